@@ -1,0 +1,1 @@
+"""What training and inference share: settings, storage, runs, circuits, data, simulator, models."""

@@ -1,0 +1,136 @@
+"""Every error a person can meet, and the exit code that it ends the process with.
+
+    QfleetError
+    ├── UserError                2    the person must change something
+    │   ├── SettingsError             a setting: its name, its value, what is allowed
+    │   ├── DataError                 a data set: which file, column or row
+    │   ├── CircuitError              a circuit: which gate, moment and qubits
+    │   ├── WeightsError              weights or a checkpoint that do not fit or were altered
+    │   ├── StorageError              no such bucket, permission denied, disk full
+    │   └── RunError                  a run that is taken, missing, or made with other settings
+    └── RetryableError          >=128  nothing is wrong with the job: start it again
+        ├── PeerLost            138   a worker of the gang went away
+        ├── Preempted           143   SIGTERM: the machine is wanted back (128 + 15)
+        ├── RendezvousTimeout   144   the gang was not complete at the deadline
+        ├── StorageUnavailable  145   storage does not answer
+        └── DeadlineReached     146   DEADLINE seconds have passed
+
+Anything else is a bug and leaves with 1 and a traceback. The Kubeflow operator restarts a pod
+whose code is 128 or more and fails the job for good on 1 to 127, which is why the codes are these.
+
+The text of every error is one sentence: what, where, what is allowed, what to do next.
+"""
+
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+
+DONE = 0
+BUG = 1
+
+
+class QfleetError(Exception):
+    """An error that a person or an operator can act on. Abstract: raise one of its leaves."""
+
+    exit_code: int
+
+
+class UserError(QfleetError):
+    """The person must change something; starting again would end the same way."""
+
+    exit_code = 2
+
+
+class SettingsError(UserError):
+    """A setting is unknown, of the wrong type or out of bounds."""
+
+
+class DataError(UserError):
+    """A data set can't be read, or holds what training can't use."""
+
+
+class CircuitError(UserError):
+    """A circuit holds what the simulator can't take."""
+
+
+class WeightsError(UserError):
+    """Weights or a checkpoint are missing, altered, or belong to another model."""
+
+
+class StorageError(UserError):
+    """Storage refuses: no such bucket, permission denied, disk full."""
+
+
+class RunError(UserError):
+    """The run that was named can't be used in this way."""
+
+
+class RetryableError(QfleetError):
+    """Nothing is wrong with the job; the same command started again goes on."""
+
+    exit_code = 128
+
+
+class PeerLost(RetryableError):
+    """A worker of this gang went away in mid-step, so the gang restarts as a whole."""
+
+    exit_code = 138
+
+
+class Preempted(RetryableError):
+    """SIGTERM: the machine is wanted back."""
+
+    exit_code = 143
+
+
+class RendezvousTimeout(RetryableError):
+    """Not every worker came to the start gate in time."""
+
+    exit_code = 144
+
+
+class StorageUnavailable(RetryableError):
+    """Storage does not answer, or answers that it is busy, after retries."""
+
+    exit_code = 145
+
+
+class DeadlineReached(RetryableError):
+    """DEADLINE seconds have passed; a checkpoint was left."""
+
+    exit_code = 146
+
+
+def one_line(error: BaseException) -> str:
+    """The error's text without line breaks, for a terminal, a log line or a termination message."""
+    return " ".join(str(error).split())
+
+
+def run_main(main: Callable[[], int | None]) -> int:
+    """Call a program's main function and turn how it ended into an exit code.
+
+    A QfleetError is printed as one line on stderr; any other exception is a bug and keeps its
+    traceback.
+
+    Args:
+        main: The program. Its return value is the exit code; None is 0.
+
+    Returns:
+        The exit code for sys.exit.
+    """
+    try:
+        return main() or DONE
+    except QfleetError as error:
+        print(f"qfleet: {one_line(error)}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("qfleet: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`); there is nobody left to tell.
+        return DONE
+    except Exception:
+        logging.getLogger("qfleet").debug("a bug", exc_info=True)
+        traceback.print_exc()
+        return BUG

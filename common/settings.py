@@ -1,0 +1,548 @@
+"""Every setting of qfleet, once: its type, default, bounds, unit and meaning.
+
+A value comes from, in this order: the command line (`WORKERS=4` or `--workers=4`), the
+environment (`QFLEET_WORKERS=4`), the YAML file that CONFIG names (`workers: 4`), the default.
+A name that is not a setting is refused with the nearest one that is.
+
+`python -m common.settings` prints the table of them all; the README holds the same table.
+"""
+
+import difflib
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+
+import yaml
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+
+from common.errors import SettingsError, run_main
+
+ENV_PREFIX = "QFLEET_"
+RUN_NAME = r"[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?"
+MODELS = ("hybrid", "qcnn", "multi-filter")
+
+
+def _setting(
+    group: str, doc: str, *, unit: str = "", identity: bool = False, allowed: str = ""
+) -> Any:
+    """Metadata of a setting.
+
+    Args:
+        group: The heading under which `--help` and the README list it.
+        doc: What it means, in one line.
+        unit: The unit of its value, where it has one.
+        identity: Whether another value makes another run (it then enters the fingerprint).
+        allowed: What may be said, where the type alone does not tell.
+    """
+    extra = {"group": group, "unit": unit, "identity": identity, "allowed": allowed}
+    return Field(description=doc, json_schema_extra=extra)
+
+
+def _where(doc: str, **more: Any) -> Any:
+    return _setting("Where", doc, **more)
+
+
+def _model(doc: str, **more: Any) -> Any:
+    return _setting("Model", doc, identity=True, **more)
+
+
+def _data(doc: str, **more: Any) -> Any:
+    return _setting("Data", doc, identity=True, **more)
+
+
+def _training(doc: str, **more: Any) -> Any:
+    return _setting("Training", doc, **more)
+
+
+def _survival(doc: str, **more: Any) -> Any:
+    return _setting("Survival", doc, **more)
+
+
+def _watching(doc: str, **more: Any) -> Any:
+    return _setting("Watching", doc, **more)
+
+
+def _answers(doc: str, **more: Any) -> Any:
+    return _setting("Inference and runs", doc, **more)
+
+
+Name = Annotated[str, StringConstraints(pattern=rf"^({RUN_NAME})?$")]
+Port = Annotated[int, Ge(0), Le(65535)]
+
+
+class Settings(BaseSettings):
+    """One value for every setting; immutable. Build it with `Settings.from_args`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, extra="forbid", frozen=True, validate_default=False
+    )
+
+    target: Annotated[
+        Literal["local", "k8s"],
+        _where("where the job runs: this machine or the cluster of the current kubectl context"),
+    ] = "local"
+    storage: Annotated[
+        str,
+        StringConstraints(min_length=1),
+        _where("where runs and data sets are kept", allowed="a folder or gs://bucket/path"),
+    ] = "runs"
+    run: Annotated[
+        Name,
+        _where(
+            "the run's name; the model's name unless set",
+            allowed="small letters, digits and '-', at most 53 of them",
+        ),
+    ] = ""
+    config: Annotated[
+        Path | None, _where("a YAML file of settings", allowed="the path of a YAML file")
+    ] = None
+
+    model: Annotated[
+        str,
+        StringConstraints(pattern=r"^(hybrid|qcnn|multi-filter|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"),
+        _model(
+            "the model to train",
+            allowed=f"{', '.join(MODELS)} or your own as module:factory",
+        ),
+    ] = "hybrid"
+    qubits: Annotated[int, Ge(2), Le(30), _model("width of the circuit", unit="qubits")] = 8
+    activation: Annotated[
+        Literal["tanh", "linear", "relu", "sigmoid"],
+        _model("activation in the dense head of hybrid and multi-filter"),
+    ] = "tanh"
+    filters: Annotated[
+        int, Ge(1), Le(64), _model("quantum filters side by side in multi-filter")
+    ] = 3
+    simulator: Annotated[
+        Literal["qfleet", "tfq"],
+        _model("what simulates the circuits: qfleet's own or TensorFlow Quantum"),
+    ] = "qfleet"
+
+    data: Annotated[
+        str,
+        StringConstraints(min_length=1),
+        _data(
+            "the data set",
+            allowed="excitations, digits, or the path of a .csv, .parquet or .npz table",
+        ),
+    ] = "excitations"
+    label: Annotated[
+        str,
+        StringConstraints(min_length=1),
+        _data("the table's column (NPZ: array) that holds the label", allowed="a column's name"),
+    ] = "label"
+    classes: Annotated[
+        str,
+        StringConstraints(pattern=r"^[^,]+,[^,]+$|^$"),
+        _data(
+            "the two labels to tell apart; digits takes 3,6 unless set, a table must hold just two",
+            allowed="two labels with a comma between",
+        ),
+    ] = ""
+    encoder: Annotated[
+        Literal["auto", "angle", "pca", "reupload"],
+        _data(
+            "how features become angles: one a qubit, PCA to one a qubit, or PCA where needed and"
+            " encoded anew before each layer; auto is angle, or pca where features outnumber qubits"
+        ),
+    ] = "auto"
+    examples: Annotated[
+        int | None,
+        Ge(2),
+        Le(1_000_000_000),
+        _data("training examples: made (excitations: 400) or taken at most (tables: all)"),
+    ] = None
+    validation: Annotated[
+        int | None,
+        Ge(1),
+        Le(1_000_000_000),
+        _data("validation examples; 200 of excitations, 15 % of a table unless set"),
+    ] = None
+    test: Annotated[
+        int | None,
+        Ge(1),
+        Le(1_000_000_000),
+        _data("test examples; 4,000 of excitations, 20 % of a table unless set"),
+    ] = None
+    lanes: Annotated[
+        int, Ge(1), Le(4096), _data("lanes that rows are dealt to: the most workers there can be")
+    ] = 64
+    seed: Annotated[
+        int, Ge(0), Lt(2**31), _data("seed of the data, the first weights and the order")
+    ] = 0
+
+    workers: Annotated[int, Ge(1), Le(4096), _training("worker processes in the gang")] = 2
+    batch: Annotated[
+        int | None,
+        Ge(1),
+        Le(1_000_000),
+        _training("examples a step in all workers together; 64 unless set", identity=False),
+    ] = None
+    batch_per_worker: Annotated[
+        int | None,
+        Ge(1),
+        Le(1_000_000),
+        _training("the other way to say BATCH: examples a step in each worker"),
+    ] = None
+    epochs: Annotated[int, Ge(1), Le(1_000_000), _training("passes over the training data")] = 50
+    learning_rate: Annotated[
+        float, Gt(0), Le(10), _training("Adam's learning rate at its highest", identity=True)
+    ] = 0.02
+    steps_per_call: Annotated[
+        int,
+        Ge(0),
+        Le(10_000),
+        _training("training steps in one call into TensorFlow; 0 chooses", unit="steps"),
+    ] = 0
+    threads: Annotated[
+        int,
+        Ge(0),
+        Le(1024),
+        _training("threads a worker computes with; 0 shares the machine's cores", unit="threads"),
+    ] = 0
+
+    checkpoint_every: Annotated[
+        int, Ge(1), Le(1_000_000), _survival("between two checkpoints", unit="epochs")
+    ] = 1
+    keep_checkpoints: Annotated[int, Ge(1), Le(1000), _survival("newest checkpoints kept")] = 3
+    deadline: Annotated[
+        int,
+        Ge(0),
+        Le(31_536_000),
+        _survival("leave a checkpoint and exit after this long; 0 is never", unit="seconds"),
+    ] = 0
+    attempts: Annotated[
+        int, Ge(1), Le(1000), _survival("starts without a newer checkpoint after which a run ends")
+    ] = 5
+    restarts: Annotated[
+        int, Ge(0), Le(1000), _survival("times that the gang on this machine is started again")
+    ] = 10
+    rendezvous_timeout: Annotated[
+        int,
+        Ge(1),
+        Le(86_400),
+        _survival("how long workers wait for each other at the start", unit="seconds"),
+    ] = 120
+    gate_port: Annotated[
+        Port, _survival("the chief's port for the workers' meeting before the start; 0 chooses")
+    ] = 2224
+
+    profile: Annotated[
+        str,
+        StringConstraints(pattern=r"^(\d+:\d+)?$"),
+        _watching("training steps to profile, as first:last", allowed="first:last, as in 10:20"),
+    ] = ""
+    profiler_port: Annotated[
+        Port,
+        _watching("the profiler's port in a worker (worker i on one machine: plus i); 0 is none"),
+    ] = 2223
+    tensorboard_port: Annotated[
+        Annotated[int, Ge(1), Le(65535)], _watching("TensorBoard's port on this machine")
+    ] = 5001
+    upload_every: Annotated[
+        float,
+        Ge(0.1),
+        Le(3600),
+        _watching("between two uploads of logs to gs:// storage", unit="seconds"),
+    ] = 10.0
+    verbose: Annotated[bool, _watching("show what TensorFlow logs, and debug lines")] = False
+
+    weights: Annotated[
+        str,
+        _answers(
+            "weights to use instead of a run's: a weights.h5 with its model.json beside it",
+            allowed="a path or gs:// address",
+        ),
+    ] = ""
+    input: Annotated[
+        str,
+        _answers(
+            "a table of new examples to answer; the run's own test split unless set",
+            allowed="the path of a .csv, .parquet or .npz table",
+        ),
+    ] = ""
+    compare: Annotated[str, _answers("runs to compare", allowed="names with commas between")] = ""
+    delete: Annotated[str, _answers("runs to delete", allowed="names with commas between")] = ""
+    yes: Annotated[bool, _answers("delete without asking")] = False
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.batch and self.batch_per_worker:
+            raise ValueError(
+                f"BATCH={self.batch} and BATCH_PER_WORKER={self.batch_per_worker} say the same"
+                " thing twice: set one of them"
+            )
+        if self.workers > self.lanes:
+            raise ValueError(
+                f"WORKERS={self.workers} is more than LANES={self.lanes}, the most workers that"
+                " this data set can be dealt to: lower WORKERS or raise LANES"
+            )
+        if self.global_batch < self.workers:
+            raise ValueError(
+                f"BATCH={self.global_batch} is less than WORKERS={self.workers}, which would leave"
+                " workers without examples: raise BATCH or lower WORKERS"
+            )
+        if self.profile:
+            first, last = map(int, self.profile.split(":"))
+            if not 1 <= first <= last:
+                raise ValueError(
+                    f"PROFILE={self.profile} must be first:last with 1 <= first <= last"
+                )
+        return self
+
+    @property
+    def global_batch(self) -> int:
+        """Examples a step, all workers together."""
+        return self.batch or (self.batch_per_worker or 0) * self.workers or 64
+
+    @property
+    def run_name(self) -> str:
+        """RUN, or the model's name made fit for a run."""
+        return self.run or re.sub(r"[^a-z0-9]+", "-", self.model.lower()).strip("-")[:53]
+
+    def identity(self) -> dict[str, Any]:
+        """The settings that make a run what it is: with another value it is another run."""
+        chosen = {n: getattr(self, n) for n, f in type(self).model_fields.items() if _is(f)}
+        return {**chosen, "batch": self.global_batch}
+
+    def fingerprint(self) -> str:
+        """sha256 (hex) over `identity()` as canonical JSON."""
+        text = json.dumps(self.identity(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def to_args(self) -> list[str]:
+        """The arguments that make `from_args` give these settings again, whatever the environment
+        (for the processes that this one starts)."""
+        return [f"--{flag(n)}={'' if v is None else v}" for n, v in self if n != "config"]
+
+    @classmethod
+    def from_args(cls, args: Sequence[str]) -> Self:
+        """Read settings from the command line, the environment and the YAML file.
+
+        Args:
+            args: `NAME=value`, `--name=value`, `--name value`, or `--help`, which prints the
+                table of settings and ends the process.
+
+        Raises:
+            SettingsError: In one sentence: which setting, which value, what is allowed.
+        """
+        values = _read_args(args)
+        _refuse_unknown_environment()
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise SettingsError(_sentence(error, values)) from None
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            where = " ".join(str(getattr(error, "problem_mark", "")).split())
+            raise SettingsError(
+                f"CONFIG={_config(values)} is not a YAML file of settings {where}".rstrip()
+            ) from None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags, environment, YAML file: the order in which a value is looked for."""
+        path = _config(init_settings.init_kwargs)  # type: ignore[attr-defined]
+        if not path:
+            return init_settings, env_settings
+        if not Path(path).is_file():
+            raise SettingsError(f"CONFIG={path} is not a file: give the path of a YAML file")
+        return init_settings, env_settings, _YamlFile(settings_cls, Path(path))
+
+
+class _YamlFile(YamlConfigSettingsSource):
+    """pydantic-settings' YAML source, which takes a file without a mapping for an empty one."""
+
+    def _read_file(self, file_path: Path) -> dict[str, Any]:
+        with file_path.open(encoding="utf-8") as file:
+            read = yaml.safe_load(file)
+        if read is None:
+            return {}
+        if not isinstance(read, dict) or not all(isinstance(k, str) for k in read):
+            raise SettingsError(
+                f"CONFIG={file_path} must hold lines of the form 'name: value', one a setting"
+            )
+        for name in read:
+            if name not in Settings.model_fields:
+                raise SettingsError(f"{name} in {file_path} is not a setting{_nearest(name)}")
+        return read
+
+
+def flag(name: str) -> str:
+    """The field's name as a flag: batch_per_worker -> batch-per-worker."""
+    return name.replace("_", "-")
+
+
+def _is(field: FieldInfo, key: str = "identity") -> Any:
+    return (field.json_schema_extra or {}).get(key)  # type: ignore[union-attr]
+
+
+def _config(values: Mapping[str, Any]) -> str:
+    return str(values.get("config") or os.environ.get(f"{ENV_PREFIX}CONFIG") or "")
+
+
+def _nearest(name: str) -> str:
+    near = difflib.get_close_matches(name.lower().replace("-", "_"), Settings.model_fields, n=1)
+    if near:
+        return f": did you mean {near[0].upper()}?"
+    return ": `make help` and --help list them all"
+
+
+def _read_args(args: Sequence[str]) -> dict[str, str]:
+    """Arguments -> field name -> text. An empty text stands for the default."""
+    values: dict[str, str] = {}
+    rest = list(args)
+    while rest:
+        arg = rest.pop(0)
+        if arg in ("-h", "--help"):
+            print(help_text())
+            raise SystemExit(0)
+        name, equals, value = arg.removeprefix("--").partition("=")
+        if not arg.startswith("--") and not equals:
+            raise SettingsError(f"{arg!r} is not of the form NAME=value or --name=value")
+        field = name.lower().replace("-", "_")
+        if field not in Settings.model_fields:
+            raise SettingsError(f"{name} is not a setting{_nearest(name)}")
+        if not equals:
+            if Settings.model_fields[field].annotation is bool:
+                value = "true"
+            elif rest:
+                value = rest.pop(0)
+            else:
+                raise SettingsError(f"--{name} needs a value: {allowed(field)}")
+        if value == "":
+            # Said and empty is the default, not what a lower source says.
+            default = Settings.model_fields[field].default
+            values[field] = default if default is None else str(default)
+        else:
+            values[field] = value
+    return values
+
+
+def _refuse_unknown_environment() -> None:
+    for name in sorted(os.environ):
+        if name.startswith(ENV_PREFIX):
+            field = name.removeprefix(ENV_PREFIX).lower()
+            if field not in Settings.model_fields:
+                raise SettingsError(f"{name} in the environment is not a setting{_nearest(field)}")
+
+
+def _sentence(error: ValidationError, values: Mapping[str, Any]) -> str:
+    """The first thing wrong, with the place that the value came from."""
+    first = error.errors()[0]
+    if not first["loc"]:
+        return str(first["msg"]).removeprefix("Value error, ")
+    name = str(first["loc"][0])
+    if name in values:
+        said = f"{name.upper()}={values[name]}"
+    elif (env := f"{ENV_PREFIX}{name.upper()}") in os.environ:
+        said = f"{env}={os.environ[env]}"
+    else:
+        said = f"{name}: {first['input']} in {_config(values)}"
+    return f"{said} is not allowed: {name.upper()} is {allowed(name)}"
+
+
+def allowed(name: str) -> str:
+    """What may be said for a setting, as words: 'a whole number from 1 to 30'."""
+    field = Settings.model_fields[name]
+    if text := _is(field, "allowed"):
+        return str(text)
+    kinds = [field.annotation]
+    if get_origin(field.annotation) in (Union, UnionType):
+        kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)]
+    if get_origin(kinds[0]) is Literal:
+        return "one of " + ", ".join(get_args(kinds[0]))
+    if kinds[0] is bool:
+        return "true or false"
+    words = {int: "a whole number", float: "a number"}[kinds[0]]  # type: ignore[index]
+    low = high = ""
+    for bound in field.metadata:
+        low = f" from {bound.ge:,}" if isinstance(bound, Ge) else low
+        low = f" above {bound.gt:,}" if isinstance(bound, Gt) else low
+        high = f" to {bound.le:,}" if isinstance(bound, Le) else high
+        high = f" below {bound.lt:,}" if isinstance(bound, Lt) else high
+    return words + low + high
+
+
+def _groups() -> dict[str, list[tuple[str, FieldInfo]]]:
+    groups: dict[str, list[tuple[str, FieldInfo]]] = {}
+    for name, field in Settings.model_fields.items():
+        groups.setdefault(_is(field, "group"), []).append((name, field))
+    return groups
+
+
+def _shown(value: Any) -> str:
+    return "" if value in (None, "") else str(value).lower() if value is False else str(value)
+
+
+def help_text() -> str:
+    """The `--help` of every program of qfleet."""
+    lines = [
+        "Settings: NAME=value or --name=value, else QFLEET_NAME in the environment,",
+        "else `name: value` in the YAML file that CONFIG names, else the default.",
+    ]
+    for group, fields in _groups().items():
+        lines += ["", f"{group}:"]
+        for name, field in fields:
+            unit, default = _is(field, "unit"), _shown(field.default)
+            more = [f"in {unit}"] * bool(unit) + [allowed(name)]
+            lines.append(f"  {name.upper():<19} {field.description}")
+            lines.append(f"  {'':<19} [{'; '.join(more)}; default: {default or 'none'}]")
+    return "\n".join(lines)
+
+
+def markdown_table() -> str:
+    """The README's table of settings."""
+    lines = ["| setting | default | allowed | unit | meaning |", "|---|---|---|---|---|"]
+    for group, fields in _groups().items():
+        lines.append(f"| **{group}** | | | | |")
+        for name, field in fields:
+            cells = [f"`{name.upper()}`", _shown(field.default), allowed(name)]
+            cells += [_is(field, "unit"), field.description or ""]
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+BEGIN, END = "<!-- settings: begin (make settings-table) -->", "<!-- settings: end -->"
+
+
+def main(args: Sequence[str] = ()) -> int:
+    """Print the table of settings; `--check FILE` compares FILE's copy, `--write FILE` renews it."""
+    args = args or sys.argv[1:]
+    if len(args) != 2 or args[0] not in ("--check", "--write"):
+        print(markdown_table())
+        return 0
+    path = Path(args[1])
+    text = path.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    renewed = f"{before}{BEGIN}\n{markdown_table()}\n{END}{after}"
+    if args[0] == "--write":
+        path.write_text(renewed, encoding="utf-8")
+    elif text != renewed:
+        raise SettingsError(f"the table of settings in {path} is stale: `make settings-table`")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_main(main))

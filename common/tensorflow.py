@@ -1,0 +1,42 @@
+"""The one place that configures and imports TensorFlow; everyone else takes `tf` and `keras` here.
+
+The order is a law (a test holds it): TF_USE_LEGACY_KERAS before TensorFlow, since Keras 3 does not
+support MultiWorkerMirroredStrategy; the log level before TensorFlow, since it logs while it loads;
+TensorFlow Quantum after the strategy exists, since it starts the runtime (see simulator/tfq.py).
+"""
+
+import os
+import warnings
+
+VERBOSE = os.environ.get("QFLEET_VERBOSE", "").lower() in ("1", "true", "yes", "on")
+
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+if not VERBOSE:
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    # The GPU plugins' "already registered" lines come before TensorFlow's own log level counts.
+    os.environ.setdefault("ABSL_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+with warnings.catch_warnings():
+    # TensorFlow's own imports warn about its own and its dependencies' deprecations.
+    warnings.simplefilter("ignore")
+    import tensorflow as tf
+    import tf_keras as keras
+
+if not VERBOSE:
+    tf.get_logger().setLevel("ERROR")
+
+__all__ = ["configure", "keras", "tf"]
+
+
+def configure(*, threads: int, seed: int) -> None:
+    """Set what must be set before TensorFlow's runtime starts.
+
+    Args:
+        threads: Threads for one operation and for operations side by side; 0 leaves the choice
+            to TensorFlow.
+        seed: Seed of everything that is random in TensorFlow, Python and NumPy.
+    """
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+    keras.utils.set_random_seed(seed)
