@@ -1,0 +1,98 @@
+# What a person says to qfleet. Each verb sets up what it needs; `make help` lists them.
+#
+# Settings follow a verb as NAME=value: make training WORKERS=4 STORAGE=gs://bucket/path
+# They go to the program's own parser, which refuses the ones that it does not know.
+# PYTHON=/path/to/python3.11 alone is for make: the interpreter that the environments are made with.
+#
+# Names here are lower case and `override`, so that no setting can change them.
+
+override SHELL := /bin/bash
+override .SHELLFLAGS := -euo pipefail -c
+override .DEFAULT_GOAL := help
+.SUFFIXES:
+.NOTPARALLEL:
+
+# MAKEOVERRIDES holds the NAME=value words of the command line, a backslash before each blank and
+# backslash, each dollar doubled. Taken apart into words, undone, and quoted for the shell:
+override empty :=
+override blank := $(empty) $(empty)
+override tab := $(empty)	$(empty)
+override quote = '$(subst ','\'',$1)'
+override words := $(subst \\,<backslash>,$(subst <,<less>,$(MAKEOVERRIDES)))
+override words := $(subst \$(tab),<tab>,$(subst \$(blank),<blank>,$(words)))
+override words := $(filter-out PYTHON=% PYTHON:=%,$(words))
+override undone = $(subst <blank>,$(blank),$(subst <tab>,$(tab),$(subst $$$$,$$,$1)))
+override whole = $(subst <less>,<,$(subst <backslash>,\,$(call undone,$1)))
+override settings = $(foreach word,$(words),$(call quote,$(call whole,$(word))))
+override no_settings = $(if $(words),$(error make $@ takes no settings, but was given $(settings)))
+
+# A setting arrives as an argument, once: not in the environment as well, where make would expand it.
+unexport MAKEFLAGS MFLAGS MAKEOVERRIDES $(foreach word,$(words),$(firstword $(subst =, ,$(word))))
+
+override setup := ./setup.sh $(call quote,$(value PYTHON))
+override worker := .venv worker
+override dev := .venv worker dev
+override tensorboard := .venv-tensorboard tensorboard
+
+.PHONY: help
+help: ## list the verbs
+	@printf 'make VERB [SETTING=value ...], where VERB is one of\n\n'
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
+	@printf '\nSettings and what they mean: see README.md, or .venv/bin/python -m training --help\n'
+
+.PHONY: training
+training: ## train on this machine: make training WORKERS=2 EPOCHS=50
+	@$(setup) $(worker)
+	@exec .venv/bin/python -m training $(settings)
+
+.PHONY: inference
+inference: ## score the latest finished run, or RUN=name, on its test split or INPUT=file
+	@$(setup) $(worker)
+	@exec .venv/bin/python -m inference $(settings)
+
+.PHONY: runs
+runs: ## list the runs below STORAGE, compare and delete them
+	@$(setup) $(worker)
+	@exec .venv/bin/python -m common.runs $(settings)
+
+.PHONY: tensorboard
+tensorboard: ## show the runs below STORAGE, or RUN=name alone, while they train and afterwards
+	@$(setup) $(worker)
+	@$(setup) $(tensorboard)
+	@exec .venv/bin/python -m training.tensorboard $(settings)
+
+.PHONY: test
+test: ## run the unit and integration tests
+	@$(no_settings)$(setup) $(dev)
+	@$(setup) $(tensorboard)
+	@.venv/bin/python -m pytest
+
+.PHONY: verify
+verify: ## check style, types, the import law and the files that are generated
+	@$(no_settings)$(setup) $(dev)
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/python -m pytest --quiet tests/unit/test_imports.py
+	@.venv/bin/python -m common.settings --check README.md
+
+.PHONY: settings-table
+settings-table: ## write the table of settings in README.md anew
+	@$(no_settings)$(setup) $(worker)
+	@.venv/bin/python -m common.settings --write README.md
+
+.PHONY: lock upgrade
+lock: ## write requirements/*.txt from requirements/*.in, moving no version that need not move
+upgrade: ## write requirements/*.txt with the newest versions that requirements/*.in allow
+lock upgrade:
+	@$(no_settings)$(setup) $(dev)
+	@for name in worker dev tensorboard; do \
+		.venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url \
+			--python-version 3.11 --custom-compile-command 'make lock' $(if $(filter upgrade,$@),--upgrade) \
+			requirements/$$name.in --output-file requirements/$$name.txt; \
+	done
+
+.PHONY: clean
+clean: ## remove the environments and caches; runs stay
+	@$(no_settings)rm -rf .venv .venv-tensorboard .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -prune -exec rm -rf {} +
