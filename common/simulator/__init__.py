@@ -1,0 +1,62 @@
+"""A Cirq circuit becomes a differentiable, batched TensorFlow function.
+
+`build` compiles the circuit once (gates.py, fusion.py, observables.py, program.py: no TensorFlow)
+and hands the Program to a backend:
+
+    qfleet   plain TensorFlow operations on 4x4 blocks (dense.py)
+    tfq      TensorFlow Quantum, from the circuit itself (tfq.py)
+
+Another backend is a subclass of Simulator that takes the same Program.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import cirq
+
+if TYPE_CHECKING:
+    from common.simulator.interface import Simulator
+
+__all__ = ["build"]
+
+
+def build(
+    circuit: cirq.AbstractCircuit,
+    inputs: Sequence[str],
+    parameters: Sequence[str],
+    observables: Sequence[cirq.PauliSum],
+    *,
+    backend: Literal["qfleet", "tfq"] = "qfleet",
+    dtype: Literal["complex64", "complex128"] = "complex64",
+) -> "Simulator":
+    """Make a simulator of a circuit.
+
+    It holds no variable and may be made before or after a distribution strategy. The "tfq"
+    backend imports TensorFlow Quantum at its first use, which must come after the strategy.
+
+    Args:
+        circuit: Unitary gates, with symbols in any sympy expression.
+        inputs: Names of the data symbols, a value per example, in the order of the columns.
+        parameters: Names of the trained symbols, one value for the whole batch, in order.
+        observables: What to read, with real coefficients.
+        backend: What simulates.
+        dtype: Of the state; angles and readouts are float32 with complex64 and float64 with
+            complex128, which "tfq" does not have.
+
+    Returns:
+        The simulator.
+
+    Raises:
+        CircuitError: Something in the circuit, its symbols or the observables can't be taken.
+    """
+    # The backends import TensorFlow, which whoever only compiles need not wait for.
+    if backend == "tfq":
+        from common.simulator.tfq import TfqSimulator
+
+        return TfqSimulator(circuit, inputs, parameters, observables, dtype=dtype)
+    if backend != "qfleet":
+        raise ValueError(f"no backend {backend!r}: 'qfleet' or 'tfq'")
+    from common.simulator.dense import DenseSimulator
+    from common.simulator.program import compile_program
+
+    return DenseSimulator(compile_program(circuit, inputs, parameters, observables), dtype=dtype)

@@ -1,0 +1,58 @@
+"""What every backend is: angles and parameters in, expectation values out."""
+
+import abc
+
+from common.tensorflow import tf
+
+REAL = {"complex64": tf.float32, "complex128": tf.float64}
+
+
+class Simulator(abc.ABC):
+    """A compiled circuit. Abstract; every subclass is final.
+
+    It holds no variable and is deterministic, and may be called eagerly, inside tf.function and
+    tf.while_loop, and in every replica of a distribution strategy.
+
+    Attributes:
+        inputs: Names of the data symbols.
+        parameters: Names of the trained symbols.
+        readouts: How many observables are read.
+        dtype: Of angles and readouts, tf.float32 or tf.float64.
+    """
+
+    inputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+    readouts: int
+    dtype: tf.DType
+
+    @abc.abstractmethod
+    def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
+        """Expectation values, differentiable by both arguments.
+
+        Args:
+            angles: [B, len(inputs)] values of the data symbols, of `dtype`. Symbols are what
+                the circuit says they are; the circuits of common.circuits take radians.
+            parameters: [len(parameters)] values of the trained symbols, of `dtype`.
+
+        Returns:
+            [B, readouts] of `dtype`.
+        """
+
+    @abc.abstractmethod
+    def describe(self) -> str:
+        """What will be computed, for a person to read."""
+
+    def _taken(self, angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The arguments as tensors of `dtype` whose widths are checked."""
+        angles = tf.convert_to_tensor(angles, self.dtype, name="angles")
+        parameters = tf.convert_to_tensor(parameters, self.dtype, name="parameters")
+        if not angles.shape.is_compatible_with([None, len(self.inputs)]):
+            raise ValueError(
+                f"angles have shape {angles.shape}: the circuit takes [batch, {len(self.inputs)}]"
+            )
+        if not parameters.shape.is_compatible_with([len(self.parameters)]):
+            raise ValueError(
+                f"parameters have shape {parameters.shape}:"
+                f" the circuit takes [{len(self.parameters)}]"
+            )
+        return tf.ensure_shape(angles, [None, len(self.inputs)]), parameters

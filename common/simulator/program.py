@@ -1,0 +1,186 @@
+"""The compiler: a Cirq circuit becomes a short list of blocks that any backend can run.
+
+No TensorFlow here. A backend gets a Program and needs three things only: the matrices of its
+blocks (see matrices.py), the state's evolution through them, and the readout.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import cirq
+import numpy as np
+
+from common.errors import CircuitError
+from common.simulator import fusion, gates, observables
+from common.simulator.fusion import Block
+from common.simulator.gates import Factor
+from common.simulator.observables import Readout
+
+PREFIX_QUBITS = 16  # widest state that is worth keeping as a constant in a graph
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled circuit.
+
+    Attributes:
+        inputs: Data symbols, a value per example.
+        parameters: Trained symbols, shared by the batch.
+        qubits: What is simulated, in Cirq's order; the first is the most significant bit.
+            Qubits that no readout depends on are not among them.
+        initial: [2**N] complex128 state after everything that comes before the first symbol;
+            None is |0...0>.
+        blocks: What the state goes through.
+        readout: What is measured.
+        gates: How many gates the circuit had, and how many are left to simulate.
+    """
+
+    inputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+    qubits: tuple[cirq.Qid, ...]
+    initial: np.ndarray | None
+    blocks: tuple[Block, ...]
+    readout: Readout
+    gates: tuple[int, int]
+
+    def __str__(self) -> str:
+        shared = sum(not block.per_example for block in self.blocks)
+        lines = [
+            f"{len(self.qubits)} qubits, {len(self.inputs)} inputs, {len(self.parameters)}"
+            f" parameters, {len(self.readout.offsets)} readouts",
+            f"{self.gates[0]} gates, of which {self.gates[1]} are simulated in {shared} shared"
+            f" blocks and {len(self.blocks) - shared} blocks per example",
+        ]
+        if self.initial is not None:
+            lines.append("starts in a constant state (everything before the first symbol)")
+        lines += [f"  {_line(block, self.qubits)}" for block in self.blocks]
+        lines += _readout_lines(self.readout, self.qubits)
+        return "\n".join(lines)
+
+
+def _line(block: Block, qubits: Sequence[cirq.Qid]) -> str:
+    where = ", ".join(str(qubits[position]) for position in block.qubits)
+    names = sorted({name for factor in block.factors for name in factor.symbols})
+    shown = ", ".join(names[:4]) + (f", ... ({len(names)} symbols)" if len(names) > 4 else "")
+    kind = "per example" if block.per_example else "shared" if names else "constant"
+    return f"{kind:<11} on {where}: {len(block.factors)} factors" + (f" of {shown}" if names else "")
+
+
+def _readout_lines(readout: Readout, qubits: Sequence[cirq.Qid]) -> list[str]:
+    lines = []
+    if readout.reduced is not None:
+        where = [qubits[position] for position in readout.reduced.support]
+        lines.append(
+            f"reads operators on {', '.join(map(str, where))} after"
+            f" {len(readout.reduced.tail)} blocks applied to the operators"
+        )
+        lines += [f"  {_line(block, where)}" for block in readout.reduced.tail]
+    for basis in readout.bases:
+        lines.append(
+            f"reads {len(basis.strings)} Pauli strings after {len(basis.rotations)} rotations"
+        )
+    return lines
+
+
+def compile_program(
+    circuit: cirq.AbstractCircuit,
+    inputs: Sequence[str],
+    parameters: Sequence[str],
+    readouts: Sequence[cirq.PauliSum],
+) -> Program:
+    """Compile a circuit.
+
+    Args:
+        circuit: Unitary gates only.
+        inputs: Names of the data symbols, in the order of the columns of the angles.
+        parameters: Names of the trained symbols, in order.
+        readouts: Observables with real coefficients.
+
+    Returns:
+        The program.
+
+    Raises:
+        CircuitError: The circuit, its symbols or the observables can't be taken.
+    """
+    inputs, parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
+    check_symbols(circuit, inputs, parameters)
+    if not readouts:
+        raise CircuitError("there is no observable: name at least one PauliSum to read")
+    sums = [cirq.PauliSum.wrap(observable) for observable in readouts]
+    factors = gates.lower(circuit)
+    wanted = {qubit for observable in sums for qubit in observable.qubits}
+    kept = _light_cone(factors, wanted)
+    touched = wanted.union(*(factor.qubits for factor in kept)) if kept else wanted
+    qubits = tuple(sorted(touched)) or tuple(sorted(circuit.all_qubits()))[:1]
+    position = {qubit: at for at, qubit in enumerate(qubits)}
+    placed = [replace(f, qubits=tuple(position[q] for q in f.qubits)) for f in kept]
+    initial, rest = _prefix(placed, len(qubits))
+    blocks = fusion.fuse(rest, frozenset(inputs))
+    state, readout = observables.plan(observables.collect(sums, position), blocks)
+    counts = (len(list(circuit.all_operations())), len(rest))
+    return Program(inputs, parameters, qubits, initial, tuple(state), readout, counts)
+
+
+def check_symbols(
+    circuit: cirq.AbstractCircuit, inputs: Sequence[str], parameters: Sequence[str]
+) -> None:
+    """Refuse symbols that are named twice or not at all.
+
+    Raises:
+        CircuitError: It names the symbol, and for an unknown one the gate, moment and qubits.
+    """
+    names = (*inputs, *parameters)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise CircuitError(
+            f"the symbol {twice[0]} is named more than once among inputs and parameters:"
+            " name each symbol once"
+        )
+    known = frozenset(names)
+    for index, moment in enumerate(circuit):
+        for operation in moment:
+            unknown = sorted(cirq.parameter_names(operation) - known)
+            if unknown:
+                where = ", ".join(str(qubit) for qubit in operation.qubits)
+                raise CircuitError(
+                    f"the gate {operation.gate or operation} in moment {index} on qubits {where}"
+                    f" uses the symbol {unknown[0]}, which is neither an input nor a parameter:"
+                    " add it to one of them"
+                )
+
+
+def _light_cone(factors: Sequence[Factor], wanted: Iterable[cirq.Qid]) -> list[Factor]:
+    """The factors that the wanted qubits depend on."""
+    cone = set(wanted)
+    kept = []
+    for factor in reversed(factors):
+        if cone.intersection(factor.qubits):
+            cone.update(factor.qubits)
+            kept.append(factor)
+    return kept[::-1]
+
+
+def _prefix(factors: Sequence[Factor], width: int) -> tuple[np.ndarray | None, list[Factor]]:
+    """Apply to |0...0> what comes before the first symbol on each qubit."""
+    if width > PREFIX_QUBITS:
+        return None, list(factors)
+    state = np.zeros(2**width, np.complex128)
+    state[0] = 1
+    turned: set[int] = set()
+    rest = []
+    for factor in factors:
+        if factor.expression is None and not turned.intersection(factor.qubits):
+            state = apply(state, factor.matrix, factor.qubits, width)
+        else:
+            turned.update(factor.qubits)
+            rest.append(factor)
+    return (state if len(rest) < len(factors) else None), rest
+
+
+def apply(state: np.ndarray, matrix: np.ndarray, qubits: Sequence[int], width: int) -> np.ndarray:
+    """[2**N] the state after a [D, D] matrix on some of its qubits."""
+    count = len(qubits)
+    tensor = state.reshape((2,) * width)
+    gate = matrix.reshape((2,) * (2 * count))
+    result = np.tensordot(gate, tensor, (range(count, 2 * count), qubits))
+    return np.moveaxis(result, range(count), qubits).reshape(-1)
