@@ -57,9 +57,8 @@ runs: ## list the runs below STORAGE, compare and delete them
 
 .PHONY: tensorboard
 tensorboard: ## show the runs below STORAGE, or RUN=name alone, while they train and afterwards
-	@$(setup) $(worker)
 	@$(setup) $(tensorboard)
-	@exec .venv/bin/python -m training.tensorboard $(settings)
+	@exec .venv-tensorboard/bin/python -m training.tensorboard $(settings)
 
 .PHONY: test
 test: ## run the unit and integration tests
