@@ -43,6 +43,8 @@ def symbol_names(expression: sympy.Expr) -> frozenset[str]:
 def affine(expression: sympy.Expr) -> Affine | None:
     """An expression's coefficients by symbol name and its offset; None if it is not affine."""
     symbols = sorted(expression.free_symbols, key=str)
+    if not symbols:
+        return {}, float(expression)
     try:
         poly = sympy.Poly(expression, *symbols)
     except sympy.PolynomialError:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import sympy
 
-from common.simulator import expressions
+from common.simulator.exponents import Exponents
 from common.simulator.fusion import Block
 from common.simulator.gates import Factor
 from common.tensorflow import tf
@@ -110,30 +110,21 @@ class _Bank:
         count = max(len(factor.turns) for factor in factors)
         turns = np.zeros((len(factors), count))
         projectors = np.zeros((len(factors), count, self._size**2), np.complex128)
-        slope = np.zeros((len(self._names), len(factors)))
-        offset = np.zeros(len(factors))
-        self._walked: list[tuple[int, sympy.Expr]] = []
         for column, factor in enumerate(factors):
             turns[column, : len(factor.turns)] = factor.turns
             flat = factor.projectors.reshape(len(factor.turns), -1)
             projectors[column, : len(factor.turns)] = flat
-            if factor.expression is None:
-                continue
-            line = expressions.affine(factor.expression)
-            if line is None:
-                self._walked.append((column, factor.expression))
-                continue
-            for name, coefficient in line[0].items():
-                slope[self._names.index(name), column] = coefficient
-            offset[column] = line[1]
         real = self._real.as_numpy_dtype
-        # NumPy arrays, not tensors: a tensor made in one graph is of no use in the next.
         self._angle_per_turn = (np.pi * turns).astype(real)
         self._projectors = projectors.astype(np.complex64 if real == np.float32 else np.complex128)
-        self._slope, self._offset = slope.astype(real), offset.astype(real)
+        zero = sympy.Integer(0)
+        wanted = [zero if f.expression is None else f.expression for f in factors]
+        self._exponents = Exponents(wanted, self._names, self._real)
 
     def __call__(self, values: tf.Tensor) -> list[tf.Tensor]:
-        exponents = self._exponents(values)  # [..., G]
+        shared = values.shape.rank == 1
+        exponents = self._exponents(values[tf.newaxis] if shared else values)  # [B, G]
+        exponents = exponents[0] if shared else exponents
         angle = exponents[..., tf.newaxis] * self._angle_per_turn  # [..., G, K]
         phases = tf.complex(tf.cos(angle), tf.sin(angle))
         flat = tf.reduce_sum(phases[..., tf.newaxis] * self._projectors, axis=-2)  # [..., G, D*D]
@@ -144,25 +135,3 @@ class _Bank:
             product = tf.matmul(product[..., 1::2, :, :], product[..., 0::2, :, :])
         distinct = tf.unstack(product[..., 0, :, :], num=len(self._order), axis=-3)
         return [distinct[slot] for slot in self._slots]
-
-    def _exponents(self, values: tf.Tensor) -> tf.Tensor:
-        shared = values.shape.rank == 1
-        rows = values[tf.newaxis] if shared else values
-        exponents = tf.matmul(rows, self._slope) + self._offset
-        if self._walked:
-            columns = dict(zip(self._names, tf.unstack(rows, num=len(self._names), axis=1)))
-            walked = [
-                expressions.evaluate(
-                    expression,
-                    columns,
-                    constant=lambda number: tf.constant(number, self._real),
-                    math=tf.math,
-                )
-                for _, expression in self._walked
-            ]
-            # A walked column's affine part is zero.
-            where = tf.one_hot(
-                [column for column, _ in self._walked], len(self._offset), dtype=self._real
-            )
-            exponents += tf.matmul(tf.stack(walked, axis=1), where)
-        return exponents[0] if shared else exponents

@@ -2,9 +2,13 @@
 
 TensorFlow Quantum starts TensorFlow's runtime when it is imported, after which no distribution
 strategy can be made; so it is imported at the first call, never at the top of a module.
+
+Its circuits take a few gates, with exponents that are a number (of six digits) or a number times
+one symbol. So each distinct exponent becomes a symbol of its own here, whose value is computed
+from the circuit's symbols before the call; TensorFlow carries the gradient through.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, final
 
 import cirq
@@ -12,9 +16,25 @@ import numpy as np
 import sympy
 
 from common.errors import CircuitError
-from common.simulator import gates, program
+from common.simulator import gates, observables, program
+from common.simulator.exponents import Exponents
 from common.simulator.interface import Simulator
 from common.tensorflow import tf
+
+_NATIVE: tuple[type[cirq.EigenGate], ...] = (
+    cirq.XPowGate,
+    cirq.XXPowGate,
+    cirq.YPowGate,
+    cirq.YYPowGate,
+    cirq.ZPowGate,
+    cirq.ZZPowGate,
+    cirq.HPowGate,
+    cirq.CZPowGate,
+    cirq.CXPowGate,
+    cirq.SwapPowGate,
+    cirq.ISwapPowGate,
+)
+_DIGITS = 6  # TensorFlow Quantum rounds numbers in circuits to these
 
 
 @final
@@ -25,8 +45,11 @@ class TfqSimulator(Simulator):
         circuit: The circuit.
         inputs: Names of the data symbols.
         parameters: Names of the trained symbols.
-        observables: What to read.
+        readouts: Observables with real coefficients.
         dtype: "complex64", the only one there is.
+
+    Raises:
+        CircuitError: The circuit, its symbols or the observables can't be taken.
     """
 
     def __init__(
@@ -34,7 +57,7 @@ class TfqSimulator(Simulator):
         circuit: cirq.AbstractCircuit,
         inputs: Sequence[str],
         parameters: Sequence[str],
-        observables: Sequence[cirq.PauliSum],
+        readouts: Sequence[cirq.PauliSum],
         *,
         dtype: str = "complex64",
     ) -> None:
@@ -43,53 +66,136 @@ class TfqSimulator(Simulator):
                 f"TensorFlow Quantum computes in complex64, not {dtype}: use backend='qfleet'"
             )
         self.inputs, self.parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
-        self.readouts = len(observables)
+        self.readouts = len(readouts)
         self.dtype = tf.float32
         program.check_symbols(circuit, self.inputs, self.parameters)
-        gates.lower(circuit)  # refuses by name what neither backend can take
-        sums = [cirq.PauliSum.wrap(observable) for observable in observables]
+        gates.lower(circuit)  # refuses, by name, what no backend takes
+        sums = [cirq.PauliSum.wrap(observable) for observable in readouts]
         qubits = sorted({*circuit.all_qubits(), *(q for s in sums for q in s.qubits)})
-        grid: dict[cirq.Qid, cirq.Qid] = {q: cirq.GridQubit(0, at) for at, q in enumerate(qubits)}
-        self._circuit = _native(circuit).transform_qubits(grid)
-        # Every qubit must be in the circuit for TFQ to read it.
-        self._circuit.append(cirq.I(grid[q]) for q in qubits if q not in circuit.all_qubits())
-        self._observables = [_moved(observable, grid) for observable in sums]
+        grid = {q: cirq.GridQubit(0, at) for at, q in enumerate(qubits)}
+        terms = observables.collect(sums, {q: at for at, q in enumerate(qubits)})
+        self._offsets = terms.offsets.astype(np.float32)
+        self._sums, self._scale = _without_identity(terms, list(grid.values()))
+        table = _Table()
+        lowered = [op for top in circuit.all_operations() for op in _native(top, table)]
+        self._circuit = cirq.Circuit(op.transform_qubits(grid) for op in lowered)
+        # A qubit that no gate touches must be in the circuit to be read.
+        idle = set(grid.values()) - self._circuit.all_qubits()
+        self._circuit.append(cirq.I(qubit) for qubit in sorted(idle))
+        self._symbols = table.names
+        self._exponents = Exponents(table.wanted, (*self.inputs, *self.parameters), tf.float32)
         self._serialised: tuple[np.ndarray, np.ndarray] | None = None
         self._operation: Any = None
 
     def describe(self) -> str:
         """What will be computed, for a person to read."""
         return (
-            f"TensorFlow Quantum, adjoint differentiation: {len(self._circuit.all_qubits())} qubits,"
-            f" {len(list(self._circuit.all_operations()))} gates, {self.readouts} readouts"
+            f"TensorFlow Quantum, adjoint differentiation: {len(self._circuit.all_qubits())}"
+            f" qubits, {len(list(self._circuit.all_operations()))} gates,"
+            f" {self.readouts} readouts"
         )
 
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
         """See Simulator.expectation."""
         angles, parameters = self._taken(angles, parameters)
         batch = tf.shape(angles)[0]
-        self._start()
-        assert self._serialised is not None
-        circuit, observables = self._serialised
+        circuit, sums = self._start()
         shared = tf.broadcast_to(parameters, [batch, len(self.parameters)])
         values = self._operation(
             tf.broadcast_to(tf.constant(circuit), [batch]),
-            tf.constant([*self.inputs, *self.parameters], tf.string),
-            tf.concat([angles, shared], axis=1),
-            tf.broadcast_to(tf.constant(observables), [batch, self.readouts]),
+            tf.constant(self._symbols, tf.string, shape=[len(self._symbols)]),
+            self._exponents(tf.concat([angles, shared], axis=1)),
+            tf.broadcast_to(tf.constant(sums), [batch, self.readouts]),
         )
-        return tf.ensure_shape(values, [None, self.readouts])
+        return tf.ensure_shape(values, [None, self.readouts]) * self._scale + self._offsets
 
-    def _start(self) -> None:
-        if self._operation is not None:
+    def _start(self) -> tuple[np.ndarray, np.ndarray]:
+        """The serialised circuit [1] and observables [1, K], once TensorFlow Quantum is here."""
+        if self._serialised is None:
+            import tensorflow_quantum as tfq
+
+            with tf.init_scope():
+                # As NumPy, since a tensor made in one graph is of no use in the next.
+                self._serialised = (
+                    tfq.convert_to_tensor([self._circuit]).numpy(),
+                    tfq.convert_to_tensor([self._sums]).numpy(),
+                )
+            self._operation = tfq.differentiators.Adjoint().generate_differentiable_op(
+                analytic_op=tfq.get_expectation_op()
+            )
+        return self._serialised
+
+
+class _Table:
+    """The symbols that a circuit for TensorFlow Quantum has, and what each stands for."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.wanted: list[sympy.Expr] = []
+        self._known: dict[sympy.Expr, sympy.Symbol] = {}
+
+    def stand_in(self, exponent: Any) -> Any:
+        """A number as it is where its digits suffice, else a symbol or its negative."""
+        expression = sympy.sympify(exponent)
+        if not expression.free_symbols and round(float(expression), _DIGITS) == float(expression):
+            return float(expression)
+        if -expression in self._known:
+            return -1.0 * self._known[-expression]
+        if expression not in self._known:
+            self._known[expression] = sympy.Symbol(f"t{len(self.names)}")
+            self.names.append(f"t{len(self.names)}")
+            self.wanted.append(expression)
+        return self._known[expression]
+
+
+def _native(operation: cirq.Operation, table: _Table) -> Iterator[cirq.Operation]:
+    """An operation as TensorFlow Quantum's own gates."""
+    operation = operation.untagged
+    gate = operation.gate
+    if not operation.qubits or isinstance(gate, cirq.IdentityGate):
+        return
+    for kind in _NATIVE:
+        if isinstance(gate, kind) and gate._with_exponent(1.0) == kind(
+            exponent=1.0, global_shift=gate.global_shift
+        ):
+            exponent = table.stand_in(gate.exponent)
+            yield kind(exponent=exponent, global_shift=gate.global_shift).on(*operation.qubits)
             return
-        import tensorflow_quantum as tfq
-
-        with tf.init_scope():
-            # As NumPy, since a tensor made in one graph is of no use in the next.
-            circuit = tfq.convert_to_tensor([self._circuit]).numpy()
-            observables = tfq.convert_to_tensor([self._observables]).numpy()
-        self._serialised = circuit, observables
-        self._operation = tfq.differentiators.Adjoint().generate_differentiable_op(
-            analytic_op=tfq.get_expectation_op()
+    parts = cirq.decompose_once(operation, default=None)
+    if parts is None and not cirq.is_parameterized(operation):
+        parts = _synthesised(operation)
+    if parts is None:
+        raise CircuitError(
+            f"TensorFlow Quantum has no form of the gate {gate or operation} on qubits"
+            f" {', '.join(map(str, operation.qubits))}: use SIMULATOR=qfleet"
         )
+    for part in parts:
+        yield from _native(part, table)
+
+
+def _synthesised(operation: cirq.Operation) -> list[cirq.Operation] | None:
+    qubits, matrix = operation.qubits, cirq.unitary(operation)
+    if len(qubits) == 1:
+        return [gate.on(*qubits) for gate in cirq.single_qubit_matrix_to_gates(matrix)]
+    if len(qubits) == 2:
+        return cirq.two_qubit_matrix_to_cz_operations(*qubits, matrix, allow_partial_czs=False)
+    if len(qubits) <= gates.MATRIX_QUBITS:
+        return list(cirq.quantum_shannon_decomposition(list(qubits), matrix))
+    return None
+
+
+def _without_identity(
+    terms: observables.Terms, qubits: Sequence[cirq.GridQubit]
+) -> tuple[list[cirq.PauliSum], np.ndarray]:
+    """Observables without their constants, and [K] 0 for those of which nothing is left."""
+    paulis: Mapping[str, cirq.Pauli] = {"X": cirq.X, "Y": cirq.Y, "Z": cirq.Z}
+    sums, scale = [], []
+    for column in range(terms.weights.shape[1]):
+        strings = [
+            cirq.PauliString({qubits[q]: paulis[p] for q, p in string.items()}) * weight
+            for string, weight in zip(terms.strings, terms.weights[:, column], strict=True)
+            if weight != 0
+        ]
+        sums.append(cirq.PauliSum.from_pauli_strings(strings or [cirq.Z(qubits[0]) * 1.0]))
+        scale.append(1.0 if strings else 0.0)
+    return sums, np.array(scale, np.float32)

@@ -1,0 +1,62 @@
+"""The exponents of many gates at once, from the symbols' values, in TensorFlow."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import sympy
+
+from common.simulator import expressions
+from common.tensorflow import tf
+
+
+class Exponents:
+    """A function from symbol values to exponents: one matrix product, and a walk for the rest.
+
+    Args:
+        wanted: G expressions; a number is one too.
+        names: Of the V symbols, in the order of the values.
+        real: tf.float32 or tf.float64.
+    """
+
+    def __init__(
+        self, wanted: Sequence[sympy.Expr], names: Sequence[str], real: tf.DType
+    ) -> None:
+        self._names = tuple(names)
+        self._real = real
+        column_of = {name: column for column, name in enumerate(self._names)}
+        slope = np.zeros((len(self._names), len(wanted)))
+        offset = np.zeros(len(wanted))
+        self._walked: list[tuple[int, sympy.Expr]] = []
+        for column, expression in enumerate(wanted):
+            line = expressions.affine(expression)
+            if line is None:
+                self._walked.append((column, expression))
+                continue
+            for name, coefficient in line[0].items():
+                slope[column_of[name], column] = coefficient
+            offset[column] = line[1]
+        # NumPy arrays, not tensors: a tensor made in one graph is of no use in the next.
+        self._slope = slope.astype(real.as_numpy_dtype)
+        self._offset = offset.astype(real.as_numpy_dtype)
+
+    def __call__(self, values: tf.Tensor) -> tf.Tensor:
+        """[B, V] values of `real` -> [B, G] exponents."""
+        exponents = tf.matmul(values, self._slope) + self._offset
+        if not self._walked:
+            return exponents
+        columns = dict(
+            zip(self._names, tf.unstack(values, num=len(self._names), axis=1), strict=True)
+        )
+        walked = [
+            expressions.evaluate(
+                expression,
+                columns,
+                constant=lambda number: tf.constant(number, self._real),
+                math=tf.math,
+            )
+            for _, expression in self._walked
+        ]
+        # A walked column's affine part is zero.
+        columns_walked = [column for column, _ in self._walked]
+        where = tf.one_hot(columns_walked, len(self._offset), dtype=self._real)
+        return exponents + tf.matmul(tf.stack(walked, axis=1), where)
