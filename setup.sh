@@ -41,8 +41,10 @@ find_python() {
     local candidate found
     if [[ -n $python ]]; then
         found=$(version "$python")
+        [[ -n $found ]] ||
+            refuse "PYTHON=$python does not run: give the path of a Python 3.11, as in PYTHON=/usr/bin/python3.11."
         [[ $found == 3.11 ]] ||
-            refuse "PYTHON=$python ${found:+is Python $found}${found:-does not run}; qfleet needs Python 3.11, as in PYTHON=/usr/bin/python3.11."
+            refuse "PYTHON=$python is Python $found: give the path of a Python 3.11, as in PYTHON=/usr/bin/python3.11."
     else
         for candidate in python3.11 python3 python; do
             if [[ $(version "$candidate") == 3.11 ]]; then

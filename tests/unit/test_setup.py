@@ -1,0 +1,282 @@
+"""`make`: each verb sets up what it needs and hands the settings on as they were written.
+
+The Makefile and setup.sh are real here; the lock holds one empty wheel, and the programs that
+the verbs start are stand-ins that print their arguments.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYTHON = Path(sys.base_prefix) / "bin" / "python3.11"
+PROGRAM = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))\n"
+
+
+def make_checkout(folder: Path) -> Path:
+    """A checkout whose locks are small: worker holds `tiny`, dev and tensorboard hold nothing."""
+    for name in ("Makefile", "setup.sh"):
+        shutil.copy(ROOT / name, folder)
+    for name in ("training/__main__", "training/tensorboard", "inference/__main__", "common/runs"):
+        path = folder / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(PROGRAM)
+    wheel = folder / "tiny-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        about = "tiny-1.0.dist-info"
+        file.writestr("tiny.py", "")
+        file.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        file.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        file.writestr(f"{about}/RECORD", "")
+    locks = folder / "requirements"
+    locks.mkdir()
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (locks / "worker.txt").write_text(f"./{wheel.name} --hash=sha256:{digest}\n")
+    (locks / "dev.txt").write_text("# nothing\n")
+    (locks / "tensorboard.txt").write_text("# nothing\n")
+    return folder
+
+
+def make(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Say `make WORDS` in a checkout, with nothing of the outer make, pip or qfleet about it."""
+    outer = {n: v for n, v in os.environ.items() if not re.match("MAKE|MFLAGS|PIP_|QFLEET_", n)}
+    return subprocess.run(
+        ["make", *words],
+        cwd=folder,
+        env={**outer, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def arguments(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What the stand-in program was given."""
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)[0]
+
+
+def sentence(done: subprocess.CompletedProcess[str]) -> str:
+    """The one sentence that a refusal consists of, beside make's own last line."""
+    assert done.returncode == 2
+    said, last = done.stderr.splitlines()
+    assert re.fullmatch(r"make: \*\*\* \[.*\] Error 2", last)
+    assert said.startswith("qfleet: ")
+    return said
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    return make_checkout(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def first_call(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A checkout and what the first `make training` in it said."""
+    folder = make_checkout(tmp_path_factory.mktemp("ready"))
+    return folder, make(folder, "training", f"PYTHON={PYTHON}")
+
+
+@pytest.fixture
+def ready(first_call: tuple[Path, subprocess.CompletedProcess[str]]) -> Path:
+    """A checkout that is set up."""
+    return first_call[0]
+
+
+def test_help_lists_every_verb() -> None:
+    verbs: set[str] = set()
+    for line in (ROOT / "Makefile").read_text().splitlines():
+        if rule := re.match(r"([a-z][a-z -]*):(?!=)", line):
+            verbs.update(rule[1].split())
+    listed = re.findall(r"^  ([a-z-]+) ", make(ROOT, "help").stdout, re.MULTILINE)
+    assert {"training", "inference", "tensorboard", "runs", "test", "verify"} <= verbs
+    assert set(listed) == verbs
+
+
+def test_make_alone_is_help() -> None:
+    assert make(ROOT).stdout == make(ROOT, "help").stdout
+
+
+@pytest.mark.parametrize("verb", ["training", "inference", "runs"])
+def test_settings_reach_the_program(ready: Path, verb: str) -> None:
+    assert sorted(arguments(make(ready, verb, "WORKERS=4", "SEED=7"))) == ["SEED=7", "WORKERS=4"]
+
+
+def test_a_misspelt_setting_reaches_the_parser(ready: Path) -> None:
+    assert arguments(make(ready, "training", "EPOCS=5")) == ["EPOCS=5"]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "STORAGE=gs://bucket/some/path",
+        "RUN=a=b,c;d",
+        "INPUT=two  blanks and a\ttab",
+        'INPUT=it\'s "quoted" `here`',
+        "INPUT=$HOME ${HOME} $(shell date) $$ $",
+        "INPUT=back\\slash \\ and at the end\\",
+        "INPUT=<blank><tab><less><backslash>",
+        "INPUT=*.csv [a-z] ~ # ! % & | < > ( )",
+        "INPUT=Größe",
+        "INPUT=",
+        "foo-bar=1",
+        "PYTHONPATH=x",
+        # Names that make or this Makefile uses itself:
+        "SHELL=/bin/false",
+        "MAKE=x",
+        "MAKEFLAGS=k",
+        "setup=false",
+        "words=x",
+        "settings=x",
+        "quote=x",
+        "blank=x",
+    ],
+)
+def test_a_setting_arrives_as_it_was_written(ready: Path, word: str) -> None:
+    assert arguments(make(ready, "training", word)) == [word]
+
+
+def test_flags_and_settings_of_make_do_not_leak_into_the_program(ready: Path) -> None:
+    done = make(ready, "-j4", "-s", "training", "SEED=7", "DATA=$(", f"PYTHON={PYTHON}")
+    given, environment = json.loads(done.stdout)
+    assert sorted(given) == ["DATA=$(", "SEED=7"]
+    assert not {"MAKEFLAGS", "MFLAGS", "SEED", "DATA"} & set(environment)
+
+
+def test_settings_in_the_environment_stay_there(ready: Path) -> None:
+    done = make(ready, "training", QFLEET_SEED="7")
+    given, environment = json.loads(done.stdout)
+    assert (given, environment["QFLEET_SEED"]) == ([], "7")
+
+
+@pytest.mark.parametrize("verb", ["test", "verify", "lock", "clean"])
+def test_a_verb_without_settings_refuses_one(ready: Path, verb: str) -> None:
+    done = make(ready, verb, "EPOCHS=5")
+    assert done.returncode == 2
+    assert f"make {verb} takes no settings, but was given 'EPOCHS=5'" in done.stderr
+    assert (ready / ".venv").is_dir()
+
+
+def test_the_second_call_starts_within_a_second(ready: Path) -> None:
+    start = time.monotonic()
+    done = make(ready, "training")
+    assert time.monotonic() - start < 1
+    assert done.stderr == ""
+
+
+def test_the_first_call_sets_up_and_says_so_in_one_line(
+    first_call: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    checkout, done = first_call
+    assert arguments(done) == []
+    assert done.stderr.splitlines() == [
+        "Setting up .venv from requirements/worker.txt: a couple of minutes, this first time only."
+    ]
+    assert (checkout / ".venv/lib/python3.11/site-packages/tiny.py").exists()
+
+
+def test_an_interrupted_set_up_is_done_again(checkout: Path) -> None:
+    setup = subprocess.Popen(
+        ["./setup.sh", PYTHON, ".venv", "worker"],
+        cwd=checkout,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not (checkout / ".venv/bin/python").exists():
+        time.sleep(0.01)
+    os.killpg(setup.pid, signal.SIGKILL)
+    setup.wait()
+    (checkout / ".venv/half").touch()
+    assert arguments(make(checkout, "training", f"PYTHON={PYTHON}")) == []
+    assert (checkout / ".venv/lib/python3.11/site-packages/tiny.py").exists()
+    assert not (checkout / ".venv/half").exists()
+
+
+def test_another_lock_makes_another_environment(checkout: Path) -> None:
+    make(checkout, "training", f"PYTHON={PYTHON}")
+    (checkout / "requirements/worker.txt").write_text("# nothing any more\n")
+    assert arguments(make(checkout, "training", f"PYTHON={PYTHON}")) == []
+    assert not (checkout / ".venv/lib/python3.11/site-packages/tiny.py").exists()
+
+
+def test_a_wheel_with_another_hash_is_refused(checkout: Path) -> None:
+    lock = checkout / "requirements/worker.txt"
+    lock.write_text(re.sub("sha256:.*", "sha256:" + "0" * 64, lock.read_text()))
+    done = make(checkout, "training", f"PYTHON={PYTHON}")
+    assert done.returncode == 2
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+    assert "qfleet: pip could not install requirements/worker.txt" in done.stderr
+    assert not (checkout / ".venv/installed.sha256").exists()
+
+
+def test_without_a_network_it_says_so(checkout: Path) -> None:
+    (checkout / "requirements/worker.txt").write_text("tiny==1.0 --hash=sha256:" + "0" * 64)
+    nowhere = "http://127.0.0.1:9"
+    offline = {"https_proxy": nowhere, "http_proxy": nowhere, "no_proxy": "", "PIP_RETRIES": "1"}
+    done = make(checkout, "training", f"PYTHON={PYTHON}", **offline)
+    assert done.returncode == 2
+    assert "qfleet: the package index cannot be reached" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_another_python_version_is_refused(checkout: Path) -> None:
+    python = script(checkout / "bin/python", "echo 3.9")
+    said = sentence(make(checkout, "training", f"PYTHON={python}"))
+    assert f"PYTHON={python} is Python 3.9: give the path of a Python 3.11" in said
+
+
+def test_a_python_that_is_not_there_is_refused(checkout: Path) -> None:
+    said = sentence(make(checkout, "training", "PYTHON=/no such/python3.11"))
+    assert "PYTHON=/no such/python3.11 does not run: give the path of" in said
+
+
+def test_a_machine_without_python_311_is_refused(checkout: Path) -> None:
+    for name in ("python3.11", "python3", "python"):
+        script(checkout / f"bin/{name}", "echo 3.13")
+    path = f"{checkout / 'bin'}:{os.environ['PATH']}"
+    said = sentence(make(checkout, "training", PATH=path))
+    assert "make training PYTHON=/path/to/python3.11" in said
+
+
+def test_a_python_without_venv_is_refused(checkout: Path) -> None:
+    python = script(checkout / "bin/python", "[[ $2 == *ensurepip* ]] && exit 1; echo 3.11")
+    said = sentence(make(checkout, "training", f"PYTHON={python}"))
+    assert f"{python} has no venv module: install it" in said
+
+
+def test_another_platform_is_refused(checkout: Path) -> None:
+    script(checkout / "bin/uname", '[[ $1 == -s ]] && echo Darwin || echo "arm64"')
+    path = f"{checkout / 'bin'}:{os.environ['PATH']}"
+    said = sentence(make(checkout, "training", PATH=path))
+    assert "built for Linux x86_64 only, and this is Darwin arm64" in said
+    assert not (checkout / ".venv").exists()
+
+
+def test_clean_leaves_the_runs(checkout: Path) -> None:
+    for name in (".venv/bin", ".venv-tensorboard", "runs/hybrid", "common/__pycache__"):
+        (checkout / name).mkdir(parents=True)
+    assert make(checkout, "clean").returncode == 0
+    left = {path.name for path in checkout.iterdir()}
+    assert not left & {".venv", ".venv-tensorboard"}
+    assert (checkout / "runs/hybrid").is_dir()
+    assert not (checkout / "common/__pycache__").exists()
