@@ -1,13 +1,13 @@
-"""The plain-TensorFlow backend: dense 4x4 blocks applied to a batch of state vectors."""
+"""The plain-TensorFlow backend: dense blocks applied to a batch of state vectors."""
 
 from typing import final
 
 import numpy as np
 
 from common.simulator import evolution
-from common.simulator.evolution import BATCH
+from common.simulator.evolution import BATCH, PART, Order
 from common.simulator.interface import REAL, Simulator
-from common.simulator.matrices import Matrices
+from common.simulator.matrices import Matrices, realified
 from common.simulator.observables import Basis, Reduced
 from common.simulator.program import Program
 from common.tensorflow import tf
@@ -25,70 +25,86 @@ class DenseSimulator(Simulator):
     def __init__(self, program: Program, *, dtype: str = "complex64") -> None:
         self.program = program
         self.inputs, self.parameters = program.inputs, program.parameters
-        self.readouts = len(program.readout.offsets)
+        readout = program.readout
+        self.readouts = len(readout.offsets)
         self.dtype = REAL[dtype]
-        self._complex = np.dtype(dtype)
-        self._order = tuple(range(len(program.qubits)))
+        self._order: Order = (PART, *range(len(program.qubits)))
         self._steps = evolution.schedule(program.blocks, self._order)
-        self._matrices = Matrices(program.blocks, self.inputs, self.parameters, self.dtype)
-        if program.readout.reduced is not None:
-            self._tail = _Tail(program.readout.reduced, program, self.dtype)
+        blocks = list(program.blocks)
+        order = self._steps[-1].after if self._steps else self._order
+        self._bases: list[_Strings] = []
+        for basis in readout.bases:
+            steps = evolution.schedule(basis.rotations, order, first=len(blocks))
+            blocks += basis.rotations
+            self._bases.append(_Strings(basis, order, steps, self.dtype))
+        self._operators: _Operators | None = None
+        if readout.reduced is not None:
+            self._operators = _Operators(readout.reduced, len(blocks), self.dtype)
+            blocks += readout.reduced.tail
+        # All matrices at once: many small products in one operation cost little more than one.
+        self._matrices = Matrices(blocks, self.inputs, self.parameters, self.dtype)
 
     def describe(self) -> str:
         """What will be computed, for a person to read."""
-        return f"plain TensorFlow, {self._complex.name}: {self.program}"
+        return f"plain TensorFlow, {self.dtype.name}: {self.program}"
 
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
         """See Simulator.expectation."""
         angles, parameters = self._taken(angles, parameters)
-        batch = tf.shape(angles)[0]
-        readout = self.program.readout
-        offsets = tf.constant(readout.offsets, self.dtype)
-        if readout.reduced is None and not readout.bases:
-            return tf.zeros([batch, 1], self.dtype) + offsets
         matrices = self._matrices(angles, parameters)
-        state, order = evolution.evolve(self._initial(), self._order, self._steps, matrices)
-        if BATCH not in order:
-            order = (BATCH, *order)
-        if readout.reduced is not None:
-            values = self._tail(state, order, angles, parameters)
-        else:
-            values = tf.add_n([self._read(state, order, basis) for basis in readout.bases])
-        return tf.broadcast_to(values + offsets, [batch, self.readouts])
+        state = tf.constant(self._initial(), self.dtype)
+        state, order = evolution.evolve(state, self._order, self._steps, matrices)
+        values = tf.constant(self.program.readout.offsets[:, np.newaxis], self.dtype)  # [K, 1]
+        for strings in self._bases:
+            values += strings(state, matrices)
+        if self._operators is not None:
+            values += self._operators(state, order, matrices)
+        batch = tf.shape(angles)[0]
+        return tf.broadcast_to(tf.transpose(values), [batch, self.readouts])
 
-    def _initial(self) -> tf.Tensor:
-        """[2**N] complex."""
-        size = 2 ** len(self.program.qubits)
-        if self.program.initial is None:
-            return tf.one_hot(0, size, dtype=self._complex)
-        return tf.constant(self.program.initial, self._complex)
+    def _initial(self) -> np.ndarray:
+        """[2, 2**N] real and imaginary parts."""
+        initial = self.program.initial
+        if initial is None:
+            initial = np.zeros(2 ** len(self.program.qubits), np.complex64)
+            initial[0] = 1
+        return np.stack([initial.real, initial.imag])
 
-    def _read(self, state: tf.Tensor, order: evolution.Order, basis: Basis) -> tf.Tensor:
-        """[B, K] the strings of one basis."""
-        for qubit, rotation in basis.rotations.items():
-            if order[0] != qubit:
-                wanted = (qubit, *(axis for axis in order if axis != qubit))
-                state, order = evolution.transpose(state, order, wanted), wanted
-            state = tf.reshape(state, [2, -1])
-            state = tf.matmul(
-                state, tf.constant(rotation, self._complex), transpose_a=True, transpose_b=True
-            )
-            order = (*order[1:], qubit)
-        chances = tf.square(tf.math.real(state)) + tf.square(tf.math.imag(state))
-        qubits = tuple(axis for axis in order if axis != BATCH)
-        chances = evolution.transpose(chances, order, (BATCH, *qubits))
-        # The sign of a bit pattern is a product over its bits, so over its two halves.
+
+class _Strings:
+    """Measures the Pauli strings of one basis by the signs of bit patterns."""
+
+    def __init__(
+        self, basis: Basis, order: Order, steps: list[evolution.Step], real: tf.DType
+    ) -> None:
+        self._order = order
+        self._steps = steps
+        after = steps[-1].after if steps else order
+        qubits = tuple(axis for axis in after if axis not in (PART, BATCH))
+        self._wanted = (PART, *qubits, BATCH)
+        self._after = after
+        # The sign of a pattern is a product over its bits, so over two halves of them.
         half = len(qubits) // 2
-        high = _signs(qubits[:half], basis.strings).T  # [2**half, T]
-        low = _signs(qubits[half:], basis.strings)  # [T, 2**(N - half)]
-        shape = [-1, 2 ** (len(qubits) - half)]
-        partial = tf.matmul(tf.reshape(chances, shape), tf.constant(low.T, self.dtype))
-        partial = tf.reshape(partial, [-1, 2**half, len(basis.strings)])
-        values = tf.reduce_sum(partial * tf.constant(high, self.dtype), axis=1)  # [B, T]
-        return tf.matmul(values, tf.constant(basis.weights, self.dtype))
+        numpy = real.as_numpy_dtype
+        self._high = _signs(qubits[:half], basis.strings).astype(numpy)  # [T, H]
+        self._low = _signs(qubits[half:], basis.strings).astype(numpy)  # [T, L]
+        self._weights = basis.weights.T.astype(numpy)  # [K, T]
+
+    def __call__(self, state: tf.Tensor, matrices: dict[int, tf.Tensor]) -> tf.Tensor:
+        """[K, B] of a state whose axes are in the order that was given."""
+        state, _ = evolution.evolve(state, self._order, self._steps, matrices)
+        if BATCH in self._after:
+            state = evolution.transpose(state, self._after, self._wanted)
+        strings, high = self._high.shape
+        low = self._low.shape[1]
+        parts = tf.reshape(state, [2, high, -1])
+        chances = tf.reduce_sum(tf.square(parts), axis=0)  # [H, L * B]
+        signed = tf.reshape(tf.matmul(self._high, chances), [strings, low, -1])
+        values = tf.reduce_sum(signed * self._low[:, :, np.newaxis], axis=1)  # [T, B]
+        return tf.matmul(self._weights, values)
 
 
-def _signs(qubits: tuple[int, ...], strings: tuple[tuple[int, ...], ...]) -> np.ndarray:
+def _signs(qubits: Order, strings: tuple[tuple[int, ...], ...]) -> np.ndarray:
     """[T, 2**len(qubits)] of +-1: the parity of each string's bits among these qubits."""
     signs = np.ones((len(strings), 1))
     for qubit in qubits:
@@ -97,44 +113,36 @@ def _signs(qubits: tuple[int, ...], strings: tuple[tuple[int, ...], ...]) -> np.
     return signs
 
 
-class _Tail:
-    """Measures dense operators through the reduced density matrix of their qubits.
+class _Operators:
+    """Measures dense operators: `<O> = <psi| V^dagger O V |psi>`, V the tail's blocks."""
 
-    `<O> = tr(rho V^dagger O V)`, with V the tail's blocks, once for the whole batch.
-    """
-
-    def __init__(self, reduced: Reduced, program: Program, real: tf.DType) -> None:
+    def __init__(self, reduced: Reduced, first: int, real: tf.DType) -> None:
         self._support = reduced.support
-        self._operators = reduced.operators
-        self._complex = np.complex64 if real == tf.float32 else np.complex128
-        self._order = (*range(len(reduced.support)), BATCH)  # the batch is V's columns
-        self._steps = evolution.schedule(reduced.tail, self._order)
-        self._matrices = Matrices(reduced.tail, (), program.parameters, real)
+        self._order: Order = (PART, *range(len(self._support)), BATCH)  # BATCH: V's columns
+        self._steps = evolution.schedule(reduced.tail, self._order, first=first)
+        self._operators = realified(reduced.operators).astype(real.as_numpy_dtype)
 
     def __call__(
-        self, state: tf.Tensor, order: evolution.Order, angles: tf.Tensor, parameters: tf.Tensor
+        self, state: tf.Tensor, order: Order, matrices: dict[int, tf.Tensor]
     ) -> tf.Tensor:
-        size = 2 ** len(self._support)
-        rest = tuple(axis for axis in order if axis not in (BATCH, *self._support))
-        state = evolution.transpose(state, order, (BATCH, *self._support, *rest))
-        state = tf.reshape(state, [-1, size, 2 ** len(rest)])
-        density = tf.matmul(state, state, adjoint_b=True)  # [B, D, D]
-        operators = self._heard(angles, parameters)  # [K, D, D]
-        flat = tf.reshape(tf.linalg.matrix_transpose(operators), [-1, size * size])
-        values = tf.matmul(tf.reshape(density, [-1, size * size]), flat, transpose_b=True)
-        return tf.math.real(values)
+        """[K, B]."""
+        operators = self._after_tail(matrices)  # [K, 2 D, 2 D]
+        count, size, _ = operators.shape
+        batch = [BATCH] if BATCH in order else []
+        rest = [axis for axis in order if axis not in (PART, BATCH, *self._support)]
+        state = evolution.transpose(state, order, (PART, *self._support, *rest, *batch))
+        state = tf.reshape(state, [size, -1])
+        moved = tf.matmul(tf.reshape(operators, [-1, size]), state)
+        moved = tf.reshape(moved, [count, size * 2 ** len(rest), -1])
+        return tf.reduce_sum(moved * tf.reshape(state, [size * 2 ** len(rest), -1]), axis=1)
 
-    def _heard(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
-        """The operators with the tail applied to them."""
-        operators = tf.constant(self._operators, self._complex)
+    def _after_tail(self, matrices: dict[int, tf.Tensor]) -> tf.Tensor:
+        operators = tf.constant(self._operators)
         if not self._steps:
             return operators
-        size = 2 ** len(self._support)
-        unitary = tf.reshape(tf.eye(size, dtype=self._complex), [-1])
-        matrices = self._matrices(angles, parameters)
-        unitary, order = evolution.evolve(unitary, self._order, self._steps, matrices)
-        unitary = evolution.transpose(unitary, order, self._order)
-        unitary = tf.reshape(unitary, [size, size])
-        return tf.matmul(unitary, tf.matmul(operators, unitary), adjoint_a=True)
-
-
+        size = operators.shape[-1]
+        columns, order = evolution.evolve(
+            tf.eye(size, dtype=operators.dtype), self._order, self._steps, matrices
+        )
+        columns = tf.reshape(evolution.transpose(columns, order, self._order), [size, size])
+        return tf.matmul(columns, tf.matmul(operators, columns), transpose_a=True)

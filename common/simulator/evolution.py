@@ -1,9 +1,9 @@
 """The state's way through the blocks, in TensorFlow operations.
 
-The state is one flat vector; at compile time we keep the order of its axes, a qubit or the batch
-each, slowest first. A shared block multiplies the two leading axes and leaves them at the end,
-`y[M, 4] = x[4, M]^T U^T`, so that a layer of blocks on neighbouring pairs goes round the qubits
-without a transpose. There is no batch axis until the first block that is per example.
+The state is real and imaginary parts side by side. At compile time we keep the order of its axes,
+slowest first: PART (real, imaginary), a qubit each, and BATCH, which is last where it can be, so
+that transposes move whole runs. A shared block multiplies the leading axes, `y[8, M] = U x[8, M]`
+with the matrices of matrices.py. There is no batch axis until the first block per example.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from common.simulator.fusion import Block
 from common.tensorflow import tf
 
-BATCH = -1  # the batch's place in an order of axes
+BATCH, PART = -1, -2  # axes that are no qubit
 WINDOW_QUBITS = 4  # qubits that disjoint blocks per example are applied to in one product
 
 Order = tuple[int, ...]
@@ -35,30 +35,30 @@ class Step:
     per_example: bool
 
 
-def schedule(blocks: Sequence[Block], order: Order) -> list[Step]:
+def schedule(blocks: Sequence[Block], order: Order, *, first: int = 0) -> list[Step]:
     """Plan the steps.
 
     Args:
         blocks: In an order that may be applied.
         order: Of the axes at the start.
+        first: The index of the first block, where they are a part of a longer list.
 
     Returns:
         The steps; the last one's `after` is the order at the end.
     """
     steps: list[Step] = []
-    sequence = _sequence(blocks)
-    for at, group in enumerate(sequence):
+    for group in _sequence(blocks):
         front = tuple(qubit for index in group for qubit in blocks[index].qubits)
-        if blocks[group[0]].per_example:
-            rest = tuple(axis for axis in order if axis not in (BATCH, *front))
-            # Without a batch axis the product makes it, so only the window must be in front.
-            before = (*front, *rest) if BATCH not in order else (BATCH, *front, *rest)
-            after = (BATCH, *front, *rest)
-            steps.append(Step(before, after, group, True))
+        rest = tuple(axis for axis in order if axis not in (PART, BATCH, *front))
+        per_example = blocks[group[0]].per_example
+        batched = BATCH in order
+        if per_example and batched:
+            before = after = (BATCH, PART, *front, *rest)
+        elif per_example:
+            before, after = (PART, *front, *rest), (*rest, PART, *front, BATCH)
         else:
-            before = order if order[: len(front)] == front else _ahead(blocks, sequence[at:], order)
-            after = (*before[len(front) :], *front)
-            steps.append(Step(before, after, group, False))
+            before = after = (PART, *front, *rest, *([BATCH] if batched else []))
+        steps.append(Step(before, after, tuple(first + index for index in group), per_example))
         order = after
     return steps
 
@@ -76,18 +76,17 @@ def _sequence(blocks: Sequence[Block]) -> list[tuple[int, ...]]:
         ready: list[int] = []
         later: list[int] = []
         for index in waiting:
-            block = blocks[index]
-            if held.intersection(block.qubits):
-                held.update(block.qubits)
+            qubits = blocks[index].qubits
+            if held.intersection(qubits):
                 later.append(index)
-            elif block.per_example:
-                held.update(block.qubits)
+                held.update(qubits)
+            elif blocks[index].per_example:
                 ready.append(index)
+                held.update(qubits)
             else:
                 groups.append((index,))
-        waiting = sorted(ready + later) if len(ready) + len(later) < len(waiting) else later
-        if waiting is later:
-            groups.extend(_windows(blocks, ready))
+        groups.extend(_windows(blocks, ready))
+        waiting = later
     return groups
 
 
@@ -104,56 +103,55 @@ def _windows(blocks: Sequence[Block], ready: Sequence[int]) -> list[tuple[int, .
     return [tuple(window) for window in windows]
 
 
-def _ahead(blocks: Sequence[Block], sequence: Sequence[tuple[int, ...]], order: Order) -> Order:
-    """An order that serves the next block and as many after it as do not meet its qubits again."""
-    front: list[int] = []
-    for group in sequence:
-        qubits = blocks[group[0]].qubits
-        if blocks[group[0]].per_example or set(qubits) & set(front):
-            break
-        front.extend(qubits)
-    rest = [axis for axis in order if axis not in front and axis != BATCH]
-    return (*front, *rest, *([BATCH] if BATCH in order else []))
-
-
 def evolve(
     state: tf.Tensor, order: Order, steps: Sequence[Step], matrices: dict[int, tf.Tensor]
 ) -> tuple[tf.Tensor, Order]:
     """Apply steps to a state.
 
     Args:
-        state: Complex, of as many elements as the order's axes hold.
+        state: Real, of as many elements as the order's axes hold.
         order: Of its axes.
         steps: From `schedule` with the same order.
         matrices: By the block's index, from Matrices.
 
     Returns:
-        The state, flat or not, and the order of its axes.
+        The state, in any shape, and the order of its axes.
     """
     for step in steps:
         state = transpose(state, order, step.before)
         if step.per_example:
             state = _apply_window(state, step, [matrices[index] for index in step.blocks])
         else:
-            (index,) = step.blocks
-            matrix = matrices[index]
-            state = tf.reshape(state, [matrix.shape[-1], -1])
-            state = tf.matmul(state, matrix, transpose_a=True, transpose_b=True)
+            matrix = matrices[step.blocks[0]]
+            state = tf.matmul(matrix, tf.reshape(state, [matrix.shape[-1], -1]))
         order = step.after
     return state, order
 
 
 def _apply_window(state: tf.Tensor, step: Step, matrices: Sequence[tf.Tensor]) -> tf.Tensor:
-    window = matrices[0]  # [B, D, D]
+    window = matrices[0]  # [B, 2 D, 2 D]
     for matrix in matrices[1:]:
-        size = window.shape[-1] * matrix.shape[-1]
-        window = window[:, :, tf.newaxis, :, tf.newaxis] * matrix[:, tf.newaxis, :, tf.newaxis]
-        window = tf.reshape(window, [-1, size, size])
+        window = _kronecker(window, matrix)
     size = window.shape[-1]
-    if BATCH in step.before:
-        rest = 2 ** (len(step.before) - 1) // size
-        return tf.matmul(window, tf.reshape(state, [-1, size, rest]))
-    return tf.matmul(tf.reshape(window, [-1, size]), tf.reshape(state, [size, -1]))
+    if BATCH not in step.before:
+        state = tf.reshape(state, [size, -1])
+        # From [B, out, in] to [in, out * B]: the batch comes out last.
+        window = tf.reshape(tf.transpose(window, [2, 1, 0]), [size, -1])
+        return tf.matmul(state, window, transpose_a=True)
+    rest = 2 ** (len(step.before) - 1) // size
+    return tf.matmul(window, tf.reshape(state, [-1, size, rest]))
+
+
+def _kronecker(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    """The Kronecker product of two batches of complex matrices in their real form."""
+    a, b = first.shape[-1] // 2, second.shape[-1] // 2
+    # Complex numbers multiply as their 2x2 real forms do, hence the sum over e.
+    product = tf.einsum(
+        "zxiej,zekyl->zxikyjl",
+        tf.reshape(first, [-1, 2, a, 2, a]),
+        tf.reshape(second, [-1, 2, b, 2, b]),
+    )
+    return tf.reshape(product, [-1, 2 * a * b, 2 * a * b])
 
 
 def transpose(state: tf.Tensor, order: Order, wanted: Order) -> tf.Tensor:

@@ -50,16 +50,15 @@ def fuse(factors: Sequence[Factor], inputs: frozenset[str]) -> list[Block]:
     last: dict[int, _Open] = {}  # the newest block on each qubit
 
     def place(factor: Factor, per_example: bool) -> None:
-        pair = frozenset(factor.qubits)
-        owners = {id(last[q]): last[q] for q in factor.qubits if q in last}
-        if len(owners) == 1:
-            (owner,) = owners.values()
-            fits = pair <= frozenset(owner.qubits)
-            if fits and (owner.per_example == per_example):
+        before = {id(last[qubit]): last[qubit] for qubit in factor.qubits if qubit in last}
+        if len(before) == 1:
+            (owner,) = before.values()
+            # A gate on one qubit waits for the next pair rather than joining the last one: then
+            # the pairs of an ansatz hold the same gates, and are one matrix.
+            if set(owner.qubits) == set(factor.qubits) and owner.per_example == per_example:
                 owner.factors.append(factor)
                 return
         block = _Open(factor.qubits, per_example)
-        # A one-qubit block that waits on this qubit goes into the new one.
         for qubit in factor.qubits:
             waiting = last.get(qubit)
             if waiting and len(waiting.qubits) == 1 and waiting.per_example == per_example:
@@ -135,20 +134,25 @@ def _adjacent(blocks: list[_Open], first: _Open, second: _Open) -> bool:
 
 
 def _join_leftovers(blocks: list[_Open]) -> None:
-    """Give shared one-qubit blocks to a neighbour whose qubits hold theirs."""
+    """Give shared one-qubit blocks to a neighbour, a shared one where there is one."""
     index = 0
     while index < len(blocks):
         block = blocks[index]
-        if len(block.qubits) == 1 and not block.per_example:
-            (before,), (after,) = _neighbour(blocks, index, -1), _neighbour(blocks, index, 1)
-            if before >= 0:
-                blocks[before].factors += block.factors
-            elif after >= 0:
-                blocks[after].factors[:0] = block.factors
-            if before >= 0 or after >= 0:
-                blocks.remove(block)
-                continue
         index += 1
+        if len(block.qubits) > 1 or block.per_example:
+            continue
+        (before,), (after,) = _neighbour(blocks, index - 1, -1), _neighbour(blocks, index - 1, 1)
+        near = [at for at in (before, after) if at >= 0]
+        if not near:
+            continue
+        chosen = min(near, key=lambda at: blocks[at].per_example)
+        joined = blocks[chosen]
+        if chosen == before:
+            joined.factors += block.factors
+        else:
+            joined.factors[:0] = block.factors
+        blocks.remove(block)
+        index -= 1
 
 
 def _closed(block: _Open) -> Block:

@@ -2,6 +2,10 @@
 
 Blocks that are alike (a convolution shares its 15 angles among all its pairs) are computed once.
 Everything is a handful of operations on tiny arrays, which TensorFlow differentiates by itself.
+
+A complex matrix U is kept as the real one `[[Re U, -Im U], [Im U, Re U]]` throughout: it acts on
+(Re x, Im x) stacked, products stay of that form, and TensorFlow's real matrix products are several
+times faster on CPUs than its complex ones.
 """
 
 from collections.abc import Sequence
@@ -13,6 +17,13 @@ from common.simulator.exponents import Exponents
 from common.simulator.fusion import Block
 from common.simulator.gates import Factor
 from common.tensorflow import tf
+
+
+def realified(matrices: np.ndarray) -> np.ndarray:
+    """[..., D, D] complex -> [..., 2 D, 2 D] real."""
+    top = np.concatenate([matrices.real, -matrices.imag], axis=-1)
+    bottom = np.concatenate([matrices.imag, matrices.real], axis=-1)
+    return np.concatenate([top, bottom], axis=-2)
 
 
 class Matrices:
@@ -57,20 +68,30 @@ class Matrices:
             parameters: [parameters].
 
         Returns:
-            By the block's index: [D, D], or [B, D, D] for a block per example; complex.
+            By the block's index: [2 D, 2 D], or [B, 2 D, 2 D] for a block per example.
         """
         matrices: dict[int, tf.Tensor] = {}
         for members, bank, per_example in self._banks:
-            values = parameters
+            values = parameters[tf.newaxis]
             if per_example:
                 shared = tf.broadcast_to(parameters, [tf.shape(angles)[0], parameters.shape[0]])
                 values = tf.concat([angles, shared], axis=1)
-            matrices.update(zip(members, bank(values), strict=True))
+            found = bank(values)
+            if not per_example:
+                found = [tf.squeeze(matrix, axis=0) for matrix in found]
+            matrices.update(zip(members, bank.each(found), strict=True))
         return matrices
 
 
 class _Bank:
-    """Matrices of one size over one set of values: [..., values] -> a [..., D, D] each."""
+    """Matrices of one size over one set of values: products of factors, each product once.
+
+    Args:
+        products: The factors of each block, first applied first.
+        names: Of the V symbols.
+        size: D.
+        real: tf.float32 or tf.float64.
+    """
 
     def __init__(
         self,
@@ -79,9 +100,7 @@ class _Bank:
         size: int,
         real: tf.DType,
     ) -> None:
-        self._names = tuple(names)
-        self._size = size
-        self._real = real
+        self._size = 2 * size
         table: dict[tuple, int] = {}
         factors: list[Factor] = []
 
@@ -100,38 +119,46 @@ class _Bank:
         length = max(len(slot) for slot in distinct)
         length = 1 << (length - 1).bit_length()  # a power of two, for the tree of products
         unit = entry(Factor((), np.zeros(1), np.eye(size, dtype=np.complex128)[None]))
-        self._order = np.array(
-            [[*slot, *([unit] * (length - len(slot)))] for slot in distinct], np.int32
-        )
-        self._take(factors)
-
-    def _take(self, factors: Sequence[Factor]) -> None:
-        """Constants of the factors: eigenspaces padded to one count, exponents as one map."""
+        padded = [[*slot, *([unit] * (length - len(slot)))] for slot in distinct]
+        # Halving a bit-reversed order pairs neighbours, and halves need no strided slices.
+        self._order = np.array(padded, np.int32).T[_bit_reversed(length)]  # [L, S]
+        self._levels = length.bit_length() - 1
         count = max(len(factor.turns) for factor in factors)
         turns = np.zeros((len(factors), count))
-        projectors = np.zeros((len(factors), count, self._size**2), np.complex128)
-        for column, factor in enumerate(factors):
-            turns[column, : len(factor.turns)] = factor.turns
-            flat = factor.projectors.reshape(len(factor.turns), -1)
-            projectors[column, : len(factor.turns)] = flat
-        real = self._real.as_numpy_dtype
-        self._angle_per_turn = (np.pi * turns).astype(real)
-        self._projectors = projectors.astype(np.complex64 if real == np.float32 else np.complex128)
+        projectors = np.zeros((len(factors), count, size, size), np.complex128)
+        for row, factor in enumerate(factors):
+            turns[row, : len(factor.turns)] = factor.turns
+            projectors[row, : len(factor.turns)] = factor.projectors
+        # exp(i a) P = cos(a) P + sin(a) i P
+        terms = np.concatenate([realified(projectors), realified(1j * projectors)], axis=1)
+        terms = terms.reshape(len(factors), 2 * count, -1)
+        self._radians = (np.pi * turns).astype(real.as_numpy_dtype)  # [G, K] per unit
+        self._terms = terms.astype(real.as_numpy_dtype)  # [G, 2 K, 4 D*D]
         zero = sympy.Integer(0)
         wanted = [zero if f.expression is None else f.expression for f in factors]
-        self._exponents = Exponents(wanted, self._names, self._real)
+        self._exponents = Exponents(wanted, names, real)
 
     def __call__(self, values: tf.Tensor) -> list[tf.Tensor]:
-        shared = values.shape.rank == 1
-        exponents = self._exponents(values[tf.newaxis] if shared else values)  # [B, G]
-        exponents = exponents[0] if shared else exponents
-        angle = exponents[..., tf.newaxis] * self._angle_per_turn  # [..., G, K]
-        phases = tf.complex(tf.cos(angle), tf.sin(angle))
-        flat = tf.reduce_sum(phases[..., tf.newaxis] * self._projectors, axis=-2)  # [..., G, D*D]
-        product = tf.gather(flat, self._order, axis=-2)  # [..., S, L, D*D]
-        shape = tf.concat([tf.shape(product)[:-1], [self._size, self._size]], axis=0)
+        """[B, V] values -> a [B, 2 D, 2 D] for each distinct product."""
+        exponents = tf.transpose(self._exponents(values))  # [G, B]
+        angles = exponents[..., tf.newaxis] * self._radians[:, tf.newaxis]  # [G, B, K]
+        waves = tf.concat([tf.cos(angles), tf.sin(angles)], axis=-1)
+        flat = tf.matmul(waves, self._terms)  # [G, B, 4 D*D]
+        product = tf.gather(flat, self._order)  # [L, S, B, 4 D*D]
+        shape = [*self._order.shape, -1, self._size, self._size]
         product = tf.reshape(product, shape)
-        for _ in range(int(self._order.shape[1]).bit_length() - 1):
-            product = tf.matmul(product[..., 1::2, :, :], product[..., 0::2, :, :])
-        distinct = tf.unstack(product[..., 0, :, :], num=len(self._order), axis=-3)
+        for _ in range(self._levels):
+            first, second = tf.split(product, 2)
+            product = tf.matmul(second, first)
+        return tf.unstack(product[0], num=self._order.shape[1])
+
+    def each(self, distinct: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """One of the distinct products for each block."""
         return [distinct[slot] for slot in self._slots]
+
+
+def _bit_reversed(length: int) -> list[int]:
+    order = [0]
+    while len(order) < length:
+        order = [2 * at for at in order] + [2 * at + 1 for at in order]
+    return order

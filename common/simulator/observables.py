@@ -14,6 +14,7 @@ import numpy as np
 
 from common.errors import CircuitError
 from common.simulator.fusion import Block
+from common.simulator.gates import fixed
 
 REDUCED_QUBITS = 4  # widest support that is measured through a dense operator
 
@@ -70,12 +71,12 @@ class Basis:
     """Strings that are diagonal after one-qubit rotations.
 
     Attributes:
-        rotations: Position -> [2, 2] matrix to apply before reading bits.
+        rotations: Blocks to apply before reading bits.
         strings: [T] positions whose parity is each string's value.
         weights: [T, K].
     """
 
-    rotations: Mapping[int, np.ndarray]
+    rotations: tuple[Block, ...]
     strings: tuple[tuple[int, ...], ...]
     weights: np.ndarray
 
@@ -183,9 +184,22 @@ def _bases(terms: Terms) -> tuple[Basis, ...]:
             groups.append((dict(string), [index]))
     return tuple(
         Basis(
-            {position: _TO_Z[pauli] for position, pauli in sorted(basis.items()) if pauli != "Z"},
+            _rotations(basis),
             tuple(tuple(sorted(terms.strings[index])) for index in members),
             terms.weights[members],
         )
         for basis, members in groups
     )
+
+
+def _rotations(basis: Term) -> tuple[Block, ...]:
+    """What turns a basis into Z, two qubits to a block."""
+    turned = [position for position, pauli in sorted(basis.items()) if pauli != "Z"]
+    blocks = []
+    for at in range(0, len(turned), 2):
+        qubits = tuple(turned[at : at + 2])
+        matrix = np.ones((1, 1), np.complex128)
+        for position in qubits:
+            matrix = np.kron(matrix, _TO_Z[basis[position]])
+        blocks.append(Block(qubits, (fixed(tuple(range(len(qubits))), matrix),), False))
+    return tuple(blocks)
