@@ -4,7 +4,6 @@ Every symbol is an angle in radians: a gate's Cirq exponent is symbol / pi. Powe
 differ from rotations by a global phase alone.
 """
 
-import math
 from collections.abc import Sequence
 
 import cirq
@@ -18,7 +17,7 @@ POOL = 2 * ONE_QUBIT
 def _exponents(symbols: Sequence[sympy.Expr], count: int) -> list[sympy.Expr]:
     if len(symbols) != count:
         raise ValueError(f"the block takes {count} symbols, not {len(symbols)}")
-    return [symbol * (1 / math.pi) for symbol in symbols]
+    return [symbol / sympy.pi for symbol in symbols]
 
 
 def one_qubit_unitary(qubit: cirq.Qid, symbols: Sequence[sympy.Expr]) -> cirq.Circuit:

@@ -1,0 +1,135 @@
+"""CSV, Parquet and NPZ files as one thing: an Arrow table."""
+
+import hashlib
+import io
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from common.data import local as storage
+from common.errors import DataError, one_line
+
+
+def read_bytes(path: str) -> bytes:
+    """A file's content.
+
+    Raises:
+        DataError: It is missing, a folder, or not to be read.
+    """
+    try:
+        return storage.path(path).read_bytes()
+    except FileNotFoundError:
+        raise DataError(
+            f"{path} does not exist: give the path of a .csv, .parquet or .npz table"
+        ) from None
+    except IsADirectoryError:
+        raise DataError(f"{path} is a folder: give the path of one table in it") from None
+    except PermissionError:
+        raise DataError(f"{path} may not be read by this user: change its permissions") from None
+
+
+def sha256(path: str) -> str:
+    """sha256 (hex) of a file's content."""
+    return hashlib.sha256(read_bytes(path)).hexdigest()
+
+
+def read_file(path: str) -> pa.Table:
+    """The columns of a file, whatever they hold.
+
+    Raises:
+        DataError: The file can't be read, or its ending is not one of FORMATS.
+    """
+    ending = next((e for e in FORMATS if path.lower().endswith(e)), None)
+    if ending is None:
+        raise DataError(f"{path} is not a table: its name must end in {', '.join(FORMATS)}")
+    content = read_bytes(path)
+    if not content:
+        raise DataError(f"{path} is empty: give a table with a header and rows")
+    try:
+        return FORMATS[ending](content)
+    except _Refused as error:
+        raise DataError(f"{path} {error}") from None
+    except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError) as error:
+        kind = ending.removeprefix(".").upper()
+        raise DataError(
+            f"{path} can't be read as {kind} ({one_line(error)[:160]}): it is cut short, or not"
+            f" {kind} at all"
+        ) from None
+
+
+class _Refused(Exception):
+    """A file that can be read, but holds what we don't take. Says what, after the file's name."""
+
+
+def _csv(content: bytes) -> pa.Table:
+    options = pa.csv.ParseOptions(newlines_in_values=True)
+    return pa.csv.read_csv(io.BytesIO(content), parse_options=options)
+
+
+def _parquet(content: bytes) -> pa.Table:
+    return pa.parquet.read_table(io.BytesIO(content))
+
+
+def _npz(content: bytes) -> pa.Table:
+    # Without this, NumPy takes whatever it does not know for a pickle, and says so.
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        raise _Refused("is not an NPZ file, or was cut short: write it with numpy.savez")
+    columns: dict[str, np.ndarray] = {}
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        for name in arrays.files:
+            columns.update(_columns(name, _array(arrays, name)))
+    if not columns:
+        raise _Refused("holds no array: it needs one of labels and one or more of features")
+    first, rows = next((name, len(column)) for name, column in columns.items())
+    for name, column in columns.items():
+        if len(column) != rows:
+            raise _Refused(
+                f"has {rows} rows in array {first!r} and {len(column)} in {name!r}: all arrays must"
+                " have one row per example"
+            )
+    return pa.table({name: pa.array(column) for name, column in columns.items()})
+
+
+def _array(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    try:
+        array = arrays[name]
+    except (zipfile.BadZipFile, zlib.error, EOFError, MemoryError, NotImplementedError) as error:
+        raise _Refused(f"has a damaged array {name!r} ({one_line(error)[:120]})") from None
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise _Refused(
+            f"holds Python objects in array {name!r}, which are not read since they can run code:"
+            " save it as numbers or texts"
+        ) from None
+    if not isinstance(array, np.ndarray):
+        raise _Refused(f"holds {name!r}, which is not an array: write it with numpy.savez")
+    return array
+
+
+def _columns(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+    if array.dtype.kind not in "biufUS":
+        raise _Refused(
+            f"has an array {name!r} of type {array.dtype}: allowed are real numbers and texts"
+        )
+    if array.dtype.kind == "f" and array.dtype.itemsize != 4:
+        array = array.astype(np.float64)
+    if array.ndim == 1:
+        return {name: array}
+    if array.ndim == 2:
+        return {f"{name}_{i}": array[:, i] for i in range(array.shape[1])}
+    raise _Refused(
+        f"has an array {name!r} of shape {array.shape}: allowed are [rows] and [rows, columns]"
+    )
+
+
+FORMATS: Mapping[str, Callable[[bytes], pa.Table]] = {
+    ".csv": _csv,
+    ".parquet": _parquet,
+    ".npz": _npz,
+}

@@ -1,0 +1,215 @@
+"""The splits of a data set before they are written: made, or taken from a table."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import psutil
+from sklearn.datasets import load_digits
+
+from common.circuits.encoders import data_symbols
+from common.data.encoding import Encoding, fit
+from common.data.tables import Table, read_table
+from common.errors import DataError, SettingsError
+from common.settings import Settings
+
+SPLITS = ("train", "validation", "test")
+EXCITATIONS = {"train": 400, "validation": 200, "test": 4000}
+VALIDATION_SHARE, TEST_SHARE = 0.15, 0.20
+
+
+class Examples(NamedTuple):
+    """Rows of a split.
+
+    Attributes:
+        angles: float32 [n, symbols], radians.
+        labels: float32 [n], -1 or +1.
+    """
+
+    angles: np.ndarray
+    labels: np.ndarray
+
+
+class Made(NamedTuple):
+    """All splits of a data set, and what made angles of its features."""
+
+    splits: Mapping[str, Examples]
+    encoding: Encoding
+
+
+def excitations(settings: Settings) -> Made:
+    """One qubit of a cluster state turned by rx(angle); the label says whether it is excited.
+
+    The angle is uniform in (-pi, pi), the qubit uniform; the label is +1 where |angle| <= pi/2.
+    Broughton et al., "TensorFlow Quantum" (arXiv:2003.02989), section on the QCNN.
+
+    Raises:
+        SettingsError: ENCODER or CLASSES is set to what this data set does not have.
+    """
+    if settings.encoder not in ("auto", "angle"):
+        raise SettingsError(
+            f"ENCODER={settings.encoder} does not fit DATA=excitations, which is made of angles on"
+            " a cluster state: leave ENCODER at auto"
+        )
+    if settings.classes:
+        raise SettingsError(
+            f"CLASSES={settings.classes} does not fit DATA=excitations, whose labels are -1 and 1:"
+            " leave CLASSES unset"
+        )
+    asked = {"train": settings.examples, "validation": settings.validation, "test": settings.test}
+    rows = {split: asked[split] or EXCITATIONS[split] for split in SPLITS}
+    # Angles twice (made and as written), in float32.
+    needed = 2 * 4 * sum(rows.values()) * (settings.qubits + 1)
+    if needed > psutil.virtual_memory().available:
+        raise DataError(
+            f"EXAMPLES={rows['train']}, VALIDATION={rows['validation']} and TEST={rows['test']} of"
+            f" {settings.qubits} angles need {needed / 2**30:.1f} GiB of memory, more than this"
+            " machine has free: lower them"
+        )
+    made = {}
+    for number, split in enumerate(SPLITS):
+        # A stream for each split: the size of one does not change the others.
+        generator = np.random.Generator(np.random.PCG64([settings.seed, number]))
+        angles = np.zeros((rows[split], settings.qubits), np.float32)
+        turned = generator.integers(settings.qubits, size=rows[split])
+        angle = generator.uniform(-np.pi, np.pi, rows[split])
+        angles[np.arange(rows[split]), turned] = angle
+        made[split] = Examples(angles, np.where(np.abs(angle) <= np.pi / 2, 1, -1).astype("f4"))
+    columns = data_symbols(settings.qubits)
+    return Made(made, Encoding("none", "cluster", columns, "label", ("-1", "1")))
+
+
+def digits(settings: Settings) -> Made:
+    """Two of scikit-learn's handwritten digits, 8 by 8 pixels; about 360 images.
+
+    Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
+    Repository, 1998 (its test set).
+
+    Raises:
+        DataError: CLASSES are not two digits, or there are too few for the splits.
+    """
+    bunch = load_digits()
+    labels = np.array([str(digit) for digit in bunch.target])
+    table = Table(bunch.data, labels, tuple(bunch.feature_names))
+    return from_table(table, settings, where="DATA=digits", classes=settings.classes or "3,6")
+
+
+def own_table(settings: Settings) -> Made:
+    """The table that DATA names.
+
+    Raises:
+        DataError: It can't be read, or can't be trained on.
+    """
+    table = read_table(settings.data, settings.label)
+    return from_table(table, settings, where=settings.data, classes=settings.classes)
+
+
+def from_table(table: Table, settings: Settings, *, where: str, classes: str) -> Made:
+    """Choose two classes, split the rows, fit the encoding on training rows, make angles of all.
+
+    Args:
+        table: Features and labels.
+        settings: EXAMPLES, VALIDATION, TEST, ENCODER, QUBITS, LABEL and SEED are read.
+        where: What to call the table in messages.
+        classes: The two labels with a comma between, or nothing where there are just two.
+    """
+    assert table.labels is not None
+    chosen = choose_classes(table.labels, classes, where)
+    kept = np.flatnonzero(np.isin(table.labels, chosen))
+    features = table.features[kept]
+    labels = signs(table.labels[kept], chosen)
+    rows = _split(labels, settings, where)
+    encoding = fit(
+        features[rows["train"]],
+        settings.encoder,
+        settings.qubits,
+        columns=table.names,
+        label=settings.label,
+        classes=chosen,
+    )
+    return Made(
+        {s: Examples(encoding.apply(features[rows[s]]), labels[rows[s]]) for s in SPLITS}, encoding
+    )
+
+
+def choose_classes(labels: np.ndarray, classes: str, where: str) -> tuple[str, str]:
+    """The two labels to tell apart: the first is -1, the second +1.
+
+    Args:
+        labels: Text [n].
+        classes: What CLASSES says, or nothing.
+        where: What to call the table in messages.
+
+    Raises:
+        DataError: There are not just two, or the chosen two are not there.
+    """
+    there = sorted(np.unique(labels).tolist(), key=_by_number)
+    shown = ", ".join(there[:8]) + (f" and {len(there) - 8} more" if len(there) > 8 else "")
+    if classes:
+        negative, positive = (name.strip() for name in classes.split(","))
+        for name in (negative, positive):
+            if name not in there:
+                raise DataError(
+                    f"{where} has no label {name!r} of CLASSES={classes}: its labels are {shown}"
+                )
+        if negative == positive:
+            raise DataError(f"CLASSES={classes} names one label twice: name two of {shown}")
+        return negative, positive
+    if len(there) == 1:
+        raise DataError(
+            f"{where} has the label {shown} alone: two classes are needed to tell them apart"
+        )
+    if len(there) > 2:
+        raise DataError(
+            f"{where} has {len(there)} labels ({shown}): set CLASSES to the two to tell apart"
+        )
+    return there[0], there[1]
+
+
+def _by_number(label: str) -> tuple[float, str]:
+    try:
+        return float(label), label
+    except ValueError:
+        return np.inf, label
+
+
+def signs(labels: np.ndarray, classes: tuple[str, str]) -> np.ndarray:
+    """Labels as float32 [n]: -1 for the first class and +1 for the second."""
+    return np.where(labels == classes[1], 1, -1).astype(np.float32)
+
+
+def _split(labels: np.ndarray, settings: Settings, where: str) -> dict[str, np.ndarray]:
+    """Row numbers of each split, drawn by SEED, each class in the same proportion in all."""
+    total = len(labels)
+    test = settings.test or max(1, round(TEST_SHARE * total))
+    validation = settings.validation or max(1, round(VALIDATION_SHARE * total))
+    left = total - test - validation
+    train = settings.examples or left
+    if train > left or left < 2:
+        raise DataError(
+            f"{where} has {total} usable rows, too few for EXAMPLES={max(train, 2)},"
+            f" VALIDATION={validation} and TEST={test}: lower them or give more rows"
+        )
+    order = _stratified(labels, settings.seed)
+    made = {
+        "test": order[:test],
+        "validation": order[test : test + validation],
+        "train": order[test + validation : test + validation + train],
+    }
+    if len(np.unique(labels[made["train"]])) < 2:
+        raise DataError(
+            f"{where} leaves one class alone for training, of {train} rows: give more rows of the"
+            " other"
+        )
+    return made
+
+
+def _stratified(labels: np.ndarray, seed: int) -> np.ndarray:
+    """A random order in which any stretch holds the classes in their proportion, to a row."""
+    generator = np.random.Generator(np.random.PCG64([seed, len(SPLITS)]))
+    shuffled = generator.permutation(len(labels))
+    place = np.empty(len(labels))
+    for sign in (-1, 1):
+        rows = np.flatnonzero(labels[shuffled] == sign)
+        place[rows] = (np.arange(len(rows)) + 0.5) / max(len(rows), 1)
+    return shuffled[np.argsort(place, kind="stable")]
