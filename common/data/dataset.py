@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from common import storage
 from common.circuits.encoders import data_symbols
 from common.data import folder, order
 from common.data.encoding import Encoding
@@ -14,6 +15,7 @@ from common.data.splits import SPLITS, Examples, Made, digits, excitations, own_
 from common.data.tables import read_table
 from common.errors import DataError
 from common.settings import Settings
+from common.storage import StoragePath
 
 MAKERS = {"excitations": excitations, "digits": digits}
 
@@ -26,7 +28,7 @@ class Dataset:
         manifest: What its manifest.json says.
     """
 
-    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+    def __init__(self, path: StoragePath, manifest: dict[str, Any]) -> None:
         self.path = path
         self.manifest = manifest
         self.encoding = Encoding.from_json(manifest["encoding"])
@@ -48,9 +50,14 @@ class Dataset:
         return self.manifest["lanes"]
 
     @property
-    def symbols(self) -> int:
-        """Angles per example."""
+    def features(self) -> int:
+        """Angles per example, the width of a model's input."""
         return self.encoding.symbols
+
+    @property
+    def placement(self) -> str:
+        """Where the angles enter a circuit, one of `circuits.PLACEMENTS`."""
+        return self.encoding.placement
 
     def rows(self, split: str) -> int:
         """Examples in a split."""
@@ -74,7 +81,7 @@ class Dataset:
         return self._read[split]
 
 
-def prepare(settings: Settings, root: Path) -> Dataset:
+def prepare(settings: Settings, root: StoragePath) -> Dataset:
     """The data set that the settings name: found below `root`, or made there.
 
     Args:
@@ -91,7 +98,7 @@ def prepare(settings: Settings, root: Path) -> Dataset:
     recipe = _recipe(settings)
     name = re.sub(r"[^a-z0-9]+", "-", Path(settings.data).stem.lower()).strip("-")[:40] or "table"
     path = root / f"{name}-{folder.fingerprint(recipe)[:12]}"
-    if not (path / folder.MANIFEST).exists():
+    if not storage.exists(path / folder.MANIFEST):
         _make(path, settings, recipe)
     found = load(path)
     for split in SPLITS:
@@ -99,7 +106,7 @@ def prepare(settings: Settings, root: Path) -> Dataset:
     return found
 
 
-def load(path: Path) -> Dataset:
+def load(path: StoragePath) -> Dataset:
     """The data set in a folder; its shards are checked as they are read.
 
     Raises:
@@ -129,7 +136,7 @@ def _check_is_table(data: str) -> None:
         )
 
 
-def _make(path: Path, settings: Settings, recipe: dict[str, Any]) -> None:
+def _make(path: StoragePath, settings: Settings, recipe: dict[str, Any]) -> None:
     made: Made = MAKERS.get(settings.data, own_table)(settings)
     columns = data_symbols(made.encoding.symbols)
     splits = {

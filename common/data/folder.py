@@ -15,17 +15,17 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from common.data import local as storage
+from common import storage
 from common.data.order import lane_sizes
 from common.data.splits import Examples
 from common.errors import DataError
+from common.storage import StoragePath
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -42,7 +42,7 @@ def fingerprint(content: Mapping[str, Any]) -> str:
 
 
 def write_split(
-    folder: Path, name: str, examples: Examples, columns: Sequence[str], lanes: int
+    folder: StoragePath, name: str, examples: Examples, columns: Sequence[str], lanes: int
 ) -> dict[str, Any]:
     """Write a split's shards.
 
@@ -100,7 +100,7 @@ def _cuts(sizes: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
             yield [(lane, first, min(SHARD_ROWS, size - first))]
 
 
-def read_split(folder: Path, split: Mapping[str, Any], columns: Sequence[str]) -> Examples:
+def read_split(folder: StoragePath, split: Mapping[str, Any], columns: Sequence[str]) -> Examples:
     """Read all shards of a split.
 
     Args:
@@ -133,9 +133,9 @@ def read_split(folder: Path, split: Mapping[str, Any], columns: Sequence[str]) -
     return Examples(angles, labels)
 
 
-def _read_shard(path: Path, shard: Mapping[str, Any], columns: Sequence[str]) -> Examples:
+def _read_shard(path: StoragePath, shard: Mapping[str, Any], columns: Sequence[str]) -> Examples:
     try:
-        content = path.read_bytes()
+        content = storage.read_bytes(path)
     except FileNotFoundError:
         raise DataError(f"{path} is missing from its data set: {REMAKE}") from None
     if len(content) != shard["bytes"]:
@@ -149,15 +149,14 @@ def _read_shard(path: Path, shard: Mapping[str, Any], columns: Sequence[str]) ->
     return Examples(angles, table["label"].to_numpy())
 
 
-def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def write_manifest(folder: StoragePath, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Write the manifest with its fingerprint; from here on the folder is a data set."""
     whole = {**manifest, "fingerprint": fingerprint(manifest)}
-    text = json.dumps(whole, indent=1, allow_nan=False)
-    storage.write_whole(folder / MANIFEST, text.encode())
+    storage.write_json(folder / MANIFEST, whole)
     return whole
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: StoragePath) -> dict[str, Any]:
     """A data set's manifest.
 
     Raises:
@@ -165,8 +164,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     try:
-        read = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
+        read = storage.read_json(path)
+    except FileNotFoundError:
         raise DataError(f"{path} does not exist, so {folder} is not a whole data set") from None
     except ValueError:
         raise DataError(f"{path} is not JSON: it was cut short or altered; {REMAKE}") from None

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from common.data import local as storage
+from common import storage
 from common.errors import DataError, one_line
 
 
@@ -21,16 +21,15 @@ def read_bytes(path: str) -> bytes:
     Raises:
         DataError: It is missing, a folder, or not to be read.
     """
+    place = storage.path(path)
+    if storage.is_local(place) and place.is_dir():
+        raise DataError(f"{path} is a folder: give the path of one table in it")
     try:
-        return storage.path(path).read_bytes()
+        return storage.read_bytes(place)
     except FileNotFoundError:
         raise DataError(
-            f"{path} does not exist: give the path of a .csv, .parquet or .npz table"
+            f"{path} does not exist: give the path of a {', '.join(FORMATS)} table"
         ) from None
-    except IsADirectoryError:
-        raise DataError(f"{path} is a folder: give the path of one table in it") from None
-    except PermissionError:
-        raise DataError(f"{path} may not be read by this user: change its permissions") from None
 
 
 def sha256(path: str) -> str:
