@@ -198,10 +198,27 @@ class Settings(BaseSettings):
         Le(1_000_000),
         _training("the other way to say BATCH: examples a step in each worker"),
     ] = None
-    epochs: Annotated[int, Ge(1), Le(1_000_000), _training("passes over the training data")] = 50
+    epochs: Annotated[
+        int, Ge(1), Le(1_000_000), _training("passes over the training data after the starts")
+    ] = 60
     learning_rate: Annotated[
-        float, Gt(0), Le(10), _training("Adam's learning rate at its highest", identity=True)
-    ] = 0.02
+        float,
+        Gt(0),
+        Le(10),
+        _training("Adam's learning rate at its highest; it falls to 0 as a cosine", identity=True),
+    ] = 0.1
+    starts: Annotated[
+        int,
+        Ge(1),
+        Le(1000),
+        _training("random starts, the best of which is trained on", identity=True),
+    ] = 6
+    start_epochs: Annotated[
+        int,
+        Ge(1),
+        Le(1_000_000),
+        _training("epochs of each start, where there are several", identity=True),
+    ] = 10
     steps_per_call: Annotated[
         int,
         Ge(0),
@@ -237,6 +254,14 @@ class Settings(BaseSettings):
         Le(86_400),
         _survival("how long workers wait for each other at the start", unit="seconds"),
     ] = 120
+    gang: Annotated[
+        str,
+        StringConstraints(pattern=r"^[\w.-]{0,128}$"),
+        _survival(
+            "the gang's identity, by which it knows its own lease; set by what starts the workers",
+            allowed="letters, digits, '-', '_' and '.'",
+        ),
+    ] = ""
     gate_port: Annotated[
         Port, _survival("the chief's port for the workers' meeting before the start; 0 chooses")
     ] = 2224
@@ -308,6 +333,16 @@ class Settings(BaseSettings):
     def global_batch(self) -> int:
         """Examples a step, all workers together."""
         return self.batch or (self.batch_per_worker or 0) * self.workers or 64
+
+    @property
+    def start_phase(self) -> int:
+        """Epochs of all starts together, before the best one is trained on."""
+        return self.starts * self.start_epochs if self.starts > 1 else 0
+
+    @property
+    def all_epochs(self) -> int:
+        """Epochs of the whole run: those of the starts, then EPOCHS."""
+        return self.start_phase + self.epochs
 
     @property
     def run_name(self) -> str:

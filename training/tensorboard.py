@@ -130,20 +130,24 @@ def launch(folder: Path, port: int, *, verbose: bool = False) -> str:
     Raises:
         SettingsError: The port can't be had.
     """
-    if not verbose:
-        # Its profile pages log each call, and that TensorFlow is not there.
-        os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", ABSL_MIN_LOG_LEVEL="3")
-        logging.disable(logging.WARNING)
-    board = program.TensorBoard()
-    arguments = {"logdir": folder, "host": HOST, "port": port, "load_fast": "false"}
-    board.configure(["tensorboard", *(f"--{name}={value}" for name, value in arguments.items())])
-    try:
-        return str(board.launch())
-    except program.TensorBoardServerException:
-        raise SettingsError(
-            f"TENSORBOARD_PORT={port} cannot be had on this machine: look whether a TensorBoard is"
-            f" at http://{HOST}:{port} already, or name another, as in TENSORBOARD_PORT={port + 1}"
-        ) from None
+    with contextlib.ExitStack() as quiet:
+        if not verbose:
+            # Its profile pages log each call, and keep the stderr that they find when they load.
+            os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", ABSL_MIN_LOG_LEVEL="3")
+            logging.disable(logging.ERROR)
+            nothing = open(os.devnull, "w")  # noqa: SIM115 - they write to it until the end
+            quiet.enter_context(contextlib.redirect_stderr(nothing))
+        board = program.TensorBoard()
+        options = {"logdir": folder, "host": HOST, "port": port, "load_fast": "false"}
+        board.configure(["tensorboard", *(f"--{name}={value}" for name, value in options.items())])
+        try:
+            return str(board.launch())
+        except program.TensorBoardServerException:
+            raise SettingsError(
+                f"TENSORBOARD_PORT={port} cannot be had on this machine: look whether a"
+                f" TensorBoard is at http://{HOST}:{port} already, or name another, as in"
+                f" TENSORBOARD_PORT={port + 1}"
+            ) from None
 
 
 def main() -> None:

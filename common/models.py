@@ -1,0 +1,206 @@
+"""Keras models over circuits: hybrid, qcnn, multi-filter, or the person's own module:factory.
+
+A model takes angles float32 [B, features] in radians and answers float32 [B, 1], whose sign is the
+class. What it is made from is recorded as JSON (`describe`), from which inference rebuilds it.
+"""
+
+import importlib
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cirq
+
+from common.circuits import ModelCircuit, hybrid_layers, qcnn
+from common.errors import SettingsError, WeightsError
+from common.layers import Expectation
+from common.settings import Settings
+from common.tensorflow import keras
+
+Build = Callable[[int, Settings], keras.Model]
+
+
+def build(features: int, settings: Settings, encoder: str = "angle") -> keras.Model:
+    """The model that the settings name, with its first weights drawn by SEED.
+
+    Args:
+        features: Angles per example, the width of the model's input.
+        settings: MODEL, QUBITS, ACTIVATION, FILTERS, SIMULATOR and SEED are read.
+        encoder: Where the angles enter the circuit: what the data set's encoding recorded.
+
+    Raises:
+        SettingsError: MODEL names a factory that can't be imported, fails, or makes no model.
+    """
+    if ":" in settings.model:
+        return _own(features, settings)
+    inputs = keras.Input((features,), name="angles")
+    if settings.model == "qcnn":
+        outputs = _readouts(inputs, settings, encoder, layers=None)
+    elif settings.model == "hybrid":
+        outputs = _head(_readouts(inputs, settings, encoder), settings)
+    else:
+        filters = [_readouts(inputs, settings, encoder, index=i) for i in range(settings.filters)]
+        together = filters[0] if len(filters) == 1 else keras.layers.Concatenate()(filters)
+        outputs = _head(together, settings)
+    return keras.Model(inputs, outputs, name=settings.model.replace("-", "_"))
+
+
+def _readouts(
+    inputs: Any, settings: Settings, encoder: str, *, index: int = 0, layers: int | None = -1
+) -> Any:
+    """The readouts of one QCNN, cut as the hybrid is unless `layers` says otherwise."""
+    made: ModelCircuit = qcnn(
+        settings.qubits,
+        layers=hybrid_layers(settings.qubits) if layers == -1 else layers,
+        encoder=encoder,
+        features=inputs.shape[-1],
+        prefix=f"f{index}_" if index else "",
+    )
+    layer = Expectation(
+        made.circuit,
+        made.inputs,
+        made.observables,
+        parameters=made.parameters,
+        simulator=settings.simulator,
+        seed=settings.seed * 1009 + index,
+        name=f"circuit_{index}",
+    )
+    return layer(inputs)
+
+
+def _head(readouts: Any, settings: Settings) -> Any:
+    """Dense(8), then Dense(1): the tutorial's head; the activation stands between them."""
+
+    def drawn(index: int) -> Any:
+        return keras.initializers.GlorotUniform(seed=settings.seed * 1009 + 500 + index)
+
+    hidden = keras.layers.Dense(8, settings.activation, kernel_initializer=drawn(0), name="hidden")
+    return keras.layers.Dense(1, kernel_initializer=drawn(1), name="answer")(hidden(readouts))
+
+
+def _own(features: int, settings: Settings) -> keras.Model:
+    """The person's model: what their factory(features, settings) makes."""
+    model = _factory(settings.model)(features, settings)
+    if not isinstance(model, keras.Model):
+        raise SettingsError(
+            f"MODEL={settings.model} made a {type(model).__name__}: the factory must return a"
+            " Keras model (from common.tensorflow import keras)"
+        )
+    return model
+
+
+def _factory(name: str) -> Build:
+    """The factory, which turns what goes wrong in the person's code into one sentence."""
+    module, _, attribute = name.partition(":")
+
+    def failed(error: BaseException) -> SettingsError:
+        frames = traceback.extract_tb(error.__traceback__)
+        where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        return SettingsError(f"MODEL={name} failed: {type(error).__name__}: {error}{where}")
+
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        made = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name != module.split(".")[0] and error.name != module:
+            raise failed(error) from error
+        raise SettingsError(
+            f"MODEL={name}: there is no module {error.name!r} in this folder or on PYTHONPATH"
+        ) from None
+    except AttributeError as error:
+        if error.__traceback__ and error.__traceback__.tb_next:
+            raise failed(error) from error
+        raise SettingsError(f"MODEL={name}: module {module!r} has no {attribute!r}") from None
+    except Exception as error:
+        raise failed(error) from error
+
+    def checked(features: int, settings: Settings) -> keras.Model:
+        try:
+            return made(features, settings)
+        except Exception as error:
+            raise failed(error) from error
+
+    return checked
+
+
+def circuits(model: keras.Model) -> Iterator[Expectation]:
+    """The model's quantum layers, in order."""
+    for layer in model.submodules:
+        if isinstance(layer, Expectation):
+            yield layer
+
+
+def readouts(model: keras.Model) -> keras.Model | None:
+    """The part of the model that gives the readouts float32 [B, readouts] of all its circuits.
+
+    None where that can't be told from outside: a model without circuits, or a subclassed one.
+    """
+    found = list(circuits(model))
+    if not found or not getattr(model, "_is_graph_network", False):
+        return None
+    try:
+        outputs = [layer.output for layer in found]
+    except (AttributeError, ValueError):
+        return None
+    together = outputs[0] if len(outputs) == 1 else keras.layers.Concatenate()(outputs)
+    return keras.Model(model.inputs, together)
+
+
+def describe(model: keras.Model, features: int, settings: Settings, encoding: Any) -> dict:
+    """What model.json holds: all that is needed to rebuild the model and to read its circuits.
+
+    Args:
+        model: A model whose weights are trained.
+        features: Angles per example.
+        settings: The run's settings.
+        encoding: The data set's encoding as JSON, which inference applies to new examples.
+    """
+    return {
+        "format": 1,
+        "settings": settings.identity(),
+        "features": features,
+        "encoding": encoding,
+        "weights": [list(weight.shape) for weight in model.weights],
+        "circuits": [
+            {
+                "name": layer.name,
+                "circuit": cirq.to_json(layer.circuit),
+                "inputs": list(layer.inputs),
+                "parameters": list(layer.parameters),
+                "readouts": [str(observable) for observable in layer.observables],
+                "trained": {
+                    name: float(value)
+                    for name, value in zip(layer.parameters, layer.angles.numpy(), strict=True)
+                },
+            }
+            for layer in circuits(model)
+        ],
+    }
+
+
+def rebuild(described: dict, weights: str | None = None) -> keras.Model:
+    """The model that `describe` recorded, with the weights of a local HDF5 file.
+
+    Args:
+        described: The content of model.json.
+        weights: A local path of a weights.h5; the first weights stay where it is None.
+
+    Raises:
+        WeightsError: model.json is not one of ours, or the weights belong to another model.
+    """
+    try:
+        said = described["settings"]
+        settings = Settings(**{n: v for n, v in said.items() if n in Settings.model_fields})
+        model = build(described["features"], settings, described["encoding"]["placement"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise WeightsError(f"model.json does not describe a model: {error}") from None
+    if weights is None:
+        return model
+    try:
+        model.load_weights(weights)
+    except (OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise WeightsError(f"{weights} does not hold weights of this model: {reason}") from None
+    return model

@@ -1,0 +1,32 @@
+"""`make training`: train on this machine, in real worker processes."""
+
+import logging
+import sys
+
+from common import runs, storage
+from common.errors import SettingsError, run_main
+from common.settings import Settings
+from training import transcript
+from training.gang import Gang
+
+log = logging.getLogger("qfleet")
+
+
+def main() -> int:
+    """Find out which run is meant, and have a gang of WORKERS processes train it."""
+    settings = Settings.from_args(sys.argv[1:])
+    transcript.start(0, verbose=settings.verbose)
+    if settings.target != "local":
+        raise SettingsError(f"TARGET={settings.target}: training runs with TARGET=local only")
+    workers = f"{settings.workers} worker" + "s" * (settings.workers > 1)
+    log.info(
+        f"training {settings.model} in {workers} on this machine; TARGET=k8s for the cluster"
+    )
+    name = runs.next_name(storage.path(settings.storage), settings.run_name)
+    if name != settings.run_name:
+        log.info(f"run {settings.run_name} is finished: this one is {name}")
+    return Gang(settings.model_copy(update={"run": name})).train()
+
+
+if __name__ == "__main__":
+    sys.exit(run_main(main))

@@ -1,0 +1,79 @@
+"""What a worker computes with: TensorFlow's threads, its strategy, and the learner in its scope."""
+
+import os
+
+import numpy as np
+
+from common import models
+from common.data import Dataset
+from common.settings import Settings
+from common.tensorflow import configure, keras, tf
+from training.cluster import Cluster
+from training.learner import Learner
+
+
+def strategy(settings: Settings, cluster: Cluster) -> tf.distribute.Strategy:
+    """MultiWorkerMirroredStrategy from TF_CONFIG; a worker alone needs none.
+
+    All workers must be there: TensorFlow waits for them without a usable deadline of its own,
+    which is what the start gate is for.
+    """
+    configure(threads=settings.threads or _fair_threads(cluster), seed=settings.seed)
+    # Same inputs, same sums, bit for bit: a restarted run ends with the weights it would have had.
+    tf.config.experimental.enable_op_determinism()
+    if cluster.size == 1:
+        return tf.distribute.get_strategy()
+    options = tf.distribute.experimental.CommunicationOptions(
+        implementation=tf.distribute.experimental.CommunicationImplementation.RING
+    )
+    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+
+
+def learner(gang: tf.distribute.Strategy, data: Dataset, settings: Settings) -> Learner:
+    """The model and its optimizer, built in the strategy's scope."""
+    with gang.scope():
+        keras.utils.set_random_seed(settings.seed)
+        model = models.build(data.features, settings, data.placement)
+        made = Learner(model)
+        optimizer = keras.optimizers.Adam(settings.learning_rate)
+        optimizer.build(model.trainable_variables)
+        # Above 1, so that Keras builds the loop; the number itself may change later.
+        made.compile(optimizer=optimizer, steps_per_execution=2)
+    return made
+
+
+def first_weights(data: Dataset, settings: Settings) -> list[list[np.ndarray]]:
+    """First weights of each start, the same in every worker; none where there is one start."""
+    if settings.starts == 1:
+        return []
+    drawn = []
+    for start in range(settings.starts):
+        seed = (settings.seed * 7919 + start * 104_729 + 1) % 2**31
+        keras.utils.set_random_seed(seed)
+        model = models.build(
+            data.features, settings.model_copy(update={"seed": seed}), data.placement
+        )
+        drawn.append(model.get_weights())
+    return drawn
+
+
+def barrier(gang: tf.distribute.Strategy) -> None:
+    """Return when every worker has come here: workers finish at different times."""
+    if gang.num_replicas_in_sync > 1:
+
+        @tf.function
+        def meet() -> tf.Tensor:
+            def one() -> tf.Tensor:
+                context = tf.distribute.get_replica_context()
+                return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.constant(1.0))
+
+            return gang.run(one)
+
+        meet()
+
+
+def _fair_threads(cluster: Cluster) -> int:
+    """This worker's share of the machine's cores: all of them, or its part of a gang on one machine."""
+    cores = len(os.sched_getaffinity(0))
+    neighbours = sum(a.startswith("127.0.0.1:") for a in cluster.workers) or 1
+    return max(1, cores // neighbours)

@@ -1,0 +1,173 @@
+"""From data to a trained learner: Keras `fit`, taken up at any step."""
+
+import time
+from collections.abc import Callable
+
+from common.checkpoints import Checkpoint
+from common.data import Dataset, Share
+from common.models import circuits
+from common.settings import Settings
+from common.tensorflow import keras, tf
+from training import computing
+from training.board import Board, Machine, Record
+from training.cluster import Cluster
+from training.input import batches, distributed
+from training.keeper import Keeper, Snapshot, put
+from training.place import Place
+from training.preemption import Preemption
+from training.progress import Clock, Report
+from training.starts import Starts
+
+# The most steps in one call into TensorFlow, and about how long one may take: the person's Ctrl-C,
+# SIGTERM and the deadline are heard between two calls.
+MOST_STEPS = 50
+CALL_SECONDS = 0.5
+
+
+class Pace(keras.callbacks.Callback):
+    """Chooses how many steps one call into TensorFlow takes, from how long the last ones took.
+
+    Keras costs about 3 ms a call; the steps themselves are the same however they are cut, so each
+    worker may choose for itself.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls = 0
+
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        """Start the clock."""
+        self._began, self._first = time.monotonic(), batch
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Choose anew; the first call does not count, since it traces the graph."""
+        self._calls += 1
+        if self._calls > 1:
+            seconds = (time.monotonic() - self._began) / (batch - self._first + 1)
+            self.model.steps_per_call = min(MOST_STEPS, max(1, int(CALL_SECONDS / seconds)))
+
+
+class Training:
+    """One worker's part in training one model on one data set."""
+
+    def __init__(self, settings: Settings, cluster: Cluster, data: Dataset, place: Place) -> None:
+        self.settings, self.cluster, self.data, self.place = settings, cluster, data, place
+        self.strategy = computing.strategy(settings, cluster)
+        firsts = computing.first_weights(data, settings)
+        self.learner = computing.learner(self.strategy, data, settings)
+        self.starts = Starts(settings, firsts, lambda: self.measure("train")["mse"])
+        self._from: Snapshot | None = None
+        self._keeper: Keeper | None = None
+
+    def resume(self, checkpoint: Checkpoint | None) -> None:
+        """Set the state that a checkpoint holds; without one the first weights stay."""
+        if checkpoint:
+            state = {name: checkpoint.state[name] for name in ("epoch", "step", "steps")}
+            self._from = Snapshot(arrays=checkpoint.arrays, **state)
+            put(self.learner, self.starts, self._from)
+
+    def fit(
+        self,
+        commit: Callable[[Snapshot], None] | None,
+        preemption: Preemption,
+        deadline: float | None,
+    ) -> None:
+        """Train to the end of the last epoch.
+
+        Args:
+            commit: The chief's way to write a checkpoint; None in the other workers.
+            preemption: Tells whether SIGTERM came.
+            deadline: `time.monotonic()` at which to leave a checkpoint and go, or None.
+
+        Raises:
+            Preempted, DeadlineReached: A checkpoint was left.
+        """
+        epoch, step = (self._from.epoch, self._from.step) if self._from else (0, 0)
+        train = self._share("train")
+        callbacks: list[keras.callbacks.Callback] = [Clock(train.steps, self.data.rows("train"))]
+        if not self.settings.steps_per_call:
+            callbacks.append(Pace())
+        callbacks += [self.starts, Machine(self.place.logs, self.cluster.rank, self.settings)]
+        report = None
+        if commit:
+            self._keeper = Keeper(
+                commit,
+                self.starts,
+                every=self.settings.checkpoint_every,
+                steps_per_epoch=train.steps,
+                preemption=preemption,
+                deadline=deadline,
+            )
+            self._keeper.start(self._from)
+            report = Report(self.settings.all_epochs, train.steps, done=epoch)
+            callbacks += [*self._boards(epoch), report, self._keeper]
+        self.learner.steps_per_call = self.settings.steps_per_call or 1
+        try:
+            if step:
+                self._epochs(callbacks, epoch, step, epoch + 1)
+                epoch, step = epoch + 1, 0
+            if epoch < self.settings.all_epochs:
+                self._epochs(callbacks, epoch, step, self.settings.all_epochs)
+        finally:
+            if report:
+                report.stop()
+
+    def _epochs(
+        self, callbacks: list[keras.callbacks.Callback], epoch: int, step: int, until: int
+    ) -> None:
+        """Epochs `epoch` to `until` - 1, the first of them from `step` on."""
+        share, validation = self._share("train"), self._share("validation")
+        data = batches(self.data.split("train"), share, epoch=epoch, step=step)
+        self.learner.offset = step
+        self.learner.fit(
+            distributed(self.strategy, data),
+            initial_epoch=epoch,
+            epochs=until,
+            steps_per_epoch=share.steps - step,
+            validation_data=distributed(
+                self.strategy, batches(self.data.split("validation"), validation)
+            ),
+            validation_steps=validation.steps,
+            callbacks=callbacks,
+            verbose=0,
+        )
+        self.learner.offset = 0
+
+    def _boards(self, epoch: int) -> list[keras.callbacks.Callback]:
+        board = Board(
+            self.place.logs,
+            circuits=len(list(circuits(self.learner.model))),
+            sample=self.data.split("validation").angles,
+        )
+        board.draw_graph(self.learner.model, self.data.features)
+        return [board, Record(self.place.metrics, epoch)]
+
+    def measure(self, split: str) -> dict[str, float]:
+        """Mean squared error and accuracy of the sign over a split, by all workers together."""
+        share = self._share(split)
+        numbers = self.learner.evaluate(
+            distributed(self.strategy, batches(self.data.split(split), share)),
+            steps=share.steps,
+            verbose=0,
+            return_dict=True,
+        )
+        return {name: float(numbers[name]) for name in ("mse", "accuracy")}
+
+    def salvage(self) -> None:
+        """A peer was lost: the chief keeps the state of the last step boundary."""
+        if self._keeper:
+            self._keeper.commit()
+
+    def barrier(self) -> None:
+        """Return when every worker has come here."""
+        computing.barrier(self.strategy)
+
+    def _share(self, split: str) -> Share:
+        """Which rows of a split this worker takes, and in which step."""
+        return Share(
+            self.data.lane_sizes(split),
+            rank=self.cluster.rank,
+            world=self.cluster.size,
+            batch=self.settings.global_batch,
+            seed=self.settings.seed,
+        )

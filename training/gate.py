@@ -1,0 +1,159 @@
+"""The start gate: every worker meets the chief before the strategy is built.
+
+A restarted worker that meets a dying gang, or that resolved a peer's old address, stalls for half a
+minute, since gRPC looks a name up again only every 30 s. So every worker first connects to the
+chief on a port of its own, with a fresh look-up at each try. The chief waits until all are there at
+once, tells them what to do (which attempt, which checkpoint) and closes the port: a chief still in
+an old attempt is not listening, and a worker of an old attempt does not come.
+"""
+
+import contextlib
+import json
+import socket
+import time
+from typing import Any
+
+from common.errors import RendezvousTimeout
+from training.cluster import Cluster
+
+# A worker tries again this often, and a connection that has said nothing for so long is dropped.
+PAUSE = 0.2
+PATIENCE = 5.0
+LONGEST_LINE = 65_536
+
+
+class Gate:
+    """The chief's side. Listens from the moment it is made, so that workers can come early."""
+
+    def __init__(self, cluster: Cluster, port: int) -> None:
+        """Listen on `port`.
+
+        Raises:
+            RendezvousTimeout: The port is taken, as by a gang that is just leaving.
+        """
+        self.cluster = cluster
+        host = "127.0.0.1" if cluster.chief_host in ("127.0.0.1", "localhost") else ""
+        try:
+            self._server = socket.create_server((host, port), backlog=max(cluster.size, 16))
+        except OSError as error:
+            raise RendezvousTimeout(
+                f"the chief can't listen on port {port} for the other workers: {error.strerror}"
+            ) from None
+
+    def open(self, order: dict[str, Any], timeout: float) -> None:
+        """Wait until every other worker is there at once, then send them all `order`.
+
+        Raises:
+            RendezvousTimeout: Names the workers that did not come within `timeout` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        here: dict[int, socket.socket] = {}
+        try:
+            while len(here) < self.cluster.size - 1:
+                if time.monotonic() > deadline:
+                    raise RendezvousTimeout(self._missing(here, timeout))
+                self._accept(here)
+                for rank in [rank for rank, peer in here.items() if _gone(peer)]:
+                    here.pop(rank).close()
+            line = json.dumps(order).encode() + b"\n"
+            for peer in here.values():
+                # A worker that died just now is noticed in the first step, as any lost peer is.
+                with contextlib.suppress(OSError):
+                    peer.sendall(line)
+        finally:
+            for peer in here.values():
+                peer.close()
+            self.close()
+
+    def close(self) -> None:
+        """Stop listening; workers that wait see it at once and try again until their deadline."""
+        self._server.close()
+
+    def _accept(self, here: dict[int, socket.socket]) -> None:
+        self._server.settimeout(PAUSE)
+        try:
+            peer, _ = self._server.accept()
+        except TimeoutError:
+            return
+        peer.settimeout(PATIENCE)
+        try:
+            rank = int(_read_line(peer))
+        except (OSError, ValueError):
+            rank = -1
+        if not 0 < rank < self.cluster.size:
+            peer.close()
+            return
+        if rank in here:
+            here.pop(rank).close()
+        here[rank] = peer
+
+    def _missing(self, here: dict[int, socket.socket], timeout: float) -> str:
+        missing = [
+            f"worker {rank} ({self.cluster.workers[rank]})"
+            for rank in range(1, self.cluster.size)
+            if rank not in here
+        ]
+        verb = "have" if len(missing) > 1 else "has"
+        return (
+            f"{', '.join(missing)} {verb} not come to the start within"
+            f" RENDEZVOUS_TIMEOUT={timeout:g} seconds"
+        )
+
+
+def pass_gate(cluster: Cluster, port: int, timeout: float) -> dict[str, Any]:
+    """The other workers' side: wait for the chief's word.
+
+    Args:
+        cluster: This worker's place in the gang.
+        port: The chief's gate port.
+        timeout: Seconds in which the chief must be found. One who has been found may take longer,
+            while it makes the data set.
+
+    Returns:
+        What the chief ordered.
+
+    Raises:
+        RendezvousTimeout: The chief was not there.
+    """
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError, ValueError):
+            with socket.create_connection((cluster.chief_host, port), timeout=2) as chief:
+                chief.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                chief.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
+                chief.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+                chief.settimeout(None)
+                chief.sendall(f"{cluster.rank}\n".encode())
+                if line := _read_line(chief):
+                    return json.loads(line)
+        time.sleep(PAUSE)
+    raise RendezvousTimeout(
+        f"worker {cluster.rank} did not get word from the chief ({cluster.workers[0]}, gate port"
+        f" {port}) within RENDEZVOUS_TIMEOUT={timeout:g} seconds"
+    )
+
+
+def _read_line(peer: socket.socket) -> bytes:
+    """Bytes up to a line break; empty where the peer closed before one."""
+    line = b""
+    while not line.endswith(b"\n"):
+        if len(line) > LONGEST_LINE:
+            raise ValueError("a line that long is not ours")
+        received = peer.recv(4096)
+        if not received:
+            return b""
+        line += received
+    return line
+
+
+def _gone(peer: socket.socket) -> bool:
+    """Whether the other side has closed; it has nothing to say before it is told to go."""
+    peer.setblocking(False)
+    try:
+        return peer.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    finally:
+        peer.setblocking(True)

@@ -1,0 +1,142 @@
+"""What keeps a run alive: the state at each step boundary, and checkpoints of it in storage."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.errors import DeadlineReached, Preempted, WeightsError
+from common.tensorflow import keras
+from training.learner import Learner
+from training.preemption import Preemption
+from training.starts import Starts
+
+log = logging.getLogger("qfleet")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that training needs to go on from a step boundary as if nothing had happened."""
+
+    epoch: int  # counted from 0
+    step: int  # the next step in that epoch, counted from 0
+    steps: int  # steps done since the run began
+    arrays: dict[str, np.ndarray]
+
+    @property
+    def state(self) -> dict[str, int]:
+        """The numbers that stand beside the arrays in a checkpoint."""
+        return {"epoch": self.epoch, "step": self.step, "steps": self.steps}
+
+    def __str__(self) -> str:
+        return f"step {self.step} of epoch {self.epoch + 1}"
+
+
+def take(learner: Learner, starts: Starts, epoch: int, step: int) -> Snapshot:
+    """Copy weights, optimizer, sums and the best start to the host."""
+    arrays = {f"model/{i}": weight.numpy() for i, weight in enumerate(learner.model.weights)}
+    arrays |= {f"optimizer/{i}": v.numpy() for i, v in enumerate(learner.optimizer.variables)}
+    arrays |= {"sums": learner.sums, **starts.arrays}
+    return Snapshot(epoch, step, learner.steps, arrays)
+
+
+def put(learner: Learner, starts: Starts, snapshot: Snapshot) -> None:
+    """Set what `take` took.
+
+    Raises:
+        WeightsError: The arrays belong to another model.
+    """
+    variables = {f"model/{i}": weight for i, weight in enumerate(learner.model.weights)}
+    variables |= {f"optimizer/{i}": v for i, v in enumerate(learner.optimizer.variables)}
+    try:
+        for name, variable in variables.items():
+            variable.assign(snapshot.arrays[name])
+        learner.sums = snapshot.arrays["sums"]
+        starts.arrays = snapshot.arrays
+    except (KeyError, ValueError) as error:
+        raise WeightsError(f"the checkpoint belongs to another model: {error}") from None
+    learner.steps = snapshot.steps
+
+
+class Keeper(keras.callbacks.Callback):
+    """The chief's: notes the state at each step boundary and commits it when it is time.
+
+    A commit happens every `every` epochs, when SIGTERM or the deadline asks for it, and, from the
+    newest note, when a peer was lost.
+
+    Args:
+        commit: Writes a snapshot to storage, whole or not at all.
+        starts: Holds what is to be kept of the starts.
+        every: Epochs between two checkpoints.
+        steps_per_epoch: Steps in a whole epoch.
+        preemption: Tells whether SIGTERM came.
+        deadline: `time.monotonic()` at which to leave, or None.
+    """
+
+    def __init__(
+        self,
+        commit: Callable[[Snapshot], None],
+        starts: Starts,
+        *,
+        every: int,
+        steps_per_epoch: int,
+        preemption: Preemption,
+        deadline: float | None,
+    ) -> None:
+        super().__init__()
+        self._commit = commit
+        self._starts = starts
+        self._every = every
+        self._steps_per_epoch = steps_per_epoch
+        self._preemption = preemption
+        self._deadline = deadline
+        self._lock = threading.Lock()
+        self._newest: Snapshot | None = None
+        self._committed = -1
+        self._epoch = 0
+
+    def start(self, snapshot: Snapshot | None) -> None:
+        """Go on from a snapshot that is in storage already, or from nothing."""
+        self._newest = snapshot
+        if snapshot:
+            self._committed = snapshot.steps
+        self._preemption.on_stuck = self.commit
+
+    def commit(self) -> None:
+        """Write the newest snapshot to storage, unless it is there. Safe from any thread."""
+        with self._lock:
+            if self._newest and self._newest.steps > self._committed:
+                self._commit(self._newest)
+                self._committed = self._newest.steps
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Note which epoch it is."""
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """A step boundary: `batch` is the newest step of this call, counted from 0."""
+        step = self.model.offset + batch + 1
+        if step < self._steps_per_epoch:  # the last one's boundary is the epoch's end
+            self._boundary(self._epoch, step)
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """The boundary between two epochs."""
+        if (epoch + 1) % self._every == 0:
+            self._newest = take(self.model, self._starts, epoch + 1, 0)
+            self.commit()
+        self._boundary(epoch + 1, 0)
+
+    def _boundary(self, epoch: int, step: int) -> None:
+        self._newest = take(self.model, self._starts, epoch, step)
+        if self._preemption.requested.is_set():
+            self.commit()
+            raise Preempted(f"stopped by SIGTERM; the checkpoint is at {self._newest}")
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self.commit()
+            raise DeadlineReached(
+                f"DEADLINE has passed; the checkpoint is at {self._newest}:"
+                " the same command goes on from there"
+            )

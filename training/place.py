@@ -1,0 +1,53 @@
+"""Where a worker writes its events and its text log while it trains.
+
+In a local STORAGE that is the run's own folder. For gs:// it is a scratch folder, which an uploader
+mirrors to the run every UPLOAD_EVERY seconds, so that logs outlive the pod.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from common.settings import Settings
+from common.uploads import Uploader
+from training import transcript
+
+
+class Place:
+    """A local folder with the run's layout. A context: leaving it sends what is left."""
+
+    def __init__(self, run_path: Any, settings: Settings, rank: int, attempt: int) -> None:
+        self._uploader: Uploader | None = None
+        if isinstance(run_path, Path):
+            self.folder = run_path
+        else:
+            self.folder = Path(tempfile.mkdtemp(prefix="qfleet-"))
+            self._uploader = Uploader(self.folder, run_path, settings.upload_every)
+        transcript.keep(self.folder / "text" / f"worker-{rank}.attempt-{attempt}.log")
+
+    @property
+    def logs(self) -> Path:
+        """TensorBoard's events."""
+        return self.folder / "logs"
+
+    @property
+    def metrics(self) -> Path:
+        """A line an epoch."""
+        return self.folder / "metrics.jsonl"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            transcript.end(error)
+        if self._uploader:
+            self._uploader.close()
+            shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,56 @@
+"""SIGTERM: a machine that is wanted back, a pod that is deleted, Ctrl-C in the terminal.
+
+The signal is taken by a thread of its own, because Python runs handlers between two steps of its
+main thread only, and that one may sit in a call into TensorFlow for long; and because TensorFlow
+would else take the signal for itself. So it must be blocked before TensorFlow starts its threads.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+from common.errors import Preempted
+
+PR_SET_PDEATHSIG = 1
+
+
+class Preemption:
+    """Whether this worker is to leave, and what it does then.
+
+    A worker that is not the chief leaves at once. The chief leaves a checkpoint at the next step
+    boundary: `requested` tells its training loop (before training starts, it leaves at once). Where that boundary does not come within
+    `patience` seconds (its peers may be gone, and their exchange with them), `on_stuck` is called,
+    which commits the state of the last boundary.
+    """
+
+    def __init__(self, *, is_chief: bool, patience: float = 5.0) -> None:
+        self.is_chief = is_chief
+        self.patience = patience
+        self.requested = threading.Event()
+        self.on_stuck: Callable[[], None] | None = None
+
+    def watch(self) -> None:
+        """Block SIGTERM in this thread and all that it starts from now on, and wait for it."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=self._wait, name="preemption", daemon=True).start()
+
+    def _wait(self) -> None:
+        signal.sigwait({signal.SIGTERM})
+        self.requested.set()
+        if not self.is_chief or self.on_stuck is None:
+            os._exit(Preempted.exit_code)
+        # Training is left by the main thread; this one is left only if that never happens.
+        threading.Event().wait(self.patience)
+        try:
+            self.on_stuck()
+        finally:
+            os._exit(Preempted.exit_code)
+
+
+def end_with_parent() -> None:
+    """Ask the kernel for SIGTERM when the process that started this one dies (Linux only)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,104 @@
+"""What a person sees while it trains: a bar on a terminal, a line an epoch elsewhere."""
+
+import logging
+import sys
+import time
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from common.tensorflow import keras
+
+log = logging.getLogger("qfleet")
+
+
+class Clock(keras.callbacks.Callback):
+    """Adds to an epoch's numbers how long it took, its rate, and the learning rate.
+
+    Stands first in the list, so that the callbacks behind it see what it adds.
+
+    Args:
+        steps: Steps in a whole epoch.
+        examples: Training examples in an epoch.
+    """
+
+    def __init__(self, steps: int, examples: int) -> None:
+        super().__init__()
+        self._steps, self._examples = steps, examples
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Start the clock."""
+        self._began = time.monotonic()
+
+    def on_test_begin(self, logs: dict | None = None) -> None:
+        """Validation is not training: stop the clock."""
+        self._seconds = time.monotonic() - self._began
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Add the numbers."""
+        if logs is None:
+            return
+        share = 1 - self.model.offset / self._steps  # an epoch taken up in its middle is shorter
+        logs["seconds"] = self._seconds
+        logs["examples_per_second"] = share * self._examples / max(self._seconds, 1e-9)
+        logs["learning_rate"] = float(keras.backend.get_value(self.model.optimizer.learning_rate))
+
+
+class Report(keras.callbacks.Callback):
+    """Shows error, accuracy, examples per second and the time left.
+
+    Args:
+        epochs: Epochs in the whole run.
+        steps: Steps in a whole epoch.
+        done: Epochs that were done before this start.
+    """
+
+    def __init__(self, epochs: int, steps: int, done: int = 0) -> None:
+        super().__init__()
+        self._epochs, self._steps, self._done = epochs, steps, done
+        self._bar: Progress | None = None
+        if sys.stdout.isatty():
+            self._bar = Progress(
+                TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
+                BarColumn(),
+                TextColumn("{task.fields[numbers]}"),
+                TimeRemainingColumn(compact=True),
+                TextColumn("left"),
+                transient=True,
+            )
+            self._task = self._bar.add_task(
+                "", total=epochs * steps, completed=done * steps, epoch=done, epochs=epochs,
+                numbers="",
+            )  # fmt: skip
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """Draw the bar."""
+        if self._bar:
+            self._bar.start()
+
+    def stop(self) -> None:
+        """Take the bar away, whatever ended training."""
+        if self._bar:
+            self._bar.stop()
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Move the bar."""
+        if self._bar:
+            done = self._done * self._steps + self.model.offset + batch + 1
+            self._bar.update(self._task, completed=done)
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Say how the epoch went."""
+        logs = logs or {}
+        self._done = epoch + 1
+        numbers = (
+            f"mse {logs['mse']:.4f}  accuracy {logs['accuracy']:.3f}"
+            f"  validation {logs['val_mse']:.4f} {logs['val_accuracy']:.3f}"
+            f"  {logs['examples_per_second']:,.0f} examples/s"
+        )
+        if self._bar:
+            completed = self._done * self._steps
+            self._bar.update(self._task, completed=completed, epoch=self._done, numbers=numbers)
+        log.log(
+            logging.DEBUG if self._bar else logging.INFO,
+            f"epoch {self._done}/{self._epochs}  {numbers}",
+        )

@@ -1,0 +1,43 @@
+"""What a worker says: on its output, and in the run's text log of this worker and attempt."""
+
+import logging
+import sys
+import traceback
+from pathlib import Path
+
+from common.errors import QfleetError, one_line
+
+log = logging.getLogger("qfleet")
+
+
+def start(rank: int, *, verbose: bool) -> None:
+    """Say things on stdout; workers other than the chief put their number first."""
+    prefix = f"worker {rank}: " if rank else ""
+    console = logging.StreamHandler(sys.stdout)
+    console.setFormatter(logging.Formatter(f"{prefix}%(message)s"))
+    console.setLevel(logging.DEBUG if verbose else logging.INFO)
+    log.handlers = [console]
+    log.setLevel(logging.DEBUG)
+    log.propagate = False
+
+
+def keep(file: Path) -> None:
+    """Keep all that is said from now on in a text file too, with the time."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    kept = logging.FileHandler(file, encoding="utf-8")
+    kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(kept)
+
+
+def end(error: BaseException) -> None:
+    """Write into the text log how this worker ended; its output gets that from `run_main`."""
+    text = one_line(error) if isinstance(error, QfleetError) else _trace(error)
+    record = log.makeRecord(log.name, logging.ERROR, "", 0, text, (), None)
+    for handler in log.handlers:
+        if isinstance(handler, logging.FileHandler):
+            handler.handle(record)
+            handler.flush()
+
+
+def _trace(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()
