@@ -28,10 +28,10 @@ class Dataset:
         manifest: What its manifest.json says.
     """
 
-    def __init__(self, path: StoragePath, manifest: dict[str, Any]) -> None:
+    def __init__(self, path: StoragePath, manifest: folder.Manifest) -> None:
         self.path = path
         self.manifest = manifest
-        self.encoding = Encoding.from_json(manifest["encoding"])
+        self.encoding = Encoding.from_json(manifest.encoding)
         self._read: dict[str, Examples] = {}
 
     @property
@@ -42,12 +42,12 @@ class Dataset:
     @property
     def fingerprint(self) -> str:
         """sha256 (hex) over the settings that made it and the sha256 of every shard."""
-        return self.manifest["fingerprint"]
+        return self.manifest.fingerprint
 
     @property
     def lanes(self) -> int:
         """Lanes that rows are dealt to: the most workers there can be."""
-        return self.manifest["lanes"]
+        return self.manifest.lanes
 
     @property
     def features(self) -> int:
@@ -59,9 +59,14 @@ class Dataset:
         """Where the angles enter a circuit, one of `circuits.PLACEMENTS`."""
         return self.encoding.placement
 
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """train, validation and test."""
+        return SPLITS
+
     def rows(self, split: str) -> int:
         """Examples in a split."""
-        return self.manifest["splits"][split]["rows"]
+        return self.manifest.splits[split]["rows"]
 
     def lane_sizes(self, split: str) -> list[int]:
         """Rows of each lane of a split."""
@@ -74,10 +79,8 @@ class Dataset:
             DataError: A shard is missing, cut short or altered.
         """
         if split not in self._read:
-            columns = self.manifest["columns"]
-            self._read[split] = folder.read_split(
-                self.path, self.manifest["splits"][split], columns
-            )
+            columns = self.manifest.columns
+            self._read[split] = folder.read_split(self.path, self.manifest.splits[split], columns)
         return self._read[split]
 
 
@@ -143,17 +146,16 @@ def _make(path: StoragePath, settings: Settings, recipe: dict[str, Any]) -> None
         split: folder.write_split(path, split, made.splits[split], columns, settings.lanes)
         for split in SPLITS
     }
-    manifest = {
-        "format": folder.FORMAT,
-        "name": path.name,
-        "recipe": recipe,
-        "seed": settings.seed,
-        "lanes": settings.lanes,
-        "columns": list(columns),
-        "encoding": made.encoding.to_json(),
-        "splits": splits,
-    }
-    folder.write_manifest(path, manifest)
+    folder.write_manifest(
+        path,
+        name=path.name,
+        recipe=recipe,
+        seed=settings.seed,
+        lanes=settings.lanes,
+        columns=list(columns),
+        encoding=made.encoding.to_json(),
+        splits=splits,
+    )
 
 
 def read_examples(path: str, encoding: Encoding) -> tuple[np.ndarray, np.ndarray | None]:

@@ -15,6 +15,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,34 @@ MANIFEST = "manifest.json"
 SHARD_ROWS = 65_536
 
 REMAKE = "delete the folder, and the next training makes it again"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a data set is; plain data throughout.
+
+    Attributes:
+        format: Version of the folder's layout.
+        name: The folder's name.
+        recipe: All that determined the data set, by which it is found again.
+        seed: The seed that it was made with.
+        lanes: Lanes that rows are dealt to: the most workers there can be.
+        columns: Names of the angles' columns in the shards, in order; float32, radians.
+        encoding: How features became angles: `Encoding.to_json`.
+        splits: For each split its rows, its labels' counts and its shards: file, bytes, sha256,
+            and `lanes`, the runs [lane, rows] that it holds in order.
+        fingerprint: sha256 (hex) over all of the above as canonical JSON.
+    """
+
+    format: int
+    name: str
+    recipe: dict[str, Any]
+    seed: int
+    lanes: int
+    columns: list[str]
+    encoding: dict[str, Any]
+    splits: dict[str, dict[str, Any]]
+    fingerprint: str
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
@@ -149,14 +178,20 @@ def _read_shard(path: StoragePath, shard: Mapping[str, Any], columns: Sequence[s
     return Examples(angles, table["label"].to_numpy())
 
 
-def write_manifest(folder: StoragePath, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the manifest with its fingerprint; from here on the folder is a data set."""
-    whole = {**manifest, "fingerprint": fingerprint(manifest)}
-    storage.write_json(folder / MANIFEST, whole)
-    return whole
+def write_manifest(folder: StoragePath, **said: Any) -> Manifest:
+    """Write the manifest; from here on the folder is a data set.
+
+    Args:
+        folder: The data set's folder.
+        said: The manifest's attributes but for `format` and `fingerprint`, which are added.
+    """
+    unsigned = {"format": FORMAT, **said}
+    manifest = Manifest(**unsigned, fingerprint=fingerprint(unsigned))
+    storage.write_json(folder / MANIFEST, asdict(manifest))
+    return manifest
 
 
-def read_manifest(folder: StoragePath) -> dict[str, Any]:
+def read_manifest(folder: StoragePath) -> Manifest:
     """A data set's manifest.
 
     Raises:
@@ -166,13 +201,15 @@ def read_manifest(folder: StoragePath) -> dict[str, Any]:
     try:
         read = storage.read_json(path)
     except FileNotFoundError:
-        raise DataError(f"{path} does not exist, so {folder} is not a whole data set") from None
+        raise DataError(
+            f"{path} does not exist, so there is no whole data set in its folder: train anew"
+        ) from None
     except ValueError:
         raise DataError(f"{path} is not JSON: it was cut short or altered; {REMAKE}") from None
     version = read.get("format") if isinstance(read, dict) else None
     if version != FORMAT:
         raise DataError(f"{path} is of format {version!r}, not {FORMAT}: {REMAKE}")
-    said = {key: value for key, value in read.items() if key != "fingerprint"}
-    if read.get("fingerprint") != fingerprint(said):
+    signature = read.pop("fingerprint", None)
+    if signature != fingerprint(read):
         raise DataError(f"{path} was altered since it was written: {REMAKE}")
-    return read
+    return Manifest(**read, fingerprint=signature)
