@@ -120,29 +120,34 @@ class _Operators:
         self._support = reduced.support
         self._order: Order = (PART, *range(len(self._support)), BATCH)  # BATCH: V's columns
         self._steps = evolution.schedule(reduced.tail, self._order, first=first)
-        self._operators = realified(reduced.operators).astype(real.as_numpy_dtype)
+        operators = realified(reduced.operators).astype(real.as_numpy_dtype)
+        self._operators = np.ascontiguousarray(operators.transpose(1, 0, 2))  # [2 D, K, 2 D]
 
     def __call__(
         self, state: tf.Tensor, order: Order, matrices: dict[int, tf.Tensor]
     ) -> tf.Tensor:
         """[K, B]."""
-        operators = self._after_tail(matrices)  # [K, 2 D, 2 D]
-        count, size, _ = operators.shape
+        size, count = self._operators.shape[:2]
         batch = [BATCH] if BATCH in order else []
         rest = [axis for axis in order if axis not in (PART, BATCH, *self._support)]
         state = evolution.transpose(state, order, (PART, *self._support, *rest, *batch))
         state = tf.reshape(state, [size, -1])
-        moved = tf.matmul(tf.reshape(operators, [-1, size]), state)
-        moved = tf.reshape(moved, [count, size * 2 ** len(rest), -1])
-        return tf.reduce_sum(moved * tf.reshape(state, [size * 2 ** len(rest), -1]), axis=1)
+        moved = tf.matmul(self._after_tail(matrices), state)
+        rest_size = 2 ** len(rest)
+        moved = tf.reshape(moved, [size, count, rest_size, -1])
+        products = moved * tf.reshape(state, [size, 1, rest_size, -1])
+        return tf.reduce_sum(products, axis=[0, 2])
 
     def _after_tail(self, matrices: dict[int, tf.Tensor]) -> tf.Tensor:
+        """[2 D * K, 2 D] the operators with the tail applied, one below the other row by row."""
         operators = tf.constant(self._operators)
+        size, count = self._operators.shape[:2]
         if not self._steps:
-            return operators
-        size = operators.shape[-1]
+            return tf.reshape(operators, [size * count, size])
         columns, order = evolution.evolve(
             tf.eye(size, dtype=operators.dtype), self._order, self._steps, matrices
         )
         columns = tf.reshape(evolution.transpose(columns, order, self._order), [size, size])
-        return tf.matmul(columns, tf.matmul(operators, columns), transpose_a=True)
+        operators = tf.reshape(operators, [size, count * size])
+        left = tf.matmul(columns, operators, transpose_a=True)  # [2 D, K * 2 D]
+        return tf.matmul(tf.reshape(left, [size * count, size]), columns)
