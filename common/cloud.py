@@ -7,19 +7,25 @@ emulator, which is asked without credentials.
 
 import functools
 import os
+import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import google.auth.exceptions
 import requests
 import urllib3
-from cloudpathlib import GSClient, GSPath
-from google.api_core import exceptions as api
-from google.api_core.retry import Retry
-from google.cloud import storage as gcs
-from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
-from google.cloud.storage.retry import DEFAULT_RETRY
+
+with warnings.catch_warnings():
+    # It tells everyone on Python 3.11 when it will stop to support it.
+    warnings.simplefilter("ignore", FutureWarning)
+    import google.auth.exceptions
+    from cloudpathlib import GSClient, GSPath
+    from google.api_core import exceptions as api
+    from google.api_core.retry import Retry
+    from google.cloud import storage as gcs
+    from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+    from google.cloud.storage.retry import DEFAULT_RETRY
 
 from common import storage
 from common.errors import QfleetError, StorageError, StorageUnavailable
@@ -49,20 +55,24 @@ def path(bucket: str, key: str) -> GSPath:
     return GSPath(f"gs://{bucket}/{key}", client=_client(os.environ.get("STORAGE_EMULATOR_HOST")))
 
 
-@functools.lru_cache(maxsize=4)
+@functools.cache
 def _client(emulator: str | None) -> GSClient:
     """One client per endpoint; the library itself reads the endpoint from the environment."""
     if emulator and not emulator.startswith(("http://", "https://")):
         raise StorageError(
             f"STORAGE_EMULATOR_HOST={emulator} is not an address: it must be http://host:port"
         )
-    # Without a project of its own: none is needed for objects, and a pod may have none.
-    return GSClient(storage_client=gcs.Client(project=None))
+    client = gcs.Client(project=None)  # none is needed for objects, and a pod may have none
+    # The library leaves a refusal's body unread, which costs the connection: read it.
+    client._http.hooks["response"].append(_read_refusal)
+    # Nothing is ever put into the cache's folder, and so it is never made.
+    cache = os.path.join(tempfile.gettempdir(), "qfleet-no-cache")
+    return GSClient(storage_client=client, local_cache_dir=cache)
 
 
-def close() -> None:
-    """Close the connections of this process (for tests, which meet many emulators)."""
-    _client.cache_clear()
+def _read_refusal(answer: requests.Response, *_: object, **__: object) -> None:
+    if answer.status_code >= 400:
+        answer.content  # noqa: B018 (a property that reads)
 
 
 def _patience() -> dict[str, Any]:
@@ -160,15 +170,15 @@ def told(error: BaseException, path: object) -> QfleetError | None:
     if isinstance(error, api.NotFound):
         bucket = "/".join(where.split("/")[:3])
         return StorageError(f"bucket {bucket} does not exist: create it or change STORAGE")
+    if _status(error) in (401, 403):
+        return StorageError(
+            f"permission to {where} is denied ({_reason(error)}): grant this account"
+            " roles/storage.objectUser on the bucket or change STORAGE"
+        )
     if isinstance(error, _CREDENTIALS) and not getattr(error, "retryable", False):
         return StorageError(
             f"there are no usable Google Cloud credentials for {where} ({_reason(error)}): run"
             " `gcloud auth application-default login` or set GOOGLE_APPLICATION_CREDENTIALS"
-        )
-    if isinstance(error, api.Forbidden | api.Unauthorized):
-        return StorageError(
-            f"permission to {where} is denied ({_reason(error)}): grant this account"
-            " roles/storage.objectUser on the bucket or change STORAGE"
         )
     if isinstance(error, _UNAVAILABLE + _CREDENTIALS) or _status(error) in (408, 429):
         return StorageUnavailable(

@@ -212,10 +212,17 @@ def create(path: StoragePath, data: bytes) -> bool:
 @contextlib.contextmanager
 def _beside(path: Path, data: bytes | Path) -> Iterator[Path]:
     """A complete copy of the data, on disk for good, in the folder of `path`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex[:8]}{PART}")
     try:
-        with part.open("xb") as file:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = part.open("xb")
+    except FileNotFoundError:
+        raise StorageError(
+            f"{path.parent} can't be made, or went away while {path.name} was written there:"
+            " change STORAGE"
+        ) from None
+    try:
+        with file:
             if isinstance(data, Path):
                 with data.open("rb") as source:
                     shutil.copyfileobj(source, file)

@@ -1,0 +1,3 @@
+"""Fixtures that every test can ask for."""
+
+pytest_plugins = ["tests.emulator"]

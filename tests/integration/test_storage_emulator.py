@@ -1,0 +1,156 @@
+"""Storage in gs:// against a real emulator, also one that answers 503 to every third request."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from common import storage
+from common.errors import StorageError, StorageUnavailable
+from common.storage import StoragePath
+from tests.emulator import BUCKET, Emulator, Proxy, point_to
+
+
+def test_what_is_written_is_read_and_never_from_a_cache(root: StoragePath) -> None:
+    file = root / "a" / "file.json"
+    for content in (b"first", b"second", b"", b"third"):
+        storage.write_whole(file, content)
+        assert storage.read_bytes(file) == content
+    storage.write_json(file, {"a": 1})
+    assert storage.read_json(file) == {"a": 1}
+
+
+def test_children_files_exists_and_delete(root: StoragePath) -> None:
+    for name in ("a", "b/c", "b/d/e", "bb"):
+        storage.write_whole(root / name, name)
+    assert [p.name for p in storage.children(root)] == ["a", "b", "bb"]
+    assert [str(p).removeprefix(str(root)) for p in storage.files(root)] == [
+        "/a",
+        "/b/c",
+        "/b/d/e",
+        "/bb",
+    ]
+    assert storage.exists(root / "a")
+    assert storage.exists(root / "b")
+    assert not storage.exists(root / "c")
+    storage.delete(root / "b")
+    assert [p.name for p in storage.children(root)] == ["a", "bb"]
+    storage.delete(root / "b")
+
+
+def test_a_missing_file_is_file_not_found(root: StoragePath) -> None:
+    storage.write_whole(root / "there", b"x")
+    for _ in range(3):
+        with pytest.raises(FileNotFoundError):
+            storage.read_bytes(root / "not-there")
+        with pytest.raises(FileNotFoundError), storage.local(root / "not-there"):
+            pass
+
+
+def test_a_file_is_handed_over_and_fetched(root: StoragePath, tmp_path: Path) -> None:
+    source = tmp_path / "weights.h5"
+    source.write_bytes(bytes(range(256)) * 40_000)  # 10 MB: more than one request carries
+    storage.write_whole(root / "model" / "weights.h5", source)
+    with storage.local(root / "model" / "weights.h5") as copy:
+        assert copy.name == "weights.h5"
+        assert copy.read_bytes() == source.read_bytes()
+
+
+def test_a_bucket_that_does_not_exist_is_one_sentence(gs: str) -> None:
+    there_is_none = storage.path("gs://no-such-bucket/runs")
+    for act in (
+        lambda: storage.write_whole(there_is_none / "run.json", b"x"),
+        lambda: storage.read_bytes(there_is_none / "run.json"),
+        lambda: storage.children(there_is_none),
+        lambda: storage.exists(there_is_none / "run.json"),
+        lambda: storage.create(there_is_none / "lease.json", b"x"),
+        lambda: storage.delete(there_is_none),
+    ):
+        with pytest.raises(StorageError) as caught:
+            act()
+        assert str(caught.value) == (
+            "bucket gs://no-such-bucket does not exist: create it or change STORAGE"
+        )
+
+
+def test_a_bucket_that_does_not_exist_ends_a_program_with_2(gs: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "common.runs", "STORAGE=gs://no-such-bucket"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "qfleet: bucket gs://no-such-bucket does not exist: create it or change STORAGE\n"
+    )
+
+
+def test_storage_that_went_away_is_worth_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "RETRY_SECONDS", 1.5)
+    own = Emulator().start()
+    try:
+        point_to(monkeypatch, own.address)
+        file = storage.path(f"gs://{BUCKET}/file")
+        storage.write_whole(file, b"x")
+    finally:
+        own.stop()
+    for act in (
+        lambda: storage.write_whole(file, b"y"),
+        lambda: storage.read_bytes(file),
+        lambda: storage.children(file.parent),
+        lambda: storage.exists(file),
+        lambda: storage.delete(file),
+    ):
+        start = time.monotonic()
+        with pytest.raises(StorageUnavailable, match=r"does not answer .*no connection"):
+            act()
+        assert time.monotonic() - start < 5
+
+
+def test_storage_that_comes_back_is_waited_for(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Proxy(emulator, lambda number: 503 if number <= 3 else None) as proxy:
+        point_to(monkeypatch, proxy.address)
+        file = storage.path(f"gs://{BUCKET}/waited-for")
+        storage.write_whole(file, b"x")
+        assert proxy.failed == 3
+        assert storage.read_bytes(file) == b"x"
+
+
+@pytest.mark.parametrize(("status", "told"), [(401, "cannot be refreshed"), (403, "403 Forbidden")])
+def test_permission_denied_is_one_sentence(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, status: int, told: str
+) -> None:
+    with Proxy(emulator, lambda _: status) as proxy:
+        point_to(monkeypatch, proxy.address)
+        file = storage.path(f"gs://{BUCKET}/x")
+        for act in (lambda: storage.write_whole(file, b"x"), lambda: storage.read_bytes(file)):
+            with pytest.raises(StorageError, match=f"gs://{BUCKET}/x .*{told}"):
+                act()
+
+
+def test_too_many_requests_is_worth_another_try(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "RETRY_SECONDS", 1.0)
+    with Proxy(emulator, lambda _: 429) as proxy:
+        point_to(monkeypatch, proxy.address)
+        with pytest.raises(StorageUnavailable, match="429"):
+            storage.write_whole(storage.path(f"gs://{BUCKET}/x"), b"x")
+
+
+def test_an_emulator_without_a_scheme_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    point_to(monkeypatch, "localhost:9023")
+    with pytest.raises(StorageError, match="must be http://host:port"):
+        storage.path(f"gs://{BUCKET}/x")
+
+
+def test_missing_credentials_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+    with pytest.raises(StorageError, match="gcloud auth application-default login"):
+        storage.path(f"gs://{BUCKET}/x")
