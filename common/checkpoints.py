@@ -17,6 +17,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from common import storage
+from common.errors import WeightsError
 from common.storage import StoragePath
 
 log = logging.getLogger("qfleet")
@@ -120,6 +121,18 @@ def newest(run: StoragePath) -> Checkpoint | None:
         except _Unusable as error:
             log.warning(f"{error}: the checkpoint before it is used")
     return None
+
+
+def read(run: StoragePath, step: int) -> Checkpoint:
+    """The checkpoint of one step, verified.
+
+    Raises:
+        WeightsError: It is not whole.
+    """
+    try:
+        return _read(run / "checkpoints", step)
+    except _Unusable as error:
+        raise WeightsError(f"{error}: start again to go on from the one before it") from None
 
 
 class _Unusable(Exception):

@@ -151,14 +151,24 @@ class Lease:
             raise self._lost
 
     def close(self) -> None:
-        """Give the lease back, if it is still ours."""
+        """Give the lease back, if it is still ours. Safe to call twice.
+
+        Where storage does not let it go, that is logged and no error: the process ends anyway, and
+        a lease whose count stands still keeps nobody out.
+        """
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        if self._thread is None:
+            return
+        self._thread.join()
+        self._thread = None
+        if self._lost is not None:
+            return
+        try:
             found = _content(self._path)
-            if self._lost is None and found is not None and self._is_ours(found):
+            if found is not None and self._is_ours(found):
                 storage.delete(self._path)
+        except (StorageError, StorageUnavailable) as error:
+            log.warning(f"the lease of run {self._run.name} was left behind: {error}")
 
     def _is_ours(self, content: bytes) -> bool:
         holder = Holder.parse(content)

@@ -1,0 +1,157 @@
+"""Checkpoints: complete or absent, and what is damaged is passed over with a warning."""
+
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common import checkpoints, storage
+from common.errors import StorageError
+from common.storage import StoragePath
+
+ARRAYS = {
+    "model/0": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "optimizer/0": np.int64(7) * np.ones((), np.int64),
+    "empty": np.zeros((0, 3)),
+}
+
+
+def save(run: StoragePath, step: int, keep: int = 9) -> None:
+    arrays = {**ARRAYS, "step": np.array(step)}
+    checkpoints.save(run, step, arrays, {"epoch": step // 10, "none": None}, keep)
+
+
+def test_what_is_saved_is_found(root: StoragePath) -> None:
+    assert checkpoints.newest(root / "r") is None
+    save(root / "r", 10)
+    save(root / "r", 20)
+    found = checkpoints.newest(root / "r")
+    assert found is not None
+    assert found.step == 20
+    assert found.state == {"epoch": 2, "none": None}
+    assert found.arrays.keys() == {*ARRAYS, "step"}
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(found.arrays[name], array, strict=True)
+
+
+def test_the_newest_are_kept(root: StoragePath) -> None:
+    for step in (8, 9, 10, 11):
+        save(root / "r", step, keep=2)
+    names = [path.name for path in storage.children(root / "r" / "checkpoints")]
+    assert names == [f"step-000000{s}.{e}" for s in (10, 11) for e in ("json", "npz")]
+    assert checkpoints.steps(root / "r") == [10, 11]
+
+
+def test_a_longer_step_is_newer(tmp_path: Path) -> None:
+    save(tmp_path, 99_999_999)
+    save(tmp_path, 100_000_000)
+    found = checkpoints.newest(tmp_path)
+    assert found is not None
+    assert found.step == 100_000_000
+
+
+def cut(length: float) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        file = folder / "step-00000020.npz"
+        content = file.read_bytes()
+        keep = int(len(content) * length) if length < 1 else len(content) - 1
+        file.write_bytes(content[:keep])
+
+    return damage
+
+
+def flip(place: float) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        file = folder / "step-00000020.npz"
+        content = bytearray(file.read_bytes())
+        content[int((len(content) - 1) * place)] ^= 1
+        file.write_bytes(content)
+
+    return damage
+
+
+def describe(**changes: object) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        file = folder / "step-00000020.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+    return damage
+
+
+def text(content: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / "step-00000020.json").write_text(content) and None
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    **{f"npz cut to {share}": cut(share) for share in (0.0, 0.1, 0.5, 0.99, 1.0)},
+    **{f"bit flipped at {place}": flip(place) for place in (0.0, 0.3, 0.7, 1.0)},
+    "npz missing": lambda folder: (folder / "step-00000020.npz").unlink(),
+    "json missing": lambda folder: (folder / "step-00000020.json").unlink(),
+    "json empty": text(""),
+    "json cut": text('{"format": 1, "step": 20, "sha'),
+    "json of another kind": text("[]"),
+    "json not UTF-8": lambda folder: (
+        (folder / "step-00000020.json").write_bytes(b"\xff\xfe") and None
+    ),
+    "another step": describe(step=10),
+    "another format": describe(format=99),
+    "another sha256": describe(sha256="0" * 64),
+    "sha256 of another type": describe(sha256=5),
+    "no state": describe(state=None),
+    "files of another checkpoint": lambda folder: (
+        shutil.copy(folder / "step-00000010.npz", folder / "step-00000020.npz") and None
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_checkpoint_is_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    save(tmp_path, 10)
+    save(tmp_path, 20)
+    DAMAGES[name](tmp_path / "checkpoints")
+    with caplog.at_level(logging.WARNING, "qfleet"):
+        found = checkpoints.newest(tmp_path)
+    assert found is not None
+    assert found.step == 10
+    assert len(caplog.messages) == 1
+    assert "step-00000020" in caplog.messages[0]
+    assert caplog.messages[0].endswith("the checkpoint before it is used")
+
+
+def test_pickled_objects_are_never_read(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="pickled"):
+        checkpoints.save(tmp_path, 1, {"x": np.array([{}])}, {}, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_training_goes_on_past_a_damaged_checkpoint(tmp_path: Path) -> None:
+    """What is saved after falling back is kept, although a damaged one has a higher number."""
+    save(tmp_path, 10, keep=1)
+    save(tmp_path, 20, keep=2)
+    cut(0.5)(tmp_path / "checkpoints")
+    save(tmp_path, 15, keep=1)
+    found = checkpoints.newest(tmp_path)
+    assert found is not None
+    assert found.step == 15
+    save(tmp_path, 20, keep=1)
+    found = checkpoints.newest(tmp_path)
+    assert found is not None
+    assert found.step == 20
+    assert checkpoints.steps(tmp_path) == [20]
+
+
+def test_a_failed_save_leaves_those_before_it(tmp_path: Path) -> None:
+    save(tmp_path, 10, keep=1)
+    (tmp_path / "checkpoints" / "step-00000020.npz").mkdir()
+    with pytest.raises(StorageError):
+        save(tmp_path, 20, keep=1)
+    (tmp_path / "checkpoints" / "step-00000020.npz").rmdir()
+    found = checkpoints.newest(tmp_path)
+    assert found is not None
+    assert found.step == 10
