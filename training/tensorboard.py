@@ -20,35 +20,26 @@ from typing import Any
 
 from tensorboard import program
 
+from common import storage
 from common.errors import SettingsError, StorageError, StorageUnavailable, run_main
 from common.settings import Settings
-
-with warnings.catch_warnings():
-    # It warns of Python 3.11's end of life, a year ahead.
-    warnings.simplefilter("ignore", FutureWarning)
-    from google.api_core import exceptions as api
-    from google.auth import exceptions as auth
-    from google.cloud import storage
 
 HOST = "127.0.0.1"
 EVERY = 5.0  # seconds between two looks at gs://, as often as TensorBoard looks at its folder
 
 
 class Mirror:
-    """A local copy of the events and profiles below a gs:// address.
+    """A local copy of the events and profiles below a gs:// path.
 
     Args:
-        address: gs://bucket or gs://bucket/path.
-        folder: Where the copy lies; paths in it are relative to the address.
+        path: The GSPath that is mirrored.
+        folder: Where the copy lies; paths in it are relative to `path`.
     """
 
-    def __init__(self, address: str, folder: Path) -> None:
-        bucket, _, path = address.removeprefix("gs://").partition("/")
-        self._address = address
-        self._bucket = bucket
-        self._prefix = f"{path.strip('/')}/".removeprefix("/")
+    def __init__(self, path: Any, folder: Path) -> None:
+        self._path = path
+        self._prefix = f"{path.blob.strip('/')}/".removeprefix("/")
         self._folder = folder
-        self._client: storage.Client | None = None
 
     def renew(self) -> None:
         """Fetch what is new.
@@ -57,31 +48,16 @@ class Mirror:
             StorageError: No such bucket, no permission, or nobody is signed in.
             StorageUnavailable: Storage does not answer; later it may.
         """
-        try:
-            self._client = self._client or storage.Client()
-            for blob in self._client.list_blobs(self._bucket, prefix=self._prefix):
+        client = self._path.client.client
+        with storage.errors(self._path):
+            for blob in client.list_blobs(self._path.bucket, prefix=self._prefix):
                 if _is_shown(blob.name):
                     self._fetch(blob)
-        except api.NotFound:
-            raise StorageError(
-                f"STORAGE={self._address}: there is no bucket {self._bucket}"
-            ) from None
-        except (api.Forbidden, api.Unauthorized):
-            raise StorageError(
-                f"STORAGE={self._address}: this account may not read the bucket {self._bucket}"
-            ) from None
-        except auth.DefaultCredentialsError:
-            raise StorageError(
-                f"STORAGE={self._address}: nobody is signed in to Google Cloud on this machine:"
-                " say `gcloud auth application-default login`"
-            ) from None
-        except (api.GoogleAPICallError, api.RetryError, auth.TransportError, OSError) as error:
-            raise StorageUnavailable(f"{self._address} does not answer: {error}") from None
 
-    def _fetch(self, blob: storage.Blob) -> None:
+    def _fetch(self, blob: Any) -> None:
         target = self._folder / blob.name.removeprefix(self._prefix)
         if not target.resolve().is_relative_to(self._folder.resolve()):
-            return
+            return  # a name with `..` in it
         have = target.stat().st_size if target.exists() else 0
         if have == blob.size:
             return
@@ -94,24 +70,28 @@ class Mirror:
 
 
 def _is_shown(name: str) -> bool:
-    """Whether TensorBoard reads an object of this name: an event file or a profile."""
+    """Whether TensorBoard reads a file of this name: events or a profile."""
     path = PurePosixPath(name)
     return "tfevents" in path.name or path.parts[-4:-2] == ("plugins", "profile")
 
 
-def where(settings: Settings) -> str:
-    """The folder or gs:// address to show."""
-    return "/".join(filter(None, (settings.storage.rstrip("/"), settings.run))) or "/"
+def shown(settings: Settings) -> storage.StoragePath:
+    """The place to show: STORAGE, or RUN in it."""
+    # Google's libraries warn of Python 3.11's end of life, a year ahead.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        place = storage.path(settings.storage)
+    return place / settings.run if settings.run else place
 
 
 @contextlib.contextmanager
-def local_folder(address: str) -> Iterator[tuple[Path, Callable[[], None]]]:
+def local_folder(path: storage.StoragePath) -> Iterator[tuple[Path, Callable[[], None]]]:
     """The folder for TensorBoard to read, and what to call to bring it up to date."""
-    if not address.startswith("gs://"):
-        yield Path(address), lambda: None
+    if isinstance(path, Path):
+        yield path, lambda: None
         return
     with tempfile.TemporaryDirectory(prefix="qfleet-tensorboard-") as name:
-        mirror = Mirror(address, Path(name))
+        mirror = Mirror(path, Path(name))
         mirror.renew()
         yield Path(name), mirror.renew
 
@@ -156,12 +136,12 @@ def main() -> None:
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    address = where(settings)
-    with local_folder(address) as (folder, renew):
+    place = shown(settings)
+    with local_folder(place) as (folder, renew):
         url = launch(folder, settings.tensorboard_port, verbose=settings.verbose)
         if not any(_is_shown(path.as_posix()) for path in folder.rglob("*")):
-            print(f"Nothing to show in {address} yet: runs appear by themselves once they train")
-        print(f"TensorBoard of {address}: open {url} (Ctrl-C ends it)", flush=True)
+            print(f"Nothing to show in {place} yet: runs appear by themselves once they train")
+        print(f"TensorBoard of {place}: open {url} (Ctrl-C ends it)", flush=True)
         said: Any = None
         while not ended.wait(EVERY):
             try:

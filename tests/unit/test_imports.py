@@ -97,8 +97,9 @@ def module_of(name: str) -> str | None:
 
 
 def part(module: str) -> str:
-    """common.data.tables -> data."""
-    return module.split(".")[1] if "." in module else ""
+    """common.data.tables -> data. common.cloud is that half of storage which is loaded late."""
+    name = module.split(".")[1] if "." in module else ""
+    return "storage" if name == "cloud" else name
 
 
 def reached(module: str) -> set[str]:
