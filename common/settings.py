@@ -200,7 +200,7 @@ class Settings(BaseSettings):
     ] = None
     epochs: Annotated[
         int, Ge(1), Le(1_000_000), _training("passes over the training data after the starts")
-    ] = 60
+    ] = 50
     learning_rate: Annotated[
         float,
         Gt(0),
@@ -212,13 +212,13 @@ class Settings(BaseSettings):
         Ge(1),
         Le(1000),
         _training("random starts, the best of which is trained on", identity=True),
-    ] = 6
+    ] = 8
     start_epochs: Annotated[
         int,
         Ge(1),
         Le(1_000_000),
         _training("epochs of each start, where there are several", identity=True),
-    ] = 10
+    ] = 15
     steps_per_call: Annotated[
         int,
         Ge(0),
@@ -386,6 +386,19 @@ class Settings(BaseSettings):
             raise SettingsError(
                 f"CONFIG={_config(values)} is not a YAML file of settings {where}".rstrip()
             ) from None
+
+    @classmethod
+    def from_record(cls, recorded: Mapping[str, Any]) -> Self:
+        """The settings that a run recorded, defaults for the rest; the environment has no say.
+
+        Args:
+            recorded: What `identity()` gave; names that are no settings any more are passed over.
+
+        Raises:
+            ValueError: A value is not allowed.
+        """
+        known = {name: field.default for name, field in cls.model_fields.items()}
+        return cls(**known | {name: recorded[name] for name in known.keys() & recorded.keys()})
 
     @classmethod
     def settings_customise_sources(

@@ -5,19 +5,43 @@ support MultiWorkerMirroredStrategy; the log level before TensorFlow, since it l
 TensorFlow Quantum after the strategy exists, since it starts the runtime (see simulator/tfq.py).
 """
 
+import contextlib
 import os
+import sys
+import tempfile
 import warnings
+from collections.abc import Iterator
 
 VERBOSE = os.environ.get("QFLEET_VERBOSE", "").lower() in ("1", "true", "yes", "on")
 
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 if not VERBOSE:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    # The GPU plugins' "already registered" lines come before TensorFlow's own log level counts.
-    os.environ.setdefault("ABSL_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
-with warnings.catch_warnings():
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Hold back what native code writes to stderr; where the import fails, show it."""
+    if VERBOSE:
+        yield
+        return
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            held.seek(0)
+            os.write(stderr, held.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+
+
+with _quiet(), warnings.catch_warnings():
     # TensorFlow's own imports warn about its own and its dependencies' deprecations.
     warnings.simplefilter("ignore")
     import tensorflow as tf

@@ -1,6 +1,5 @@
 """What only the chief does: open the run, make the data, lead the gate, keep, publish."""
 
-import json
 import logging
 import platform
 import tempfile
@@ -8,16 +7,19 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from common import checkpoints, models, runs, storage
+from common import checkpoints, runs
 from common.data import Dataset, prepare
 from common.errors import QfleetError, one_line
 from common.settings import Settings
+from common.storage import StoragePath
 from training.cluster import Cluster
 from training.gate import Gate
-from training.keeper import Snapshot
 from training.order import Order
+
+if TYPE_CHECKING:  # it brings TensorFlow, for which the gate need not wait
+    from training.keeper import Snapshot
 
 log = logging.getLogger("qfleet")
 
@@ -25,21 +27,27 @@ log = logging.getLogger("qfleet")
 class Chief:
     """The run in the chief's hands. A context: leaving it gives the run up, with the cause."""
 
-    def __init__(self, root: Any, settings: Settings, cluster: Cluster) -> None:
+    def __init__(self, root: StoragePath, settings: Settings, cluster: Cluster) -> None:
         self._root, self._settings, self._cluster = root, settings, cluster
         self._began = time.monotonic()
+        self._held: runs.HeldRun | None = None
         # Listening comes first: workers find the chief while it still makes the data set.
         self._gate = Gate(cluster, settings.gate_port) if cluster.size > 1 else None
-        self.run: runs.Run
 
     def __enter__(self) -> Self:
         return self
 
-    def gather(self) -> Order:
-        """Open or resume the run, make the data set, and send the gang off.
+    @property
+    def held(self) -> runs.HeldRun:
+        """The run, once `gather` has opened it."""
+        assert self._held is not None
+        return self._held
+
+    def gather(self) -> Order | None:
+        """Make the data set, open or resume the run, and send the gang off.
 
         Returns:
-            What every worker was told.
+            What every worker was told; None where the run turned out to be finished.
 
         Raises:
             RunError: The run is another's, or has made no progress in ATTEMPTS starts.
@@ -47,64 +55,72 @@ class Chief:
         """
         settings = self._settings
         data = prepare(settings, self._root / runs.DATASETS)
-        self.run = runs.open_for_training(
+        opened = runs.open_for_training(
             self._root,
             settings.run_name,
-            settings,
-            data_fingerprint=data.manifest.fingerprint,
-            versions=_versions(),
+            settings.identity(),
+            settings.fingerprint(),
+            data.fingerprint,
+            _versions(),
+            settings.gang,
+            other={"epochs": settings.epochs, "workers": settings.workers, "dataset": data.name},
         )
-        attempt = self.run.begin_attempt(settings.attempts)
-        self.resumed = checkpoints.newest(self.run.path)
+        if isinstance(opened, runs.Finished):
+            log.info(str(opened))
+            return None
+        self._held = opened
+        attempt = opened.begin_attempt(settings.attempts)
+        resumed = checkpoints.newest(opened.run.path)
+        log.info(_greeting(opened.run, data, attempt, resumed))
         order = Order(
-            run=self.run.name,
+            run=opened.run.name,
             attempt=attempt,
             data=str(data.path),
-            checkpoint=self.resumed.step if self.resumed else None,
+            checkpoint=resumed.step if resumed else None,
         )
-        log.info(self._greeting(data, attempt))
         if self._gate:
             self._gate.open(order.to_json(), settings.rendezvous_timeout)
         return order
 
-    def _greeting(self, data: Dataset, attempt: int) -> str:
-        rows = ", ".join(f"{data.rows(split):,} {split}" for split in data.splits)
-        if self.resumed:
-            where = f"goes on at step {self.resumed.state['step']} of epoch"
-            where += f" {self.resumed.state['epoch'] + 1} (attempt {attempt})"
-        else:
-            where = "begins" if attempt == 1 else f"begins anew (attempt {attempt})"
-        return f"run {self.run.name} {where}: {self.run.path}; {data.name}: {rows} examples"
-
-    def commit(self, snapshot: Snapshot) -> None:
-        """Write a checkpoint; the attempts are counted from it on."""
-        self.run.check()
+    def commit(self, snapshot: "Snapshot") -> None:
+        """Write a checkpoint, unless another gang has taken the run."""
+        self.held.check()
         checkpoints.save(
-            self.run.path,
+            self.held.run.path,
             snapshot.steps,
             snapshot.arrays,
             snapshot.state,
             keep=self._settings.keep_checkpoints,
         )
-        self.run.progressed()
 
     def publish(
-        self, model: keras.Model, data: Dataset, metrics: dict[str, dict[str, float]]
+        self, model: Any, data: Dataset, metrics: dict[str, dict[str, float]]
     ) -> dict[str, Any]:
-        """Write the weights, model.json and, last, result.json, which makes the run finished."""
+        """Write the weights, model.json and, last, result.json, which makes the run finished.
+
+        Args:
+            model: The trained Keras model.
+            data: What it was trained on.
+            metrics: By split.
+
+        Returns:
+            What result.json holds.
+        """
+        from common.models import describe  # TensorFlow is there by now
+
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "weights.h5"
             model.save_weights(file)
-            weights = file.read_bytes()
-        described = models.describe(model, data.features, self._settings, data.manifest.encoding)
-        storage.write_whole(self.run.weights, weights)
-        storage.write_whole(self.run.model_json, json.dumps(described, indent=1).encode())
-        return self.run.finish(
-            metrics=metrics,
-            epochs=self._settings.all_epochs,
-            seconds=round(time.monotonic() - self._began, 3),
-            weights=weights,
-        )
+            described = describe(model, data.features, self._settings, data.manifest.encoding)
+            weights = self.held.run.write_model(described, file)
+        result = {
+            "metrics": metrics,
+            "epochs": self._settings.all_epochs,
+            "seconds": round(time.monotonic() - self._began, 3),
+            "weights": weights,
+        }
+        self.held.finish(result)
+        return result
 
     def __exit__(
         self,
@@ -114,11 +130,23 @@ class Chief:
     ) -> None:
         if self._gate:
             self._gate.close()
-        if hasattr(self, "run"):
+        if self._held:
             if error is not None:
                 text = one_line(error) if isinstance(error, QfleetError) else repr(error)
-                self.run.record_cause(text)
-            self.run.close()
+                self._held.record_cause(text)
+            self._held.close()
+
+
+def _greeting(
+    run: runs.Run, data: Dataset, attempt: int, resumed: checkpoints.Checkpoint | None
+) -> str:
+    if resumed:
+        step, epoch = resumed.state["step"], resumed.state["epoch"] + 1
+        does = f"goes on at step {step} of epoch {epoch} (attempt {attempt})"
+    else:
+        does = "begins" if attempt == 1 else f"begins anew (attempt {attempt})"
+    rows = ", ".join(f"{data.rows(split):,} for {split}" for split in data.splits)
+    return f"run {run.name} {does} in {run.path}\ndata set {data.name}: {rows}"
 
 
 def _versions() -> dict[str, str]:

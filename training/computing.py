@@ -37,8 +37,11 @@ def learner(gang: tf.distribute.Strategy, data: Dataset, settings: Settings) -> 
         made = Learner(model)
         optimizer = keras.optimizers.Adam(settings.learning_rate)
         optimizer.build(model.trainable_variables)
-        # Above 1, so that Keras builds the loop; the number itself may change later.
+        # Keras makes a function of one step or of a loop by the number that it finds now; with the
+        # loop, the number may be any later on.
         made.compile(optimizer=optimizer, steps_per_execution=2)
+        made.make_train_function()
+        made.make_test_function()
     return made
 
 
@@ -57,19 +60,21 @@ def first_weights(data: Dataset, settings: Settings) -> list[list[np.ndarray]]:
     return drawn
 
 
-def barrier(gang: tf.distribute.Strategy) -> None:
-    """Return when every worker has come here: workers finish at different times."""
-    if gang.num_replicas_in_sync > 1:
+def exchange(gang: tf.distribute.Strategy, value: float) -> float:
+    """The sum of all workers' values, the same in each; returns when every worker has come here."""
+    if gang.num_replicas_in_sync == 1:
+        return value
 
-        @tf.function
-        def meet() -> tf.Tensor:
-            def one() -> tf.Tensor:
-                context = tf.distribute.get_replica_context()
-                return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.constant(1.0))
+    @tf.function
+    def total(own: tf.Tensor) -> tf.Tensor:
+        def one() -> tf.Tensor:
+            context = tf.distribute.get_replica_context()
+            # The exchange wants a tensor that lies on the replica's own device.
+            return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(own))
 
-            return gang.run(one)
+        return gang.run(one)
 
-        meet()
+    return float(total(tf.constant(value, tf.float32)))
 
 
 def _fair_threads(cluster: Cluster) -> int:

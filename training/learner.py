@@ -30,6 +30,8 @@ class Learner(keras.Model):
     def __init__(self, model: keras.Model) -> None:
         super().__init__(name="learner")
         self.model = model
+        # What a step returns is the same in every worker; Keras would exchange and add it.
+        self.distribute_reduction_method = "first"
         # Steps of the epoch in hand that were done before this call of fit: it counts from there.
         self.offset = 0
         # Each replica holds its own copy, and all hold the same: they add the exchanged sums.
@@ -128,7 +130,7 @@ class Learner(keras.Model):
     def _add(self, sums: tf.Tensor) -> dict[str, tf.Tensor]:
         total = self._sums.assign_add(tf.cast(sums, tf.float64), read_value=True)
         total = tf.convert_to_tensor(total)
-        return {"mse": total[0] / total[2], "accuracy": total[1] / total[2]}
+        return {"mse": total[0] / total[2], "accuracy": total[1] / total[2], "examples": total[2]}
 
 
 def _replicas() -> float:

@@ -8,8 +8,9 @@ import shutil
 import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from common.runs import Run
 from common.settings import Settings
 from common.uploads import Uploader
 from training import transcript
@@ -18,14 +19,14 @@ from training import transcript
 class Place:
     """A local folder with the run's layout. A context: leaving it sends what is left."""
 
-    def __init__(self, run_path: Any, settings: Settings, rank: int, attempt: int) -> None:
+    def __init__(self, run: Run, settings: Settings, rank: int, attempt: int) -> None:
         self._uploader: Uploader | None = None
-        if isinstance(run_path, Path):
-            self.folder = run_path
+        if isinstance(run.path, Path):
+            self.folder = run.path
         else:
             self.folder = Path(tempfile.mkdtemp(prefix="qfleet-"))
-            self._uploader = Uploader(self.folder, run_path, settings.upload_every)
-        transcript.keep(self.folder / "text" / f"worker-{rank}.attempt-{attempt}.log")
+            self._uploader = Uploader(self.folder, run.path, settings.upload_every)
+        transcript.keep(Run(self.folder).text(rank, attempt), verbose=settings.verbose)
 
     @property
     def logs(self) -> Path:

@@ -3,9 +3,11 @@
 import logging
 import sys
 import time
+from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from common.runs import Run
 from common.tensorflow import keras
 
 log = logging.getLogger("qfleet")
@@ -102,3 +104,15 @@ class Report(keras.callbacks.Callback):
             logging.DEBUG if self._bar else logging.INFO,
             f"epoch {self._done}/{self._epochs}  {numbers}",
         )
+
+
+def summary(run: Run, result: dict[str, Any]) -> None:
+    """Say how it ended, where the run is, and what to say next."""
+    test = result["metrics"]["test"]
+    seconds = result["seconds"]
+    log.info(
+        f"done in {seconds:.0f} s: test mse {test['mse']:.4f}, accuracy {test['accuracy']:.3f}\n"
+        f"the run is in {run.path}\n"
+        f"next:  make inference RUN={run.name}\n"
+        f"       make tensorboard RUN={run.name}"
+    )

@@ -1,6 +1,7 @@
 """What a worker says: on its output, and in the run's text log of this worker and attempt."""
 
 import logging
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -21,12 +22,20 @@ def start(rank: int, *, verbose: bool) -> None:
     log.propagate = False
 
 
-def keep(file: Path) -> None:
-    """Keep all that is said from now on in a text file too, with the time."""
+def keep(file: Path, *, verbose: bool) -> None:
+    """Keep all that is said from now on in a text file too, with the time.
+
+    What TensorFlow's native code says goes there alone, unless `verbose`: the person sees what
+    Python writes to stderr, and nothing else.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
     kept = logging.FileHandler(file, encoding="utf-8")
     kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     log.addHandler(kept)
+    if not verbose:
+        sys.stderr.flush()
+        sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace")
+        os.dup2(kept.stream.fileno(), 2)
 
 
 def end(error: BaseException) -> None:

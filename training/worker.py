@@ -21,6 +21,7 @@ from training import transcript
 from training.cluster import Cluster
 from training.gate import pass_gate
 from training.order import Order
+from training.place import Place
 from training.preemption import Preemption, end_with_parent
 
 log = logging.getLogger("qfleet")
@@ -44,8 +45,9 @@ def work(settings: Settings, cluster: Cluster, preemption: Preemption) -> None:
     """The story of a run, as one worker lives it."""
     deadline = time.monotonic() + settings.deadline if settings.deadline else None
     root = storage.path(settings.storage)
-    if runs.is_finished(root, settings.run_name):
-        log.info(f"run {settings.run_name} is finished: nothing is left to do")
+    run = runs.Run.at(root, settings.run_name)
+    if run.finished():
+        log.info(str(runs.Finished(run)))
         return
     with ExitStack() as stack:
         chief = None
@@ -54,24 +56,27 @@ def work(settings: Settings, cluster: Cluster, preemption: Preemption) -> None:
 
             chief = stack.enter_context(Chief(root, settings, cluster))
             order = chief.gather()
+            if order is None:
+                return
         else:
-            order = Order.from_json(
-                pass_gate(cluster, settings.gate_port, settings.rendezvous_timeout)
-            )
+            word = pass_gate(cluster, settings.gate_port, settings.rendezvous_timeout)
+            order = Order.from_json(word)
+
+        place = stack.enter_context(Place(run, settings, cluster.rank, order.attempt))
 
         # TensorFlow only now: what was wrong so far has been said within a second.
         from training.fit import Training
-        from training.place import Place
+        from training.progress import summary
 
-        place = stack.enter_context(Place(root / order.run, settings, cluster.rank, order.attempt))
         data = load(storage.path(order.data))
         training = Training(settings, cluster, data, place)
         with lost_peers(cluster, training.salvage):
-            training.resume(checkpoints.read(root / order.run, order.checkpoint))
+            if order.checkpoint is not None:
+                training.resume(checkpoints.read(run.path, order.checkpoint))
             training.fit(chief.commit if chief else None, preemption, deadline)
             metrics = {split: training.measure(split) for split in data.splits}
             if chief:
-                chief.publish(training.learner.model, data, metrics)
+                summary(run, chief.publish(training.learner.model, data, metrics))
             # The others wait here for the chief's result, so that none leaves too early.
             training.barrier()
 
