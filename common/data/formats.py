@@ -28,7 +28,7 @@ def read_bytes(path: str) -> bytes:
         return storage.read_bytes(place)
     except FileNotFoundError:
         raise DataError(
-            f"{path} does not exist: give the path of a {', '.join(FORMATS)} table"
+            f"{path} does not exist: give the path of a table ({', '.join(FORMATS)})"
         ) from None
 
 
@@ -49,15 +49,15 @@ def read_file(path: str) -> pa.Table:
     content = read_bytes(path)
     if not content:
         raise DataError(f"{path} is empty: give a table with a header and rows")
+    name, read = FORMATS[ending]
     try:
-        return FORMATS[ending](content)
+        return read(content)
     except _Refused as error:
         raise DataError(f"{path} {error}") from None
-    except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError) as error:
-        kind = ending.removeprefix(".").upper()
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(
-            f"{path} can't be read as {kind} ({one_line(error)[:160]}): it is cut short, or not"
-            f" {kind} at all"
+            f"{path} can't be read as {name} ({one_line(error)[:160]}): it is cut short, damaged,"
+            f" or not {name} at all"
         ) from None
 
 
@@ -66,12 +66,40 @@ class _Refused(Exception):
 
 
 def _csv(content: bytes) -> pa.Table:
-    options = pa.csv.ParseOptions(newlines_in_values=True)
-    return pa.csv.read_csv(io.BytesIO(content), parse_options=options)
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        raise _Refused(
+            f"is not text in UTF-8 (at byte {error.start + 1}): save it as CSV in UTF-8"
+        ) from None
+    uneven: list[pa.csv.InvalidRow] = []
+
+    def stop(row: pa.csv.InvalidRow) -> str:
+        uneven.append(row)
+        return "error"
+
+    try:
+        return pa.csv.read_csv(
+            io.BytesIO(content),
+            # Threads do not know which row they are at.
+            read_options=pa.csv.ReadOptions(use_threads=False),
+            parse_options=pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=stop),
+        )
+    except pa.ArrowInvalid:
+        if not uneven:
+            raise
+        row = uneven[0]
+        # Arrow counts the header as row 1.
+        raise _Refused(
+            f"has {row.actual_columns} fields in row {row.number - 1} under a header of"
+            f" {row.expected_columns}: every row needs one for each column"
+        ) from None
 
 
 def _parquet(content: bytes) -> pa.Table:
-    return pa.parquet.read_table(io.BytesIO(content))
+    # Not read_table, which refuses two columns of one name without saying so.
+    file = pa.parquet.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
+    return file.read()
 
 
 def _npz(content: bytes) -> pa.Table:
@@ -127,8 +155,8 @@ def _columns(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     )
 
 
-FORMATS: Mapping[str, Callable[[bytes], pa.Table]] = {
-    ".csv": _csv,
-    ".parquet": _parquet,
-    ".npz": _npz,
+FORMATS: Mapping[str, tuple[str, Callable[[bytes], pa.Table]]] = {
+    ".csv": ("CSV", _csv),
+    ".parquet": ("Parquet", _parquet),
+    ".npz": ("NPZ", _npz),
 }

@@ -184,11 +184,12 @@ def _split(labels: np.ndarray, settings: Settings, where: str) -> dict[str, np.n
     test = settings.test or max(1, round(TEST_SHARE * total))
     validation = settings.validation or max(1, round(VALIDATION_SHARE * total))
     left = total - test - validation
-    train = settings.examples or left
-    if train > left or left < 2:
+    train = settings.examples or max(left, 2)
+    if train > left:
         raise DataError(
-            f"{where} has {total} usable rows, too few for EXAMPLES={max(train, 2)},"
-            f" VALIDATION={validation} and TEST={test}: lower them or give more rows"
+            f"{where} has {total} rows of its two classes, too few for EXAMPLES={train},"
+            f" VALIDATION={validation} and TEST={test}: lower what is set of them, or give more"
+            " rows"
         )
     order = _stratified(labels, settings.seed)
     made = {

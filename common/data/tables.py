@@ -165,6 +165,6 @@ def _not_a_number(column: pa.ChunkedArray) -> tuple[int, str]:
         try:
             float(value)
         except (TypeError, ValueError):
-            shown = repr(value)
+            shown = repr(value) if isinstance(value, str) else str(value)
             return row, shown if len(shown) <= 40 else shown[:40] + "..."
     return 0, f"{column.type}"
