@@ -1,0 +1,218 @@
+"""A data set is made once, whole, and what was altered is not used."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common.data import folder, load, prepare
+from common.data.dataset import Dataset
+from common.data.order import Share
+from common.errors import DataError
+from common.settings import Settings
+
+SMALL = {"examples": 50, "validation": 20, "test": 30, "lanes": 8}
+
+
+def small(root: Path, **changed: object) -> Dataset:
+    return prepare(Settings(**{**SMALL, **changed}), root)
+
+
+def test_excitations_turn_one_qubit_and_are_labelled_by_the_angle(tmp_path: Path) -> None:
+    data = prepare(Settings(qubits=5, examples=4000, test=16_000), tmp_path)
+    assert (data.features, data.placement) == (5, "cluster")
+    assert [data.rows(split) for split in data.splits] == [4000, 200, 16_000]
+    angles, labels = data.split("test")
+    assert angles.dtype == labels.dtype == np.float32
+    assert ((angles != 0).sum(axis=1) == 1).all()
+    turned = angles[angles != 0]
+    np.testing.assert_array_equal(labels, np.where(np.abs(turned) <= np.pi / 2, 1, -1))
+    # Uniform, to 5 standard deviations of 16,000 draws.
+    assert np.abs(turned).max() <= np.pi
+    assert turned.mean() == pytest.approx(0, abs=5 * np.pi / np.sqrt(3 * 16_000))
+    assert turned.std() == pytest.approx(np.pi / np.sqrt(3), rel=0.03)
+    assert np.abs((angles != 0).mean(axis=0) - 0.2).max() < 5 * np.sqrt(0.16 / 16_000)
+
+
+def test_unset_sizes_of_excitations_are_those_of_the_settings_text(tmp_path: Path) -> None:
+    data = prepare(Settings(), tmp_path)
+    assert [data.rows(split) for split in data.splits] == [400, 200, 4000]
+
+
+def test_splits_share_no_example_and_the_seed_decides_them(tmp_path: Path) -> None:
+    data = small(tmp_path)
+    rows = Counter(tuple(row) for split in data.splits for row in data.split(split).angles.tolist())
+    assert max(rows.values()) == 1
+    other = small(tmp_path, seed=1)
+    assert other.fingerprint != data.fingerprint
+    assert not np.array_equal(other.split("train").angles, data.split("train").angles)
+
+
+def test_the_size_of_one_split_does_not_change_the_others(tmp_path: Path) -> None:
+    data, other = small(tmp_path), small(tmp_path, test=500)
+    np.testing.assert_array_equal(data.split("train").angles, other.split("train").angles)
+
+
+def test_digits_are_split_by_class_and_fitted_on_training_rows_alone(tmp_path: Path) -> None:
+    data = prepare(Settings(data="digits"), tmp_path)
+    assert data.features == 8
+    total = sum(data.rows(split) for split in data.splits)
+    assert data.rows("test") == round(0.2 * total)
+    assert data.rows("validation") == round(0.15 * total)
+    for split in data.splits:
+        assert abs(data.split(split).labels.sum()) <= 2 + 0.05 * data.rows(split)
+    np.testing.assert_allclose(data.split("train").angles.mean(axis=0), 0, atol=0.02)
+    assert np.abs(data.split("test").angles.mean(axis=0)).max() > 0.02
+
+
+def test_a_data_set_is_found_again_and_not_made_anew(tmp_path: Path) -> None:
+    data = small(tmp_path)
+    before = {file: file.stat().st_mtime_ns for file in data.path.iterdir()}
+    again = small(tmp_path)
+    assert again.path == data.path
+    assert again.fingerprint == data.fingerprint
+    assert {file: file.stat().st_mtime_ns for file in data.path.iterdir()} == before
+
+
+def test_making_it_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    first, second = small(tmp_path / "a"), small(tmp_path / "b")
+    assert first.fingerprint == second.fingerprint
+    for file in first.path.iterdir():
+        assert file.read_bytes() == (second.path / file.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "changed", [{"seed": 1}, {"lanes": 9}, {"qubits": 7}, {"test": 31}, {"examples": 51}]
+)
+def test_what_determines_a_data_set_names_its_folder(changed: dict, tmp_path: Path) -> None:
+    assert small(tmp_path).path != small(tmp_path, **changed).path
+
+
+@pytest.mark.parametrize("changed", [{"epochs": 7}, {"workers": 3}, {"model": "qcnn"}])
+def test_what_does_not_determine_it_does_not(changed: dict, tmp_path: Path) -> None:
+    assert small(tmp_path).path == small(tmp_path, **changed).path
+
+
+def test_a_table_is_known_by_its_content_not_its_place(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": np.arange(40.0), "label": np.arange(40) % 2})
+    paths = [tmp_path / "one" / "my table.csv", tmp_path / "two" / "my table.csv"]
+    for path in paths:
+        path.parent.mkdir()
+        frame.to_csv(path, index=False)
+    made = [prepare(Settings(data=str(path)), tmp_path / "datasets") for path in paths]
+    assert made[0].path == made[1].path
+    assert made[0].name.startswith("my-table-")
+    frame.iloc[3, 0] += 1
+    frame.to_csv(paths[1], index=False)
+    changed = prepare(Settings(data=str(paths[1])), tmp_path / "datasets")
+    assert changed.path != made[0].path
+
+
+def test_what_was_left_half_made_is_made_again(tmp_path: Path) -> None:
+    data = small(tmp_path)
+    (data.path / "manifest.json").unlink()
+    shard = next(data.path.glob("train-*"))
+    shard.write_bytes(b"half")
+    assert small(tmp_path).fingerprint == data.fingerprint
+
+
+def test_many_shards_read_as_one_and_hold_the_lanes_that_the_manifest_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = small(tmp_path / "one")
+    monkeypatch.setattr(folder, "SHARD_ROWS", 4)
+    cut = small(tmp_path / "many")
+    for split in whole.splits:
+        shards = cut.manifest.splits[split]["shards"]
+        assert len(shards) >= 8
+        assert all(len(shard["lanes"]) == 1 for shard in shards)
+        for ours, theirs in zip(cut.split(split), whole.split(split), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_row_i_is_dealt_to_lane_i_mod_lanes(tmp_path: Path) -> None:
+    one_lane, eight = small(tmp_path, lanes=1, workers=1), small(tmp_path, lanes=8)
+    made, dealt = one_lane.split("train").angles, eight.split("train").angles
+    np.testing.assert_array_equal(dealt, np.concatenate([made[lane::8] for lane in range(8)]))
+    assert eight.lane_sizes("train") == [7, 7, 6, 6, 6, 6, 6, 6]
+
+
+def test_shares_of_a_data_set_cover_it(tmp_path: Path) -> None:
+    data = small(tmp_path)
+    seen: Counter[int] = Counter()
+    for rank in range(3):
+        share = Share(data.lane_sizes("train"), rank=rank, world=3, batch=16, seed=0).epoch(0)
+        seen.update(share.rows[share.weights == 1].tolist())
+    assert seen == Counter(range(50))
+
+
+def shard(data: Dataset) -> Path:
+    return next(data.path.glob("test-*.parquet"))
+
+
+def alter(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda data: shard(data).unlink(), "test-.* is missing"),
+        (lambda data: shard(data).write_bytes(b""), "test-.* has 0 bytes where"),
+        (lambda data: shard(data).write_bytes(shard(data).read_bytes()[:-9]), "bytes where"),
+        (lambda data: alter(shard(data)), "test-.* was altered"),
+    ],
+)
+def test_a_shard_that_is_not_what_was_written_is_refused(
+    damage: object, words: str, tmp_path: Path
+) -> None:
+    data = small(tmp_path)
+    damage(data)
+    with pytest.raises(DataError, match=words):
+        small(tmp_path)
+    with pytest.raises(DataError, match=words):
+        load(data.path).split("test")
+    assert load(data.path).split("train").labels.shape == (50,)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda said: said.replace('"seed": 0', '"seed": 1'), "was altered"),
+        (lambda said: said.replace('"format": 1', '"format": 2'), "of format 2, not 1"),
+        (lambda said: said[: len(said) // 2], "not JSON"),
+        (lambda said: "[]", "of format None"),
+        (lambda said: "\xff", "not JSON"),
+        (lambda said: "", "not JSON"),
+    ],
+)
+def test_a_manifest_that_is_not_what_was_written_is_refused(
+    change: object, words: str, tmp_path: Path
+) -> None:
+    data = small(tmp_path)
+    manifest = data.path / "manifest.json"
+    manifest.write_text(change(manifest.read_text()), encoding="latin-1")
+    with pytest.raises(DataError, match=f"manifest.json .*{words}"):
+        small(tmp_path)
+
+
+def test_a_folder_without_a_manifest_is_no_data_set(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"manifest\.json does not exist"):
+        load(tmp_path)
+
+
+def test_the_manifest_is_plain_json_that_names_all_there_is_to_know(tmp_path: Path) -> None:
+    data = small(tmp_path)
+    said = json.loads((data.path / "manifest.json").read_text())
+    assert said["columns"] == [f"x_{i:02d}" for i in range(8)]
+    assert said["encoding"]["placement"] == "cluster"
+    assert said["splits"]["train"]["rows"] == 50
+    assert sum(said["splits"]["train"]["labels"].values()) == 50
+    read = pd.read_parquet(data.path / said["splits"]["train"]["shards"][0]["file"])
+    assert list(read.columns) == [*said["columns"], "label"]
+    assert (read.dtypes == np.float32).all()
