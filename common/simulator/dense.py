@@ -123,9 +123,7 @@ class _Operators:
         operators = realified(reduced.operators).astype(real.as_numpy_dtype)
         self._operators = np.ascontiguousarray(operators.transpose(1, 0, 2))  # [2 D, K, 2 D]
 
-    def __call__(
-        self, state: tf.Tensor, order: Order, matrices: dict[int, tf.Tensor]
-    ) -> tf.Tensor:
+    def __call__(self, state: tf.Tensor, order: Order, matrices: dict[int, tf.Tensor]) -> tf.Tensor:
         """[K, B]."""
         size, count = self._operators.shape[:2]
         batch = [BATCH] if BATCH in order else []

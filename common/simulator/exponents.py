@@ -18,9 +18,7 @@ class Exponents:
         real: tf.float32 or tf.float64.
     """
 
-    def __init__(
-        self, wanted: Sequence[sympy.Expr], names: Sequence[str], real: tf.DType
-    ) -> None:
+    def __init__(self, wanted: Sequence[sympy.Expr], names: Sequence[str], real: tf.DType) -> None:
         self._names = tuple(names)
         self._real = real
         column_of = {name: column for column, name in enumerate(self._names)}

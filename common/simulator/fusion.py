@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.simulator.gates import Factor, fixed
+from common.simulator.factor import Factor, fixed
 
 
 @dataclass(frozen=True)

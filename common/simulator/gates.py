@@ -1,8 +1,8 @@
-"""A Cirq circuit lowered to factors: matrices on one or two qubits, fixed or turned by an angle.
+"""A Cirq circuit lowered to factors on one or two qubits.
 
-A factor with an expression t is `sum_k exp(i pi turns_k t) projector_k`, which is how Cirq defines
-every EigenGate (`cirq.EigenGate`, with the global shift added to the eigenvalues' half-turns).
-All other parametrised gates come down to these through Cirq's own decompositions.
+Every EigenGate is a factor as it is (Cirq defines it by its eigenspaces; the global shift is added
+to their half-turns), and so are its controlled forms. All other gates with symbols come down to
+these through Cirq's own decompositions.
 """
 
 from collections.abc import Iterator
@@ -13,45 +13,12 @@ import numpy as np
 import sympy
 
 from common.errors import CircuitError
-from common.simulator import expressions
+from common.simulator import diagonal, expressions
+from common.simulator.factor import Factor, fixed
+from common.simulator.synthesis import decomposed, synthesised
 
+LONGEST_NAME = 80  # characters of a gate in an error's sentence
 MATRIX_QUBITS = 4  # the widest gate without parameters that is synthesised from its unitary
-
-
-@dataclass(frozen=True)
-class Factor:
-    """One gate on one or two qubits.
-
-    Attributes:
-        qubits: What it acts on; the first is the most significant bit.
-        turns: [K] half-turns of each eigenspace per unit of the expression.
-        projectors: [K, D, D] complex128 projectors on the eigenspaces, D = 2**len(qubits).
-        expression: The exponent t; None for a fixed gate (K is 1, the projector its matrix).
-    """
-
-    qubits: tuple[cirq.Qid, ...]
-    turns: np.ndarray
-    projectors: np.ndarray
-    expression: sympy.Expr | None = None
-
-    @property
-    def matrix(self) -> np.ndarray:
-        """[D, D] complex128, of a fixed gate."""
-        assert self.expression is None
-        return self.projectors[0]
-
-    @property
-    def symbols(self) -> frozenset[str]:
-        """The names of the symbols that turn it."""
-        return expressions.symbol_names(self.expression) if self.expression is not None else _NONE
-
-
-_NONE: frozenset[str] = frozenset()
-
-
-def fixed(qubits: tuple[cirq.Qid, ...], matrix: np.ndarray) -> Factor:
-    """A factor without symbols."""
-    return Factor(qubits, np.zeros(1), np.asarray(matrix, np.complex128)[None])
 
 
 def lower(circuit: cirq.AbstractCircuit) -> list[Factor]:
@@ -76,11 +43,17 @@ class _Place:
     moment: int
 
     def refuse(self, why: str) -> CircuitError:
-        gate = self.operation.gate if self.operation.gate is not None else self.operation
-        qubits = ", ".join(str(qubit) for qubit in self.operation.qubits)
-        return CircuitError(
-            f"the gate {gate} in moment {self.moment} on qubits {qubits} can't be simulated: {why}"
-        )
+        return CircuitError(f"{located(self.operation, self.moment)} can't be simulated: {why}")
+
+
+def located(operation: cirq.Operation, moment: int) -> str:
+    """An operation for an error's sentence: its gate, moment and qubits."""
+    gate = operation.gate if operation.gate is not None else operation.untagged
+    name = str(gate)
+    if "\n" in name or len(name) > LONGEST_NAME:
+        name = type(gate).__name__
+    qubits = ", ".join(str(qubit) for qubit in operation.qubits)
+    return f"the gate {name} in moment {moment} on qubits {qubits}"
 
 
 def _lower(operation: cirq.Operation, place: _Place) -> Iterator[Factor]:
@@ -90,7 +63,9 @@ def _lower(operation: cirq.Operation, place: _Place) -> Iterator[Factor]:
     if any(qubit.dimension != 2 for qubit in operation.qubits):
         raise place.refuse("only qubits are taken, no qudits")
     if isinstance(operation, cirq.ClassicallyControlledOperation):
-        raise place.refuse("classical control needs a measurement, and only unitary gates are taken")
+        raise place.refuse(
+            "classical control needs a measurement, and only unitary gates are taken"
+        )
     if cirq.is_measurement(operation):
         raise place.refuse("it measures; leave it out and name what is read as an observable")
     if cirq.is_parameterized(operation):
@@ -106,20 +81,18 @@ def _lower_fixed(operation: cirq.Operation, place: _Place) -> Iterator[Factor]:
     if len(qubits) <= 2:
         yield fixed(qubits, cirq.unitary(operation))
         return
-    parts = cirq.decompose_once(operation, default=None)
-    if parts is not None and all(set(part.qubits) <= set(qubits) for part in parts):
-        if all(len(part.qubits) < len(qubits) or part.gate != operation.gate for part in parts):
-            for part in parts:
-                yield from _lower(part, place)
-            return
+    parts = decomposed(operation)
+    if parts is not None:
+        for part in parts:
+            yield from _lower(part, place)
+        return
     if len(qubits) > MATRIX_QUBITS:
         raise place.refuse(
             f"it acts on {len(qubits)} qubits and Cirq has no decomposition of it; gates given by"
             f" their matrix may have at most {MATRIX_QUBITS}"
         )
-    for part in cirq.quantum_shannon_decomposition(list(qubits), cirq.unitary(operation)):
-        if part.qubits:
-            yield fixed(part.qubits, cirq.unitary(part))
+    for part in synthesised(qubits, cirq.unitary(operation)):
+        yield fixed(part.qubits, cirq.unitary(part))
 
 
 def _lower_parametrised(operation: cirq.Operation, place: _Place) -> Iterator[Factor]:
@@ -128,16 +101,19 @@ def _lower_parametrised(operation: cirq.Operation, place: _Place) -> Iterator[Fa
     if isinstance(gate, cirq.EigenGate) and len(qubits) <= 2 and _only_exponent(gate):
         yield _turned(qubits, gate, place)
         return
-    if isinstance(gate, cirq.ControlledGate) and len(qubits) == 2 and gate.num_controls() == 1:
-        inner = gate.sub_gate
-        if isinstance(inner, cirq.EigenGate) and _only_exponent(inner):
-            yield _controlled(qubits, gate, _turned(qubits[1:], inner, place))
+    if isinstance(gate, cirq.ControlledGate) and len(qubits) <= MATRIX_QUBITS:
+        inner, controls = gate.sub_gate, gate.num_controls()
+        narrow = cirq.num_qubits(inner) <= 2
+        if isinstance(inner, cirq.EigenGate) and narrow and _only_exponent(inner):
+            yield from _controlled(gate, qubits, _turned(qubits[controls:], inner, place))
             return
-    try:
-        parts = cirq.decompose_once(operation, default=None)
-    except (TypeError, ValueError, AttributeError, NotImplementedError):
-        parts = None  # a decomposition that only works on numbers
-    if parts is None or any(not set(part.qubits) <= set(qubits) for part in parts):
+        if (parts := decomposed(inner.on(*qubits[controls:]))) is not None:
+            for part in parts:
+                wrapped = part.controlled_by(*qubits[:controls], control_values=gate.control_values)
+                yield from _lower(wrapped, place)
+            return
+    parts = decomposed(operation)
+    if parts is None:
         raise place.refuse(
             "it has symbols, and Cirq decomposes it into no powers of gates that are known;"
             " write it with rotations, powers, PhasedX, FSim or their controlled forms"
@@ -175,11 +151,14 @@ def _turned(qubits: tuple[cirq.Qid, ...], gate: cirq.EigenGate, place: _Place) -
 
 
 def _controlled(
-    qubits: tuple[cirq.Qid, ...], gate: cirq.ControlledGate, inner: Factor
-) -> Factor:
-    on = np.zeros((2, 2))
-    for (value,) in gate.control_values.expand():
-        on[value, value] = 1
-    off = np.kron(np.eye(2) - on, np.eye(2))
-    projectors = np.stack([off, *(np.kron(on, p) for p in inner.projectors)])
-    return Factor(qubits, np.array([0.0, *inner.turns]), projectors, inner.expression)
+    gate: cirq.ControlledGate, qubits: tuple[cirq.Qid, ...], inner: Factor
+) -> Iterator[Factor]:
+    on = np.zeros(2 ** gate.num_controls())
+    for values in gate.control_values.expand():
+        on[int("".join(map(str, values)), 2)] = 1
+    if len(qubits) > 2:
+        yield from diagonal.narrowed(qubits[: gate.num_controls()], on, inner)
+        return
+    off = np.kron(np.diag(1 - on), np.eye(2))
+    projectors = np.stack([off, *(np.kron(np.diag(on), p) for p in inner.projectors)])
+    yield Factor(qubits, np.array([0.0, *inner.turns]), projectors, inner.expression)

@@ -14,8 +14,8 @@ import numpy as np
 import sympy
 
 from common.simulator.exponents import Exponents
+from common.simulator.factor import Factor
 from common.simulator.fusion import Block
-from common.simulator.gates import Factor
 from common.tensorflow import tf
 
 

@@ -13,8 +13,8 @@ import cirq
 import numpy as np
 
 from common.errors import CircuitError
+from common.simulator.factor import fixed
 from common.simulator.fusion import Block
-from common.simulator.gates import fixed
 
 REDUCED_QUBITS = 4  # widest support that is measured through a dense operator
 

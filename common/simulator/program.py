@@ -12,8 +12,8 @@ import numpy as np
 
 from common.errors import CircuitError
 from common.simulator import fusion, gates, observables
+from common.simulator.factor import Factor
 from common.simulator.fusion import Block
-from common.simulator.gates import Factor
 from common.simulator.observables import Readout
 
 PREFIX_QUBITS = 16  # widest state that is worth keeping as a constant in a graph
@@ -63,7 +63,9 @@ def _line(block: Block, qubits: Sequence[cirq.Qid]) -> str:
     names = sorted({name for factor in block.factors for name in factor.symbols})
     shown = ", ".join(names[:4]) + (f", ... ({len(names)} symbols)" if len(names) > 4 else "")
     kind = "per example" if block.per_example else "shared" if names else "constant"
-    return f"{kind:<11} on {where}: {len(block.factors)} factors" + (f" of {shown}" if names else "")
+    return f"{kind:<11} on {where}: {len(block.factors)} factors" + (
+        f" of {shown}" if names else ""
+    )
 
 
 def _readout_lines(readout: Readout, qubits: Sequence[cirq.Qid]) -> list[str]:
@@ -141,11 +143,9 @@ def check_symbols(
         for operation in moment:
             unknown = sorted(cirq.parameter_names(operation) - known)
             if unknown:
-                where = ", ".join(str(qubit) for qubit in operation.qubits)
                 raise CircuitError(
-                    f"the gate {operation.gate or operation} in moment {index} on qubits {where}"
-                    f" uses the symbol {unknown[0]}, which is neither an input nor a parameter:"
-                    " add it to one of them"
+                    f"{gates.located(operation, index)} uses the symbol {unknown[0]}, which is"
+                    " neither an input nor a parameter: add it to one of them"
                 )
 
 

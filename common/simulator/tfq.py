@@ -8,6 +8,7 @@ one symbol. So each distinct exponent becomes a symbol of its own here, whose va
 from the circuit's symbols before the call; TensorFlow carries the gradient through.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, final
 
@@ -16,9 +17,11 @@ import numpy as np
 import sympy
 
 from common.errors import CircuitError
-from common.simulator import gates, observables, program
+from common.simulator import diagonal, gates, observables, program
 from common.simulator.exponents import Exponents
+from common.simulator.factor import Factor
 from common.simulator.interface import Simulator
+from common.simulator.synthesis import decomposed, synthesised
 from common.tensorflow import tf
 
 _NATIVE: tuple[type[cirq.EigenGate], ...] = (
@@ -112,7 +115,9 @@ class TfqSimulator(Simulator):
     def _start(self) -> tuple[np.ndarray, np.ndarray]:
         """The serialised circuit [1] and observables [1, K], once TensorFlow Quantum is here."""
         if self._serialised is None:
-            import tensorflow_quantum as tfq
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # its own imports warn of its dependencies
+                import tensorflow_quantum as tfq
 
             with tf.init_scope():
                 # As NumPy, since a tensor made in one graph is of no use in the next.
@@ -161,27 +166,25 @@ def _native(operation: cirq.Operation, table: _Table) -> Iterator[cirq.Operation
             exponent = table.stand_in(gate.exponent)
             yield kind(exponent=exponent, global_shift=gate.global_shift).on(*operation.qubits)
             return
-    parts = cirq.decompose_once(operation, default=None)
-    if parts is None and not cirq.is_parameterized(operation):
-        parts = _synthesised(operation)
+    parts = None if isinstance(gate, cirq.ControlledGate) else decomposed(operation)
     if parts is None:
-        raise CircuitError(
-            f"TensorFlow Quantum has no form of the gate {gate or operation} on qubits"
-            f" {', '.join(map(str, operation.qubits))}: use SIMULATOR=qfleet"
-        )
+        parts = [part for factor in gates.lower(cirq.Circuit(operation)) for part in _spelt(factor)]
     for part in parts:
         yield from _native(part, table)
 
 
-def _synthesised(operation: cirq.Operation) -> list[cirq.Operation] | None:
-    qubits, matrix = operation.qubits, cirq.unitary(operation)
-    if len(qubits) == 1:
-        return [gate.on(*qubits) for gate in cirq.single_qubit_matrix_to_gates(matrix)]
-    if len(qubits) == 2:
-        return cirq.two_qubit_matrix_to_cz_operations(*qubits, matrix, allow_partial_czs=False)
-    if len(qubits) <= gates.MATRIX_QUBITS:
-        return list(cirq.quantum_shannon_decomposition(list(qubits), matrix))
-    return None
+def _spelt(factor: Factor) -> Iterator[cirq.Operation]:
+    """A factor as powers of Z and ZZ between fixed gates."""
+    if factor.expression is None:
+        yield from synthesised(factor.qubits, factor.matrix)
+        return
+    for part in diagonal.narrowed((), np.ones(1), factor):
+        if part.expression is None:
+            yield from synthesised(part.qubits, part.matrix)
+        else:
+            # exp(i pi turn t Z) is Z**(-2 turn t), up to a phase; likewise ZZ.
+            gate = cirq.Z if len(part.qubits) == 1 else cirq.ZZ
+            yield (gate ** (-2 * float(part.turns[0]) * part.expression)).on(*part.qubits)
 
 
 def _without_identity(
