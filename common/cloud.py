@@ -78,7 +78,7 @@ def _read_refusal(answer: requests.Response, *_: object, **__: object) -> None:
 def _patience() -> dict[str, Any]:
     """Every call is tried again, uploads too: each of ours writes the same bytes when repeated."""
     limit = storage.RETRY_SECONDS
-    retry: Retry = DEFAULT_RETRY.with_timeout(limit).with_delay(0.2, 8.0, 2.0)
+    retry: Retry = DEFAULT_RETRY.with_timeout(limit).with_delay(0.1, 8.0, 2.0)
     return {
         "retry": retry,
         "timeout": (min(CONNECT_SECONDS, limit), min(ANSWER_SECONDS, limit)),
@@ -131,9 +131,14 @@ def create(path: GSPath, data: bytes) -> bool:
     return True
 
 
+def is_file(path: GSPath) -> bool:
+    """Whether there is an object of this name (and a bucket of its own)."""
+    return bool(path.blob) and _blob(path).exists(**_patience())
+
+
 def exists(path: GSPath) -> bool:
     """Whether there is an object of this name, or one below it."""
-    if path.blob and _blob(path).exists(**_patience()):
+    if is_file(path):
         return True
     prefix = f"{path.blob.rstrip('/')}/" if path.blob.rstrip("/") else ""
     below = list(_bucket(path).list_blobs(prefix=prefix, max_results=1, **_patience()))

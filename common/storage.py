@@ -240,6 +240,16 @@ def _beside(path: Path, data: bytes | Path) -> Iterator[Path]:
         os.close(folder)
 
 
+def is_file(path: StoragePath) -> bool:
+    """Whether there is a file of this name; in the cloud one request."""
+    with errors(path):
+        if isinstance(path, Path):
+            return path.is_file()
+        from common import cloud
+
+        return cloud.is_file(path)
+
+
 def exists(path: StoragePath) -> bool:
     """Whether there is a file or a folder of this name."""
     with errors(path):
@@ -288,6 +298,14 @@ def delete(path: StoragePath) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def clear_parts(path: StoragePath) -> None:
+    """Delete what killed processes left half-written below a folder (a cloud keeps no such)."""
+    if isinstance(path, Path):
+        with errors(path):
+            for part in path.rglob(f".*{PART}"):
+                part.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

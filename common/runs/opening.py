@@ -150,6 +150,7 @@ def open_for_training(
         if run.finished():  # by the gang that held it until now
             return Finished(run)
         resumed = _same(run, record)
+        storage.clear_parts(run.path)
         if resumed:
             _warn_of_versions(run, versions)
         else:

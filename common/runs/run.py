@@ -17,7 +17,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,11 +81,11 @@ class Run:
 
     def exists(self) -> bool:
         """Whether run.json is there."""
-        return storage.exists(self.path / "run.json")
+        return storage.is_file(self.path / "run.json")
 
     def finished(self) -> bool:
         """Whether result.json is there, which is written last."""
-        return storage.exists(self.path / "result.json")
+        return storage.is_file(self.path / "result.json")
 
     def record(self) -> dict[str, Any]:
         """run.json: format, run, settings, other settings, fingerprint, data, versions, created.
@@ -144,11 +144,6 @@ class Run:
         if not all(isinstance(row, dict) for row in rows):
             raise RunError(f"{path} is damaged: a line is not an object{self._way_out}")
         return rows
-
-    def write_metrics(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write metrics.jsonl anew, whole (storage in the cloud can't append)."""
-        lines = [json.dumps(dict(row), allow_nan=False) + "\n" for row in rows]
-        storage.write_whole(self.path / "metrics.jsonl", "".join(lines))
 
     def write_model(self, model: Mapping[str, Any], weights: Path) -> dict[str, str]:
         """Write the model and its weights.

@@ -1,0 +1,393 @@
+"""Which run is meant, attempts, and what `make runs` and `load` say of runs."""
+
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cirq
+import numpy as np
+import pytest
+import sympy
+from rich.console import Console
+
+from common import checkpoints, runs, storage
+from common.errors import RunError, UserError, WeightsError
+from common.runs import __main__ as command
+from common.runs import lease
+from common.storage import StoragePath
+
+IDENTITY = {"model": "hybrid", "qubits": 8, "data": "excitations", "seed": 0, "classes": ""}
+VERSIONS = {"tensorflow": "2.18.1"}
+METRICS = {"test": {"mse": 0.1234567, "accuracy": 0.98}, "train": {"mse": 0.11, "accuracy": 0.99}}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Leases beat and are watched ten times faster."""
+    monkeypatch.setattr(lease, "BEAT_SECONDS", 0.5)
+    monkeypatch.setattr(lease, "WATCH_SECONDS", 1.5)
+    monkeypatch.setattr(lease, "CONFIRM_SECONDS", 0.02)
+    return iter([None])
+
+
+def open_run(
+    root: StoragePath,
+    name: str = "hybrid",
+    *,
+    fingerprint: str | None = None,
+    data: str = "d" * 64,
+    gang: str = "gang-a",
+    **changes: Any,
+) -> runs.HeldRun | runs.Finished:
+    identity = {**IDENTITY, **changes}
+    fingerprint = fingerprint or str(sorted(identity.items()))
+    return runs.open_for_training(
+        root, name, identity, fingerprint, data, VERSIONS, gang, other={"epochs": 50}
+    )
+
+
+def held(*args: Any, **kwargs: Any) -> runs.HeldRun:
+    opened = open_run(*args, **kwargs)
+    assert isinstance(opened, runs.HeldRun)
+    return opened
+
+
+def described(angle: float = 0.25) -> dict[str, Any]:
+    qubit = cirq.LineQubit(0)
+    circuit = cirq.Circuit(cirq.rx(sympy.Symbol("x0"))(qubit), cirq.rz(sympy.Symbol("w0"))(qubit))
+    part = {
+        "name": "circuit_0",
+        "circuit": cirq.to_json(circuit),
+        "inputs": ["x0"],
+        "parameters": ["w0"],
+        "trained": {"w0": angle},
+        "readouts": ["1.000*Z(q(0))"],
+    }
+    return {"format": 1, "settings": IDENTITY, "circuits": [part]}
+
+
+def finished(
+    root: StoragePath, name: str, tmp: Path, mse: float = 0.1234567, **changes: Any
+) -> runs.Run:
+    """A run with all that training leaves."""
+    with held(root, name, **changes) as opened:
+        checkpoints.save(opened.run.path, 7, {"x": np.ones(3)}, {"epoch": 1}, 3)
+        rows = [{"epoch": e, "loss": 1 / e} for e in (1, 2)]
+        storage.write_whole(
+            opened.run.path / "metrics.jsonl", "".join(json.dumps(r) + "\n" for r in rows)
+        )
+        file = tmp / "weights.h5"
+        file.write_bytes(b"weights of " + name.encode())
+        weights = opened.run.write_model(described(), file)
+        metrics = {**METRICS, "test": {"mse": mse, "accuracy": 0.98}}
+        opened.finish({"metrics": metrics, "epochs": 2, "seconds": 1.5, "weights": weights})
+    return opened.run
+
+
+def test_a_whole_life(root: StoragePath, tmp_path: Path) -> None:
+    """New, killed, resumed, finished; then there is nothing left to do."""
+    first = held(root)
+    assert not first.resumed
+    assert first.run.record()["settings"] == IDENTITY
+    assert first.run.record()["versions"] == VERSIONS
+    assert first.begin_attempt(5) == 1
+    checkpoints.save(first.run.path, 3, {"x": np.zeros(2)}, {}, 2)
+    first.record_cause("killed")
+    first.close()
+    assert not storage.exists(first.run.path / "lease.json")
+
+    again = held(root)
+    assert again.resumed
+    assert again.begin_attempt(5) == 2
+    assert runs.list_runs(root)[0].state == "training"
+    again.close()
+    assert not again.run.finished()
+    assert runs.list_runs(root)[0].state == "unfinished"
+    with pytest.raises(RunError, match=r"run hybrid is not finished .*at step 3"):
+        runs.resolve(root, "hybrid")
+
+    run = finished(root, "hybrid", tmp_path)
+    assert run.finished()
+    over = open_run(root)
+    assert isinstance(over, runs.Finished)
+    assert str(over) == "run hybrid is finished already: there is nothing left to do"
+    assert runs.resolve(root) == run
+    assert run.metrics() == [{"epoch": 1, "loss": 1.0}, {"epoch": 2, "loss": 0.5}]
+    names = {path.name for path in storage.children(run.path)}
+    assert names == {
+        "attempts.json", "checkpoints", "metrics.jsonl", "model", "result.json", "run.json",
+    }  # fmt: skip
+    with run.local_weights() as weights:
+        assert weights.read_bytes() == b"weights of hybrid"
+    runs.delete(root, ["hybrid"])
+    assert storage.files(root) == []
+
+
+def test_the_next_name_is_the_first_that_is_not_finished(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    assert runs.next_name(root, "hybrid") == "hybrid"
+    held(root, "hybrid").close()
+    assert runs.next_name(root, "hybrid") == "hybrid"
+    finished(root, "hybrid", tmp_path)
+    assert runs.next_name(root, "hybrid") == "hybrid-2"
+    finished(root, "hybrid-2", tmp_path)
+    held(root, "hybrid-3").close()
+    assert runs.next_name(root, "hybrid") == "hybrid-3"
+
+
+def test_a_long_name_still_gets_a_number(tmp_path: Path) -> None:
+    root, name = tmp_path / "runs", "a" * 50 + "-bc"
+    finished(root, name, tmp_path)
+    assert runs.next_name(root, name) == "a" * 50 + "-2"
+
+
+def test_other_settings_are_refused_and_named(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    held(root, qubits=8).close()
+    before = storage.read_bytes(root / "hybrid" / "run.json")
+    with pytest.raises(RunError) as caught:
+        open_run(root, qubits=12, seed=3)
+    assert str(caught.value) == (
+        "run hybrid was begun with QUBITS=8 (now 12), SEED=0 (now 3): set them the same to resume"
+        " it, or choose another RUN"
+    )
+    with pytest.raises(RunError, match="other data: DATA=excitations has changed"):
+        open_run(root, data="e" * 64)
+    with pytest.raises(RunError, match="settings of another version of qfleet"):
+        open_run(root, fingerprint="another")
+    assert storage.read_bytes(root / "hybrid" / "run.json") == before
+    assert not (root / "hybrid" / "lease.json").exists()
+
+
+def test_another_version_of_a_package_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    held(tmp_path).close()
+    path = tmp_path / "hybrid" / "run.json"
+    path.write_text(path.read_text().replace("2.18.1", "2.17.0"))
+    with caplog.at_level(logging.WARNING, "qfleet"):
+        held(tmp_path).close()
+    assert caplog.messages == ["run hybrid was begun with tensorflow 2.17.0, this is 2.18.1"]
+
+
+@pytest.mark.parametrize("name", ["datasets", "../x", "A", "a_b", "", "-a", "a" * 54, "a/b"])
+def test_what_can_not_be_a_run_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RunError, match=r"RUN=.*(is not a run's name|choose another RUN)"):
+        open_run(tmp_path, name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_no_run_is_not_written_into(tmp_path: Path) -> None:
+    storage.write_whole(tmp_path / "hybrid" / "thesis.tex", "years of work")
+    with pytest.raises(RunError, match=r"is not a run \(it holds thesis.tex"):
+        open_run(tmp_path)
+    assert [p.name for p in (tmp_path / "hybrid").iterdir()] == ["thesis.tex"]
+
+
+def test_a_start_that_was_killed_before_run_json_is_in_nobodys_way(tmp_path: Path) -> None:
+    storage.write_whole(tmp_path / "hybrid" / "text" / "worker-0.attempt-1.log", "hello")
+    storage.write_whole(
+        tmp_path / "hybrid" / "attempts.json",
+        '{"started": 1, "in_vain": 1, "checkpoint": -1, "cause": ""}',
+    )
+    opened = held(tmp_path)
+    assert not opened.resumed
+    assert opened.begin_attempt(5) == 2
+    opened.close()
+
+
+def test_what_a_killed_process_left_half_written_is_cleared(tmp_path: Path) -> None:
+    held(tmp_path).close()
+    part = tmp_path / "hybrid" / "checkpoints" / ".step-00000001.npz.0a1b2c3d.part"
+    storage.write_whole(part, b"half")
+    held(tmp_path).close()
+    assert not part.exists()
+
+
+def test_attempts_without_progress_end_with_the_last_cause(root: StoragePath) -> None:
+    with held(root) as opened:
+        assert [opened.begin_attempt(3) for _ in range(3)] == [1, 2, 3]
+        opened.record_cause("a peer\nwas lost")
+        with pytest.raises(RunError) as caught:
+            opened.begin_attempt(3)
+        assert str(caught.value) == (
+            "run hybrid was started 3 times in a row without reaching a newer checkpoint"
+            " (ATTEMPTS=3); the last cause: a peer was lost"
+        )
+        assert opened.begin_attempt(3) == 4, "the next start is a person's"
+        assert opened.begin_attempt(3) == 5
+        checkpoints.save(opened.run.path, 1, {"x": np.ones(1)}, {}, 1)
+        assert [opened.begin_attempt(3) for _ in range(3)] == [6, 7, 8]
+        with pytest.raises(RunError, match="killed does"):
+            opened.begin_attempt(3)
+
+
+def test_near_names_are_offered(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="holds no runs; `make training` makes one"):
+        runs.find(tmp_path, "hybrid")
+    for name in ("hybrid", "digits"):
+        held(tmp_path, name).close()
+    with pytest.raises(RunError, match=r"there is no run hybird in .*: did you mean hybrid\?"):
+        runs.find(tmp_path, "hybird")
+    with pytest.raises(RunError, match=r"there is no run zzz in .*: there are digits, hybrid"):
+        runs.find(tmp_path, "zzz")
+    with pytest.raises(RunError, match=r"no finished run in .*; unfinished: digits, hybrid"):
+        runs.resolve(tmp_path)
+
+
+def test_the_latest_finished_run_is_meant(tmp_path: Path) -> None:
+    for name, when in (("b", "2026-01-03"), ("a", "2026-01-04"), ("c", "2026-01-02")):
+        run = finished(tmp_path, name, tmp_path)
+        result = {**run.result(), "finished": f"{when}T00:00:00Z"}
+        storage.write_json(run.path / "result.json", result)
+    latest = runs.latest_finished(tmp_path)
+    assert latest is not None
+    assert latest.name == "a"
+
+
+def test_a_comparison_shows_what_differs(tmp_path: Path) -> None:
+    finished(tmp_path, "a", tmp_path, mse=0.2)
+    finished(tmp_path, "b", tmp_path, mse=0.1, qubits=12)
+    held(tmp_path, "c", seed=5).close()
+    found = runs.compare(tmp_path, ["a", "b", "c"])
+    assert found.settings == [("qubits", ["8", "12", "8"]), ("seed", ["0", "0", "5"])]
+    assert ("test mse", [0.2, 0.1, None]) in found.metrics
+    with pytest.raises(RunError, match="names less than two runs"):
+        runs.compare(tmp_path, ["a", "a"])
+
+
+def shown(act: Callable[[Console], None]) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    act(console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_make_runs_prints_a_table(tmp_path: Path) -> None:
+    assert "No runs in" in shown(lambda c: command.show(c, tmp_path))
+    finished(tmp_path, "a", tmp_path)
+    held(tmp_path, "b", qubits=12).close()
+    finished(tmp_path, "c", tmp_path)
+    (tmp_path / "c" / "run.json").write_text("{")
+    table = shown(lambda c: command.show(c, tmp_path))
+    line = {row.split("│")[1].strip(): row for row in table.splitlines() if row.startswith("│")}
+    assert "0.1235" in line["a"]
+    assert "finished" in line["a"]
+    assert "unfinished" in line["b"]
+    assert " 12 " in line["b"]
+    assert "damaged" in line["c"]
+    assert "run.json is damaged: it is not JSON" in table
+    compared = shown(lambda c: command.compare(c, tmp_path, ["a", "b"]))
+    assert "QUBITS" in compared
+
+
+def test_delete_asks_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished(tmp_path, "a", tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    with pytest.raises(RunError, match="DELETE=a needs YES=true"):
+        shown(lambda c: command.remove(c, tmp_path, ["a"], sure=False))
+    with pytest.raises(RunError, match="no run b"):
+        shown(lambda c: command.remove(c, tmp_path, ["a", "b"], sure=True))
+    assert (tmp_path / "a" / "result.json").exists()
+    assert "Deleted a" in shown(lambda c: command.remove(c, tmp_path, ["a"], sure=True))
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_run_in_training_is_not_deleted(tmp_path: Path) -> None:
+    finished(tmp_path, "a", tmp_path)
+    with held(tmp_path, "b"), pytest.raises(RunError, match="b is being trained"):
+        runs.delete(tmp_path, ["a", "b"])
+    assert runs.names(tmp_path) == ["a", "b"]
+
+
+def test_a_run_is_loaded_with_its_trained_angles(root: StoragePath, tmp_path: Path) -> None:
+    run = finished(root, "hybrid", tmp_path)
+    for loaded in (runs.load("hybrid", storage=str(root)), runs.load(str(run.path))):
+        assert cirq.parameter_names(loaded.circuit) == {"x0"}
+        assert cirq.read_json(json_text=loaded.to_json()) == loaded.circuit
+        assert loaded.to_qasm([0.5]).startswith("// Generated from Cirq")
+        assert "rz(pi*0.0795" in loaded.to_qasm()
+        assert loaded.result["metrics"]["test"]["mse"] == 0.1234567
+        assert loaded.circuits[0].trained == {"w0": 0.25}
+    with pytest.raises(ValueError, match="1 angles are needed"):
+        loaded.to_qasm([1.0, 2.0])
+
+
+def write(name: str, text: str | bytes) -> Callable[[Path], None]:
+    content = text.encode() if isinstance(text, str) else text
+    return lambda run: (run / name).write_bytes(content) and None
+
+
+LOADING: dict[str, tuple[Callable[[Path], None], type[UserError], str]] = {
+    "no run.json": (lambda r: (r / "run.json").unlink(), RunError, "there is no run hybrid"),
+    "run.json cut": (write("run.json", '{"fo'), RunError, "run.json is damaged: it is not JSON"),
+    "run.json a list": (write("run.json", "[]"), RunError, "run.json is damaged: it lacks sett"),
+    "run.json binary": (write("run.json", b"\xff"), RunError, "run.json is damaged"),
+    "result.json cut": (write("result.json", '{"m'), RunError, "result.json is damaged"),
+    "result.json empty": (write("result.json", "{}"), RunError, "result.json is damaged: it lacks"),
+    "no result.json": (lambda r: (r / "result.json").unlink(), RunError, "is not finished"),
+    "no weights": (lambda r: (r / "model/weights.h5").unlink(), WeightsError, "no weights at"),
+    "weights altered": (write("model/weights.h5", "other"), WeightsError, "was altered: its sha"),
+    "no model.json": (lambda r: (r / "model/model.json").unlink(), WeightsError, "there is no "),
+    "model.json cut": (write("model/model.json", '{"ci'), WeightsError, "damaged: it is not JSON"),
+    "model.json a list": (write("model/model.json", "[]"), WeightsError, "not a JSON object"),
+    "no circuits": (write("model/model.json", "{}"), WeightsError, "does not describe circuits"),
+    "circuit damaged": (
+        write("model/model.json", '{"circuits": [{"name": "c", "circuit": "{", "trained": {}}]}'),
+        WeightsError,
+        "does not describe circuits",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOADING)
+def test_a_damaged_run_is_not_loaded(tmp_path: Path, name: str) -> None:
+    run = finished(tmp_path / "runs", "hybrid", tmp_path)
+    assert isinstance(run.path, Path)
+    damage, kind, told = LOADING[name]
+    damage(run.path)
+    before = sorted(p for p in run.path.rglob("*"))
+    with pytest.raises(kind, match=told):
+        runs.load("hybrid", storage=str(tmp_path / "runs"))
+    assert sorted(p for p in run.path.rglob("*")) == before
+
+
+OPENING: dict[str, tuple[Callable[[Path], None], str]] = {
+    "run.json cut": (write("run.json", '{"fo'), "run.json is damaged: it is not JSON"),
+    "run.json empty": (write("run.json", ""), "run.json is damaged: it is not JSON"),
+    "run.json of numbers": (write("run.json", '{"settings": 5}'), "it lacks settings, other"),
+    "attempts.json cut": (write("attempts.json", "{"), "attempts.json is damaged: delete it"),
+    "attempts.json of texts": (
+        write("attempts.json", '{"started": "1", "in_vain": 0, "checkpoint": 0, "cause": ""}'),
+        "attempts.json is damaged: delete it",
+    ),
+    "no run.json but checkpoints": (lambda r: (r / "run.json").unlink(), "is not a run .it holds"),
+}
+
+
+@pytest.mark.parametrize("name", OPENING)
+def test_a_damaged_run_is_not_trained_on(tmp_path: Path, name: str) -> None:
+    with held(tmp_path) as opened:
+        checkpoints.save(opened.run.path, 1, {"x": np.ones(1)}, {}, 1)
+        opened.begin_attempt(5)
+    damage, told = OPENING[name]
+    damage(tmp_path / "hybrid")
+    with pytest.raises(RunError, match=told), held(tmp_path) as again:
+        again.begin_attempt(5)
+
+
+def test_metrics_that_are_damaged_are_told(tmp_path: Path) -> None:
+    run = finished(tmp_path / "runs", "hybrid", tmp_path)
+    for text in ('{"epoch": 1}\n{"ep', "5\n", "\xff"):
+        storage.write_whole(run.path / "metrics.jsonl", text.encode("latin-1"))
+        with pytest.raises(RunError, match=r"metrics.jsonl is damaged"):
+            run.metrics()
+
+
+def test_a_run_without_circuits_says_so(tmp_path: Path) -> None:
+    run = finished(tmp_path / "runs", "hybrid", tmp_path)
+    storage.write_json(run.path / "model" / "model.json", {**described(), "circuits": []})
+    with pytest.raises(RunError, match="holds no circuit"):
+        _ = runs.load(str(run.path)).circuit

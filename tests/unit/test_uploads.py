@@ -1,0 +1,119 @@
+"""Logs reach gs:// while they grow."""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from common import storage
+from common.errors import StorageError, StorageUnavailable
+from common.uploads import Uploader
+from tests.emulator import BUCKET, Emulator, Proxy, point_to
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def content(path: storage.StoragePath) -> bytes:
+    return storage.read_bytes(path) if storage.is_file(path) else b""
+
+
+def test_what_grows_is_uploaded_while_it_grows(flaky_gs: str, tmp_path: Path) -> None:
+    remote = storage.path(flaky_gs)
+    uploader = Uploader(tmp_path / "scratch", remote, every=0.05)
+    events = tmp_path / "scratch" / "logs" / "events"
+    events.parent.mkdir(parents=True)
+    for grown in (b"one", b"one two", b"one two three"):
+        events.write_bytes(grown)
+        until(lambda grown=grown: content(remote / "logs" / "events") == grown)
+    profile = tmp_path / "scratch" / "plugins" / "profile" / "x.xplane.pb"
+    profile.parent.mkdir(parents=True)
+    profile.write_bytes(b"last words")
+    uploader.close()
+    assert content(remote / "plugins" / "profile" / "x.xplane.pb") == b"last words"
+    uploader.close()
+
+
+def test_what_did_not_change_is_not_sent_again(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "events").write_bytes(b"x")
+    requests: list[int] = []
+    with Proxy(emulator, lambda number: requests.append(number)) as proxy:
+        point_to(monkeypatch, proxy.address)
+        remote = storage.path(f"gs://{BUCKET}/unchanged")
+        with Uploader(tmp_path, remote, every=0.02):
+            until(lambda: content(remote / "events") == b"x")
+            time.sleep(0.2)
+            known = len(requests)
+            time.sleep(0.2)
+    assert len(requests) == known
+
+
+def test_storage_that_is_away_is_told_once_and_made_up_for(
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(storage, "RETRY_SECONDS", 0.2)
+    away = [True]
+    (tmp_path / "events").write_bytes(b"x")
+    caplog.set_level(logging.INFO, "qfleet")
+    with Proxy(emulator, lambda _: 503 if away[0] else None) as proxy:
+        point_to(monkeypatch, proxy.address)
+        remote = storage.path(f"gs://{BUCKET}/away")
+        with Uploader(tmp_path, remote, every=0.02) as uploader:
+            until(lambda: proxy.failed > 6)
+            uploader.check()
+            away[0] = False
+            until(lambda: any("again" in message for message in caplog.messages))
+        assert content(remote / "events") == b"x"
+    assert [message.split(":")[0] for message in caplog.messages] == [
+        "logs wait to be uploaded",
+        "logs are uploaded to gs",
+    ]
+
+
+def test_a_last_sweep_without_storage_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, emulator: Emulator
+) -> None:
+    monkeypatch.setattr(storage, "RETRY_SECONDS", 0.2)
+    with Proxy(emulator, lambda _: 503) as proxy:
+        point_to(monkeypatch, proxy.address)
+        uploader = Uploader(tmp_path, storage.path(f"gs://{BUCKET}/x"), every=60)
+        (tmp_path / "events").write_bytes(b"x")
+        with pytest.raises(StorageUnavailable):
+            uploader.close()
+
+
+def test_a_refusal_for_good_surfaces(gs: str, tmp_path: Path) -> None:
+    (tmp_path / "events").write_bytes(b"x")
+    uploader = Uploader(tmp_path, storage.path("gs://no-such-bucket/x"), every=0.02)
+
+    def refused() -> bool:
+        try:
+            uploader.check()
+        except StorageError:
+            return True
+        return False
+
+    until(refused)
+    with pytest.raises(StorageError, match="bucket gs://no-such-bucket does not exist"):
+        uploader.close()
+
+
+def test_the_first_error_is_not_hidden_by_the_upload(
+    gs: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "events").write_bytes(b"x")
+    nowhere = storage.path("gs://no-such-bucket/x")
+    with pytest.raises(ZeroDivisionError), Uploader(tmp_path, nowhere, every=60):
+        raise ZeroDivisionError
+    assert "the last logs were not uploaded: bucket gs://no-such-bucket" in caplog.messages[0]
