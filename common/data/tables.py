@@ -58,7 +58,7 @@ def read_table(
         raise DataError(f"{path} has no rows: a table needs at least one below its header")
 
     labels = None
-    if label in names:
+    if label is not None and label in names:
         labels = _labels(path, label, table[label])
     elif label is not None and labelled:
         raise DataError(
@@ -106,10 +106,6 @@ def _same_columns(path: str, there: Sequence[str], wanted: Sequence[str]) -> Non
         )
 
 
-def _first(mask: np.ndarray) -> int | None:
-    return int(mask.argmax()) if mask.any() else None
-
-
 def _labels(path: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
     encoded = column.combine_chunks()
     if not isinstance(encoded, pa.DictionaryArray):
@@ -118,10 +114,11 @@ def _labels(path: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
     texts = np.append(texts, "")
     codes = pc.fill_null(encoded.indices, len(texts) - 1).to_numpy(zero_copy_only=False)
     labels = texts[codes.astype(np.int64)]
-    row = _first((labels == "") | (labels == "nan") | (labels == "None"))
-    if row is not None:
+    missing = (labels == "") | (labels == "nan") | (labels == "None")
+    if missing.any():
         raise DataError(
-            f"{path}: row {row + 1} has no label in column {name!r}: give it one or take it out"
+            f"{path}: row {1 + int(missing.argmax())} has no label in column {name!r}: give it"
+            " one or take it out"
         )
     return labels
 
@@ -136,22 +133,22 @@ def _numbers(path: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
         or pa.types.is_null(kind)
     )
     if not numeric:
-        row, value = _not_a_number(column)
+        number, value = _not_a_number(column)
         raise DataError(
-            f"{path}: row {row + 1} of column {name!r} holds {value}, which is not a number:"
+            f"{path}: row {number} of column {name!r} holds {value}, which is not a number:"
             " features must be numbers, so turn it into one or take the column out"
         )
     if column.null_count:
-        row = _first(column.is_null().to_numpy())
+        number = 1 + int(column.is_null().to_numpy().argmax())
         raise DataError(
-            f"{path}: row {row + 1} of column {name!r} is empty or NaN: fill it, or take the"
-            " row out"
+            f"{path}: row {number} of column {name!r} is empty or NaN: fill it, or take the row out"
         )
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
     numbers = column.cast(pa.float64(), safe=False).to_numpy()
-    row = _first(~(np.abs(numbers) <= LARGEST))
-    if row is not None:
+    refused = ~(np.abs(numbers) <= LARGEST)
+    if refused.any():
+        row = int(refused.argmax())
         raise DataError(
             f"{path}: row {row + 1} of column {name!r} holds {numbers[row]}: allowed are numbers"
             f" from -{LARGEST:g} to {LARGEST:g}"
@@ -160,11 +157,11 @@ def _numbers(path: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _not_a_number(column: pa.ChunkedArray) -> tuple[int, str]:
-    """The first row whose text is no number, and its value; row 0 where none stands out."""
-    for row, value in enumerate(column.to_pylist()):
+    """The first row, from 1, whose value is no number; row 1 where none stands out."""
+    for row, value in enumerate(column.to_pylist(), start=1):
         try:
             float(value)
         except (TypeError, ValueError):
             shown = repr(value) if isinstance(value, str) else str(value)
             return row, shown if len(shown) <= 40 else shown[:40] + "..."
-    return 0, f"{column.type}"
+    return 1, str(column[0])

@@ -286,3 +286,9 @@ def test_data_symbols_sort_as_they_are_numbered() -> None:
 def test_a_qcnn_that_can_not_be_is_refused_in_words(arguments: dict, words: str) -> None:
     with pytest.raises(CircuitError, match=words):
         qcnn(**arguments)
+
+
+def test_reuploading_into_one_layer_is_the_angle_encoding() -> None:
+    assert (
+        qcnn(8, layers=1, encoder="reupload").circuit == qcnn(8, layers=1, encoder="angle").circuit
+    )

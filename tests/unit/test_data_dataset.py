@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from common import storage
 from common.data import folder, load, prepare
 from common.data.dataset import Dataset
 from common.data.order import Share
 from common.errors import DataError
 from common.settings import Settings
+from common.storage import StoragePath
 
 SMALL = {"examples": 50, "validation": 20, "test": 30, "lanes": 8}
 
@@ -75,6 +77,21 @@ def test_a_data_set_is_found_again_and_not_made_anew(tmp_path: Path) -> None:
     assert again.path == data.path
     assert again.fingerprint == data.fingerprint
     assert {file: file.stat().st_mtime_ns for file in data.path.iterdir()} == before
+
+
+def test_it_is_made_and_read_in_any_storage(root: StoragePath) -> None:
+    data = small(root / "datasets")
+    assert load(data.path).split("train").labels.shape == (50,)
+    assert small(root / "datasets").fingerprint == data.fingerprint
+
+
+def test_a_table_is_read_from_any_storage(root: StoragePath) -> None:
+    rows = "".join(f"{i},{i % 2}\n" for i in range(40))
+    storage.write_whole(root / "my.csv", f"a,label\n{rows}")
+    data = prepare(Settings(data=str(root / "my.csv")), root / "datasets")
+    assert data.name.startswith("my-")
+    with pytest.raises(DataError, match=r"other\.csv does not exist"):
+        prepare(Settings(data=str(root / "other.csv")), root / "datasets")
 
 
 def test_making_it_twice_gives_the_same_bytes(tmp_path: Path) -> None:
