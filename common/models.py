@@ -192,7 +192,7 @@ def rebuild(described: dict, weights: str | None = None) -> keras.Model:
     """
     try:
         said = described["settings"]
-        settings = Settings(**{n: v for n, v in said.items() if n in Settings.model_fields})
+        settings = Settings.from_record(said)
         model = build(described["features"], settings, described["encoding"]["placement"])
     except (KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"model.json does not describe a model: {error}") from None

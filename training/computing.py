@@ -1,6 +1,8 @@
 """What a worker computes with: TensorFlow's threads, its strategy, and the learner in its scope."""
 
+import logging
 import os
+import socket
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from common.settings import Settings
 from common.tensorflow import configure, keras, tf
 from training.cluster import Cluster
 from training.learner import Learner
+
+log = logging.getLogger("qfleet")
 
 
 def strategy(settings: Settings, cluster: Cluster) -> tf.distribute.Strategy:
@@ -27,6 +31,23 @@ def strategy(settings: Settings, cluster: Cluster) -> tf.distribute.Strategy:
         implementation=tf.distribute.experimental.CommunicationImplementation.RING
     )
     return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+
+
+def serve_profiles(port: int) -> None:
+    """Let TensorBoard capture a profile of this worker on demand; port 0 serves none.
+
+    A taken port costs the profiler alone, not the training.
+    """
+    if not port:
+        return
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            log.warning(f"no profiler here: PROFILER_PORT={port} can't be used ({error.strerror})")
+            return
+    tf.profiler.experimental.server.start(port)
 
 
 def learner(gang: tf.distribute.Strategy, data: Dataset, settings: Settings) -> Learner:

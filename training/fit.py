@@ -61,6 +61,7 @@ class Training:
     def __init__(self, settings: Settings, cluster: Cluster, data: Dataset, place: Place) -> None:
         self.settings, self.cluster, self.data, self.place = settings, cluster, data, place
         self.strategy = computing.strategy(settings, cluster)
+        computing.serve_profiles(settings.profiler_port)
         firsts = computing.first_weights(data, settings)
         self.learner = computing.learner(self.strategy, data, settings)
         self.starts = Starts(settings, firsts, lambda: self.measure("train")["mse"])

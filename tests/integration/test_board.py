@@ -1,0 +1,71 @@
+"""What a run shows while it trains: events, profiles, and what is captured on demand."""
+
+import json
+
+import pytest
+
+from common.tensorflow import tf
+from tests.gangs import SMALL, gangs, metrics
+
+start = pytest.fixture(gangs)
+
+
+def events(folder):
+    """Every event in a folder of TensorBoard's."""
+    for file in sorted(folder.glob("events.*")):
+        for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
+            yield tf.compat.v1.Event.FromString(record)
+
+
+def tags(folder):
+    """Tag -> the steps it was written at."""
+    found = {}
+    for event in events(folder):
+        for value in event.summary.value:
+            found.setdefault(value.tag, []).append(event.step)
+    return found
+
+
+def test_a_run_shows_its_scalars_readouts_graph_and_profile(start, tmp_path):
+    gang = start(tmp_path, *SMALL, "PROFILE=9:12")
+    assert gang.end() == 0, gang.said
+    logs = tmp_path / "hybrid" / "logs"
+    epochs = list(range(1, 13))
+    assert tags(logs / "train") == {
+        name: epochs
+        for name in ("mse", "accuracy", "learning rate", "examples per second",
+                     "circuits per second")
+    }  # fmt: skip
+    assert tags(logs / "validation") == dict.fromkeys(("mse", "accuracy", "readout 0"), epochs)
+    assert tags(logs / "steps") == {"loss by step": list(range(1, 4 * 12 + 1))}
+    for rank in (0, 1):
+        worker = logs / f"worker-{rank}"
+        assert tags(worker) == dict.fromkeys(
+            ("worker CPU, percent of a core", "worker memory, MiB"), epochs
+        )
+        (profile,) = worker.glob("plugins/profile/*/*.xplane.pb")
+        assert b"train" in profile.read_bytes()
+    assert any(event.graph_def for event in events(logs / "train"))
+    (lines,) = {json.dumps(sorted(line)) for line in metrics(tmp_path / "hybrid")}
+    assert json.loads(lines) == sorted(
+        ["epoch", "mse", "accuracy", "examples", "val_mse", "val_accuracy", "val_examples",
+         "seconds", "examples_per_second", "learning_rate"]
+    )  # fmt: skip
+
+
+def test_a_profile_of_a_worker_is_captured_on_demand(start, tmp_path, free_port):
+    gang = start(tmp_path, *SMALL[:-1], "EPOCHS=4000", f"PROFILER_PORT={free_port}")
+    gang.until(lambda: (tmp_path / "hybrid" / "metrics.jsonl").exists())
+    taken = tmp_path / "taken"
+    tf.profiler.experimental.client.trace(f"grpc://127.0.0.1:{free_port + 1}", str(taken), 500)
+    (profile,) = taken.glob("plugins/profile/*/*.xplane.pb")
+    assert profile.stat().st_size > 1000
+
+
+def test_a_taken_profiler_port_costs_the_profiler_alone(start, tmp_path, free_port):
+    import socket
+
+    with socket.create_server(("", free_port)):
+        gang = start(tmp_path, *SMALL, "WORKERS=1", f"PROFILER_PORT={free_port}")
+        assert gang.end() == 0, gang.said
+    assert f"no profiler here: PROFILER_PORT={free_port}" in gang.said
