@@ -179,4 +179,5 @@ def _whiten(features: np.ndarray, components: int) -> np.ndarray:
     largest = np.abs(vectors).argmax(axis=1)
     vectors *= np.sign(vectors[np.arange(len(vectors)), largest])[:, None]
     deviations = np.sqrt(np.maximum(values, 0))
-    return _inverse(deviations, 1e4 * deviations.max(initial=0))[:, None] * vectors @ standardise
+    # Rounding of the values, about 1e-16 of the largest, is 1e-8 of its root.
+    return _inverse(deviations, 1e6 * deviations.max(initial=0))[:, None] * vectors @ standardise

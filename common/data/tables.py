@@ -79,6 +79,8 @@ def read_table(
 
 def label_text(value: object) -> str:
     """A label as text: 3, 3.0 and '3' are the same label."""
+    if value is None:
+        return ""
     if isinstance(value, bytes):
         return value.decode(errors="replace").strip()
     if isinstance(value, float) and value.is_integer():
@@ -114,7 +116,7 @@ def _labels(path: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
     texts = np.append(texts, "")
     codes = pc.fill_null(encoded.indices, len(texts) - 1).to_numpy(zero_copy_only=False)
     labels = texts[codes.astype(np.int64)]
-    missing = (labels == "") | (labels == "nan") | (labels == "None")
+    missing = (labels == "") | (labels == "nan")
     if missing.any():
         raise DataError(
             f"{path}: row {1 + int(missing.argmax())} has no label in column {name!r}: give it"
