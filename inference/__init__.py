@@ -1,0 +1,1 @@
+"""Inference: weights in, predictions and a report out."""

@@ -1,0 +1,218 @@
+"""The report's plots: matplotlib's SVG, whose colours are the page's own, so that it follows
+light and dark."""
+
+import io
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+# Without a home folder that can be written to it says so, each time.
+logging.getLogger("matplotlib").setLevel(logging.ERROR)
+
+import numpy as np  # noqa: E402
+from matplotlib.axes import Axes  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
+
+from inference.gradients import LITTLE_SLOPE, Slopes  # noqa: E402
+from inference.scoring import Scores  # noqa: E402
+
+# Stand-ins, which become the page's variables.
+COLOURS = {
+    "ink": "#010101",
+    "muted": "#020202",
+    "rule": "#030303",
+    "negative": "#040404",
+    "positive": "#050505",
+    "train": "#060606",
+    "band": "#070707",
+    "warning": "#080808",
+}
+MOST_READOUTS = 12
+STYLE = {
+    "font.size": 10.5,
+    "axes.edgecolor": COLOURS["muted"],
+    "axes.labelcolor": COLOURS["ink"],
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "axes.titlecolor": COLOURS["ink"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": COLOURS["rule"],
+    "grid.linewidth": 0.8,
+    "xtick.color": COLOURS["muted"],
+    "xtick.labelcolor": COLOURS["ink"],
+    "ytick.color": COLOURS["muted"],
+    "ytick.labelcolor": COLOURS["ink"],
+    "text.color": COLOURS["ink"],
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "qfleet",
+}
+
+
+def _svg(figure: Figure, name: str, label: str) -> str:
+    """The figure as one <svg> element without ids that another one has, or links."""
+    sink = io.StringIO()
+    figure.savefig(
+        sink,
+        format="svg",
+        transparent=True,
+        metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+    )
+    svg = sink.getvalue()
+    svg = svg[svg.index("<svg") :]
+    for variable, colour in COLOURS.items():
+        svg = svg.replace(colour, f"var(--{variable})")
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    svg = svg.replace("url(#", f"url(#{name}-")
+    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
+    svg = re.sub(r'(<svg [^>]*?)width="[^"]*pt"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg [^>]*?)height="[^"]*pt"', r"\1", svg, count=1)
+    return svg.replace("<svg ", f'<svg class="plot" role="img" aria-label="{label}" ', 1)
+
+
+def _figure(width: float, height: float, **grid: Any) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(**grid)
+
+
+def loss_curve(metrics: Sequence[Mapping[str, Any]], starts: int, start_epochs: int) -> str:
+    """Mean squared error by epoch, training and validation, each start a line of its own.
+
+    Args:
+        metrics: The rows of metrics.jsonl.
+        starts: Random starts, the best of which was trained on; 1 for none.
+        start_epochs: Epochs of each.
+    """
+    rows = [row for row in metrics if isinstance(row.get("mse"), int | float)]
+    epochs = np.array([row["epoch"] for row in rows], int)
+    before = starts * start_epochs if starts > 1 else 0
+    cuts = [*range(0, before, start_epochs), before, epochs.max()] if before else [0, epochs.max()]
+    with mpl.rc_context(STYLE):
+        figure, axes = _figure(9.2, 3.3)
+        kinds = (("mse", "training", "train"), ("val_mse", "validation", "positive"))
+        for key, name, colour in kinds:
+            values = np.array([float(row.get(key, np.nan)) for row in rows])
+            for first, last in zip(cuts, cuts[1:], strict=False):
+                inside = (epochs > first) & (epochs <= last)
+                label = name if last == cuts[-1] else None
+                alpha = 1.0 if first >= before else 0.65
+                width = 1.8 if first >= before else 1.2
+                axes.plot(
+                    epochs[inside], values[inside], color=COLOURS[colour], linewidth=width,
+                    alpha=alpha, label=label, marker="o" if inside.sum() == 1 else "", ms=3,
+                )  # fmt: skip
+        top = axes.get_ylim()[1]
+        axes.set(xlim=(0.5, max(epochs.max() + 0.5, 2)), ylim=(0, top))
+        if before and epochs.max() > before:
+            _mark_starts(axes, starts, start_epochs, top)
+        axes.set(xlabel="epoch", ylabel="mean squared error")
+        axes.legend(loc="upper right")
+        return _svg(figure, "loss", "Loss curve of training and validation")
+
+
+def _mark_starts(axes: Axes, starts: int, each: int, top: float) -> None:
+    before = starts * each
+    axes.axvspan(0.5, before + 0.5, color=COLOURS["band"], linewidth=0)
+    for edge in range(each, before, each):
+        axes.axvline(edge + 0.5, color=COLOURS["rule"], linewidth=0.8)
+    axes.axvline(before + 0.5, color=COLOURS["muted"], linewidth=1, linestyle=(0, (4, 3)))
+    axes.text(1.5, top * 0.97, f"{starts} random starts", va="top", color=COLOURS["muted"])
+    axes.annotate(
+        "the best is trained on", (before + 1.5, top * 0.97), va="top", color=COLOURS["muted"]
+    )
+
+
+def answers(scores: Scores, classes: tuple[str, str]) -> str:
+    """Histogram of the model's answers, by label where labels are known."""
+    with mpl.rc_context(STYLE):
+        figure, axes = _figure(9.2, 2.9)
+        low, high = float(scores.answers.min()), float(scores.answers.max())
+        edge = max(1.0, -low, high) * 1.02
+        _histogram(axes, scores.answers, scores.labels, classes, np.linspace(-edge, edge, 61))
+        axes.axvline(0, color=COLOURS["muted"], linewidth=1, linestyle=(0, (4, 3)))
+        axes.set(xlabel="answer (its sign is the class)", ylabel="examples")
+        if scores.labels is not None:
+            axes.legend(loc="upper center")
+        return _svg(figure, "answers", "Histogram of answers by label")
+
+
+def readouts(scores: Scores, classes: tuple[str, str]) -> str:
+    """Histograms of the readouts, by label where labels are known; the first MOST_READOUTS."""
+    assert scores.readouts is not None
+    shown = min(scores.readouts.shape[1], MOST_READOUTS)
+    columns = min(shown, 4)
+    rows = -(-shown // columns)
+    with mpl.rc_context(STYLE):
+        width = 9.2 if columns > 1 else 5.0
+        figure, grid = _figure(
+            width, 2.3 * rows + 0.2, nrows=rows, ncols=columns, sharex=True, sharey=True,
+            squeeze=False,
+        )  # fmt: skip
+        for i, axes in enumerate(grid.flat):
+            if i >= shown:
+                axes.set_visible(False)
+                continue
+            values = scores.readouts[:, i]
+            _histogram(axes, values, scores.labels, classes, np.linspace(-1, 1, 41))
+            axes.set_title(f"readout {i}")
+            axes.set(xlim=(-1.02, 1.02), xticks=(-1, 0, 1))
+        for axes in grid[-1]:
+            axes.set_xlabel("expectation value")
+        for axes in grid[:, 0]:
+            axes.set_ylabel("examples")
+        return _svg(figure, "readouts", "Histograms of readouts by label")
+
+
+def _histogram(
+    axes: Axes,
+    values: np.ndarray,
+    labels: np.ndarray | None,
+    classes: tuple[str, str],
+    edges: np.ndarray,
+) -> None:
+    groups = [(values, COLOURS["train"], "")]
+    if labels is not None:
+        groups = [
+            (values[labels < 0], COLOURS["negative"], f"label {classes[0]}"),
+            (values[labels > 0], COLOURS["positive"], f"label {classes[1]}"),
+        ]
+    for group, colour, name in groups:
+        axes.hist(np.clip(group, edges[0], edges[-1]), edges, color=colour, alpha=0.45, label=name)
+        axes.hist(
+            np.clip(group, edges[0], edges[-1]), edges, histtype="step", color=colour, linewidth=1.1
+        )
+
+
+def gradient_variance(measured: Slopes, name: str) -> str:
+    """The gradient's variance by layer, beside what a random circuit has."""
+    layers = measured.layers
+    with mpl.rc_context(STYLE | {"axes.grid.axis": "x"}):
+        figure, axes = _figure(9.2, 0.9 + 0.42 * len(layers))
+        places = np.arange(len(layers))
+        values = np.array([max(layer.variance, 1e-12) for layer in layers])
+        limits = np.array([layer.plateau for layer in layers])
+        flat = [layer.is_flat for layer in layers]
+        low = 10 ** np.floor(np.log10(min(values.min(), limits.min(), LITTLE_SLOPE) / 2))
+        high = 10 ** np.ceil(np.log10(max(values.max(), limits.max())))
+        colours = [COLOURS["warning" if f else "train"] for f in flat]
+        axes.barh(places, values - low, left=low, height=0.5, color=colours, alpha=0.8)
+        axes.plot(
+            limits, places, linestyle="", marker="|", markersize=19, markeredgewidth=2,
+            color=COLOURS["ink"], label=f"a random circuit of {measured.qubits} qubits",
+        )  # fmt: skip
+        axes.set(
+            xscale="log", xlim=(low, high), yticks=places, ylim=(len(layers) - 0.5, -0.5),
+            xlabel="variance of d(readout)/d(angle), per radian²",
+        )  # fmt: skip
+        axes.set_yticklabels([f"{layer.name} ({layer.angles} angles)" for layer in layers])
+        figure.legend(loc="outside upper right")
+        return _svg(figure, name, "Gradient variance by layer")

@@ -1,0 +1,118 @@
+"""report.html: one file that tells how a model was made and how well it answers.
+
+It stands alone: plots and circuits are inline SVG, nothing is loaded and nothing runs; its own
+content security policy holds it to that.
+"""
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from inference import sections
+from inference.findings import Findings
+from inference.sections import section
+
+TEMPLATE = Path(__file__).with_name("report.html")
+
+
+def render(found: Findings) -> str:
+    """The page."""
+    title = found.source.run.name if found.source.run else found.source.weights.name
+    warnings = [*found.notes, *(s.warning for s in found.slopes if s.warning)]
+    parts = [
+        _facts(found),
+        sections.loss(found),
+        sections.answers(found),
+        sections.confusion(found),
+        sections.baselines(found),
+        sections.gradients(found),
+        sections.circuits(found),
+    ]
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        title=escape(title),
+        lead=escape(
+            f"{found.source.settings.get('model')} on {found.source.settings.get('qubits')} qubits,"
+            f" answering {len(found.scores.answers):,} examples: {found.question.title}"
+        ),
+        warnings="\n".join(f'<p class="warning">{escape(text)}</p>' for text in warnings),
+        cards="\n".join(_card(*card) for card in _headline(found)),
+        sections="\n".join(filter(None, parts)),
+        footer=escape(f"Written {found.written} by qfleet's inference from {found.source.weights}"),
+    )
+
+
+def _card(what: str, value: str, more: str) -> str:
+    return (
+        f'<div class="card"><div class="what">{escape(what)}</div>'
+        f'<div class="value">{escape(value)}</div><div class="more">{escape(more)}</div></div>'
+    )
+
+
+def _headline(found: Findings) -> list[tuple[str, str, str]]:
+    scores = found.scores
+    total = len(scores.answers)
+    rate = (
+        "examples answered",
+        f"{total:,}",
+        f"in {scores.seconds:.2f} s: {scores.circuits_per_second:,.0f} circuits/s",
+    )
+    if scores.labels is None or scores.accuracy is None or scores.mse is None:
+        positive = int((scores.predicted > 0).sum())
+        negative_class, positive_class = found.question.classes
+        return [
+            rate,
+            (f"answered {negative_class}", f"{total - positive:,}", f"{1 - positive / total:.1%}"),
+            (f"answered {positive_class}", f"{positive:,}", f"{positive / total:.1%}"),
+        ]
+    wrong = int((scores.predicted != scores.labels).sum())
+    cards = [
+        ("accuracy", f"{scores.accuracy:.2%}", f"{wrong:,} of {total:,} wrong"),
+        ("mean squared error", f"{scores.mse:.4f}", "of answers against labels -1 and +1"),
+        rate,
+    ]
+    if found.baselines:
+        best = max(found.baselines, key=lambda b: b.accuracy)
+        cards.append(("best baseline's accuracy", f"{best.accuracy:.2%}", best.name))
+    return cards
+
+
+def _facts(found: Findings) -> str:
+    source, question = found.source, found.question
+    said, result, data = source.settings, source.result, question.data
+    encoding = source.described["encoding"]
+    seconds = result.get("seconds")
+    facts: list[tuple[str, Any]] = [
+        ("model", said.get("model")),
+        ("qubits", said.get("qubits")),
+        ("trained numbers", f"{found.weights:,}"),
+        ("circuits", len(found.circuits)),
+        ("readouts", sum(len(layer.observables) for layer in found.circuits)),
+        ("activation", said.get("activation") if said.get("model") != "qcnn" else None),
+        ("simulator", said.get("simulator")),
+        ("seed", said.get("seed")),
+        ("data", said.get("data")),
+        ("encoding", f"{encoding.get('kind')}, placed as {encoding.get('placement')}"),
+        ("classes", " and ".join(question.classes)),
+        ("epochs", result.get("epochs")),
+        ("batch", said.get("batch")),
+        ("learning rate", said.get("learning_rate")),
+        ("workers", source.record.get("other", {}).get("workers")),
+        ("training took", f"{seconds:,.0f} s" if isinstance(seconds, int | float) else None),
+        ("finished", result.get("finished")),
+        ("weights' sha256", str(result.get("weights", {}).get("sha256", ""))[:16] or None),
+    ]
+    if data is not None:
+        facts += [(f"{split} examples", f"{data.rows(split):,}") for split in data.splits]
+        facts += [("data set", data.name), ("its fingerprint", data.fingerprint[:16])]
+    return section("The run", _definitions([*facts, *source.record.get("versions", {}).items()]))
+
+
+def _definitions(facts: Sequence[tuple[str, Any]]) -> str:
+    rows = [
+        f"<div><dt>{escape(str(name))}</dt><dd>{escape(str(value))}</dd></div>"
+        for name, value in facts
+        if value is not None
+    ]
+    return f"<dl>{''.join(rows)}</dl>"
