@@ -42,7 +42,7 @@ def _compare(source: Source, loaded: dict[str, np.float32], said: dict) -> None:
     for name, angle in loaded.items():
         if not np.isclose(float(told[name]), float(angle), rtol=0, atol=1e-6):
             raise WeightsError(
-                f"{source.weights} holds other angles than model.json beside it"
-                f" ({name} is {angle:.4f}, not {told[name]:.4f}): they are another run's, so put the"
-                " weights and the model.json of one run side by side"
+                f"{source.weights} holds other angles than model.json beside it ({name} is"
+                f" {angle:.4f}, not {told[name]:.4f}): they are another run's, so put the weights"
+                " and the model.json of one run side by side"
             )

@@ -5,6 +5,7 @@ import io
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import matplotlib as mpl
@@ -32,11 +33,11 @@ COLOURS = {
     "warning": "#080808",
 }
 MOST_READOUTS = 12
-STYLE = {
-    "font.size": 10.5,
+STYLE: Any = {
+    "font.size": 9.5,
     "axes.edgecolor": COLOURS["muted"],
     "axes.labelcolor": COLOURS["ink"],
-    "axes.titlesize": 10.5,
+    "axes.titlesize": 9.5,
     "axes.titlelocation": "left",
     "axes.titlecolor": COLOURS["ink"],
     "axes.spines.top": False,
@@ -79,6 +80,11 @@ def _svg(figure: Figure, name: str, label: str) -> str:
     return svg.replace("<svg ", f'<svg class="plot" role="img" aria-label="{label}" ', 1)
 
 
+def _plain(text: str) -> str:
+    """Text that matplotlib takes for text: a dollar sign would begin a formula."""
+    return (text if len(text) <= 24 else text[:23] + "…").replace("$", r"\$")
+
+
 def _figure(width: float, height: float, **grid: Any) -> tuple[Figure, Any]:
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(**grid)
@@ -101,7 +107,7 @@ def loss_curve(metrics: Sequence[Mapping[str, Any]], starts: int, start_epochs: 
         kinds = (("mse", "training", "train"), ("val_mse", "validation", "positive"))
         for key, name, colour in kinds:
             values = np.array([float(row.get(key, np.nan)) for row in rows])
-            for first, last in zip(cuts, cuts[1:], strict=False):
+            for first, last in pairwise(cuts):
                 inside = (epochs > first) & (epochs <= last)
                 label = name if last == cuts[-1] else None
                 alpha = 1.0 if first >= before else 0.65
@@ -112,23 +118,28 @@ def loss_curve(metrics: Sequence[Mapping[str, Any]], starts: int, start_epochs: 
                 )  # fmt: skip
         top = axes.get_ylim()[1]
         axes.set(xlim=(0.5, max(epochs.max() + 0.5, 2)), ylim=(0, top))
-        if before and epochs.max() > before:
-            _mark_starts(axes, starts, start_epochs, top)
+        if before:
+            _mark_starts(axes, starts, start_epochs, trained_on=epochs.max() > before)
         axes.set(xlabel="epoch", ylabel="mean squared error")
         axes.legend(loc="upper right")
         return _svg(figure, "loss", "Loss curve of training and validation")
 
 
-def _mark_starts(axes: Axes, starts: int, each: int, top: float) -> None:
-    before = starts * each
-    axes.axvspan(0.5, before + 0.5, color=COLOURS["band"], linewidth=0)
-    for edge in range(each, before, each):
+def _mark_starts(axes: Axes, starts: int, each: int, *, trained_on: bool) -> None:
+    """Shade the starts, and mark where the best of them is trained on."""
+    end = starts * each + 0.5
+    axes.axvspan(0.5, end, color=COLOURS["band"], linewidth=0)
+    for edge in range(each, starts * each, each):
         axes.axvline(edge + 0.5, color=COLOURS["rule"], linewidth=0.8)
-    axes.axvline(before + 0.5, color=COLOURS["muted"], linewidth=1, linestyle=(0, (4, 3)))
-    axes.text(1.5, top * 0.97, f"{starts} random starts", va="top", color=COLOURS["muted"])
-    axes.annotate(
-        "the best is trained on", (before + 1.5, top * 0.97), va="top", color=COLOURS["muted"]
-    )
+    above: dict[str, Any] = {
+        "xycoords": axes.get_xaxis_transform(),
+        "va": "bottom",
+        "color": COLOURS["muted"],
+    }
+    axes.annotate(f"{starts} random starts", (0.5, 1.02), **above)
+    if trained_on:
+        axes.axvline(end, color=COLOURS["muted"], linewidth=1, linestyle=(0, (4, 3)))
+        axes.annotate("the best start is trained on", (end, 1.02), **above)
 
 
 def answers(scores: Scores, classes: tuple[str, str]) -> str:
@@ -141,7 +152,7 @@ def answers(scores: Scores, classes: tuple[str, str]) -> str:
         axes.axvline(0, color=COLOURS["muted"], linewidth=1, linestyle=(0, (4, 3)))
         axes.set(xlabel="answer (its sign is the class)", ylabel="examples")
         if scores.labels is not None:
-            axes.legend(loc="upper center")
+            axes.legend(loc="upper left")
         return _svg(figure, "answers", "Histogram of answers by label")
 
 
@@ -151,6 +162,9 @@ def readouts(scores: Scores, classes: tuple[str, str]) -> str:
     shown = min(scores.readouts.shape[1], MOST_READOUTS)
     columns = min(shown, 4)
     rows = -(-shown // columns)
+    # Readouts of a trained circuit may all be small; all panels have the same scale.
+    largest = float(np.abs(scores.readouts[:, :shown]).max())
+    edge = min(1.0, max(0.05, np.ceil(largest * 22) / 20))
     with mpl.rc_context(STYLE):
         width = 9.2 if columns > 1 else 5.0
         figure, grid = _figure(
@@ -162,9 +176,9 @@ def readouts(scores: Scores, classes: tuple[str, str]) -> str:
                 axes.set_visible(False)
                 continue
             values = scores.readouts[:, i]
-            _histogram(axes, values, scores.labels, classes, np.linspace(-1, 1, 41))
+            _histogram(axes, values, scores.labels, classes, np.linspace(-edge, edge, 41))
             axes.set_title(f"readout {i}")
-            axes.set(xlim=(-1.02, 1.02), xticks=(-1, 0, 1))
+            axes.set(xlim=(-edge * 1.02, edge * 1.02), xticks=(-edge, 0, edge))
         for axes in grid[-1]:
             axes.set_xlabel("expectation value")
         for axes in grid[:, 0]:
@@ -182,14 +196,14 @@ def _histogram(
     groups = [(values, COLOURS["train"], "")]
     if labels is not None:
         groups = [
-            (values[labels < 0], COLOURS["negative"], f"label {classes[0]}"),
-            (values[labels > 0], COLOURS["positive"], f"label {classes[1]}"),
+            (values[labels < 0], COLOURS["negative"], f"label {_plain(classes[0])}"),
+            (values[labels > 0], COLOURS["positive"], f"label {_plain(classes[1])}"),
         ]
     for group, colour, name in groups:
-        axes.hist(np.clip(group, edges[0], edges[-1]), edges, color=colour, alpha=0.45, label=name)
-        axes.hist(
-            np.clip(group, edges[0], edges[-1]), edges, histtype="step", color=colour, linewidth=1.1
-        )
+        values = np.clip(group, edges[0], edges[-1])
+        bins = edges.tolist()
+        axes.hist(values, bins, histtype="stepfilled", color=colour, alpha=0.42, label=name)
+        axes.hist(values, bins, histtype="step", color=colour, linewidth=1.1)
 
 
 def gradient_variance(measured: Slopes, name: str) -> str:
@@ -200,19 +214,23 @@ def gradient_variance(measured: Slopes, name: str) -> str:
         places = np.arange(len(layers))
         values = np.array([max(layer.variance, 1e-12) for layer in layers])
         limits = np.array([layer.plateau for layer in layers])
-        flat = [layer.is_flat for layer in layers]
         low = 10 ** np.floor(np.log10(min(values.min(), limits.min(), LITTLE_SLOPE) / 2))
         high = 10 ** np.ceil(np.log10(max(values.max(), limits.max())))
-        colours = [COLOURS["warning" if f else "train"] for f in flat]
-        axes.barh(places, values - low, left=low, height=0.5, color=colours, alpha=0.8)
         axes.plot(
-            limits, places, linestyle="", marker="|", markersize=19, markeredgewidth=2,
-            color=COLOURS["ink"], label=f"a random circuit of {measured.qubits} qubits",
+            limits, places, linestyle="", marker="|", markersize=20, markeredgewidth=2,
+            color=COLOURS["muted"], label=f"a random circuit of {measured.qubits} qubits",
         )  # fmt: skip
+        for flat, colour in ((False, "negative"), (True, "warning")):
+            of_kind = [layer.is_flat == flat for layer in layers]
+            axes.plot(
+                values[of_kind], places[of_kind], linestyle="", marker="o", markersize=9,
+                color=COLOURS[colour],
+                label="this circuit" + ": a barren plateau" * flat if any(of_kind) else None,
+            )  # fmt: skip
         axes.set(
             xscale="log", xlim=(low, high), yticks=places, ylim=(len(layers) - 0.5, -0.5),
             xlabel="variance of d(readout)/d(angle), per radian²",
         )  # fmt: skip
-        axes.set_yticklabels([f"{layer.name} ({layer.angles} angles)" for layer in layers])
-        figure.legend(loc="outside upper right")
+        axes.set_yticklabels([f"{_plain(layer.name)} ({layer.angles} angles)" for layer in layers])
+        figure.legend(loc="outside upper right", ncols=3)
         return _svg(figure, name, "Gradient variance by layer")

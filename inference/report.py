@@ -12,14 +12,26 @@ from typing import Any
 
 from inference import sections
 from inference.findings import Findings
-from inference.sections import section
+from inference.sections import note, section
 
+ENCODINGS = {
+    "none": "angles as they are",
+    "angle": "an angle each, standardised",
+    "pca": "principal components",
+    "reupload": "standardised, re-uploaded",
+}
+PLACEMENTS = {
+    "cluster": "by rx on the cluster state",
+    "angle": "by ry on |0...0>",
+    "reupload": "before each layer",
+}
 TEMPLATE = Path(__file__).with_name("report.html")
 
 
 def render(found: Findings) -> str:
     """The page."""
-    title = found.source.run.name if found.source.run else found.source.weights.name
+    run = found.source.run
+    title = f"Run {run.name}" if run else f"Weights {found.source.weights.name}"
     warnings = [*found.notes, *(s.warning for s in found.slopes if s.warning)]
     parts = [
         _facts(found),
@@ -82,37 +94,51 @@ def _facts(found: Findings) -> str:
     source, question = found.source, found.question
     said, result, data = source.settings, source.result, question.data
     encoding = source.described["encoding"]
-    seconds = result.get("seconds")
-    facts: list[tuple[str, Any]] = [
+    model = [
         ("model", said.get("model")),
         ("qubits", said.get("qubits")),
-        ("trained numbers", f"{found.weights:,}"),
         ("circuits", len(found.circuits)),
         ("readouts", sum(len(layer.observables) for layer in found.circuits)),
         ("activation", said.get("activation") if said.get("model") != "qcnn" else None),
+        ("trained numbers", f"{found.weights:,}"),
         ("simulator", said.get("simulator")),
-        ("seed", said.get("seed")),
+    ]
+    about_data = [
         ("data", said.get("data")),
-        ("encoding", f"{encoding.get('kind')}, placed as {encoding.get('placement')}"),
         ("classes", " and ".join(question.classes)),
+        ("features", ENCODINGS.get(encoding.get("kind"))),
+        ("angles enter", PLACEMENTS.get(encoding.get("placement"))),
+    ]
+    if data is not None:
+        about_data += [(f"{split} examples", f"{data.rows(split):,}") for split in data.splits]
+        about_data += [("fingerprint", data.fingerprint[:16])]
+    seconds = result.get("seconds")
+    training = [
+        ("seed", said.get("seed")),
         ("epochs", result.get("epochs")),
         ("batch", said.get("batch")),
         ("learning rate", said.get("learning_rate")),
         ("workers", source.record.get("other", {}).get("workers")),
-        ("training took", f"{seconds:,.0f} s" if isinstance(seconds, int | float) else None),
+        ("took", f"{seconds:,.0f} s" if isinstance(seconds, int | float) else None),
         ("finished", result.get("finished")),
         ("weights' sha256", str(result.get("weights", {}).get("sha256", ""))[:16] or None),
     ]
-    if data is not None:
-        facts += [(f"{split} examples", f"{data.rows(split):,}") for split in data.splits]
-        facts += [("data set", data.name), ("its fingerprint", data.fingerprint[:16])]
-    return section("The run", _definitions([*facts, *source.record.get("versions", {}).items()]))
+    versions = ", ".join(f"{name} {v}" for name, v in source.record.get("versions", {}).items())
+    return section(
+        "The run",
+        '<div class="facts">',
+        _definitions("Model", model),
+        _definitions("Data", about_data),
+        _definitions("Training", training),
+        "</div>",
+        note(f"Trained with {escape(versions)}.") if versions else "",
+    )
 
 
-def _definitions(facts: Sequence[tuple[str, Any]]) -> str:
+def _definitions(title: str, facts: Sequence[tuple[str, Any]]) -> str:
     rows = [
         f"<div><dt>{escape(str(name))}</dt><dd>{escape(str(value))}</dd></div>"
         for name, value in facts
         if value is not None
     ]
-    return f"<dl>{''.join(rows)}</dl>"
+    return f"<div><h3>{title}</h3><dl>{''.join(rows)}</dl></div>"

@@ -187,7 +187,7 @@ def _drawn(layer: Any) -> str:
     width = len(layer.circuit.all_qubits())
     if not drawn:
         return note(f"{escape(layer.name)}: {gates:,} gates are too many to draw.")
-    reads = ", ".join(map(str, layer.observables))
+    reads = ", ".join(str(observable).removeprefix("1.000*") for observable in layer.observables)
     told = note(
         f"{escape(layer.name)}: {width} qubits, {gates:,} gates, {len(layer.parameters)} trained"
         f" angles; reads {escape(reads if len(reads) <= 200 else reads[:200] + '...')}"
