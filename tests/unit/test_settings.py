@@ -3,7 +3,8 @@
 import pytest
 
 from common.errors import SettingsError
-from common.settings import Settings, flag, help_text, markdown_table
+from common.settings import Settings, flag
+from common.settings.described import help_text, markdown_table
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +86,7 @@ def test_a_mistake_is_one_sentence(args, words):
 
 def test_an_unknown_name_in_the_environment_is_refused(monkeypatch):
     monkeypatch.setenv("QFLEET_EPOCS", "5")
-    with pytest.raises(SettingsError, match="QFLEET_EPOCS in the environment .*EPOCHS"):
+    with pytest.raises(SettingsError, match=r"QFLEET_EPOCS in the environment .*EPOCHS"):
         Settings.from_args([])
 
 
@@ -119,6 +120,6 @@ def test_a_wrong_settings_file_is_one_sentence_that_names_it(tmp_path, text, wor
 def test_every_setting_stands_in_help_and_table_with_its_meaning():
     for name, field in Settings.model_fields.items():
         assert field.description
-        assert name.upper() in help_text()
-        assert f"`{name.upper()}`" in markdown_table()
+        assert name.upper() in help_text(Settings.model_fields)
+        assert f"`{name.upper()}`" in markdown_table(Settings.model_fields)
         assert "_" not in flag(name)

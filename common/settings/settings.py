@@ -1,37 +1,27 @@
-"""Every setting of qfleet, once: its type, default, bounds, unit and meaning.
+"""Every setting, once: its type, default, bounds, unit and meaning."""
 
-A value comes from, in this order: the command line (`WORKERS=4` or `--workers=4`), the
-environment (`QFLEET_WORKERS=4`), the YAML file that CONFIG names (`workers: 4`), the default.
-A name that is not a setting is refused with the nearest one that is.
-
-`python -m common.settings` prints the table of them all; the README holds the same table.
-"""
-
-import difflib
 import hashlib
 import json
-import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Self
 
-import yaml
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import Field, StringConstraints, ValidationError, model_validator
-from pydantic.fields import FieldInfo
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    YamlConfigSettingsSource,
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from common.errors import SettingsError
+from common.settings.described import extra, help_text
+from common.settings.reading import (
+    ENV_PREFIX,
+    YamlFile,
+    config,
+    read_args,
+    refuse_unknown_environment,
+    sentence,
 )
 
-from common.errors import SettingsError, run_main
-
-ENV_PREFIX = "QFLEET_"
 RUN_NAME = r"[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?"
 MODELS = ("hybrid", "qcnn", "multi-filter")
 
@@ -48,8 +38,8 @@ def _setting(
         identity: Whether another value makes another run (it then enters the fingerprint).
         allowed: What may be said, where the type alone does not tell.
     """
-    extra = {"group": group, "unit": unit, "identity": identity, "allowed": allowed}
-    return Field(description=doc, json_schema_extra=extra)
+    more = {"group": group, "unit": unit, "identity": identity, "allowed": allowed}
+    return Field(description=doc, json_schema_extra=more)
 
 
 def _where(doc: str, **more: Any) -> Any:
@@ -351,7 +341,8 @@ class Settings(BaseSettings):
 
     def identity(self) -> dict[str, Any]:
         """The settings that make a run what it is: with another value it is another run."""
-        chosen = {n: getattr(self, n) for n, f in type(self).model_fields.items() if _is(f)}
+        fields = type(self).model_fields
+        chosen = {n: getattr(self, n) for n, f in fields.items() if extra(f, "identity")}
         return {**chosen, "batch": self.global_batch}
 
     def fingerprint(self) -> str:
@@ -375,17 +366,15 @@ class Settings(BaseSettings):
         Raises:
             SettingsError: In one sentence: which setting, which value, what is allowed.
         """
-        values = _read_args(args)
-        _refuse_unknown_environment()
+        if {"-h", "--help"} & set(args):
+            print(help_text(cls.model_fields))
+            raise SystemExit(0)
+        values = read_args(args, cls.model_fields)
+        refuse_unknown_environment(cls.model_fields)
         try:
             return cls(**values)
         except ValidationError as error:
-            raise SettingsError(_sentence(error, values)) from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            where = " ".join(str(getattr(error, "problem_mark", "")).split())
-            raise SettingsError(
-                f"CONFIG={_config(values)} is not a YAML file of settings {where}".rstrip()
-            ) from None
+            raise SettingsError(sentence(error, values, cls.model_fields)) from None
 
     @classmethod
     def from_record(cls, recorded: Mapping[str, Any]) -> Self:
@@ -410,187 +399,12 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags, environment, YAML file: the order in which a value is looked for."""
-        path = _config(init_settings.init_kwargs)  # type: ignore[attr-defined]
+        path = config(init_settings.init_kwargs)  # type: ignore[attr-defined]
         if not path:
             return init_settings, env_settings
-        if not Path(path).is_file():
-            raise SettingsError(f"CONFIG={path} is not a file: give the path of a YAML file")
-        return init_settings, env_settings, _YamlFile(settings_cls, Path(path))
-
-
-class _YamlFile(YamlConfigSettingsSource):
-    """pydantic-settings' YAML source, which takes a file without a mapping for an empty one."""
-
-    def _read_file(self, file_path: Path) -> dict[str, Any]:
-        with file_path.open(encoding="utf-8") as file:
-            read = yaml.safe_load(file)
-        if read is None:
-            return {}
-        if not isinstance(read, dict) or not all(isinstance(k, str) for k in read):
-            raise SettingsError(
-                f"CONFIG={file_path} must hold lines of the form 'name: value', one a setting"
-            )
-        for name in read:
-            if name not in Settings.model_fields:
-                raise SettingsError(f"{name} in {file_path} is not a setting{_nearest(name)}")
-        return read
+        return init_settings, env_settings, YamlFile(settings_cls, Path(path))
 
 
 def flag(name: str) -> str:
     """The field's name as a flag: batch_per_worker -> batch-per-worker."""
     return name.replace("_", "-")
-
-
-def _is(field: FieldInfo, key: str = "identity") -> Any:
-    return (field.json_schema_extra or {}).get(key)  # type: ignore[union-attr]
-
-
-def _config(values: Mapping[str, Any]) -> str:
-    return str(values.get("config") or os.environ.get(f"{ENV_PREFIX}CONFIG") or "")
-
-
-def _nearest(name: str) -> str:
-    near = difflib.get_close_matches(name.lower().replace("-", "_"), Settings.model_fields, n=1)
-    if near:
-        return f": did you mean {near[0].upper()}?"
-    return ": `make help` and --help list them all"
-
-
-def _read_args(args: Sequence[str]) -> dict[str, str]:
-    """Arguments -> field name -> text. An empty text stands for the default."""
-    values: dict[str, str] = {}
-    rest = list(args)
-    while rest:
-        arg = rest.pop(0)
-        if arg in ("-h", "--help"):
-            print(help_text())
-            raise SystemExit(0)
-        name, equals, value = arg.removeprefix("--").partition("=")
-        if not arg.startswith("--") and not equals:
-            raise SettingsError(f"{arg!r} is not of the form NAME=value or --name=value")
-        field = name.lower().replace("-", "_")
-        if field not in Settings.model_fields:
-            raise SettingsError(f"{name} is not a setting{_nearest(name)}")
-        if not equals:
-            if Settings.model_fields[field].annotation is bool:
-                value = "true"
-            elif rest:
-                value = rest.pop(0)
-            else:
-                raise SettingsError(f"--{name} needs a value: {allowed(field)}")
-        if value == "":
-            # Said and empty is the default, not what a lower source says.
-            default = Settings.model_fields[field].default
-            values[field] = default if default is None else str(default)
-        else:
-            values[field] = value
-    return values
-
-
-def _refuse_unknown_environment() -> None:
-    for name in sorted(os.environ):
-        if name.startswith(ENV_PREFIX):
-            field = name.removeprefix(ENV_PREFIX).lower()
-            if field not in Settings.model_fields:
-                raise SettingsError(f"{name} in the environment is not a setting{_nearest(field)}")
-
-
-def _sentence(error: ValidationError, values: Mapping[str, Any]) -> str:
-    """The first thing wrong, with the place that the value came from."""
-    first = error.errors()[0]
-    if not first["loc"]:
-        return str(first["msg"]).removeprefix("Value error, ")
-    name = str(first["loc"][0])
-    if name in values:
-        said = f"{name.upper()}={values[name]}"
-    elif (env := f"{ENV_PREFIX}{name.upper()}") in os.environ:
-        said = f"{env}={os.environ[env]}"
-    else:
-        said = f"{name}: {first['input']} in {_config(values)}"
-    return f"{said} is not allowed: {name.upper()} is {allowed(name)}"
-
-
-def allowed(name: str) -> str:
-    """What may be said for a setting, as words: 'a whole number from 1 to 30'."""
-    field = Settings.model_fields[name]
-    if text := _is(field, "allowed"):
-        return str(text)
-    kinds = [field.annotation]
-    if get_origin(field.annotation) in (Union, UnionType):
-        kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)]
-    if get_origin(kinds[0]) is Literal:
-        return "one of " + ", ".join(get_args(kinds[0]))
-    if kinds[0] is bool:
-        return "true or false"
-    words = {int: "a whole number", float: "a number"}[kinds[0]]  # type: ignore[index]
-    low = high = ""
-    for bound in field.metadata:
-        low = f" from {bound.ge:,}" if isinstance(bound, Ge) else low
-        low = f" above {bound.gt:,}" if isinstance(bound, Gt) else low
-        high = f" to {bound.le:,}" if isinstance(bound, Le) else high
-        high = f" below {bound.lt:,}" if isinstance(bound, Lt) else high
-    return words + low + high
-
-
-def _groups() -> dict[str, list[tuple[str, FieldInfo]]]:
-    groups: dict[str, list[tuple[str, FieldInfo]]] = {}
-    for name, field in Settings.model_fields.items():
-        groups.setdefault(_is(field, "group"), []).append((name, field))
-    return groups
-
-
-def _shown(value: Any) -> str:
-    return "" if value in (None, "") else str(value).lower() if value is False else str(value)
-
-
-def help_text() -> str:
-    """The `--help` of every program of qfleet."""
-    lines = [
-        "Settings: NAME=value or --name=value, else QFLEET_NAME in the environment,",
-        "else `name: value` in the YAML file that CONFIG names, else the default.",
-    ]
-    for group, fields in _groups().items():
-        lines += ["", f"{group}:"]
-        for name, field in fields:
-            unit, default = _is(field, "unit"), _shown(field.default)
-            more = [f"in {unit}"] * bool(unit) + [allowed(name)]
-            lines.append(f"  {name.upper():<19} {field.description}")
-            lines.append(f"  {'':<19} [{'; '.join(more)}; default: {default or 'none'}]")
-    return "\n".join(lines)
-
-
-def markdown_table() -> str:
-    """The README's table of settings."""
-    lines = ["| setting | default | allowed | unit | meaning |", "|---|---|---|---|---|"]
-    for group, fields in _groups().items():
-        lines.append(f"| **{group}** | | | | |")
-        for name, field in fields:
-            cells = [f"`{name.upper()}`", _shown(field.default), allowed(name)]
-            cells += [_is(field, "unit"), field.description or ""]
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines)
-
-
-BEGIN, END = "<!-- settings: begin (make settings-table) -->", "<!-- settings: end -->"
-
-
-def main(args: Sequence[str] = ()) -> int:
-    """Print the table of settings; `--check FILE` compares FILE's copy, `--write FILE` renews it."""
-    args = args or sys.argv[1:]
-    if len(args) != 2 or args[0] not in ("--check", "--write"):
-        print(markdown_table())
-        return 0
-    path = Path(args[1])
-    text = path.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    renewed = f"{before}{BEGIN}\n{markdown_table()}\n{END}{after}"
-    if args[0] == "--write":
-        path.write_text(renewed, encoding="utf-8")
-    elif text != renewed:
-        raise SettingsError(f"the table of settings in {path} is stale: `make settings-table`")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run_main(main))
