@@ -1,0 +1,60 @@
+"""A run's Keras model, in a notebook: rebuilt from what the run recorded."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common import runs, storage
+from common.errors import WeightsError
+from common.settings import Settings
+from common.storage import StoragePath
+
+ANGLES = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
+
+
+def train(root: StoragePath, scratch: Path, model: str) -> tuple[np.ndarray, list[str]]:
+    """Leave a finished run; its model's answers and its circuits with bound angles."""
+    from common import models
+
+    settings = Settings(model=model, qubits=4, filters=2, seed=7)
+    identity, fingerprint = settings.identity(), settings.fingerprint()
+    opened = runs.open_for_training(root, "r", identity, fingerprint, "d", {}, "g")
+    assert isinstance(opened, runs.HeldRun)
+    with opened:
+        made = models.build(4, settings)
+        file = scratch / "weights.h5"
+        made.save_weights(file)
+        described = models.describe(made, 4, settings, {"placement": "angle"})
+        weights = opened.run.write_model(described, file)
+        opened.finish({"metrics": {}, "epochs": 1, "seconds": 0.5, "weights": weights})
+    circuits = [str(layer.bound_circuit()) for layer in models.circuits(made)]
+    return made(ANGLES).numpy(), circuits
+
+
+@pytest.mark.parametrize("model", ["hybrid", "multi-filter"])
+def test_a_loaded_model_answers_as_the_trained_one(tmp_path: Path, model: str) -> None:
+    answers, circuits = train(tmp_path / "runs", tmp_path, model)
+    loaded = runs.load("r", storage=str(tmp_path / "runs"))
+    np.testing.assert_array_equal(loaded.model(ANGLES).numpy(), answers)
+    assert loaded.model is loaded.model
+    assert [str(each.circuit) for each in loaded.circuits] == circuits
+    for each in loaded.circuits:
+        assert each.to_qasm(ANGLES[0]).count("\n") > 10
+    assert "OPENQASM 2.0" in loaded.to_qasm()
+
+
+def test_a_model_is_loaded_from_the_cloud(gs: str, tmp_path: Path) -> None:
+    answers, _ = train(storage.path(gs), tmp_path, "qcnn")
+    np.testing.assert_array_equal(runs.load(f"{gs}/r").model(ANGLES).numpy(), answers)
+
+
+def test_a_model_is_not_made_from_a_description_that_is_none(tmp_path: Path) -> None:
+    train(tmp_path / "runs", tmp_path, "qcnn")
+    described = tmp_path / "runs" / "r" / "model" / "model.json"
+    content = storage.read_json(described)
+    del content["features"]
+    storage.write_json(described, content)
+    loaded = runs.load("r", storage=str(tmp_path / "runs"))
+    with pytest.raises(WeightsError, match="does not describe a model"):
+        _ = loaded.model
