@@ -6,6 +6,7 @@ import numpy as np
 
 from common.simulator import evolution
 from common.simulator.evolution import BATCH, PART, Order
+from common.simulator.fusion import Block
 from common.simulator.interface import REAL, Simulator
 from common.simulator.matrices import Matrices, realified
 from common.simulator.observables import Basis, Reduced
@@ -28,21 +29,22 @@ class DenseSimulator(Simulator):
         readout = program.readout
         self.readouts = len(readout.offsets)
         self.dtype = REAL[dtype]
+        names = (*self.inputs, *self.parameters)
         self._order: Order = (PART, *range(len(program.qubits)))
-        self._steps = evolution.schedule(program.blocks, self._order)
-        blocks = list(program.blocks)
-        order = self._steps[-1].after if self._steps else self._order
+        self._plans = evolution.schedule(program.steps, self._order, names=names, real=self.dtype)
+        blocks = [step for step in program.steps if isinstance(step, Block)]
+        order = self._plans[-1].order if self._plans else self._order
         self._bases: list[_Strings] = []
         for basis in readout.bases:
-            steps = evolution.schedule(basis.rotations, order, first=len(blocks))
+            plans = evolution.schedule(basis.rotations, order, first=len(blocks))
             blocks += basis.rotations
-            self._bases.append(_Strings(basis, order, steps, self.dtype))
+            self._bases.append(_Strings(basis, order, plans, self.dtype))
         self._operators: _Operators | None = None
         if readout.reduced is not None:
             self._operators = _Operators(readout.reduced, len(blocks), self.dtype)
             blocks += readout.reduced.tail
         # All matrices at once: many small products in one operation cost little more than one.
-        self._matrices = Matrices(blocks, self.inputs, self.parameters, self.dtype)
+        self._matrices = Matrices(blocks, self.parameters, self.dtype)
 
     def describe(self) -> str:
         """What will be computed, for a person to read."""
@@ -51,15 +53,17 @@ class DenseSimulator(Simulator):
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
         """See Simulator.expectation."""
         angles, parameters = self._taken(angles, parameters)
-        matrices = self._matrices(angles, parameters)
+        batch = tf.shape(angles)[0]
+        shared = tf.broadcast_to(parameters, [batch, len(self.parameters)])
+        symbols = tf.concat([angles, shared], axis=1)  # [B, V]
+        matrices = self._matrices(parameters)
         state = tf.constant(self._initial(), self.dtype)
-        state, order = evolution.evolve(state, self._order, self._steps, matrices)
+        state, order = evolution.evolve(state, self._order, self._plans, matrices, symbols)
         values = tf.constant(self.program.readout.offsets[:, np.newaxis], self.dtype)  # [K, 1]
         for strings in self._bases:
             values += strings(state, matrices)
         if self._operators is not None:
             values += self._operators(state, order, matrices)
-        batch = tf.shape(angles)[0]
         return tf.broadcast_to(tf.transpose(values), [batch, self.readouts])
 
     def _initial(self) -> np.ndarray:
@@ -75,42 +79,32 @@ class _Strings:
     """Measures the Pauli strings of one basis by the signs of bit patterns."""
 
     def __init__(
-        self, basis: Basis, order: Order, steps: list[evolution.Step], real: tf.DType
+        self,
+        basis: Basis,
+        order: Order,
+        plans: list[evolution.Product | evolution.Phases],
+        real: tf.DType,
     ) -> None:
         self._order = order
-        self._steps = steps
-        after = steps[-1].after if steps else order
-        qubits = tuple(axis for axis in after if axis not in (PART, BATCH))
-        self._wanted = (PART, *qubits, BATCH)
-        self._after = after
+        self._plans = plans
+        after = plans[-1].order if plans else order
+        qubits = [axis for axis in after if axis not in (PART, BATCH)]
         # The sign of a pattern is a product over its bits, so over two halves of them.
         half = len(qubits) // 2
         numpy = real.as_numpy_dtype
-        self._high = _signs(qubits[:half], basis.strings).astype(numpy)  # [T, H]
-        self._low = _signs(qubits[half:], basis.strings).astype(numpy)  # [T, L]
+        self._high = evolution.signs(qubits[:half], basis.strings).astype(numpy)  # [T, H]
+        self._low = evolution.signs(qubits[half:], basis.strings).astype(numpy)  # [T, L]
         self._weights = basis.weights.T.astype(numpy)  # [K, T]
 
     def __call__(self, state: tf.Tensor, matrices: dict[int, tf.Tensor]) -> tf.Tensor:
         """[K, B] of a state whose axes are in the order that was given."""
-        state, _ = evolution.evolve(state, self._order, self._steps, matrices)
-        if BATCH in self._after:
-            state = evolution.transpose(state, self._after, self._wanted)
+        state, _ = evolution.evolve(state, self._order, self._plans, matrices)
         strings, high = self._high.shape
         low = self._low.shape[1]
-        parts = tf.reshape(state, [2, high, -1])
-        chances = tf.reduce_sum(tf.square(parts), axis=0)  # [H, L * B]
+        chances = tf.reduce_sum(tf.square(tf.reshape(state, [2, high, -1])), axis=0)  # [H, L * B]
         signed = tf.reshape(tf.matmul(self._high, chances), [strings, low, -1])
         values = tf.reduce_sum(signed * self._low[:, :, np.newaxis], axis=1)  # [T, B]
         return tf.matmul(self._weights, values)
-
-
-def _signs(qubits: Order, strings: tuple[tuple[int, ...], ...]) -> np.ndarray:
-    """[T, 2**len(qubits)] of +-1: the parity of each string's bits among these qubits."""
-    signs = np.ones((len(strings), 1))
-    for qubit in qubits:
-        bit = np.array([[1, -1] if qubit in string else [1, 1] for string in strings])
-        signs = (signs[:, :, None] * bit[:, None, :]).reshape(len(strings), -1)
-    return signs
 
 
 class _Operators:
@@ -119,7 +113,7 @@ class _Operators:
     def __init__(self, reduced: Reduced, first: int, real: tf.DType) -> None:
         self._support = reduced.support
         self._order: Order = (PART, *range(len(self._support)), BATCH)  # BATCH: V's columns
-        self._steps = evolution.schedule(reduced.tail, self._order, first=first)
+        self._plans = evolution.schedule(reduced.tail, self._order, first=first)
         operators = realified(reduced.operators).astype(real.as_numpy_dtype)
         self._operators = np.ascontiguousarray(operators.transpose(1, 0, 2))  # [2 D, K, 2 D]
 
@@ -140,10 +134,10 @@ class _Operators:
         """[2 D * K, 2 D] the operators with the tail applied, one below the other row by row."""
         operators = tf.constant(self._operators)
         size, count = self._operators.shape[:2]
-        if not self._steps:
+        if not self._plans:
             return tf.reshape(operators, [size * count, size])
         columns, order = evolution.evolve(
-            tf.eye(size, dtype=operators.dtype), self._order, self._steps, matrices
+            tf.eye(size, dtype=operators.dtype), self._order, self._plans, matrices
         )
         columns = tf.reshape(evolution.transpose(columns, order, self._order), [size, size])
         operators = tf.reshape(operators, [size, count * size])

@@ -1,7 +1,9 @@
-"""A controlled turned gate on three or four qubits, as factors on one and two.
+"""A turned gate as parity turns `exp(i pi turn t Z...Z)` between fixed gates.
 
-In the basis of the eigenspaces it is diagonal, and a diagonal of half-turns is a sum of products of
-Z (its Walsh transform): each product is a ZZ between CNOTs.
+In the basis of its eigenspaces a gate is diagonal, and a diagonal of half-turns is a sum of
+products of Z (its Walsh transform). All parity turns commute, so those of a whole layer of data
+gates are one multiplication of the state by phases. Wider gates become narrow ones the same way:
+a parity of many qubits is one of two qubits between CNOTs.
 """
 
 from collections.abc import Iterator
@@ -10,48 +12,60 @@ from itertools import pairwise
 import cirq
 import numpy as np
 
-from common.simulator.factor import Factor, fixed
+from common.simulator.factor import Factor, fixed, turned
 
-_ZZ = (np.diag([1.0, 0, 0, 1]), np.diag([0, 1.0, 1, 0]))  # projectors on even and odd parity
-_Z = (np.diag([1.0, 0]), np.diag([0, 1.0]))
+_Z = np.stack([np.diag([1.0, 0]), np.diag([0, 1.0])]).astype(np.complex128)
+_ZZ = np.stack([np.diag([1.0, 0, 0, 1]), np.diag([0, 1.0, 1, 0])]).astype(np.complex128)
 _CNOT = cirq.unitary(cirq.CNOT)
 
 
-def narrowed(controls: tuple[cirq.Qid, ...], on: np.ndarray, inner: Factor) -> Iterator[Factor]:
-    """A controlled factor as factors on one and two qubits, up to a global phase.
+def parities(inner: Factor) -> Iterator[Factor]:
+    """A factor as fixed ones and parity turns, up to a global phase.
+
+    Args:
+        inner: With one exponent.
+    """
+    yield from controlled((), np.ones(1), inner)
+
+
+def controlled(controls: tuple[cirq.Qid, ...], on: np.ndarray, inner: Factor) -> Iterator[Factor]:
+    """A controlled factor as fixed ones and parity turns, up to a global phase.
 
     Args:
         controls: What controls it.
         on: [2**len(controls)] 1 for each pattern of the controls that turns the factor on, else 0.
-        inner: What is controlled.
+        inner: What is controlled; with one exponent.
     """
     basis, inner_turns = _diagonalised(inner)
     turns = np.kron(on, inner_turns)
     qubits = (*controls, *inner.qubits)
     patterns = np.arange(len(turns))
-    yield fixed(inner.qubits, basis.conj().T)
+    if basis is not None:
+        yield fixed(inner.qubits, basis.conj().T)
     for mask in range(1, len(turns)):
         parity = np.array([(int(pattern) & mask).bit_count() % 2 for pattern in patterns])
         turn = float(np.mean(turns * (1 - 2 * parity)))
         if abs(turn) > 1e-12:
             chosen = [q for at, q in enumerate(reversed(qubits)) if mask >> at & 1]
             yield from _parity_turn(tuple(chosen), turn, inner)
-    yield fixed(inner.qubits, basis)
+    if basis is not None:
+        yield fixed(inner.qubits, basis)
 
 
-def _diagonalised(factor: Factor) -> tuple[np.ndarray, np.ndarray]:
-    """[D, D] eigenvectors in columns, and [D] their half-turns."""
+def _diagonalised(factor: Factor) -> tuple[np.ndarray | None, np.ndarray]:
+    """[D, D] eigenvectors in columns, None for the identity, and [D] their half-turns."""
     # A sum of projectors with weights that differ has their spaces as its own.
     weighted = np.tensordot(np.arange(len(factor.turns)), factor.projectors, 1)
-    levels, basis = np.linalg.eigh(weighted)
-    return basis, factor.turns[np.rint(levels).astype(int)]
+    levels = np.diag(weighted).real
+    basis = None
+    if np.abs(weighted - np.diag(levels)).max() > 1e-12:
+        levels, basis = np.linalg.eigh(weighted)
+    return basis, factor.turns[np.rint(levels).astype(int), 0]
 
 
 def _parity_turn(qubits: tuple[cirq.Qid, ...], turn: float, factor: Factor) -> Iterator[Factor]:
-    """exp(i pi turn t Z...Z)."""
-    turns = np.array([turn, -turn])
     ladder = [fixed(pair, _CNOT) for pair in pairwise(qubits[:-1])]
     yield from ladder
-    projectors = np.stack(_Z if len(qubits) == 1 else _ZZ).astype(np.complex128)
-    yield Factor(qubits[-2:], turns, projectors, factor.expression)
+    projectors = _Z if len(qubits) == 1 else _ZZ
+    yield turned(qubits[-2:], np.array([turn, -turn]), projectors, factor.exponents[0])
     yield from reversed(ladder)

@@ -1,158 +1,149 @@
-"""The state's way through the blocks, in TensorFlow operations.
+"""The state's way through blocks and layers, in TensorFlow operations.
 
 The state is real and imaginary parts side by side. At compile time we keep the order of its axes,
-slowest first: PART (real, imaginary), a qubit each, and BATCH, which is last where it can be, so
-that transposes move whole runs. A shared block multiplies the leading axes, `y[8, M] = U x[8, M]`
-with the matrices of matrices.py. There is no batch axis until the first block per example.
+slowest first: PART (real, imaginary), a qubit each, and BATCH last, so that transposes move whole
+runs. A block multiplies the leading axes, `y[8, M] = U x[8, M]` with the matrices of matrices.py.
+There is no batch axis until the first layer of data turns.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from common.simulator.fusion import Block
+import numpy as np
+
+from common.simulator.exponents import Exponents
+from common.simulator.fusion import Block, Layer
 from common.tensorflow import tf
 
 BATCH, PART = -1, -2  # axes that are no qubit
-WINDOW_QUBITS = 4  # qubits that disjoint blocks per example are applied to in one product
 MOST_AXES = 8  # TensorFlow transposes more than these element by element
 
 Order = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Step:
-    """One product over the whole state.
+class Product:
+    """A block to apply: to the leading axes of `order`, which it keeps.
 
     Attributes:
-        before: The order of axes it wants.
-        after: The order it leaves.
-        blocks: Indices of the blocks it applies; only blocks per example come in numbers.
-        per_example: Which kind they are.
+        order: Of the axes it wants.
+        block: The index of its matrix.
     """
 
-    before: Order
-    after: Order
-    blocks: tuple[int, ...]
-    per_example: bool
+    order: Order
+    block: int
 
 
-def schedule(blocks: Sequence[Block], order: Order, *, first: int = 0) -> list[Step]:
-    """Plan the steps.
+class Phases:
+    """A layer of data turns: the state times exp(i angle), per example.
+
+    The sign of a parity in a bit pattern is that in its first half of bits times that in the
+    second; so no constant here is larger than the square root of the state.
 
     Args:
-        blocks: In an order that may be applied.
+        layer: The turns.
+        order: Of the axes before it; afterwards BATCH is the last.
+        names: Of the inputs and parameters.
+        real: tf.float32 or tf.float64.
+    """
+
+    def __init__(self, layer: Layer, order: Order, names: Sequence[str], real: tf.DType) -> None:
+        self.batched = BATCH in order
+        self.order = order if self.batched else (*order, BATCH)
+        qubits = self.order[1:-1]
+        half = len(qubits) // 2
+        strings = [turn.qubits for turn in layer.turns]
+        scale = np.array([[np.pi * turn.turn] for turn in layer.turns])
+        high = (signs(qubits[:half], strings) * scale).T  # [H, T] radians per unit
+        self._high = high.astype(real.as_numpy_dtype)
+        self._low = signs(qubits[half:], strings).astype(real.as_numpy_dtype)  # [T, L]
+        self._exponents = Exponents([turn.exponent for turn in layer.turns], names, real)
+
+    def __call__(self, state: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+        """The state in `order` after the layer, from [B, V] values of inputs and parameters."""
+        exponents = tf.transpose(self._exponents(values))  # [T, B]
+        spread = exponents[:, tf.newaxis] * self._low[:, :, np.newaxis]  # [T, L, B]
+        size = len(self._high) * self._low.shape[1]
+        angles = tf.matmul(self._high, tf.reshape(spread, [len(self._low), -1]))
+        angles = tf.reshape(angles, [size, -1])  # [2**N, B]
+        wave, swing = tf.cos(angles), tf.sin(angles)
+        shape = [2, size, -1] if self.batched else [2, size, 1]
+        real, imaginary = tf.unstack(tf.reshape(state, shape), num=2)
+        return tf.stack(
+            [real * wave - imaginary * swing, real * swing + imaginary * wave]
+        )  # [2, 2**N, B]
+
+
+def signs(qubits: Sequence[int], strings: Sequence[tuple[int, ...]]) -> np.ndarray:
+    """[T, 2**len(qubits)] of +-1: the parity of each string's bits among these qubits."""
+    found = np.ones((len(strings), 1))
+    for qubit in qubits:
+        bit = np.array([[1, -1] if qubit in string else [1, 1] for string in strings])
+        found = (found[:, :, None] * bit[:, None, :]).reshape(len(strings), -1)
+    return found
+
+
+def schedule(
+    steps: Sequence[Block | Layer],
+    order: Order,
+    *,
+    first: int = 0,
+    names: Sequence[str] = (),
+    real: tf.DType = tf.float32,
+) -> list[Product | Phases]:
+    """Plan the way through a program.
+
+    Args:
+        steps: Of the program.
         order: Of the axes at the start.
-        first: The index of the first block, where they are a part of a longer list.
+        first: The index of the first block's matrix.
+        names: Of the inputs and parameters; layers need them.
+        real: tf.float32 or tf.float64.
 
     Returns:
-        The steps; the last one's `after` is the order at the end.
+        A plan for each step; the last one's `order` is the order at the end.
     """
-    steps: list[Step] = []
-    for group in _sequence(blocks):
-        front = tuple(qubit for index in group for qubit in blocks[index].qubits)
-        rest = tuple(axis for axis in order if axis not in (PART, BATCH, *front))
-        per_example = blocks[group[0]].per_example
-        batched = BATCH in order
-        if per_example and batched:
-            before = after = (BATCH, PART, *front, *rest)
-        elif per_example:
-            before, after = (PART, *front, *rest), (*rest, PART, *front, BATCH)
+    plans: list[Product | Phases] = []
+    for step in steps:
+        if isinstance(step, Layer):
+            plans.append(Phases(step, order, names, real))
         else:
-            before = after = (PART, *front, *rest, *([BATCH] if batched else []))
-        steps.append(Step(before, after, tuple(first + index for index in group), per_example))
-        order = after
-    return steps
-
-
-def _sequence(blocks: Sequence[Block]) -> list[tuple[int, ...]]:
-    """Groups of blocks in the order of their application.
-
-    Shared blocks come as early as they can, so that the blocks per example that wait meanwhile
-    fill whole windows, and the first ones meet a state that has no batch yet.
-    """
-    waiting = list(range(len(blocks)))
-    groups: list[tuple[int, ...]] = []
-    while waiting:
-        held: set[int] = set()
-        ready: list[int] = []
-        later: list[int] = []
-        for index in waiting:
-            qubits = blocks[index].qubits
-            if held.intersection(qubits):
-                later.append(index)
-                held.update(qubits)
-            elif blocks[index].per_example:
-                ready.append(index)
-                held.update(qubits)
-            else:
-                groups.append((index,))
-        groups.extend(_windows(blocks, ready))
-        waiting = later
-    return groups
-
-
-def _windows(blocks: Sequence[Block], ready: Sequence[int]) -> list[tuple[int, ...]]:
-    windows: list[list[int]] = []
-    width = WINDOW_QUBITS
-    for index in ready:
-        size = len(blocks[index].qubits)
-        if width + size > WINDOW_QUBITS:
-            windows.append([])
-            width = 0
-        windows[-1].append(index)
-        width += size
-    return [tuple(window) for window in windows]
+            front = (PART, *step.qubits)
+            rest = tuple(axis for axis in order if axis not in front)
+            plans.append(Product((*front, *rest), first))
+            first += 1
+        order = plans[-1].order
+    return plans
 
 
 def evolve(
-    state: tf.Tensor, order: Order, steps: Sequence[Step], matrices: dict[int, tf.Tensor]
+    state: tf.Tensor,
+    order: Order,
+    plans: Sequence[Product | Phases],
+    matrices: dict[int, tf.Tensor],
+    values: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, Order]:
-    """Apply steps to a state.
+    """Go through a program.
 
     Args:
         state: Real, of as many elements as the order's axes hold.
         order: Of its axes.
-        steps: From `schedule` with the same order.
+        plans: From `schedule` with the same order.
         matrices: By the block's index, from Matrices.
+        values: [B, V] of inputs and parameters; layers need them.
 
     Returns:
         The state, in any shape, and the order of its axes.
     """
-    for step in steps:
-        state = transpose(state, order, step.before)
-        if step.per_example:
-            state = _apply_window(state, step, [matrices[index] for index in step.blocks])
+    for plan in plans:
+        if isinstance(plan, Phases):
+            state = plan(state, values)
         else:
-            matrix = matrices[step.blocks[0]]
+            matrix = matrices[plan.block]
+            state = transpose(state, order, plan.order)
             state = tf.matmul(matrix, tf.reshape(state, [matrix.shape[-1], -1]))
-        order = step.after
+        order = plan.order
     return state, order
-
-
-def _apply_window(state: tf.Tensor, step: Step, matrices: Sequence[tf.Tensor]) -> tf.Tensor:
-    window = matrices[0]  # [B, 2 D, 2 D]
-    for matrix in matrices[1:]:
-        window = _kronecker(window, matrix)
-    size = window.shape[-1]
-    if BATCH not in step.before:
-        state = tf.reshape(state, [size, -1])
-        # From [B, out, in] to [in, out * B]: the batch comes out last.
-        window = tf.reshape(permuted(window, [2, 1, 0]), [size, -1])
-        return tf.matmul(state, window, transpose_a=True)
-    rest = 2 ** (len(step.before) - 1) // size
-    return tf.matmul(window, tf.reshape(state, [-1, size, rest]))
-
-
-def _kronecker(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
-    """The Kronecker product of two batches of complex matrices in their real form."""
-    a, b = first.shape[-1] // 2, second.shape[-1] // 2
-    first = tf.reshape(first, [-1, 2, a, 1, 2, a, 1])
-    second = tf.reshape(second, [-1, 2, 1, b, 2, 1, b])
-    # Complex numbers multiply as their 2x2 real forms do, hence the sum over the inner part.
-    real = first[:, :, :, :, :1] * second[:, :1]
-    imaginary = first[:, :, :, :, 1:] * second[:, 1:]
-    product = real + imaginary
-    return tf.reshape(product, [-1, 2 * a * b, 2 * a * b])
 
 
 def transpose(state: tf.Tensor, order: Order, wanted: Order) -> tf.Tensor:

@@ -1,183 +1,234 @@
-"""Neighbouring factors fused into blocks on one or two qubits.
+"""Neighbouring factors fused into blocks, and data gates gathered into layers.
 
-A step over the state costs the same whatever its 4x4 matrix holds, so as many gates as possible
-go into each: one-qubit gates into the two-qubit blocks around them, and a whole two-qubit unitary
-of an ansatz into one. Blocks that hold data symbols have a matrix per example; a shared gate only
-joins one of them where that saves a block.
+A step over the state costs the same whatever its 4x4 matrix holds, so as many shared gates as
+possible go into each: one-qubit gates into the two-qubit blocks around them, and a whole two-qubit
+unitary of an ansatz into one. Data gates, which differ from example to example, come here as
+parity turns between fixed gates; a layer of them is one product with phases.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import sympy
 
-from common.simulator.factor import Factor, fixed
+from common.simulator.factor import Factor
 
 
 @dataclass(frozen=True)
 class Block:
-    """A unitary on one or two qubits.
+    """A unitary on one or two qubits, shared by the batch.
 
     Attributes:
         qubits: Positions in the program's qubits; the first is the most significant bit.
-        factors: What is multiplied, first applied first. Their qubits are 0 and 1: positions in
-            `qubits`.
-        per_example: Whether a data symbol turns one of them.
+        factors: What is multiplied, first applied first. Their qubits are positions in `qubits`.
     """
 
     qubits: tuple[int, ...]
     factors: tuple[Factor, ...]
-    per_example: bool
+
+
+@dataclass(frozen=True)
+class Turn:
+    """`exp(i pi turn t Z...Z)`, per example.
+
+    Attributes:
+        qubits: Positions of the Zs.
+        turn: Half-turns per unit of the exponent.
+        exponent: The expression t.
+    """
+
+    qubits: tuple[int, ...]
+    turn: float
+    exponent: sympy.Expr
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Turns that are applied together, all diagonal.
+
+    Attributes:
+        turns: In any order.
+    """
+
+    turns: tuple[Turn, ...]
+
+    @property
+    def qubits(self) -> tuple[int, ...]:
+        """Every position that a turn touches, sorted."""
+        return tuple(sorted({qubit for turn in self.turns for qubit in turn.qubits}))
 
 
 class _Open:
     """A block while gates still join it."""
 
-    def __init__(self, qubits: tuple[int, ...], per_example: bool) -> None:
+    def __init__(self, qubits: tuple[int, ...], factors: list[Factor]) -> None:
         self.qubits = qubits
-        self.per_example = per_example
-        self.factors: list[Factor] = []
+        self.factors = factors
 
 
-def fuse(factors: Sequence[Factor], inputs: frozenset[str]) -> list[Block]:
-    """Fuse factors, whose qubits are positions, into blocks in an order that may be applied.
+def fuse(factors: Sequence[Factor], inputs: frozenset[str]) -> list[Block | Layer]:
+    """Fuse factors, whose qubits are positions, into steps in an order that may be applied.
 
     Args:
-        factors: In circuit order.
+        factors: In circuit order; those with a data symbol are parity turns.
         inputs: The names of the data symbols.
     """
-    blocks: list[_Open] = []
-    last: dict[int, _Open] = {}  # the newest block on each qubit
-
-    def place(factor: Factor, per_example: bool) -> None:
-        before = {id(last[qubit]): last[qubit] for qubit in factor.qubits if qubit in last}
-        if len(before) == 1:
-            (owner,) = before.values()
-            # A gate on one qubit waits for the next pair rather than joining the last one: then
-            # the pairs of an ansatz hold the same gates, and are one matrix.
-            if set(owner.qubits) == set(factor.qubits) and owner.per_example == per_example:
-                owner.factors.append(factor)
-                return
-        block = _Open(factor.qubits, per_example)
-        for qubit in factor.qubits:
-            waiting = last.get(qubit)
-            if waiting and len(waiting.qubits) == 1 and waiting.per_example == per_example:
-                block.factors.extend(waiting.factors)
-                blocks.remove(waiting)
-        block.factors.append(factor)
-        blocks.append(block)
-        for qubit in factor.qubits:
-            last[qubit] = block
-
+    items: list[_Open | Turn] = []
+    last: dict[int, _Open | Turn] = {}  # the newest item on each qubit
     for factor in factors:
-        place(factor, bool(factor.symbols & inputs))
-    _join_sandwiches(blocks)
-    _join_leftovers(blocks)
-    _join_same(blocks)
-    return [_closed(block) for block in blocks]
+        item = _placed(factor, inputs, items, last)
+        for qubit in factor.qubits:
+            last[qubit] = item
+    _join_leftovers(items)
+    return _arranged([_closed(item) if isinstance(item, _Open) else item for item in items])
 
 
-def _neighbour(blocks: list[_Open], index: int, step: int) -> list[int]:
-    """For each qubit of a block the index of the next block (step 1) or the one before (-1)."""
-    found = []
-    for qubit in blocks[index].qubits:
-        at = index + step
-        while 0 <= at < len(blocks) and qubit not in blocks[at].qubits:
-            at += step
-        found.append(at if 0 <= at < len(blocks) else -1)
-    return found
+def _placed(
+    factor: Factor,
+    inputs: frozenset[str],
+    items: list[_Open | Turn],
+    last: dict[int, _Open | Turn],
+) -> _Open | Turn:
+    """The item that a factor went to."""
+    item: _Open | Turn
+    if factor.symbols & inputs:
+        item = Turn(factor.qubits, float(factor.turns[0, 0]), factor.exponents[0])
+        items.append(item)
+        return item
+    before = {id(last[qubit]): last[qubit] for qubit in factor.qubits if qubit in last}
+    if len(before) == 1:
+        (owner,) = before.values()
+        # A gate on one qubit waits for the next pair rather than joining the last one: then the
+        # pairs of an ansatz hold the same gates, and are one matrix.
+        if isinstance(owner, _Open) and set(owner.qubits) == set(factor.qubits):
+            owner.factors.append(factor)
+            return owner
+    item = _Open(factor.qubits, [])
+    for qubit in factor.qubits:
+        waiting = last.get(qubit)
+        if isinstance(waiting, _Open) and len(waiting.qubits) == 1:
+            item.factors += waiting.factors
+            items.remove(waiting)
+    item.factors.append(factor)
+    items.append(item)
+    return item
 
 
-def _join_sandwiches(blocks: list[_Open]) -> None:
-    """Join a data block with the shared blocks of the same qubits right before and after it.
+def _join_leftovers(items: list[_Open | Turn]) -> None:
+    """Give the blocks on one qubit that are left to the block before or after on that qubit."""
+    for block in list(items):
+        if not isinstance(block, _Open) or len(block.qubits) > 1:
+            continue
+        at = items.index(block)
+        before, after = _nearest(items[at - 1 :: -1] if at else [], block), None
+        if before is None:
+            after = _nearest(items[at + 1 :], block)
+        if before is not None:
+            before.factors += block.factors
+        elif after is not None:
+            after.factors[:0] = block.factors
+        if before is not None or after is not None:
+            items.remove(block)
 
-    `CNOT, rz(data), CNOT` is then one block per example instead of three.
+
+def _nearest(items: Sequence[_Open | Turn], block: _Open) -> _Open | None:
+    """The first item on a block's qubit, if it is a block."""
+    for item in items:
+        if block.qubits[0] in item.qubits:
+            return item if isinstance(item, _Open) else None
+    return None
+
+
+def _arranged(items: Sequence[Block | Turn]) -> list[Block | Layer]:
+    """Items in an order of as few steps as possible.
+
+    Blocks come as early as they can, since the turns that wait meanwhile go into one layer, and
+    the first blocks meet a state that does not differ from example to example yet.
     """
-    index = 0
-    while index < len(blocks):
-        block = blocks[index]
-        before, after = set(_neighbour(blocks, index, -1)), set(_neighbour(blocks, index, 1))
-        index += 1
-        if not block.per_example or len(before) != 1 or len(after) != 1 or -1 in before | after:
-            continue
-        first, second = blocks[before.pop()], blocks[after.pop()]
-        same = set(first.qubits) == set(second.qubits) >= set(block.qubits)
-        if same and _adjacent(blocks, first, second):
-            first.factors += block.factors + second.factors
-            first.per_example = True
-            blocks.remove(block)
-            blocks.remove(second)
-            index -= 1
+    steps: list[Block | Layer] = []
+    waiting = list(items)
+    while waiting:
+        held: set[int] = set()  # by a block that waits, or by a turn
+        blocked: set[int] = set()  # by a block that waits
+        turns: list[Turn] = []
+        single: list[Block] = []
+        later: list[Block | Turn] = []
+        for item in waiting:
+            if isinstance(item, Turn):
+                if blocked.intersection(item.qubits):
+                    later.append(item)
+                    blocked.update(item.qubits)
+                else:
+                    turns.append(item)
+                held.update(item.qubits)
+            elif held.intersection(item.qubits):
+                later.append(item)
+                held.update(item.qubits)
+                blocked.update(item.qubits)
+            elif len(item.qubits) == 1:
+                single.append(item)
+            else:
+                steps.extend(_paired([b for b in single if b.qubits[0] in item.qubits]))
+                single = [b for b in single if b.qubits[0] not in item.qubits]
+                steps.append(item)
+        steps.extend(_paired(single))
+        if turns:
+            steps.append(Layer(tuple(turns)))
+        waiting = later
+    return steps
 
 
-def _join_same(blocks: list[_Open]) -> None:
-    """Join blocks of one kind that follow each other on the same qubits."""
-    index = 0
-    while index < len(blocks):
-        block = blocks[index]
-        before = set(_neighbour(blocks, index, -1))
-        index += 1
-        if len(before) != 1 or -1 in before:
-            continue
-        first = blocks[before.pop()]
-        if first.per_example == block.per_example and set(block.qubits) <= set(first.qubits):
-            first.factors += block.factors
-            blocks.remove(block)
-            index -= 1
-
-
-def _adjacent(blocks: list[_Open], first: _Open, second: _Open) -> bool:
-    """Whether no more than one other block touches their qubits between two blocks."""
-    low, high = blocks.index(first), blocks.index(second)
-    between = [b for b in blocks[low + 1 : high] if set(b.qubits) & set(first.qubits)]
-    return len(between) == 1
-
-
-def _join_leftovers(blocks: list[_Open]) -> None:
-    """Give shared one-qubit blocks to a neighbour, a shared one where there is one."""
-    index = 0
-    while index < len(blocks):
-        block = blocks[index]
-        index += 1
-        if len(block.qubits) > 1 or block.per_example:
-            continue
-        (before,), (after,) = _neighbour(blocks, index - 1, -1), _neighbour(blocks, index - 1, 1)
-        near = [at for at in (before, after) if at >= 0]
-        if not near:
-            continue
-        chosen = min(near, key=lambda at: blocks[at].per_example)
-        joined = blocks[chosen]
-        if chosen == before:
-            joined.factors += block.factors
-        else:
-            joined.factors[:0] = block.factors
-        blocks.remove(block)
-        index -= 1
+def _paired(single: list[Block]) -> list[Block]:
+    """Blocks on one qubit, on different ones, two to a block."""
+    pairs = []
+    for first, second in zip(single[0::2], single[1::2], strict=False):
+        qubits = (*first.qubits, *second.qubits)
+        local = {qubit: at for at, qubit in enumerate(qubits)}
+        moved = [
+            Factor((local[block.qubits[0]],), factor.turns, factor.projectors, factor.exponents)
+            for block in (first, second)
+            for factor in block.factors
+        ]
+        pairs.append(Block(qubits, _multiplied([_embed(f, {0: 0, 1: 1}) for f in moved])))
+    return pairs + single[len(single) - len(single) % 2 :]
 
 
 def _closed(block: _Open) -> Block:
-    """Positions made local, and neighbouring fixed factors multiplied."""
+    """Positions made local, and factors multiplied where they can be."""
     local = {qubit: at for at, qubit in enumerate(block.qubits)}
-    factors: list[Factor] = []
-    for factor in block.factors:
-        wide = _embed(factor, local)
-        if wide.expression is None and factors and factors[-1].expression is None:
-            factors[-1] = fixed(wide.qubits, wide.matrix @ factors[-1].matrix)
+    return Block(block.qubits, _multiplied([_embed(factor, local) for factor in block.factors]))
+
+
+def _multiplied(factors: Sequence[Factor]) -> tuple[Factor, ...]:
+    """Each factor moved to the first of its kind, fixed or turned, that it commutes its way to.
+
+    X on one qubit then meets X on the other, and ZZ, YY and XX each other: 15 gates are 7 factors.
+    """
+    done: list[Factor] = []
+    for factor in factors:
+        found = None
+        for at in range(len(done) - 1, -1, -1):
+            commute = factor.commutes(done[at])
+            if factor.fixed == done[at].fixed and (commute or (factor.fixed and found is None)):
+                found = at
+            if not commute:
+                break
+        if found is None:
+            done.append(factor)
         else:
-            factors.append(wide)
-    return Block(block.qubits, tuple(factors), block.per_example)
+            done[found] = factor.times(done[found])
+    return tuple(done)
 
 
 def _embed(factor: Factor, local: dict[int, int]) -> Factor:
     """A factor on all the qubits of its block, so that the block is a plain matrix product."""
     where = tuple(local[qubit] for qubit in factor.qubits)
-    everywhere = tuple(range(len(local)))
     projectors = factor.projectors
     if where == (1, 0):
         shape = (-1, 2, 2, 2, 2)
         projectors = projectors.reshape(shape).transpose(0, 2, 1, 4, 3).reshape(-1, 4, 4)
     elif len(where) < len(local):
-        parts = [np.kron(p, np.eye(2)) if where == (0,) else np.kron(np.eye(2), p)
-                 for p in projectors]  # fmt: skip
-        projectors = np.stack(parts)
-    return Factor(everywhere, factor.turns, projectors, factor.expression)
+        sides = [(p, np.eye(2)) if where == (0,) else (np.eye(2), p) for p in projectors]
+        projectors = np.stack([np.kron(*side) for side in sides])
+    return Factor(tuple(range(len(local))), factor.turns, projectors, factor.exponents)

@@ -14,7 +14,7 @@ import sympy
 
 from common.errors import CircuitError
 from common.simulator import diagonal, expressions
-from common.simulator.factor import Factor, fixed
+from common.simulator.factor import Factor, fixed, turned
 from common.simulator.synthesis import decomposed, synthesised
 
 LONGEST_NAME = 80  # characters of a gate in an error's sentence
@@ -145,7 +145,7 @@ def _turned(qubits: tuple[cirq.Qid, ...], gate: cirq.EigenGate, place: _Place) -
                 f"its exponent {expression} holds {what}; allowed are + - * / **, numbers and"
                 f" {', '.join(sorted(expressions.FUNCTIONS))}, Min, Max"
             )
-        return Factor(qubits, turns, projectors, expression)
+        return turned(qubits, turns, projectors, expression)
     phases = np.exp(1j * np.pi * turns * float(expression))
     return fixed(qubits, np.einsum("k,kij->ij", phases, projectors))
 
@@ -157,8 +157,9 @@ def _controlled(
     for values in gate.control_values.expand():
         on[int("".join(map(str, values)), 2)] = 1
     if len(qubits) > 2:
-        yield from diagonal.narrowed(qubits[: gate.num_controls()], on, inner)
+        yield from diagonal.controlled(qubits[: gate.num_controls()], on, inner)
         return
     off = np.kron(np.diag(1 - on), np.eye(2))
     projectors = np.stack([off, *(np.kron(np.diag(on), p) for p in inner.projectors)])
-    yield Factor(qubits, np.array([0.0, *inner.turns]), projectors, inner.expression)
+    turns = np.array([0.0, *inner.turns[:, 0]])
+    yield turned(qubits, turns, projectors, inner.exponents[0])

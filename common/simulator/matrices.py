@@ -1,4 +1,4 @@
-"""The matrices of all blocks of a program, computed together from the symbols' values.
+"""The matrices of all blocks of a program, computed together from the parameters.
 
 Blocks that are alike (a convolution shares its 15 angles among all its pairs) are computed once.
 Everything is a handful of operations on tiny arrays, which TensorFlow differentiates by itself.
@@ -31,133 +31,108 @@ class Matrices:
 
     Args:
         blocks: Whose matrices are wanted.
-        inputs: Names of the data symbols.
         parameters: Names of the trained symbols.
         real: tf.float32 or tf.float64.
     """
 
-    def __init__(
-        self,
-        blocks: Sequence[Block],
-        inputs: Sequence[str],
-        parameters: Sequence[str],
-        real: tf.DType,
-    ) -> None:
-        groups: dict[tuple[bool, int], list[int]] = {}
-        for index, block in enumerate(blocks):
-            groups.setdefault((block.per_example, len(block.qubits)), []).append(index)
-        self._banks = [
-            (
-                members,
-                _Bank(
-                    [blocks[index].factors for index in members],
-                    (*inputs, *parameters) if per_example else tuple(parameters),
-                    2**width,
-                    real,
-                ),
-                per_example,
-            )
-            for (per_example, width), members in groups.items()
-        ]
+    def __init__(self, blocks: Sequence[Block], parameters: Sequence[str], real: tf.DType) -> None:
+        self._real = real
+        self._banks: list[tuple[list[int], _Bank]] = []
+        for width in (1, 2):
+            members = [index for index, block in enumerate(blocks) if len(block.qubits) == width]
+            if members:
+                products = [blocks[index].factors for index in members]
+                self._banks.append((members, _Bank(products, parameters, 2**width)))
 
-    def __call__(self, angles: tf.Tensor, parameters: tf.Tensor) -> dict[int, tf.Tensor]:
-        """Compute them.
-
-        Args:
-            angles: [B, inputs].
-            parameters: [parameters].
-
-        Returns:
-            By the block's index: [2 D, 2 D], or [B, 2 D, 2 D] for a block per example.
-        """
+    def __call__(self, parameters: tf.Tensor) -> dict[int, tf.Tensor]:
+        """[parameters] values -> by the block's index its matrix [2 D, 2 D], of `real`."""
+        # In float64, which costs nothing at this size: the products are exact to the last bit of
+        # float32, and TensorFlow keeps these small batches away from oneDNN's 0.15 ms set-up.
+        values = tf.cast(parameters, tf.float64)
         matrices: dict[int, tf.Tensor] = {}
-        for members, bank, per_example in self._banks:
-            values = parameters[tf.newaxis]
-            if per_example:
-                shared = tf.broadcast_to(parameters, [tf.shape(angles)[0], parameters.shape[0]])
-                values = tf.concat([angles, shared], axis=1)
-            found = bank(values)
-            if not per_example:
-                found = [matrix[0] for matrix in found]
-            matrices.update(zip(members, bank.each(found), strict=True))
+        for members, bank in self._banks:
+            distinct = tf.unstack(tf.cast(bank(values), self._real), num=bank.distinct)
+            matrices.update(
+                {index: distinct[slot] for index, slot in zip(members, bank.slots, strict=True)}
+            )
         return matrices
 
 
 class _Bank:
-    """Matrices of one size over one set of values: products of factors, each product once.
+    """Products of factors of one size, each product once; in float64.
 
     Args:
         products: The factors of each block, first applied first.
-        names: Of the V symbols.
+        names: Of the symbols.
         size: D.
-        real: tf.float32 or tf.float64.
+
+    Attributes:
+        slots: Which of the distinct products each block has.
+        distinct: How many there are.
     """
 
     def __init__(
-        self,
-        products: Sequence[Sequence[Factor]],
-        names: Sequence[str],
-        size: int,
-        real: tf.DType,
+        self, products: Sequence[Sequence[Factor]], names: Sequence[str], size: int
     ) -> None:
-        self._size = 2 * size
-        self._real = real
         table: dict[tuple, int] = {}
         factors: list[Factor] = []
 
         def entry(factor: Factor) -> int:
-            key = (factor.turns.tobytes(), factor.projectors.tobytes(), factor.expression)
+            key = (factor.turns.tobytes(), factor.projectors.tobytes(), factor.exponents)
             if key not in table:
                 table[key] = len(factors)
                 factors.append(factor)
             return table[key]
 
-        distinct: dict[tuple[int, ...], int] = {}
-        self._slots = [
-            distinct.setdefault(tuple(entry(factor) for factor in product), len(distinct))
+        found: dict[tuple[int, ...], int] = {}
+        self.slots = [
+            found.setdefault(tuple(entry(factor) for factor in product), len(found))
             for product in products
         ]
-        length = max(len(slot) for slot in distinct)
+        self.distinct = len(found)
+        length = max(len(slot) for slot in found)
         length = 1 << (length - 1).bit_length()  # a power of two, for the tree of products
-        unit = entry(Factor((), np.zeros(1), np.eye(size, dtype=np.complex128)[None]))
-        padded = [[*slot, *([unit] * (length - len(slot)))] for slot in distinct]
+        unit = entry(Factor((), np.zeros((1, 0)), np.eye(size, dtype=np.complex128)[None]))
+        padded = [[*slot, *([unit] * (length - len(slot)))] for slot in found]
         # Halving a bit-reversed order pairs neighbours, and halves need no strided slices.
         self._order = np.array(padded, np.int32).T[_bit_reversed(length)]  # [L, S]
         self._levels = length.bit_length() - 1
+        self._size = 2 * size
+        self._take(factors, names, size)
+
+    def _take(self, factors: Sequence[Factor], names: Sequence[str], size: int) -> None:
+        wanted: dict[sympy.Expr, int] = {}
+        for factor in factors:
+            for exponent in factor.exponents:
+                wanted.setdefault(exponent, len(wanted))
         count = max(len(factor.turns) for factor in factors)
-        turns = np.zeros((len(factors), count))
+        radians = np.zeros((len(wanted), len(factors), count))
         projectors = np.zeros((len(factors), count, size, size), np.complex128)
         for row, factor in enumerate(factors):
-            turns[row, : len(factor.turns)] = factor.turns
             projectors[row, : len(factor.turns)] = factor.projectors
+            for exponent, turns in zip(factor.exponents, factor.turns.T, strict=True):
+                radians[wanted[exponent], row, : len(turns)] += np.pi * turns
         # exp(i a) P = cos(a) P + sin(a) i P
         terms = np.concatenate([realified(projectors), realified(1j * projectors)], axis=1)
-        terms = terms.reshape(len(factors), 2 * count, -1)
-        self._radians = np.pi * turns  # [G, K] per unit of the exponent
-        self._terms = terms  # [G, 2 K, 4 D*D]
-        zero = sympy.Integer(0)
-        wanted = [zero if f.expression is None else f.expression for f in factors]
-        self._exponents = Exponents(wanted, names, tf.float64)
+        self._terms = terms.reshape(len(factors), 2 * count, -1)  # [G, 2 K, 4 D*D]
+        self._radians = radians.reshape(
+            len(wanted), len(factors) * count
+        )  # [E, G * K] per unit of each exponent
+        self._eigenspaces = count
+        self._exponents = Exponents(list(wanted), names, tf.float64)
 
-    def __call__(self, values: tf.Tensor) -> list[tf.Tensor]:
-        """[B, V] values -> a [B, 2 D, 2 D] for each distinct product."""
-        # In float64, which costs nothing at this size: the products are exact to the last bit of
-        # float32, and TensorFlow keeps these small batches away from oneDNN's 0.15 ms set-up.
-        exponents = tf.transpose(self._exponents(tf.cast(values, tf.float64)))  # [G, B]
-        angles = exponents[..., tf.newaxis] * self._radians[:, tf.newaxis]  # [G, B, K]
+    def __call__(self, values: tf.Tensor) -> tf.Tensor:
+        """[V] values -> [distinct, 2 D, 2 D]."""
+        angles = tf.matmul(self._exponents(values[tf.newaxis]), self._radians)
+        angles = tf.reshape(angles, [-1, 1, self._eigenspaces])  # [G, 1, K]
         waves = tf.concat([tf.cos(angles), tf.sin(angles)], axis=-1)
-        flat = tf.matmul(waves, self._terms)  # [G, B, 4 D*D]
-        product = tf.gather(flat, self._order)  # [L, S, B, 4 D*D]
-        shape = [*self._order.shape, -1, self._size, self._size]
-        product = tf.reshape(product, shape)
+        flat = tf.matmul(waves, self._terms)  # [G, 1, 4 D*D]
+        product = tf.gather(flat, self._order)  # [L, S, 1, 4 D*D]
+        product = tf.reshape(product, [*self._order.shape, self._size, self._size])
         for _ in range(self._levels):
             first, second = tf.split(product, 2)
             product = tf.matmul(second, first)
-        return tf.unstack(tf.cast(product[0], self._real), num=self._order.shape[1])
-
-    def each(self, distinct: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """One of the distinct products for each block."""
-        return [distinct[slot] for slot in self._slots]
+        return product[0]
 
 
 def _bit_reversed(length: int) -> list[int]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from common.errors import CircuitError
 from common.simulator.factor import fixed
-from common.simulator.fusion import Block
+from common.simulator.fusion import Block, Layer
 
 REDUCED_QUBITS = 4  # widest support that is measured through a dense operator
 
@@ -119,43 +119,40 @@ def collect(observables: Sequence[cirq.PauliSum], position: Mapping[cirq.Qid, in
     return Terms(tuple(dict(key) for key in found), weights, offsets)
 
 
-def plan(terms: Terms, blocks: Sequence[Block]) -> tuple[list[Block], Readout]:
+def plan(terms: Terms, steps: Sequence[Block | Layer]) -> tuple[list[Block | Layer], Readout]:
     """Choose how to measure.
 
     Returns:
-        The blocks that are left to the state, and the readout.
+        The steps that are left to the state, and the readout.
     """
     if not terms.strings:
         return [], Readout(terms.offsets)
     diagonal = all(pauli == "Z" for string in terms.strings for pauli in string.values())
-    state, tail, support = _split(blocks, terms.support)
+    state, tail, support = _split(steps, terms.support)
     if len(support) > REDUCED_QUBITS or (not tail and diagonal):
-        return list(blocks), Readout(terms.offsets, bases=_bases(terms))
+        return list(steps), Readout(terms.offsets, bases=_bases(terms))
     local = {position: at for at, position in enumerate(support)}
-    moved = tuple(
-        Block(tuple(local[q] for q in block.qubits), block.factors, block.per_example)
-        for block in tail
-    )
+    moved = tuple(Block(tuple(local[q] for q in block.qubits), block.factors) for block in tail)
     reduced = Reduced(support, _dense(terms, support), moved)
     return state, Readout(terms.offsets, reduced=reduced)
 
 
 def _split(
-    blocks: Sequence[Block], support: tuple[int, ...]
-) -> tuple[list[Block], list[Block], tuple[int, ...]]:
-    """Split shared blocks off the end while they stay within few qubits."""
+    steps: Sequence[Block | Layer], support: tuple[int, ...]
+) -> tuple[list[Block | Layer], list[Block], tuple[int, ...]]:
+    """Split blocks off the end while they stay within few qubits."""
     inside, held = set(support), set[int]()
-    state: list[Block] = []
+    state: list[Block | Layer] = []
     tail: list[Block] = []
-    for block in reversed(blocks):
-        qubits = set(block.qubits)
+    for step in reversed(steps):
+        qubits = set(step.qubits)
         fits = len(inside | qubits) <= max(REDUCED_QUBITS, len(support))
-        if not block.per_example and fits and not qubits & held:
+        if isinstance(step, Block) and fits and not qubits & held:
             inside |= qubits
-            tail.append(block)
+            tail.append(step)
         else:
             held |= qubits
-            state.append(block)
+            state.append(step)
     return state[::-1], tail[::-1], tuple(sorted(inside))
 
 
@@ -201,5 +198,5 @@ def _rotations(basis: Term) -> tuple[Block, ...]:
         matrix = np.ones((1, 1), np.complex128)
         for position in qubits:
             matrix = np.kron(matrix, _TO_Z[basis[position]])
-        blocks.append(Block(qubits, (fixed(tuple(range(len(qubits))), matrix),), False))
+        blocks.append(Block(qubits, (fixed(tuple(range(len(qubits))), matrix),)))
     return tuple(blocks)

@@ -11,9 +11,9 @@ import cirq
 import numpy as np
 
 from common.errors import CircuitError
-from common.simulator import fusion, gates, observables
+from common.simulator import diagonal, fusion, gates, observables
 from common.simulator.factor import Factor
-from common.simulator.fusion import Block
+from common.simulator.fusion import Block, Layer
 from common.simulator.observables import Readout
 
 PREFIX_QUBITS = 16  # widest state that is worth keeping as a constant in a graph
@@ -30,42 +30,41 @@ class Program:
             Qubits that no readout depends on are not among them.
         initial: [2**N] complex128 state after everything that comes before the first symbol;
             None is |0...0>.
-        blocks: What the state goes through.
+        steps: What the state goes through: shared blocks and layers of data turns.
         readout: What is measured.
-        gates: How many gates the circuit had, and how many are left to simulate.
+        gates: How many gates the circuit had, and how many factors are left to simulate.
     """
 
     inputs: tuple[str, ...]
     parameters: tuple[str, ...]
     qubits: tuple[cirq.Qid, ...]
     initial: np.ndarray | None
-    blocks: tuple[Block, ...]
+    steps: tuple[Block | Layer, ...]
     readout: Readout
     gates: tuple[int, int]
 
     def __str__(self) -> str:
-        shared = sum(not block.per_example for block in self.blocks)
+        blocks = sum(isinstance(step, Block) for step in self.steps)
         lines = [
             f"{len(self.qubits)} qubits, {len(self.inputs)} inputs, {len(self.parameters)}"
             f" parameters, {len(self.readout.offsets)} readouts",
-            f"{self.gates[0]} gates, of which {self.gates[1]} are simulated in {shared} shared"
-            f" blocks and {len(self.blocks) - shared} blocks per example",
+            f"{self.gates[0]} gates: {self.gates[1]} factors in {blocks} blocks and"
+            f" {len(self.steps) - blocks} layers of data turns",
         ]
         if self.initial is not None:
-            lines.append("starts in a constant state (everything before the first symbol)")
-        lines += [f"  {_line(block, self.qubits)}" for block in self.blocks]
+            lines.append("starts in a constant state: everything before the first symbol")
+        lines += [f"  {_line(step, self.qubits)}" for step in self.steps]
         lines += _readout_lines(self.readout, self.qubits)
         return "\n".join(lines)
 
 
-def _line(block: Block, qubits: Sequence[cirq.Qid]) -> str:
-    where = ", ".join(str(qubits[position]) for position in block.qubits)
-    names = sorted({name for factor in block.factors for name in factor.symbols})
+def _line(step: Block | Layer, qubits: Sequence[cirq.Qid]) -> str:
+    where = ", ".join(str(qubits[position]) for position in step.qubits)
+    if isinstance(step, Layer):
+        return f"layer of {len(step.turns)} data turns on {where}"
+    names = sorted({name for factor in step.factors for name in factor.symbols})
     shown = ", ".join(names[:4]) + (f", ... ({len(names)} symbols)" if len(names) > 4 else "")
-    kind = "per example" if block.per_example else "shared" if names else "constant"
-    return f"{kind:<11} on {where}: {len(block.factors)} factors" + (
-        f" of {shown}" if names else ""
-    )
+    return f"block on {where}: {len(step.factors)} factors of {shown or 'no symbol'}"
 
 
 def _readout_lines(readout: Readout, qubits: Sequence[cirq.Qid]) -> list[str]:
@@ -116,11 +115,16 @@ def compile_program(
     qubits = tuple(sorted(touched)) or tuple(sorted(circuit.all_qubits()))[:1]
     position = {qubit: at for at, qubit in enumerate(qubits)}
     placed = [replace(f, qubits=tuple(position[q] for q in f.qubits)) for f in kept]
-    initial, rest = _prefix(placed, len(qubits))
-    blocks = fusion.fuse(rest, frozenset(inputs))
-    state, readout = observables.plan(observables.collect(sums, position), blocks)
+    parts = [part for factor in placed for part in _split_if_data(factor, frozenset(inputs))]
+    initial, rest = _prefix(parts, len(qubits))
+    steps = fusion.fuse(rest, frozenset(inputs))
+    state, readout = observables.plan(observables.collect(sums, position), steps)
     counts = (len(list(circuit.all_operations())), len(rest))
     return Program(inputs, parameters, qubits, initial, tuple(state), readout, counts)
+
+
+def _split_if_data(factor: Factor, inputs: frozenset[str]) -> Iterable[Factor]:
+    return diagonal.parities(factor) if factor.symbols & inputs else (factor,)
 
 
 def check_symbols(
@@ -169,7 +173,7 @@ def _prefix(factors: Sequence[Factor], width: int) -> tuple[np.ndarray | None, l
     turned: set[int] = set()
     rest = []
     for factor in factors:
-        if factor.expression is None and not turned.intersection(factor.qubits):
+        if factor.fixed and not turned.intersection(factor.qubits):
             state = apply(state, factor.matrix, factor.qubits, width)
         else:
             turned.update(factor.qubits)

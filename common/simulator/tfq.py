@@ -175,16 +175,16 @@ def _native(operation: cirq.Operation, table: _Table) -> Iterator[cirq.Operation
 
 def _spelt(factor: Factor) -> Iterator[cirq.Operation]:
     """A factor as powers of Z and ZZ between fixed gates."""
-    if factor.expression is None:
+    if factor.fixed:
         yield from synthesised(factor.qubits, factor.matrix)
         return
-    for part in diagonal.narrowed((), np.ones(1), factor):
-        if part.expression is None:
+    for part in diagonal.parities(factor):
+        if part.fixed:
             yield from synthesised(part.qubits, part.matrix)
         else:
             # exp(i pi turn t Z) is Z**(-2 turn t), up to a phase; likewise ZZ.
             gate = cirq.Z if len(part.qubits) == 1 else cirq.ZZ
-            yield (gate ** (-2 * float(part.turns[0]) * part.expression)).on(*part.qubits)
+            yield (gate ** (-2 * float(part.turns[0, 0]) * part.exponents[0])).on(*part.qubits)
 
 
 def _without_identity(

@@ -12,6 +12,7 @@ from common.circuits.blocks import two_qubit_unitary
 from common.circuits.qcnn import qcnn
 from common.errors import CircuitError
 from common.simulator import build
+from common.simulator.fusion import Layer
 from common.simulator.program import compile_program
 from common.tensorflow import tf
 
@@ -112,15 +113,15 @@ def test_a_two_qubit_unitary_becomes_one_block() -> None:
         two_qubit_unitary(A, B, symbols), (), [str(s) for s in symbols], [cirq.Z(A) * cirq.Z(C)]
     )
     assert len(program.readout.reduced.tail) == 1
-    assert not program.blocks
+    assert not program.steps
 
 
 def test_fixed_gates_before_the_first_symbol_are_simulated_once() -> None:
-    circuit = cirq.Circuit(cirq.H(A), cirq.CZ(A, B), cirq.X(B) ** sympy.Symbol("x"))
-    program = compile_program(circuit, ("x",), (), [cirq.PauliSum() + cirq.X(A) * cirq.Z(B)])
+    circuit = cirq.Circuit(cirq.H(A), cirq.CNOT(A, B), cirq.Z(B) ** sympy.Symbol("x"))
+    program = compile_program(circuit, ("x",), (), [cirq.PauliSum() + cirq.X(A) * cirq.X(B)])
     expected = cirq.final_state_vector(circuit[:2], dtype=np.complex128)
     np.testing.assert_allclose(program.initial, expected, atol=1e-7)
-    assert len(program.blocks) == 1
+    assert len(program.steps) == 1
 
 
 def test_gates_outside_the_light_cone_are_dropped() -> None:
@@ -130,22 +131,31 @@ def test_gates_outside_the_light_cone_are_dropped() -> None:
     assert program.gates == (3, 1)
 
 
-def test_data_gates_between_the_same_pair_are_one_block() -> None:
+def test_data_gates_on_all_qubits_are_one_layer() -> None:
     x = sympy.Symbol("x")
     circuit = cirq.Circuit(
-        cirq.X(A) ** x, cirq.X(B) ** x, cirq.CNOT(A, B), cirq.rz(x).on(B), cirq.CNOT(A, B),
-        cirq.H.on_each(A, B),
-    )  # fmt: skip
-    program = compile_program(circuit, ("x",), (), [cirq.PauliSum() + cirq.Z(A) + cirq.Z(B)])
-    pairs = [block for block in program.blocks if len(block.qubits) == 2]
-    assert len(pairs) == 1
+        [cirq.rx(x).on(qubit) for qubit in (A, B, C)],
+        [(cirq.ZZ**S).on(A, B), (cirq.ZZ**S).on(B, C), cirq.H.on_each(A, B, C)],
+    )
+    program = compile_program(circuit, ("x",), ("s",), [cirq.Z(A) * cirq.Z(B) * cirq.Z(C)])
+    layers = [step for step in program.steps if isinstance(step, Layer)]
+    assert [layer.qubits for layer in layers] == [(0, 1, 2)]
+
+
+def test_commuting_rotations_are_one_factor() -> None:
+    symbols = [sympy.Symbol(f"s{at}") for at in range(15)]
+    program = compile_program(
+        two_qubit_unitary(A, B, symbols), (), [str(s) for s in symbols], [cirq.Z(A) * cirq.Z(B)]
+    )
+    (block,) = program.readout.reduced.tail
+    assert len(block.factors) == 7
 
 
 def test_a_program_prints_its_blocks() -> None:
     model = qcnn(8, encoder="angle", features=8)
     text = str(compile_program(model.circuit, model.inputs, model.parameters, model.observables))
     assert "8 qubits, 8 inputs, 63 parameters, 1 readouts" in text
-    assert "per example" in text
+    assert "data turns" in text
 
 
 def test_compiling_needs_no_tensorflow() -> None:
