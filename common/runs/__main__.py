@@ -2,6 +2,7 @@
 
 import sys
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -11,13 +12,16 @@ from common.errors import RunError, run_main
 from common.settings import Settings
 from common.storage import StoragePath
 
+WIDE = 120
+"""Columns of what is written to a file or a pipe."""
+
 COLOUR = {"finished": "green", "training": "cyan", "unfinished": "yellow", "damaged": "red"}
 
 
 def main() -> None:
     """Do what COMPARE, DELETE or neither of them asks for."""
     settings = Settings.from_args(sys.argv[1:])
-    console = Console(soft_wrap=not sys.stdout.isatty())
+    console = Console() if sys.stdout.isatty() else Console(width=WIDE)
     root = storage.path(settings.storage)
     if settings.compare and settings.delete:
         raise RunError("COMPARE and DELETE can't be done at once: set one of them")
@@ -39,13 +43,18 @@ def show(console: Console, root: StoragePath) -> None:
     if not found:
         console.print(f"No runs in {escape(str(root))} yet: `make training` makes one")
         return
-    table = Table(title=f"Runs in {escape(str(root))}", title_justify="left")
-    table.add_column("run", no_wrap=True)
-    for title in ("state", "model"):
-        table.add_column(title)
-    for title in ("qubits", "epochs", "test MSE", "test accuracy"):
-        table.add_column(title, justify="right")
-    table.add_column("when (UTC)")
+    table = Table(
+        title=f"Runs in {escape(str(root))}",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    for title in ("run", "state", "model"):
+        table.add_column(title, no_wrap=True)
+    for title in ("qubits", "epochs", "test MSE", "accuracy"):
+        table.add_column(title, no_wrap=True, justify="right")
+    table.add_column("when (UTC)", no_wrap=True)
     for run in found:
         table.add_row(
             run.name,
@@ -55,7 +64,7 @@ def show(console: Console, root: StoragePath) -> None:
             _shown(run.epochs),
             _shown(run.mse),
             _shown(run.accuracy),
-            run.when.replace("T", " ").removesuffix("Z"),
+            run.when.replace("T", " ")[:16],
         )
     console.print(table)
     for run in found:
@@ -66,7 +75,7 @@ def show(console: Console, root: StoragePath) -> None:
 def compare(console: Console, root: StoragePath, names: list[str]) -> None:
     """Print what differs between runs."""
     found = runs.compare(root, names)
-    table = Table(title="Settings that differ, and metrics", title_justify="left")
+    table = Table(title="Settings that differ, and metrics", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("")
     for name in found.runs:
         table.add_column(name, justify="right")

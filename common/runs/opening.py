@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from common import storage
-from common.errors import RunError
+from common.errors import QfleetError, RunError
 from common.runs.attempts import Attempts
 from common.runs.lease import Lease
 from common.runs.run import Run, now
@@ -81,8 +81,12 @@ class HeldRun:
         return Attempts(self.run.path).begin(limit)
 
     def record_cause(self, text: str) -> None:
-        """Note why this attempt ends, for the last one's sentence."""
-        Attempts(self.run.path).record_cause(text)
+        """Note why this attempt ends, for the last one's sentence. Where storage refuses, that is
+        only logged: the cause itself is what this process should end with."""
+        try:
+            Attempts(self.run.path).record_cause(text)
+        except QfleetError as error:
+            log.warning(f"why this attempt ends was not recorded: {error}")
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Commit the result, if the run is still ours; see `Run.finish`."""

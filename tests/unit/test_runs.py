@@ -225,6 +225,15 @@ def test_attempts_without_progress_end_with_the_last_cause(root: StoragePath) ->
             opened.begin_attempt(3)
 
 
+def test_a_cause_that_can_not_be_recorded_hides_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with held(tmp_path) as opened:
+        (tmp_path / "hybrid" / "attempts.json").mkdir()
+        opened.record_cause("the real one")
+    assert "why this attempt ends was not recorded" in caplog.messages[0]
+
+
 def test_near_names_are_offered(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds no runs; `make training` makes one"):
         runs.find(tmp_path, "hybrid")
@@ -272,7 +281,7 @@ def test_make_runs_prints_a_table(tmp_path: Path) -> None:
     finished(tmp_path, "c", tmp_path)
     (tmp_path / "c" / "run.json").write_text("{")
     table = shown(lambda c: command.show(c, tmp_path))
-    line = {row.split("│")[1].strip(): row for row in table.splitlines() if row.startswith("│")}
+    line = {row.split()[0]: row for row in table.splitlines() if row.strip()}
     assert "0.1235" in line["a"]
     assert "finished" in line["a"]
     assert "unfinished" in line["b"]
