@@ -64,7 +64,7 @@ class DenseSimulator(Simulator):
             values += strings(state, matrices)
         if self._operators is not None:
             values += self._operators(state, order, matrices)
-        return tf.broadcast_to(tf.transpose(values), [batch, self.readouts])
+        return tf.broadcast_to(evolution.permuted(values, [1, 0]), [batch, self.readouts])
 
     def _initial(self) -> np.ndarray:
         """[2, 2**N] real and imaginary parts."""

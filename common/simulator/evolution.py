@@ -61,7 +61,7 @@ class Phases:
 
     def __call__(self, state: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         """The state in `order` after the layer, from [B, V] values of inputs and parameters."""
-        exponents = tf.transpose(self._exponents(values))  # [T, B]
+        exponents = permuted(self._exponents(values), [1, 0])  # [T, B]
         spread = exponents[:, tf.newaxis] * self._low[:, :, np.newaxis]  # [T, L, B]
         size = len(self._high) * self._low.shape[1]
         angles = tf.matmul(self._high, tf.reshape(spread, [len(self._low), -1]))

@@ -196,7 +196,7 @@ RANDOM = settings(
 )
 
 
-@settings(RANDOM, max_examples=25)
+@settings(RANDOM, max_examples=20)
 @given(case=cases(), seed=st.integers(0, 9))
 def test_random_circuits_agree_with_cirq(
     case: tuple[cirq.Circuit, list[cirq.PauliSum]], seed: int, judge: Any
