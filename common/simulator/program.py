@@ -49,7 +49,7 @@ class Program:
             f"{len(self.qubits)} qubits, {len(self.inputs)} inputs, {len(self.parameters)}"
             f" parameters, {len(self.readout.offsets)} readouts",
             f"{self.gates[0]} gates: {self.gates[1]} factors in {blocks} blocks and"
-            f" {len(self.steps) - blocks} layers of data turns",
+            f" {len(self.steps) - blocks} layer(s) of data turns",
         ]
         if self.initial is not None:
             lines.append("starts in a constant state: everything before the first symbol")
