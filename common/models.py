@@ -194,7 +194,7 @@ def rebuild(described: dict, weights: str | None = None) -> keras.Model:
         said = described["settings"]
         settings = Settings.from_record(said)
         model = build(described["features"], settings, described["encoding"]["placement"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"model.json does not describe a model: {error}") from None
     if weights is None:
         return model

@@ -37,6 +37,7 @@ class Uploader:
         self._refused: StorageError | None = None
         self._away = False
         self._closing = threading.Event()
+        self._sweeping = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="uploader", daemon=True)
         self._thread.start()
 
@@ -60,6 +61,11 @@ class Uploader:
         if self._refused is not None:
             raise self._refused
 
+    def sweep(self) -> None:
+        """Upload now what has changed; raises as `close` does."""
+        self.check()
+        self._sweep(last=True)
+
     def close(self) -> None:
         """Upload what is left, and stop.
 
@@ -70,8 +76,7 @@ class Uploader:
         if not self._closing.is_set():
             self._closing.set()
             self._thread.join()
-            self.check()
-            self._sweep(last=True)
+            self.sweep()
 
     def _work(self) -> None:
         while not self._closing.wait(self._every):
@@ -91,6 +96,10 @@ class Uploader:
 
     def _sweep(self, *, last: bool) -> None:
         """Upload each file that changed since it was uploaded."""
+        with self._sweeping:
+            self._sweep_alone(last=last)
+
+    def _sweep_alone(self, *, last: bool) -> None:
         for path, mark in self._changed():
             if self._closing.is_set() and not last:
                 return

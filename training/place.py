@@ -6,12 +6,14 @@ mirrors to the run every UPLOAD_EVERY seconds, so that logs outlive the pod.
 
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from common.runs import Run
 from common.settings import Settings
+from common.storage import read_bytes
 from common.uploads import Uploader
 from training import transcript
 
@@ -25,6 +27,9 @@ class Place:
             self.folder = run.path
         else:
             self.folder = Path(tempfile.mkdtemp(prefix="qfleet-"))
+            if rank == 0:
+                with suppress(FileNotFoundError):  # a new run has none yet
+                    self.metrics.write_bytes(read_bytes(run.path / "metrics.jsonl"))
             self._uploader = Uploader(self.folder, run.path, settings.upload_every)
         transcript.keep(Run(self.folder).text(rank, attempt), verbose=settings.verbose)
 
@@ -38,6 +43,11 @@ class Place:
         """A line an epoch."""
         return self.folder / "metrics.jsonl"
 
+    def send(self) -> None:
+        """Have all that was written so far in the run, before it is called finished."""
+        if self._uploader:
+            self._uploader.sweep()
+
     def __enter__(self) -> Self:
         return self
 
@@ -50,5 +60,5 @@ class Place:
         if error is not None:
             transcript.end(error)
         if self._uploader:
-            self._uploader.close()
+            self._uploader.__exit__(kind, error, trace)
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -139,15 +139,16 @@ class Settings(BaseSettings):
         str,
         StringConstraints(pattern=r"^[^,]+,[^,]+$|^$"),
         _data(
-            "the two labels to tell apart; digits takes 3,6 unless set, a table must hold just two",
+            "the two labels to tell apart; digits takes 1,8 unless set, a table must hold just two",
             allowed="two labels with a comma between",
         ),
     ] = ""
     encoder: Annotated[
         Literal["auto", "angle", "pca", "reupload"],
         _data(
-            "how features become angles: one a qubit, PCA to one a qubit, or PCA where needed and"
-            " encoded anew before each layer; auto is angle, or pca where features outnumber qubits"
+            "how features become angles: one a qubit, PCA to one a qubit, or encoded anew before"
+            " each layer (as angle where there is one layer); auto is angle, or pca where features"
+            " outnumber qubits"
         ),
     ] = "auto"
     examples: Annotated[

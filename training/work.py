@@ -1,0 +1,100 @@
+"""The story of a run, as one worker lives it.
+
+    run -> gate -> strategy -> data -> model -> fit -> publish -> barrier
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from common import checkpoints, runs, storage
+from common.data import load
+from common.errors import PeerLost, Preempted
+from common.settings import Settings
+from training.cluster import Cluster
+from training.gate import pass_gate
+from training.order import Order
+from training.place import Place
+from training.preemption import Preemption
+
+log = logging.getLogger("qfleet")
+
+
+def work(settings: Settings, cluster: Cluster, preemption: Preemption) -> None:
+    """Take this worker's part in the run that the settings name.
+
+    Raises:
+        QfleetError: Whatever ends it before its time; the exit code says what that means.
+    """
+    deadline = time.monotonic() + settings.deadline if settings.deadline else None
+    root = storage.path(settings.storage)
+    run = runs.Run.at(root, settings.run_name)
+    if run.finished():
+        log.info(str(runs.Finished(run)))
+        return
+    with ExitStack() as stack:
+        chief = None
+        if cluster.is_chief:
+            from training.chief import Chief
+
+            chief = stack.enter_context(Chief(root, settings, cluster))
+            order = chief.gather()
+            if order is None:
+                return
+        else:
+            word = pass_gate(cluster, settings.gate_port, settings.rendezvous_timeout)
+            order = Order.from_json(word)
+
+        place = stack.enter_context(Place(run, settings, cluster.rank, order.attempt))
+
+        # TensorFlow only now: what was wrong so far has been said within a second.
+        from training.fit import Training
+        from training.progress import summary
+
+        data = load(storage.path(order.data))
+        training = Training(settings, cluster, data, place)
+        with lost_peers(cluster, training.salvage, preemption):
+            if order.checkpoint is not None:
+                training.resume(checkpoints.read(run.path, order.checkpoint))
+            training.fit(chief.commit if chief else None, preemption, deadline)
+            metrics = {split: training.measure(split) for split in data.splits}
+            place.send()
+            if chief:
+                summary(run, chief.publish(training.learner.model, data, metrics))
+            # The others wait here for the chief's result, so that none leaves too early.
+            training.barrier()
+
+
+@contextmanager
+def lost_peers(
+    cluster: Cluster, salvage: Callable[[], None], preemption: Preemption
+) -> Iterator[None]:
+    """Turn TensorFlow's word for a lost peer, an OpError of some kind, into PeerLost.
+
+    Where the whole gang is told to go, the chief's peers may be gone before its next step boundary:
+    then it is Preempted, and the state of the last boundary is what it leaves.
+    """
+    from common.tensorflow import tf
+
+    kinds = (
+        tf.errors.UnavailableError,
+        tf.errors.AbortedError,
+        tf.errors.CancelledError,
+        tf.errors.DeadlineExceededError,
+        tf.errors.FailedPreconditionError,
+        tf.errors.InternalError,
+        tf.errors.UnknownError,
+    )
+    try:
+        yield
+    except kinds as error:
+        if cluster.size == 1:
+            raise
+        salvage()
+        if preemption.requested.is_set():
+            raise Preempted("stopped by SIGTERM; the checkpoint is at the last step") from None
+        reason = " ".join(str(error.message).split())[:160]
+        raise PeerLost(
+            f"worker {cluster.rank} lost a peer and leaves, so that all start again ({reason})"
+        ) from error
