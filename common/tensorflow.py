@@ -61,6 +61,7 @@ def configure(*, threads: int, seed: int) -> None:
             to TensorFlow.
         seed: Seed of everything that is random in TensorFlow, Python and NumPy.
     """
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
-    tf.config.threading.set_inter_op_parallelism_threads(threads)
+    if threads:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
     keras.utils.set_random_seed(seed)
