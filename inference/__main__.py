@@ -67,7 +67,7 @@ def main() -> None:
 def _notes(chosen: source.Source, question: Any, scores: Any) -> list[str]:
     """What the reader should know first."""
     notes = [f"{chosen.unchecked}."] if chosen.unchecked else []
-    said = chosen.result.get("metrics", {}).get("test", {}).get("mse")
+    said = chosen.test_mse
     if question.is_test_split and said is not None and abs(said - scores.mse) > 1e-3:
         notes.append(
             f"Training recorded a test MSE of {said:.4f}, which is {scores.mse:.4f} now: another"

@@ -112,7 +112,7 @@ def recorded(source: Source, root: StoragePath) -> Dataset:
         DataError: It is gone and can't be made again, or is not the same any more.
     """
     name, fingerprint = source.record.get("other", {}).get("dataset"), source.record.get("data")
-    if name and storage.exists(root / name):
+    if name and storage.exists(root / name / "manifest.json"):
         found = load(root / name)
     else:
         try:

@@ -94,19 +94,18 @@ def loss_curve(metrics: Sequence[Mapping[str, Any]], starts: int, start_epochs: 
     """Mean squared error by epoch, training and validation, each start a line of its own.
 
     Args:
-        metrics: The rows of metrics.jsonl.
+        metrics: The rows of metrics.jsonl: epoch, mse, val_mse; at least one.
         starts: Random starts, the best of which was trained on; 1 for none.
         start_epochs: Epochs of each.
     """
-    rows = [row for row in metrics if isinstance(row.get("mse"), int | float)]
-    epochs = np.array([row["epoch"] for row in rows], int)
+    epochs = np.array([row["epoch"] for row in metrics], int)
     before = starts * start_epochs if starts > 1 else 0
     cuts = [*range(0, before, start_epochs), before, epochs.max()] if before else [0, epochs.max()]
     with mpl.rc_context(STYLE):
         figure, axes = _figure(9.2, 3.3)
         kinds = (("mse", "training", "train"), ("val_mse", "validation", "positive"))
         for key, name, colour in kinds:
-            values = np.array([float(row.get(key, np.nan)) for row in rows])
+            values = np.array([row[key] for row in metrics], float)
             for first, last in pairwise(cuts):
                 inside = (epochs > first) & (epochs <= last)
                 label = name if last == cuts[-1] else None

@@ -23,7 +23,7 @@ def note(text: str) -> str:
 
 def loss(found: Findings) -> str:
     """The loss curve."""
-    rows = [row for row in found.source.metrics if isinstance(row.get("epoch"), int)]
+    rows = [row for row in found.source.metrics if _is_whole(row)]
     if not rows:
         return section("Loss", note("No metrics.jsonl is known for these weights."))
     said = found.source.settings
@@ -35,6 +35,11 @@ def loss(found: Findings) -> str:
             " which is trained on with a learning rate that falls to zero."
         )
     return section("Loss", note(text), plots.loss_curve(rows, starts, each))
+
+
+def _is_whole(row: Mapping[str, Any]) -> bool:
+    numbers = [row.get(key) for key in ("epoch", "mse", "val_mse")]
+    return all(isinstance(number, int | float) for number in numbers)
 
 
 def answers(found: Findings) -> str:

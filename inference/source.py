@@ -66,6 +66,13 @@ class Source:
         what = f"{self.settings.get('model')}, {self.settings.get('qubits')} qubits"
         return f"{'run' if self.run else 'weights'} {self.name} ({what})"
 
+    @property
+    def test_mse(self) -> float | None:
+        """The mean squared error on the test split that training recorded, where it did."""
+        test = self.result.get("metrics", {}).get("test")
+        mse = test.get("mse") if isinstance(test, dict) else None
+        return float(mse) if isinstance(mse, int | float) else None
+
     @contextlib.contextmanager
     def local_weights(self) -> Iterator[Path]:
         """The weights on a local disk, once their sha256 and their shapes are what was recorded.
@@ -173,10 +180,11 @@ def _result_near(weights: StoragePath) -> dict[str, Any]:
         if found is None:
             continue
         said = found.get("weights") if isinstance(found, dict) else None
-        if not isinstance(said, dict) or not isinstance(said.get("sha256"), str):
+        known = isinstance(said, dict) and isinstance(said.get("sha256"), str)
+        if not known or not isinstance(found.get("metrics", {}), dict):
             raise WeightsError(
-                f"{folder / 'result.json'} is damaged: it does not say the weights' sha256;"
-                f" {TRAIN_AGAIN}"
+                f"{folder / 'result.json'} is damaged: it does not say the weights' sha256 and"
+                f" metrics; {TRAIN_AGAIN}"
             )
         return found
     return {}
