@@ -1,7 +1,7 @@
 """The Keras layer around the simulator: the one adapter between circuits and Keras."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import cirq
 import numpy as np
@@ -12,7 +12,7 @@ from common.tensorflow import keras, tf
 
 @keras.utils.register_keras_serializable("qfleet")
 class Expectation(keras.layers.Layer):
-    """Readouts of a parametrised circuit: angles [B, inputs] in, expectation values [B, readouts] out.
+    """Readouts of a circuit: angles [B, inputs] in, expectation values [B, readouts] out.
 
     Owns the circuit's trained angles, as TensorFlow Quantum's PQC does.
 
@@ -37,7 +37,7 @@ class Expectation(keras.layers.Layer):
         observables: Sequence[cirq.PauliSum | cirq.PauliString],
         *,
         parameters: Sequence[str] | None = None,
-        simulator: str = "qfleet",
+        simulator: Literal["qfleet", "tfq"] = "qfleet",
         initializer: Any = None,
         seed: int | None = None,
         **keras_args: Any,

@@ -1,1 +1,1 @@
-"""Training: one worker (`python -m training.worker`) and the gang on this machine (`python -m training`)."""
+"""Training: the gang on this machine (`python -m training`), and one worker of any gang."""

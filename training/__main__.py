@@ -19,9 +19,7 @@ def main() -> int:
     if settings.target != "local":
         raise SettingsError(f"TARGET={settings.target}: training runs with TARGET=local only")
     workers = f"{settings.workers} worker" + "s" * (settings.workers > 1)
-    log.info(
-        f"training {settings.model} in {workers} on this machine; TARGET=k8s for the cluster"
-    )
+    log.info(f"training {settings.model} in {workers} on this machine; TARGET=k8s for the cluster")
     name = runs.next_name(storage.path(settings.storage), settings.run_name)
     if name != settings.run_name:
         log.info(f"run {settings.run_name} is finished: this one is {name}")

@@ -1,7 +1,6 @@
 """What TensorBoard shows of a run, and metrics.jsonl: written while it trains."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -127,9 +126,8 @@ class Machine(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Stop it after the host call that holds its last step."""
-        if self._profiling and self._profile:
-            if self.model.steps >= self._profile[1]:
-                self._stop_profile()
+        if self._profiling and self._profile and self.model.steps >= self._profile[1]:
+            self._stop_profile()
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Stop a profile whose last step never came."""

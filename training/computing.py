@@ -99,7 +99,7 @@ def exchange(gang: tf.distribute.Strategy, value: float) -> float:
 
 
 def _fair_threads(cluster: Cluster) -> int:
-    """This worker's share of the machine's cores: all of them, or its part of a gang on one machine."""
+    """This worker's share of the machine's cores, where a gang is on one machine."""
     cores = len(os.sched_getaffinity(0))
     neighbours = sum(a.startswith("127.0.0.1:") for a in cluster.workers) or 1
     return max(1, cores // neighbours)

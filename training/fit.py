@@ -28,7 +28,7 @@ class Pace(keras.callbacks.Callback):
     """Chooses how many steps one call into TensorFlow takes, from how long the first ones took.
 
     Keras costs about 3 ms a call. TensorFlow tells the exchanges of a loop apart by the loop's
-    turn, so every worker must cut its steps in the same places: they agree on the mean of their times.
+    turn, so every worker must cut its steps in the same places: they agree on their times' mean.
     """
 
     # The first call does not count, since it traces the graph.

@@ -53,8 +53,8 @@ class Gang:
                     log.warning(f"a worker was lost: the gang starts again ({attempt + 1})")
             else:
                 raise PeerLost(
-                    f"the gang was lost {self._settings.restarts + 1} times, more than RESTARTS allows:"
-                    f" its logs are in {self._settings.storage}/{self._name}/text, and"
+                    f"the gang was lost {self._settings.restarts + 1} times, more than RESTARTS"
+                    f" allows: its logs are in {self._settings.storage}/{self._name}/text, and"
                     f" `make training RUN={self._name}` goes on from its checkpoint"
                 )
         finally:
@@ -142,5 +142,3 @@ def _free_port(held: ExitStack) -> int:
     holder = held.enter_context(socket.socket())
     holder.bind(("127.0.0.1", 0))
     return holder.getsockname()[1]
-
-

@@ -85,7 +85,7 @@ class Learner(keras.Model):
         self._steps.assign(steps)
 
     def losses_since(self, first: int) -> np.ndarray:
-        """The loss of each step from `first` (counted from 0) to the newest; at most TRACE steps."""
+        """The loss of each step from `first` (counted from 0) on; of the newest TRACE at most."""
         steps = np.arange(first, self.steps)
         return self._trace.numpy()[steps[-TRACE:] % TRACE]
 

@@ -31,7 +31,9 @@ class Place:
                 with suppress(FileNotFoundError):  # a new run has none yet
                     self.metrics.write_bytes(read_bytes(run.path / "metrics.jsonl"))
             self._uploader = Uploader(self.folder, run.path, settings.upload_every)
-        transcript.keep(Run(self.folder).text(rank, attempt), verbose=settings.verbose)
+        file = Run(self.folder).text(rank, attempt)
+        assert isinstance(file, Path)
+        self._kept = transcript.keep(file, verbose=settings.verbose)
 
     @property
     def logs(self) -> Path:
@@ -58,7 +60,7 @@ class Place:
         trace: TracebackType | None,
     ) -> None:
         if error is not None:
-            transcript.end(error)
+            transcript.end(self._kept, error)
         if self._uploader:
             self._uploader.__exit__(kind, error, trace)
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -20,10 +20,10 @@ PR_SET_PDEATHSIG = 1
 class Preemption:
     """Whether this worker is to leave, and what it does then.
 
-    A worker that is not the chief leaves at once. The chief leaves a checkpoint at the next step
-    boundary: `requested` tells its training loop (before training starts, it leaves at once). Where that boundary does not come within
-    `patience` seconds (its peers may be gone, and their exchange with them), `on_stuck` is called,
-    which commits the state of the last boundary.
+    A worker that is not the chief leaves at once, and so does the chief before it trains. Later
+    the chief leaves a checkpoint at the next step boundary: `requested` tells its training loop.
+    Where that boundary does not come within `patience` seconds (its peers may be gone, and their
+    exchange with them), `on_stuck` is called, which commits the state of the last boundary.
     """
 
     def __init__(self, *, is_chief: bool, patience: float = 5.0) -> None:

@@ -8,10 +8,9 @@ learning rate that falls to zero along a cosine.
 
 import logging
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
-
-from collections.abc import Callable, Sequence
 
 from common.settings import Settings
 from common.tensorflow import keras
@@ -45,7 +44,7 @@ class Starts(keras.callbacks.Callback):
     def arrays(self) -> dict[str, np.ndarray]:
         """What a checkpoint must hold of the starts: the best one so far."""
         best = {f"best/{i}": array for i, array in enumerate(self._best)}
-        return {"best_error": np.float64(self._best_error), **best}
+        return {"best_error": np.array(self._best_error), **best}
 
     @arrays.setter
     def arrays(self, arrays: dict[str, np.ndarray]) -> None:

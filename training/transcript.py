@@ -22,31 +22,28 @@ def start(rank: int, *, verbose: bool) -> None:
     log.propagate = False
 
 
-def keep(file: Path, *, verbose: bool) -> None:
+def keep(file: Path, *, verbose: bool) -> logging.Handler:
     """Keep all that is said from now on in a text file too, with the time.
 
     What TensorFlow's native code says goes there alone, unless `verbose`: the person sees what
     Python writes to stderr, and nothing else.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    kept = logging.FileHandler(file, encoding="utf-8")
+    stream = file.open("a", buffering=1, encoding="utf-8")
+    kept = logging.StreamHandler(stream)
     kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     log.addHandler(kept)
     if not verbose:
         sys.stderr.flush()
         sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace")
-        os.dup2(kept.stream.fileno(), 2)
+        os.dup2(stream.fileno(), 2)
+    return kept
 
 
-def end(error: BaseException) -> None:
+def end(kept: logging.Handler, error: BaseException) -> None:
     """Write into the text log how this worker ended; its output gets that from `run_main`."""
-    text = one_line(error) if isinstance(error, QfleetError) else _trace(error)
-    record = log.makeRecord(log.name, logging.ERROR, "", 0, text, (), None)
-    for handler in log.handlers:
-        if isinstance(handler, logging.FileHandler):
-            handler.handle(record)
-            handler.flush()
-
-
-def _trace(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)).rstrip()
+    if isinstance(error, QfleetError):
+        text = one_line(error)
+    else:
+        text = "".join(traceback.format_exception(error)).rstrip()
+    kept.handle(log.makeRecord(log.name, logging.ERROR, "", 0, text, (), None))

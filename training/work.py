@@ -1,6 +1,6 @@
 """The story of a run, as one worker lives it.
 
-    run -> gate -> strategy -> data -> model -> fit -> publish -> barrier
+run -> gate -> strategy -> data -> model -> fit -> publish -> barrier
 """
 
 import logging

@@ -1,7 +1,7 @@
 """One worker of a gang, or a worker alone: `python -m training.worker`.
 
-Who starts it (the gang on this machine, the Kubeflow operator) tells it in TF_CONFIG which one it is
-and reads its exit code. What it does then is told in work.py.
+Who starts it (the gang on this machine, the Kubeflow operator) tells it in TF_CONFIG which one it
+is, and reads its exit code. What it does then is told in work.py.
 """
 
 import logging

@@ -26,7 +26,7 @@ class YamlFile(YamlConfigSettingsSource):
         self._fields = settings_cls.model_fields  # it reads the file while it is being made
         super().__init__(settings_cls, file)
 
-    def _read_file(self, file_path: Path) -> dict[str, Any]:
+    def _read_file(self, file_path: Any) -> dict[str, Any]:
         try:
             with file_path.open(encoding="utf-8") as file:
                 read = yaml.safe_load(file)

@@ -38,7 +38,7 @@ def _setting(
         identity: Whether another value makes another run (it then enters the fingerprint).
         allowed: What may be said, where the type alone does not tell.
     """
-    more = {"group": group, "unit": unit, "identity": identity, "allowed": allowed}
+    more: dict[str, Any] = {"group": group, "unit": unit, "identity": identity, "allowed": allowed}
     return Field(description=doc, json_schema_extra=more)
 
 

@@ -31,11 +31,8 @@ def test_a_run_shows_its_scalars_readouts_graph_and_profile(start, tmp_path):
     assert gang.end() == 0, gang.said
     logs = tmp_path / "hybrid" / "logs"
     epochs = list(range(1, 13))
-    assert tags(logs / "train") == {
-        name: epochs
-        for name in ("mse", "accuracy", "learning rate", "examples per second",
-                     "circuits per second")
-    }  # fmt: skip
+    rates = ("learning rate", "examples per second", "circuits per second")
+    assert tags(logs / "train") == dict.fromkeys(("mse", "accuracy", *rates), epochs)
     assert tags(logs / "validation") == dict.fromkeys(("mse", "accuracy", "readout 0"), epochs)
     assert tags(logs / "steps") == {"loss by step": list(range(1, 4 * 12 + 1))}
     for rank in (0, 1):

@@ -1,4 +1,4 @@
-"""What can't be trained on is refused in one sentence, and nothing is left behind."""
+"""Sets that are refused; malformed tables are in test_malformed.py."""
 
 from pathlib import Path
 
@@ -7,25 +7,6 @@ import pytest
 from common.data import prepare
 from common.errors import DataError, SettingsError
 from common.settings import Settings
-from tests.malformed_tables import CASES, MalformedTable
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_malformed_table_is_refused_by_name_and_place(
-    case: MalformedTable, tmp_path: Path
-) -> None:
-    file = tmp_path / case.file
-    case.write(file)
-    root = tmp_path / "datasets"
-    with pytest.raises(DataError) as caught:
-        prepare(Settings(data=str(file), **case.settings), root)
-    said = str(caught.value)
-    assert "\n" not in said
-    assert len(said) < 500
-    assert case.file in said or "ENCODER" in said or "CLASSES" in said
-    for word in case.words:
-        assert word in said
-    assert not root.exists()
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_a_full_device_is_told() -> None:
 
 def test_a_place_where_no_folder_can_be_made_is_told() -> None:
     """/proc refuses even root."""
-    with pytest.raises(StorageError, match="/proc/qfleet can't be made, .*change STORAGE"):
+    with pytest.raises(StorageError, match=r"/proc/qfleet can't be made, .*change STORAGE"):
         storage.write_whole(Path("/proc/qfleet/run.json"), b"x")
 
 
