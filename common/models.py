@@ -16,7 +16,7 @@ from common.circuits import ModelCircuit, hybrid_layers, qcnn
 from common.errors import SettingsError, WeightsError
 from common.layers import Expectation
 from common.settings import Settings
-from common.tensorflow import keras
+from common.tensorflow import keras, tf
 
 Build = Callable[[int, Settings], keras.Model]
 
@@ -196,6 +196,8 @@ def rebuild(described: dict, weights: str | None = None) -> keras.Model:
         model = build(described["features"], settings, described["encoding"]["placement"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"model.json does not describe a model: {error}") from None
+    if not model.built:  # a subclassed model has no weights to load into before its first call
+        model(tf.zeros([1, described["features"]]))
     if weights is None:
         return model
     try:
