@@ -51,7 +51,14 @@ class Board(keras.callbacks.Callback):
             tf.summary.graph(answer.get_concrete_function().graph)
         # Where a model of the person's own does not show its readouts, its answers stand for them.
         inner = readouts(model) or model
-        self._read = tf.function(lambda angles: inner(angles), input_signature=[spec])
+
+        @tf.function  # eagerly, each histogram costs some 30 small operations
+        def draw_readouts(step: tf.Tensor) -> None:
+            values = inner(self._sample)
+            for i in range(values.shape[-1]):
+                tf.summary.histogram(f"readout {i}", values[:, i], step=step)
+
+        self._draw_readouts = lambda step: draw_readouts(tf.constant(step, tf.int64))
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Note the epoch's first step."""
@@ -75,9 +82,7 @@ class Board(keras.callbacks.Callback):
         with self._validation.as_default(step=epoch + 1):
             tf.summary.scalar("mse", numbers["val_mse"])
             tf.summary.scalar("accuracy", numbers["val_accuracy"])
-            values = self._read(self._sample)
-            for i in range(values.shape[-1]):
-                tf.summary.histogram(f"readout {i}", values[:, i])
+            self._draw_readouts(epoch + 1)
         for writer in (self._train, self._validation, self._steps):
             writer.flush()
 

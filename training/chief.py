@@ -114,7 +114,10 @@ class Chief:
             described = describe(model, data.features, self._settings, data.manifest.encoding)
             weights = self.held.run.write_model(described, file)
         result = {
-            "metrics": metrics,
+            "metrics": {
+                split: {name: numbers[name] for name in ("mse", "accuracy")}
+                for split, numbers in metrics.items()
+            },
             "epochs": self._settings.all_epochs,
             "seconds": round(time.monotonic() - self._began, 3),
             "weights": weights,

@@ -1,7 +1,7 @@
 """From data to a trained learner: Keras `fit`, taken up at any step."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from common.checkpoints import Checkpoint
 from common.data import Dataset, Share
@@ -13,14 +13,14 @@ from training.board import Board, Machine, Record
 from training.cluster import Cluster
 from training.input import batches, distributed
 from training.keeper import Keeper, Snapshot, put
+from training.learner import MOST_STEPS
 from training.place import Place
 from training.preemption import Preemption
-from training.progress import Clock, Report
+from training.progress import Clock, Report, Validation
 from training.starts import Starts
 
-# The most steps in one call into TensorFlow, and about how long one may take: the person's Ctrl-C,
-# SIGTERM and the deadline are heard between two calls.
-MOST_STEPS = 50
+# About how long one call into TensorFlow may take: the person's Ctrl-C, SIGTERM and the deadline are
+# heard between two calls.
 CALL_SECONDS = 0.5
 
 
@@ -65,6 +65,8 @@ class Training:
         firsts = computing.first_weights(data, settings)
         self.learner = computing.learner(self.strategy, data, settings)
         self.starts = Starts(settings, firsts, lambda: self.measure("train")["mse"])
+        # Batches of a split that is measured, epoch after epoch.
+        self._endless: dict[str, Iterator] = {}
         self._from: Snapshot | None = None
         self._keeper: Keeper | None = None
 
@@ -92,7 +94,10 @@ class Training:
         """
         epoch, step = (self._from.epoch, self._from.step) if self._from else (0, 0)
         train = self._share("train")
-        callbacks: list[keras.callbacks.Callback] = [Clock(train.steps, self.data.rows("train"))]
+        callbacks: list[keras.callbacks.Callback] = [
+            Clock(train.steps, self.data.rows("train")),
+            Validation(lambda: self.measure("validation")),
+        ]
         if not self.settings.steps_per_call:
             callbacks.append(Pace(self.strategy))
         callbacks += [self.starts, Machine(self.place.logs, self.cluster.rank, self.settings)]
@@ -124,7 +129,7 @@ class Training:
         self, callbacks: list[keras.callbacks.Callback], epoch: int, step: int, until: int
     ) -> None:
         """Epochs `epoch` to `until` - 1, the first of them from `step` on."""
-        share, validation = self._share("train"), self._share("validation")
+        share = self._share("train")
         data = batches(self.data.split("train"), share, epoch=epoch, step=step)
         self.learner.offset = step
         self.learner.fit(
@@ -132,10 +137,6 @@ class Training:
             initial_epoch=epoch,
             epochs=until,
             steps_per_epoch=share.steps - step,
-            validation_data=distributed(
-                self.strategy, batches(self.data.split("validation"), validation)
-            ),
-            validation_steps=validation.steps,
             callbacks=callbacks,
             verbose=0,
         )
@@ -151,15 +152,12 @@ class Training:
         return [board, Record(self.place.metrics, epoch)]
 
     def measure(self, split: str) -> dict[str, float]:
-        """Mean squared error and accuracy of the sign over a split, by all workers together."""
+        """What `Learner.measure` says of a whole split, by all workers together."""
         share = self._share(split)
-        numbers = self.learner.evaluate(
-            distributed(self.strategy, batches(self.data.split(split), share)),
-            steps=share.steps,
-            verbose=0,
-            return_dict=True,
-        )
-        return {name: float(numbers[name]) for name in ("mse", "accuracy")}
+        if split not in self._endless:
+            feed = distributed(self.strategy, batches(self.data.split(split), share))
+            self._endless[split] = iter(feed)
+        return self.learner.measure(self._endless[split], share.steps)
 
     def salvage(self) -> None:
         """A peer was lost: the chief keeps the state of the last step boundary."""

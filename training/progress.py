@@ -3,6 +3,7 @@
 import logging
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -31,18 +32,32 @@ class Clock(keras.callbacks.Callback):
         """Start the clock."""
         self._began = time.monotonic()
 
-    def on_test_begin(self, logs: dict | None = None) -> None:
-        """Validation is not training: stop the clock."""
-        self._seconds = time.monotonic() - self._began
-
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Add the numbers."""
         if logs is None:
             return
         share = 1 - self.model.offset / self._steps  # an epoch taken up in its middle is shorter
-        logs["seconds"] = self._seconds
-        logs["examples_per_second"] = share * self._examples / max(self._seconds, 1e-9)
+        seconds = time.monotonic() - self._began
+        logs["seconds"] = seconds
+        logs["examples_per_second"] = share * self._examples / max(seconds, 1e-9)
         logs["learning_rate"] = float(keras.backend.get_value(self.model.optimizer.learning_rate))
+
+
+class Validation(keras.callbacks.Callback):
+    """Adds to an epoch's numbers those of the validation split, as val_mse and so on.
+
+    Args:
+        measure: Measures the split, by all workers together.
+    """
+
+    def __init__(self, measure: Callable[[], dict[str, float]]) -> None:
+        super().__init__()
+        self._measure = measure
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Add the numbers."""
+        if logs is not None:
+            logs |= {f"val_{name}": number for name, number in self._measure().items()}
 
 
 class Report(keras.callbacks.Callback):
