@@ -46,9 +46,10 @@ class Scores:
         return np.where(self.answers >= 0, 1, -1).astype(np.float32)
 
     @property
-    def circuits_per_second(self) -> float:
-        """Circuits simulated in a second."""
-        return len(self.answers) * self.circuits / max(self.seconds, 1e-9)
+    def rate(self) -> str:
+        """Circuits simulated in a second, in words; examples of a model without circuits."""
+        rate = len(self.answers) * max(1, self.circuits) / max(self.seconds, 1e-9)
+        return f"{rate:,.0f} {'circuits' if self.circuits else 'examples'}/s"
 
     @property
     def mse(self) -> float | None:
@@ -146,7 +147,7 @@ def score(
             " are none, so train again (with a lower LEARNING_RATE?)"
         )
     read_out = None if inner is None else readouts
-    return Scores(answers, read_out, labels, seconds, max(1, len(layers)))
+    return Scores(answers, read_out, labels, seconds, len(layers))
 
 
 def _both(model: "keras.Model", inner: "keras.Model") -> "keras.Model":

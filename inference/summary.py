@@ -25,8 +25,7 @@ def show(console: Console, found: Findings, predictions: StoragePath, report: St
         if measured.warning:
             console.print(escape(measured.warning), style="yellow")
     total = len(scores.answers)
-    rate = f"{scores.circuits_per_second:,.0f} circuits/s"
-    console.print(f"{total:,} examples in {scores.seconds:.2f} s: {rate}")
+    console.print(f"{total:,} examples in {scores.seconds:.2f} s: {scores.rate}")
     console.print(f"predictions  {escape(str(predictions))}")
     console.print(f"report       {escape(str(report))}")
     console.print(f"next:  {escape(_next(found, report))}")

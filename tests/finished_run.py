@@ -1,4 +1,4 @@
-"""A finished run made in a moment, through the real code: everything of training but the training."""
+"""A finished run made in a moment, through the real code: all of training but the training."""
 
 import json
 import tempfile
@@ -38,6 +38,7 @@ def finish(root: StoragePath, name: str, *args: str) -> Run:
     assert isinstance(opened, runs.HeldRun)
     with opened, tempfile.TemporaryDirectory() as folder:
         model = build(data.features, settings, data.placement)
+        model(data.split("train").angles[:1])  # a subclassed model has no weights before
         file = Path(folder, "weights.h5")
         model.save_weights(file)
         described = describe(model, data.features, settings, data.manifest.encoding)

@@ -1,4 +1,4 @@
-"""Which weights answer, and what is said where they can't: one sentence, exit 2, nothing written."""
+"""Which weights answer; where they can't, one sentence, exit 2 and nothing written."""
 
 import json
 import shutil
@@ -142,6 +142,12 @@ def _alone(content: bytes) -> Callable[[Path], list[str]]:
     return alter
 
 
+def _without_model(root: Path) -> list[str]:
+    args = _alone(b"x")(root)
+    (root / "model.json").unlink()
+    return args
+
+
 def _other_angles(root: Path) -> list[str]:
     """Weights of the right shapes, but of another run; no result.json could tell."""
     args = _beside("first", "first")(root)
@@ -217,7 +223,7 @@ CASES: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "no such weights": (lambda r: [f"WEIGHTS={r / 'x.h5'}"], "does not exist"),
     "no weights in folder": (lambda r: [f"WEIGHTS={r}"], "holds no weights.h5"),
     "weights without model": (
-        lambda r: [f"WEIGHTS={_alone(b'x')(r) and (r / 'model.json').unlink() or r}"],
+        _without_model,
         "there is no model.json beside",
     ),
     "weights in no bucket": (lambda r: ["WEIGHTS=gs://x"], "names no bucket"),

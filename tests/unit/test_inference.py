@@ -1,0 +1,318 @@
+"""Answers, predictions, baselines and gradients: the numbers are what they say they are."""
+
+import csv
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import cirq
+import numpy as np
+import pytest
+import sympy
+
+from common.circuits import qcnn
+from common.data import load
+from common.errors import run_main
+from common.runs import Run
+from inference import drawing, gradients, scoring
+from inference.__main__ import main
+from inference.baseline import baselines
+from inference.layers import layers_of
+from tests.finished_run import finish
+
+OWN = '''
+"""A person's models."""
+
+from common.tensorflow import keras
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(1, kernel_initializer="ones")
+
+    def call(self, angles):
+        return self.dense(angles)
+
+
+def plain(features, settings):
+    return Subclassed()
+'''
+
+
+@pytest.fixture
+def infer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable:
+    """`make inference` in this process, which must end well: what it printed."""
+
+    def call(*args: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["inference", *args])
+        capsys.readouterr()
+        code = run_main(main)
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        assert not err
+        return out
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run of digits 1 and 8."""
+    root = tmp_path_factory.mktemp("made")
+    return finish(root, "digits", "DATA=digits", "EXAMPLES=100", "VALIDATION=20", "TEST=60")
+
+
+@pytest.fixture
+def run(made: Run, tmp_path: Path) -> Run:
+    """A copy of it to write to."""
+    assert isinstance(made.path, Path)
+    root = shutil.copytree(made.path.parent, tmp_path / "runs")
+    return Run(Path(root, "digits"))
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_numbers_of_the_csv_are_the_numbers_printed(run, infer):
+    out = infer(f"STORAGE={run.path.parent}")
+    rows = rows_of(run.predictions / "test.csv")
+    assert len(rows) == 60
+    assert sorted(p.name for p in run.predictions.iterdir()) == ["report.html", "test.csv"]
+    answers = np.array([float(row["answer"]) for row in rows])
+    labels = np.array([1 if row["label"] == "8" else -1 for row in rows])
+    predicted = np.array([1 if row["predicted"] == "8" else -1 for row in rows])
+    assert (predicted == np.where(answers >= 0, 1, -1)).all()
+    words = [line.split() for line in out.splitlines()]
+    mse, accuracy = f"{np.mean((answers - labels) ** 2):.4f}", f"{np.mean(predicted == labels):.4f}"
+    assert ["hybrid", mse, accuracy] in words
+    for label, name in ((-1, "1"), (1, "8")):
+        counts = [str(int(((labels == label) & (predicted == p)).sum())) for p in (-1, 1)]
+        assert ["label", name, *counts] in words
+
+
+def test_answers_and_readouts_are_the_models_own(run, infer):
+    infer(f"STORAGE={run.path.parent}", "BATCH=7")
+    rows = rows_of(run.predictions / "test.csv")
+    from common import models, runs
+
+    loaded = runs.load("digits", str(run.path.parent)).model
+    test = load(run.path.parent / "datasets" / run.record()["other"]["dataset"]).split("test")
+    answers = loaded(test.angles).numpy()[:, 0]
+    readouts = models.readouts(loaded)(test.angles).numpy()
+    assert np.allclose([float(row["answer"]) for row in rows], answers, atol=1e-6)
+    for i in range(readouts.shape[1]):
+        found = [float(row[f"readout_{i}"]) for row in rows]
+        assert np.allclose(found, readouts[:, i], atol=1e-6)
+
+
+def test_logistic_regression_on_the_same_features_is_printed(run, infer):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    out = infer(f"STORAGE={run.path.parent}")
+    data = load(run.path.parent / "datasets" / run.record()["other"]["dataset"])
+    train, test = data.split("train"), data.split("test")
+    scaler = StandardScaler().fit(train.angles)
+    fitted = LogisticRegression(max_iter=1000).fit(scaler.transform(train.angles), train.labels)
+    accuracy = fitted.score(scaler.transform(test.angles), test.labels)
+    line = next(line for line in out.splitlines() if line.startswith("logistic regression"))
+    assert line.split()[-1] == f"{accuracy:.4f}"
+
+
+def digits_table(path: Path, columns: list[str], *, label: bool) -> None:
+    """Five digits, columns in reverse order."""
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    rows = np.flatnonzero(np.isin(bunch.target, (1, 8)))[:5]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        order = list(reversed(range(len(columns))))
+        writer.writerow([*(["label"] * label), *(columns[i] for i in order)])
+        for row in rows:
+            said = [int(bunch.target[row])] * label
+            writer.writerow([*said, *(bunch.data[row, i] for i in order)])
+
+
+@pytest.mark.parametrize("label", [True, False])
+def test_a_table_is_matched_by_name_encoded_as_recorded_and_answered(run, infer, tmp_path, label):
+    columns = json.loads((run.path / "model" / "model.json").read_text())["encoding"]["columns"]
+    digits_table(tmp_path / "new ones.csv", columns, label=label)
+    out = infer(f"STORAGE={run.path.parent}", f"INPUT={tmp_path / 'new ones.csv'}")
+    rows = rows_of(run.predictions / "new-ones.csv")
+    assert [row["row"] for row in rows] == ["1", "2", "3", "4", "5"]
+    assert ("label" in rows[0]) == label
+    assert ("label 8" in out) == label
+    assert {row["predicted"] for row in rows} <= {"1", "8"}
+    from sklearn.datasets import load_digits
+
+    from common import runs
+    from common.data import Encoding
+
+    loaded = runs.load("digits", str(run.path.parent))
+    bunch = load_digits()
+    features = bunch.data[np.isin(bunch.target, (1, 8))][:5]
+    angles = Encoding.from_json(loaded.described["encoding"]).apply(features)
+    answers = loaded.model(angles).numpy()[:, 0]
+    assert np.allclose([float(row["answer"]) for row in rows], answers, atol=1e-6)
+
+
+def test_a_data_set_that_is_gone_is_made_again_where_it_comes_out_the_same(run, infer):
+    shutil.rmtree(run.path.parent / "datasets")
+    assert "60 examples" in infer(f"STORAGE={run.path.parent}")
+
+
+def test_a_data_set_that_can_not_be_made_again_is_one_sentence(tmp_path, capsys, monkeypatch):
+    table = tmp_path / "mine.csv"
+    lines = [f"{i % 7},{i % 5},{'ab'[i % 2]}" for i in range(60)]
+    table.write_text("\n".join(["one,two,label", *lines]))
+    finish(tmp_path / "runs", "mine", f"DATA={table}", "EXAMPLES=", "VALIDATION=", "TEST=")
+    table.unlink()
+    shutil.rmtree(tmp_path / "runs" / "datasets")
+    monkeypatch.setattr(sys, "argv", ["inference", f"STORAGE={tmp_path / 'runs'}"])
+    assert run_main(main) == 2
+    err = capsys.readouterr().err
+    assert "can't be made again" in err
+    assert "INPUT=table" in err
+    assert err.count("\n") == 1
+    # New examples need it for the baselines alone.
+    table.write_text("one,two,label\n1,2,a\n3,3,b\n")
+    monkeypatch.setattr(
+        sys, "argv", ["inference", f"STORAGE={tmp_path / 'runs'}", f"INPUT={table}"]
+    )
+    assert run_main(main) == 0
+    assert "no baselines" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_subclassed_model_without_circuits_is_answered_and_reported(tmp_path, infer, monkeypatch):
+    (tmp_path / "own_inference.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    run = finish(tmp_path / "runs", "own", "MODEL=own_inference:plain")
+    out = infer(f"STORAGE={tmp_path / 'runs'}")
+    assert "60 examples" in out
+    assert "circuits/s" not in out
+    assert list(rows_of(run.predictions / "test.csv")[0]) == ["row", "answer", "predicted", "label"]
+
+
+@pytest.mark.parametrize(("qubits", "most"), [(1, 4096), (20, 16), (30, 1)])
+def test_batches_are_bounded_by_memory(qubits, most):
+    assert 1 <= scoring.rows_at_once(qubits) <= most
+    assert scoring.rows_at_once(qubits, asked=3) <= 3
+
+
+def test_baselines_are_bounded_and_seeded():
+    from common.data.splits import Examples
+
+    generator = np.random.default_rng(0)
+    angles = generator.uniform(-1, 1, (6000, 3)).astype(np.float32)
+    labels = np.where(angles.sum(axis=1) > 0, 1, -1).astype(np.float32)
+    train = Examples(angles, labels)
+    one, other = (baselines(train, angles[:100], labels[:100], seed=3) for _ in range(2))
+    assert [b.accuracy for b in one] == [b.accuracy for b in other]
+    assert one[0].accuracy > 0.9
+    assert one[1].trained == 5000
+    only = Examples(angles[labels > 0], labels[labels > 0])
+    assert baselines(only, angles, labels, 0) == []
+
+
+def expectation(circuit, parameters, observables, name="c"):
+    from common.layers import Expectation
+
+    data = [s for s in cirq.parameter_names(circuit) if s not in parameters]
+    layer = Expectation(circuit, data, observables, parameters=parameters, name=name, seed=0)
+    layer.build((None, len(data)))
+    return layer
+
+
+def test_the_gradients_variance_is_that_of_the_formula_where_it_is_known():
+    """<Z> after rx(t) is cos t: its slope is -sin t, whose variance over a turn is 1/2."""
+    qubit, other = cirq.LineQubit.range(2)
+    circuit = cirq.Circuit(
+        cirq.rx(sympy.Symbol("a_0"))(qubit),
+        cirq.rx(sympy.Symbol("b_0"))(other),
+        cirq.rz(sympy.Symbol("x"))(qubit),
+    )
+    layer = expectation(circuit, ["a_0", "b_0"], [cirq.Z(qubit)])
+    found = gradients.slopes(layer, np.zeros((4, 1), np.float32), seed=1)
+    assert [each.name for each in found.layers] == ["a", "b"]
+    assert found.layers[0].variance == pytest.approx(0.5, abs=0.12)
+    assert found.layers[1].variance == pytest.approx(0.0, abs=1e-9)
+    assert found.draws == gradients.DRAWS
+
+
+def test_a_random_circuit_has_the_variance_that_the_plateau_states():
+    """Many layers of random turns and CZ are nearly a 2-design: McClean et al."""
+    n, depth = 4, 12
+    qubits = cirq.LineQubit.range(n)
+    names = [[f"t{layer:02d}_{i}" for i in range(2 * n)] for layer in range(depth)]
+    circuit = cirq.Circuit(cirq.ry(0.7).on_each(*qubits), cirq.rz(sympy.Symbol("x"))(qubits[0]))
+    for layer in names:
+        circuit += [cirq.ry(sympy.Symbol(s))(q) for s, q in zip(layer[:n], qubits, strict=True)]
+        circuit += [cirq.rz(sympy.Symbol(s))(q) for s, q in zip(layer[n:], qubits, strict=True)]
+        circuit += [cirq.CZ(a, b) for a, b in pairwise(qubits)]
+    parameters = [s for layer in names for s in layer]
+    layer = expectation(circuit, parameters, [cirq.X(qubits[0]) * cirq.Z(qubits[1])])
+    found = gradients.slopes(layer, np.zeros((1, 1), np.float32), seed=2)
+    middle = found.layers[depth // 2]
+    assert middle.plateau == pytest.approx(256 / (2 * 17**2 * 15))
+    assert middle.variance == pytest.approx(middle.plateau, rel=0.35)
+    assert not found.warning, "at 4 qubits even a random circuit has slope enough"
+
+
+def test_a_flat_layer_is_warned_of_with_its_name():
+    flat = gradients.Layer("layer 1", 9e-4, 6e-4, 21)
+    steep = gradients.Layer("layer 2", 3e-3, 6e-4, 21)
+    small = gradients.Layer("layer 3", 9e-4, 1e-5, 21)
+    found = gradients.Slopes("c", 12, (flat, steep, small), draws=100)
+    assert [layer.is_flat for layer in found.layers] == [True, False, False]
+    assert "shows in layer 1:" in found.warning
+
+
+def test_too_many_qubits_are_not_measured_and_it_is_said():
+    made = qcnn(19, layers=1)
+    layer = expectation(made.circuit, made.parameters, made.observables)
+    found = gradients.slopes(layer, np.zeros((1, 19), np.float32), seed=0)
+    assert not found.layers
+    assert "19 qubits" in found.skipped
+
+
+def test_filters_of_one_shape_are_measured_once():
+    layers = [
+        expectation(made.circuit, made.parameters, made.observables, f"c{i}")
+        for i, made in enumerate([qcnn(3, prefix="f1_"), qcnn(3), qcnn(3, layers=1)])
+    ]
+    assert gradients.distinct(layers) == [layers[0], layers[2]]
+
+
+def test_layers_are_told_by_names():
+    assert layers_of(qcnn(4, prefix="f2_").parameters).keys() == {"layer 1", "layer 2"}
+    assert layers_of(["a[0]", "a[1]", "b", "c-3"]) == {"a": [0, 1], "b": [2], "c": [3]}
+    assert layers_of([f"x{'y' * i}" for i in range(30)]) == {"all angles": list(range(30))}
+
+
+def test_every_gate_is_drawn_once_and_no_two_cross():
+    made = qcnn(5, encoder="reupload", features=7)
+    trained = dict.fromkeys(made.parameters, 0.5)
+    columns = drawing.columns_of(made.circuit, made.inputs, trained)
+    gates = [gate for column in columns for gate in column]
+    assert len(gates) == len(list(made.circuit.all_operations()))
+    assert sum(gate.kind == "data" for gate in gates) == 7 * 3
+    for column in columns:
+        spans = sorted((min(gate.rows), max(gate.rows)) for gate in column)
+        assert all(low[1] < high[0] for low, high in pairwise(spans))
+
+
+def test_any_gate_can_be_drawn_and_what_is_too_large_is_not():
+    a, b = cirq.LineQubit.range(2)
+    matrix = cirq.MatrixGate(cirq.unitary(cirq.ISWAP), name="<b>&")
+    circuit = cirq.Circuit(matrix(a, b), cirq.CNOT(a, b) ** 0.5, cirq.FSimGate(1, 2)(a, b))
+    drawn = drawing.draw(circuit, [], {}, [cirq.PauliSum.wrap(cirq.X(a) * cirq.Z(b))])
+    assert drawn.count('class="gate fixed"') == 3
+    assert "<b>" not in drawn
+    assert drawing.draw(cirq.Circuit([cirq.X(a)] * 4001), [], {}) == ""
