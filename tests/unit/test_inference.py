@@ -1,7 +1,8 @@
 """Answers, predictions, baselines and gradients: the numbers are what they say they are."""
 
+import contextlib
 import csv
-import json
+import io
 import shutil
 import sys
 from collections.abc import Callable
@@ -12,12 +13,18 @@ import cirq
 import numpy as np
 import pytest
 import sympy
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
+from common import runs, storage
 from common.circuits import qcnn
-from common.data import load
+from common.data import Dataset, Encoding, load
 from common.errors import run_main
 from common.runs import Run
-from inference import drawing, gradients, scoring
+from common.settings import Settings
+from common.storage import StoragePath
+from inference import drawing, examples, gradients, scoring, source
 from inference.__main__ import main
 from inference.baseline import baselines
 from inference.layers import layers_of
@@ -60,35 +67,39 @@ def infer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A finished run of digits 1 and 8."""
     root = tmp_path_factory.mktemp("made")
     return finish(root, "digits", "DATA=digits", "EXAMPLES=100", "VALIDATION=20", "TEST=60")
 
 
-@pytest.fixture
-def run(made: Run, tmp_path: Path) -> Run:
-    """A copy of it to write to."""
-    assert isinstance(made.path, Path)
-    root = shutil.copytree(made.path.parent, tmp_path / "runs")
-    return Run(Path(root, "digits"))
+@pytest.fixture(scope="module")
+def said(run: Run) -> str:
+    """What inference prints of it, batches of 7."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        patch.setattr(sys, "argv", ["inference", f"STORAGE={run.path.parent}", "BATCH=7"])
+        assert run_main(main) == 0
+    return out.getvalue()
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
+def rows_of(path: StoragePath) -> list[dict[str, str]]:
+    assert isinstance(path, Path)
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
-def test_the_numbers_of_the_csv_are_the_numbers_printed(run, infer):
-    out = infer(f"STORAGE={run.path.parent}")
+def data_of(run: Run) -> Dataset:
+    return load(run.path.parent / "datasets" / run.record()["other"]["dataset"])
+
+
+def test_the_numbers_of_the_csv_are_the_numbers_printed(run, said):
     rows = rows_of(run.predictions / "test.csv")
     assert len(rows) == 60
-    assert sorted(p.name for p in run.predictions.iterdir()) == ["report.html", "test.csv"]
     answers = np.array([float(row["answer"]) for row in rows])
     labels = np.array([1 if row["label"] == "8" else -1 for row in rows])
     predicted = np.array([1 if row["predicted"] == "8" else -1 for row in rows])
     assert (predicted == np.where(answers >= 0, 1, -1)).all()
-    words = [line.split() for line in out.splitlines()]
+    words = [line.split() for line in said.splitlines()]
     mse, accuracy = f"{np.mean((answers - labels) ** 2):.4f}", f"{np.mean(predicted == labels):.4f}"
     assert ["hybrid", mse, accuracy] in words
     for label, name in ((-1, "1"), (1, "8")):
@@ -96,76 +107,64 @@ def test_the_numbers_of_the_csv_are_the_numbers_printed(run, infer):
         assert ["label", name, *counts] in words
 
 
-def test_answers_and_readouts_are_the_models_own(run, infer):
-    infer(f"STORAGE={run.path.parent}", "BATCH=7")
+@pytest.mark.usefixtures("said")
+def test_answers_and_readouts_are_the_models_own(run):
+    from common import models
+
     rows = rows_of(run.predictions / "test.csv")
-    from common import models, runs
-
     loaded = runs.load("digits", str(run.path.parent)).model
-    test = load(run.path.parent / "datasets" / run.record()["other"]["dataset"]).split("test")
-    answers = loaded(test.angles).numpy()[:, 0]
-    readouts = models.readouts(loaded)(test.angles).numpy()
-    assert np.allclose([float(row["answer"]) for row in rows], answers, atol=1e-6)
+    angles = data_of(run).split("test").angles
+    assert np.allclose([float(r["answer"]) for r in rows], loaded(angles).numpy()[:, 0], atol=1e-6)
+    readouts = models.readouts(loaded)(angles).numpy()
     for i in range(readouts.shape[1]):
-        found = [float(row[f"readout_{i}"]) for row in rows]
-        assert np.allclose(found, readouts[:, i], atol=1e-6)
+        assert np.allclose([float(r[f"readout_{i}"]) for r in rows], readouts[:, i], atol=1e-6)
 
 
-def test_logistic_regression_on_the_same_features_is_printed(run, infer):
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.preprocessing import StandardScaler
+@pytest.mark.usefixtures("said")
+def test_what_is_written_is_whole(run):
+    names = [path.name for path in storage.children(run.predictions)]
+    assert names[-2:] == ["report.html", "test.csv"]
+    assert not list(Path(str(run.predictions)).glob(".*"))
 
-    out = infer(f"STORAGE={run.path.parent}")
-    data = load(run.path.parent / "datasets" / run.record()["other"]["dataset"])
-    train, test = data.split("train"), data.split("test")
+
+def test_logistic_regression_on_the_same_features_is_printed(run, said):
+    train, test = data_of(run).split("train"), data_of(run).split("test")
     scaler = StandardScaler().fit(train.angles)
     fitted = LogisticRegression(max_iter=1000).fit(scaler.transform(train.angles), train.labels)
     accuracy = fitted.score(scaler.transform(test.angles), test.labels)
-    line = next(line for line in out.splitlines() if line.startswith("logistic regression"))
+    line = next(line for line in said.splitlines() if line.startswith("logistic regression"))
     assert line.split()[-1] == f"{accuracy:.4f}"
-
-
-def digits_table(path: Path, columns: list[str], *, label: bool) -> None:
-    """Five digits, columns in reverse order."""
-    from sklearn.datasets import load_digits
-
-    bunch = load_digits()
-    rows = np.flatnonzero(np.isin(bunch.target, (1, 8)))[:5]
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        order = list(reversed(range(len(columns))))
-        writer.writerow([*(["label"] * label), *(columns[i] for i in order)])
-        for row in rows:
-            said = [int(bunch.target[row])] * label
-            writer.writerow([*said, *(bunch.data[row, i] for i in order)])
 
 
 @pytest.mark.parametrize("label", [True, False])
 def test_a_table_is_matched_by_name_encoded_as_recorded_and_answered(run, infer, tmp_path, label):
-    columns = json.loads((run.path / "model" / "model.json").read_text())["encoding"]["columns"]
-    digits_table(tmp_path / "new ones.csv", columns, label=label)
-    out = infer(f"STORAGE={run.path.parent}", f"INPUT={tmp_path / 'new ones.csv'}")
-    rows = rows_of(run.predictions / "new-ones.csv")
-    assert [row["row"] for row in rows] == ["1", "2", "3", "4", "5"]
-    assert ("label" in rows[0]) == label
-    assert ("label 8" in out) == label
-    assert {row["predicted"] for row in rows} <= {"1", "8"}
-    from sklearn.datasets import load_digits
-
-    from common import runs
-    from common.data import Encoding
-
     loaded = runs.load("digits", str(run.path.parent))
     bunch = load_digits()
-    features = bunch.data[np.isin(bunch.target, (1, 8))][:5]
-    angles = Encoding.from_json(loaded.described["encoding"]).apply(features)
+    rows = np.flatnonzero(np.isin(bunch.target, (1, 8)))[:5]
+    order = list(reversed(range(64)))
+    with (tmp_path / "new ones.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        names = [loaded.described["encoding"]["columns"][i] for i in order]
+        writer.writerow([*["label"] * label, *names])
+        for row in rows:
+            writer.writerow([*[bunch.target[row]] * label, *bunch.data[row, order]])
+
+    out = infer(f"STORAGE={run.path.parent}", f"INPUT={tmp_path / 'new ones.csv'}")
+    found = rows_of(run.predictions / "new-ones.csv")
+    assert [row["row"] for row in found] == ["1", "2", "3", "4", "5"]
+    assert {row["predicted"] for row in found} <= {"1", "8"}
+    assert ("label" in found[0]) == label
+    assert ("label 8" in out) == label
+    if label:
+        assert [row["label"] for row in found] == [str(n) for n in bunch.target[rows]]
+    angles = Encoding.from_json(loaded.described["encoding"]).apply(bunch.data[rows])
     answers = loaded.model(angles).numpy()[:, 0]
-    assert np.allclose([float(row["answer"]) for row in rows], answers, atol=1e-6)
+    assert np.allclose([float(row["answer"]) for row in found], answers, atol=1e-6)
 
 
-def test_a_data_set_that_is_gone_is_made_again_where_it_comes_out_the_same(run, infer):
-    shutil.rmtree(run.path.parent / "datasets")
-    assert "60 examples" in infer(f"STORAGE={run.path.parent}")
+def test_a_data_set_that_is_gone_is_made_again_where_it_comes_out_the_same(run, tmp_path):
+    chosen = source.choose(Settings.from_args([f"STORAGE={run.path.parent}"]))
+    assert examples.recorded(chosen, tmp_path).fingerprint == run.record()["data"]
 
 
 def test_a_data_set_that_can_not_be_made_again_is_one_sentence(tmp_path, capsys, monkeypatch):
