@@ -40,6 +40,8 @@ def main() -> None:
 
     configure(threads=settings.threads, seed=settings.seed)
     answering = model.load(chosen)
+    console = Console(highlight=False, soft_wrap=True)
+    summary.announce(console, chosen, question)
     scores = score(answering, question.angles, question.labels, batch=settings.batch)
     classical = []
     if question.data and question.labels is not None:
@@ -61,7 +63,7 @@ def main() -> None:
     page = chosen.predictions / "report.html"
     predictions.write(table, question, scores)
     storage.write_whole(page, report.render(found))
-    summary.show(Console(soft_wrap=not sys.stdout.isatty()), found, table, page)
+    summary.show(console, found, table, page)
 
 
 def _notes(chosen: source.Source, question: Any, scores: Any) -> list[str]:

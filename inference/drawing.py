@@ -11,6 +11,7 @@ from html import escape
 from typing import Any
 
 import cirq
+import sympy
 
 from inference.layers import layers_of, number_of
 
@@ -25,7 +26,7 @@ class Gate:
     Attributes:
         rows: The wires that it is on, from the top counted from 0.
         labels: What stands on each of them.
-        number: The number of its symbol; empty where it has none.
+        number: The number of its symbol, a minus before it in an inverse; empty without one.
         kind: `data`, `trained` or `fixed`.
         title: All about it, for the tooltip.
         layers: The layers that its symbols belong to.
@@ -89,11 +90,17 @@ def _gate(
     return Gate(
         rows=tuple(wires[qubit] for qubit in operation.qubits),
         labels=tuple(labels),
-        number="+".join(map(number_of, symbols)),
+        number=_sign(info) + "+".join(map(number_of, symbols)),
         kind=kind,
         title="; ".join([str(operation), *told]),
         layers=tuple(sorted({layer_of[name] for name in symbols if name in layer_of})),
     )
+
+
+def _sign(info: cirq.CircuitDiagramInfo | None) -> str:
+    """A minus where a gate turns against its angle, as an inverse does."""
+    exponent = info.exponent if info else 1
+    return "−" if isinstance(exponent, sympy.Expr) and exponent.could_extract_minus_sign() else ""
 
 
 def draw(
@@ -154,7 +161,7 @@ def _draw(gate: Gate, start: int, width: int) -> str:
     if len(gate.rows) > 1:
         top, low = _y(min(gate.rows)), _y(max(gate.rows))
         parts.append(f'<line class="link" x1="{middle}" x2="{middle}" y1="{top}" y2="{low}"/>')
-    for place, (row, label) in enumerate(zip(gate.rows, gate.labels, strict=True)):
+    for row, label in zip(gate.rows, gate.labels, strict=True):
         y = _y(row)
         if label == "@":
             parts.append(f'<circle class="dot" cx="{middle}" cy="{y}" r="4"/>')
@@ -164,7 +171,7 @@ def _draw(gate: Gate, start: int, width: int) -> str:
                 f'<path class="cross" d="M{middle - 9} {y}h18M{middle} {y - 9}v18"/>'
             )
         else:
-            number = gate.number if place == 0 else ""
+            number = gate.number if row == min(gate.rows) else ""
             box = f'<rect x="{start}" y="{y - 14}" width="{width}" height="28" rx="3"/>'
             name = f'<text class="name" x="{middle}" y="{y if number else y + 4}">'
             parts.append(f"{box}{name}{escape(label)}</text>")

@@ -17,6 +17,7 @@ logging.getLogger("matplotlib").setLevel(logging.ERROR)
 import numpy as np  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
+from matplotlib.ticker import MaxNLocator  # noqa: E402
 
 from inference.gradients import LITTLE_SLOPE, Slopes  # noqa: E402
 from inference.scoring import Scores  # noqa: E402
@@ -33,6 +34,7 @@ COLOURS = {
     "warning": "#080808",
 }
 MOST_READOUTS = 12
+WIDTH = 9.2  # inches, of a plot as wide as the page
 STYLE: Any = {
     "font.size": 9.5,
     "axes.edgecolor": COLOURS["muted"],
@@ -77,7 +79,10 @@ def _svg(figure: Figure, name: str, label: str) -> str:
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
     svg = re.sub(r'(<svg [^>]*?)width="[^"]*pt"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg [^>]*?)height="[^"]*pt"', r"\1", svg, count=1)
-    return svg.replace("<svg ", f'<svg class="plot" role="img" aria-label="{label}" ', 1)
+    # Every plot at the same scale, so that their letters are of one size.
+    style = f"max-width: {figure.get_figwidth() / WIDTH:.0%}"
+    head = f'<svg class="plot" role="img" aria-label="{label}" style="{style}" '
+    return svg.replace("<svg ", head, 1)
 
 
 def _plain(text: str) -> str:
@@ -102,7 +107,7 @@ def loss_curve(metrics: Sequence[Mapping[str, Any]], starts: int, start_epochs: 
     before = starts * start_epochs if starts > 1 else 0
     cuts = [*range(0, before, start_epochs), before, epochs.max()] if before else [0, epochs.max()]
     with mpl.rc_context(STYLE):
-        figure, axes = _figure(9.2, 3.3)
+        figure, axes = _figure(WIDTH, 3.3)
         kinds = (("mse", "training", "train"), ("val_mse", "validation", "positive"))
         for key, name, colour in kinds:
             values = np.array([row[key] for row in metrics], float)
@@ -120,6 +125,7 @@ def loss_curve(metrics: Sequence[Mapping[str, Any]], starts: int, start_epochs: 
         if before:
             _mark_starts(axes, starts, start_epochs, trained_on=epochs.max() > before)
         axes.set(xlabel="epoch", ylabel="mean squared error")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(loc="upper right")
         return _svg(figure, "loss", "Loss curve of training and validation")
 
@@ -144,10 +150,10 @@ def _mark_starts(axes: Axes, starts: int, each: int, *, trained_on: bool) -> Non
 def answers(scores: Scores, classes: tuple[str, str]) -> str:
     """Histogram of the model's answers, by label where labels are known."""
     with mpl.rc_context(STYLE):
-        figure, axes = _figure(9.2, 2.9)
+        figure, axes = _figure(WIDTH, 2.9)
         low, high = float(scores.answers.min()), float(scores.answers.max())
         edge = max(1.0, -low, high) * 1.02
-        _histogram(axes, scores.answers, scores.labels, classes, np.linspace(-edge, edge, 61))
+        _histogram(axes, scores.answers, scores.labels, classes, _edges(edge, scores))
         axes.axvline(0, color=COLOURS["muted"], linewidth=1, linestyle=(0, (4, 3)))
         axes.set(xlabel="answer (its sign is the class)", ylabel="examples")
         if scores.labels is not None:
@@ -165,7 +171,7 @@ def readouts(scores: Scores, classes: tuple[str, str]) -> str:
     largest = float(np.abs(scores.readouts[:, :shown]).max())
     edge = min(1.0, max(0.05, np.ceil(largest * 22) / 20))
     with mpl.rc_context(STYLE):
-        width = 9.2 if columns > 1 else 5.0
+        width = WIDTH * min(1, 0.5 + 0.25 * (columns - 1))
         figure, grid = _figure(
             width, 2.3 * rows + 0.2, nrows=rows, ncols=columns, sharex=True, sharey=True,
             squeeze=False,
@@ -175,7 +181,7 @@ def readouts(scores: Scores, classes: tuple[str, str]) -> str:
                 axes.set_visible(False)
                 continue
             values = scores.readouts[:, i]
-            _histogram(axes, values, scores.labels, classes, np.linspace(-edge, edge, 41))
+            _histogram(axes, values, scores.labels, classes, _edges(edge, scores))
             axes.set_title(f"readout {i}")
             axes.set(xlim=(-edge * 1.02, edge * 1.02), xticks=(-edge, 0, edge))
         for axes in grid[-1]:
@@ -183,6 +189,12 @@ def readouts(scores: Scores, classes: tuple[str, str]) -> str:
         for axes in grid[:, 0]:
             axes.set_ylabel("examples")
         return _svg(figure, "readouts", "Histograms of readouts by label")
+
+
+def _edges(edge: float, scores: Scores) -> np.ndarray:
+    """Edges of bins that are fewer where examples are few; 0, where the class changes, is one."""
+    bins = 2 * round(min(30, max(6, len(scores.answers) ** 0.5)))
+    return np.linspace(-edge, edge, bins + 1)
 
 
 def _histogram(
@@ -198,6 +210,7 @@ def _histogram(
             (values[labels < 0], COLOURS["negative"], f"label {_plain(classes[0])}"),
             (values[labels > 0], COLOURS["positive"], f"label {_plain(classes[1])}"),
         ]
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     for group, colour, name in groups:
         values = np.clip(group, edges[0], edges[-1])
         bins = edges.tolist()
@@ -209,7 +222,7 @@ def gradient_variance(measured: Slopes, name: str) -> str:
     """The gradient's variance by layer, beside what a random circuit has."""
     layers = measured.layers
     with mpl.rc_context(STYLE | {"axes.grid.axis": "x"}):
-        figure, axes = _figure(9.2, 0.9 + 0.42 * len(layers))
+        figure, axes = _figure(WIDTH, 0.9 + 0.42 * len(layers))
         places = np.arange(len(layers))
         values = np.array([max(layer.variance, 1e-12) for layer in layers])
         limits = np.array([layer.plateau for layer in layers])

@@ -68,7 +68,7 @@ def _headline(found: Findings) -> list[tuple[str, str, str]]:
     rate = (
         "examples answered",
         f"{total:,}",
-        f"in {scores.seconds:.2f} s: {scores.rate}",
+        f"in {scores.seconds:.2g} s: {scores.rate}",
     )
     if scores.labels is None or scores.accuracy is None or scores.mse is None:
         positive = int((scores.predicted > 0).sum())

@@ -153,8 +153,6 @@ def gradients(found: Findings) -> str:
             parts.append(note(f"Not measured for {name}: {escape(measured.skipped)}."))
             continue
         parts.append(plots.gradient_variance(measured, f"gradient{number}"))
-        if measured.warning:
-            parts.append(f'<p class="warning">{escape(measured.warning)}</p>')
         parts.append(note(f"{measured.draws} random draws of all angles, each with one example."))
     others = len(found.circuits) - len(found.slopes)
     if others > 0:

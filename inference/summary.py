@@ -7,13 +7,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from common.storage import StoragePath
+from inference.examples import Question
 from inference.findings import Findings
+from inference.source import Source
+
+
+def announce(console: Console, source: Source, question: Question) -> None:
+    """Say what begins, which may take long."""
+    examples = f"{len(question.angles):,} examples"
+    console.print(f"[bold]{escape(source.title)}[/] answers {examples}: {escape(question.title)}")
 
 
 def show(console: Console, found: Findings, predictions: StoragePath, report: StoragePath) -> None:
     """Print the findings."""
     scores = found.scores
-    console.print(f"[bold]{escape(found.source.title)}[/] answers {escape(found.question.title)}")
     for note in found.notes:
         console.print(escape(note), style="yellow")
     if scores.labels is not None:
@@ -25,7 +32,7 @@ def show(console: Console, found: Findings, predictions: StoragePath, report: St
         if measured.warning:
             console.print(escape(measured.warning), style="yellow")
     total = len(scores.answers)
-    console.print(f"{total:,} examples in {scores.seconds:.2f} s: {scores.rate}")
+    console.print(f"{total:,} examples in {scores.seconds:.2g} s: {scores.rate}")
     console.print(f"predictions  {escape(str(predictions))}")
     console.print(f"report       {escape(str(report))}")
     console.print(f"next:  {escape(_next(found, report))}")
