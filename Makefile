@@ -75,6 +75,11 @@ verify: ## check style, types, the import law and the files that are generated
 	@.venv/bin/python -m pytest --quiet tests/unit/test_imports.py
 	@.venv/bin/python -m common.settings --check README.md
 
+.PHONY: quality
+quality: ## train every model with five seeds and print the table of the README: 10 minutes
+	@$(no_settings)$(setup) $(worker)
+	@.venv/bin/python benchmarks/quality.py
+
 .PHONY: settings-table
 settings-table: ## write the table of settings in README.md anew
 	@$(no_settings)$(setup) $(worker)

@@ -62,13 +62,15 @@ class Gang:
                 return child
         raise AssertionError(f"worker {rank} is not there")
 
-    def until(self, condition: Callable[[], object], timeout: float = 120) -> None:
+    def until(
+        self, condition: Callable[[], object], timeout: float = 120, pause: float = 0.02
+    ) -> None:
         """Wait until the condition holds; fail if the gang ends before."""
         deadline = time.monotonic() + timeout
         while not condition():
             assert self.process.poll() is None, self.process.communicate()[0]
             assert time.monotonic() < deadline, "waited too long"
-            time.sleep(0.02)
+            time.sleep(pause)
 
     def close(self) -> None:
         """End it and its workers, if it has not ended."""

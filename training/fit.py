@@ -19,7 +19,7 @@ from training.preemption import Preemption
 from training.progress import Clock, Report, Validation
 from training.starts import Starts
 
-# About how long one call into TensorFlow may take: the person's Ctrl-C, SIGTERM and the deadline are
+# About how long one call into TensorFlow may take: Ctrl-C, SIGTERM and the deadline are
 # heard between two calls.
 CALL_SECONDS = 0.5
 

@@ -1,0 +1,81 @@
+"""How well models learn with default settings: `make quality`.
+
+Trains each model on `excitations` with five seeds that the settings were not chosen by, scores it
+on 16,384 generated test examples, and sets the numbers beside the limits: what the best possible
+answer of that kind would reach (a readout in [-1, 1] can't be a step in the angle).
+"""
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+SEEDS = (9001, 9002, 9003, 9004, 9005)
+TEST = 16_384
+
+
+class Goal(NamedTuple):
+    """What a model is to reach with five seeds."""
+
+    name: str
+    settings: tuple[str, ...]
+    limit: float | None
+    median: float
+    worst: float
+
+
+GOALS = (
+    Goal("qcnn", ("MODEL=qcnn",), 1 - 4 / math.pi + 1 / 2, 0.24, 0.30),
+    Goal("hybrid, linear head", ("ACTIVATION=linear",), 1 - 8 / math.pi**2, 0.205, 0.27),
+    Goal("hybrid (the default)", (), None, 0.12, 0.20),
+)
+ACCURACY = 0.97
+
+
+def train(storage: str, goal: Goal, seed: int) -> dict[str, float]:
+    """Train one model with one seed, alone on one thread; its numbers on the test split."""
+    run = f"{goal.name.split(',')[0].split(' ')[0]}-{GOALS.index(goal)}-{seed}"
+    settings = [*goal.settings, f"SEED={seed}", f"TEST={TEST}", f"RUN={run}", f"STORAGE={storage}"]
+    command = [sys.executable, "-m", "training", "WORKERS=1", "THREADS=1", "PROFILER_PORT=0"]
+    done = subprocess.run([*command, *settings], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{run} ended with {done.returncode}: {done.stdout}{done.stderr}")
+    result = json.loads((Path(storage) / run / "result.json").read_text())
+    return {**result["metrics"]["test"], "seconds": result["seconds"]}
+
+
+def main() -> int:
+    """Print the table; 1 if a median or worst figure is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--side-by-side", type=int, default=2, help="runs at a time")
+    args = parser.parse_args()
+    print("| model | limit | median test MSE | worst | sign accuracy, median (lowest) | seconds |")
+    print("|---|---|---|---|---|---|")
+    missed = False
+    with tempfile.TemporaryDirectory() as storage, ThreadPoolExecutor(args.side_by_side) as pool:
+        for goal in GOALS:
+            found = list(pool.map(lambda seed, g=goal: train(storage, g, seed), args.seeds))
+            errors = [numbers["mse"] for numbers in found]
+            signs = [numbers["accuracy"] for numbers in found]
+            median, worst = statistics.median(errors), max(errors)
+            missed |= median > goal.median or worst > goal.worst
+            missed |= statistics.median(signs) < ACCURACY
+            print(
+                f"| {goal.name} | {f'{goal.limit:.4f}' if goal.limit else ''}"
+                f" | {median:.4f} (<= {goal.median}) | {worst:.4f} (<= {goal.worst})"
+                f" | {statistics.median(signs):.3f} ({min(signs):.3f})"
+                f" | {statistics.median(n['seconds'] for n in found):.0f} |",
+                flush=True,
+            )
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
