@@ -81,7 +81,9 @@ class Gang:
                     process.send_signal(signal.SIGKILL)
                 except psutil.Error:
                     continue
-            self.process.communicate()
+            self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
 
 
 def gangs() -> Iterator[Callable[..., Gang]]:

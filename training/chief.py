@@ -1,5 +1,6 @@
 """What only the chief does: open the run, make the data, lead the gate, keep, publish."""
 
+import contextlib
 import logging
 import platform
 import tempfile
@@ -11,17 +12,20 @@ from typing import TYPE_CHECKING, Any, Self
 
 from common import checkpoints, runs
 from common.data import Dataset, prepare
-from common.errors import QfleetError, one_line
+from common.errors import QfleetError, RendezvousTimeout, one_line
 from common.settings import Settings
 from common.storage import StoragePath
 from training.cluster import Cluster
 from training.gate import Gate
-from training.order import Order
+from training.order import FINISHED, Order
 
 if TYPE_CHECKING:  # it brings TensorFlow, for which the gate need not wait
     from training.keeper import Snapshot
 
 log = logging.getLogger("qfleet")
+
+# How long the chief of a run that turned out to be finished stays to tell the others, in seconds.
+FAREWELL = 10.0
 
 
 class Chief:
@@ -67,6 +71,9 @@ class Chief:
         )
         if isinstance(opened, runs.Finished):
             log.info(str(opened))
+            if self._gate:
+                with contextlib.suppress(RendezvousTimeout):  # who comes later finds out by itself
+                    self._gate.open(FINISHED, FAREWELL)
             return None
         self._held = opened
         attempt = opened.begin_attempt(settings.attempts)

@@ -1,7 +1,10 @@
-"""What the chief tells every worker at the gate."""
+"""What the chief tells every worker at the gate: an order, or that nothing is left to do."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Self
+
+# Said where the run turned out to be finished.
+FINISHED: dict[str, Any] = {"finished": True}
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,8 @@ class Order:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, said: dict[str, Any]) -> Self:
-        """As it came over the wire."""
+    def from_json(cls, said: dict[str, Any]) -> Self | None:
+        """As it came over the wire; None for FINISHED."""
+        if said == FINISHED:
+            return None
         return cls(said["run"], said["attempt"], said["data"], said["checkpoint"])

@@ -40,11 +40,11 @@ def work(settings: Settings, cluster: Cluster, preemption: Preemption) -> None:
 
             chief = stack.enter_context(Chief(root, settings, cluster))
             order = chief.gather()
-            if order is None:
-                return
         else:
             word = pass_gate(cluster, settings.gate_port, settings.rendezvous_timeout)
             order = Order.from_json(word)
+        if order is None:
+            return
 
         place = stack.enter_context(Place(run, settings, cluster.rank, order.attempt))
 

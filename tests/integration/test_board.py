@@ -1,6 +1,8 @@
 """What a run shows while it trains: events, profiles, and what is captured on demand."""
 
+import contextlib
 import json
+import socket
 
 import pytest
 
@@ -8,6 +10,16 @@ from common.tensorflow import tf
 from tests.gangs import SMALL, gangs, metrics
 
 start = pytest.fixture(gangs)
+
+
+def two_free_ports():
+    """A port such that it and the next are free, below those that the kernel hands out."""
+    for port in range(20_000, 30_000, 2):
+        with contextlib.suppress(OSError):
+            for number in (port, port + 1):
+                socket.create_server(("", number)).close()
+            return port
+    raise AssertionError("no free port")
 
 
 def events(folder):
@@ -50,18 +62,27 @@ def test_a_run_shows_its_scalars_readouts_graph_and_profile(start, tmp_path):
     )  # fmt: skip
 
 
-def test_a_profile_of_a_worker_is_captured_on_demand(start, tmp_path, free_port):
-    gang = start(tmp_path, *SMALL[:-1], "EPOCHS=4000", f"PROFILER_PORT={free_port}")
+def capture(address, folder):
+    """Ask a worker for a profile, again where it answered too late or between two steps."""
+    for _ in range(3):
+        try:
+            return tf.profiler.experimental.client.trace(address, folder, 1000)
+        except tf.errors.UnavailableError as error:
+            refused = error
+    raise refused
+
+
+def test_a_profile_of_a_worker_is_captured_on_demand(start, tmp_path):
+    port = two_free_ports()
+    gang = start(tmp_path, *SMALL[:-1], "EPOCHS=100000", f"PROFILER_PORT={port}")
     gang.until(lambda: (tmp_path / "hybrid" / "metrics.jsonl").exists())
     taken = tmp_path / "taken"
-    tf.profiler.experimental.client.trace(f"grpc://127.0.0.1:{free_port + 1}", str(taken), 500)
+    capture(f"grpc://127.0.0.1:{port + 1}", str(taken))
     (profile,) = taken.glob("plugins/profile/*/*.xplane.pb")
     assert profile.stat().st_size > 1000
 
 
 def test_a_taken_profiler_port_costs_the_profiler_alone(start, tmp_path, free_port):
-    import socket
-
     with socket.create_server(("", free_port)):
         gang = start(tmp_path, *SMALL, "WORKERS=1", f"PROFILER_PORT={free_port}")
         assert gang.end() == 0, gang.said

@@ -148,7 +148,7 @@ def test_a_pod_that_finds_its_run_finished_says_so_and_leaves(start, undisturbed
 
 def test_an_unfinished_run_is_not_resumed_with_other_settings_nor_by_two_gangs(start, tmp_path):
     run = tmp_path / "hybrid"
-    gang = start(tmp_path, *LONG)
+    gang = start(tmp_path, *LONG, "EPOCHS=10000")
     gang.until(lambda: checkpoints(run))
     second = start(tmp_path, *LONG)
     assert second.end(60) == 2
