@@ -3,11 +3,13 @@
 import contextlib
 import json
 import socket
+import subprocess
+import sys
 
 import pytest
 
 from common.tensorflow import tf
-from tests.gangs import SMALL, gangs, metrics
+from tests.gangs import ROOT, SMALL, gangs, metrics
 
 start = pytest.fixture(gangs)
 
@@ -62,14 +64,21 @@ def test_a_run_shows_its_scalars_readouts_graph_and_profile(start, tmp_path):
     )  # fmt: skip
 
 
+CAPTURE = """
+import sys
+from common.tensorflow import tf
+tf.profiler.experimental.client.trace(sys.argv[1], sys.argv[2], 1000)
+"""
+
+
 def capture(address, folder):
-    """Ask a worker for a profile, again where it answered too late or between two steps."""
-    for _ in range(3):
-        try:
-            return tf.profiler.experimental.client.trace(address, folder, 1000)
-        except tf.errors.UnavailableError as error:
-            refused = error
-    raise refused
+    """Ask a worker for a profile, from a process of its own as TensorBoard is."""
+    asked = [sys.executable, "-c", CAPTURE, address, folder]
+    for _ in range(3):  # it may answer too late, or between two steps
+        done = subprocess.run(asked, capture_output=True, text=True, cwd=ROOT, timeout=120)
+        if done.returncode == 0:
+            return
+    raise AssertionError(done.stderr)
 
 
 def test_a_profile_of_a_worker_is_captured_on_demand(start, tmp_path):
