@@ -157,7 +157,7 @@ def answers(scores: Scores, classes: tuple[str, str]) -> str:
         axes.axvline(0, color=COLOURS["muted"], linewidth=1, linestyle=(0, (4, 3)))
         axes.set(xlabel="answer (its sign is the class)", ylabel="examples")
         if scores.labels is not None:
-            axes.legend(loc="upper left")
+            axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
         return _svg(figure, "answers", "Histogram of answers by label")
 
 

@@ -4,6 +4,7 @@ import json
 import signal
 import time
 
+import psutil
 import pytest
 
 from tests.gangs import SMALL, checkpoints, distance, gangs, metrics, step_losses
@@ -103,6 +104,34 @@ def test_ctrl_c_leaves_a_checkpoint_at_a_step_and_the_same_command_goes_on(
     assert again.end() == 0, again.said
     assert f"goes on at step {at['step']} of epoch {at['epoch'] + 1} (attempt 2)" in again.said
     assert distance(run, undisturbed[0]) <= 1e-6
+
+
+def test_sigterm_of_a_chief_leaves_a_checkpoint_and_a_retryable_code(start, tmp_path):
+    run = tmp_path / "hybrid"
+    chief = start(tmp_path, *SMALL, "EPOCHS=10000", "WORKERS=1", module="training.worker")
+    chief.until(lambda: checkpoints(run))
+    chief.process.terminate()
+    assert chief.end(30) == 143, chief.said
+    assert "stopped by SIGTERM; the checkpoint is at step" in chief.said
+    assert "Traceback" not in chief.said
+    assert not (run / "lease.json").exists()
+
+
+def test_a_gang_whose_starter_is_killed_leaves_nobody_behind(start, tmp_path):
+    gang = start(tmp_path, *SMALL, "EPOCHS=10000")
+    gang.until(lambda: checkpoints(tmp_path / "hybrid"))
+    workers = [gang.worker(0), gang.worker(1)]
+    gang.process.kill()
+    gone, alive = psutil.wait_procs(workers, timeout=30)
+    assert (len(gone), alive) == (2, [])
+
+
+def test_a_gang_that_is_lost_too_often_ends_retryable(start, tmp_path):
+    (tmp_path / "dies.py").write_text("import os\ndef build(*_):\n    os.kill(os.getpid(), 9)\n")
+    gang = start(tmp_path, *SMALL, "MODEL=dies:build", "RUN=dies", "RESTARTS=0", "WORKERS=1",
+                 PYTHONPATH=str(tmp_path))  # fmt: skip
+    assert gang.end(90) == 138, gang.said
+    assert "more than RESTARTS allows" in gang.said
 
 
 def test_a_deadline_leaves_a_checkpoint_and_a_retryable_code(start, tmp_path, undisturbed):
