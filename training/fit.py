@@ -64,6 +64,7 @@ class Training:
         computing.serve_profiles(settings.profiler_port)
         firsts = computing.first_weights(data, settings)
         self.learner = computing.learner(self.strategy, data, settings)
+        self._shares: dict[str, Share] = {}
         self.starts = Starts(settings, firsts, lambda: self.measure("train")["mse"])
         # Batches of a split that is measured, epoch after epoch.
         self._endless: dict[str, Iterator] = {}
@@ -170,10 +171,12 @@ class Training:
 
     def _share(self, split: str) -> Share:
         """Which rows of a split this worker takes, and in which step."""
-        return Share(
-            self.data.lane_sizes(split),
-            rank=self.cluster.rank,
-            world=self.cluster.size,
-            batch=self.settings.global_batch,
-            seed=self.settings.seed,
-        )
+        if split not in self._shares:
+            self._shares[split] = Share(
+                self.data.lane_sizes(split),
+                rank=self.cluster.rank,
+                world=self.cluster.size,
+                batch=self.settings.global_batch,
+                seed=self.settings.seed,
+            )
+        return self._shares[split]

@@ -124,13 +124,12 @@ class Keeper(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """The boundary between two epochs."""
-        if (epoch + 1) % self._every == 0:
-            self._newest = take(self.model, self._starts, epoch + 1, 0)
-            self.commit()
-        self._boundary(epoch + 1, 0)
+        self._boundary(epoch + 1, 0, due=(epoch + 1) % self._every == 0)
 
-    def _boundary(self, epoch: int, step: int) -> None:
+    def _boundary(self, epoch: int, step: int, *, due: bool = False) -> None:
         self._newest = take(self.model, self._starts, epoch, step)
+        if due:
+            self.commit()
         if self._preemption.requested.is_set():
             self.commit()
             raise Preempted(f"stopped by SIGTERM; the checkpoint is at {self._newest}")

@@ -126,10 +126,15 @@ def test_a_gang_whose_starter_is_killed_leaves_nobody_behind(start, tmp_path):
     assert (len(gone), alive) == (2, [])
 
 
+def dying(start, folder, *settings):
+    """A worker whose model ends its process before the first step, at every start."""
+    (folder / "dies.py").write_text("import os\ndef build(*_):\n    os.kill(os.getpid(), 9)\n")
+    own = ("MODEL=dies:build", "RUN=dies", "WORKERS=1")
+    return start(folder, *SMALL, *own, *settings, PYTHONPATH=str(folder))
+
+
 def test_a_gang_that_is_lost_too_often_ends_retryable(start, tmp_path):
-    (tmp_path / "dies.py").write_text("import os\ndef build(*_):\n    os.kill(os.getpid(), 9)\n")
-    gang = start(tmp_path, *SMALL, "MODEL=dies:build", "RUN=dies", "RESTARTS=0", "WORKERS=1",
-                 PYTHONPATH=str(tmp_path))  # fmt: skip
+    gang = dying(start, tmp_path, "RESTARTS=0")
     assert gang.end(90) == 138, gang.said
     assert "more than RESTARTS allows" in gang.said
 
@@ -213,9 +218,7 @@ def test_missing_workers_are_named_at_the_deadline(start, tmp_path):
 
 
 def test_a_run_that_never_progresses_ends_with_its_cause(start, tmp_path):
-    (tmp_path / "dies.py").write_text("import os\ndef build(*_):\n    os.kill(os.getpid(), 9)\n")
-    gang = start(tmp_path, *SMALL, "MODEL=dies:build", "RUN=dies", "ATTEMPTS=2", "WORKERS=1",
-                 PYTHONPATH=str(tmp_path))  # fmt: skip
+    gang = dying(start, tmp_path, "ATTEMPTS=2")
     assert gang.end(90) == 2, gang.said
     assert "was started 2 times in a row without reaching a newer checkpoint" in gang.said
     assert "out of memory?" in gang.said
