@@ -33,6 +33,7 @@ override setup := ./setup.sh $(call quote,$(value PYTHON))
 override worker := .venv worker
 override dev := .venv worker dev
 override tensorboard := .venv-tensorboard tensorboard
+override peers := .venv-peers peers
 
 .PHONY: help
 help: ## list the verbs
@@ -90,7 +91,7 @@ lock: ## write requirements/*.txt from requirements/*.in, moving no version that
 upgrade: ## write requirements/*.txt with the newest versions that requirements/*.in allow
 lock upgrade:
 	@$(no_settings)$(setup) $(dev)
-	@for name in worker dev tensorboard; do \
+	@for name in worker dev tensorboard peers; do \
 		.venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url \
 			--python-version 3.11 --custom-compile-command 'make lock' $(if $(filter upgrade,$@),--upgrade) \
 			requirements/$$name.in --output-file requirements/$$name.txt; \
@@ -98,5 +99,5 @@ lock upgrade:
 
 .PHONY: clean
 clean: ## remove the environments and caches; runs stay
-	@$(no_settings)rm -rf .venv .venv-tensorboard .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@$(no_settings)rm -rf .venv .venv-tensorboard .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -prune -exec rm -rf {} +
