@@ -3,8 +3,8 @@
 `build` compiles the circuit once (gates.py, fusion.py, observables.py, program.py: no TensorFlow)
 and hands the Program to a backend:
 
-    qfleet   plain TensorFlow operations on 4x4 blocks (dense.py)
-    tfq      TensorFlow Quantum, from the circuit itself (tfq.py)
+    tensorflow  plain TensorFlow operations on 4x4 blocks (dense.py)
+    tfq         TensorFlow Quantum, from the circuit itself (tfq.py)
 
 Another backend is a subclass of Simulator that takes the same Program.
 """
@@ -26,7 +26,7 @@ def build(
     parameters: Sequence[str],
     observables: Sequence[cirq.PauliSum],
     *,
-    backend: Literal["qfleet", "tfq"] = "qfleet",
+    backend: Literal["qfleet", "tensorflow", "tfq"] = "qfleet",
     dtype: Literal["complex64", "complex128"] = "complex64",
 ) -> "Simulator":
     """Make a simulator of a circuit.
@@ -38,7 +38,7 @@ def build(
         circuit: Unitary gates, with symbols in any sympy expression.
         inputs: Names of the data symbols, a value per example, in the order of the columns.
         parameters: Names of the trained symbols, one value for the whole batch, in order.
-        observables: What to read, with real coefficients.
+        observables: What to read, with real coefficients; none where only the state is wanted.
         backend: What simulates.
         dtype: Of the state; angles and readouts are float32 with complex64 and float64 with
             complex128, which "tfq" does not have.
@@ -54,8 +54,8 @@ def build(
         from common.simulator.tfq import TfqSimulator
 
         return TfqSimulator(circuit, inputs, parameters, observables, dtype=dtype)
-    if backend != "qfleet":
-        raise ValueError(f"no backend {backend!r}: 'qfleet' or 'tfq'")
+    if backend not in ("qfleet", "tensorflow"):
+        raise ValueError(f"no backend {backend!r}: 'qfleet', 'tensorflow' or 'tfq'")
     from common.simulator.dense import DenseSimulator
     from common.simulator.program import compile_program
 

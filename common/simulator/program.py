@@ -95,7 +95,8 @@ def compile_program(
         circuit: Unitary gates only.
         inputs: Names of the data symbols, in the order of the columns of the angles.
         parameters: Names of the trained symbols, in order.
-        readouts: Observables with real coefficients.
+        readouts: Observables with real coefficients; none for a program whose result is the
+            state of all the circuit's qubits, global phase included.
 
     Returns:
         The program.
@@ -105,11 +106,13 @@ def compile_program(
     """
     inputs, parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
     check_symbols(circuit, inputs, parameters)
-    if not readouts:
-        raise CircuitError("there is no observable: name at least one PauliSum to read")
     sums = [cirq.PauliSum.wrap(observable) for observable in readouts]
     factors = gates.lower(circuit)
     wanted = {qubit for observable in sums for qubit in observable.qubits}
+    if not sums:
+        wanted = set(circuit.all_qubits())
+        if not wanted:
+            raise CircuitError("the circuit has no qubit: there is no state to simulate")
     kept = _light_cone(factors, wanted)
     touched = wanted.union(*(factor.qubits for factor in kept)) if kept else wanted
     qubits = tuple(sorted(touched)) or tuple(sorted(circuit.all_qubits()))[:1]
@@ -118,7 +121,9 @@ def compile_program(
     parts = [part for factor in placed for part in _split_if_data(factor, frozenset(inputs))]
     initial, rest = _prefix(parts, len(qubits))
     steps = fusion.fuse(rest, frozenset(inputs))
-    state, readout = observables.plan(observables.collect(sums, position), steps)
+    state, readout = steps, Readout(np.zeros(0))
+    if sums:
+        state, readout = observables.plan(observables.collect(sums, position), steps)
     counts = (len(list(circuit.all_operations())), len(rest))
     return Program(inputs, parameters, qubits, initial, tuple(state), readout, counts)
 
