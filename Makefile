@@ -81,6 +81,12 @@ quality: ## train every model with five seeds and print the table of the README:
 	@$(no_settings)$(setup) $(worker)
 	@.venv/bin/python benchmarks/quality.py
 
+.PHONY: benchmark
+benchmark: ## time the simulator beside its peers: 20 minutes, or 3 with QUICK=1
+	@$(setup) $(dev)
+	@$(setup) $(peers)
+	@exec .venv/bin/python -m benchmarks $(settings)
+
 .PHONY: settings-table
 settings-table: ## write the table of settings in README.md anew
 	@$(no_settings)$(setup) $(worker)

@@ -1,0 +1,1 @@
+"""What qfleet's speed and learning are measured with; see README.md."""

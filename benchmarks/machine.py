@@ -1,0 +1,44 @@
+"""What the machine is: facts that a reader needs beside the times."""
+
+import os
+import platform
+from pathlib import Path
+
+_SETS = ("sse4_2", "avx2", "fma", "avx512f", "asimd", "sve")
+
+
+def facts() -> dict[str, str]:
+    """CPU, cores, caches, instruction sets, memory, system and load, for a person to read."""
+    info = _cpuinfo()
+    load = ", ".join(f"{number:.2f}" for number in os.getloadavg())
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    flags = info.get("flags", info.get("Features", "")).split()
+    return {
+        "CPU": info.get("model name", platform.machine()),
+        "cores": f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}",
+        "caches": ", ".join(_caches()) or "not told",
+        "instruction sets": ", ".join(name for name in _SETS if name in flags) or "not told",
+        "memory": f"{memory:.1f} GiB",
+        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "load before the run (1, 5, 15 minutes)": load,
+    }
+
+
+def _cpuinfo() -> dict[str, str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in reversed(lines))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _caches() -> list[str]:
+    """As in L1 Data 32K, L2 Unified 1024K."""
+    found = []
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = (
+            (index / name).read_text().strip() for name in ("level", "type", "size")
+        )
+        found.append(f"L{level}{'' if kind == 'Unified' else ' ' + kind.lower()} {size}")
+    return found
