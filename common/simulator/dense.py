@@ -28,6 +28,7 @@ class DenseSimulator(Simulator):
         self.inputs, self.parameters = program.inputs, program.parameters
         readout = program.readout
         self.readouts = len(readout.offsets)
+        self.qubits = program.qubits
         self.dtype = REAL[dtype]
         names = (*self.inputs, *self.parameters)
         self._order: Order = (PART, *range(len(program.qubits)))
@@ -54,17 +55,34 @@ class DenseSimulator(Simulator):
         """See Simulator.expectation."""
         angles, parameters = self._taken(angles, parameters)
         batch = tf.shape(angles)[0]
-        shared = tf.broadcast_to(parameters, [batch, len(self.parameters)])
-        symbols = tf.concat([angles, shared], axis=1)  # [B, V]
         matrices = self._matrices(parameters)
-        state = tf.constant(self._initial(), self.dtype)
-        state, order = evolution.evolve(state, self._order, self._plans, matrices, symbols)
+        state, order = self._evolved(angles, parameters, matrices)
         values = tf.constant(self.program.readout.offsets[:, np.newaxis], self.dtype)  # [K, 1]
         for strings in self._bases:
             values += strings(state, matrices)
         if self._operators is not None:
             values += self._operators(state, order, matrices)
         return tf.broadcast_to(evolution.permuted(values, [1, 0]), [batch, self.readouts])
+
+    def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
+        """See Simulator.state."""
+        self._whole_state()
+        angles, parameters = self._taken(angles, parameters)
+        state, order = self._evolved(angles, parameters, self._matrices(parameters))
+        batch = [BATCH] if BATCH in order else []
+        state = evolution.transpose(state, order, (PART, *batch, *range(len(self.qubits))))
+        size = 2 ** len(self.qubits)
+        real, imaginary = tf.unstack(tf.reshape(state, [2, -1, size]), num=2)
+        return tf.broadcast_to(tf.complex(real, imaginary), [tf.shape(angles)[0], size])
+
+    def _evolved(
+        self, angles: tf.Tensor, parameters: tf.Tensor, matrices: dict[int, tf.Tensor]
+    ) -> tuple[tf.Tensor, Order]:
+        """The state after all steps, and the order of its axes."""
+        shared = tf.broadcast_to(parameters, [tf.shape(angles)[0], len(self.parameters)])
+        symbols = tf.concat([angles, shared], axis=1)  # [B, V]
+        state = tf.constant(self._initial(), self.dtype)
+        return evolution.evolve(state, self._order, self._plans, matrices, symbols)
 
     def _initial(self) -> np.ndarray:
         """[2, 2**N] real and imaginary parts."""

@@ -20,16 +20,20 @@ _CNOT = cirq.unitary(cirq.CNOT)
 
 
 def parities(inner: Factor) -> Iterator[Factor]:
-    """A factor as fixed ones and parity turns, up to a global phase.
+    """A factor as fixed ones and parity turns; a phase, as the parity of no qubit, has no qubits.
 
     Args:
         inner: With one exponent.
     """
-    yield from controlled((), np.ones(1), inner)
+    for part in controlled((), np.ones(1), inner):
+        if part.fixed or len(part.turns) > 1:
+            yield part
+        else:
+            yield turned((), part.turns[0], np.ones((1, 1, 1)), part.exponents[0])
 
 
 def controlled(controls: tuple[cirq.Qid, ...], on: np.ndarray, inner: Factor) -> Iterator[Factor]:
-    """A controlled factor as fixed ones and parity turns, up to a global phase.
+    """A controlled factor as fixed ones and parity turns, the last a phase where there is one.
 
     Args:
         controls: What controls it.
@@ -50,6 +54,9 @@ def controlled(controls: tuple[cirq.Qid, ...], on: np.ndarray, inner: Factor) ->
             yield from _parity_turn(tuple(chosen), turn, inner)
     if basis is not None:
         yield fixed(inner.qubits, basis)
+    phase = float(np.mean(turns))
+    if abs(phase) > 1e-12:
+        yield turned(qubits[:1], np.array([phase]), np.eye(2)[None], inner.exponents[0])
 
 
 def _diagonalised(factor: Factor) -> tuple[np.ndarray | None, np.ndarray]:

@@ -24,16 +24,19 @@ MATRIX_QUBITS = 4  # the widest gate without parameters that is synthesised from
 def lower(circuit: cirq.AbstractCircuit) -> list[Factor]:
     """Lower every operation of a circuit, in order.
 
-    Global phases are dropped, since no expectation value shows them.
+    The product of the factors is the circuit's unitary, global phase included: a phase is a factor
+    on one of the circuit's qubits that is a multiple of the identity.
 
     Raises:
         CircuitError: An operation is no unitary that can be taken; it names the gate, the moment
             and the qubits.
     """
     factors: list[Factor] = []
+    first = min(circuit.all_qubits(), default=None)
     for index, moment in enumerate(circuit):
         for operation in moment:
-            factors.extend(_lower(operation, _Place(operation, index)))
+            place = _Place(operation, index, next(iter(operation.qubits), first))
+            factors.extend(_lower(operation, place))
     return factors
 
 
@@ -41,6 +44,7 @@ def lower(circuit: cirq.AbstractCircuit) -> list[Factor]:
 class _Place:
     operation: cirq.Operation
     moment: int
+    qubit: cirq.Qid | None  # for a phase; None in a circuit without qubits
 
     def refuse(self, why: str) -> CircuitError:
         return CircuitError(f"{located(self.operation, self.moment)} can't be simulated: {why}")
@@ -58,8 +62,6 @@ def located(operation: cirq.Operation, moment: int) -> str:
 
 def _lower(operation: cirq.Operation, place: _Place) -> Iterator[Factor]:
     operation = operation.untagged
-    if not operation.qubits:
-        return
     if any(qubit.dimension != 2 for qubit in operation.qubits):
         raise place.refuse("only qubits are taken, no qudits")
     if isinstance(operation, cirq.ClassicallyControlledOperation):
@@ -68,7 +70,10 @@ def _lower(operation: cirq.Operation, place: _Place) -> Iterator[Factor]:
         )
     if cirq.is_measurement(operation):
         raise place.refuse("it measures; leave it out and name what is read as an observable")
-    if cirq.is_parameterized(operation):
+    if isinstance(operation, cirq.CircuitOperation):
+        for part in decomposed(operation) or ():
+            yield from _lower(part, place)
+    elif cirq.is_parameterized(operation):
         yield from _lower_parametrised(operation, place)
     elif not cirq.has_unitary(operation):
         raise place.refuse("it is not unitary, and noise channels are not taken")
@@ -78,6 +83,9 @@ def _lower(operation: cirq.Operation, place: _Place) -> Iterator[Factor]:
 
 def _lower_fixed(operation: cirq.Operation, place: _Place) -> Iterator[Factor]:
     qubits = operation.qubits
+    if not qubits:
+        yield from _narrowed(fixed((), cirq.unitary(operation)), place)
+        return
     if len(qubits) <= 2:
         yield fixed(qubits, cirq.unitary(operation))
         return
@@ -92,20 +100,19 @@ def _lower_fixed(operation: cirq.Operation, place: _Place) -> Iterator[Factor]:
             f" their matrix may have at most {MATRIX_QUBITS}"
         )
     for part in synthesised(qubits, cirq.unitary(operation)):
-        yield fixed(part.qubits, cirq.unitary(part))
+        yield from _lower_fixed(part, place)
 
 
 def _lower_parametrised(operation: cirq.Operation, place: _Place) -> Iterator[Factor]:
     gate = operation.gate
     qubits = operation.qubits
-    if isinstance(gate, cirq.EigenGate) and len(qubits) <= 2 and _only_exponent(gate):
-        yield _turned(qubits, gate, place)
+    if (factor := _as_factor(gate, qubits, place)) is not None:
+        yield from _narrowed(factor, place)
         return
     if isinstance(gate, cirq.ControlledGate) and len(qubits) <= MATRIX_QUBITS:
         inner, controls = gate.sub_gate, gate.num_controls()
-        narrow = cirq.num_qubits(inner) <= 2
-        if isinstance(inner, cirq.EigenGate) and narrow and _only_exponent(inner):
-            yield from _controlled(gate, qubits, _turned(qubits[controls:], inner, place))
+        if (factor := _as_factor(inner, qubits[controls:], place)) is not None:
+            yield from _controlled(gate, qubits, factor, place)
             return
         if (parts := decomposed(inner.on(*qubits[controls:]))) is not None:
             for part in parts:
@@ -120,6 +127,33 @@ def _lower_parametrised(operation: cirq.Operation, place: _Place) -> Iterator[Fa
         )
     for part in parts:
         yield from _lower(part, place)
+
+
+def _as_factor(
+    gate: cirq.Gate | None, qubits: tuple[cirq.Qid, ...], place: _Place
+) -> Factor | None:
+    """A gate with symbols as one factor, if it can be one."""
+    if isinstance(gate, cirq.GlobalPhaseGate):
+        return _turned_phase(gate, place)
+    if isinstance(gate, cirq.EigenGate) and _only_exponent(gate):
+        wide = len(qubits) > 2
+        if not wide or (len(qubits) <= MATRIX_QUBITS and decomposed(gate.on(*qubits)) is None):
+            return _turned(qubits, gate, place)
+    return None
+
+
+def _narrowed(factor: Factor, place: _Place) -> Iterator[Factor]:
+    """A factor on any number of qubits as factors on one and two."""
+    if not factor.qubits and place.qubit is not None:
+        identities = factor.projectors * np.eye(2)
+        yield Factor((place.qubit,), factor.turns, identities, factor.exponents)
+    elif len(factor.qubits) <= 2:
+        yield factor
+    elif factor.fixed:
+        yield from _lower_fixed(cirq.MatrixGate(factor.matrix).on(*factor.qubits), place)
+    else:
+        for part in diagonal.parities(factor):
+            yield from _narrowed(part, place)
 
 
 def _only_exponent(gate: cirq.EigenGate) -> bool:
@@ -139,27 +173,51 @@ def _turned(qubits: tuple[cirq.Qid, ...], gate: cirq.EigenGate, place: _Place) -
     turns = np.array([float(turn) + float(gate._global_shift) for turn, _ in components])
     projectors = np.stack([np.asarray(p, np.complex128) for _, p in components])
     if expression.free_symbols:
-        what = expressions.unsupported(expression)
-        if what is not None:
-            raise place.refuse(
-                f"its exponent {expression} holds {what}; allowed are + - * / **, numbers and"
-                f" {', '.join(sorted(expressions.FUNCTIONS))}, Min, Max"
-            )
-        return turned(qubits, turns, projectors, expression)
+        return turned(qubits, turns, projectors, _checked(expression, place))
     phases = np.exp(1j * np.pi * turns * float(expression))
     return fixed(qubits, np.einsum("k,kij->ij", phases, projectors))
 
 
+def _turned_phase(gate: cirq.GlobalPhaseGate, place: _Place) -> Factor:
+    """`exp(i pi t)` on no qubit, from a product of powers such as `I**s` and `exp(I*s)`."""
+    exponent = sympy.Integer(0)
+    for part in sympy.Mul.make_args(sympy.sympify(gate.coefficient)):
+        base, power = part.as_base_exp()
+        if base == sympy.E:
+            exponent += sympy.expand(power / sympy.I) / sympy.pi
+        elif base.free_symbols or not np.isclose(abs(complex(base)), 1):
+            raise place.refuse(
+                f"{part} is no phase; write phases as powers of numbers of absolute value 1"
+            )
+        else:
+            exponent += float(np.angle(complex(base)) / np.pi) * power
+    return turned((), np.ones(1), np.ones((1, 1, 1)), _checked(exponent, place))
+
+
+def _checked(exponent: sympy.Expr, place: _Place) -> sympy.Expr:
+    """An exponent, if all of it can be evaluated."""
+    what = expressions.unsupported(exponent)
+    if what is not None:
+        raise place.refuse(
+            f"its exponent {exponent} holds {what}; allowed are + - * / **, numbers and"
+            f" {', '.join(sorted(expressions.FUNCTIONS))}, Min, Max"
+        )
+    return exponent
+
+
 def _controlled(
-    gate: cirq.ControlledGate, qubits: tuple[cirq.Qid, ...], inner: Factor
+    gate: cirq.ControlledGate, qubits: tuple[cirq.Qid, ...], inner: Factor, place: _Place
 ) -> Iterator[Factor]:
     on = np.zeros(2 ** gate.num_controls())
     for values in gate.control_values.expand():
         on[int("".join(map(str, values)), 2)] = 1
-    if len(qubits) > 2:
-        yield from diagonal.controlled(qubits[: gate.num_controls()], on, inner)
-        return
-    off = np.kron(np.diag(1 - on), np.eye(2))
-    projectors = np.stack([off, *(np.kron(np.diag(on), p) for p in inner.projectors)])
-    turns = np.array([0.0, *inner.turns[:, 0]])
-    yield turned(qubits, turns, projectors, inner.exponents[0])
+    off = np.kron(np.diag(1 - on), np.eye(2 ** len(inner.qubits)))
+    if inner.fixed:  # a number that sympy holds
+        yield from _narrowed(fixed(qubits, off + np.kron(np.diag(on), inner.matrix)), place)
+    elif len(qubits) > 2:
+        for part in diagonal.controlled(qubits[: gate.num_controls()], on, inner):
+            yield from _narrowed(part, place)
+    else:
+        projectors = np.stack([off, *(np.kron(np.diag(on), p) for p in inner.projectors)])
+        turns = np.array([0.0, *inner.turns[:, 0]])
+        yield turned(qubits, turns, projectors, inner.exponents[0])

@@ -1,6 +1,8 @@
-"""What every backend is: angles and parameters in, expectation values out."""
+"""What every backend is: angles and parameters in, expectation values or the state out."""
 
 import abc
+
+import cirq
 
 from common.tensorflow import tf
 
@@ -16,13 +18,16 @@ class Simulator(abc.ABC):
     Attributes:
         inputs: Names of the data symbols.
         parameters: Names of the trained symbols.
-        readouts: How many observables are read.
+        readouts: How many observables are read; 0 where the state is what is wanted.
+        qubits: Those of the state, sorted as Cirq sorts them; the first is the most significant
+            bit. Where observables are read, qubits that they don't depend on may be left out.
         dtype: Of angles and readouts, tf.float32 or tf.float64.
     """
 
     inputs: tuple[str, ...]
     parameters: tuple[str, ...]
     readouts: int
+    qubits: tuple[cirq.Qid, ...]
     dtype: tf.DType
 
     @abc.abstractmethod
@@ -36,6 +41,21 @@ class Simulator(abc.ABC):
 
         Returns:
             [B, readouts] of `dtype`.
+        """
+
+    @abc.abstractmethod
+    def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
+        """The state vector, global phase included, differentiable by both arguments.
+
+        Args:
+            angles: As for `expectation`.
+            parameters: As for `expectation`.
+
+        Returns:
+            [B, 2**N] complex64 or complex128, the amplitudes of |qubits>.
+
+        Raises:
+            ValueError: Observables are read, so that not all of the state is there.
         """
 
     @abc.abstractmethod
@@ -56,3 +76,10 @@ class Simulator(abc.ABC):
                 f" the circuit takes [{len(self.parameters)}]"
             )
         return tf.ensure_shape(angles, [None, len(self.inputs)]), parameters
+
+    def _whole_state(self) -> None:
+        if self.readouts:
+            raise ValueError(
+                f"this simulator reads {self.readouts} observables and has no state to give:"
+                " build it with observables=()"
+            )

@@ -18,25 +18,35 @@ def _without_its_own_warnings() -> Iterator[None]:
 
 def decomposed(operation: cirq.Operation) -> list[cirq.Operation] | None:
     """One step of Cirq's decomposition; None if there is none, or none on the same qubits."""
+    # On neighbours on a line: where qubits are none, ThreeQubitDiagonalGate's is wrong (Cirq 1.5).
+    line = cirq.LineQubit.range(len(operation.qubits))
+    there = dict(zip(operation.qubits, line, strict=True))
+    back = dict(zip(line, operation.qubits, strict=True))
     try:
         with _without_its_own_warnings():
-            parts = cirq.decompose_once(operation, default=None)
+            parts = cirq.decompose_once(operation.transform_qubits(there), default=None)
     except (TypeError, ValueError, AttributeError, NotImplementedError):
         return None  # a decomposition that only works on numbers
-    if parts is None or any(not set(part.qubits) <= set(operation.qubits) for part in parts):
+    if parts is None or any(not set(part.qubits) <= set(line) for part in parts):
         return None
-    return parts
+    return [part.transform_qubits(back) for part in parts]
 
 
 def synthesised(qubits: Sequence[cirq.Qid], matrix: np.ndarray) -> list[cirq.Operation]:
-    """A unitary on one to four qubits as gates on one and two, up to a global phase.
+    """A unitary on one to four qubits as gates on one and two, and a global phase where needed.
 
     Shende, Bullock and Markov, https://arxiv.org/abs/quant-ph/0406176, for more than two.
     """
     if len(qubits) == 1:
-        return [gate.on(*qubits) for gate in cirq.single_qubit_matrix_to_gates(matrix)]
-    with _without_its_own_warnings():
-        if len(qubits) == 2:
-            return cirq.two_qubit_matrix_to_cz_operations(*qubits, matrix, allow_partial_czs=False)
-        parts = list(cirq.quantum_shannon_decomposition(list(qubits), matrix))
-    return [part for part in parts if part.qubits]
+        parts = [gate.on(*qubits) for gate in cirq.single_qubit_matrix_to_gates(matrix)]
+    else:
+        with _without_its_own_warnings():
+            if len(qubits) == 2:
+                parts = cirq.two_qubit_matrix_to_cz_operations(*qubits, matrix, False)
+            else:
+                parts = list(cirq.quantum_shannon_decomposition(list(qubits), matrix))
+    # Its own phase is that of sorted qubits only.
+    parts = [part for part in parts if part.qubits]
+    found = cirq.Circuit(parts).unitary(qubits, qubits_that_should_be_present=qubits)
+    overlap = np.vdot(found, matrix)
+    return [*parts, cirq.global_phase_operation(overlap / abs(overlap))]

@@ -8,15 +8,16 @@ one symbol. So each distinct exponent becomes a symbol of its own here, whose va
 from the circuit's symbols before the call; TensorFlow carries the gradient through.
 """
 
+import importlib.util
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, final
 
 import cirq
 import numpy as np
 import sympy
 
-from common.errors import CircuitError
+from common.errors import CircuitError, SettingsError
 from common.simulator import diagonal, gates, observables, program
 from common.simulator.exponents import Exponents
 from common.simulator.factor import Factor
@@ -68,18 +69,26 @@ class TfqSimulator(Simulator):
             raise CircuitError(
                 f"TensorFlow Quantum computes in complex64, not {dtype}: use backend='qfleet'"
             )
+        if importlib.util.find_spec("tensorflow_quantum") is None:
+            raise SettingsError(
+                "SIMULATOR=tfq needs TensorFlow Quantum, which is not installed: say SIMULATOR=tfq"
+                " after make training or make inference, which installs it (on Linux x86_64 with"
+                " Python 3.11), or use SIMULATOR=qfleet"
+            )
         self.inputs, self.parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
         self.readouts = len(readouts)
         self.dtype = tf.float32
         program.check_symbols(circuit, self.inputs, self.parameters)
         gates.lower(circuit)  # refuses, by name, what no backend takes
         sums = [cirq.PauliSum.wrap(observable) for observable in readouts]
-        qubits = sorted({*circuit.all_qubits(), *(q for s in sums for q in s.qubits)})
-        grid = {q: cirq.GridQubit(0, at) for at, q in enumerate(qubits)}
-        terms = observables.collect(sums, {q: at for at, q in enumerate(qubits)})
+        self.qubits = tuple(sorted({*circuit.all_qubits(), *(q for s in sums for q in s.qubits)}))
+        if not self.qubits:
+            raise CircuitError("the circuit has no qubit: there is no state to simulate")
+        grid = {q: cirq.GridQubit(0, at) for at, q in enumerate(self.qubits)}
+        terms = observables.collect(sums, {q: at for at, q in enumerate(self.qubits)})
         self._offsets = terms.offsets.astype(np.float32)
         self._sums, self._scale = _without_identity(terms, list(grid.values()))
-        table = _Table()
+        table = _Table(phases_on=None if sums else self.qubits[0])
         lowered = [op for top in circuit.all_operations() for op in _native(top, table)]
         self._circuit = cirq.Circuit(op.transform_qubits(grid) for op in lowered)
         # A qubit that no gate touches must be in the circuit to be read.
@@ -87,8 +96,7 @@ class TfqSimulator(Simulator):
         self._circuit.append(cirq.I(qubit) for qubit in sorted(idle))
         self._symbols = table.names
         self._exponents = Exponents(table.wanted, (*self.inputs, *self.parameters), tf.float32)
-        self._serialised: tuple[np.ndarray, np.ndarray] | None = None
-        self._operation: Any = None
+        self._started: _Started | None = None
 
     def describe(self) -> str:
         """What will be computed, for a person to read."""
@@ -100,41 +108,80 @@ class TfqSimulator(Simulator):
 
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
         """See Simulator.expectation."""
-        angles, parameters = self._taken(angles, parameters)
-        batch = tf.shape(angles)[0]
-        circuit, sums = self._start()
-        shared = tf.broadcast_to(parameters, [batch, len(self.parameters)])
-        values = self._operation(
-            tf.broadcast_to(tf.constant(circuit), [batch]),
-            tf.constant(self._symbols, tf.string, shape=[len(self._symbols)]),
-            self._exponents(tf.concat([angles, shared], axis=1)),
-            tf.broadcast_to(tf.constant(sums), [batch, self.readouts]),
-        )
+        arguments = self._arguments(angles, parameters)
+        if not self.readouts:
+            return tf.zeros([tf.shape(arguments[-1])[0], 0])
+        sums = tf.broadcast_to(self._start().sums, [tf.shape(arguments[-1])[0], self.readouts])
+        values = self._start().expectation(*arguments, sums)
         return tf.ensure_shape(values, [None, self.readouts]) * self._scale + self._offsets
 
-    def _start(self) -> tuple[np.ndarray, np.ndarray]:
-        """The serialised circuit [1] and observables [1, K], once TensorFlow Quantum is here."""
-        if self._serialised is None:
+    def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
+        """See Simulator.state; TensorFlow Quantum's has no gradient."""
+        self._whole_state()
+        programs, names, exponents = self._arguments(angles, parameters)
+
+        @tf.custom_gradient
+        def simulated(exponents: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+            def refuse(_: tf.Tensor) -> tf.Tensor:
+                raise CircuitError(
+                    "TensorFlow Quantum's state has no gradient: use backend='qfleet'"
+                )
+
+            return self._start().state(programs, names, exponents).to_tensor(), refuse
+
+        return tf.ensure_shape(simulated(exponents), [None, 2 ** len(self.qubits)])
+
+    def _arguments(self, angles: tf.Tensor, parameters: tf.Tensor) -> list[tf.Tensor]:
+        """What TensorFlow Quantum's operations take first: circuits, symbols and their values."""
+        angles, parameters = self._taken(angles, parameters)
+        batch = tf.shape(angles)[0]
+        shared = tf.broadcast_to(parameters, [batch, len(self.parameters)])
+        return [
+            tf.broadcast_to(self._start().circuit, [batch]),
+            tf.constant(self._symbols, tf.string, shape=[len(self._symbols)]),
+            self._exponents(tf.concat([angles, shared], axis=1)),
+        ]
+
+    def _start(self) -> "_Started":
+        """Import TensorFlow Quantum, once."""
+        if self._started is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # its own imports warn of its dependencies
-                import tensorflow_quantum as tfq
-
+                try:
+                    import tensorflow_quantum as tfq
+                except ImportError as error:
+                    raise SettingsError(f"TensorFlow Quantum can't be imported: {error}") from error
             with tf.init_scope():
                 # As NumPy, since a tensor made in one graph is of no use in the next.
-                self._serialised = (
+                self._started = _Started(
                     tfq.convert_to_tensor([self._circuit]).numpy(),
-                    tfq.convert_to_tensor([self._sums]).numpy(),
+                    tfq.convert_to_tensor([self._sums]).numpy() if self._sums else None,
+                    tfq.differentiators.Adjoint().generate_differentiable_op(
+                        analytic_op=tfq.get_expectation_op()
+                    ),
+                    tfq.get_state_op(),
                 )
-            self._operation = tfq.differentiators.Adjoint().generate_differentiable_op(
-                analytic_op=tfq.get_expectation_op()
-            )
-        return self._serialised
+        return self._started
+
+
+class _Started(NamedTuple):
+    """What is there once TensorFlow Quantum is: serialised circuit [1], sums [1, K], operations."""
+
+    circuit: np.ndarray
+    sums: np.ndarray | None
+    expectation: Callable[..., tf.Tensor]
+    state: Callable[..., tf.RaggedTensor]
 
 
 class _Table:
-    """The symbols that a circuit for TensorFlow Quantum has, and what each stands for."""
+    """The symbols that a circuit for TensorFlow Quantum has, and what each stands for.
 
-    def __init__(self) -> None:
+    Args:
+        phases_on: The qubit that turns by global phases; None drops them.
+    """
+
+    def __init__(self, phases_on: cirq.Qid | None) -> None:
+        self.phases_on = phases_on
         self.names: list[str] = []
         self.wanted: list[sympy.Expr] = []
         self._known: dict[sympy.Expr, sympy.Symbol] = {}
@@ -157,7 +204,7 @@ def _native(operation: cirq.Operation, table: _Table) -> Iterator[cirq.Operation
     """An operation as TensorFlow Quantum's own gates."""
     operation = operation.untagged
     gate = operation.gate
-    if not operation.qubits or isinstance(gate, cirq.IdentityGate):
+    if isinstance(gate, cirq.IdentityGate):
         return
     for kind in _NATIVE:
         if isinstance(gate, kind) and gate._with_exponent(1.0) == kind(
@@ -168,23 +215,36 @@ def _native(operation: cirq.Operation, table: _Table) -> Iterator[cirq.Operation
             return
     parts = None if isinstance(gate, cirq.ControlledGate) else decomposed(operation)
     if parts is None:
-        parts = [part for factor in gates.lower(cirq.Circuit(operation)) for part in _spelt(factor)]
+        lowered = gates.lower(cirq.Circuit(operation))
+        parts = [part for factor in lowered for part in _spelt(factor, table.phases_on)]
     for part in parts:
         yield from _native(part, table)
 
 
-def _spelt(factor: Factor) -> Iterator[cirq.Operation]:
+def _spelt(factor: Factor, phases_on: cirq.Qid | None) -> Iterator[cirq.Operation]:
     """A factor as powers of Z and ZZ between fixed gates."""
-    if factor.fixed:
+    if factor.fixed and factor.qubits:
         yield from synthesised(factor.qubits, factor.matrix)
-        return
-    for part in diagonal.parities(factor):
-        if part.fixed:
-            yield from synthesised(part.qubits, part.matrix)
-        else:
-            # exp(i pi turn t Z) is Z**(-2 turn t), up to a phase; likewise ZZ.
-            gate = cirq.Z if len(part.qubits) == 1 else cirq.ZZ
-            yield (gate ** (-2 * float(part.turns[0, 0]) * part.exponents[0])).on(*part.qubits)
+    elif factor.fixed:
+        yield from _phase(float(np.angle(factor.matrix[0, 0]) / np.pi), phases_on)
+    elif not factor.qubits:
+        yield from _phase(float(factor.turns[0, 0]) * factor.exponents[0], phases_on)
+    else:
+        for part in diagonal.parities(factor):
+            if part.fixed or not part.qubits:
+                yield from _spelt(part, phases_on)
+            else:
+                # exp(i pi turn t Z) is Z**(-2 turn t) with a global shift; likewise ZZ.
+                kind = cirq.ZPowGate if len(part.qubits) == 1 else cirq.ZZPowGate
+                exponent = -2 * float(part.turns[0, 0]) * part.exponents[0]
+                yield kind(exponent=exponent, global_shift=-0.5).on(*part.qubits)
+
+
+def _phase(half_turns: Any, qubit: cirq.Qid | None) -> Iterator[cirq.Operation]:
+    """`exp(i pi half_turns)` as two gates on a qubit, where phases are wanted."""
+    if qubit is not None and half_turns != 0:
+        yield cirq.ZPowGate(exponent=half_turns, global_shift=1.0).on(qubit)
+        yield cirq.ZPowGate(exponent=-half_turns).on(qubit)
 
 
 def _without_identity(
