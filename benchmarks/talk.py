@@ -5,6 +5,7 @@ hears that it is its turn, works, and answers with the time. So the systems take
 whatever else the machine does meets them all alike.
 """
 
+import contextlib
 import json
 import os
 import queue
@@ -41,7 +42,7 @@ class System:
         Raises:
             SystemFailed: There is no answer, or it is an error.
         """
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None:
             self._start()
             self.versions = self._answer(START_S)["versions"]
         assert self._process is not None
@@ -50,7 +51,7 @@ class System:
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # the answer, or its absence, says more
+            pass  # it has ended: its last word says why
         return self._answer(ANSWER_S)
 
     def close(self) -> None:
@@ -58,6 +59,9 @@ class System:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            self._reader.join()  # it ends with the process's stdout
+            with contextlib.suppress(BrokenPipeError), self._process, self._log:
+                pass  # closes its pipes; what it did not hear is lost
             self._process = None
 
     def _start(self) -> None:
@@ -70,7 +74,10 @@ class System:
             text=True,
         )
         self._lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, args=(self._process, self._lines), daemon=True).start()
+        self._reader = threading.Thread(
+            target=self._read, args=(self._process, self._lines), daemon=True
+        )
+        self._reader.start()
 
     @staticmethod
     def _read(process: "subprocess.Popen[str]", lines: "queue.Queue[str]") -> None:
@@ -90,6 +97,7 @@ class System:
             code = self._process.wait()
             self._log.seek(0)
             said = [text.strip() for text in self._log if text.strip()]
+            self.close()
             raise SystemFailed(f"{self.name} ended with {code}: {said[-1] if said else 'no word'}")
         answer = json.loads(line)
         if "error" in answer:
