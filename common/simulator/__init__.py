@@ -3,12 +3,15 @@
 `build` compiles the circuit once (gates.py, fusion.py, observables.py, program.py: no TensorFlow)
 and hands the Program to a backend:
 
+    qfleet      the native kernel (native.py, kernel/); plain TensorFlow where it is not built
     tensorflow  plain TensorFlow operations on 4x4 blocks (dense.py)
     tfq         TensorFlow Quantum, from the circuit itself (tfq.py)
 
 Another backend is a subclass of Simulator that takes the same Program.
 """
 
+import functools
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -54,9 +57,24 @@ def build(
         from common.simulator.tfq import TfqSimulator
 
         return TfqSimulator(circuit, inputs, parameters, observables, dtype=dtype)
+    if backend == "qfleet" and _native():
+        from common.simulator.native import NativeSimulator
+
+        return NativeSimulator(circuit, inputs, parameters, observables, dtype=dtype)
     if backend not in ("qfleet", "tensorflow"):
         raise ValueError(f"no backend {backend!r}: 'qfleet', 'tensorflow' or 'tfq'")
     from common.simulator.dense import DenseSimulator
     from common.simulator.program import compile_program
 
     return DenseSimulator(compile_program(circuit, inputs, parameters, observables), dtype=dtype)
+
+
+@functools.cache
+def _native() -> bool:
+    """Whether the kernel is there; says so once where it is not."""
+    from common.simulator import kernel
+
+    why = kernel.missing()
+    if why is not None:
+        print(f"qfleet: {why}: plain TensorFlow simulates.", file=sys.stderr)
+    return why is None

@@ -81,7 +81,9 @@ def fuse(factors: Sequence[Factor], inputs: frozenset[str]) -> list[Block | Laye
         for qubit in factor.qubits:
             last[qubit] = item
     _join_leftovers(items)
-    return _arranged([_closed(item) if isinstance(item, _Open) else item for item in items])
+    return _arranged(
+        [closed(item.qubits, item.factors) if isinstance(item, _Open) else item for item in items]
+    )
 
 
 def _placed(
@@ -190,27 +192,46 @@ def _paired(single: list[Block]) -> list[Block]:
             for block in (first, second)
             for factor in block.factors
         ]
-        pairs.append(Block(qubits, _multiplied([_embed(f, {0: 0, 1: 1}) for f in moved])))
+        pairs.append(closed((0, 1), moved, at=qubits))
     return pairs + single[len(single) - len(single) % 2 :]
 
 
-def _closed(block: _Open) -> Block:
-    """Positions made local, and factors multiplied where they can be."""
-    local = {qubit: at for at, qubit in enumerate(block.qubits)}
-    return Block(block.qubits, _multiplied([_embed(factor, local) for factor in block.factors]))
+def closed(
+    qubits: tuple[int, ...],
+    factors: Sequence[Factor],
+    inputs: frozenset[str] = frozenset(),
+    *,
+    at: tuple[int, ...] | None = None,
+) -> Block:
+    """A block of factors on some of these qubits, multiplied where they can be.
 
-
-def _multiplied(factors: Sequence[Factor]) -> tuple[Factor, ...]:
-    """Each factor moved to the first of its kind, fixed or turned, that it commutes its way to.
-
-    X on one qubit then meets X on the other, and ZZ, YY and XX each other: 15 gates are 7 factors.
+    Args:
+        qubits: What the factors' qubits are taken from.
+        factors: First applied first.
+        inputs: Factors with one of these symbols are multiplied among themselves only.
+        at: The block's positions, unless they are `qubits`.
     """
+    local = {qubit: index for index, qubit in enumerate(qubits)}
+    return Block(at or qubits, _multiplied([_embed(factor, local) for factor in factors], inputs))
+
+
+def _multiplied(factors: Sequence[Factor], inputs: frozenset[str]) -> tuple[Factor, ...]:
+    """Each factor moved to the first of its kind that it commutes its way to.
+
+    Kinds are fixed, turned by trained symbols alone, and turned by data. X on one qubit then meets
+    X on the other, and ZZ, YY and XX each other: 15 gates are 7 factors.
+    """
+
+    def kind(factor: Factor) -> tuple[bool, bool]:
+        return factor.fixed, bool(factor.symbols & inputs)
+
     done: list[Factor] = []
     for factor in factors:
         found = None
         for at in range(len(done) - 1, -1, -1):
             commute = factor.commutes(done[at])
-            if factor.fixed == done[at].fixed and (commute or (factor.fixed and found is None)):
+            alike = kind(factor) == kind(done[at])
+            if alike and (commute or (factor.fixed and found is None)):
                 found = at
             if not commute:
                 break

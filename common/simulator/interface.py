@@ -7,6 +7,7 @@ import cirq
 from common.tensorflow import tf
 
 REAL = {"complex64": tf.float32, "complex128": tf.float64}
+COMPLEX = {"complex64": tf.complex64, "complex128": tf.complex128}
 
 
 class Simulator(abc.ABC):

@@ -83,7 +83,7 @@ class Basis:
 
 @dataclass(frozen=True)
 class Readout:
-    """What to measure: one Reduced, or Bases, and what is added to it.
+    """What to measure: one Reduced, or Bases, or the terms as they are; and what is added to it.
 
     Attributes:
         offsets: [K] added to every value.
@@ -92,6 +92,7 @@ class Readout:
     offsets: np.ndarray
     reduced: Reduced | None = None
     bases: tuple[Basis, ...] = field(default=())
+    terms: Terms | None = None
 
 
 def collect(observables: Sequence[cirq.PauliSum], position: Mapping[cirq.Qid, int]) -> Terms:

@@ -6,17 +6,19 @@ blocks (see matrices.py), the state's evolution through them, and the readout.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import cirq
 import numpy as np
 
 from common.errors import CircuitError
-from common.simulator import diagonal, fusion, gates, observables
+from common.simulator import diagonal, fusion, gates, observables, weaving
 from common.simulator.factor import Factor
 from common.simulator.fusion import Block, Layer
 from common.simulator.observables import Readout
 
-PREFIX_QUBITS = 16  # widest state that is worth keeping as a constant in a graph
+# The widest state that is worth keeping as a constant in a graph; the kernel is quick to make it.
+PREFIX_QUBITS = {"tensorflow": 16, "kernel": 12}
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Program:
             Qubits that no readout depends on are not among them.
         initial: [2**N] complex128 state after everything that comes before the first symbol;
             None is |0...0>.
-        steps: What the state goes through: shared blocks and layers of data turns.
+        steps: What the state goes through: shared blocks and layers of data turns; for the kernel
+            blocks alone.
         readout: What is measured.
         gates: How many gates the circuit had, and how many factors are left to simulate.
     """
@@ -76,6 +79,8 @@ def _readout_lines(readout: Readout, qubits: Sequence[cirq.Qid]) -> list[str]:
             f" {len(readout.reduced.tail)} blocks applied to the operators"
         )
         lines += [f"  {_line(block, where)}" for block in readout.reduced.tail]
+    if readout.terms is not None:
+        lines.append(f"reads {len(readout.terms.strings)} Pauli strings")
     for basis in readout.bases:
         lines.append(
             f"reads {len(basis.strings)} Pauli strings after {len(basis.rotations)} rotations"
@@ -88,6 +93,8 @@ def compile_program(
     inputs: Sequence[str],
     parameters: Sequence[str],
     readouts: Sequence[cirq.PauliSum],
+    *,
+    target: Literal["tensorflow", "kernel"] = "tensorflow",
 ) -> Program:
     """Compile a circuit.
 
@@ -97,6 +104,9 @@ def compile_program(
         parameters: Names of the trained symbols, in order.
         readouts: Observables with real coefficients; none for a program whose result is the
             state of all the circuit's qubits, global phase included.
+        target: What runs the program. TensorFlow's operations want data gates apart from blocks,
+            as layers of turns, and few readouts as small operators; the kernel wants blocks and
+            Pauli strings.
 
     Returns:
         The program.
@@ -118,14 +128,21 @@ def compile_program(
     qubits = tuple(sorted(touched)) or tuple(sorted(circuit.all_qubits()))[:1]
     position = {qubit: at for at, qubit in enumerate(qubits)}
     placed = [replace(f, qubits=tuple(position[q] for q in f.qubits)) for f in kept]
-    parts = [part for factor in placed for part in _split_if_data(factor, frozenset(inputs))]
-    initial, rest = _prefix(parts, len(qubits))
-    steps = fusion.fuse(rest, frozenset(inputs))
-    state, readout = steps, Readout(np.zeros(0))
-    if sums:
-        state, readout = observables.plan(observables.collect(sums, position), steps)
+    data = frozenset(inputs)
+    parts = placed
+    if target == "tensorflow":
+        parts = [part for factor in placed for part in _split_if_data(factor, data)]
+    initial, rest = _prefix(parts, len(qubits), PREFIX_QUBITS[target])
+    terms = observables.collect(sums, position)
+    steps: Sequence[Block | Layer]
+    if target == "kernel":
+        steps, readout = weaving.weave(rest, data), Readout(terms.offsets, terms=terms)
+    elif sums:
+        steps, readout = observables.plan(terms, fusion.fuse(rest, data))
+    else:
+        steps, readout = fusion.fuse(rest, data), Readout(terms.offsets)
     counts = (len(list(circuit.all_operations())), len(rest))
-    return Program(inputs, parameters, qubits, initial, tuple(state), readout, counts)
+    return Program(inputs, parameters, qubits, initial, tuple(steps), readout, counts)
 
 
 def _split_if_data(factor: Factor, inputs: frozenset[str]) -> Iterable[Factor]:
@@ -169,9 +186,11 @@ def _light_cone(factors: Sequence[Factor], wanted: Iterable[cirq.Qid]) -> list[F
     return kept[::-1]
 
 
-def _prefix(factors: Sequence[Factor], width: int) -> tuple[np.ndarray | None, list[Factor]]:
+def _prefix(
+    factors: Sequence[Factor], width: int, widest: int
+) -> tuple[np.ndarray | None, list[Factor]]:
     """Apply to |0...0> what comes before the first symbol on each qubit."""
-    if width > PREFIX_QUBITS:
+    if width > widest:
         return None, list(factors)
     state = np.zeros(2**width, np.complex128)
     state[0] = 1

@@ -1,0 +1,89 @@
+"""Builds the native kernel with g++, in some seconds; where it is built already, at once."""
+
+import concurrent.futures
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from common.simulator import kernel
+
+COMMON = ("-std=c++17", "-fPIC", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden")
+
+
+def main() -> int:
+    """Build; 0 also where it can't be built, since plain TensorFlow then serves."""
+    target = kernel.library()
+    if target.is_file():
+        return 0
+    compiler = os.environ.get("CXX") or shutil.which("g++")
+    if compiler is None or platform.machine() not in kernel.SETS:
+        why = "there is no g++" if compiler is None else f"it is not for {platform.machine()}"
+        print(
+            f"qfleet: no native kernel, since {why}: plain TensorFlow simulates, many times"
+            " slower (apt-get install g++ on Debian and Ubuntu, then say the same again).",
+            file=sys.stderr,
+        )
+        return 0
+    print("Building the native kernel: some seconds, this first time only.", file=sys.stderr)
+    try:
+        build(compiler, target)
+    except subprocess.CalledProcessError as error:
+        print(error.stderr[-4000:], file=sys.stderr)
+        print(
+            f"qfleet: {compiler} could not build the native kernel (its last lines are above):"
+            " plain TensorFlow simulates, many times slower.",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def build(compiler: str, target: Path) -> None:
+    """Compile and link; the library appears whole or not at all.
+
+    Raises:
+        subprocess.CalledProcessError: The compiler failed; its `stderr` says why.
+    """
+    from common.tensorflow import tf
+
+    headers = tuple(tf.sysconfig.get_compile_flags())
+    with tempfile.TemporaryDirectory() as folder:
+        objects: list[Path] = []
+        commands: list[list[str]] = []
+        for name in kernel.SOURCES:
+            if name == "kernels.cc":
+                for label, size, flags in kernel.SETS[platform.machine()]:
+                    objects.append(Path(folder, f"{label}.o"))
+                    chosen = (f"-DQFLEET_SET={label}", f"-DQFLEET_BYTES={size}", *flags)
+                    commands.append([*COMMON, *chosen, "-c", name, "-o", str(objects[-1])])
+                continue
+            objects.append(Path(folder, f"{name}.o"))
+            # TensorFlow's headers are full of warnings that are not ours.
+            extra = (*headers, "-w") if name == "ops.cc" else ()
+            commands.append([*COMMON, *extra, "-c", name, "-o", str(objects[-1])])
+        commands.sort(key=lambda command: "ops.cc" not in command)  # the longest first
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            for _ in pool.map(lambda command: run(compiler, command), commands):
+                pass
+        made = Path(folder, "library.so")
+        run(
+            compiler,
+            ["-shared", *map(str, objects), "-o", str(made), *tf.sysconfig.get_link_flags()],
+        )
+        target.parent.mkdir(exist_ok=True)
+        unfinished = target.with_suffix(f".{os.getpid()}")
+        shutil.copy(made, unfinished)
+        unfinished.replace(target)
+
+
+def run(compiler: str, arguments: list[str]) -> None:
+    subprocess.run(
+        [compiler, *arguments], cwd=kernel.HERE, check=True, capture_output=True, text=True
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

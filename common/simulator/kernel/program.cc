@@ -1,0 +1,393 @@
+#include "program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+namespace qfleet {
+namespace {
+
+constexpr int64_t kFormat = 1;
+constexpr int64_t kMaxQubits = 40;
+constexpr int64_t kMaxCount = int64_t{1} << 32;
+
+// Reads the two lists in the order in which native.py wrote them.
+class Reader {
+ public:
+  explicit Reader(const std::string& written) {
+    int64_t count = 0;
+    const int64_t words = written.size() / sizeof(int64_t);
+    if (written.size() % sizeof(int64_t) == 0 && words > 0)
+      std::memcpy(&count, written.data(), sizeof(count));
+    if (count < 1 || count > words - 1) throw std::invalid_argument("the program is damaged");
+    ints_.resize(count);
+    reals_.resize(words - 1 - count);
+    const char* from = written.data() + sizeof(int64_t);
+    std::memcpy(ints_.data(), from, count * sizeof(int64_t));
+    if (!reals_.empty())
+      std::memcpy(reals_.data(), from + count * sizeof(int64_t), reals_.size() * sizeof(double));
+  }
+
+  int64_t Int(int64_t least, int64_t most) {
+    if (next_int_ >= ints_.size()) throw std::invalid_argument("the program is cut short");
+    const int64_t value = ints_[next_int_++];
+    if (value < least || value > most) throw std::invalid_argument("the program is damaged");
+    return value;
+  }
+  // A count of things of which each takes at least one number.
+  int64_t Count() { return Int(0, ints_.size() + reals_.size()); }
+  std::vector<int64_t> Ints(int64_t count, int64_t least, int64_t most) {
+    std::vector<int64_t> values(Checked(count));
+    for (int64_t& value : values) value = Int(least, most);
+    return values;
+  }
+  std::vector<double> Reals(int64_t count) {
+    if (Checked(count) > static_cast<int64_t>(reals_.size() - next_real_))
+      throw std::invalid_argument("the program is cut short");
+    std::vector<double> values(reals_.begin() + next_real_, reals_.begin() + next_real_ + count);
+    next_real_ += count;
+    return values;
+  }
+  std::vector<Complex> Complexes(int64_t count) {
+    const std::vector<double> parts = Reals(2 * count);
+    std::vector<Complex> values(count);
+    for (int64_t i = 0; i < count; ++i) values[i] = Complex(parts[2 * i], parts[2 * i + 1]);
+    return values;
+  }
+  void End() const {
+    if (next_int_ < ints_.size() || next_real_ < reals_.size())
+      throw std::invalid_argument("the program is too long");
+  }
+
+ private:
+  int64_t Checked(int64_t count) const {
+    if (count < 0 || count > kMaxCount) throw std::invalid_argument("the program is damaged");
+    return count;
+  }
+  std::vector<int64_t> ints_;
+  std::vector<double> reals_;
+  size_t next_int_ = 0, next_real_ = 0;
+};
+
+Factor ReadFactor(Reader* in, int64_t shared, int64_t each) {
+  Factor factor;
+  factor.size = static_cast<int32_t>(in->Int(2, 4));
+  if (factor.size == 3) throw std::invalid_argument("the program is damaged");
+  factor.spaces = static_cast<int32_t>(in->Int(1, 4096));
+  const int64_t exponents = in->Count();
+  factor.exponents = in->Ints(exponents, -each, shared - 1);
+  for (int64_t e : factor.exponents) factor.each |= e < 0;
+  const int64_t entries = factor.size * factor.size;
+  factor.turns = in->Reals(factor.spaces * exponents);
+  factor.projectors = in->Complexes(factor.spaces * entries);
+  factor.generators.assign(exponents * entries, 0);
+  for (int64_t k = 0; k < factor.spaces; ++k)
+    for (int64_t e = 0; e < exponents; ++e)
+      for (int64_t i = 0; i < entries; ++i)
+        factor.generators[e * entries + i] +=
+            factor.turns[k * exponents + e] * factor.projectors[k * entries + i];
+  return factor;
+}
+
+Block ReadBlock(Reader* in, const Program& program) {
+  Block block;
+  block.qubits = static_cast<int32_t>(in->Int(1, 2));
+  for (int q = 0; q < block.qubits; ++q) block.bits[q] = in->Int(0, program.qubits - 1);
+  if (block.qubits == 2 && block.bits[0] == block.bits[1])
+    throw std::invalid_argument("the program is damaged");
+  const int64_t factors = program.factors.size(), runs = program.runs.size();
+  block.items = in->Ints(in->Count(), -factors, runs - 1);
+  for (int64_t item : block.items) {
+    const int32_t size = item >= 0 ? program.runs[item].size : program.factors[~item].size;
+    if (size != block.size()) throw std::invalid_argument("the program is damaged");
+    block.each |= item < 0;
+  }
+  for (bool* flags : {block.wanted, block.undone})
+    for (int mode = 0; mode < 2; ++mode) flags[mode] = in->Int(0, 1) != 0;
+  block.entries = in->Int(0, 0xffff);
+  block.closure = in->Int(0, 0xffff);
+  return block;
+}
+
+// Matrices for several samples: [D * D] (re, im) [samples].
+class Stack {
+ public:
+  Stack(int32_t size, int64_t samples)
+      : size_(size), samples_(samples), values_(2 * size * size * samples) {}
+
+  double* at(int32_t entry, int part) { return &values_[(2 * entry + part) * samples_]; }
+  const double* at(int32_t entry, int part) const {
+    return &values_[(2 * entry + part) * samples_];
+  }
+  std::vector<double>& values() { return values_; }
+
+  // this = a b, where a (or b) may hold one sample for all; `dagger` takes a's (b's) adjoint.
+  void Product(const Stack& a, bool a_dagger, const Stack& b, bool b_dagger) {
+    std::fill(values_.begin(), values_.end(), 0.0);
+    const double as = a_dagger ? -1 : 1, bs = b_dagger ? -1 : 1;
+    for (int32_t i = 0; i < size_; ++i)
+      for (int32_t j = 0; j < size_; ++j)
+        for (int32_t m = 0; m < size_; ++m) {
+          const int32_t ae = a_dagger ? m * size_ + i : i * size_ + m;
+          const int32_t be = b_dagger ? j * size_ + m : m * size_ + j;
+          Add(a.at(ae, 0), a.at(ae, 1), as, a.samples_ == 1, b.at(be, 0), b.at(be, 1), bs,
+              b.samples_ == 1, at(i * size_ + j, 0), at(i * size_ + j, 1));
+        }
+  }
+
+ private:
+  void Add(const double* ar, const double* ai, double as, bool one_a, const double* br,
+           const double* bi, double bs, bool one_b, double* re, double* im) const {
+    if (one_a) {
+      const double x = ar[0], y = as * ai[0];
+      for (int64_t s = 0; s < samples_; ++s) {
+        const double v = br[one_b ? 0 : s], w = bs * bi[one_b ? 0 : s];
+        re[s] += x * v - y * w;
+        im[s] += x * w + y * v;
+      }
+    } else if (one_b) {
+      const double v = br[0], w = bs * bi[0];
+      for (int64_t s = 0; s < samples_; ++s) {
+        re[s] += ar[s] * v - as * ai[s] * w;
+        im[s] += ar[s] * w + as * ai[s] * v;
+      }
+    } else {
+      for (int64_t s = 0; s < samples_; ++s) {
+        re[s] += ar[s] * br[s] - as * bs * ai[s] * bi[s];
+        im[s] += bs * ar[s] * bi[s] + as * ai[s] * br[s];
+      }
+    }
+  }
+  int32_t size_;
+  int64_t samples_;
+  std::vector<double> values_;
+};
+
+Stack StackOf(const std::vector<Complex>& matrix, int32_t size) {
+  Stack stack(size, 1);
+  for (int32_t i = 0; i < size * size; ++i) {
+    *stack.at(i, 0) = matrix[i].real();
+    *stack.at(i, 1) = matrix[i].imag();
+  }
+  return stack;
+}
+
+// The factor's matrices for examples with rows each[b][F]; rows from `present` on count as zero.
+Stack FactorMatrices(const Program& program, const Factor& factor, const double* shared,
+                     const double* each, int64_t present, int64_t samples) {
+  Stack stack(factor.size, samples);
+  const int64_t exponents = factor.exponents.size();
+  const int32_t entries = factor.size * factor.size;
+  std::vector<double> cosine(samples), sine(samples);
+  for (int64_t k = 0; k < factor.spaces; ++k) {
+    for (int64_t s = 0; s < samples; ++s) {
+      double half_turns = 0;
+      for (int64_t e = 0; e < exponents; ++e) {
+        const int64_t which = factor.exponents[e];
+        const double t = which >= 0     ? shared[which]
+                         : s < present ? each[s * program.each + ~which]
+                                       : 0;
+        half_turns += factor.turns[k * exponents + e] * t;
+      }
+      cosine[s] = std::cos(M_PI * half_turns);
+      sine[s] = std::sin(M_PI * half_turns);
+    }
+    for (int32_t i = 0; i < entries; ++i) {
+      const Complex p = factor.projectors[k * entries + i];
+      if (p == Complex(0)) continue;
+      double *re = stack.at(i, 0), *im = stack.at(i, 1);
+      for (int64_t s = 0; s < samples; ++s) {
+        re[s] += cosine[s] * p.real() - sine[s] * p.imag();
+        im[s] += cosine[s] * p.imag() + sine[s] * p.real();
+      }
+    }
+  }
+  return stack;
+}
+
+// -2 pi Im tr(H Y) of each sample, added to out[s * stride]; see SIMULATOR notes in sweep.h.
+void Derivative(const Factor& factor, int64_t e, const Stack& y, int64_t samples, double* out,
+                int64_t stride) {
+  const int32_t size = factor.size;
+  for (int32_t i = 0; i < size; ++i)
+    for (int32_t j = 0; j < size; ++j) {
+      const Complex h = factor.generators[(e * size + i) * size + j];
+      if (h == Complex(0)) continue;
+      const double *re = y.at(j * size + i, 0), *im = y.at(j * size + i, 1);
+      for (int64_t s = 0; s < samples; ++s)
+        out[s * stride] -= 2 * M_PI * (h.real() * im[s] + h.imag() * re[s]);
+    }
+}
+
+}  // namespace
+
+Program::Program(const std::string& written) {
+  Reader in(written);
+  in.Int(kFormat, kFormat);
+  qubits = static_cast<int32_t>(in.Int(1, kMaxQubits));
+  shared = in.Int(0, kMaxCount);
+  each = in.Int(0, kMaxCount);
+  for (int64_t left = in.Count(); left > 0; --left)
+    factors.push_back(ReadFactor(&in, shared, each));
+  for (int64_t left = in.Count(); left > 0; --left) {
+    Run run;
+    run.size = static_cast<int32_t>(in.Int(2, 4));
+    run.factors = in.Ints(in.Count(), 0, static_cast<int64_t>(factors.size()) - 1);
+    for (int64_t f : run.factors) {
+      if (factors[f].size != run.size || factors[f].each)
+        throw std::invalid_argument("the program is damaged");
+      run.slopes |= !factors[f].exponents.empty();
+    }
+    runs.push_back(run);
+  }
+  for (int64_t left = in.Count(); left > 0; --left) blocks.push_back(ReadBlock(&in, *this));
+  prefix = in.Int(0, blocks.size());
+  int64_t next = 0;
+  for (int64_t left = in.Count(); left > 0; --left) {
+    Reach reach;
+    reach.first = static_cast<int32_t>(next);
+    reach.count = static_cast<int32_t>(in.Int(1, blocks.size() - next));
+    reach.bits = in.Ints(in.Count(), 0, qubits - 1);
+    if (!std::is_sorted(reach.bits.begin(), reach.bits.end(), std::less_equal<int64_t>()) ||
+        (next < prefix && next + reach.count > prefix))
+      throw std::invalid_argument("the program is damaged");
+    for (int64_t b = next; b < next + reach.count; ++b)
+      for (int q = 0; q < blocks[b].qubits; ++q)
+        if (!std::binary_search(reach.bits.begin(), reach.bits.end(), blocks[b].bits[q]))
+          throw std::invalid_argument("the program is damaged");
+    next += reach.count;
+    reaches.push_back(reach);
+  }
+  if (!reaches.empty() && next != static_cast<int64_t>(blocks.size()))
+    throw std::invalid_argument("the program is damaged");
+  const int64_t most = (int64_t{1} << qubits) - 1;
+  string_count = 0;
+  for (int64_t left = in.Count(); left > 0; --left) {
+    Flipped group;
+    group.flip = in.Int(0, most);
+    const int64_t count = in.Count();
+    group.z = in.Ints(count, 0, most);
+    group.ys = in.Ints(count, 0, kMaxQubits);
+    group.first = string_count;
+    string_count += count;
+    strings.push_back(group);
+  }
+  readouts = in.Count();
+  weights = in.Reals(string_count * readouts);
+  offsets = in.Reals(readouts);
+  if (in.Int(0, 1)) initial = in.Reals(int64_t{2} << qubits);
+  in.End();
+}
+
+std::vector<std::vector<Complex>> RunMatrices(const Program& program, const double* shared) {
+  std::vector<std::vector<Complex>> matrices;
+  for (const Run& run : program.runs) {
+    Stack product = StackOf({}, 0);
+    bool first = true;
+    for (int64_t f : run.factors) {
+      Stack matrix = FactorMatrices(program, program.factors[f], shared, nullptr, 0, 1);
+      if (!first) {
+        Stack next(run.size, 1);
+        next.Product(matrix, false, product, false);
+        matrix = next;
+      }
+      product = matrix;
+      first = false;
+    }
+    std::vector<Complex> found(run.size * run.size);
+    for (int32_t i = 0; i < run.size * run.size; ++i)
+      found[i] = first ? Complex(i % (run.size + 1) == 0)
+                       : Complex(*product.at(i, 0), *product.at(i, 1));
+    matrices.push_back(found);
+  }
+  return matrices;
+}
+
+void BlockMatrices(const Program& program, const Block& block,
+                   const std::vector<std::vector<Complex>>& runs, const double* shared,
+                   const double* each, int64_t present, int64_t samples,
+                   std::vector<double>* out) {
+  const int32_t size = block.size();
+  Stack product(size, samples);
+  for (int32_t i = 0; i < size; ++i)
+    std::fill_n(product.at(i * (size + 1), 0), samples, 1.0);
+  for (int64_t item : block.items) {
+    const Stack matrix =
+        item >= 0 ? StackOf(runs[item], size)
+                  : FactorMatrices(program, program.factors[~item], shared, each, present, samples);
+    Stack next(size, samples);
+    next.Product(matrix, false, product, false);
+    product = next;
+  }
+  *out = std::move(product.values());
+}
+
+void BlockSlopes(const Program& program, const Block& block,
+                 const std::vector<std::vector<Complex>>& runs, const double* shared,
+                 const double* each, int64_t present, int64_t samples, bool by_each,
+                 const double* sums, std::vector<std::vector<Complex>>* run_sums,
+                 double* shared_slopes, double* each_slopes) {
+  const int32_t size = block.size(), entries = size * size;
+  Stack y(size, samples);
+  std::copy_n(sums, y.values().size(), y.values().begin());
+  const auto matters = [&](int64_t item) {
+    if (item >= 0) return program.runs[item].slopes;
+    if (by_each) return true;
+    const auto& exponents = program.factors[~item].exponents;
+    return std::any_of(exponents.begin(), exponents.end(), [](int64_t e) { return e >= 0; });
+  };
+  for (size_t left = block.items.size(); left > 0; --left) {
+    const int64_t item = block.items[left - 1];
+    const bool more = std::any_of(block.items.begin(), block.items.begin() + left - 1, matters);
+    if (item >= 0) {
+      if (program.runs[item].slopes)
+        for (int32_t i = 0; i < entries; ++i)
+          for (int64_t s = 0; s < samples; ++s)
+            (*run_sums)[item][i] += Complex(y.at(i, 0)[s], y.at(i, 1)[s]);
+      if (!more) return;
+      const Stack u = StackOf(runs[item], size);
+      Stack half(size, samples);
+      half.Product(y, false, u, false);
+      y.Product(u, true, half, false);
+      continue;
+    }
+    const Factor& factor = program.factors[~item];
+    if (matters(item)) {
+      std::vector<double> found(samples);
+      for (size_t e = 0; e < factor.exponents.size(); ++e) {
+        const int64_t which = factor.exponents[e];
+        if (which < 0 && !by_each) continue;
+        std::fill(found.begin(), found.end(), 0.0);
+        Derivative(factor, e, y, samples, found.data(), 1);
+        for (int64_t s = 0; s < present; ++s)
+          (which >= 0 ? shared_slopes[which] : each_slopes[s * program.each + ~which]) += found[s];
+      }
+    }
+    if (!more) return;
+    const Stack u = FactorMatrices(program, factor, shared, each, present, samples);
+    Stack half(size, samples);
+    half.Product(y, false, u, false);
+    y.Product(u, true, half, false);
+  }
+}
+
+void RunSlopes(const Program& program, const double* shared,
+               const std::vector<std::vector<Complex>>& run_sums, double* slopes) {
+  for (size_t r = 0; r < program.runs.size(); ++r) {
+    const Run& run = program.runs[r];
+    if (!run.slopes) continue;
+    Stack y = StackOf(run_sums[r], run.size);
+    for (size_t left = run.factors.size(); left > 0; --left) {
+      const Factor& factor = program.factors[run.factors[left - 1]];
+      for (size_t e = 0; e < factor.exponents.size(); ++e)
+        Derivative(factor, e, y, 1, &slopes[factor.exponents[e]], 0);
+      const Stack u = FactorMatrices(program, factor, shared, nullptr, 0, 1);
+      Stack half(run.size, 1);
+      half.Product(y, false, u, false);
+      y.Product(u, true, half, false);
+    }
+  }
+}
+
+}  // namespace qfleet

@@ -1,0 +1,723 @@
+#include "sweep.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace qfleet {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kPooledBytes = int64_t{16} << 20;  // buffers up to this stay for the next call
+constexpr int64_t kHugePages = int64_t{4} << 20;     // buffers from this on ask for huge pages
+constexpr int64_t kPrefixBytes = int64_t{256} << 20; // a state up to this is kept for all tiles
+constexpr int64_t kSharedTile = int64_t{2} << 20;    // states of more bytes are shared by threads
+constexpr int64_t kPieces = 64;                      // a shared tile's sums are made in so many
+
+int32_t Log2(int64_t value) {
+  int32_t log = 0;
+  while (int64_t{2} << log <= value) ++log;
+  return log;
+}
+
+void Serially(int64_t count, int64_t, const Work& work) {
+  for (int64_t i = 0; i < count; ++i) work(i);
+}
+
+// Spreads the low bits of `value` over the given bits of an index.
+int64_t Spread(int64_t value, const std::vector<int32_t>& bits) {
+  int64_t index = 0;
+  for (size_t i = 0; i < bits.size(); ++i) index |= (value >> i & 1) << bits[i];
+  return index;
+}
+
+}  // namespace
+
+template <class T>
+struct Sweep<T>::Buffer {
+  explicit Buffer(int64_t count) : reals(count) {
+    const int64_t bytes = (count * sizeof(T) + kHugePages - 1) / kAlignment * kAlignment;
+    const int64_t alignment = bytes >= kHugePages ? int64_t{2} << 20 : kAlignment;
+    const int64_t size = (count * sizeof(T) + alignment - 1) / alignment * alignment;
+    data = static_cast<T*>(std::aligned_alloc(alignment, std::max(size, alignment)));
+    if (!data) throw std::bad_alloc();
+    if (size >= kHugePages) madvise(data, size, MADV_HUGEPAGE);
+  }
+  ~Buffer() { std::free(data); }
+  Buffer(const Buffer&) = delete;
+  int64_t reals;
+  T* data;
+};
+
+template <class T>
+std::unique_ptr<typename Sweep<T>::Buffer> Sweep<T>::Take(int64_t reals) {
+  {
+    std::lock_guard<std::mutex> lock(pool_mutex_);
+    for (auto& buffer : pool_)
+      if (buffer->reals == reals) {
+        std::unique_ptr<Buffer> taken = std::move(buffer);
+        buffer = std::move(pool_.back());
+        pool_.pop_back();
+        return taken;
+      }
+  }
+  return std::make_unique<Buffer>(reals);
+}
+
+template <class T>
+void Sweep<T>::Give(std::unique_ptr<Buffer> buffer) {
+  if (buffer->reals * static_cast<int64_t>(sizeof(T)) > kPooledBytes) return;
+  std::lock_guard<std::mutex> lock(pool_mutex_);
+  pool_.push_back(std::move(buffer));
+}
+
+// A program's moves and windows for one way of laying qubits over lanes.
+template <class T>
+struct Sweep<T>::Layout {
+  std::vector<Move> moves;
+  std::vector<Window> windows;
+  std::vector<Strings> strings;
+  std::vector<std::vector<int64_t>> runs, z;
+  std::vector<std::vector<int32_t>> outside, ys;
+  std::vector<int64_t> chunks;  // of each window
+  int64_t arena = 0;            // reals of all matrices of one direction
+  std::vector<int64_t> place;   // of each block's matrix there
+};
+
+template <class T>
+struct Sweep<T>::Call {
+  Call(const Batch& batch_, const Shape& shape_) : batch(&batch_), shape(shape_) {}
+  const Batch* batch;
+  Shape shape;
+  const Layout* layout;
+  std::vector<std::vector<Complex>> runs;
+  std::vector<Move> moves;       // those of shared blocks with their matrices
+  std::unique_ptr<Buffer> matrices, inverses;
+  std::vector<T> initial;
+  bool both = false;             // inverses too
+  int mode = 0;                  // 1 where gradients by each are wanted as well
+  std::unique_ptr<Buffer> prefix;  // the state before the first exponent, of one tile
+
+  int64_t present(int64_t tile) const {
+    return std::min<int64_t>(shape.samples, batch->size - tile * shape.samples);
+  }
+  const double* each(int64_t tile, int64_t width) const {
+    return batch->each + tile * shape.samples * width;
+  }
+};
+
+template <class T>
+Sweep<T>::Sweep(std::shared_ptr<const Program> program, const Kernels<T>& kernels)
+    : program_(std::move(program)), kernels_(kernels) {}
+
+template <class T>
+Sweep<T>::~Sweep() = default;
+
+template <class T>
+Shape Sweep<T>::ShapeFor(int64_t batch, int64_t threads) const {
+  const int32_t width = program_->qubits, lanes = Log2(kernels_.lanes);
+  const int32_t chunk = Log2(kChunkBytes / (2 * kernels_.lanes * sizeof(T)));
+  int32_t across = std::clamp(width - chunk, 0, std::min(lanes, width));
+  const auto tiles = [&] {
+    const int64_t samples = kernels_.lanes >> across;
+    return (batch + samples - 1) / samples;
+  };
+  // Lanes without an example, and threads without a tile, take up qubits instead.
+  while (across < std::min(lanes, width)) {
+    const int64_t samples = kernels_.lanes >> across;
+    if (samples / 2 < batch && tiles() >= threads) break;
+    ++across;
+  }
+  Shape shape;
+  shape.lane_qubits = across;
+  shape.samples = kernels_.lanes >> across;
+  shape.tiles = tiles();
+  shape.groups = int64_t{1} << (width - across);
+  shape.tile_reals = shape.groups * 2 * kernels_.lanes;
+  shape.shared_tile = threads > 1 && width - across > chunk &&
+                      (shape.tile_reals * static_cast<int64_t>(sizeof(T)) > kSharedTile ||
+                       shape.tiles < threads);
+  return shape;
+}
+
+template <class T>
+int64_t Sweep<T>::Kept(const Shape& shape, int64_t most) const {
+  const int64_t fit = most / (shape.tile_reals * static_cast<int64_t>(sizeof(T)));
+  return std::min(shape.tiles, std::max<int64_t>(fit, 1)) * shape.tile_reals;
+}
+
+template <class T>
+const typename Sweep<T>::Layout& Sweep<T>::LayoutFor(const Shape& shape) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_ptr<Layout>& slot = layouts_[shape.lane_qubits];
+  if (slot) return *slot;
+  auto layout = std::make_unique<Layout>();
+  const Program& program = *program_;
+  const int32_t across = shape.lane_qubits, groups_bits = Log2(shape.groups);
+  const int32_t samples_bits = Log2(shape.samples);
+  const int32_t lanes = kernels_.lanes;
+
+  // Without reaches the whole state is one chunk: the prefix's window, and all the rest's.
+  std::vector<Reach> reaches = program.reaches;
+  if (reaches.empty()) {
+    std::vector<int64_t> all;
+    for (int32_t bit = 0; bit < program.qubits; ++bit) all.push_back(bit);
+    const int32_t prefix = static_cast<int32_t>(program.prefix);
+    const int32_t count = static_cast<int32_t>(program.blocks.size());
+    if (prefix) reaches.push_back({0, prefix, all});
+    if (count > prefix) reaches.push_back({prefix, count - prefix, all});
+  }
+  layout->runs.resize(reaches.size());
+  layout->outside.resize(reaches.size());
+  for (size_t w = 0; w < reaches.size(); ++w) {
+    std::vector<int32_t> local;  // bits of the group index
+    for (int64_t bit : reaches[w].bits)
+      if (bit >= across) local.push_back(static_cast<int32_t>(bit) - across);
+    Window window = {};
+    window.first = reaches[w].first;
+    window.count = reaches[w].count;
+    window.chunk_bits = static_cast<int32_t>(local.size());
+    while (window.run_bits < window.chunk_bits && local[window.run_bits] == window.run_bits)
+      ++window.run_bits;
+    window.in_place = window.run_bits == window.chunk_bits;
+    const std::vector<int32_t> high(local.begin() + window.run_bits, local.end());
+    for (int64_t i = 0; i < int64_t{1} << high.size(); ++i)
+      layout->runs[w].push_back(Spread(i, high));
+    for (int32_t bit = 0; bit < groups_bits; ++bit)
+      if (!std::binary_search(local.begin(), local.end(), bit)) layout->outside[w].push_back(bit);
+    window.runs = layout->runs[w].data();
+    window.outside = layout->outside[w].data();
+    window.outside_bits = static_cast<int32_t>(layout->outside[w].size());
+    layout->windows.push_back(window);
+    layout->chunks.push_back(int64_t{1} << window.outside_bits);
+
+    for (int32_t b = window.first; b < window.first + window.count; ++b) {
+      const Block& block = program.blocks[b];
+      const int32_t size = block.size();
+      Move move = {};
+      // For each of the block's qubits: its bit among lanes, or among the chunk's groups.
+      int32_t lane_bit[2] = {-1, -1}, group_bit[2] = {-1, -1};
+      std::vector<int> outer, inner;  // qubits outside and inside lanes, upper bit first
+      for (int q = 0; q < block.qubits; ++q) {
+        if (block.bits[q] < across) {
+          lane_bit[q] = samples_bits + static_cast<int32_t>(block.bits[q]);
+          inner.push_back(q);
+        } else {
+          const int32_t bit = static_cast<int32_t>(block.bits[q]) - across;
+          group_bit[q] = static_cast<int32_t>(
+              std::lower_bound(local.begin(), local.end(), bit) - local.begin());
+          outer.push_back(q);
+        }
+      }
+      move.rows = 1 << outer.size();
+      move.cols = size;
+      if (outer.size() == 1) move.low = group_bit[outer[0]];
+      if (outer.size() == 2) {
+        move.low = std::min(group_bit[0], group_bit[1]);
+        move.high = std::max(group_bit[0], group_bit[1]);
+      }
+      // The matrix index of a qubit's value, and of several.
+      const auto entry = [&](const std::vector<int>& qubits, int pattern) {
+        int index = 0;
+        for (size_t i = 0; i < qubits.size(); ++i)
+          index |= (pattern >> (qubits.size() - 1 - i) & 1) << (block.qubits - 1 - qubits[i]);
+        return index;
+      };
+      const auto lane_pattern = [&](int lane) {
+        int pattern = 0;
+        for (int q : inner) pattern = 2 * pattern + (lane >> lane_bit[q] & 1);
+        return pattern;
+      };
+      const int patterns = 1 << inner.size();
+      for (int r = 0; r < move.rows; ++r) {
+        for (size_t i = 0; i < outer.size(); ++i)
+          move.offset[r] |= static_cast<int64_t>(r >> (outer.size() - 1 - i) & 1)
+                            << group_bit[outer[i]];
+        for (int lane = 0; lane < lanes; ++lane) {
+          move.row[r][lane] =
+              static_cast<uint8_t>(entry(outer, r) | entry(inner, lane_pattern(lane)));
+          for (int d = 0; d < patterns; ++d)
+            move.col[r * patterns + d][lane] =
+                static_cast<uint8_t>(entry(outer, r) | entry(inner, lane_pattern(lane) ^ d));
+        }
+      }
+      for (int d = 0; d < patterns; ++d)
+        for (size_t i = 0; i < inner.size(); ++i)
+          move.exchange[d] |= (d >> (inner.size() - 1 - i) & 1) << lane_bit[inner[i]];
+      int filled = 0;
+      for (int64_t left = block.entries; left; left &= left - 1) ++filled;
+      move.sparse = inner.empty() && filled <= size * size / 2;
+      for (int r = 0; move.sparse && r < size; ++r) {
+        const int i = move.changed;
+        for (int j = 0; j < size; ++j) {
+          if (block.entries >> (r * size + j) & 1) move.input[i][move.terms[i]++] = j;
+          if (block.closure >> (r * size + j) & 1) move.slope_input[i][move.slopes[i]++] = j;
+        }
+        if (move.terms[i]) move.out[move.changed++] = r;
+      }
+      layout->moves.push_back(move);
+      layout->place.push_back(layout->arena);
+      layout->arena += 2 * move.rows * move.cols * lanes;
+    }
+  }
+  layout->z.resize(program.strings.size());
+  layout->ys.resize(program.strings.size());
+  for (size_t g = 0; g < program.strings.size(); ++g) {
+    const Flipped& group = program.strings[g];
+    for (size_t t = 0; t < group.z.size(); ++t) {
+      layout->z[g].push_back(group.z[t] >> across);
+      layout->ys[g].push_back(static_cast<int32_t>(group.ys[t]));
+    }
+    Strings strings;
+    strings.flip = group.flip >> across;
+    strings.exchange =
+        static_cast<int32_t>((group.flip & ((int64_t{1} << across) - 1)) << samples_bits);
+    strings.count = static_cast<int32_t>(group.z.size());
+    strings.z = layout->z[g].data();
+    strings.ys = layout->ys[g].data();
+    layout->strings.push_back(strings);
+  }
+  slot = std::move(layout);
+  return *slot;
+}
+
+// Writes a block's matrices as its move wants them; `values` is [D * D] (re, im) [samples].
+template <class T>
+static void Spell(const Move& move, const double* values, int64_t samples, int32_t tile_samples,
+                  int32_t lanes, bool inverse, T* out) {
+  for (int r = 0; r < move.rows; ++r)
+    for (int j = 0; j < move.cols; ++j)
+      for (int part = 0; part < 2; ++part, out += lanes)
+        for (int lane = 0; lane < lanes; ++lane) {
+          const int row = move.row[r][lane], col = move.col[j][lane];
+          const int entry = inverse ? col * move.cols + row : row * move.cols + col;
+          const int64_t sample = samples == 1 ? 0 : lane & (tile_samples - 1);
+          const double value = values[(2 * entry + part) * samples + sample];
+          out[lane] = static_cast<T>(inverse && part ? -value : value);
+        }
+}
+
+template <class T>
+void Sweep<T>::Prepare(Call* call) {
+  const Program& program = *program_;
+  const Layout& layout = *call->layout;
+  call->runs = RunMatrices(program, call->batch->shared);
+  call->moves = layout.moves;
+  call->matrices = Take(layout.arena);
+  if (call->both) call->inverses = Take(layout.arena);
+  std::vector<double> values;
+  for (size_t b = 0; b < program.blocks.size(); ++b) {
+    const Block& block = program.blocks[b];
+    Move& move = call->moves[b];
+    move.wanted = block.wanted[call->mode];
+    move.undone = block.undone[call->mode];
+    if (block.each) continue;
+    BlockMatrices(program, block, call->runs, call->batch->shared, nullptr, 0, 1, &values);
+    T* to = call->matrices->data + layout.place[b];
+    Spell(move, values.data(), 1, call->shape.samples, kernels_.lanes, false, to);
+    move.matrix = to;
+    if (!call->both) continue;
+    to = call->inverses->data + layout.place[b];
+    Spell(move, values.data(), 1, call->shape.samples, kernels_.lanes, true, to);
+    move.inverse = to;
+  }
+}
+
+// The moves of one tile: those of `call`, and the matrices of its own examples, which are in the
+// returned memory.
+template <class T>
+std::unique_ptr<typename Sweep<T>::Buffer> Sweep<T>::TileMoves(const Call& call, int64_t tile,
+                                                               bool inverse,
+                                                               std::vector<Move>* moves) {
+  const Program& program = *program_;
+  *moves = call.moves;
+  int64_t reals = 0;
+  for (size_t b = 0; b < program.blocks.size(); ++b)
+    if (program.blocks[b].each) reals += 2 * kernels_.lanes * (*moves)[b].rows * (*moves)[b].cols;
+  std::unique_ptr<Buffer> arena = Take(reals);
+  T* to = arena->data;
+  std::vector<double> values;
+  for (size_t b = 0; b < program.blocks.size(); ++b) {
+    const Block& block = program.blocks[b];
+    Move& move = (*moves)[b];
+    if (!block.each) continue;
+    BlockMatrices(program, block, call.runs, call.batch->shared, call.each(tile, program.each),
+                  call.present(tile), call.shape.samples, &values);
+    Spell(move, values.data(), call.shape.samples, call.shape.samples, kernels_.lanes, inverse, to);
+    (inverse ? move.inverse : move.matrix) = to;
+    to += 2 * kernels_.lanes * move.rows * move.cols;
+  }
+  return arena;
+}
+
+namespace {
+
+// What a thread keeps for the chunks that it copies together.
+template <class T>
+T* ChunkBuffer() {
+  struct Owned {
+    T* data = static_cast<T*>(std::aligned_alloc(kAlignment, 2 * kChunkBytes));
+    ~Owned() { std::free(data); }
+  };
+  thread_local Owned owned;
+  if (!owned.data) throw std::bad_alloc();
+  return owned.data;
+}
+
+// Cuts `count` things into at most kPieces consecutive parts and calls part(piece, from, to).
+template <class Part>
+void InPieces(const Parallel& parallel, int64_t count, int64_t cost, const Part& part) {
+  const int64_t pieces = std::min(count, kPieces);
+  parallel(pieces, cost * (count / pieces), [&](int64_t piece) {
+    part(piece, piece * count / pieces, (piece + 1) * count / pieces);
+  });
+}
+
+}  // namespace
+
+template <class T>
+void Sweep<T>::Evolve(const Call& call, int64_t tile, const Parallel& parallel, T* psi) {
+  const Layout& layout = *call.layout;
+  const Program& program = *program_;
+  const auto go = [&](const Window& window, int64_t chunks, const std::vector<Move>& moves) {
+    const int64_t cost = window.count * (int64_t{4} << window.chunk_bits);
+    InPieces(parallel, chunks, cost, [&](int64_t, int64_t from, int64_t to) {
+      T* buffer = window.in_place ? nullptr : ChunkBuffer<T>();
+      for (int64_t chunk = from; chunk < to; ++chunk)
+        kernels_.forward(window, moves.data(), psi, chunk, buffer);
+    });
+  };
+  if (call.prefix) {
+    const T* from = call.prefix->data;
+    InPieces(parallel, call.shape.tile_reals, 1, [&](int64_t, int64_t first, int64_t to) {
+      std::memcpy(psi + first, from + first, (to - first) * sizeof(T));
+    });
+  } else {
+    kernels_.start(psi, call.shape.groups, call.shape.samples,
+                   call.initial.empty() ? nullptr : call.initial.data());
+    for (size_t w = 0; w < layout.windows.size(); ++w)
+      if (layout.windows[w].first < program.prefix)
+        go(layout.windows[w], layout.chunks[w], call.moves);
+  }
+  if (tile < 0) return;
+  std::vector<Move> moves;
+  std::unique_ptr<Buffer> arena = TileMoves(call, tile, false, &moves);
+  for (size_t w = 0; w < layout.windows.size(); ++w)
+    if (layout.windows[w].first >= program.prefix) go(layout.windows[w], layout.chunks[w], moves);
+  Give(std::move(arena));
+}
+
+template <class T>
+void Sweep<T>::Measure(const Call& call, int64_t tile, const Parallel& parallel, const T* psi,
+                       T* values) {
+  const Program& program = *program_;
+  const int32_t lanes = kernels_.lanes, samples = call.shape.samples;
+  const int64_t unit = std::min<int64_t>(int64_t{1} << kFoldBits, call.shape.groups);
+  const int64_t units = call.shape.groups / unit, present = call.present(tile);
+  std::vector<double> totals(present * program.readouts);
+  for (int64_t b = 0; b < present; ++b)
+    std::copy(program.offsets.begin(), program.offsets.end(), &totals[b * program.readouts]);
+  for (size_t g = 0; g < program.strings.size(); ++g) {
+    const Strings& strings = call.layout->strings[g];
+    const Flipped& group = program.strings[g];
+    const int64_t width = strings.count * lanes;
+    std::vector<double> sums(std::min(units, kPieces) * width);
+    InPieces(parallel, units, unit * 8, [&](int64_t piece, int64_t from, int64_t to) {
+      kernels_.measure(strings, psi, from * unit, (to - from) * unit, &sums[piece * width]);
+    });
+    for (int32_t t = 0; t < strings.count; ++t)
+      for (int32_t lane = 0; lane < lanes; ++lane) {
+        const int64_t sample = lane & (samples - 1);
+        if (sample >= present) continue;
+        double sum = 0;
+        for (size_t piece = 0; piece < sums.size() / width; ++piece)
+          sum += sums[piece * width + t * lanes + lane];
+        if (__builtin_parityll(group.z[t] & (lane / samples))) sum = -sum;
+        for (int64_t k = 0; k < program.readouts; ++k)
+          totals[sample * program.readouts + k] +=
+              sum * program.weights[(group.first + t) * program.readouts + k];
+      }
+  }
+  for (size_t i = 0; i < totals.size(); ++i)
+    values[tile * samples * program.readouts + i] = static_cast<T>(totals[i]);
+}
+
+template <class T>
+void Sweep<T>::Weigh(const Call& call, int64_t tile, const Parallel& parallel, const T* psi,
+                     const T* upstream, T* lambda) {
+  const Program& program = *program_;
+  const int32_t lanes = kernels_.lanes, samples = call.shape.samples;
+  const int64_t unit = std::min<int64_t>(int64_t{1} << kFoldBits, call.shape.groups);
+  const int64_t present = call.present(tile);
+  if (program.strings.empty()) std::memset(lambda, 0, call.shape.tile_reals * sizeof(T));
+  for (size_t g = 0; g < program.strings.size(); ++g) {
+    const Strings& strings = call.layout->strings[g];
+    const Flipped& group = program.strings[g];
+    std::unique_ptr<Buffer> weights = Take((strings.count * lanes + 15) / 16 * 16);
+    for (int32_t t = 0; t < strings.count; ++t)
+      for (int32_t lane = 0; lane < lanes; ++lane) {
+        const int64_t sample = lane & (samples - 1);
+        double weight = 0;
+        for (int64_t k = 0; sample < present && k < program.readouts; ++k)
+          weight += program.weights[(group.first + t) * program.readouts + k] *
+                    static_cast<double>(upstream[(tile * samples + sample) * program.readouts + k]);
+        if (__builtin_parityll(group.z[t] & (lane / samples))) weight = -weight;
+        weights->data[t * lanes + lane] = static_cast<T>(weight);
+      }
+    InPieces(parallel, call.shape.groups / unit, unit * 8,
+             [&](int64_t, int64_t from, int64_t to) {
+               kernels_.weigh(strings, psi, lambda, from * unit, (to - from) * unit, weights->data,
+                              g > 0);
+             });
+    Give(std::move(weights));
+  }
+}
+
+template <class T>
+void Sweep<T>::Back(const Call& call, int64_t tile, const Parallel& parallel, T* psi, T* lambda,
+                    bool by_each, std::vector<std::vector<Complex>>* run_sums,
+                    double* shared_slopes, double* each_slopes) {
+  const Layout& layout = *call.layout;
+  const Program& program = *program_;
+  const int32_t samples = call.shape.samples;
+  std::vector<Move> moves;
+  std::unique_ptr<Buffer> arena = TileMoves(call, tile, true, &moves);
+  for (size_t left = layout.windows.size(); left > 0; --left) {
+    const Window& window = layout.windows[left - 1];
+    if (window.first < program.prefix) break;
+    const int64_t chunks = layout.chunks[left - 1];
+    const int64_t width = static_cast<int64_t>(window.count) * kSums * samples;
+    const int64_t cost = window.count * (int64_t{16} << window.chunk_bits);
+    std::vector<double> sums(width * std::min(chunks, kPieces));
+    InPieces(parallel, chunks, cost, [&](int64_t piece, int64_t from, int64_t to) {
+      T* buffer = window.in_place ? nullptr : ChunkBuffer<T>();
+      for (int64_t chunk = from; chunk < to; ++chunk)
+        kernels_.backward(window, moves.data(), psi, lambda, chunk, buffer, &sums[piece * width],
+                          samples);
+    });
+    for (size_t at = width; at < sums.size(); ++at) sums[at % width] += sums[at];
+    std::vector<double> total;
+    for (int32_t b = window.first; b < window.first + window.count; ++b) {
+      const Block& block = program.blocks[b];
+      if (!moves[b].wanted) continue;
+      const double* from = &sums[(b - window.first) * kSums * samples];
+      if (block.each) {
+        BlockSlopes(program, block, call.runs, call.batch->shared, call.each(tile, program.each),
+                    call.present(tile), samples, by_each, from, run_sums, shared_slopes,
+                    each_slopes + tile * samples * program.each);
+        continue;
+      }
+      total.assign(2 * block.size() * block.size(), 0.0);
+      for (size_t i = 0; i < total.size(); ++i)
+        for (int32_t s = 0; s < samples; ++s) total[i] += from[i * samples + s];
+      BlockSlopes(program, block, call.runs, call.batch->shared, nullptr, 0, 1, by_each,
+                  total.data(), run_sums, shared_slopes, nullptr);
+    }
+  }
+  Give(std::move(arena));
+}
+
+// Evolves one tile through what comes before the first exponent, where several tiles can share it.
+template <class T>
+void Sweep<T>::Begin(Call* call) {
+  call->initial.assign(program_->initial.begin(), program_->initial.end());
+  Prepare(call);
+  const int64_t bytes = call->shape.tile_reals * static_cast<int64_t>(sizeof(T));
+  if (!program_->prefix || call->shape.tiles < 2 || bytes > kPrefixBytes) return;
+  std::unique_ptr<Buffer> prefix = Take(call->shape.tile_reals);
+  Evolve(*call, -1, call->batch->parallel, prefix->data);
+  call->prefix = std::move(prefix);
+}
+
+template <class T>
+void Sweep<T>::End(Call* call) {
+  if (call->prefix) Give(std::move(call->prefix));
+  Give(std::move(call->matrices));
+  if (call->inverses) Give(std::move(call->inverses));
+}
+
+// Calls job(tile, parallel) for all tiles: a tile for each thread, or all threads for each tile.
+template <class T>
+template <class Job>
+void Sweep<T>::OverTiles(const Call& call, const Job& job) {
+  const Batch& batch = *call.batch;
+  if (call.shape.shared_tile) {
+    for (int64_t tile = 0; tile < call.shape.tiles; ++tile) job(tile, batch.parallel);
+    return;
+  }
+  const int64_t cost = call.shape.groups * 4 * static_cast<int64_t>(program_->blocks.size() + 1);
+  batch.parallel(call.shape.tiles, cost, [&](int64_t tile) { job(tile, Serially); });
+}
+
+template <class T>
+void Sweep<T>::Expectation(const Batch& batch, T* values, T* kept, int64_t kept_reals) {
+  if (batch.size == 0) return;
+  Call call(batch, ShapeFor(batch.size, batch.threads));
+  call.layout = &LayoutFor(call.shape);
+  Begin(&call);
+  const int64_t reals = call.shape.tile_reals;
+  const int64_t first_kept = call.shape.tiles - kept_reals / reals;
+  OverTiles(call, [&](int64_t tile, const Parallel& parallel) {
+    std::unique_ptr<Buffer> own;
+    if (tile < first_kept) own = Take(reals);
+    T* psi = own ? own->data : kept + (tile - first_kept) * reals;
+    Evolve(call, tile, parallel, psi);
+    Measure(call, tile, parallel, psi, values);
+    if (own) Give(std::move(own));
+  });
+  End(&call);
+}
+
+// Takes all tiles back; job(tile, parallel, own, lambda) fills lambda and returns psi, for which it
+// may call own() to have memory of its own.
+template <class T>
+template <class Job>
+void Sweep<T>::BackOverTiles(const Batch& batch, bool by_each, double* shared_slopes,
+                             double* each_slopes, const Job& job) {
+  if (batch.size == 0) return;
+  const Program& program = *program_;
+  Call call(batch, ShapeFor(batch.size, batch.threads));
+  call.layout = &LayoutFor(call.shape);
+  call.both = true;
+  call.mode = by_each;
+  Begin(&call);
+  // Each tile adds into its own sums, which are added up in the order of the tiles, so that the
+  // result does not depend on which thread was quicker.
+  std::vector<std::vector<Complex>> none;
+  for (const Run& run : program.runs) none.emplace_back(run.size * run.size);
+  std::vector<std::vector<std::vector<Complex>>> runs(call.shape.tiles, none);
+  std::vector<std::vector<double>> shared(call.shape.tiles, std::vector<double>(program.shared));
+  OverTiles(call, [&](int64_t tile, const Parallel& parallel) {
+    std::unique_ptr<Buffer> lambda = Take(call.shape.tile_reals), own;
+    const auto take = [&] {
+      own = Take(call.shape.tile_reals);
+      return own->data;
+    };
+    T* psi = job(call, tile, parallel, take, lambda->data);
+    Back(call, tile, parallel, psi, lambda->data, by_each, &runs[tile], shared[tile].data(),
+         each_slopes);
+    Give(std::move(lambda));
+    if (own) Give(std::move(own));
+  });
+  for (int64_t tile = 0; tile < call.shape.tiles; ++tile) {
+    for (size_t r = 0; r < none.size(); ++r)
+      for (size_t i = 0; i < none[r].size(); ++i) none[r][i] += runs[tile][r][i];
+    for (int64_t e = 0; e < program.shared; ++e) shared_slopes[e] += shared[tile][e];
+  }
+  RunSlopes(program, batch.shared, none, shared_slopes);
+  End(&call);
+}
+
+template <class T>
+void Sweep<T>::Gradient(const Batch& batch, const T* upstream, T* kept, int64_t kept_reals,
+                        bool kept_is_ours, bool by_each, double* shared_slopes,
+                        double* each_slopes) {
+  BackOverTiles(batch, by_each, shared_slopes, each_slopes,
+                [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& own,
+                    T* lambda) {
+                  const int64_t reals = call.shape.tile_reals;
+                  const int64_t first_kept = call.shape.tiles - kept_reals / reals;
+                  T* psi = nullptr;
+                  if (tile >= first_kept) psi = kept + (tile - first_kept) * reals;
+                  if (!psi) {
+                    psi = own();
+                    Evolve(call, tile, parallel, psi);
+                  } else if (!kept_is_ours) {
+                    psi = static_cast<T*>(std::memcpy(own(), psi, reals * sizeof(T)));
+                  }
+                  Weigh(call, tile, parallel, psi, upstream, lambda);
+                  return psi;
+                });
+}
+
+// Where bit i of a state's index is bit order[i] of another's: from one to the other by two tables.
+class Reordered {
+ public:
+  Reordered(const int64_t* order, int32_t qubits) : half_(qubits / 2) {
+    for (int64_t high = 0; high < 2; ++high) {
+      const int32_t first = high ? half_ : 0, count = high ? qubits - half_ : half_;
+      for (int64_t value = 0; value < int64_t{1} << count; ++value) {
+        int64_t index = 0;
+        for (int32_t bit = 0; bit < count; ++bit)
+          index |= (value >> bit & 1) << order[first + bit];
+        tables_[high].push_back(index);
+      }
+    }
+  }
+  int64_t operator()(int64_t index) const {
+    return tables_[0][index & ((int64_t{1} << half_) - 1)] | tables_[1][index >> half_];
+  }
+
+ private:
+  int32_t half_;
+  std::vector<int64_t> tables_[2];
+};
+
+// Calls at(index of a real part in the tile, index of an amplitude in [B][2**N]) for all that the
+// tile holds of examples that are present.
+template <class At>
+void Amplitudes(const Shape& shape, int32_t lanes, int64_t tile, int64_t present,
+                const Reordered& reordered, const Parallel& parallel, const At& at) {
+  const int64_t amplitudes = lanes / shape.samples, size = shape.groups * amplitudes;
+  InPieces(parallel, shape.groups, lanes, [&](int64_t, int64_t from, int64_t to) {
+    for (int64_t group = from; group < to; ++group)
+      for (int64_t a = 0; a < amplitudes; ++a) {
+        const int64_t y = reordered(group * amplitudes + a);
+        for (int64_t s = 0; s < present; ++s)
+          at(2 * lanes * group + a * shape.samples + s, (tile * shape.samples + s) * size + y);
+      }
+  });
+}
+
+template <class T>
+void Sweep<T>::State(const Batch& batch, const int64_t* order, T* states) {
+  if (batch.size == 0) return;
+  Call call(batch, ShapeFor(batch.size, batch.threads));
+  call.layout = &LayoutFor(call.shape);
+  Begin(&call);
+  const Reordered reordered(order, program_->qubits);
+  const int32_t lanes = kernels_.lanes;
+  OverTiles(call, [&](int64_t tile, const Parallel& parallel) {
+    std::unique_ptr<Buffer> psi = Take(call.shape.tile_reals);
+    Evolve(call, tile, parallel, psi->data);
+    Amplitudes(call.shape, lanes, tile, call.present(tile), reordered, parallel,
+               [&](int64_t real, int64_t amplitude) {
+                 states[2 * amplitude] = psi->data[real];
+                 states[2 * amplitude + 1] = psi->data[real + lanes];
+               });
+    Give(std::move(psi));
+  });
+  End(&call);
+}
+
+template <class T>
+void Sweep<T>::StateGradient(const Batch& batch, const int64_t* order, const T* states,
+                             const T* upstream, bool by_each, double* shared_slopes,
+                             double* each_slopes) {
+  const Reordered reordered(order, program_->qubits);
+  const int32_t lanes = kernels_.lanes;
+  BackOverTiles(batch, by_each, shared_slopes, each_slopes,
+                [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& own,
+                    T* lambda) {
+                  T* psi = own();
+                  std::memset(psi, 0, call.shape.tile_reals * sizeof(T));
+                  std::memset(lambda, 0, call.shape.tile_reals * sizeof(T));
+                  // dL = Re <upstream|d psi>, where the adjoint method has 2 Re <lambda|d psi>.
+                  Amplitudes(call.shape, lanes, tile, call.present(tile), reordered, parallel,
+                             [&](int64_t real, int64_t amplitude) {
+                               psi[real] = states[2 * amplitude];
+                               psi[real + lanes] = states[2 * amplitude + 1];
+                               lambda[real] = upstream[2 * amplitude] / 2;
+                               lambda[real + lanes] = upstream[2 * amplitude + 1] / 2;
+                             });
+                  return psi;
+                });
+}
+
+template class Sweep<float>;
+template class Sweep<double>;
+
+}  // namespace qfleet

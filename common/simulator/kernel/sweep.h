@@ -1,0 +1,116 @@
+// A program's way through states and back: what the TensorFlow ops, and the tests without
+// TensorFlow, call.
+//
+// The examples of a batch are cut into tiles. A tile lays its examples side by side over the lanes
+// of a vector; where that leaves lanes free, or the state would outgrow a core's L2, the lowest
+// qubits share the lanes. So a state of any width is worked on in pieces of 2 kChunkBytes at most,
+// and beyond 2**15 amplitudes a tile is a single example.
+//
+// Gradients by the adjoint method (Jones and Gacon, https://arxiv.org/abs/2009.02823): with
+// lambda = sum_k upstream_k O_k psi, both states go back through the blocks. For a factor
+// F = exp(i pi H t) inside a block, and both states taken right after it,
+//     dL/dt = 2 Re <lambda| i pi H |psi> = -2 pi Im tr(H psi lambda^dagger),
+// so all that the big states have to give is one D x D sum of psi lambda^dagger a block.
+#ifndef QFLEET_SWEEP_H_
+#define QFLEET_SWEEP_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kernels.h"
+#include "program.h"
+
+namespace qfleet {
+
+// Calls work(0) ... work(count - 1), in any order and on any threads; `cost` is each one's share in
+// nanoseconds, roughly.
+using Work = std::function<void(int64_t)>;
+using Parallel = std::function<void(int64_t count, int64_t cost, const Work& work)>;
+
+// One call's examples and threads.
+struct Batch {
+  const double* shared;  // [E]
+  const double* each;    // [size][F]
+  int64_t size;
+  int64_t threads;
+  Parallel parallel;
+};
+
+// How a batch is laid out; see `Sweep::Describe`.
+struct Shape {
+  int32_t lane_qubits;  // lowest qubits that lie across lanes
+  int32_t samples;      // examples of a tile
+  int64_t tiles;
+  int64_t groups;       // of a tile's state
+  int64_t tile_reals;   // of a tile's state
+  bool shared_tile;     // threads share a tile, rather than having one each
+};
+
+template <class T>
+class Sweep {
+ public:
+  Sweep(std::shared_ptr<const Program> program, const Kernels<T>& kernels);
+  ~Sweep();
+
+  Shape ShapeFor(int64_t batch, int64_t threads) const;
+
+  // How many reals `kept` takes so that Gradient need not evolve these tiles again: those of the
+  // last tiles, as many as fit into `most` bytes, but one at least.
+  int64_t Kept(const Shape& shape, int64_t most) const;
+
+  // values[b][k] = <O_k>; `kept`, of `kept_reals`, may be null.
+  void Expectation(const Batch& batch, T* values, T* kept, int64_t kept_reals);
+
+  // Adds dL/dshared to shared_slopes[E] and, if `by_each`, writes dL/deach to each_slopes[b][F],
+  // given upstream[b][k] = dL/dvalues. `kept` is what Expectation left, or has no reals; it is
+  // written to if `kept_is_ours`.
+  void Gradient(const Batch& batch, const T* upstream, T* kept, int64_t kept_reals,
+                bool kept_is_ours, bool by_each, double* shared_slopes, double* each_slopes);
+
+  // states[b][2**N] (re, im); index bit i of the program is bit order[i] of the state's index.
+  void State(const Batch& batch, const int64_t* order, T* states);
+
+  // The same as Gradient, for upstream[b][2**N] as TensorFlow gives it: dL/dRe + i dL/dIm.
+  void StateGradient(const Batch& batch, const int64_t* order, const T* states, const T* upstream,
+                     bool by_each, double* shared_slopes, double* each_slopes);
+
+ private:
+  struct Layout;
+  struct Call;
+  const Layout& LayoutFor(const Shape& shape);
+  struct Buffer;
+  void Prepare(Call* call);
+  std::unique_ptr<Buffer> TileMoves(const Call& call, int64_t tile, bool inverse,
+                                    std::vector<Move>* moves);
+  void Evolve(const Call& call, int64_t tile, const Parallel& parallel, T* psi);
+  void Measure(const Call& call, int64_t tile, const Parallel& parallel, const T* psi, T* values);
+  void Weigh(const Call& call, int64_t tile, const Parallel& parallel, const T* psi,
+             const T* upstream, T* lambda);
+  void Back(const Call& call, int64_t tile, const Parallel& parallel, T* psi, T* lambda,
+            bool by_each, std::vector<std::vector<Complex>>* run_sums, double* shared_slopes,
+            double* each_slopes);
+  void Begin(Call* call);
+  void End(Call* call);
+  template <class Job>
+  void OverTiles(const Call& call, const Job& job);
+  template <class Job>
+  void BackOverTiles(const Batch& batch, bool by_each, double* shared_slopes, double* each_slopes,
+                     const Job& job);
+
+  std::shared_ptr<const Program> program_;
+  const Kernels<T>& kernels_;
+  std::mutex mutex_;
+  std::map<int32_t, std::unique_ptr<Layout>> layouts_;  // by lane qubits and samples
+  std::mutex pool_mutex_;
+  std::vector<std::unique_ptr<Buffer>> pool_;
+  std::unique_ptr<Buffer> Take(int64_t reals);
+  void Give(std::unique_ptr<Buffer> buffer);
+};
+
+}  // namespace qfleet
+
+#endif  // QFLEET_SWEEP_H_
