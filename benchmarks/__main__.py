@@ -39,13 +39,14 @@ def main(words: Sequence[str]) -> int:
     left_out: list[str] = []
     wrong: list[str] = []
     try:
-        plan = cells.quick() if form == "quick" else cells.full()
-        for (cell, task), names in plan.items():
+        for (cell, task), names in (cells.quick() if form == "quick" else cells.full()).items():
             taking_part = []
             for name in names:
-                seconds = cells.predicted_seconds(rows, name, task, cell, ROUNDS[form])
-                if name != "qfleet" and seconds is not None and seconds > cells.LONGEST_S:
-                    left_out.append(f"{name}, {task}, {cell}: predicted to take {seconds:.0f} s")
+                reason = cells.why_left_out(
+                    rows, name, task, cell, ROUNDS[form], time.monotonic() - begun
+                )
+                if reason:
+                    left_out.append(f"{name}, {task}, {cell}: {reason}")
                 else:
                     taking_part.append(systems[name])
             rows += run(taking_part, cell, task, ROUNDS[form], wrong)

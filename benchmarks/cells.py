@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.models import MODELS, model
+from benchmarks.models import model
 
 Row = Mapping[str, Any]  # of results.json: system, task, model, qubits, batch, ms_per_circuit, ...
 
@@ -13,8 +13,9 @@ SYSTEMS: Mapping[str, tuple[str, ...]] = {
     "forward": ("qfleet", "tfq", "lightning", "qsim"),
 }
 LONGEST_S = 60.0  # a peer's cell that is predicted to take longer is left out
+PEERS_S = 1_050.0  # when the run has taken so long, peers are left out: it ends within 20 minutes
 BESIDE = 3  # what getting ready costs, in rounds
-ROUND_S = 0.6  # a round takes this or one batch, whichever is longer
+ROUND_S = 0.4  # a round takes this or one batch, whichever is longer
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,15 @@ BOUNDS = (
     Bound("forward", "qsim", 20, 16, least=2),
 )
 
-_QCNN = [(4, 32), (8, 1), (8, 8), (8, 32), (8, 256), (12, 32), (16, 1), (16, 4), (16, 16), (16, 64)]
-_QCNN += [(20, 2), (20, 16), (23, 2), (23, 32)]
-_OTHERS = [(4, 32), (8, 32), (12, 32), (16, 16), (20, 2)]
-FULL = [
-    Cell(name, *size) for name in MODELS for size in (_QCNN if name == "qcnn" else _OTHERS)
-]  # of each model the narrow ones first: the wide ones are predicted from them
+# Of each model the narrow ones come first: the wide ones are predicted from them.
+_BOTH, _TRAIN = ("train", "forward"), ("train",)
+_OTHERS = ((4, 32), (8, 32), (12, 32), (16, 16), (20, 2))
+_FULL = (
+    ("qcnn", _BOTH, ((4, 32), (8, 32), (12, 32), (16, 16), (20, 2), (20, 16), (23, 2), (23, 32))),
+    ("qcnn", _TRAIN, ((8, 1), (8, 8), (8, 128), (16, 1), (16, 4), (16, 32))),
+    ("hybrid", _BOTH, _OTHERS),
+    ("entangling", _BOTH, _OTHERS),
+)
 
 
 def quick() -> dict[tuple[Cell, str], tuple[str, ...]]:
@@ -81,7 +85,12 @@ def quick() -> dict[tuple[Cell, str], tuple[str, ...]]:
 
 def full() -> dict[tuple[Cell, str], tuple[str, ...]]:
     """All cells, with all systems."""
-    return {(cell, task): SYSTEMS[task] for cell in FULL for task in SYSTEMS}
+    return {
+        (Cell(name, *size), task): SYSTEMS[task]
+        for name, tasks, sizes in _FULL
+        for size in sizes
+        for task in tasks
+    }
 
 
 def find(rows: Iterable[Row], system: str, task: str, cell: Cell) -> Row | None:
@@ -90,6 +99,20 @@ def find(rows: Iterable[Row], system: str, task: str, cell: Cell) -> Row | None:
     for row in rows:
         if wanted == (row["system"], row["task"], row["model"], row["qubits"], row["batch"]):
             return row
+    return None
+
+
+def why_left_out(
+    rows: Iterable[Row], system: str, task: str, cell: Cell, rounds: int, elapsed: float
+) -> str | None:
+    """Why a peer takes no part in a cell; None where it does, as qfleet always."""
+    if system == "qfleet":
+        return None
+    if elapsed > PEERS_S:
+        return f"the run had taken {elapsed:.0f} s already"
+    seconds = predicted_seconds(rows, system, task, cell, rounds)
+    if seconds is not None and seconds > LONGEST_S:
+        return f"predicted to take {seconds:.0f} s"
     return None
 
 

@@ -18,7 +18,7 @@ from common.tensorflow import keras, tf
 
 STEPS_PER_EXECUTION = 50
 EXECUTIONS = 4  # in an epoch, where a step is short
-EPOCH_S = 0.6  # how long an epoch should take; a step that is longer is an epoch
+EPOCH_S = 0.4  # how long an epoch should take; a step that is longer is an epoch
 BATCHES = 4  # different ones; an epoch goes through them again and again
 EXAMPLES = 1_000  # in a whole epoch
 CHECKED = 2  # examples whose readouts are compared
@@ -100,19 +100,20 @@ class Side:
 
     def _train(self, batch: int, rounds: int) -> None:
         """`fit`, whose second and later epochs are the rounds."""
-        step = _Epochs(batch)
+        first = _Steps()
         self._compile(1)
-        self._model.fit(*self._data(1, batch), batch, epochs=2, verbose=0, callbacks=[step])
-        steps = max(1, min(STEPS_PER_EXECUTION, int(EPOCH_S / step.seconds[-1])))
+        self._model.fit(*self._data(2, batch), batch, verbose=0, callbacks=[first])
+        step = first.ended[1] - first.ended[0]
+        steps = max(1, min(STEPS_PER_EXECUTION, int(EPOCH_S / step)))
         if steps > 1:
             self._compile(steps)
         batches = steps * (EXECUTIONS if steps == STEPS_PER_EXECUTION else 1)
         ready = {
             "values": self._values,
-            "first_step_s": step.ended[0] - self._begun,
+            "first_step_s": first.ended[0] - self._begun,
             "steps_per_execution": steps,
         }
-        turns = _Epochs(batch, self._talk, ready, rounds)
+        turns = _Turns(batch, self._talk, ready, rounds)
         data = self._data(batches, batch)
         self._model.fit(*data, batch, epochs=1 + rounds, verbose=0, callbacks=[turns])
 
@@ -160,28 +161,30 @@ class Side:
             )
 
 
-class _Epochs(keras.callbacks.Callback):
-    """Times epochs; with a talk, the first says that it is ready, each other waits for its turn."""
+class _Steps(keras.callbacks.Callback):
+    """Notes when each step ended."""
 
-    def __init__(
-        self, batch: int, talk: Talk | None = None, ready: Message | None = None, rounds: int = 0
-    ) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: list[float] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.ended.append(time.perf_counter())
+
+
+class _Turns(keras.callbacks.Callback):
+    """Says that it is ready after the first epoch; times each later one, when its turn has come."""
+
+    def __init__(self, batch: int, talk: Talk, ready: Message, rounds: int) -> None:
         super().__init__()
         self._batch, self._talk, self._ready, self._rounds = batch, talk, ready, rounds
-        self.seconds: list[float] = []
-        self.ended: list[float] = []
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._begun = time.perf_counter()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.ended.append(time.perf_counter())
-        self.seconds.append(self.ended[-1] - self._begun)
-        if self._talk is None:
-            return
-        examples = self._batch * self.params["steps"]
-        ms = self.seconds[-1] * 1e3 / examples
-        self._talk.say({"ms": ms, "peak_gib": peak_gib()} if epoch else self._ready or {})
+        ms = (time.perf_counter() - self._begun) * 1e3 / (self._batch * self.params["steps"])
+        self._talk.say({"ms": ms, "peak_gib": peak_gib()} if epoch else self._ready)
         if epoch < self._rounds:
             self._talk.hear()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from benchmarks.cells import BOUNDS, SYSTEMS, Bound, Cell, Row, find, ratio
+from benchmarks.cells import BOUNDS, LONGEST_S, SYSTEMS, Bound, Cell, Row, find, ratio
 from benchmarks.models import MODELS
 from benchmarks.rounds import TOLERANCE
 
@@ -22,6 +22,11 @@ _CONDITIONS = f"""\
 - `lightning` (PennyLane's lightning.qubit, adjoint, complex64, Adam) runs its examples in a loop
   or broadcast; `qsim` (qsimcirq, forward only) in a loop with one thread or all and gates fused to
   2, 3 or 4 qubits, parameters bound beforehand. The fastest way is taken."""
+
+_LEFT_OUT = f"""\
+A peer's cell that is predicted to take over {LONGEST_S:g} s. Its time is the one measured at that
+width, or G (a + b 2**N) for a circuit of G gates and N qubits, with a and b from the two widest
+that were measured. qsim has no training."""
 
 
 def results(
@@ -43,7 +48,7 @@ def results(
             parts += [f"## {_TITLES[task]}: ms per circuit", ms_table(rows, task)]
             parts += [f"## {_TITLES[task]}: times qfleet's time", ratio_table(rows, task)]
     out = left_out or ["nothing"]
-    parts += ["## Left out", "\n".join(f"- {line}" for line in out)]
+    parts += ["## Left out", _LEFT_OUT, "\n".join(f"- {line}" for line in out)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -108,7 +113,9 @@ def _table(
     cells = dict.fromkeys(
         Cell(row["model"], row["qubits"], row["batch"]) for row in rows if row["task"] == task
     )
-    for cell in cells:
+    for cell in sorted(
+        cells, key=lambda cell: (list(MODELS).index(cell.model), cell.qubits, cell.batch)
+    ):
         ours = find(rows, "qfleet", task, cell)
         found = [find(rows, system, task, cell) for system in systems]
         values = [shown(row, ours) if row else "" for row in found]

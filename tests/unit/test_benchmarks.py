@@ -69,6 +69,18 @@ def test_a_cell_is_predicted_from_another_batch_of_its_width_and_not_at_all_from
     assert cells.predicted_seconds(rows, "lightning", "train", Cell("qcnn", 16, 4), 5) is None
 
 
+def test_a_peer_is_left_out_where_it_would_take_too_long_and_qfleet_never() -> None:
+    rows = [row(system, 16, 4, 1_000.0) for system in ("qfleet", "tfq")]
+
+    def why(system: str, batch: int, elapsed: float) -> str | None:
+        return cells.why_left_out(rows, system, "train", Cell("qcnn", 16, batch), 5, elapsed)
+
+    assert why("tfq", 4, 0) is None
+    assert why("tfq", 32, 0) == "predicted to take 256 s"
+    assert why("tfq", 4, 1_100) == "the run had taken 1100 s already"
+    assert why("qfleet", 32, 1_100) is None
+
+
 def test_every_bound_is_among_the_cells_that_the_forms_measure() -> None:
     for bounds, plan in (BOUNDS, cells.full()), ([b for b in BOUNDS if b.quick], cells.quick()):
         for bound in bounds:
