@@ -30,8 +30,10 @@ override no_settings = $(if $(words),$(error make $@ takes no settings, but was 
 unexport MAKEFLAGS MFLAGS MAKEOVERRIDES $(foreach word,$(words),$(firstword $(subst =, ,$(word))))
 
 override setup := ./setup.sh $(call quote,$(value PYTHON))
-override worker := .venv worker
+# TensorFlow Quantum is installed where a verb asks for it.
+override worker := .venv worker $(if $(filter SIMULATOR=tfq SIMULATOR:=tfq,$(words)),tfq)
 override dev := .venv worker dev
+override referee := .venv worker dev tfq
 override tensorboard := .venv-tensorboard tensorboard
 override peers := .venv-peers peers
 
@@ -63,7 +65,7 @@ tensorboard: ## show the runs below STORAGE, or RUN=name alone, while they train
 
 .PHONY: test
 test: ## run the unit and integration tests
-	@$(no_settings)$(setup) $(dev)
+	@$(no_settings)$(setup) $(referee)
 	@$(setup) $(tensorboard)
 	@.venv/bin/python -m pytest
 
@@ -83,7 +85,7 @@ quality: ## train every model with five seeds and print the table of the README:
 
 .PHONY: benchmark
 benchmark: ## time the simulator beside its peers: 20 minutes, or 3 with QUICK=1
-	@$(setup) $(dev)
+	@$(setup) $(referee)
 	@$(setup) $(peers)
 	@exec .venv/bin/python -m benchmarks $(settings)
 
@@ -97,8 +99,9 @@ lock: ## write requirements/*.txt from requirements/*.in, moving no version that
 upgrade: ## write requirements/*.txt with the newest versions that requirements/*.in allow
 lock upgrade:
 	@$(no_settings)$(setup) $(dev)
-	@for name in worker dev tensorboard peers; do \
-		.venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url \
+	@for name in worker tfq dev tensorboard peers; do \
+		case $$name in tfq | peers) where='--python-platform x86_64-unknown-linux-gnu';; *) where=--universal;; esac; \
+		.venv/bin/uv pip compile --quiet $$where --generate-hashes --no-emit-index-url \
 			--python-version 3.11 --custom-compile-command 'make lock' $(if $(filter upgrade,$@),--upgrade) \
 			requirements/$$name.in --output-file requirements/$$name.txt; \
 	done

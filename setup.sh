@@ -3,8 +3,9 @@
 #
 #   ./setup.sh PYTHON FOLDER LOCK...        ./setup.sh '' .venv worker dev
 #
-# PYTHON is the interpreter to make it with ('': the Python 3.11 of this machine); LOCK names
-# requirements/LOCK.txt. What cannot work ends with one sentence and exit code 2.
+# PYTHON is the interpreter to make it with ('': a Python 3.11 or 3.12 of this machine); the first
+# LOCK (requirements/LOCK.txt) makes it, the others are added to it. What cannot work ends with one
+# sentence and exit code 2. Nothing here asks for more than bash 3.2, which is what macOS has.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -12,12 +13,16 @@ python=$1 venv=$2
 locks=("${@:3}")
 locks=("${locks[@]/#/requirements/}")
 locks=("${locks[@]/%/.txt}")
-stamp=$venv/installed.sha256 # the locks that it was made from, written last
+stamp=$venv/installed.sha256 # the locks that it holds, written last
+pythons='3.11 3.12'
+[[ " ${locks[*]} " != *' requirements/tfq.txt '* ]] || pythons=3.11
 
 refuse() {
     printf 'qfleet: %s\n' "$1" >&2
     exit 2
 }
+
+command -v sha256sum >/dev/null || sha256sum() { shasum -a 256 "$@"; }
 
 # Whether the environment holds the given locks, each as it is now.
 holds() {
@@ -29,34 +34,52 @@ version() {
     "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || true
 }
 
+# Whether the environment can be made with a version of Python.
+suits() {
+    [[ -n $1 && " $pythons " == *" $1 "* ]]
+}
+
 check_platform() {
     local platform
     platform="$(uname -s) $(uname -m)"
-    [[ $platform == 'Linux x86_64' ]] ||
-        refuse "TensorFlow Quantum is built for Linux x86_64 only, and this is $platform: use such a machine, or a container on one."
+    case $platform in
+    'Linux x86_64') ;;
+    'Linux aarch64' | 'Darwin arm64')
+        [[ $pythons != 3.11 ]] ||
+            refuse "TensorFlow Quantum is built for Linux x86_64 only, and this is $platform: use SIMULATOR=qfleet, which needs none, or such a machine."
+        ;;
+    *) refuse "TensorFlow is built for Linux x86_64, Linux aarch64 and macOS arm64, and this is $platform: use such a machine, or a container on one." ;;
+    esac
 }
 
 # Sets $python to an interpreter that can make the environment.
 find_python() {
-    local candidate found
+    local candidate found wanted="Python ${pythons/ / or }"
     if [[ -n $python ]]; then
         found=$(version "$python")
         [[ -n $found ]] ||
-            refuse "PYTHON=$python does not run: give the path of a Python 3.11, as in PYTHON=/usr/bin/python3.11."
-        [[ $found == 3.11 ]] ||
-            refuse "PYTHON=$python is Python $found: give the path of a Python 3.11, as in PYTHON=/usr/bin/python3.11."
+            refuse "PYTHON=$python does not run: give the path of a $wanted, as in PYTHON=/usr/bin/python3.11."
+        suits "$found" ||
+            refuse "PYTHON=$python is Python $found: give the path of a $wanted, as in PYTHON=/usr/bin/python3.11."
     else
-        for candidate in python3.11 python3 python; do
-            if [[ $(version "$candidate") == 3.11 ]]; then
+        for candidate in python3.11 python3.12 python3 python; do
+            if suits "$(version "$candidate")"; then
                 python=$candidate
                 break
             fi
         done
         [[ -n $python ]] ||
-            refuse "qfleet needs Python 3.11, and there is none on the PATH: install it, or say where it is, as in make training PYTHON=/path/to/python3.11."
+            refuse "qfleet needs $wanted here, and there is none on the PATH: install it, or say where it is, as in make training PYTHON=/path/to/python3.11."
     fi
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
         refuse "$python has no venv module: install it (apt-get install python3.11-venv on Debian and Ubuntu), or name another, as in make training PYTHON=/path/to/python3.11."
+}
+
+# Sets $python to that of an environment that is there, to add to it.
+take_its_python() {
+    python=$venv/bin/python
+    suits "$(version "$python")" ||
+        refuse "TensorFlow Quantum needs Python 3.11, and $venv has $(version "$python"): say make clean, then the same again with PYTHON=/path/to/python3.11."
 }
 
 install() {
@@ -74,18 +97,20 @@ install() {
 
 holds "${locks[@]}" && exit
 check_platform
-exec {turn}<"${BASH_SOURCE[0]}" # two verbs in two terminals take turns
-flock "$turn"
+if holds "${locks[0]}"; then take_its_python; else find_python; fi
+exec 9<"${BASH_SOURCE[0]}" # two verbs in two terminals take turns
+"$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
 holds "${locks[@]}" && exit
 
-if ! holds "${locks[0]}"; then
-    find_python
+others=''
+if holds "${locks[0]}"; then
+    echo "Adding ${locks[*]:1} to $venv." >&2
+    others=$(grep -vFf <(printf ' %s\n' "${locks[@]}") "$stamp" || true)
+else
     echo "Setting up $venv from ${locks[*]}: a couple of minutes, this first time only." >&2
     rm -rf "$venv"
     "$python" -m venv "$venv"
-else
-    echo "Adding ${locks[*]:1} to $venv." >&2
 fi
 install
-sha256sum "${locks[@]}" >"$stamp.new"
+{ [[ -z $others ]] || echo "$others"; sha256sum "${locks[@]}"; } >"$stamp.new"
 mv "$stamp.new" "$stamp"

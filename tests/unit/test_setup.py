@@ -24,7 +24,7 @@ PROGRAM = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ
 
 
 def make_checkout(folder: Path) -> Path:
-    """A checkout whose locks are small: worker holds `tiny`, dev and tensorboard hold nothing."""
+    """A checkout whose locks are small: worker holds `tiny`, the others hold nothing."""
     for name in ("Makefile", "setup.sh"):
         shutil.copy(ROOT / name, folder)
     for name in ("training/__main__", "training/tensorboard", "inference/__main__", "common/runs"):
@@ -43,6 +43,7 @@ def make_checkout(folder: Path) -> Path:
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     (locks / "worker.txt").write_text(f"./{wheel.name} --hash=sha256:{digest}\n")
     (locks / "dev.txt").write_text("# nothing\n")
+    (locks / "tfq.txt").write_text("# nothing, too\n")
     (locks / "tensorboard.txt").write_text("# nothing\n")
     return folder
 
@@ -242,7 +243,17 @@ def test_without_a_network_it_says_so(checkout: Path) -> None:
 def test_another_python_version_is_refused(checkout: Path) -> None:
     python = script(checkout / "bin/python", "echo 3.9")
     said = sentence(make(checkout, "training", f"PYTHON={python}"))
-    assert f"PYTHON={python} is Python 3.9: give the path of a Python 3.11" in said
+    assert f"PYTHON={python} is Python 3.9: give the path of a Python 3.11 or 3.12" in said
+
+
+def python_312(folder: Path) -> Path:
+    """A Python that says it is 3.12."""
+    says = "[[ $2 == *version_info* ]] && echo 3.12 && exit"
+    return script(folder / "bin/python", f'{says}\nexec {PYTHON} "$@"')
+
+
+def test_python_312_is_taken(checkout: Path) -> None:
+    assert arguments(make(checkout, "training", f"PYTHON={python_312(checkout)}")) == []
 
 
 def test_a_python_that_is_not_there_is_refused(checkout: Path) -> None:
@@ -250,8 +261,8 @@ def test_a_python_that_is_not_there_is_refused(checkout: Path) -> None:
     assert "PYTHON=/no such/python3.11 does not run: give the path of" in said
 
 
-def test_a_machine_without_python_311_is_refused(checkout: Path) -> None:
-    for name in ("python3.11", "python3", "python"):
+def test_a_machine_without_a_python_that_fits_is_refused(checkout: Path) -> None:
+    for name in ("python3.11", "python3.12", "python3", "python"):
         script(checkout / f"bin/{name}", "echo 3.13")
     path = f"{checkout / 'bin'}:{os.environ['PATH']}"
     said = sentence(make(checkout, "training", PATH=path))
@@ -264,12 +275,87 @@ def test_a_python_without_venv_is_refused(checkout: Path) -> None:
     assert f"{python} has no venv module: install it" in said
 
 
-def test_another_platform_is_refused(checkout: Path) -> None:
-    script(checkout / "bin/uname", '[[ $1 == -s ]] && echo Darwin || echo "arm64"')
-    path = f"{checkout / 'bin'}:{os.environ['PATH']}"
-    said = sentence(make(checkout, "training", PATH=path))
-    assert "built for Linux x86_64 only, and this is Darwin arm64" in said
+def platform(folder: Path, system: str, machine: str) -> dict[str, str]:
+    """An environment in which `uname` says so."""
+    script(folder / "bin/uname", f"[[ $1 == -s ]] && echo {system} || echo {machine}")
+    return {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize("name", [("Linux", "aarch64"), ("Darwin", "arm64")])
+def test_other_platforms_that_tensorflow_is_built_for_are_taken(
+    checkout: Path, name: tuple[str, str]
+) -> None:
+    done = make(checkout, "training", f"PYTHON={PYTHON}", **platform(checkout, *name))
+    assert arguments(done) == []
+
+
+def test_a_platform_without_tensorflow_is_refused(checkout: Path) -> None:
+    said = sentence(make(checkout, "training", **platform(checkout, "Darwin", "x86_64")))
+    assert "Linux aarch64 and macOS arm64, and this is Darwin x86_64" in said
     assert not (checkout / ".venv").exists()
+
+
+def held(checkout: Path) -> list[str]:
+    """The locks that the environment's stamp names."""
+    stamp = (checkout / ".venv/installed.sha256").read_text()
+    return sorted(Path(line.split()[1]).stem for line in stamp.splitlines())
+
+
+def test_tensorflow_quantum_is_added_where_a_verb_asks_for_it_and_stays(checkout: Path) -> None:
+    assert arguments(make(checkout, "training", f"PYTHON={PYTHON}")) == []
+    assert held(checkout) == ["worker"]
+    done = make(checkout, "inference", "SIMULATOR=tfq")
+    assert arguments(done) == ["SIMULATOR=tfq"]
+    assert done.stderr == "Adding requirements/tfq.txt to .venv.\n"
+    assert make(checkout, "training", "SIMULATOR=tfq").stderr == ""
+    subprocess.run(["./setup.sh", "", ".venv", "worker", "dev"], cwd=checkout, check=True)
+    assert held(checkout) == ["dev", "tfq", "worker"]
+
+
+def test_a_lock_that_changed_is_not_held_any_more(checkout: Path) -> None:
+    make(checkout, "training", "SIMULATOR=tfq", f"PYTHON={PYTHON}")
+    (checkout / "requirements/tfq.txt").write_text("# another\n")
+    assert make(checkout, "training").stderr == ""
+    assert "Adding requirements/tfq.txt" in make(checkout, "training", "SIMULATOR=tfq").stderr
+    assert held(checkout) == ["tfq", "worker"]
+
+
+def test_tensorflow_quantum_is_refused_where_it_is_not_built_for(checkout: Path) -> None:
+    python = f"PYTHON={python_312(checkout)}"
+    said = sentence(make(checkout, "training", "SIMULATOR=tfq", python))
+    assert "is Python 3.12: give the path of a Python 3.11, as in" in said
+    other = platform(checkout, "Darwin", "arm64")
+    said = sentence(make(checkout, "training", "SIMULATOR=tfq", f"PYTHON={PYTHON}", **other))
+    assert "built for Linux x86_64 only, and this is Darwin arm64: use SIMULATOR=qfleet" in said
+    assert not (checkout / ".venv").exists()
+
+
+def test_tensorflow_quantum_is_not_added_to_an_environment_of_python_312(checkout: Path) -> None:
+    make(checkout, "training", f"PYTHON={PYTHON}")
+    inside = checkout / ".venv/bin/python"
+    inside.unlink()
+    script(inside, "[[ $2 == *version_info* ]] && echo 3.12")
+    said = sentence(make(checkout, "training", "SIMULATOR=tfq"))
+    assert "needs Python 3.11, and .venv has 3.12: say make clean" in said
+
+
+def test_the_worker_s_lock_names_no_tensorflow_quantum() -> None:
+    worker = (ROOT / "requirements/worker.txt").read_text()
+    assert "tensorflow-quantum" not in worker
+    assert "\ntensorflow-quantum==" in (ROOT / "requirements/tfq.txt").read_text()
+
+
+def test_locks_that_share_an_environment_agree() -> None:
+    """Each package has one version in all of them, but for versions of Python to come."""
+    found: dict[str, set[str]] = {}
+    for name in ("worker", "dev", "tfq"):
+        text = (ROOT / f"requirements/{name}.txt").read_text()
+        for package, version in re.findall(
+            r"^([\w.-]+)==(\S+) (?!; python_full_version >=)", text, re.M
+        ):
+            found.setdefault(package, set()).add(version)
+    assert len(found) > 80
+    assert {package: v for package, v in found.items() if len(v) > 1} == {}
 
 
 def test_clean_leaves_the_runs(checkout: Path) -> None:
