@@ -1,12 +1,13 @@
 """The plain-TensorFlow backend: dense blocks applied to a batch of state vectors."""
 
+from collections.abc import Sequence
 from typing import final
 
 import numpy as np
 
 from common.simulator import evolution
 from common.simulator.evolution import BATCH, PART, Order
-from common.simulator.fusion import Block
+from common.simulator.fusion import Block, Layer
 from common.simulator.interface import REAL, Simulator
 from common.simulator.matrices import Matrices, realified
 from common.simulator.observables import Basis, Reduced
@@ -32,7 +33,8 @@ class DenseSimulator(Simulator):
         self.dtype = REAL[dtype]
         names = (*self.inputs, *self.parameters)
         self._order: Order = (PART, *range(len(program.qubits)))
-        self._plans = evolution.schedule(program.steps, self._order, names=names, real=self.dtype)
+        steps = _without_phases(program.steps) if self.readouts else program.steps
+        self._plans = evolution.schedule(steps, self._order, names=names, real=self.dtype)
         blocks = [step for step in program.steps if isinstance(step, Block)]
         order = self._plans[-1].order if self._plans else self._order
         self._bases: list[_Strings] = []
@@ -47,7 +49,7 @@ class DenseSimulator(Simulator):
         # All matrices at once: many small products in one operation cost little more than one.
         self._matrices = Matrices(blocks, self.parameters, self.dtype)
 
-    def describe(self) -> str:
+    def describe(self, batch: int | None = None) -> str:
         """What will be computed, for a person to read."""
         return f"plain TensorFlow, {self.dtype.name}: {self.program}"
 
@@ -91,6 +93,17 @@ class DenseSimulator(Simulator):
             initial = np.zeros(2 ** len(self.program.qubits), np.complex64)
             initial[0] = 1
         return np.stack([initial.real, initial.imag])
+
+
+def _without_phases(steps: Sequence[Block | Layer]) -> list[Block | Layer]:
+    """Steps without turns of no qubit, which no expectation value shows."""
+    found: list[Block | Layer] = []
+    for step in steps:
+        if isinstance(step, Layer):
+            step = Layer(tuple(turn for turn in step.turns if turn.qubits))
+        if isinstance(step, Block) or step.turns:
+            found.append(step)
+    return found
 
 
 class _Strings:

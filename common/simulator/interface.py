@@ -60,8 +60,12 @@ class Simulator(abc.ABC):
         """
 
     @abc.abstractmethod
-    def describe(self) -> str:
-        """What will be computed, for a person to read."""
+    def describe(self, batch: int | None = None) -> str:
+        """What will be computed, for a person to read.
+
+        Args:
+            batch: How many examples at once, where what is chosen depends on it.
+        """
 
     def _taken(self, angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The arguments as tensors of `dtype` whose widths are checked."""

@@ -98,7 +98,7 @@ class TfqSimulator(Simulator):
         self._exponents = Exponents(table.wanted, (*self.inputs, *self.parameters), tf.float32)
         self._started: _Started | None = None
 
-    def describe(self) -> str:
+    def describe(self, batch: int | None = None) -> str:
         """What will be computed, for a person to read."""
         return (
             f"TensorFlow Quantum, adjoint differentiation: {len(self._circuit.all_qubits())}"
