@@ -55,6 +55,8 @@ def main(words: Sequence[str]) -> int:
             rows += run([systems["qfleet"]], cell, task, 1, wrong)
     finally:
         facts |= {f"{s.name} is": _joined(s.versions) for s in systems.values() if s.versions}
+        ways = {row["way"]: None for row in rows if row["system"] == "qfleet"}
+        facts["qfleet simulated with"] = "; ".join(ways) or "nothing"
         for system in systems.values():
             system.close()
     bounds = [bound for bound in BOUNDS if bound.quick or form == "full"]
@@ -63,7 +65,8 @@ def main(words: Sequence[str]) -> int:
     write(folder, rows, table.results(rows, left_out + wrong, facts, bounds))
     if form == "full":
         plots.draw(rows, folder)
-    print(f"\n{table.bounds_table(rows, bounds)}\n\nwritten to {folder}")
+    print(f"\nqfleet simulated with: {facts['qfleet simulated with']}\n")
+    print(f"{table.bounds_table(rows, bounds)}\n\nwritten to {folder}")
     wrong += table.missed(rows, bounds)
     for sentence in wrong:
         print(f"qfleet: {sentence}", file=sys.stderr)

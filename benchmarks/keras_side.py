@@ -63,12 +63,14 @@ class Side:
                 of.circuit, of.inputs, of.observables, parameters=of.parameters, seed=0
             )
             self._inputs = tf.constant(drawn.angles)
+            self._way = layer.describe().partition(":")[0]  # as in "native, float32"
         else:
             inputs = keras.Input((), dtype=tf.string)
             layer = self._tfq.layers.PQC(
                 of.ansatz, of.observables, differentiator=self._tfq.differentiators.Adjoint()
             )
             self._inputs = self._tfq.convert_to_tensor(_bound(of, drawn))
+            self._way = "PQC, Adjoint"
         self._labels = tf.constant(drawn.labels)
         readouts = layer(inputs)
         layer.set_weights([self._ordered(layer, of, drawn)])
@@ -110,6 +112,7 @@ class Side:
         batches = steps * (EXECUTIONS if steps == STEPS_PER_EXECUTION else 1)
         ready = {
             "values": self._values,
+            "way": self._way,
             "first_step_s": first.ended[0] - self._begun,
             "steps_per_execution": steps,
         }
@@ -120,7 +123,7 @@ class Side:
     def _epoch(self, batch: int) -> None:
         """One epoch of EXAMPLES, from the model's making to its end."""
         self._compile(1)
-        self._talk.say({"values": self._values, "examples": EXAMPLES})
+        self._talk.say({"values": self._values, "way": self._way, "examples": EXAMPLES})
         self._talk.hear()
         inputs, labels = self._data(-(-EXAMPLES // batch), batch)
         begun = time.perf_counter()
@@ -153,7 +156,7 @@ class Side:
         seconds(1)  # builds the graph
         most = STEPS_PER_EXECUTION * EXECUTIONS
         batches = max(1, min(most, int(EPOCH_S / seconds(1))))
-        self._talk.say({"values": self._values, "steps_per_execution": batches})
+        self._talk.say({"values": self._values, "way": self._way, "steps_per_execution": batches})
         for _ in range(rounds):
             self._talk.hear()
             self._talk.say(
