@@ -129,7 +129,7 @@ class TfqSimulator(Simulator):
 
             return self._start().state(programs, names, exponents).to_tensor(), refuse
 
-        return tf.ensure_shape(simulated(exponents), [None, 2 ** len(self.qubits)])
+        return tf.reshape(simulated(exponents), [-1, 2 ** len(self.qubits)])
 
     def _arguments(self, angles: tf.Tensor, parameters: tf.Tensor) -> list[tf.Tensor]:
         """What TensorFlow Quantum's operations take first: circuits, symbols and their values."""
