@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import cells, machine, plots, table
@@ -20,7 +21,7 @@ from benchmarks.talk import System
 from common.errors import DONE, SettingsError
 
 HERE = Path(__file__).parent
-ROUNDS = {"full": 5, "quick": 3}
+ROUNDS, QUICK_ROUNDS = 5, 3
 MISSED = 1
 LARGE: tuple[tuple[Cell, str], ...] = (
     (Cell("qcnn", 23, 32), "epoch"),
@@ -28,49 +29,79 @@ LARGE: tuple[tuple[Cell, str], ...] = (
 )
 
 
+@dataclass
+class Findings:
+    """What came out: rows of results.json, who was left out and why, what went wrong."""
+
+    rows: list[Row] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
 def main(words: Sequence[str]) -> int:
     """Measure, write, and hold the results to their bounds."""
     begun = time.monotonic()
     flags = read(words)
-    form = "quick" if "QUICK" in flags else "full"
+    quick = "QUICK" in flags
     facts = machine.facts()
     systems = start()
-    rows: list[Row] = []
-    left_out: list[str] = []
-    wrong: list[str] = []
     try:
-        for (cell, task), names in (cells.quick() if form == "quick" else cells.full()).items():
-            taking_part = []
-            for name in names:
-                reason = cells.why_left_out(
-                    rows, name, task, cell, ROUNDS[form], time.monotonic() - begun
-                )
-                if reason:
-                    left_out.append(f"{name}, {task}, {cell}: {reason}")
-                else:
-                    taking_part.append(systems[name])
-            rows += run(taking_part, cell, task, ROUNDS[form], wrong)
+        found = measure_all(systems, cells.quick() if quick else cells.full(), quick)
         for cell, task in LARGE if "LARGE" in flags else ():
             systems["qfleet"].close()  # a fresh process, whose peak of memory is this cell's
-            rows += run([systems["qfleet"]], cell, task, 1, wrong)
+            run([systems["qfleet"]], cell, task, 1, found)
     finally:
-        facts |= {f"{s.name} is": _joined(s.versions) for s in systems.values() if s.versions}
-        ways = {row["way"]: None for row in rows if row["system"] == "qfleet"}
-        facts["qfleet simulated with"] = "; ".join(ways) or "nothing"
         for system in systems.values():
             system.close()
-    bounds = [bound for bound in BOUNDS if bound.quick or form == "full"]
-    facts["took"] = f"{time.monotonic() - begun:.0f} s"
-    folder = HERE / "quick" if form == "quick" else HERE
-    write(folder, rows, table.results(rows, left_out + wrong, facts, bounds))
-    if form == "full":
-        plots.draw(rows, folder)
+    facts |= {f"{s.name} is": _joined(s.versions) for s in systems.values() if s.versions}
+    ways = dict.fromkeys(row["way"] for row in found.rows if row["system"] == "qfleet")
+    facts["qfleet simulated with"] = "; ".join(ways) or "nothing"
+    facts["the run took"] = f"{time.monotonic() - begun:.0f} s"
+    limits = table.limits(found.rows, [b for b in BOUNDS if b.quick or not quick])
+    folder = HERE / "quick" if quick else HERE
+    write(folder, found, table.results(found.rows, limits, found.left_out + found.wrong, facts))
     print(f"\nqfleet simulated with: {facts['qfleet simulated with']}\n")
-    print(f"{table.bounds_table(rows, bounds)}\n\nwritten to {folder}")
-    wrong += table.missed(rows, bounds)
-    for sentence in wrong:
+    print(f"{table.limits_table(limits)}\n\nwritten to {folder}")
+    sentences = found.wrong + table.missed(limits)
+    for sentence in sentences:
         print(f"qfleet: {sentence}", file=sys.stderr)
-    return MISSED if wrong else DONE
+    return MISSED if sentences else DONE
+
+
+def measure_all(
+    systems: Mapping[str, System],
+    plan: Mapping[tuple[Cell, str], Sequence[str]],
+    quick: bool,
+) -> Findings:
+    """Measure the cells of a plan, each by the systems that are named and not left out."""
+    begun = time.monotonic()
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    found = Findings()
+    for (cell, task), names in plan.items():
+        taking_part = []
+        for name in names:
+            elapsed = time.monotonic() - begun
+            reason = cells.why_left_out(found.rows, name, task, cell, rounds, elapsed)
+            if reason:
+                found.left_out.append(f"{name}, {task}, {cell}: {reason}")
+            else:
+                taking_part.append(systems[name])
+        run(taking_part, cell, task, rounds, found)
+    return found
+
+
+def run(systems: list[System], cell: Cell, task: str, rounds: int, found: Findings) -> None:
+    """Measure a cell, note what came out and say it."""
+    begun = time.monotonic()
+    try:
+        rows, failures = measure(systems, cell, task, rounds)
+    except Disagreement as difference:
+        rows, failures = [], [str(difference)]
+    found.rows += rows
+    found.wrong += failures
+    times = [f"{row['system']} {row['ms_per_circuit']:.3g} ms" for row in rows]
+    said = ", ".join([*times, *failures])
+    print(f"{task}, {cell}: {said} ({time.monotonic() - begun:.0f} s)", flush=True)
 
 
 def read(words: Sequence[str]) -> set[str]:
@@ -105,26 +136,13 @@ def start() -> dict[str, System]:
     return {name: System(name, [*command, name]) for name, command in sides.items()}
 
 
-def run(systems: list[System], cell: Cell, task: str, rounds: int, wrong: list[str]) -> list[Row]:
-    """Measure a cell and say what came out; what went wrong is noted."""
-    begun = time.monotonic()
-    try:
-        rows, failures = measure(systems, cell, task, rounds)
-    except Disagreement as difference:
-        rows, failures = [], [str(difference)]
-    wrong += failures
-    times = ", ".join(f"{row['system']} {row['ms_per_circuit']:.3g}" for row in rows)
-    said = "; ".join([times, *failures] if times else failures)
-    print(f"{task}, {cell}: {said} ms ({time.monotonic() - begun:.0f} s)", flush=True)
-    return rows
-
-
-def write(folder: Path, rows: Sequence[Row], text: str) -> None:
-    """results.json, a row a line, and RESULTS.md."""
+def write(folder: Path, found: Findings, text: str) -> None:
+    """results.json, a row a line, RESULTS.md and the plots."""
     folder.mkdir(exist_ok=True)
-    lines = ",\n".join(json.dumps(row) for row in rows)
+    lines = ",\n".join(json.dumps(row) for row in found.rows)
     (folder / "results.json").write_text(f"[\n{lines}\n]\n")
     (folder / "RESULTS.md").write_text(text)
+    plots.draw(found.rows, folder)
 
 
 def _joined(versions: Mapping[str, str]) -> str:

@@ -52,7 +52,7 @@ class Side:
             self._forward(cell["batch"], request["rounds"])
 
     def _make(self, cell: Message) -> None:
-        """The Keras model, its data and the readouts of the first examples."""
+        """The Keras model, with the weights that all systems start from, and its data."""
         keras.backend.clear_session()
         of = model(cell["model"], cell["qubits"])
         drawn = draw(of, BATCHES * cell["batch"], cell["turned"])
@@ -81,8 +81,13 @@ class Side:
             outputs = dense(outputs)
             dense.set_weights(weights)
         self._model = keras.Model(inputs, outputs)
-        reads = keras.Model(inputs, readouts)
-        self._values = reads(self._inputs[:CHECKED]).numpy().tolist()
+        self._reads = keras.Model(inputs, readouts)
+        self._first_weights = self._model.get_weights()
+
+    def _readouts(self) -> list[list[float]]:
+        """The readouts [CHECKED, K] of the first examples, with the first weights."""
+        self._model.set_weights(self._first_weights)
+        return self._reads(self._inputs[:CHECKED]).numpy().tolist()
 
     def _ordered(self, layer: Any, of: Model, drawn: Drawn) -> np.ndarray:
         """The parameters in the order of the layer's weight."""
@@ -111,7 +116,7 @@ class Side:
             self._compile(steps)
         batches = steps * (EXECUTIONS if steps == STEPS_PER_EXECUTION else 1)
         ready = {
-            "values": self._values,
+            "values": self._readouts(),
             "way": self._way,
             "first_step_s": first.ended[0] - self._begun,
             "steps_per_execution": steps,
@@ -123,7 +128,7 @@ class Side:
     def _epoch(self, batch: int) -> None:
         """One epoch of EXAMPLES, from the model's making to its end."""
         self._compile(1)
-        self._talk.say({"values": self._values, "way": self._way, "examples": EXAMPLES})
+        self._talk.say({"values": self._readouts(), "way": self._way, "examples": EXAMPLES})
         self._talk.hear()
         inputs, labels = self._data(-(-EXAMPLES // batch), batch)
         begun = time.perf_counter()
@@ -156,7 +161,8 @@ class Side:
         seconds(1)  # builds the graph
         most = STEPS_PER_EXECUTION * EXECUTIONS
         batches = max(1, min(most, int(EPOCH_S / seconds(1))))
-        self._talk.say({"values": self._values, "way": self._way, "steps_per_execution": batches})
+        ready = {"values": self._readouts(), "way": self._way, "steps_per_execution": batches}
+        self._talk.say(ready)
         for _ in range(rounds):
             self._talk.hear()
             self._talk.say(

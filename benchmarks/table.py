@@ -1,8 +1,9 @@
 """RESULTS.md: what was measured, as tables."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from benchmarks.cells import BOUNDS, LONGEST_S, SYSTEMS, Bound, Cell, Row, find, ratio
+from benchmarks.cells import LONGEST_S, SYSTEMS, Bound, Cell, Row, find, ratio
 from benchmarks.models import MODELS
 from benchmarks.rounds import TOLERANCE
 
@@ -29,61 +30,97 @@ width, or G (a + b 2**N) for a circuit of G gates and N qubits, with a and b fro
 that were measured. qsim has no training."""
 
 
+@dataclass(frozen=True)
+class Limit:
+    """A bound beside what was measured: at least so many times a peer, at most so many seconds.
+
+    Attributes:
+        what: The figure, for a person to read.
+        limit: `at least 200` or `at most 5 s`.
+        aim: What is hoped for, in the same unit; may be empty.
+        measured: The figure; empty where it was not measured.
+        reached: Whether it keeps the limit.
+    """
+
+    what: str
+    limit: str
+    aim: str
+    measured: str
+    reached: bool
+
+
 def results(
-    rows: Sequence[Row],
-    left_out: Sequence[str],
-    facts: Mapping[str, str],
-    bounds: Iterable[Bound] = BOUNDS,
+    rows: Sequence[Row], limits: Sequence[Limit], left_out: Sequence[str], facts: Mapping[str, str]
 ) -> str:
     """The whole text."""
     machine = "\n".join(f"- {name}: {fact}" for name, fact in facts.items())
-    parts = ["# Measured by `make benchmark`", "## Machine", machine]
-    parts += ["## How", _CONDITIONS]
-    parts += ["## Bounds: times faster, QCNN", bounds_table(rows, bounds)]
-    named = figures(rows)
-    if named:
-        parts += ["## Named figures", "\n".join(f"- {line}" for line in named)]
-    for task in SYSTEMS:
+    parts = ["# Measured by `make benchmark`", "## Bounds", limits_table(limits)]
+    parts += ["## Machine", machine, "## How", _CONDITIONS]
+    for task, title in _TITLES.items():
         if any(row["task"] == task for row in rows):
-            parts += [f"## {_TITLES[task]}: ms per circuit", ms_table(rows, task)]
-            parts += [f"## {_TITLES[task]}: times qfleet's time", ratio_table(rows, task)]
+            parts += [f"## {title}: ms per circuit", ms_table(rows, task)]
+            parts += [f"## {title}: times qfleet's time", ratio_table(rows, task)]
     out = left_out or ["nothing"]
     parts += ["## Left out", _LEFT_OUT, "\n".join(f"- {line}" for line in out)]
     return "\n\n".join(parts) + "\n"
 
 
-def bounds_table(rows: Sequence[Row], bounds: Iterable[Bound] = BOUNDS) -> str:
-    """Bound, aim and what was measured."""
-    lines = [
-        "| task, peer | qubits, batch | at least | aim | measured | |",
-        "|---|---|---|---|---|---|",
-    ]
-    for bound in bounds:
-        found = ratio(rows, bound)
-        measured = "not measured" if found is None else f"{found:.3g}"
-        said = "missed" if found is None or found < bound.least else "reached"
-        batch = f"{bound.batch}" + (f" (peer: {bound.peer_batch})" if bound.peer_batch else "")
-        aim = "" if bound.aim is None else f"{bound.aim:g}"
-        lines.append(
-            f"| {bound.task}, {bound.peer} | {bound.qubits}, {batch} | {bound.least:g} | {aim}"
-            f" | {measured} | {said} |"
-        )
+def limits(rows: Sequence[Row], bounds: Iterable[Bound]) -> list[Limit]:
+    """The ratios that are bound, and the named figures that the rows tell."""
+    return [_compared(rows, bound) for bound in bounds] + list(_figures(rows))
+
+
+def _compared(rows: Sequence[Row], bound: Bound) -> Limit:
+    times = ratio(rows, bound)
+    theirs = f" (its batch: {bound.peer_batch})" if bound.peer_batch else ""
+    return Limit(
+        f"{bound.task}, QCNN, {bound.qubits} qubits, batch {bound.batch}:"
+        f" times {bound.peer}{theirs}",
+        f"at least {bound.least:g}",
+        "" if bound.aim is None else f"{bound.aim:g}",
+        "" if times is None else f"{times:.3g}",
+        times is not None and times >= bound.least,
+    )
+
+
+def _figures(rows: Sequence[Row]) -> Iterator[Limit]:
+    """Epoch, compile time and memory, as far as they were measured."""
+
+    def figure(what: str, value: float, unit: str, most: float, aim: str = "") -> Limit:
+        return Limit(what, f"at most {most:g} {unit}", aim, f"{value:.3g} {unit}", value <= most)
+
+    first = find(rows, "qfleet", "train", Cell("qcnn", 20, 2))
+    if first:
+        yield figure("compile and first step, 20 qubits", first["first_step_s"], "s", 5)
+    epoch = f"an epoch of {EXAMPLES:,} examples, QCNN, 23 qubits, batch 32"
+    for task, how in (("train", "extrapolated from 5 steps"), ("epoch", "the whole of it")):
+        row = find(rows, "qfleet", task, Cell("qcnn", 23, 32))
+        if row:
+            seconds = row["ms_per_circuit"] * EXAMPLES / 1e3
+            yield figure(f"{epoch}: {how}", seconds, "s", 360, "150 s")
+    large = find(rows, "qfleet", "train", Cell("qcnn", 28, 1))
+    if large:
+        step = f"a training step, 28 qubits, batch 1, {large['ms_per_circuit'] / 1e3:.0f} s: memory"
+        yield figure(step, large["peak_gib"], "GiB", 24)
+
+
+def limits_table(limits: Iterable[Limit]) -> str:
+    """A line a limit."""
+    lines = ["| figure | bound | aim | measured | |", "|---|---|---|---|---|"]
+    for limit in limits:
+        said = "reached" if limit.reached else "missed"
+        measured = limit.measured or "not measured"
+        lines.append(f"| {limit.what} | {limit.limit} | {limit.aim} | {measured} | {said} |")
     return "\n".join(lines)
 
 
-def missed(rows: Sequence[Row], bounds: Iterable[Bound] = BOUNDS) -> list[str]:
-    """A sentence for each bound that is not reached."""
-    sentences = []
-    for bound in bounds:
-        found = ratio(rows, bound)
-        where = f"{bound.task}, {bound.qubits} qubits, batch {bound.batch}"
-        if found is None:
-            sentences.append(f"{where}: not measured against {bound.peer}")
-        elif found < bound.least:
-            sentences.append(
-                f"{where}: {found:.3g} times {bound.peer}, and {bound.least:g} is the bound"
-            )
-    return sentences
+def missed(limits: Iterable[Limit]) -> list[str]:
+    """A sentence for each limit that is not kept."""
+    return [
+        f"{limit.what}: {limit.measured or 'not measured'}, and the bound is {limit.limit}"
+        for limit in limits
+        if not limit.reached
+    ]
 
 
 def ms_table(rows: Sequence[Row], task: str) -> str:
@@ -121,32 +158,3 @@ def _table(
         values = [shown(row, ours) if row else "" for row in found]
         lines.append(f"| {cell.model} | {cell.qubits} | {cell.batch} | {' | '.join(values)} |")
     return "\n".join(lines)
-
-
-def figures(rows: Sequence[Row]) -> list[str]:
-    """What the issue of speed asks for by name, as far as the rows tell it."""
-    told = []
-    step = find(rows, "qfleet", "train", Cell("qcnn", 23, 32))
-    if step:
-        seconds = step["ms_per_circuit"] * EXAMPLES / 1e3
-        told.append(
-            f"One training epoch of the 23-qubit QCNN, {EXAMPLES:,} examples, batch 32:"
-            f" {seconds:.0f} s, extrapolated from {len(step['runs'])} steps."
-        )
-    epoch = find(rows, "qfleet", "epoch", Cell("qcnn", 23, 32))
-    if epoch:
-        told.append(
-            f"The same epoch as a whole, the first step's graph included:"
-            f" {epoch['ms_per_circuit'] * EXAMPLES / 1e3:.0f} s,"
-            f" {epoch['peak_gib']:.1f} GiB resident at most."
-        )
-    first = find(rows, "qfleet", "train", Cell("qcnn", 20, 2))
-    if first:
-        told.append(f"Compile and first step, 20 qubits, batch 2: {first['first_step_s']:.1f} s.")
-    large = find(rows, "qfleet", "train", Cell("qcnn", 28, 1))
-    if large:
-        told.append(
-            f"A training step at 28 qubits, batch 1: {large['ms_per_circuit'] / 1e3:.1f} s,"
-            f" {large['peak_gib']:.1f} GiB resident at most."
-        )
-    return told

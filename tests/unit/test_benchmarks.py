@@ -31,11 +31,25 @@ def test_a_ratio_is_the_peers_time_over_ours_at_the_batch_that_the_bound_names()
 def test_a_missed_bound_is_said_in_a_sentence_and_so_is_one_that_was_not_measured() -> None:
     bound = Bound("train", "tfq", 8, 32, least=200)
     rows = [row("qfleet", 8, 32, 0.01), row("tfq", 8, 32, 1.5)]
-    assert table.missed(rows, [bound]) == [
-        "train, 8 qubits, batch 32: 150 times tfq, and 200 is the bound"
+    what = "train, QCNN, 8 qubits, batch 32: times tfq"
+
+    def missed(rows: list[dict]) -> list[str]:
+        return table.missed(table.limits(rows, [bound]))
+
+    assert missed(rows) == [f"{what}: 150, and the bound is at least 200"]
+    assert missed([]) == [f"{what}: not measured, and the bound is at least 200"]
+    assert missed([rows[0], row("tfq", 8, 32, 2.0)]) == []
+
+
+def test_an_epoch_that_takes_too_long_is_a_missed_bound() -> None:
+    def missed(ms: float) -> list[str]:
+        return table.missed(table.limits([row("qfleet", 23, 32, ms)], []))
+
+    assert missed(359.0) == []
+    assert missed(361.0) == [
+        "an epoch of 1,000 examples, QCNN, 23 qubits, batch 32: extrapolated from 5 steps:"
+        " 361 s, and the bound is at most 360 s"
     ]
-    assert "not measured against tfq" in table.missed([], [bound])[0]
-    assert table.missed([rows[0], row("tfq", 8, 32, 2.0)], [bound]) == []
 
 
 def test_the_table_shows_a_line_a_cell_and_nothing_where_a_system_was_left_out() -> None:
