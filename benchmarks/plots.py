@@ -11,7 +11,12 @@ from matplotlib.axes import Axes
 
 from benchmarks.cells import Row
 
-_STYLE = {"qfleet": ("C0", "o"), "tfq": ("C1", "s"), "lightning": ("C2", "^"), "qsim": ("C3", "D")}
+_STYLE = {
+    "qfleet": ("qfleet", "C0", "o"),
+    "tfq": ("TensorFlow Quantum", "C1", "s"),
+    "lightning": ("PennyLane lightning", "C2", "^"),
+    "qsim": ("qsim", "C3", "D"),
+}
 _BATCH_QUBITS = (8, 16)
 
 
@@ -23,7 +28,8 @@ def draw(rows: Sequence[Row], folder: Path) -> None:
 
     def against_qubits(axes: Axes, chosen: Sequence[Row]) -> None:
         _lines(axes, _fewest_ms(chosen), lambda row: row["qubits"])
-        axes.set_xlabel("qubits")
+        axes.set_xlabel("qubits (each system at its best batch)")
+        axes.set_xticks(sorted({row["qubits"] for row in qcnn}))
 
     def against_batch(axes: Axes, chosen: Sequence[Row]) -> None:
         _lines(axes, chosen, lambda row: row["batch"])
@@ -55,16 +61,16 @@ def _fewest_ms(rows: Sequence[Row]) -> list[Row]:
 
 
 def _lines(axes: Axes, rows: Sequence[Row], at: Callable[[Row], int]) -> None:
-    for system, (color, marker) in _STYLE.items():
+    for system, (name, color, marker) in _STYLE.items():
         points = sorted((at(row), row["ms_per_circuit"]) for row in rows if row["system"] == system)
         if points:
-            axes.plot(*zip(*points, strict=True), color=color, marker=marker, label=system)
+            axes.plot(*zip(*points, strict=True), color=color, marker=marker, label=name)
 
 
 def _figure(
     path: Path, draw_on: Callable[[Axes, Sequence[Row]], None], panels: dict[str, list[Row]]
 ) -> None:
-    figure, all_axes = plt.subplots(1, len(panels), figsize=(9, 4), sharey=True, squeeze=False)
+    figure, all_axes = plt.subplots(1, len(panels), figsize=(9, 4.4), sharey=True, squeeze=False)
     for axes, (title, rows) in zip(all_axes[0], panels.items(), strict=True):
         draw_on(axes, rows)
         axes.set_yscale("log")
@@ -76,7 +82,7 @@ def _figure(
         for axes in all_axes[0]
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    all_axes[0][-1].legend(handles.values(), handles.keys(), loc="best")
-    figure.tight_layout()
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=len(_STYLE))
+    figure.tight_layout(rect=(0, 0.08, 1, 1))
     figure.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(figure)
