@@ -1,97 +1,134 @@
-"""Values and gradients of both backends against cirq.Simulator."""
+"""Values, gradients and states of every backend against cirq.Simulator."""
 
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from itertools import pairwise
 
 import cirq
 import numpy as np
 import pytest
 import sympy
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from common.circuits.qcnn import qcnn
 from common.simulator import build
 from common.tensorflow import tf
+from tests.random_circuits import BATCHES, INPUTS, KINDS, PARAMETERS, TABLES, Case, cases
+from tests.reference import Reference
 
 TOLERANCE = {"complex64": 1e-5, "complex128": 1e-10}
 REAL = {"complex64": np.float32, "complex128": np.float64}
-INPUTS, PARAMETERS = ("x0", "x1"), ("p0", "p1", "p2")
 NAMES = (*INPUTS, *PARAMETERS)
 
 
-def slopes(
-    simulator: Any, angles: np.ndarray, parameters: np.ndarray, direction: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """[B, K] values and their derivatives along a direction of all symbols."""
-    angles, parameters = tf.constant(angles), tf.constant(parameters)
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch([angles, parameters])
-        values = simulator.expectation(angles, parameters)
-        single = [[values[b, k] for k in range(values.shape[1])] for b in range(len(angles))]
-    found = np.zeros(values.shape)
-    for b, row in enumerate(single):
-        for k, value in enumerate(row):
-            by_angle, by_parameter = tape.gradient(
-                value, [angles, parameters], unconnected_gradients="zero"
-            )
-            slope = np.concatenate([by_angle.numpy()[b], by_parameter.numpy()])
-            found[b, k] = slope @ direction
-            others = np.delete(by_angle.numpy(), b, axis=0)
-            assert not others.any(), "an example's readout depends on another example"
-    return values.numpy(), found
-
-
 def compare(
-    circuit: cirq.Circuit,
-    observables: list[cirq.PauliSum],
-    judge: tuple[Any, Any, Any],
+    case: Case,
     *,
     inputs: tuple[str, ...] = INPUTS,
     parameters: tuple[str, ...] = PARAMETERS,
     backend: str = "qfleet",
     dtype: str = "complex128",
     gradient: float | None = None,
-    seed: int = 0,
 ) -> None:
-    expect, slope, weight = judge
-    rng = np.random.default_rng(seed)
-    real = REAL[dtype]
-    angles = rng.uniform(-1.5, 1.5, (2, len(inputs))).astype(real)
-    trained = rng.uniform(-1.5, 1.5, len(parameters)).astype(real)
+    """Hold values and slopes to the reference.
+
+    The examples of a batch are two points, so that two points of the reference judge all of them.
+    The slope is that of a weighted sum of the readouts of one point's examples, along a random
+    direction of all symbols; the other's examples must have none.
+    """
+    rng = np.random.default_rng(case.seed)
+    simulator = build(
+        case.circuit, inputs, parameters, case.observables, backend=backend, dtype=dtype
+    )
+    points = rng.uniform(-1.5, 1.5, (2, len(inputs))).astype(REAL[dtype])
+    trained = rng.uniform(-1.5, 1.5, len(parameters)).astype(REAL[dtype])
+    which = rng.integers(0, 2, case.batch)  # [B] each example's point
+    which[rng.integers(case.batch)] = 0
+    weights = rng.normal(size=len(case.observables))
+    weights /= np.abs(weights).sum()
+    shares = np.where(which == 0, rng.uniform(0.5, 1, case.batch), 0)  # [B] of each example
+    shares /= shares.sum()
+
+    angles, variables = tf.constant(points[which]), tf.constant(trained)
+    with tf.GradientTape() as tape:
+        tape.watch([angles, variables])
+        values = simulator.expectation(angles, variables)
+        loss = tf.reduce_sum(values * (shares[:, None] * weights).astype(REAL[dtype]))
+    by_angle, by_parameter = tape.gradient(
+        loss, [angles, variables], unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+
+    reference = Reference(case.circuit, (*inputs, *parameters), case.observables)
+    ends = [np.concatenate([point, trained]).astype(np.float64) for point in points]
+    tolerance = TOLERANCE[dtype] * reference.scale
+    expected = np.stack([reference.values(end) for end in ends])
+    np.testing.assert_allclose(values, expected[which], rtol=0, atol=tolerance)
+
     direction = rng.normal(size=len(inputs) + len(parameters))
-    direction /= max(1.0, np.linalg.norm(direction))
-    simulator = build(circuit, inputs, parameters, observables, backend=backend, dtype=dtype)
-    values, derivatives = slopes(simulator, angles, trained, direction)
-    names, scale = (*inputs, *parameters), weight(observables)
-    for b in range(2):
-        point = np.concatenate([angles[b], trained]).astype(np.float64)
-        wanted = expect(circuit, names, point, observables)
-        np.testing.assert_allclose(values[b], wanted, rtol=0, atol=TOLERANCE[dtype] * scale)
-        wanted = slope(circuit, names, point, direction, observables)
-        tolerance = (gradient or TOLERANCE[dtype]) * scale
-        np.testing.assert_allclose(derivatives[b], wanted, rtol=0, atol=tolerance)
+    direction /= np.linalg.norm(direction) or 1
+    tolerance = (gradient or TOLERANCE[dtype]) * reference.scale
+    by_angle = by_angle.numpy().astype(np.float64)
+    per_share = by_angle[which == 0] / shares[which == 0, None]  # the same for each example
+    np.testing.assert_allclose(per_share, per_share[:1].repeat(len(per_share), 0), atol=tolerance)
+    assert not by_angle[which == 1].any(), "an example's readout depends on another example"
+    found = np.concatenate([by_angle.sum(axis=0), by_parameter]) @ direction
+    wanted = reference.slope(ends[0], direction) @ weights
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance)
 
 
-@pytest.fixture(scope="session")
-def judge(expect: Any, slope: Any, weight: Any) -> tuple[Any, Any, Any]:
-    return expect, slope, weight
+def compare_states(case: Case, *, backend: str, dtype: str) -> None:
+    """Hold states, global phase included, and the slope of an overlap to the reference."""
+    rng = np.random.default_rng(case.seed)
+    simulator = build(case.circuit, INPUTS, PARAMETERS, (), backend=backend, dtype=dtype)
+    angles = rng.uniform(-1.5, 1.5, (case.batch, len(INPUTS))).astype(REAL[dtype])
+    trained = rng.uniform(-1.5, 1.5, len(PARAMETERS)).astype(REAL[dtype])
+    states = simulator.state(tf.constant(angles), tf.constant(trained))
+    reference = Reference(case.circuit, NAMES)
+    assert simulator.qubits == tuple(reference.qubits)
+    assert states.shape == (case.batch, 2 ** len(reference.qubits))
+    assert states.dtype.name == dtype
+    example = int(rng.integers(case.batch))
+    point = np.concatenate([angles[example], trained]).astype(np.float64)
+    wanted = reference.state(point)
+    np.testing.assert_allclose(states[example], wanted, rtol=0, atol=TOLERANCE[dtype])
+    if backend == "tfq":  # its states have no gradient
+        return
+
+    other = rng.normal(size=wanted.shape) + 1j * rng.normal(size=wanted.shape)
+    other /= np.linalg.norm(other)
+    at_angles, at_trained = tf.constant(angles), tf.constant(trained)
+    with tf.GradientTape() as tape:
+        tape.watch([at_angles, at_trained])
+        state = simulator.state(at_angles, at_trained)[example]
+        overlap = tf.math.real(tf.reduce_sum(state * other.conj().astype(dtype)))
+    by_angle, by_parameter = tape.gradient(
+        overlap, [at_angles, at_trained], unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+    direction = rng.normal(size=len(NAMES))
+    direction /= np.linalg.norm(direction)
+    found = np.concatenate([by_angle[example], by_parameter]) @ direction
+    wanted = np.vdot(other, reference.state_slope(point, direction)).real
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize(
     ("backend", "dtype", "gradient"),
-    [("qfleet", "complex64", None), ("qfleet", "complex128", None), ("tfq", "complex64", 1e-4)],
+    [
+        ("qfleet", "complex64", None),
+        ("qfleet", "complex128", None),
+        ("tensorflow", "complex128", None),
+        ("tfq", "complex64", 1e-4),
+    ],
 )
 @pytest.mark.parametrize("encoder", ["angle", "reupload"])
 @pytest.mark.parametrize("qubits", [4, 5])
 def test_qcnn_agrees_with_cirq(
-    backend: str, dtype: str, gradient: float | None, encoder: str, qubits: int, judge: Any
+    backend: str, dtype: str, gradient: float | None, encoder: str, qubits: int
 ) -> None:
     model = qcnn(qubits, encoder=encoder, features=qubits)
     compare(
-        model.circuit,
-        list(model.observables),
-        judge,
+        Case(model.circuit, tuple(model.observables), batch=3, seed=qubits),
         inputs=model.inputs,
         parameters=model.parameters,
         backend=backend,
@@ -100,113 +137,99 @@ def test_qcnn_agrees_with_cirq(
     )
 
 
-EXPRESSIONS: list[Callable[[sympy.Symbol, sympy.Symbol, float], sympy.Expr]] = [
-    lambda s, t, c: s,
-    lambda s, t, c: s / sympy.pi,
-    lambda s, t, c: -s / 2 + c,
-    lambda s, t, c: c * s + t / 2,
-    lambda s, t, c: s * t / 2,
-    lambda s, t, c: sympy.sin(s),
-    lambda s, t, c: s**2 / 3,
-    lambda s, t, c: sympy.cos(s + t) * c,
-    lambda s, t, c: 1 / (2 + s**2),
-    lambda s, t, c: sympy.exp(s / 3) / 2,
-    lambda s, t, c: sympy.sqrt(s**2 + 1),
-    lambda s, t, c: (s - t) ** 3 / 9,
-    lambda s, t, c: sympy.Float(c),
-]
-# Cirq takes long over a phase that is not affine.
-PHASES = EXPRESSIONS[:4]
-
-ONE: list[Callable[[sympy.Expr, sympy.Expr, int], cirq.Gate]] = [
-    lambda e, f, n: cirq.X**e,
-    lambda e, f, n: cirq.Y**e,
-    lambda e, f, n: cirq.Z**e,
-    lambda e, f, n: cirq.H**e,
-    lambda e, f, n: cirq.rx(e),
-    lambda e, f, n: cirq.ry(e),
-    lambda e, f, n: cirq.rz(e),
-    lambda e, f, n: cirq.PhasedXPowGate(phase_exponent=f, exponent=e),
-    lambda e, f, n: cirq.PhasedXZGate(x_exponent=e, z_exponent=f, axis_phase_exponent=f),
-    lambda e, f, n: cirq.H,
-    lambda e, f, n: cirq.T,
-    lambda e, f, n: cirq.MatrixGate(cirq.testing.random_unitary(2, random_state=n)),
-]
-TWO: list[Callable[[sympy.Expr, sympy.Expr, int], cirq.Gate]] = [
-    lambda e, f, n: cirq.XX**e,
-    lambda e, f, n: cirq.YY**e,
-    lambda e, f, n: cirq.ZZ**e,
-    lambda e, f, n: cirq.CZ**e,
-    lambda e, f, n: cirq.CX**e,
-    lambda e, f, n: cirq.SWAP**e,
-    lambda e, f, n: cirq.ISWAP**e,
-    lambda e, f, n: cirq.FSimGate(e, f),
-    lambda e, f, n: cirq.PhasedISwapPowGate(phase_exponent=f, exponent=e),
-    lambda e, f, n: cirq.rx(e).controlled(),
-    lambda e, f, n: (cirq.H**e).controlled(control_values=[0]),
-    lambda e, f, n: cirq.PhasedXPowGate(phase_exponent=f, exponent=e).controlled(),
-    lambda e, f, n: cirq.CNOT,
-    lambda e, f, n: cirq.MatrixGate(cirq.testing.random_unitary(4, random_state=n)),
-]
-THREE: list[Callable[[sympy.Expr, sympy.Expr, int], cirq.Gate]] = [
-    lambda e, f, n: cirq.CCX**e,
-    lambda e, f, n: cirq.CCZ**e,
-    lambda e, f, n: cirq.CSWAP,
-    lambda e, f, n: cirq.CCX,
-    lambda e, f, n: cirq.ry(e).controlled(2),
-    lambda e, f, n: (cirq.ZZ**e).controlled(),
-    lambda e, f, n: cirq.MatrixGate(cirq.testing.random_unitary(8, random_state=n)),
-]
+@pytest.mark.parametrize("kind", sorted(name for table in TABLES for name in table))
+def test_each_kind_of_gate_agrees_with_cirq(kind: str) -> None:
+    (make,) = (table[kind] for table in TABLES if kind in table)
+    x, p = sympy.symbols("x0 p0")
+    gate = make(lambda: sympy.sin(x) * p + 0.3, lambda: x / 2 + p, 7)
+    width = cirq.num_qubits(gate)
+    qubits = cirq.LineQubit.range(5)
+    circuit = cirq.Circuit(
+        [cirq.ry(0.4 + 0.3 * at).on(q) for at, q in enumerate(qubits)],
+        [cirq.CZ(*pair) for pair in pairwise(qubits)],
+        [cirq.rx(sympy.Symbol("p1") + at).on(q) for at, q in enumerate(qubits)],
+        gate.on(*[qubits[at] for at in (3, 1, 4, 0)][:width]),
+        [cirq.ry(sympy.Symbol("x1") - at).on(q) for at, q in enumerate(qubits)],
+    )
+    a, b, c, d, e = qubits
+    observables = (
+        cirq.PauliSum() + cirq.Z(b) * cirq.X(d),
+        cirq.X(a) * cirq.Y(b) * cirq.Z(c) * cirq.X(d) * cirq.Y(e) + 0.5 * cirq.Z(d),
+    )
+    compare(Case(circuit, observables, batch=3, seed=1))
 
 
-@st.composite
-def operations(draw: st.DrawFn, qubits: list[cirq.Qid]) -> cirq.Operation:
-    s, t = (sympy.Symbol(draw(st.sampled_from(NAMES))) for _ in range(2))
-    c = draw(st.sampled_from([-0.75, -0.3, 0.125, 0.6, 1.0]))
-    width = draw(st.sampled_from([1, 1, 2, 2, 3] if len(qubits) > 2 else [1, 2]))
-    make = draw(st.sampled_from({1: ONE, 2: TWO, 3: THREE}[width]))
-    exponent = draw(st.sampled_from(EXPRESSIONS))(s, t, c)
-    phase = draw(st.sampled_from(PHASES))(t, s, c)
-    gate = make(exponent, phase, draw(st.integers(0, 99)))
-    return gate.on(*draw(st.permutations(qubits))[:width])
+@cache
+def drawn(part: int, count: int, most_qubits: int = 10) -> list[Case]:
+    """Random circuits, the same in every run; parts differ."""
+    found: list[Case] = []
+
+    @seed(part)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=cases(most_qubits))
+    def draw(case: Case) -> None:
+        found.append(case)
+
+    draw()
+    return found
 
 
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[cirq.Circuit, list[cirq.PauliSum]]:
-    qubits: list[cirq.Qid] = list(cirq.LineQubit.range(draw(st.integers(2, 6))))
-    circuit = cirq.Circuit(draw(st.lists(operations(qubits), min_size=3, max_size=14)))
-    observables = []
-    for _ in range(draw(st.integers(1, 3))):
-        total = cirq.PauliSum() + draw(st.sampled_from([0.0, 0.5]))
-        for _ in range(draw(st.integers(1, 4))):
-            paulis = {q: draw(st.sampled_from("IXYZ")) for q in qubits}
-            coefficient = draw(st.sampled_from([1.0, -0.7, 2.5]))
-            total += coefficient * cirq.DensePauliString(paulis.values()).on(*qubits)
-        observables.append(total)
-    return circuit, observables
+def each(found: list[Case], check: Callable[[Case], None]) -> None:
+    """Check every circuit, and say which one fails."""
+    for at, case in enumerate(found):
+        try:
+            check(case)
+        except Exception as error:
+            error.add_note(f"in circuit {at}, {case!r}")
+            raise
 
 
-# Not shrunk: a failing case is short as it is, and shrinking takes minutes.
-RANDOM = settings(
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
+PARTS, EACH = range(10), 50
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_random_circuits_agree_with_cirq(part: int) -> None:
+    dtype = "complex64" if part % 4 == 0 else "complex128"
+    each(drawn(part, EACH), lambda case: compare(case, dtype=dtype))
+
+
+def test_the_random_circuits_hold_every_kind_of_gate_width_and_batch() -> None:
+    found = [case for part in PARTS for case in drawn(part, EACH)]
+    assert len(found) == 500
+    kinds = Counter(kind for case in found for kind in case.kinds)
+    assert {kind: kinds[kind] for kind in KINDS if kinds[kind] < 10} == {}
+    assert {case.batch for case in found} == set(BATCHES)
+    assert {max(case.circuit.all_qubits()).x for case in found} >= set(range(1, 10))
+
+
+def test_random_circuits_agree_with_cirq_in_plain_tensorflow() -> None:
+    each(drawn(10, 40), lambda case: compare(case, backend="tensorflow"))
+
+
+def test_random_circuits_agree_with_cirq_in_tensorflow_quantum() -> None:
+    each(
+        drawn(11, 6, most_qubits=5),
+        lambda case: compare(case, backend="tfq", dtype="complex64", gradient=1e-4),
+    )
+
+
+@pytest.mark.parametrize(
+    ("backend", "dtype", "count"),
+    [
+        ("qfleet", "complex64", 20),
+        ("qfleet", "complex128", 40),
+        ("tensorflow", "complex128", 20),
+        ("tfq", "complex64", 6),
+    ],
 )
-
-
-@settings(RANDOM, max_examples=20)
-@given(case=cases(), seed=st.integers(0, 9))
-def test_random_circuits_agree_with_cirq(
-    case: tuple[cirq.Circuit, list[cirq.PauliSum]], seed: int, judge: Any
-) -> None:
-    compare(*case, judge, seed=seed)
-
-
-@settings(RANDOM, max_examples=6)
-@given(case=cases(), seed=st.integers(0, 9))
-def test_random_circuits_agree_with_cirq_in_tensorflow_quantum(
-    case: tuple[cirq.Circuit, list[cirq.PauliSum]], seed: int, judge: Any
-) -> None:
-    compare(*case, judge, backend="tfq", dtype="complex64", gradient=1e-4, seed=seed)
+def test_states_of_random_circuits_agree_with_cirq(backend: str, dtype: str, count: int) -> None:
+    each(
+        drawn(12, 40, most_qubits=6)[:count],
+        lambda case: compare_states(case, backend=backend, dtype=dtype),
+    )

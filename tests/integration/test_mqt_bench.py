@@ -1,0 +1,136 @@
+"""Circuits that nobody here wrote: MQT Bench's families against cirq.Simulator.
+
+They are made at test time by tests/mqt_circuits.py in .venv-peers, which `make test` sets up.
+Global phases count: amplitudes are compared as they are.
+"""
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import cirq
+import numpy as np
+import pytest
+import sympy
+from cirq.circuits.qasm_output import QasmUGate
+
+from common.simulator import build
+from common.tensorflow import tf
+from tests.reference import Reference
+
+ROOT = Path(__file__).parents[2]
+PEERS = ROOT / ".venv-peers" / "bin" / "python"
+FAMILIES = 28
+TOLERANCE = {"complex64": 1e-5, "complex128": 1e-10}
+# Of different kinds, and with 14 rotations or more each.
+TRAINED = ("bmw_quark_copula", "qaoa", "qnn", "vqe_real_amp", "vqe_su2", "wstate")
+
+Circuits = Mapping[str, cirq.Circuit]
+
+
+@pytest.fixture(scope="module")
+def circuits(tmp_path_factory: pytest.TempPathFactory) -> Circuits:
+    """A circuit of each family."""
+    assert PEERS.exists(), "make .venv-peers first: ./setup.sh '' .venv-peers peers"
+    folder = tmp_path_factory.mktemp("mqt")
+    made = subprocess.run(
+        [PEERS, ROOT / "tests" / "mqt_circuits.py", folder], capture_output=True, text=True
+    )
+    assert made.returncode == 0, made.stderr
+    return {file.stem: cirq.read_json(file) for file in sorted(folder.glob("*.json"))}
+
+
+def test_there_are_enough_families(circuits: Circuits) -> None:
+    assert len(circuits) >= FAMILIES
+    for family, circuit in circuits.items():
+        assert 2 <= len(circuit.all_qubits()) <= 14, family
+    assert sum(len(circuit.all_qubits()) >= 12 for circuit in circuits.values()) >= 24
+    assert set(TRAINED) <= set(circuits)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_final_states_agree_with_cirq(circuits: Circuits, dtype: str) -> None:
+    for family, circuit in circuits.items():
+        simulator = build(circuit, (), (), (), dtype=dtype)
+        nothing = tf.zeros([0], simulator.dtype)
+        (state,) = simulator.state(nothing[None], nothing).numpy()
+        expected = Reference(circuit, ()).state(np.zeros(0))
+        np.testing.assert_allclose(state, expected, rtol=0, atol=TOLERANCE[dtype], err_msg=family)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_states_after_data_agree_with_cirq(circuits: Circuits, dtype: str) -> None:
+    # Without symbols a circuit is simulated while it is compiled; behind turns by data it is not.
+    for family, circuit in circuits.items():
+        qubits = sorted(circuit.all_qubits())
+        names = [f"x{at}" for at in range(len(qubits))]
+        turns = [cirq.ry(sympy.Symbol(x)).on(q) for x, q in zip(names, qubits, strict=True)]
+        whole = cirq.Circuit(turns) + circuit
+        simulator = build(whole, names, (), (), dtype=dtype)
+        angles = np.random.default_rng(0).uniform(-2, 2, (3, len(names)))
+        angles = angles.astype(simulator.dtype.as_numpy_dtype)
+        states = simulator.state(tf.constant(angles), tf.zeros([0], simulator.dtype))
+        reference = Reference(whole, names)
+        for at in (0, 2):
+            np.testing.assert_allclose(
+                states[at], reference.state(angles[at]), rtol=0, atol=TOLERANCE[dtype],
+                err_msg=family,
+            )  # fmt: skip
+
+
+def turned(circuit: cirq.Circuit) -> tuple[cirq.Circuit, list[float]]:
+    """Each rotation's angle as a symbol a0, a1, ..., and its value in radians."""
+    values: list[float] = []
+
+    def symbol(gate: type, angle: float, operation: cirq.Operation) -> cirq.Operation:
+        values.append(float(angle))
+        return gate(rads=sympy.Symbol(f"a{len(values) - 1}")).on(*operation.qubits)
+
+    def parts(operation: cirq.Operation) -> Iterator[cirq.Operation]:
+        gate = operation.gate
+        if isinstance(gate, QasmUGate):
+            # U(theta, phi, lambda) is rz(phi) ry(theta) rz(lambda), up to a global phase.
+            yield symbol(cirq.Rz, gate.lmda * np.pi, operation)
+            yield symbol(cirq.Ry, gate.theta * np.pi, operation)
+            yield symbol(cirq.Rz, gate.phi * np.pi, operation)
+        elif isinstance(gate, cirq.Rx | cirq.Ry | cirq.Rz):
+            yield symbol(type(gate), gate._rads, operation)
+        else:
+            yield operation
+
+    return cirq.Circuit(part for op in circuit.all_operations() for part in parts(op)), values
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCE.items())
+@pytest.mark.parametrize("family", TRAINED)
+def test_rotations_that_are_symbols_have_the_plain_values_and_their_slopes(
+    circuits: Circuits, family: str, dtype: str, tolerance: float
+) -> None:
+    plain = circuits[family]
+    circuit, values = turned(plain)
+    names = [f"a{at}" for at in range(len(values))]
+    inputs, parameters = names[::2], names[1::2]
+    first, *rest = sorted(plain.all_qubits())
+    observables = (
+        cirq.PauliSum.from_pauli_strings([cirq.Z(q) * (0.2 + 0.1 * i) for i, q in enumerate(rest)]),
+        cirq.X(first) * cirq.Y(rest[0]) - cirq.Z(first) * cirq.Z(rest[-1]),
+    )
+    simulator = build(circuit, inputs, parameters, observables, dtype=dtype)
+    point = np.array(values).astype(simulator.dtype.as_numpy_dtype)
+    angles, trained = tf.constant(point[None, ::2]), tf.constant(point[1::2])
+    with tf.GradientTape() as tape:
+        tape.watch([angles, trained])
+        found = simulator.expectation(angles, trained)
+        loss = tf.reduce_sum(found)
+    by_angle, by_parameter = tape.gradient(loss, [angles, trained])
+    slopes = np.zeros(len(names))
+    slopes[::2], slopes[1::2] = by_angle[0], by_parameter
+
+    reference = Reference(circuit, names, observables)
+    tolerance *= reference.scale
+    expected = Reference(plain, (), observables).values(np.zeros(0))
+    np.testing.assert_allclose(found[0], expected, rtol=0, atol=tolerance)
+    direction = np.random.default_rng(1).normal(size=len(names))
+    direction /= np.linalg.norm(direction)
+    wanted = reference.slope(point.astype(np.float64), direction).sum()
+    np.testing.assert_allclose(slopes @ direction, wanted, rtol=0, atol=2 * tolerance)
