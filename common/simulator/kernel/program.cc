@@ -110,6 +110,32 @@ Block ReadBlock(Reader* in, const Program& program) {
   return block;
 }
 
+// The loops over samples are short and hot: with the widest vectors that the machine has.
+#if defined(__x86_64__) && defined(__linux__)
+#define QFLEET_WIDEST \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define QFLEET_WIDEST
+#endif
+
+// (re, im) += (x, y) (v, w) for each sample.
+QFLEET_WIDEST void AddScaled(int64_t samples, double x, double y, const double* v, const double* w,
+                             double sign, double* re, double* im) {
+  for (int64_t s = 0; s < samples; ++s) {
+    re[s] += x * v[s] - sign * y * w[s];
+    im[s] += sign * x * w[s] + y * v[s];
+  }
+}
+
+QFLEET_WIDEST void AddProducts(int64_t samples, const double* x, const double* y, double xs,
+                               const double* v, const double* w, double vs, double* re,
+                               double* im) {
+  for (int64_t s = 0; s < samples; ++s) {
+    re[s] += x[s] * v[s] - xs * vs * y[s] * w[s];
+    im[s] += vs * x[s] * w[s] + xs * y[s] * v[s];
+  }
+}
+
 // Matrices for several samples: [D * D] (re, im) [samples].
 class Stack {
  public:
@@ -121,55 +147,42 @@ class Stack {
     return &values_[(2 * entry + part) * samples_];
   }
   std::vector<double>& values() { return values_; }
+  int64_t samples() const { return samples_; }
 
   // this = a b, where a (or b) may hold one sample for all; `dagger` takes a's (b's) adjoint.
   void Product(const Stack& a, bool a_dagger, const Stack& b, bool b_dagger) {
     std::fill(values_.begin(), values_.end(), 0.0);
     const double as = a_dagger ? -1 : 1, bs = b_dagger ? -1 : 1;
     for (int32_t i = 0; i < size_; ++i)
-      for (int32_t j = 0; j < size_; ++j)
+      for (int32_t j = 0; j < size_; ++j) {
+        double *re = at(i * size_ + j, 0), *im = at(i * size_ + j, 1);
         for (int32_t m = 0; m < size_; ++m) {
           const int32_t ae = a_dagger ? m * size_ + i : i * size_ + m;
           const int32_t be = b_dagger ? j * size_ + m : m * size_ + j;
-          Add(a.at(ae, 0), a.at(ae, 1), as, a.samples_ == 1, b.at(be, 0), b.at(be, 1), bs,
-              b.samples_ == 1, at(i * size_ + j, 0), at(i * size_ + j, 1));
+          const double *ar = a.at(ae, 0), *ai = a.at(ae, 1), *br = b.at(be, 0), *bi = b.at(be, 1);
+          if (samples_ == 1) {
+            *re += *ar * *br - as * bs * *ai * *bi;
+            *im += bs * *ar * *bi + as * *ai * *br;
+          } else if (a.samples_ == 1) {
+            AddScaled(samples_, *ar, as * *ai, br, bi, bs, re, im);
+          } else if (b.samples_ == 1) {
+            AddScaled(samples_, *br, bs * *bi, ar, ai, as, re, im);
+          } else {
+            AddProducts(samples_, ar, ai, as, br, bi, bs, re, im);
+          }
         }
+      }
   }
 
  private:
-  void Add(const double* ar, const double* ai, double as, bool one_a, const double* br,
-           const double* bi, double bs, bool one_b, double* re, double* im) const {
-    if (one_a) {
-      const double x = ar[0], y = as * ai[0];
-      for (int64_t s = 0; s < samples_; ++s) {
-        const double v = br[one_b ? 0 : s], w = bs * bi[one_b ? 0 : s];
-        re[s] += x * v - y * w;
-        im[s] += x * w + y * v;
-      }
-    } else if (one_b) {
-      const double v = br[0], w = bs * bi[0];
-      for (int64_t s = 0; s < samples_; ++s) {
-        re[s] += ar[s] * v - as * ai[s] * w;
-        im[s] += ar[s] * w + as * ai[s] * v;
-      }
-    } else {
-      for (int64_t s = 0; s < samples_; ++s) {
-        re[s] += ar[s] * br[s] - as * bs * ai[s] * bi[s];
-        im[s] += bs * ar[s] * bi[s] + as * ai[s] * br[s];
-      }
-    }
-  }
   int32_t size_;
   int64_t samples_;
   std::vector<double> values_;
 };
 
-Stack StackOf(const std::vector<Complex>& matrix, int32_t size) {
+Stack StackOf(const std::vector<double>& values, int32_t size) {
   Stack stack(size, 1);
-  for (int32_t i = 0; i < size * size; ++i) {
-    *stack.at(i, 0) = matrix[i].real();
-    *stack.at(i, 1) = matrix[i].imag();
-  }
+  stack.values() = values;
   return stack;
 }
 
@@ -196,11 +209,8 @@ Stack FactorMatrices(const Program& program, const Factor& factor, const double*
     for (int32_t i = 0; i < entries; ++i) {
       const Complex p = factor.projectors[k * entries + i];
       if (p == Complex(0)) continue;
-      double *re = stack.at(i, 0), *im = stack.at(i, 1);
-      for (int64_t s = 0; s < samples; ++s) {
-        re[s] += cosine[s] * p.real() - sine[s] * p.imag();
-        im[s] += cosine[s] * p.imag() + sine[s] * p.real();
-      }
+      AddScaled(samples, p.real(), p.imag(), cosine.data(), sine.data(), 1, stack.at(i, 0),
+                stack.at(i, 1));
     }
   }
   return stack;
@@ -280,53 +290,52 @@ Program::Program(const std::string& written) {
   in.End();
 }
 
-std::vector<std::vector<Complex>> RunMatrices(const Program& program, const double* shared) {
-  std::vector<std::vector<Complex>> matrices;
+Runs::Runs(const Program& program, const double* shared) {
   for (const Run& run : program.runs) {
-    Stack product = StackOf({}, 0);
-    bool first = true;
+    std::vector<std::vector<double>> kept;
+    Stack product(run.size, 1);
+    for (int32_t i = 0; i < run.size; ++i) *product.at(i * (run.size + 1), 0) = 1;
     for (int64_t f : run.factors) {
       Stack matrix = FactorMatrices(program, program.factors[f], shared, nullptr, 0, 1);
-      if (!first) {
-        Stack next(run.size, 1);
-        next.Product(matrix, false, product, false);
-        matrix = next;
-      }
-      product = matrix;
-      first = false;
+      Stack next(run.size, 1);
+      next.Product(matrix, false, product, false);
+      product = std::move(next);
+      kept.push_back(std::move(matrix.values()));
     }
-    std::vector<Complex> found(run.size * run.size);
-    for (int32_t i = 0; i < run.size * run.size; ++i)
-      found[i] = first ? Complex(i % (run.size + 1) == 0)
-                       : Complex(*product.at(i, 0), *product.at(i, 1));
-    matrices.push_back(found);
+    matrices.push_back(std::move(product.values()));
+    factors.push_back(std::move(kept));
   }
-  return matrices;
 }
 
 void BlockMatrices(const Program& program, const Block& block,
-                   const std::vector<std::vector<Complex>>& runs, const double* shared,
+                   const Runs& runs, const double* shared,
                    const double* each, int64_t present, int64_t samples,
                    std::vector<double>* out) {
   const int32_t size = block.size();
   Stack product(size, samples);
-  for (int32_t i = 0; i < size; ++i)
-    std::fill_n(product.at(i * (size + 1), 0), samples, 1.0);
+  bool first = true;
   for (int64_t item : block.items) {
-    const Stack matrix =
-        item >= 0 ? StackOf(runs[item], size)
+    Stack matrix =
+        item >= 0 ? StackOf(runs.matrices[item], size)
                   : FactorMatrices(program, program.factors[~item], shared, each, present, samples);
-    Stack next(size, samples);
-    next.Product(matrix, false, product, false);
-    product = next;
+    if (first) {
+      product = std::move(matrix);
+    } else {
+      Stack next(size, std::max(matrix.samples(), product.samples()));
+      next.Product(matrix, false, product, false);
+      product = std::move(next);
+    }
+    first = false;
   }
+  if (first)
+    for (int32_t i = 0; i < size; ++i) std::fill_n(product.at(i * (size + 1), 0), samples, 1.0);
   *out = std::move(product.values());
 }
 
 void BlockSlopes(const Program& program, const Block& block,
-                 const std::vector<std::vector<Complex>>& runs, const double* shared,
+                 const Runs& runs, const double* shared,
                  const double* each, int64_t present, int64_t samples, bool by_each,
-                 const double* sums, std::vector<std::vector<Complex>>* run_sums,
+                 const double* sums, std::vector<std::vector<double>>* run_sums,
                  double* shared_slopes, double* each_slopes) {
   const int32_t size = block.size(), entries = size * size;
   Stack y(size, samples);
@@ -342,11 +351,11 @@ void BlockSlopes(const Program& program, const Block& block,
     const bool more = std::any_of(block.items.begin(), block.items.begin() + left - 1, matters);
     if (item >= 0) {
       if (program.runs[item].slopes)
-        for (int32_t i = 0; i < entries; ++i)
+        for (int32_t i = 0; i < 2 * entries; ++i)
           for (int64_t s = 0; s < samples; ++s)
-            (*run_sums)[item][i] += Complex(y.at(i, 0)[s], y.at(i, 1)[s]);
+            (*run_sums)[item][i] += y.values()[i * samples + s];
       if (!more) return;
-      const Stack u = StackOf(runs[item], size);
+      const Stack u = StackOf(runs.matrices[item], size);
       Stack half(size, samples);
       half.Product(y, false, u, false);
       y.Product(u, true, half, false);
@@ -372,8 +381,8 @@ void BlockSlopes(const Program& program, const Block& block,
   }
 }
 
-void RunSlopes(const Program& program, const double* shared,
-               const std::vector<std::vector<Complex>>& run_sums, double* slopes) {
+void RunSlopes(const Program& program, const Runs& runs,
+               const std::vector<std::vector<double>>& run_sums, double* slopes) {
   for (size_t r = 0; r < program.runs.size(); ++r) {
     const Run& run = program.runs[r];
     if (!run.slopes) continue;
@@ -382,7 +391,8 @@ void RunSlopes(const Program& program, const double* shared,
       const Factor& factor = program.factors[run.factors[left - 1]];
       for (size_t e = 0; e < factor.exponents.size(); ++e)
         Derivative(factor, e, y, 1, &slopes[factor.exponents[e]], 0);
-      const Stack u = FactorMatrices(program, factor, shared, nullptr, 0, 1);
+      if (left == 1) break;
+      const Stack u = StackOf(runs.factors[r][left - 1], run.size);
       Stack half(run.size, 1);
       half.Product(y, false, u, false);
       y.Product(u, true, half, false);

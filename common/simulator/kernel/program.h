@@ -77,29 +77,32 @@ struct Program {
   explicit Program(const std::string& written);
 };
 
-// The matrices of all runs for one call's shared exponents: [run][D * D], after `factors_before`
-// of their factors none is needed again.
-std::vector<std::vector<Complex>> RunMatrices(const Program& program, const double* shared);
+// The matrices of all runs, and of their factors, for one call's shared exponents: [D * D] (re, im).
+struct Runs {
+  Runs(const Program& program, const double* shared);
+  std::vector<std::vector<double>> matrices;
+  std::vector<std::vector<std::vector<double>>> factors;
+};
 
 // A block's [D * D] (re, im) [samples] matrices for consecutive examples, sample by sample inmost;
 // rows of `each` beyond `present` are taken as zero. A block that is shared needs one sample.
 void BlockMatrices(const Program& program, const Block& block,
-                   const std::vector<std::vector<Complex>>& runs, const double* shared,
+                   const Runs& runs, const double* shared,
                    const double* each, int64_t present, int64_t samples, std::vector<double>* out);
 
 // From a block's sums psi lambda^dagger [col * D + row] (re, im) [samples], taken after the block:
-// adds to run_sums[run][D * D] what the shared runs get, and writes the derivatives by what differs
+// adds to run_sums[run] ([D * D] (re, im)) what the shared runs get, and writes the derivatives by what differs
 // from example to example to each_slopes[b][F] and, where such a factor has shared exponents too,
 // adds them to shared_slopes[E].
 void BlockSlopes(const Program& program, const Block& block,
-                 const std::vector<std::vector<Complex>>& runs, const double* shared,
+                 const Runs& runs, const double* shared,
                  const double* each, int64_t present, int64_t samples, bool by_each,
-                 const double* sums, std::vector<std::vector<Complex>>* run_sums,
+                 const double* sums, std::vector<std::vector<double>>* run_sums,
                  double* shared_slopes, double* each_slopes);
 
 // The derivatives by the shared exponents of all runs, added to slopes[E].
-void RunSlopes(const Program& program, const double* shared,
-               const std::vector<std::vector<Complex>>& run_sums, double* slopes);
+void RunSlopes(const Program& program, const Runs& runs,
+               const std::vector<std::vector<double>>& run_sums, double* slopes);
 
 }  // namespace qfleet
 

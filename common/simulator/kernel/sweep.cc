@@ -93,7 +93,7 @@ struct Sweep<T>::Call {
   const Batch* batch;
   Shape shape;
   const Layout* layout;
-  std::vector<std::vector<Complex>> runs;
+  std::unique_ptr<Runs> runs;
   std::vector<Move> moves;       // those of shared blocks with their matrices
   std::unique_ptr<Buffer> matrices, inverses;
   std::vector<T> initial;
@@ -290,7 +290,13 @@ static void Spell(const Move& move, const double* values, int64_t samples, int32
                   int32_t lanes, bool inverse, T* out) {
   for (int r = 0; r < move.rows; ++r)
     for (int j = 0; j < move.cols; ++j)
-      for (int part = 0; part < 2; ++part, out += lanes)
+      for (int part = 0; part < 2; ++part, out += lanes) {
+        if (samples == 1 && move.rows == move.cols) {  // the same on all lanes
+          const int entry = inverse ? j * move.cols + r : r * move.cols + j;
+          const double value = values[2 * entry + part];
+          std::fill_n(out, lanes, static_cast<T>(inverse && part ? -value : value));
+          continue;
+        }
         for (int lane = 0; lane < lanes; ++lane) {
           const int row = move.row[r][lane], col = move.col[j][lane];
           const int entry = inverse ? col * move.cols + row : row * move.cols + col;
@@ -298,13 +304,14 @@ static void Spell(const Move& move, const double* values, int64_t samples, int32
           const double value = values[(2 * entry + part) * samples + sample];
           out[lane] = static_cast<T>(inverse && part ? -value : value);
         }
+      }
 }
 
 template <class T>
 void Sweep<T>::Prepare(Call* call) {
   const Program& program = *program_;
   const Layout& layout = *call->layout;
-  call->runs = RunMatrices(program, call->batch->shared);
+  call->runs = std::make_unique<Runs>(program, call->batch->shared);
   call->moves = layout.moves;
   call->matrices = Take(layout.arena);
   if (call->both) call->inverses = Take(layout.arena);
@@ -315,7 +322,7 @@ void Sweep<T>::Prepare(Call* call) {
     move.wanted = block.wanted[call->mode];
     move.undone = block.undone[call->mode];
     if (block.each) continue;
-    BlockMatrices(program, block, call->runs, call->batch->shared, nullptr, 0, 1, &values);
+    BlockMatrices(program, block, *call->runs, call->batch->shared, nullptr, 0, 1, &values);
     T* to = call->matrices->data + layout.place[b];
     Spell(move, values.data(), 1, call->shape.samples, kernels_.lanes, false, to);
     move.matrix = to;
@@ -343,8 +350,8 @@ std::unique_ptr<typename Sweep<T>::Buffer> Sweep<T>::TileMoves(const Call& call,
   for (size_t b = 0; b < program.blocks.size(); ++b) {
     const Block& block = program.blocks[b];
     Move& move = (*moves)[b];
-    if (!block.each) continue;
-    BlockMatrices(program, block, call.runs, call.batch->shared, call.each(tile, program.each),
+    if (!block.each || (inverse && !move.undone)) continue;
+    BlockMatrices(program, block, *call.runs, call.batch->shared, call.each(tile, program.each),
                   call.present(tile), call.shape.samples, &values);
     Spell(move, values.data(), call.shape.samples, call.shape.samples, kernels_.lanes, inverse, to);
     (inverse ? move.inverse : move.matrix) = to;
@@ -478,7 +485,7 @@ void Sweep<T>::Weigh(const Call& call, int64_t tile, const Parallel& parallel, c
 
 template <class T>
 void Sweep<T>::Back(const Call& call, int64_t tile, const Parallel& parallel, T* psi, T* lambda,
-                    bool by_each, std::vector<std::vector<Complex>>* run_sums,
+                    bool by_each, std::vector<std::vector<double>>* run_sums,
                     double* shared_slopes, double* each_slopes) {
   const Layout& layout = *call.layout;
   const Program& program = *program_;
@@ -505,7 +512,7 @@ void Sweep<T>::Back(const Call& call, int64_t tile, const Parallel& parallel, T*
       if (!moves[b].wanted) continue;
       const double* from = &sums[(b - window.first) * kSums * samples];
       if (block.each) {
-        BlockSlopes(program, block, call.runs, call.batch->shared, call.each(tile, program.each),
+        BlockSlopes(program, block, *call.runs, call.batch->shared, call.each(tile, program.each),
                     call.present(tile), samples, by_each, from, run_sums, shared_slopes,
                     each_slopes + tile * samples * program.each);
         continue;
@@ -513,7 +520,7 @@ void Sweep<T>::Back(const Call& call, int64_t tile, const Parallel& parallel, T*
       total.assign(2 * block.size() * block.size(), 0.0);
       for (size_t i = 0; i < total.size(); ++i)
         for (int32_t s = 0; s < samples; ++s) total[i] += from[i * samples + s];
-      BlockSlopes(program, block, call.runs, call.batch->shared, nullptr, 0, 1, by_each,
+      BlockSlopes(program, block, *call.runs, call.batch->shared, nullptr, 0, 1, by_each,
                   total.data(), run_sums, shared_slopes, nullptr);
     }
   }
@@ -586,9 +593,9 @@ void Sweep<T>::BackOverTiles(const Batch& batch, bool by_each, double* shared_sl
   Begin(&call);
   // Each tile adds into its own sums, which are added up in the order of the tiles, so that the
   // result does not depend on which thread was quicker.
-  std::vector<std::vector<Complex>> none;
-  for (const Run& run : program.runs) none.emplace_back(run.size * run.size);
-  std::vector<std::vector<std::vector<Complex>>> runs(call.shape.tiles, none);
+  std::vector<std::vector<double>> none;
+  for (const Run& run : program.runs) none.emplace_back(2 * run.size * run.size);
+  std::vector<std::vector<std::vector<double>>> runs(call.shape.tiles, none);
   std::vector<std::vector<double>> shared(call.shape.tiles, std::vector<double>(program.shared));
   OverTiles(call, [&](int64_t tile, const Parallel& parallel) {
     std::unique_ptr<Buffer> lambda = Take(call.shape.tile_reals), own;
@@ -607,7 +614,7 @@ void Sweep<T>::BackOverTiles(const Batch& batch, bool by_each, double* shared_sl
       for (size_t i = 0; i < none[r].size(); ++i) none[r][i] += runs[tile][r][i];
     for (int64_t e = 0; e < program.shared; ++e) shared_slopes[e] += shared[tile][e];
   }
-  RunSlopes(program, batch.shared, none, shared_slopes);
+  RunSlopes(program, *call.runs, none, shared_slopes);
   End(&call);
 }
 

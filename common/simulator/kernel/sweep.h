@@ -91,7 +91,7 @@ class Sweep {
   void Weigh(const Call& call, int64_t tile, const Parallel& parallel, const T* psi,
              const T* upstream, T* lambda);
   void Back(const Call& call, int64_t tile, const Parallel& parallel, T* psi, T* lambda,
-            bool by_each, std::vector<std::vector<Complex>>* run_sums, double* shared_slopes,
+            bool by_each, std::vector<std::vector<double>>* run_sums, double* shared_slopes,
             double* each_slopes);
   void Begin(Call* call);
   void End(Call* call);
