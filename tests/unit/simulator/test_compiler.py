@@ -83,8 +83,10 @@ def test_an_observable_with_a_complex_coefficient_is_refused() -> None:
     assert "real" in refusal(cirq.H(A), observables=(cirq.PauliSum() + 1j * cirq.Z(A),))
 
 
-def test_no_observable_is_refused() -> None:
-    assert "observable" in refusal(cirq.H(A), observables=())
+def test_without_observables_the_result_is_the_state() -> None:
+    program = compile_program(cirq.Circuit(cirq.H(A), cirq.CNOT(A, B)), (), (), ())
+    assert program.qubits == (A, B)
+    assert not program.readout.offsets.size
 
 
 def test_a_symbol_that_is_named_twice_is_refused() -> None:
