@@ -14,7 +14,7 @@ import cirq
 
 from common.circuits import ModelCircuit, hybrid_layers, qcnn
 from common.errors import SettingsError, WeightsError
-from common.layers import Expectation
+from common.layers import Expectation, Readouts
 from common.settings import Settings
 from common.tensorflow import keras, tf
 
@@ -125,10 +125,10 @@ def _factory(name: str) -> Build:
     return checked
 
 
-def circuits(model: keras.Model) -> Iterator[Expectation]:
-    """The model's quantum layers, in order."""
+def circuits(model: keras.Model) -> Iterator[Readouts]:
+    """The model's layers that read circuits with trained angles, in order."""
     for layer in model.submodules:
-        if isinstance(layer, Expectation):
+        if isinstance(layer, Readouts):
             yield layer
 
 
