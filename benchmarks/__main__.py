@@ -17,11 +17,12 @@ from pathlib import Path
 from benchmarks import cells, machine, plots, table
 from benchmarks.cells import BOUNDS, Cell, Row
 from benchmarks.rounds import Disagreement, measure
-from benchmarks.talk import System
+from benchmarks.talk import ANSWER_S, System
 from common.errors import DONE, SettingsError
 
 HERE = Path(__file__).parent
 ROUNDS, QUICK_ROUNDS = 5, 3
+EPOCH_PATIENCE_S = 1_800.0  # a whole epoch of 23 qubits is one answer
 MISSED = 1
 LARGE: tuple[tuple[Cell, str], ...] = (
     (Cell("qcnn", 23, 32), "epoch"),
@@ -133,7 +134,11 @@ def start() -> dict[str, System]:
         "lightning": [peers, "-m", "benchmarks.peers_side"],
         "qsim": [peers, "-m", "benchmarks.peers_side"],
     }
-    return {name: System(name, [*command, name]) for name, command in sides.items()}
+    patience = {"qfleet": EPOCH_PATIENCE_S}
+    return {
+        name: System(name, [*command, name], patience.get(name, ANSWER_S))
+        for name, command in sides.items()
+    }
 
 
 def write(folder: Path, found: Findings, text: str) -> None:

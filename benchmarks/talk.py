@@ -20,7 +20,7 @@ from typing import Any
 
 Message = dict[str, Any]
 START_S = 120.0  # importing TensorFlow on a busy machine
-ANSWER_S = 300.0  # the longest that one round may take
+ANSWER_S = 300.0  # the longest that an answer may take, unless a system is given more
 
 
 class SystemFailed(Exception):
@@ -30,8 +30,9 @@ class SystemFailed(Exception):
 class System:
     """A system in a process of its own, started at the first request and again after a failure."""
 
-    def __init__(self, name: str, command: list[str]) -> None:
+    def __init__(self, name: str, command: list[str], patience: float = ANSWER_S) -> None:
         self.name = name
+        self._patience = patience  # seconds
         self.versions: dict[str, str] = {}
         self._command = command
         self._process: subprocess.Popen[str] | None = None
@@ -52,7 +53,7 @@ class System:
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # it has ended: its last word says why
-        return self._answer(ANSWER_S)
+        return self._answer(self._patience)
 
     def close(self) -> None:
         """End the process."""
