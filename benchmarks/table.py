@@ -56,6 +56,7 @@ def results(
     machine = "\n".join(f"- {name}: {fact}" for name, fact in facts.items())
     parts = ["# Measured by `make benchmark`", "## Bounds", limits_table(limits)]
     parts += ["## Machine", machine, "## How", _CONDITIONS]
+    parts += [f"![Time against {what}](time_against_{what}.png)" for what in ("qubits", "batch")]
     for task, title in _TITLES.items():
         if any(row["task"] == task for row in rows):
             parts += [f"## {title}: ms per circuit", ms_table(rows, task)]
