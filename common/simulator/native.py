@@ -13,7 +13,7 @@ import cirq
 import numpy as np
 import sympy
 
-from common.simulator import expressions, kernel, weaving, windows
+from common.simulator import expressions, kernel, memory, weaving, windows
 from common.simulator.dense import DenseSimulator
 from common.simulator.exponents import Exponents
 from common.simulator.factor import Factor
@@ -93,7 +93,8 @@ class NativeSimulator(Simulator):
                 *self._exponents(angles, parameters),
                 program=self._written,
                 T=self.dtype,
-                keep=by_angles is not False or by_parameters is not False,
+                keep=bool(by_angles or by_parameters),
+                **self._room(not by_angles),
             )
 
             def slopes(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -105,6 +106,7 @@ class NativeSimulator(Simulator):
                     upstream,
                     operands=(upstream, kept),
                     by_each=self._mixed or by_angles is not False,
+                    **self._room(by_angles is False),
                 )
 
             return found, slopes
@@ -114,6 +116,7 @@ class NativeSimulator(Simulator):
 
     def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
         """See Simulator.state."""
+        self._whole_state()
         angles, parameters = self._taken(angles, parameters)
         by_angles = _watched(angles)
 
@@ -142,6 +145,11 @@ class NativeSimulator(Simulator):
 
         found = states(angles, parameters)
         return tf.ensure_shape(found, [angles.shape[0], 2 ** len(self.qubits)])
+
+    def _room(self, span: bool) -> dict[str, Any]:
+        """Whether the subspace plan may be taken, and the bytes that waiting states may take."""
+        # It has no gradient by what differs from example to example.
+        return {"span": span and not self._mixed, "room": memory.available() // 4}
 
     def _exponents(self, angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """[E] exponents that the batch shares and [B, F] those of each example, in float64."""

@@ -408,7 +408,7 @@ struct Code {
       Fold(re, bits);
       if (!diagonal) Fold(im, bits);
       for (int64_t i = 0; i < size; ++i) {
-        V* to = lambda + 2 * (at + i);
+        V* to = lambda + 2 * (at - first + i);
         V lr, li;
         if (diagonal) {
           const V* x = psi + 2 * (at + i);
@@ -426,7 +426,44 @@ struct Code {
     }
   }
 
-  static constexpr Kernels<T> kTable = {kLanes, Forward, Backward, Start, Measure, Weigh};
+  static void Dot(const T* x_, const T* y_, int64_t count, double* sum) {
+    const V* x = reinterpret_cast<const V*>(x_);
+    const V* y = reinterpret_cast<const V*>(y_);
+    V re = {}, im = {};
+    for (int64_t group = 0; group < count; ++group) {
+      const V xr = x[2 * group], xi = x[2 * group + 1], yr = y[2 * group], yi = y[2 * group + 1];
+      re += xr * yr;
+      re += xi * yi;
+      im += xr * yi;
+      im -= xi * yr;
+    }
+    double total[2] = {0, 0};
+    for (int lane = 0; lane < kLanes; ++lane) {
+      total[0] += static_cast<double>(re[lane]);
+      total[1] += static_cast<double>(im[lane]);
+    }
+    sum[0] += total[0];
+    sum[1] += total[1];
+  }
+
+  static void Combine(const T* const* states, const double* weights, int64_t states_count, T* out_,
+                      int64_t first, int64_t count) {
+    V* out = reinterpret_cast<V*>(out_);
+    for (int64_t group = first; group < first + count; ++group) {
+      V re = {}, im = {};
+      for (int64_t j = 0; j < states_count; ++j) {
+        const V* x = reinterpret_cast<const V*>(states[j]) + 2 * group;
+        const T wr = static_cast<T>(weights[2 * j]), wi = static_cast<T>(weights[2 * j + 1]);
+        re += wr * x[0] - wi * x[1];
+        im += wr * x[1] + wi * x[0];
+      }
+      out[2 * group] = re;
+      out[2 * group + 1] = im;
+    }
+  }
+
+  static constexpr Kernels<T> kTable = {kLanes, Forward, Backward, Start,
+                                        Measure, Weigh, Dot, Combine};
 };
 
 }  // namespace

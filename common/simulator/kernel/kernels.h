@@ -77,9 +77,15 @@ struct Kernels {
   // sums[string][lane] += what groups first to first + count add to <psi|P|psi>, but for the sign
   // that z has on the lanes. `count` is a multiple of 2**kFoldBits, or all groups.
   void (*measure)(const Strings&, const T* psi, int64_t first, int64_t count, double* sums);
-  // lambda = (or +=, where `add`) sum over strings of weights[string][lane] P psi for these groups.
+  // lambda = (or +=, where `add`) sum over strings of weights[string][lane] P psi for these groups
+  // of psi; lambda begins with the first of them.
   void (*weigh)(const Strings&, const T* psi, T* lambda, int64_t first, int64_t count,
                 const T* weights, bool add);
+  // sum += conj(x) y over `count` groups and all lanes, (re, im).
+  void (*dot)(const T* x, const T* y, int64_t count, double* sum);
+  // out = sum_j weights[j] (re, im) states[j] for these groups.
+  void (*combine)(const T* const* states, const double* weights, int64_t states_count, T* out,
+                  int64_t first, int64_t count);
 };
 
 template <class T>

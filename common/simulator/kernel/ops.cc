@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "sweep.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -21,7 +22,7 @@ using tf::TensorShape;
 using tf::shape_inference::InferenceContext;
 using tf::shape_inference::ShapeHandle;
 
-constexpr int64_t kKeptBytes = int64_t{1} << 30;  // of states that wait for the gradient
+constexpr int64_t kKeptBytes = int64_t{1} << 30;  // of examples' states that wait for the gradient
 
 template <class T>
 struct ComplexOf;
@@ -105,24 +106,55 @@ class ProgramOp : public tf::OpKernel {
   std::unique_ptr<Sweep<T>> sweep_;
 };
 
+// What Expectation and its gradient share: whether the subspace plan may be taken.
 template <class T>
-class ExpectationOp : public ProgramOp<T> {
+class SpanOp : public ProgramOp<T> {
  public:
-  explicit ExpectationOp(OpKernelConstruction* context) : ProgramOp<T>(context) {
+  explicit SpanOp(OpKernelConstruction* context) : ProgramOp<T>(context) {
+    if (context->status().ok()) OP_REQUIRES_OK(context, context->GetAttr("span", &span_));
+    if (context->status().ok()) OP_REQUIRES_OK(context, context->GetAttr("room", &room_));
+  }
+
+ protected:
+  Span SpanOf(const Batch& batch) const {
+    return span_ ? this->sweep_->SpanOf(batch, room_) : Span();
+  }
+  bool span_ = false;
+  tf::int64 room_ = 0;  // bytes that states which wait may take
+};
+
+template <class T>
+class ExpectationOp : public SpanOp<T> {
+ public:
+  explicit ExpectationOp(OpKernelConstruction* context) : SpanOp<T>(context) {
     if (context->status().ok()) OP_REQUIRES_OK(context, context->GetAttr("keep", &keep_));
   }
 
   void Compute(OpKernelContext* context) override {
     Batch batch;
     if (!this->Take(context, &batch)) return;
-    Tensor *values, *kept;
+    const Span span = this->SpanOf(batch);
+    int64_t reals = 0;
+    if (keep_ && span.states)
+      reals = this->sweep_->SpanReals(span);
+    else if (keep_ && batch.size)
+      reals = this->sweep_->Kept(this->sweep_->ShapeOf(batch),
+                                 std::min<int64_t>(kKeptBytes, this->room_));
+    Tensor *values, *kept, states;
     OP_REQUIRES_OK(context, context->allocate_output(
                                 0, TensorShape({batch.size, this->program_->readouts}), &values));
-    const Shape shape = this->sweep_->ShapeFor(batch.size, batch.threads);
-    const int64_t reals = keep_ && batch.size ? this->sweep_->Kept(shape, kKeptBytes) : 0;
     OP_REQUIRES_OK(context, context->allocate_output(1, TensorShape({reals}), &kept));
+    if (span.states && !keep_)
+      OP_REQUIRES_OK(context, context->allocate_temp(
+                                  tf::DataTypeToEnum<T>::value,
+                                  TensorShape({this->sweep_->SpanReals(span)}), &states));
+    T* found = values->flat<T>().data();
+    T* waiting = (span.states && !keep_ ? states : *kept).template flat<T>().data();
     this->Guard(context, [&] {
-      this->sweep_->Expectation(batch, values->flat<T>().data(), kept->flat<T>().data(), reals);
+      if (span.states)
+        this->sweep_->SpanExpectation(batch, span, found, waiting);
+      else
+        this->sweep_->Expectation(batch, found, waiting, reals);
     });
   }
 
@@ -147,10 +179,12 @@ bool Slopes(Kernel*, OpKernelContext* context, const Program& program, int64_t b
 }
 
 template <class T>
-class ExpectationGradientOp : public ProgramOp<T> {
+class ExpectationGradientOp : public SpanOp<T> {
  public:
-  explicit ExpectationGradientOp(OpKernelConstruction* context) : ProgramOp<T>(context) {
+  explicit ExpectationGradientOp(OpKernelConstruction* context) : SpanOp<T>(context) {
     if (context->status().ok()) OP_REQUIRES_OK(context, context->GetAttr("by_each", &by_each_));
+    OP_REQUIRES(context, !by_each_ || !this->span_,
+                tf::errors::InvalidArgument("a span has no gradient by each example's exponents"));
   }
 
   void Compute(OpKernelContext* context) override {
@@ -160,28 +194,68 @@ class ExpectationGradientOp : public ProgramOp<T> {
     if (!this->Check(context, "the upstream gradient", upstream, batch.size,
                      this->program_->readouts))
       return;
+    Tensor *shared, *each;
+    if (!Slopes(this, context, *this->program_, batch.size, by_each_, &shared, &each)) return;
+    double* by_shared = shared->flat<double>().data();
+    const Span span = this->SpanOf(batch);
+    if (span.states) {
+      BySpan(context, batch, span, upstream, by_shared);
+      return;
+    }
     // What Expectation left may be worked on in place where nobody else holds it.
     std::unique_ptr<Tensor> ours = context->forward_input(
         3, OpKernelContext::Params::kNoReservation, tf::DataTypeToEnum<T>::value,
         context->input(3).shape(), tf::DEVICE_MEMORY, tf::AllocatorAttributes());
     const Tensor& kept = ours ? *ours : context->input(3);
-    const Shape shape = this->sweep_->ShapeFor(batch.size, batch.threads);
+    const Shape shape = this->sweep_->ShapeOf(batch);
     OP_REQUIRES(context,
                 kept.NumElements() % shape.tile_reals == 0 &&
                     kept.NumElements() / shape.tile_reals <= shape.tiles,
                 tf::errors::InvalidArgument("the kept states are another batch's"));
-    Tensor *shared, *each;
-    if (!Slopes(this, context, *this->program_, batch.size, by_each_, &shared, &each)) return;
     this->Guard(context, [&] {
       this->sweep_->Gradient(batch, upstream.flat<T>().data(),
                              const_cast<T*>(kept.flat<T>().data()), kept.NumElements(),
-                             ours != nullptr, by_each_, shared->flat<double>().data(),
-                             each->flat<double>().data());
+                             ours != nullptr, by_each_, by_shared, each->flat<double>().data());
     });
   }
 
  private:
+  void BySpan(OpKernelContext* context, const Batch& batch, const Span& span,
+              const Tensor& upstream, double* by_shared) {
+    Tensor states = context->input(3);
+    const bool again = states.NumElements() != this->sweep_->SpanReals(span);
+    OP_REQUIRES(context, !again || states.NumElements() == 0,
+                tf::errors::InvalidArgument("the kept states are another batch's"));
+    Tensor values;
+    if (again) {
+      const auto type = tf::DataTypeToEnum<T>::value;
+      OP_REQUIRES_OK(context, context->allocate_temp(
+                                  type, TensorShape({this->sweep_->SpanReals(span)}), &states));
+      OP_REQUIRES_OK(context, context->allocate_temp(type, upstream.shape(), &values));
+    }
+    this->Guard(context, [&] {
+      if (again)
+        this->sweep_->SpanExpectation(batch, span, values.flat<T>().data(),
+                                      states.flat<T>().data());
+      this->sweep_->SpanGradient(batch, span, upstream.flat<T>().data(), states.flat<T>().data(),
+                                 by_shared);
+    });
+  }
   bool by_each_ = true;
+};
+
+// How many states span a batch, 0 where the direct plan is taken.
+class SpanSizeOp : public SpanOp<float> {
+ public:
+  using SpanOp<float>::SpanOp;
+
+  void Compute(OpKernelContext* context) override {
+    Batch batch;
+    if (!Take(context, &batch)) return;
+    Tensor* states;
+    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({}), &states));
+    Guard(context, [&] { states->scalar<tf::int64>()() = SpanOf(batch).states; });
+  }
 };
 
 // What State and its gradient share: which bit of the state's index each bit of ours is.
@@ -276,11 +350,16 @@ tf::Status RowsShape(InferenceContext* context) {
 
 QFLEET_OP("QfleetExpectation")
     .Output("values: T").Output("kept: T")
-    .Attr("T: {float, double}").Attr("keep: bool").SetShapeFn(RowsShape);
+    .Attr("T: {float, double}").Attr("keep: bool").Attr("span: bool").Attr("room: int")
+    .SetShapeFn(RowsShape);
 QFLEET_OP("QfleetExpectationGradient")
     .Input("upstream: T").Input("kept: T")
     .Output("by_shared: double").Output("by_each_example: double")
-    .Attr("T: {float, double}").Attr("by_each: bool").SetShapeFn(GradientShape);
+    .Attr("T: {float, double}").Attr("by_each: bool").Attr("span: bool").Attr("room: int")
+    .SetShapeFn(GradientShape);
+QFLEET_OP("QfleetSpan")
+    .Output("states: int64").Attr("span: bool").Attr("room: int")
+    .SetShapeFn(tf::shape_inference::ScalarShape);
 QFLEET_OP("QfleetState")
     .Output("states: T")
     .Attr("T: {complex64, complex128}").Attr("order: list(int)").SetShapeFn(RowsShape);
@@ -289,6 +368,8 @@ QFLEET_OP("QfleetStateGradient")
     .Output("by_shared: double").Output("by_each_example: double")
     .Attr("T: {complex64, complex128}").Attr("order: list(int)").Attr("by_each: bool")
     .SetShapeFn(GradientShape);
+
+REGISTER_KERNEL_BUILDER(Name("QfleetSpan").Device(tf::DEVICE_CPU), SpanSizeOp);
 
 #define QFLEET_KERNEL(name, type, constraint) \
   REGISTER_KERNEL_BUILDER(Name(name).Device(tf::DEVICE_CPU).TypeConstraint<constraint>("T"), type)
@@ -304,11 +385,24 @@ QFLEET_KERNEL("QfleetStateGradient", StateGradientOp<double>, tf::complex128);
 
 }  // namespace qfleet
 
-extern "C" {
+#define QFLEET_EXPORT extern "C" __attribute__((visibility("default")))
 
-// What Python asks without TensorFlow: the instruction set's name, its lanes, a batch's layout.
-const char* qfleet_instruction_set() { return qfleet::BestName(); }
-int32_t qfleet_lanes(int32_t is_double) {
-  return is_double ? qfleet::BestKernels<double>().lanes : qfleet::BestKernels<float>().lanes;
+// What Python asks without an op: the instruction set's name, how many reals a vector holds, and
+// how a batch is laid out (as the fields of Shape, in order).
+QFLEET_EXPORT const char* qfleet_instruction_set() { return qfleet::BestName(); }
+
+QFLEET_EXPORT int32_t qfleet_lanes(int32_t real_bytes) {
+  return real_bytes == 8 ? qfleet::BestKernels<double>().lanes : qfleet::BestKernels<float>().lanes;
 }
+
+QFLEET_EXPORT void qfleet_shape(int32_t qubits, int32_t real_bytes, int64_t batch, int64_t threads,
+                                int64_t* fields) {
+  const qfleet::Shape shape =
+      qfleet::ShapeFor(qubits, qfleet_lanes(real_bytes), real_bytes, batch, threads);
+  fields[0] = shape.lane_qubits;
+  fields[1] = shape.samples;
+  fields[2] = shape.tiles;
+  fields[3] = shape.groups;
+  fields[4] = shape.tile_reals;
+  fields[5] = shape.shared_tile;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <stdexcept>
 
 namespace qfleet {
@@ -108,6 +109,34 @@ Block ReadBlock(Reader* in, const Program& program) {
   block.entries = in->Int(0, 0xffff);
   block.closure = in->Int(0, 0xffff);
   return block;
+}
+
+std::vector<Column> Columns(const Program& program) {
+  std::vector<Column> columns(program.each, Column{false, {0, 0}});
+  std::vector<int64_t> uses(program.each, 0);
+  for (const Block& block : program.blocks)
+    for (int64_t item : block.items) {
+      if (item >= 0) continue;
+      const Factor& factor = program.factors[~item];
+      const int64_t exponents = factor.exponents.size();
+      for (int64_t e = 0; e < exponents; ++e) {
+        if (factor.exponents[e] >= 0) continue;
+        Column& column = columns[~factor.exponents[e]];
+        ++uses[~factor.exponents[e]];
+        double low = factor.turns[e], high = factor.turns[e];
+        for (int64_t k = 0; k < factor.spaces; ++k) {
+          low = std::min(low, factor.turns[k * exponents + e]);
+          high = std::max(high, factor.turns[k * exponents + e]);
+        }
+        column = {low < high, {low, high}};
+        for (int64_t k = 0; k < factor.spaces; ++k) {
+          const double turn = factor.turns[k * exponents + e];
+          column.two &= turn == low || turn == high;
+        }
+      }
+    }
+  for (int64_t e = 0; e < program.each; ++e) columns[e].two &= uses[e] == 1;
+  return columns;
 }
 
 // The loops over samples are short and hot: with the widest vectors that the machine has.
@@ -252,6 +281,10 @@ Program::Program(const std::string& written) {
     runs.push_back(run);
   }
   for (int64_t left = in.Count(); left > 0; --left) blocks.push_back(ReadBlock(&in, *this));
+  columns = Columns(*this);
+  cost = 0;
+  for (const Block& block : blocks)
+    cost += 4.0 * __builtin_popcountll(block.entries) / block.size();
   prefix = in.Int(0, blocks.size());
   int64_t next = 0;
   for (int64_t left = in.Count(); left > 0; --left) {
@@ -398,6 +431,53 @@ void RunSlopes(const Program& program, const Runs& runs,
       y.Product(u, true, half, false);
     }
   }
+}
+
+Span FindSpan(const Program& program, const double* each, int64_t examples, int64_t most) {
+  Span span;
+  std::map<std::vector<int64_t>, int64_t> known;  // a set of turned columns -> its state
+  const auto none = [] { return Span(); };
+  for (const Column& column : program.columns)
+    if (!column.two) return none();
+  span.first.push_back(0);
+  for (int64_t b = 0; b < examples; ++b) {
+    std::vector<int64_t> turned;
+    std::vector<Complex> alpha, beta;
+    for (int64_t e = 0; e < program.each; ++e) {
+      const double t = each[b * program.each + e];
+      if (t == 0) continue;
+      // Solves alpha + beta z(turned) = z(t) for both eigenvalues z.
+      const double* turns = program.columns[e].turns;
+      const double half = 1 / (turns[1] - turns[0]);
+      const Complex z0 = std::polar(1.0, M_PI * turns[0] * t);
+      const Complex z1 = std::polar(1.0, M_PI * turns[1] * t);
+      turned.push_back(e);
+      alpha.push_back((z0 + z1) / 2.0);
+      beta.push_back((z0 - z1) / 2.0 / std::polar(1.0, M_PI * turns[0] * half));
+    }
+    if (turned.size() > 20 || int64_t{1} << turned.size() > most) return none();
+    for (int64_t subset = 0; subset < int64_t{1} << turned.size(); ++subset) {
+      std::vector<int64_t> columns;
+      Complex weight = 1;
+      for (size_t i = 0; i < turned.size(); ++i) {
+        if (subset >> i & 1) columns.push_back(turned[i]);
+        weight *= subset >> i & 1 ? beta[i] : alpha[i];
+      }
+      const auto found = known.emplace(columns, span.states);
+      if (found.second) {
+        if (++span.states > most) return none();
+        span.each.resize(span.states * program.each);
+        for (int64_t e : columns) {
+          const double* turns = program.columns[e].turns;
+          span.each[(span.states - 1) * program.each + e] = 1 / (turns[1] - turns[0]);
+        }
+      }
+      span.state.push_back(found.first->second);
+      span.weight.push_back(weight);
+    }
+    span.first.push_back(span.state.size());
+  }
+  return span;
 }
 
 }  // namespace qfleet

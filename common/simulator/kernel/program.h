@@ -58,12 +58,21 @@ struct Flipped {
   int64_t first;  // of the strings in `weights`
 };
 
+// What an exponent that differs from example to example turns: two eigenspaces of one factor, by
+// turns[0] and turns[1] half-turns a unit. `two` is false where it is more, or in several factors.
+struct Column {
+  bool two;
+  double turns[2];
+};
+
 struct Program {
   int32_t qubits;
   int64_t shared, each;            // how many exponents of either kind
   std::vector<Factor> factors;
+  std::vector<Column> columns;     // [each]
   std::vector<Run> runs;
   std::vector<Block> blocks;
+  double cost;                     // multiply-adds of a forward pass, for each amplitude
   int64_t prefix;                  // how many blocks come before the first exponent
   std::vector<Reach> reaches;      // where the state is larger than a chunk; else empty
   std::vector<Flipped> strings;
@@ -103,6 +112,23 @@ void BlockSlopes(const Program& program, const Block& block,
 // The derivatives by the shared exponents of all runs, added to slopes[E].
 void RunSlopes(const Program& program, const Runs& runs,
                const std::vector<std::vector<double>>& run_sums, double* slopes);
+
+// Examples that turn few angles span few states. A factor with two eigenvalues is a sum
+//     F(t) = alpha(t) F(0) + beta(t) F(turned),
+// where `turned` is half a period away; so an example is a sum of the states that have each of its
+// angles either at 0 or at `turned`, and there are as many of these as there are different sets of
+// angles turned in a batch.
+struct Span {
+  std::vector<double> each;                 // [states][F] exponents of the states
+  std::vector<int64_t> first;               // [examples + 1] where an example's sum begins
+  std::vector<int64_t> state;               // which states it holds
+  std::vector<Complex> weight;              // and how much of each
+  int64_t states = 0;
+};
+
+// The span of a batch's examples; no states where there would be more than `most`, or where an
+// exponent has no two eigenvalues.
+Span FindSpan(const Program& program, const double* each, int64_t examples, int64_t most);
 
 }  // namespace qfleet
 

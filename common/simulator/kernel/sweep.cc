@@ -116,31 +116,27 @@ Sweep<T>::Sweep(std::shared_ptr<const Program> program, const Kernels<T>& kernel
 template <class T>
 Sweep<T>::~Sweep() = default;
 
-template <class T>
-Shape Sweep<T>::ShapeFor(int64_t batch, int64_t threads) const {
-  const int32_t width = program_->qubits, lanes = Log2(kernels_.lanes);
-  const int32_t chunk = Log2(kChunkBytes / (2 * kernels_.lanes * sizeof(T)));
-  int32_t across = std::clamp(width - chunk, 0, std::min(lanes, width));
-  const auto tiles = [&] {
-    const int64_t samples = kernels_.lanes >> across;
-    return (batch + samples - 1) / samples;
-  };
+Shape ShapeFor(int32_t qubits, int32_t lanes, int32_t real_bytes, int64_t batch, int64_t threads) {
+  const int32_t chunk = Log2(kChunkBytes / (2 * lanes * real_bytes));
+  const int32_t most = std::min(Log2(lanes), qubits);
+  int32_t across = std::clamp(qubits - chunk, 0, most);
+  const auto tiles = [&] { return (batch + (lanes >> across) - 1) / (lanes >> across); };
   // Lanes without an example, and threads without a tile, take up qubits instead.
-  while (across < std::min(lanes, width)) {
-    const int64_t samples = kernels_.lanes >> across;
-    if (samples / 2 < batch && tiles() >= threads) break;
-    ++across;
-  }
+  while (across < most && ((lanes >> across) / 2 >= batch || tiles() < threads)) ++across;
   Shape shape;
   shape.lane_qubits = across;
-  shape.samples = kernels_.lanes >> across;
+  shape.samples = lanes >> across;
   shape.tiles = tiles();
-  shape.groups = int64_t{1} << (width - across);
-  shape.tile_reals = shape.groups * 2 * kernels_.lanes;
-  shape.shared_tile = threads > 1 && width - across > chunk &&
-                      (shape.tile_reals * static_cast<int64_t>(sizeof(T)) > kSharedTile ||
-                       shape.tiles < threads);
+  shape.groups = int64_t{1} << (qubits - across);
+  shape.tile_reals = shape.groups * 2 * lanes;
+  shape.shared_tile = threads > 1 && qubits - across > chunk &&
+                      (shape.tile_reals * real_bytes > kSharedTile || shape.tiles < threads);
   return shape;
+}
+
+template <class T>
+Shape Sweep<T>::ShapeOf(const Batch& batch) const {
+  return ShapeFor(program_->qubits, kernels_.lanes, sizeof(T), batch.size, batch.threads);
 }
 
 template <class T>
@@ -476,8 +472,8 @@ void Sweep<T>::Weigh(const Call& call, int64_t tile, const Parallel& parallel, c
       }
     InPieces(parallel, call.shape.groups / unit, unit * 8,
              [&](int64_t, int64_t from, int64_t to) {
-               kernels_.weigh(strings, psi, lambda, from * unit, (to - from) * unit, weights->data,
-                              g > 0);
+               kernels_.weigh(strings, psi, lambda + from * unit * 2 * lanes, from * unit,
+                              (to - from) * unit, weights->data, g > 0);
              });
     Give(std::move(weights));
   }
@@ -514,7 +510,7 @@ void Sweep<T>::Back(const Call& call, int64_t tile, const Parallel& parallel, T*
       if (block.each) {
         BlockSlopes(program, block, *call.runs, call.batch->shared, call.each(tile, program.each),
                     call.present(tile), samples, by_each, from, run_sums, shared_slopes,
-                    each_slopes + tile * samples * program.each);
+                    by_each ? each_slopes + tile * samples * program.each : nullptr);
         continue;
       }
       total.assign(2 * block.size() * block.size(), 0.0);
@@ -562,7 +558,7 @@ void Sweep<T>::OverTiles(const Call& call, const Job& job) {
 template <class T>
 void Sweep<T>::Expectation(const Batch& batch, T* values, T* kept, int64_t kept_reals) {
   if (batch.size == 0) return;
-  Call call(batch, ShapeFor(batch.size, batch.threads));
+  Call call(batch, ShapeOf(batch));
   call.layout = &LayoutFor(call.shape);
   Begin(&call);
   const int64_t reals = call.shape.tile_reals;
@@ -582,11 +578,11 @@ void Sweep<T>::Expectation(const Batch& batch, T* values, T* kept, int64_t kept_
 // may call own() to have memory of its own.
 template <class T>
 template <class Job>
-void Sweep<T>::BackOverTiles(const Batch& batch, bool by_each, double* shared_slopes,
-                             double* each_slopes, const Job& job) {
+void Sweep<T>::BackOverTiles(const Batch& batch, const Shape& shape, bool by_each,
+                             double* shared_slopes, double* each_slopes, const Job& job) {
   if (batch.size == 0) return;
   const Program& program = *program_;
-  Call call(batch, ShapeFor(batch.size, batch.threads));
+  Call call(batch, shape);
   call.layout = &LayoutFor(call.shape);
   call.both = true;
   call.mode = by_each;
@@ -622,7 +618,7 @@ template <class T>
 void Sweep<T>::Gradient(const Batch& batch, const T* upstream, T* kept, int64_t kept_reals,
                         bool kept_is_ours, bool by_each, double* shared_slopes,
                         double* each_slopes) {
-  BackOverTiles(batch, by_each, shared_slopes, each_slopes,
+  BackOverTiles(batch, ShapeOf(batch), by_each, shared_slopes, each_slopes,
                 [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& own,
                     T* lambda) {
                   const int64_t reals = call.shape.tile_reals;
@@ -682,7 +678,7 @@ void Amplitudes(const Shape& shape, int32_t lanes, int64_t tile, int64_t present
 template <class T>
 void Sweep<T>::State(const Batch& batch, const int64_t* order, T* states) {
   if (batch.size == 0) return;
-  Call call(batch, ShapeFor(batch.size, batch.threads));
+  Call call(batch, ShapeOf(batch));
   call.layout = &LayoutFor(call.shape);
   Begin(&call);
   const Reordered reordered(order, program_->qubits);
@@ -706,7 +702,7 @@ void Sweep<T>::StateGradient(const Batch& batch, const int64_t* order, const T* 
                              double* each_slopes) {
   const Reordered reordered(order, program_->qubits);
   const int32_t lanes = kernels_.lanes;
-  BackOverTiles(batch, by_each, shared_slopes, each_slopes,
+  BackOverTiles(batch, ShapeOf(batch), by_each, shared_slopes, each_slopes,
                 [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& own,
                     T* lambda) {
                   T* psi = own();
@@ -721,6 +717,155 @@ void Sweep<T>::StateGradient(const Batch& batch, const int64_t* order, const T* 
                                lambda[real + lanes] = upstream[2 * amplitude + 1] / 2;
                              });
                   return psi;
+                });
+}
+
+// Of the states of a span each is a tile, so that their scalar products are sums over groups.
+template <class T>
+Shape Sweep<T>::SpanShape(const Span& span) const {
+  Shape shape;
+  shape.lane_qubits = Log2(kernels_.lanes);
+  shape.samples = 1;
+  shape.tiles = span.states;
+  shape.groups = int64_t{1} << (program_->qubits - shape.lane_qubits);
+  shape.tile_reals = shape.groups * 2 * kernels_.lanes;
+  shape.shared_tile = shape.tile_reals * static_cast<int64_t>(sizeof(T)) > kSharedTile;
+  return shape;
+}
+
+template <class T>
+int64_t Sweep<T>::SpanReals(const Span& span) const {
+  return span.states * (int64_t{2} << program_->qubits);
+}
+
+template <class T>
+Span Sweep<T>::SpanOf(const Batch& batch, int64_t room) const {
+  const Program& program = *program_;
+  const int64_t bytes = static_cast<int64_t>(sizeof(T)) * (int64_t{2} << program.qubits);
+  if (program.each == 0 || (int64_t{1} << program.qubits) < kernels_.lanes) return Span();
+  Span span = FindSpan(program, batch.each, batch.size,
+                       std::min<int64_t>(batch.size - 1, room / bytes - 2));
+  // Evolving a state costs so much; so do its products with all others.
+  const double states = static_cast<double>(span.states);
+  const double products = 4.0 * static_cast<double>(std::max<int64_t>(program.readouts, 1));
+  if (states * (program.cost + products * states) >= batch.size * program.cost) return Span();
+  return span;
+}
+
+template <class T>
+void Sweep<T>::SpanExpectation(const Batch& batch, const Span& span, T* values, T* states) {
+  const Program& program = *program_;
+  Batch own = batch;
+  own.each = span.each.data();
+  own.size = span.states;
+  Call call(own, SpanShape(span));
+  call.layout = &LayoutFor(call.shape);
+  Begin(&call);
+  const int64_t reals = call.shape.tile_reals, count = span.states;
+  OverTiles(call, [&](int64_t tile, const Parallel& parallel) {
+    Evolve(call, tile, parallel, states + tile * reals);
+  });
+  End(&call);
+
+  // gram[k][i][j] = <i| O_k |j> for i <= j, strip by strip, so that a strip of all states is near.
+  const int32_t lanes = kernels_.lanes;
+  const int64_t unit = std::min<int64_t>(int64_t{1} << kFoldBits, call.shape.groups);
+  const int64_t units = call.shape.groups / unit, width = 2 * program.readouts * count * count;
+  std::vector<double> sums(std::min(units, kPieces) * width);
+  InPieces(batch.parallel, units, width * unit, [&](int64_t piece, int64_t from, int64_t to) {
+    std::unique_ptr<Buffer> image = Take(call.shape.tile_reals / units);
+    for (int64_t strip = from * unit; strip < to * unit; strip += unit)
+      for (int64_t k = 0; k < program.readouts; ++k)
+        for (int64_t j = 0; j < count; ++j) {
+          Apply(call, k, states + j * reals, image->data, strip, unit, false);
+          for (int64_t i = 0; i <= j; ++i)
+            kernels_.dot(states + i * reals + strip * 2 * lanes, image->data, unit,
+                         &sums[piece * width + 2 * ((k * count + i) * count + j)]);
+        }
+    Give(std::move(image));
+  });
+  for (size_t at = width; at < sums.size(); ++at) sums[at % width] += sums[at];
+  for (int64_t b = 0; b < batch.size; ++b)
+    for (int64_t k = 0; k < program.readouts; ++k) {
+      double value = program.offsets[k];
+      for (int64_t x = span.first[b]; x < span.first[b + 1]; ++x)
+        for (int64_t y = span.first[b]; y < span.first[b + 1]; ++y) {
+          const int64_t i = std::min(span.state[x], span.state[y]);
+          const int64_t j = std::max(span.state[x], span.state[y]);
+          const double* entry = &sums[2 * ((k * count + i) * count + j)];
+          const Complex product(entry[0], span.state[x] <= span.state[y] ? entry[1] : -entry[1]);
+          value += (std::conj(span.weight[x]) * span.weight[y] * product).real();
+        }
+      values[b * program.readouts + k] = static_cast<T>(value);
+    }
+}
+
+// out = (or +=) O_k state for groups first to first + count of a tile of one example.
+template <class T>
+void Sweep<T>::Apply(const Call& call, int64_t k, const T* state, T* out, int64_t first,
+                     int64_t count, bool add) {
+  const Program& program = *program_;
+  const int32_t lanes = kernels_.lanes;
+  for (size_t g = 0; g < program.strings.size(); ++g) {
+    const Flipped& group = program.strings[g];
+    std::unique_ptr<Buffer> weights = Take((call.layout->strings[g].count * lanes + 15) / 16 * 16);
+    for (size_t t = 0; t < group.z.size(); ++t) {
+      const double weight = program.weights[(group.first + t) * program.readouts + k];
+      for (int32_t lane = 0; lane < lanes; ++lane)
+        weights->data[t * lanes + lane] =
+            static_cast<T>(__builtin_parityll(group.z[t] & lane) ? -weight : weight);
+    }
+    kernels_.weigh(call.layout->strings[g], state, out, first, count, weights->data, add || g > 0);
+    Give(std::move(weights));
+  }
+  if (program.strings.empty() && !add)
+    std::memset(out, 0, count * 2 * lanes * sizeof(T));
+}
+
+template <class T>
+void Sweep<T>::SpanGradient(const Batch& batch, const Span& span, const T* upstream,
+                            const T* states, double* shared_slopes) {
+  const Program& program = *program_;
+  const int64_t count = span.states;
+  // With psi_b = sum_i c_bi |i>: lambda_i = sum_k O_k sum_j R^k_ij |j>, R^k_ij = sum_b u_bk
+  // conj(c_bi) c_bj.
+  std::vector<double> weights(2 * program.readouts * count * count);
+  for (int64_t b = 0; b < batch.size; ++b)
+    for (int64_t k = 0; k < program.readouts; ++k)
+      for (int64_t x = span.first[b]; x < span.first[b + 1]; ++x)
+        for (int64_t y = span.first[b]; y < span.first[b + 1]; ++y) {
+          const Complex product = static_cast<double>(upstream[b * program.readouts + k]) *
+                                  std::conj(span.weight[x]) * span.weight[y];
+          double* entry = &weights[2 * ((k * count + span.state[x]) * count + span.state[y])];
+          entry[0] += product.real();
+          entry[1] += product.imag();
+        }
+  Batch own = batch;
+  own.each = span.each.data();
+  own.size = count;
+  BackOverTiles(own, SpanShape(span), false, shared_slopes, nullptr,
+                [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& take,
+                    T* lambda) {
+                  const int64_t reals = call.shape.tile_reals;
+                  std::vector<const T*> all;
+                  for (int64_t j = 0; j < count; ++j) all.push_back(states + j * reals);
+                  T* psi = take();
+                  const int64_t unit = std::min<int64_t>(int64_t{1} << kFoldBits, call.shape.groups);
+                  for (int64_t k = 0; k < program.readouts; ++k) {
+                    const double* row = &weights[2 * (k * count + tile) * count];
+                    InPieces(parallel, call.shape.groups / unit, unit * count * 4,
+                             [&](int64_t, int64_t from, int64_t to) {
+                               kernels_.combine(all.data(), row, count, psi, from * unit,
+                                                (to - from) * unit);
+                             });
+                    InPieces(parallel, call.shape.groups / unit, unit * 8,
+                             [&](int64_t, int64_t from, int64_t to) {
+                               Apply(call, k, psi, lambda + from * unit * 2 * kernels_.lanes,
+                                     from * unit, (to - from) * unit, k > 0);
+                             });
+                  }
+                  return static_cast<T*>(
+                      std::memcpy(psi, states + tile * reals, reals * sizeof(T)));
                 });
 }
 

@@ -40,7 +40,7 @@ struct Batch {
   Parallel parallel;
 };
 
-// How a batch is laid out; see `Sweep::Describe`.
+// How a batch is laid out.
 struct Shape {
   int32_t lane_qubits;  // lowest qubits that lie across lanes
   int32_t samples;      // examples of a tile
@@ -50,17 +50,23 @@ struct Shape {
   bool shared_tile;     // threads share a tile, rather than having one each
 };
 
+// For states of 2**qubits amplitudes of `real_bytes` twice, in vectors of `lanes`.
+Shape ShapeFor(int32_t qubits, int32_t lanes, int32_t real_bytes, int64_t batch, int64_t threads);
+
 template <class T>
 class Sweep {
  public:
   Sweep(std::shared_ptr<const Program> program, const Kernels<T>& kernels);
   ~Sweep();
 
-  Shape ShapeFor(int64_t batch, int64_t threads) const;
+  Shape ShapeOf(const Batch& batch) const;
 
   // How many reals `kept` takes so that Gradient need not evolve these tiles again: those of the
   // last tiles, as many as fit into `most` bytes, but one at least.
   int64_t Kept(const Shape& shape, int64_t most) const;
+
+  // The batch's span, where evolving that is worth it and its states fit into `room` bytes.
+  Span SpanOf(const Batch& batch, int64_t room) const;
 
   // values[b][k] = <O_k>; `kept`, of `kept_reals`, may be null.
   void Expectation(const Batch& batch, T* values, T* kept, int64_t kept_reals);
@@ -70,6 +76,13 @@ class Sweep {
   // written to if `kept_is_ours`.
   void Gradient(const Batch& batch, const T* upstream, T* kept, int64_t kept_reals,
                 bool kept_is_ours, bool by_each, double* shared_slopes, double* each_slopes);
+
+  // The same by the batch's span: the states of the span, all of which are in `states`, then every
+  // example as a quadratic form of its weights. Gradients by the shared exponents only.
+  void SpanExpectation(const Batch& batch, const Span& span, T* values, T* states);
+  void SpanGradient(const Batch& batch, const Span& span, const T* upstream, const T* states,
+                    double* shared_slopes);
+  int64_t SpanReals(const Span& span) const;  // of `states`
 
   // states[b][2**N] (re, im); index bit i of the program is bit order[i] of the state's index.
   void State(const Batch& batch, const int64_t* order, T* states);
@@ -81,6 +94,7 @@ class Sweep {
  private:
   struct Layout;
   struct Call;
+  Shape SpanShape(const Span& span) const;
   const Layout& LayoutFor(const Shape& shape);
   struct Buffer;
   void Prepare(Call* call);
@@ -90,6 +104,8 @@ class Sweep {
   void Measure(const Call& call, int64_t tile, const Parallel& parallel, const T* psi, T* values);
   void Weigh(const Call& call, int64_t tile, const Parallel& parallel, const T* psi,
              const T* upstream, T* lambda);
+  void Apply(const Call& call, int64_t k, const T* state, T* out, int64_t first, int64_t count,
+             bool add);
   void Back(const Call& call, int64_t tile, const Parallel& parallel, T* psi, T* lambda,
             bool by_each, std::vector<std::vector<double>>* run_sums, double* shared_slopes,
             double* each_slopes);
@@ -98,7 +114,7 @@ class Sweep {
   template <class Job>
   void OverTiles(const Call& call, const Job& job);
   template <class Job>
-  void BackOverTiles(const Batch& batch, bool by_each, double* shared_slopes, double* each_slopes,
+  void BackOverTiles(const Batch& batch, const Shape& shape, bool by_each, double* shared_slopes, double* each_slopes,
                      const Job& job);
 
   std::shared_ptr<const Program> program_;

@@ -1,0 +1,61 @@
+"""How much memory states take, and whether this machine has it."""
+
+from pathlib import Path
+
+import psutil
+
+from common.errors import CircuitError
+
+_LIMITS = (  # a container's, which psutil does not know: (limit, use)
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+    ),
+)
+
+
+def available() -> int:
+    """Bytes that this process may still take: what is free, or is left of a container's limit."""
+    free = psutil.virtual_memory().available
+    for limit, use in _LIMITS:
+        try:
+            free = min(free, int(Path(limit).read_text()) - int(Path(use).read_text()))
+        except (OSError, ValueError):  # no such file, or "max"
+            continue
+    return max(free, 0)
+
+
+def of_states(qubits: int, amplitude: int, states: int) -> int:
+    """Bytes of so many states.
+
+    Args:
+        qubits: N.
+        amplitude: Bytes of one, 8 or 16.
+        states: How many.
+    """
+    return states * amplitude << qubits
+
+
+def require(qubits: int, amplitude: int, states: int, what: str) -> None:
+    """Refuse what this machine has no memory for, before it is begun.
+
+    Args:
+        qubits: N.
+        amplitude: Bytes of one, 8 or 16.
+        states: How many states are there at a time.
+        what: Whose they are, for the sentence.
+
+    Raises:
+        CircuitError: It says how many bytes are needed and what would fit.
+    """
+    needed, free = of_states(qubits, amplitude, states), available()
+    if needed <= free:
+        return
+    fits = qubits
+    while fits and of_states(fits, amplitude, states) > free:
+        fits -= 1
+    raise CircuitError(
+        f"{what} of {qubits} qubits takes {needed:,} bytes for {states} state(s), and {free:,} are"
+        f" free here: use at most {fits} qubits, or a machine with more memory"
+    )
