@@ -4,6 +4,7 @@ import abc
 
 import cirq
 
+from common.simulator import memory
 from common.tensorflow import tf
 
 REAL = {"complex64": tf.float32, "complex128": tf.float64}
@@ -66,6 +67,19 @@ class Simulator(abc.ABC):
         Args:
             batch: How many examples at once, where what is chosen depends on it.
         """
+
+    def require_memory(self, states: int, copies: int = 1) -> None:
+        """Refuse a circuit whose states don't fit into what is free of this machine's memory.
+
+        Args:
+            states: How many are there at a time: 1 for readouts, 2 for their gradient.
+            copies: How many processes on this machine do the same.
+
+        Raises:
+            CircuitError: It says how many bytes are needed and what would fit.
+        """
+        amplitude = COMPLEX["complex64" if self.dtype == tf.float32 else "complex128"].size
+        memory.require(len(self.qubits), amplitude, states, copies)
 
     def _taken(self, angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The arguments as tensors of `dtype` whose widths are checked."""

@@ -1,5 +1,6 @@
 """How much memory states take, and whether this machine has it."""
 
+import os
 from pathlib import Path
 
 import psutil
@@ -26,6 +27,11 @@ def available() -> int:
     return max(free, 0)
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def of_states(qubits: int, amplitude: int, states: int) -> int:
     """Bytes of so many states.
 
@@ -37,25 +43,28 @@ def of_states(qubits: int, amplitude: int, states: int) -> int:
     return states * amplitude << qubits
 
 
-def require(qubits: int, amplitude: int, states: int, what: str) -> None:
+def require(qubits: int, amplitude: int, states: int, copies: int) -> None:
     """Refuse what this machine has no memory for, before it is begun.
 
     Args:
         qubits: N.
         amplitude: Bytes of one, 8 or 16.
-        states: How many states are there at a time.
-        what: Whose they are, for the sentence.
+        states: How many states a process holds at a time.
+        copies: How many processes there are on this machine.
 
     Raises:
         CircuitError: It says how many bytes are needed and what would fit.
     """
-    needed, free = of_states(qubits, amplitude, states), available()
+    needed, free = of_states(qubits, amplitude, states * copies), available()
     if needed <= free:
         return
     fits = qubits
-    while fits and of_states(fits, amplitude, states) > free:
+    while fits and of_states(fits, amplitude, states * copies) > free:
         fits -= 1
+    what = "training" if states > 1 else "reading"
+    workers = f" in each of {copies} workers" if copies > 1 else ""
     raise CircuitError(
-        f"{what} of {qubits} qubits takes {needed:,} bytes for {states} state(s), and {free:,} are"
-        f" free here: use at most {fits} qubits, or a machine with more memory"
+        f"{what} {qubits} qubits takes {needed:,} bytes for {states} state{'s'[: states > 1]}"
+        f"{workers}, and {free:,} are free here: use at most {fits} qubits"
+        f"{', fewer workers' if copies > 1 else ''} or a machine with more memory"
     )

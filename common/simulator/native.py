@@ -13,7 +13,7 @@ import cirq
 import numpy as np
 import sympy
 
-from common.simulator import expressions, kernel, memory, weaving, windows
+from common.simulator import description, expressions, kernel, memory, weaving, windows
 from common.simulator.dense import DenseSimulator
 from common.simulator.exponents import Exponents
 from common.simulator.factor import Factor
@@ -56,9 +56,11 @@ class NativeSimulator(Simulator):
         self.dtype = REAL[dtype]
         self._complex = COMPLEX[dtype]
         self._source = (circuit, tuple(inputs), tuple(parameters), tuple(readouts), dtype)
+        self.require_memory(1)
         blocks = [step for step in self.program.steps if isinstance(step, Block)]
         prefix = _prefix(blocks)
         stages = [blocks[:prefix], blocks[prefix:]]
+        self.prefix = prefix
         self.plan = windows.plan(stages, len(self.qubits), windows.WINDOW[dtype])
         written = _Written(self.program, self.plan, prefix)
         self._written = written.bytes()
@@ -78,14 +80,29 @@ class NativeSimulator(Simulator):
         *circuit, dtype = self._source
         return DenseSimulator(compile_program(*circuit), dtype=dtype)
 
-    def describe(self, batch: int | None = None) -> str:
-        """What will be computed, for a person to read."""
-        return f"native, {self.dtype.name}: {self.program}"
+    def describe(self, batch: int | None = None, angles: np.ndarray | None = None) -> str:
+        """What will be computed, for a person to read.
+
+        Args:
+            batch: How many examples at once; a vector's full of them unless given.
+            angles: [B, inputs] the examples themselves, where it is asked whether few states span
+                them; then `batch` is their number.
+        """
+        return description.describe(self, batch, angles)
+
+    def span(self, angles: np.ndarray) -> int:
+        """How many states span examples with these [B, inputs] angles; 0 for the direct plan."""
+        angles = tf.convert_to_tensor(angles, self.dtype)
+        exponents = self._exponents(angles, tf.zeros([len(self.parameters)], self.dtype))
+        found = kernel.ops().qfleet_span(*exponents, program=self._written, **self._room(True))
+        return int(found)
 
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
         """See Simulator.expectation."""
         angles, parameters = self._taken(angles, parameters)
         by_angles, by_parameters = _watched(angles), _watched(parameters)
+        if by_angles or by_parameters:
+            self.require_memory(2)
 
         @tf.custom_gradient
         def values(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Callable]:

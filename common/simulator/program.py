@@ -56,12 +56,13 @@ class Program:
         ]
         if self.initial is not None:
             lines.append("starts in a constant state: everything before the first symbol")
-        lines += [f"  {_line(step, self.qubits)}" for step in self.steps]
+        lines += [f"  {line(step, self.qubits)}" for step in self.steps]
         lines += _readout_lines(self.readout, self.qubits)
         return "\n".join(lines)
 
 
-def _line(step: Block | Layer, qubits: Sequence[cirq.Qid]) -> str:
+def line(step: Block | Layer, qubits: Sequence[cirq.Qid]) -> str:
+    """A step for a person to read."""
     where = ", ".join(str(qubits[position]) for position in step.qubits)
     if isinstance(step, Layer):
         return f"layer of {len(step.turns)} data turns on {where}"
@@ -78,7 +79,7 @@ def _readout_lines(readout: Readout, qubits: Sequence[cirq.Qid]) -> list[str]:
             f"reads operators on {', '.join(map(str, where))} after"
             f" {len(readout.reduced.tail)} blocks applied to the operators"
         )
-        lines += [f"  {_line(block, where)}" for block in readout.reduced.tail]
+        lines += [f"  {line(block, where)}" for block in readout.reduced.tail]
     if readout.terms is not None:
         lines.append(f"reads {len(readout.terms.strings)} Pauli strings")
     for basis in readout.bases:

@@ -50,21 +50,27 @@ def weave(factors: Sequence[Factor], inputs: frozenset[str]) -> list[Block]:
 def _joined(factors: Sequence[Factor]) -> list[_Open]:
     """One-qubit gates wait for the next pair on their qubit; pairs on the same qubits are one."""
     items: list[_Open] = []
-    last: dict[int, _Open] = {}  # the newest item on each qubit
+    pairs: dict[int, _Open] = {}  # the newest pair on each qubit
+    waiting: dict[int, _Open] = {}  # one-qubit gates after it
     for factor in factors:
-        before = [last[qubit] for qubit in factor.qubits if qubit in last]
-        same = len(before) == len(factor.qubits) and len({id(item) for item in before}) == 1
-        if same and set(before[0].qubits) == set(factor.qubits):
-            before[0].factors.append(factor)
+        qubits = factor.qubits
+        if len(qubits) == 1:
+            if qubits[0] not in waiting:
+                waiting[qubits[0]] = _Open(qubits)
+                items.append(waiting[qubits[0]])
+            waiting[qubits[0]].factors.append(factor)
             continue
-        item = _Open(factor.qubits)
-        for waiting in before:
-            if len(waiting.qubits) == 1:
-                item.factors += waiting.factors
-                items.remove(waiting)
+        before = {id(pairs.get(qubit)): pairs.get(qubit) for qubit in qubits}
+        item = next(iter(before.values()))
+        if len(before) > 1 or item is None or set(item.qubits) != set(qubits):
+            item = _Open(qubits)
+            items.append(item)
+        for qubit in qubits:
+            if qubit in waiting:
+                item.factors += waiting[qubit].factors
+                items.remove(waiting.pop(qubit))
+            pairs[qubit] = item
         item.factors.append(factor)
-        items.append(item)
-        last.update(dict.fromkeys(factor.qubits, item))
     return items
 
 

@@ -5,10 +5,12 @@ beside the sources, and its name holds a digest of all that it depends on, so th
 other sources, of another TensorFlow or for another processor is never loaded.
 """
 
+import ctypes
 import functools
 import hashlib
 import importlib.metadata
 import platform
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +53,51 @@ def ops() -> Any:
     from common.tensorflow import tf
 
     return tf.load_op_library(str(library()))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a batch is laid out (sweep.h).
+
+    Attributes:
+        lane_qubits: Lowest qubits that lie across a vector's lanes.
+        samples: Examples of a tile, side by side over the other lanes.
+        tiles: How many tiles the batch is.
+        groups: Vectors of real parts, and as many of imaginary ones, of a tile's state.
+        tile_reals: Real numbers of a tile's state.
+        shared_tile: Whether all threads work on one tile, rather than each on its own.
+    """
+
+    lane_qubits: int
+    samples: int
+    tiles: int
+    groups: int
+    tile_reals: int
+    shared_tile: bool
+
+
+def shape(qubits: int, real_bytes: int, batch: int, threads: int) -> Shape:
+    """How the kernel lays out a batch, with 4 or 8 bytes a real number."""
+    fields = (ctypes.c_int64 * 6)()
+    _library().qfleet_shape(
+        qubits, real_bytes, ctypes.c_int64(batch), ctypes.c_int64(threads), fields
+    )
+    return Shape(*fields[:5], bool(fields[5]))
+
+
+def lanes(real_bytes: int) -> int:
+    """Real numbers of 4 or 8 bytes in a vector of this machine."""
+    return int(_library().qfleet_lanes(real_bytes))
+
+
+def instruction_set() -> str:
+    """The instruction set that was chosen on this machine."""
+    return _library().qfleet_instruction_set().decode()
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    ops()  # TensorFlow's own library, which ours needs, is loaded with it
+    found = ctypes.CDLL(str(library()))
+    found.qfleet_instruction_set.restype = ctypes.c_char_p
+    return found
