@@ -10,12 +10,11 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import cirq
-
 from common.circuits import ModelCircuit, hybrid_layers, qcnn
 from common.errors import SettingsError, WeightsError
 from common.layers import Expectation, Readouts
 from common.settings import Settings
+from common.simulator.saving import to_json
 from common.tensorflow import keras, tf
 
 Build = Callable[[int, Settings], keras.Model]
@@ -166,7 +165,7 @@ def describe(model: keras.Model, features: int, settings: Settings, encoding: An
         "circuits": [
             {
                 "name": layer.name,
-                "circuit": cirq.to_json(layer.circuit),
+                "circuit": to_json(layer.circuit),
                 "inputs": list(layer.inputs),
                 "parameters": list(layer.parameters),
                 "readouts": [str(observable) for observable in layer.observables],

@@ -1,14 +1,21 @@
 """What all layers share: a circuit and its symbols, and trained angles as a weight."""
 
+import random
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import cirq
 import numpy as np
 
+from common.simulator.saving import to_json
 from common.tensorflow import keras, tf
 
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
+
+
+def drawn(seed: int | None) -> int:
+    """A seed; where there is none, by the generator that keras.utils.set_random_seed seeds."""
+    return random.randrange(2**31) if seed is None else int(seed)
 
 
 class CircuitLayer(keras.layers.Layer):
@@ -57,7 +64,7 @@ class CircuitLayer(keras.layers.Layer):
         """What Keras saves; the circuit as Cirq JSON."""
         return {
             **super().get_config(),
-            "circuit": cirq.to_json(self.circuit),
+            "circuit": to_json(self.circuit),
             "inputs": list(self.inputs),
             "parameters": list(self.parameters),
             "simulator": self.simulator,
@@ -98,7 +105,7 @@ class TrainedCircuit(CircuitLayer):
     ) -> None:
         super().__init__(circuit, inputs, **circuit_args)
         self.initializer = keras.initializers.get(
-            initializer or keras.initializers.RandomUniform(0.0, 2 * np.pi, seed=seed)
+            initializer or keras.initializers.RandomUniform(0.0, 2 * np.pi, seed=drawn(seed))
         )
 
     def build(self, input_shape: Any) -> None:

@@ -1,12 +1,11 @@
 """Layers whose outputs come from a finite number of shots."""
 
-import secrets
 from collections.abc import Sequence
 from typing import Any, final
 
 import cirq
 
-from common.layers.circuit import Readouts, TrainedCircuit
+from common.layers.circuit import Readouts, TrainedCircuit, drawn
 from common.simulator import build
 from common.simulator.shots import Sampled, bits, draw
 from common.tensorflow import keras, tf
@@ -41,7 +40,7 @@ class Samples(TrainedCircuit):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, seed=seed, **circuit_args)
-        self.shots, self.seed = _checked(shots), _drawn(seed)
+        self.shots, self.seed = _checked(shots), drawn(seed)
         self._simulate = build(circuit, self.inputs, self.parameters, (), **self._how)
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -90,7 +89,7 @@ class SampledExpectation(Readouts):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, observables, seed=seed, **circuit_args)
-        self.shots, self.seed = _checked(shots), _drawn(seed)
+        self.shots, self.seed = _checked(shots), drawn(seed)
         self._simulate = Sampled(
             circuit, self.inputs, self.parameters, self.observables, shots=shots, **self._how
         )
@@ -138,7 +137,3 @@ def _checked(shots: int) -> int:
     if not isinstance(shots, int) or shots < 1:
         raise ValueError(f"shots is {shots}: at least one shot is needed, as a whole number")
     return shots
-
-
-def _drawn(seed: int | None) -> int:
-    return secrets.randbelow(2**31) if seed is None else int(seed)

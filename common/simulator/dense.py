@@ -53,6 +53,7 @@ class DenseSimulator(Simulator):
         """What will be computed, for a person to read."""
         return f"plain TensorFlow, {self.dtype.name}: {self.program}"
 
+    @tf.autograph.experimental.do_not_convert  # which would take longer than all the rest
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
         """See Simulator.expectation."""
         angles, parameters = self._taken(angles, parameters)
@@ -66,6 +67,7 @@ class DenseSimulator(Simulator):
             values += self._operators(state, order, matrices)
         return tf.broadcast_to(evolution.permuted(values, [1, 0]), [batch, self.readouts])
 
+    @tf.autograph.experimental.do_not_convert  # which would take longer than all the rest
     def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
         """See Simulator.state."""
         self._whole_state()

@@ -12,6 +12,7 @@ import numpy as np
 
 from common.simulator import build, observables
 from common.simulator.exponents import Exponents
+from common.simulator.expressions import symbol_names
 from common.simulator.interface import Simulator
 from common.simulator.program import check_symbols
 from common.simulator.shift import Turns, cut
@@ -111,9 +112,12 @@ class Sampled:
             self._groups.append(_Group(simulator, np.array(masks), basis.weights))
         self._offsets = terms.offsets
         names = (*inputs, *parameters)
+        trained = set(map(str, parameters))
+        self._mixed = any(symbol_names(one) & trained for one in self._data.exponents)
         self._data_exponents = Exponents(self._data.exponents, names, tf.float64)
         self._shared_exponents = Exponents(self._shared.exponents, tuple(parameters), tf.float64)
 
+    @tf.autograph.experimental.do_not_convert  # which would take longer than all the rest
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Estimated expectation values, differentiable by angles and parameters.
 
@@ -128,6 +132,8 @@ class Sampled:
         real = angles.dtype
         angles, parameters = tf.cast(angles, tf.float64), tf.cast(parameters, tf.float64)
         shared = self._shared_exponents(parameters[tf.newaxis])[0]  # [G]
+        if not self._mixed:  # then the turns of data have no slope by them
+            parameters = tf.stop_gradient(parameters)
         together = tf.broadcast_to(parameters, [tf.shape(angles)[0], tf.shape(parameters)[0]])
         data = self._data_exponents(tf.concat([angles, together], axis=1))  # [B, F]
 
@@ -136,13 +142,11 @@ class Sampled:
             return self._measure(data, shared, fresh)
 
         found = values(tf.stop_gradient(data), tf.stop_gradient(shared), tf.constant(0))
-        # Each a gradient of its own, so that what nobody asks for is not measured.
-        found = _with_slopes(
-            found, shared, self._shared, 1, lambda moved, at: values(data, moved, at)
-        )
+        # Each a term of its own, so that a derivative that nobody asks for is not measured.
         first = 1 + 2 * len(self._shared.names)
-        found = _with_slopes(
-            found, data, self._data, first, lambda moved, at: values(moved, shared, at)
+        found += _slopes(shared, self._shared, 1, found, lambda moved, at: values(data, moved, at))
+        found += _slopes(
+            data, self._data, first, found, lambda moved, at: values(moved, shared, at)
         )
         return tf.cast(found, real)
 
@@ -171,30 +175,30 @@ class Sampled:
         return values
 
 
-def _with_slopes(
-    values: tf.Tensor,
+def _slopes(
     exponents: tf.Tensor,
     turns: Turns,
     first: int,
+    values: tf.Tensor,
     measure: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
 ) -> tf.Tensor:
-    """Values that have a derivative by the exponents, measured when it is asked for.
+    """Zeros whose derivative by the exponents is that of the values, measured when asked for.
 
     Args:
-        values: [B, K].
         exponents: [G] or [B, G].
         turns: The G turns.
         first: Number of the first seed.
+        values: [B, K].
         measure: Values at moved exponents, from the seed of that number.
     """
     if not turns.names:
-        return values
+        return tf.zeros_like(values)
     steps = np.diag(turns.shifts)
     scales = np.pi * turns.turns
 
     @tf.custom_gradient
-    def attached(values: tf.Tensor, exponents: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def zeros(exponents: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
             def slope(at: tf.Tensor) -> tf.Tensor:
                 step, number = tf.gather(steps, at), first + 2 * at
                 ahead = measure(exponents + step, number)
@@ -205,8 +209,8 @@ def _with_slopes(
             slopes = tf.map_fn(
                 slope, tf.range(len(scales)), parallel_iterations=1, fn_output_signature=tf.float64
             )
-            return upstream, tf.transpose(slopes)
+            return tf.transpose(slopes)
 
-        return tf.identity(values), gradient
+        return tf.zeros_like(values), gradient
 
-    return attached(values, exponents)
+    return zeros(exponents)
