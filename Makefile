@@ -109,4 +109,5 @@ lock upgrade:
 .PHONY: clean
 clean: ## remove the environments and caches; runs stay
 	@$(no_settings)rm -rf .venv .venv-tensorboard .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf common/simulator/kernel/built
 	@find . -name __pycache__ -prune -exec rm -rf {} +

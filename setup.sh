@@ -95,12 +95,29 @@ install() {
     refuse "pip could not install ${locks[*]} (its last lines are above, the rest in $log)."
 }
 
-holds "${locks[@]}" && exit
+# Builds the native kernel where a worker will need it and it, or a source of it, has changed.
+build_kernel() {
+    local stamp=$venv/kernel.sha256 folder=common/simulator/kernel
+    [[ ${locks[0]} == requirements/worker.txt ]] || return 0
+    sha256sum --status --check "$stamp" 2>/dev/null && return
+    local built
+    built=$("$venv/bin/python" -m common.simulator.kernel)
+    # Where there is none, plain TensorFlow serves, and the next verb tries again.
+    [[ -z $built ]] || sha256sum "$folder"/*.{cc,h,py} "$built" >"$stamp"
+}
+
+if holds "${locks[@]}"; then
+    build_kernel
+    exit
+fi
 check_platform
 if holds "${locks[0]}"; then take_its_python; else find_python; fi
 exec 9<"${BASH_SOURCE[0]}" # two verbs in two terminals take turns
 "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
-holds "${locks[@]}" && exit
+if holds "${locks[@]}"; then
+    build_kernel
+    exit
+fi
 
 others=''
 if holds "${locks[0]}"; then
@@ -114,3 +131,4 @@ fi
 install
 { [[ -z $others ]] || echo "$others"; sha256sum "${locks[@]}"; } >"$stamp.new"
 mv "$stamp.new" "$stamp"
+build_kernel

@@ -1,4 +1,7 @@
-"""Builds the native kernel with g++, in some seconds; where it is built already, at once."""
+"""Builds the native kernel with g++, in some seconds; where it is built already, at once.
+
+Prints where the library is, or nothing where there is none.
+"""
 
 import concurrent.futures
 import os
@@ -17,8 +20,15 @@ COMMON = ("-std=c++17", "-fPIC", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden
 def main() -> int:
     """Build; 0 also where it can't be built, since plain TensorFlow then serves."""
     target = kernel.library()
+    if not target.is_file():
+        attempt(target)
     if target.is_file():
-        return 0
+        print(target)
+    return 0
+
+
+def attempt(target: Path) -> None:
+    """Build, or say in a sentence why there will be no kernel."""
     compiler = os.environ.get("CXX") or shutil.which("g++")
     if compiler is None or platform.machine() not in kernel.SETS:
         why = "there is no g++" if compiler is None else f"it is not for {platform.machine()}"
@@ -27,7 +37,7 @@ def main() -> int:
             " slower (apt-get install g++ on Debian and Ubuntu, then say the same again).",
             file=sys.stderr,
         )
-        return 0
+        return
     print("Building the native kernel: some seconds, this first time only.", file=sys.stderr)
     try:
         build(compiler, target)
@@ -38,7 +48,6 @@ def main() -> int:
             " plain TensorFlow simulates, many times slower.",
             file=sys.stderr,
         )
-    return 0
 
 
 def build(compiler: str, target: Path) -> None:
@@ -61,13 +70,16 @@ def build(compiler: str, target: Path) -> None:
                     commands.append([*COMMON, *chosen, "-c", name, "-o", str(objects[-1])])
                 continue
             objects.append(Path(folder, f"{name}.o"))
-            # TensorFlow's headers are full of warnings that are not ours.
-            extra = (*headers, "-w") if name == "ops.cc" else ()
+            # TensorFlow's headers are slow to compile, and full of warnings that are not ours.
+            extra = (*headers, "-O1", "-w") if name == "ops.cc" else ()
             commands.append([*COMMON, *extra, "-c", name, "-o", str(objects[-1])])
         commands.sort(key=lambda command: "ops.cc" not in command)  # the longest first
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             for _ in pool.map(lambda command: run(compiler, command), commands):
                 pass
+        # Those of other sources, TensorFlows or processors are of no use any more.
+        for old in target.parent.glob("*.so"):
+            old.unlink()
         made = Path(folder, "library.so")
         run(
             compiler,
