@@ -118,8 +118,11 @@ class Settings(BaseSettings):
         int, Ge(1), Le(64), _model("quantum filters side by side in multi-filter")
     ] = 3
     simulator: Annotated[
-        Literal["qfleet", "tfq"],
-        _model("what simulates the circuits: qfleet's own or TensorFlow Quantum"),
+        Literal["qfleet", "tensorflow", "tfq"],
+        _model(
+            "what simulates the circuits: qfleet's native kernel, plain TensorFlow, or TensorFlow"
+            " Quantum, which `make` installs when told so"
+        ),
     ] = "qfleet"
 
     data: Annotated[
