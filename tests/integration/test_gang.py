@@ -104,6 +104,7 @@ def test_ctrl_c_leaves_a_checkpoint_at_a_step_and_the_same_command_goes_on(
     assert again.end() == 0, again.said
     assert f"goes on at step {at['step']} of epoch {at['epoch'] + 1} (attempt 2)" in again.said
     assert distance(run, undisturbed[0]) <= 1e-6
+    assert {line["examples"] for line in metrics(run)} == {100}
 
 
 def test_sigterm_of_a_chief_leaves_a_checkpoint_and_a_retryable_code(start, tmp_path):
