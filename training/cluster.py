@@ -33,6 +33,12 @@ class Cluster:
         """The chief's host name or address."""
         return self.workers[0].rpartition(":")[0].strip("[]")
 
+    @property
+    def here(self) -> int:
+        """Workers with this worker's host name or address, itself included."""
+        hosts = [address.rpartition(":")[0] for address in self.workers]
+        return hosts.count(hosts[self.rank])
+
     def to_config(self) -> str:
         """TF_CONFIG for this worker."""
         task = {"type": "worker", "index": self.rank}

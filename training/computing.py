@@ -50,11 +50,19 @@ def serve_profiles(port: int) -> None:
     tf.profiler.experimental.server.start(port)
 
 
-def learner(gang: tf.distribute.Strategy, data: Dataset, settings: Settings) -> Learner:
-    """The model and its optimizer, built in the strategy's scope."""
+def learner(
+    gang: tf.distribute.Strategy, cluster: Cluster, data: Dataset, settings: Settings
+) -> Learner:
+    """The model and its optimizer, built in the strategy's scope.
+
+    Raises:
+        CircuitError: The workers on this machine need more memory than it has.
+    """
     with gang.scope():
         keras.utils.set_random_seed(settings.seed)
         model = models.build(data.features, settings, data.placement)
+        for layer in models.circuits(model):
+            layer.require_memory(cluster.here)
         made = Learner(model)
         optimizer = keras.optimizers.Adam(settings.learning_rate)
         optimizer.build(model.trainable_variables)

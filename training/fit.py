@@ -63,7 +63,7 @@ class Training:
         self.strategy = computing.strategy(settings, cluster)
         computing.serve_profiles(settings.profiler_port)
         firsts = computing.first_weights(data, settings)
-        self.learner = computing.learner(self.strategy, data, settings)
+        self.learner = computing.learner(self.strategy, cluster, data, settings)
         self._shares: dict[str, Share] = {}
         self.starts = Starts(settings, firsts, lambda: self.measure("train")["mse"])
         # Batches of a split that is measured, epoch after epoch.

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 from common import checkpoints, runs, storage
 from common.data import load
-from common.errors import PeerLost, Preempted
+from common.errors import CircuitError, PeerLost, Preempted
 from common.settings import Settings
 from training.cluster import Cluster
 from training.gate import pass_gate
@@ -88,6 +88,12 @@ def lost_peers(
     )
     try:
         yield
+    except tf.errors.ResourceExhaustedError as error:
+        reason = " ".join(str(error.message).split())[:160]
+        raise CircuitError(
+            f"worker {cluster.rank} ran out of memory ({reason}): use fewer QUBITS, fewer WORKERS"
+            " on this machine or a smaller BATCH"
+        ) from error
     except kinds as error:
         if cluster.size == 1:
             raise

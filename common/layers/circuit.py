@@ -7,6 +7,7 @@ from typing import Any, Literal
 import cirq
 import numpy as np
 
+from common.simulator.interface import Simulator
 from common.simulator.saving import to_json
 from common.tensorflow import keras, tf
 
@@ -59,6 +60,18 @@ class CircuitLayer(keras.layers.Layer):
     def describe(self) -> str:
         """The compiled program, as text."""
         return self._simulate.describe()
+
+    def require_memory(self, copies: int = 1) -> None:
+        """Refuse to train what does not fit into this machine's memory.
+
+        Args:
+            copies: How many processes on this machine do the same.
+
+        Raises:
+            CircuitError: It says how many bytes are needed and what would fit.
+        """
+        if isinstance(self._simulate, Simulator):
+            self._simulate.require_memory(2, copies)
 
     def get_config(self) -> dict[str, Any]:
         """What Keras saves; the circuit as Cirq JSON."""
