@@ -51,6 +51,115 @@ def test_a_mistake_in_the_person_s_model_is_one_sentence(tmp_path, code, words, 
     assert "\n" not in str(error.value)
 
 
+CALLED = """
+from common.layers import Expectation
+from common.tensorflow import keras, tf
+import cirq, sympy
+
+class Model(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+
+    def call(self, angles, training=None):
+        {line}
+
+class Inner(keras.layers.Layer):
+    def call(self, angles):
+        return {{}}["inside"]
+
+def build(features, settings):
+    return Model()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("return self.dense(angles) / (1 / 0 )", "ZeroDivisionError: division by zero"),
+        ("return self.dense(angles) * float(angles.numpy()[0, 0])", "has no attribute 'numpy'"),
+        ("if training: raise KeyError('training')", "KeyError: 'training'"),
+        ("return tf.matmul(angles, tf.zeros([7, 1]))", "Matrix size-incompatible"),
+        ("return tf.reshape(self.dense(angles), [32, 1])", "the requested shape has 32"),
+    ],
+)
+def test_a_model_that_fails_when_it_is_called_is_one_sentence(tmp_path, line, said, monkeypatch):
+    from common.errors import SettingsError
+    from common.models import build
+    from common.settings import Settings
+
+    name = f"called_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(CALLED.format(line=line))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SettingsError) as error:
+        build(2, Settings(model=f"{name}:build"))
+    message = str(error.value)
+    assert message.startswith(f"MODEL={name}:build failed: ")
+    assert said in message
+    assert message.endswith(f" at {tmp_path}/{name}.py:12")
+    assert "\n" not in message
+    assert "{{" not in message
+
+
+def test_a_layer_inside_the_person_s_model_is_named_by_its_own_line(tmp_path, monkeypatch):
+    from common.errors import SettingsError
+    from common.models import build
+    from common.settings import Settings
+
+    code = CALLED.format(line="return self.dense(Inner()(angles))")
+    (tmp_path / "called_inside.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SettingsError, match=r"KeyError: 'inside' at .*called_inside\.py:16$"):
+        build(2, Settings(model="called_inside:build"))
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [(KeyError("a bug"), KeyError), (ValueError("angles have shape"), None)],
+)
+def test_a_bug_of_ours_in_the_person_s_model_stays_a_traceback(tmp_path, raised, told, monkeypatch):
+    from common.errors import SettingsError
+    from common.layers import Expectation
+    from common.models import build
+    from common.settings import Settings
+
+    line = (
+        "return Expectation(cirq.Circuit(cirq.rx(sympy.Symbol('x'))(cirq.q(0))), ['x'],"
+        " [cirq.Z(cirq.q(0))])(angles[:, :1])"
+    )
+    (tmp_path / "called_bug.py").write_text(CALLED.format(line=line))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("called_bug", None)
+
+    def broken(layer, inputs):
+        raise raised
+
+    place = f"{ROOT}/common/layers/expectation.py"  # as if it stood there
+    broken.__code__ = broken.__code__.replace(co_filename=place)
+    monkeypatch.setattr(Expectation, "call", broken)
+    with pytest.raises(told or SettingsError):
+        build(2, Settings(model="called_bug:build"))
+
+
+def test_a_subclassed_model_that_fails_when_called_ends_a_gang_with_2(start, tmp_path):
+    (tmp_path / "failing.py").write_text(CALLED.format(line="return angles.numpy()"))
+    gang = start(tmp_path, *SMALL, "MODEL=failing:build", PYTHONPATH=str(tmp_path))
+    assert gang.end() == 2
+    assert f"object has no attribute 'numpy' at {tmp_path}/failing.py:12" in gang.said
+    assert "Traceback" not in gang.said
+
+
+def test_a_subclassed_model_trains_in_a_gang_and_answers(start, tmp_path):
+    """It is called at first where variables must be made by all workers together."""
+    (tmp_path / "subclassed.py").write_text(
+        CALLED.format(line="return self.dense(tf.concat([tf.cos(angles), tf.sin(angles)], 1))")
+    )
+    gang = start(tmp_path, *SMALL, "MODEL=subclassed:build", PYTHONPATH=str(tmp_path))
+    assert gang.end() == 0, gang.said
+    asked = start(tmp_path, module="inference", PYTHONPATH=str(tmp_path))
+    assert asked.end() == 0, asked.said
+
+
 def test_a_table_of_the_person_s_own_trains_multi_filter_and_is_answered(start, tmp_path):
     draw = np.random.default_rng(3)
     features = draw.normal(size=(240, 5))

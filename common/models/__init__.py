@@ -4,20 +4,16 @@ A model takes angles float32 [B, features] in radians and answers float32 [B, 1]
 class. What it is made from is recorded as JSON (`describe`), from which inference rebuilds it.
 """
 
-import importlib
-import sys
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from common.circuits import ModelCircuit, hybrid_layers, qcnn
-from common.errors import SettingsError, WeightsError
+from common.errors import WeightsError
 from common.layers import Expectation, Readouts
+from common.models import own
 from common.settings import Settings
 from common.simulator.saving import to_json
 from common.tensorflow import keras, tf
-
-Build = Callable[[int, Settings], keras.Model]
 
 
 def build(features: int, settings: Settings, encoder: str = "angle") -> keras.Model:
@@ -29,10 +25,11 @@ def build(features: int, settings: Settings, encoder: str = "angle") -> keras.Mo
         encoder: Where the angles enter the circuit: what the data set's encoding recorded.
 
     Raises:
-        SettingsError: MODEL names a factory that can't be imported, fails, or makes no model.
+        SettingsError: MODEL names a factory that can't be imported, fails, makes no model, or
+            makes one that fails when it is called.
     """
     if ":" in settings.model:
-        return _own(features, settings)
+        return own.build(features, settings)
     inputs = keras.Input((features,), name="angles")
     if settings.model == "qcnn":
         outputs = _readouts(inputs, settings, encoder, layers=None)
@@ -76,52 +73,6 @@ def _head(readouts: Any, settings: Settings) -> Any:
 
     hidden = keras.layers.Dense(8, settings.activation, kernel_initializer=drawn(0), name="hidden")
     return keras.layers.Dense(1, kernel_initializer=drawn(1), name="answer")(hidden(readouts))
-
-
-def _own(features: int, settings: Settings) -> keras.Model:
-    """The person's model: what their factory(features, settings) makes."""
-    model = _factory(settings.model)(features, settings)
-    if not isinstance(model, keras.Model):
-        raise SettingsError(
-            f"MODEL={settings.model} made a {type(model).__name__}: the factory must return a"
-            " Keras model (from common.tensorflow import keras)"
-        )
-    return model
-
-
-def _factory(name: str) -> Build:
-    """The factory, which turns what goes wrong in the person's code into one sentence."""
-    module, _, attribute = name.partition(":")
-
-    def failed(error: BaseException) -> SettingsError:
-        frames = traceback.extract_tb(error.__traceback__)
-        where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-        return SettingsError(f"MODEL={name} failed: {type(error).__name__}: {error}{where}")
-
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        made = getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        if error.name != module.split(".")[0] and error.name != module:
-            raise failed(error) from error
-        raise SettingsError(
-            f"MODEL={name}: there is no module {error.name!r} in this folder or on PYTHONPATH"
-        ) from None
-    except AttributeError as error:
-        if error.__traceback__ and error.__traceback__.tb_next:
-            raise failed(error) from error
-        raise SettingsError(f"MODEL={name}: module {module!r} has no {attribute!r}") from None
-    except Exception as error:
-        raise failed(error) from error
-
-    def checked(features: int, settings: Settings) -> keras.Model:
-        try:
-            return made(features, settings)
-        except Exception as error:
-            raise failed(error) from error
-
-    return checked
 
 
 def circuits(model: keras.Model) -> Iterator[Readouts]:
