@@ -82,8 +82,8 @@ def shape(qubits: int, real_bytes: int, batch: int, threads: int) -> Shape:
     _library().qfleet_shape(
         qubits, real_bytes, ctypes.c_int64(batch), ctypes.c_int64(threads), fields
     )
-    *sizes, shared = (int(field) for field in fields)
-    return Shape(*sizes, shared_tile=bool(shared))
+    across, samples, tiles, groups, reals, shared = map(int, fields)
+    return Shape(across, samples, tiles, groups, reals, bool(shared))
 
 
 def lanes(real_bytes: int) -> int:
