@@ -71,8 +71,8 @@ class TfqSimulator(Simulator):
             )
         if importlib.util.find_spec("tensorflow_quantum") is None:
             raise SettingsError(
-                "SIMULATOR=tfq needs TensorFlow Quantum, which is not installed: say SIMULATOR=tfq"
-                " after make training or make inference, which installs it (on Linux x86_64 with"
+                "SIMULATOR=tfq needs TensorFlow Quantum, which is not installed: make training and"
+                " make inference install it where they are told SIMULATOR=tfq (on Linux x86_64 with"
                 " Python 3.11), or use SIMULATOR=qfleet"
             )
         self.inputs, self.parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
@@ -150,7 +150,9 @@ class TfqSimulator(Simulator):
                 try:
                     import tensorflow_quantum as tfq
                 except ImportError as error:
-                    raise SettingsError(f"TensorFlow Quantum can't be imported: {error}") from error
+                    raise SettingsError(
+                        f"SIMULATOR=tfq: TensorFlow Quantum can't be loaded: {error}"
+                    ) from error
             with tf.init_scope():
                 # As NumPy, since a tensor made in one graph is of no use in the next.
                 self._started = _Started(
