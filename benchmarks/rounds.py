@@ -79,4 +79,6 @@ def _row(system: System, cell: Cell, task: str, ready: Message, answers: list[Me
         "runs": runs,
         "peak_gib": answers[-1]["peak_gib"],
     }
+    if cell.turned is not None:
+        row["turned"] = cell.turned
     return row | {name: value for name, value in ready.items() if name != "values"}

@@ -93,6 +93,13 @@ def _figures(rows: Sequence[Row]) -> Iterator[Limit]:
     first = find(rows, "qfleet", "train", Cell("qcnn", 20, 2))
     if first:
         yield figure("compile and first step, 20 qubits", first["first_step_s"], "s", 5)
+    span = find(rows, "qfleet", "epoch", Cell("qcnn", 23, EXAMPLES))
+    if span:
+        seconds = span["ms_per_circuit"] * EXAMPLES / 1e3
+        what = (
+            f"an epoch of one step over {EXAMPLES:,} examples with one angle each, QCNN, 23 qubits"
+        )
+        yield figure(what, seconds, "s", 30)
     epoch = f"an epoch of {EXAMPLES:,} examples, QCNN, 23 qubits, batch 32"
     for task, how in (("train", "extrapolated from 5 steps"), ("epoch", "the whole of it")):
         row = find(rows, "qfleet", task, Cell("qcnn", 23, 32))
