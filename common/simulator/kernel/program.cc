@@ -165,6 +165,31 @@ QFLEET_WIDEST void AddProducts(int64_t samples, const double* x, const double* y
   }
 }
 
+// out = a b for single matrices [D][D] (re, im).
+QFLEET_WIDEST void Multiply(int32_t size, const double* a, const double* b, double* out) {
+  for (int32_t i = 0; i < size; ++i) {
+    double row[8] = {0};
+    for (int32_t m = 0; m < size; ++m) {
+      const double x = a[2 * (i * size + m)], y = a[2 * (i * size + m) + 1];
+      for (int32_t j = 0; j < size; ++j) {
+        const double v = b[2 * (m * size + j)], w = b[2 * (m * size + j) + 1];
+        row[2 * j] += x * v - y * w;
+        row[2 * j + 1] += x * w + y * v;
+      }
+    }
+    for (int32_t j = 0; j < 2 * size; ++j) out[2 * i * size + j] = row[j];
+  }
+}
+
+// out += (x + i y) matrix, for a single matrix of so many entries.
+QFLEET_WIDEST void AddTurned(int32_t entries, double x, double y, const double* matrix,
+                             double* out) {
+  for (int32_t i = 0; i < entries; ++i) {
+    out[2 * i] += x * matrix[2 * i] - y * matrix[2 * i + 1];
+    out[2 * i + 1] += x * matrix[2 * i + 1] + y * matrix[2 * i];
+  }
+}
+
 // Matrices for several samples: [D * D] (re, im) [samples].
 class Stack {
  public:
@@ -180,6 +205,11 @@ class Stack {
 
   // this = a b, where a (or b) may hold one sample for all; `dagger` takes a's (b's) adjoint.
   void Product(const Stack& a, bool a_dagger, const Stack& b, bool b_dagger) {
+    if (samples_ == 1) {
+      Multiply(size_, (a_dagger ? a.Adjoint() : a).values_.data(),
+               (b_dagger ? b.Adjoint() : b).values_.data(), values_.data());
+      return;
+    }
     std::fill(values_.begin(), values_.end(), 0.0);
     const double as = a_dagger ? -1 : 1, bs = b_dagger ? -1 : 1;
     for (int32_t i = 0; i < size_; ++i)
@@ -189,10 +219,7 @@ class Stack {
           const int32_t ae = a_dagger ? m * size_ + i : i * size_ + m;
           const int32_t be = b_dagger ? j * size_ + m : m * size_ + j;
           const double *ar = a.at(ae, 0), *ai = a.at(ae, 1), *br = b.at(be, 0), *bi = b.at(be, 1);
-          if (samples_ == 1) {
-            *re += *ar * *br - as * bs * *ai * *bi;
-            *im += bs * *ar * *bi + as * *ai * *br;
-          } else if (a.samples_ == 1) {
+          if (a.samples_ == 1) {
             AddScaled(samples_, *ar, as * *ai, br, bi, bs, re, im);
           } else if (b.samples_ == 1) {
             AddScaled(samples_, *br, bs * *bi, ar, ai, as, re, im);
@@ -204,6 +231,15 @@ class Stack {
   }
 
  private:
+  Stack Adjoint() const {  // of a single matrix
+    Stack adjoint(size_, 1);
+    for (int32_t i = 0; i < size_; ++i)
+      for (int32_t j = 0; j < size_; ++j) {
+        *adjoint.at(j * size_ + i, 0) = *at(i * size_ + j, 0);
+        *adjoint.at(j * size_ + i, 1) = -*at(i * size_ + j, 1);
+      }
+    return adjoint;
+  }
   int32_t size_;
   int64_t samples_;
   std::vector<double> values_;
@@ -221,6 +257,14 @@ Stack FactorMatrices(const Program& program, const Factor& factor, const double*
   Stack stack(factor.size, samples);
   const int64_t exponents = factor.exponents.size();
   const int32_t entries = factor.size * factor.size;
+  if (exponents == 0) {  // a fixed matrix is its own
+    for (int64_t s = 0; s < samples; ++s)
+      for (int32_t i = 0; i < entries; ++i) {
+        stack.at(i, 0)[s] = factor.projectors[i].real();
+        stack.at(i, 1)[s] = factor.projectors[i].imag();
+      }
+    return stack;
+  }
   std::vector<double> cosine(samples), sine(samples);
   for (int64_t k = 0; k < factor.spaces; ++k) {
     for (int64_t s = 0; s < samples; ++s) {
@@ -234,6 +278,11 @@ Stack FactorMatrices(const Program& program, const Factor& factor, const double*
       }
       cosine[s] = std::cos(M_PI * half_turns);
       sine[s] = std::sin(M_PI * half_turns);
+    }
+    if (samples == 1) {
+      AddTurned(entries, cosine[0], sine[0],
+                reinterpret_cast<const double*>(&factor.projectors[k * entries]), stack.at(0, 0));
+      continue;
     }
     for (int32_t i = 0; i < entries; ++i) {
       const Complex p = factor.projectors[k * entries + i];
