@@ -64,12 +64,12 @@ class NativeSimulator(Simulator):
         self.plan = windows.plan(stages, len(self.qubits), windows.WINDOW[dtype])
         written = _Written(self.program, self.plan, prefix)
         self._written = written.bytes()
-        names = (*self.inputs, *self.parameters)
-        self._shared = Exponents(written.shared, self.parameters, tf.float64)
-        self._each = Exponents(written.each, names, tf.float64)
         # A trained symbol inside an exponent that differs by example has its gradient from there.
         trained = set(self.parameters)
         self._mixed = any(expressions.symbol_names(one) & trained for one in written.each)
+        names = (*self.inputs, *self.parameters) if self._mixed else self.inputs
+        self._shared = Exponents(written.shared, self.parameters, tf.float64)
+        self._each = Exponents(written.each, names, tf.float64)
         width = len(self.qubits)
         # Bit i of the kernel's index is this bit of Cirq's, where the first qubit is the highest.
         self._order = [width - 1 - position for position in self.plan.order]
@@ -170,10 +170,12 @@ class NativeSimulator(Simulator):
 
     def _exponents(self, angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """[E] exponents that the batch shares and [B, F] those of each example, in float64."""
-        angles, parameters = tf.cast(angles, tf.float64), tf.cast(parameters, tf.float64)
+        symbols, parameters = tf.cast(angles, tf.float64), tf.cast(parameters, tf.float64)
         shared = self._shared(parameters[tf.newaxis])[0]
-        symbols = tf.broadcast_to(parameters, [tf.shape(angles)[0], len(self.parameters)])
-        return shared, self._each(tf.concat([angles, symbols], axis=1))
+        if self._mixed:
+            rows = tf.broadcast_to(parameters, [tf.shape(angles)[0], len(self.parameters)])
+            symbols = tf.concat([symbols, rows], axis=1)
+        return shared, self._each(symbols)
 
     def _slopes(
         self,
