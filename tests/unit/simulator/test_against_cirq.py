@@ -20,6 +20,7 @@ from tests.reference import Reference
 TOLERANCE = {"complex64": 1e-5, "complex128": 1e-10}
 REAL = {"complex64": np.float32, "complex128": np.float64}
 NAMES = (*INPUTS, *PARAMETERS)
+ZERO = {"unconnected_gradients": tf.UnconnectedGradients.ZERO}
 
 
 def compare(
@@ -51,19 +52,25 @@ def compare(
     shares /= shares.sum()
 
     angles, variables = tf.constant(points[which]), tf.constant(trained)
+    cotangent = (shares[:, None] * weights).astype(REAL[dtype])
     with tf.GradientTape() as tape:
         tape.watch([angles, variables])
         values = simulator.expectation(angles, variables)
-        loss = tf.reduce_sum(values * (shares[:, None] * weights).astype(REAL[dtype]))
-    by_angle, by_parameter = tape.gradient(
-        loss, [angles, variables], unconnected_gradients=tf.UnconnectedGradients.ZERO
-    )
+        loss = tf.reduce_sum(values * cotangent)
+    by_angle, by_parameter = tape.gradient(loss, [angles, variables], **ZERO)
+    # What is not asked for is not computed: that takes other ways.
+    forward = simulator.expectation(angles, variables)
+    with tf.GradientTape() as tape:
+        tape.watch(variables)
+        loss = tf.reduce_sum(simulator.expectation(angles, variables) * cotangent)
+    by_parameter_alone = tape.gradient(loss, variables, **ZERO)
 
     reference = Reference(case.circuit, (*inputs, *parameters), case.observables)
     ends = [np.concatenate([point, trained]).astype(np.float64) for point in points]
     tolerance = TOLERANCE[dtype] * reference.scale
     expected = np.stack([reference.values(end) for end in ends])
     np.testing.assert_allclose(values, expected[which], rtol=0, atol=tolerance)
+    np.testing.assert_allclose(forward, expected[which], rtol=0, atol=tolerance)
 
     direction = rng.normal(size=len(inputs) + len(parameters))
     direction /= np.linalg.norm(direction) or 1
@@ -75,6 +82,7 @@ def compare(
     found = np.concatenate([by_angle.sum(axis=0), by_parameter]) @ direction
     wanted = reference.slope(ends[0], direction) @ weights
     np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(by_parameter_alone, by_parameter, rtol=0, atol=tolerance)
 
 
 def compare_states(case: Case, *, backend: str, dtype: str) -> None:
@@ -102,9 +110,7 @@ def compare_states(case: Case, *, backend: str, dtype: str) -> None:
         tape.watch([at_angles, at_trained])
         state = simulator.state(at_angles, at_trained)[example]
         overlap = tf.math.real(tf.reduce_sum(state * other.conj().astype(dtype)))
-    by_angle, by_parameter = tape.gradient(
-        overlap, [at_angles, at_trained], unconnected_gradients=tf.UnconnectedGradients.ZERO
-    )
+    by_angle, by_parameter = tape.gradient(overlap, [at_angles, at_trained], **ZERO)
     direction = rng.normal(size=len(NAMES))
     direction /= np.linalg.norm(direction)
     found = np.concatenate([by_angle[example], by_parameter]) @ direction
