@@ -94,7 +94,14 @@ class Simulator(abc.ABC):
                 f"parameters have shape {parameters.shape}:"
                 f" the circuit takes [{len(self.parameters)}]"
             )
-        return tf.ensure_shape(angles, [None, len(self.inputs)]), parameters
+        if angles.shape[0] == 0:
+            # TensorFlow folds constants of an empty batch, and dies of a division by zero.
+            angles = tf.raw_ops.PlaceholderWithDefault(input=angles, shape=[None, len(self.inputs)])
+        # Shapes may be known only when the graph runs.
+        return (
+            tf.ensure_shape(angles, [None, len(self.inputs)]),
+            tf.ensure_shape(parameters, [len(self.parameters)]),
+        )
 
     def _whole_state(self) -> None:
         if self.readouts:

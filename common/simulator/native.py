@@ -117,7 +117,7 @@ class NativeSimulator(Simulator):
             def slopes(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 return self._slopes(
                     "qfleet_expectation_gradient",
-                    self._dense.expectation,
+                    lambda *symbols: self._dense.expectation(*symbols),
                     angles,
                     parameters,
                     upstream,
@@ -149,7 +149,7 @@ class NativeSimulator(Simulator):
             def slopes(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 return self._slopes(
                     "qfleet_state_gradient",
-                    self._dense.state,
+                    lambda *symbols: self._dense.state(*symbols),
                     angles,
                     parameters,
                     upstream,

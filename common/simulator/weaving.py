@@ -154,7 +154,7 @@ def pattern(factor: Factor) -> tuple[np.ndarray, np.ndarray]:
 
 
 def entries(block: Block) -> np.ndarray:
-    """[D, D] bool: entries of the block's matrix that are needed to apply it.
+    """[D, D] bool: entries that are needed to apply the block's matrix, or its inverse.
 
     Not those that are zero, and not the rows that are the identity's, whatever the symbols are.
     """
@@ -164,6 +164,7 @@ def entries(block: Block) -> np.ndarray:
         sizes, kept = pattern(factor)
         filled = (sizes.astype(int) @ filled.astype(int)) > 0
         same &= kept
+    filled |= filled.T
     filled[same] = False
     return filled
 
