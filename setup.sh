@@ -14,8 +14,6 @@ locks=("${@:3}")
 locks=("${locks[@]/#/requirements/}")
 locks=("${locks[@]/%/.txt}")
 stamp=$venv/installed.sha256 # the locks that it holds, written last
-pythons='3.11 3.12'
-[[ " ${locks[*]} " != *' requirements/tfq.txt '* ]] || pythons=3.11
 
 refuse() {
     printf 'qfleet: %s\n' "$1" >&2
@@ -34,18 +32,13 @@ version() {
     "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || true
 }
 
-# Whether the environment can be made with a version of Python.
-suits() {
-    [[ -n $1 && " $pythons " == *" $1 "* ]]
-}
-
 check_platform() {
     local platform
     platform="$(uname -s) $(uname -m)"
     case $platform in
     'Linux x86_64') ;;
     'Linux aarch64' | 'Darwin arm64')
-        [[ $pythons != 3.11 ]] ||
+        [[ " ${locks[*]} " != *' requirements/tfq.txt '* ]] ||
             refuse "TensorFlow Quantum is built for Linux x86_64 only, and this is $platform: use SIMULATOR=qfleet, which needs none, or such a machine."
         ;;
     *) refuse "TensorFlow is built for Linux x86_64, Linux aarch64 and macOS arm64, and this is $platform: use such a machine, or a container on one." ;;
@@ -54,32 +47,25 @@ check_platform() {
 
 # Sets $python to an interpreter that can make the environment.
 find_python() {
-    local candidate found wanted="Python ${pythons/ / or }"
+    local candidate found
     if [[ -n $python ]]; then
         found=$(version "$python")
         [[ -n $found ]] ||
-            refuse "PYTHON=$python does not run: give the path of a $wanted, as in PYTHON=/usr/bin/python3.11."
-        suits "$found" ||
-            refuse "PYTHON=$python is Python $found: give the path of a $wanted, as in PYTHON=/usr/bin/python3.11."
+            refuse "PYTHON=$python does not run: give the path of a Python 3.11 or 3.12, as in PYTHON=/usr/bin/python3.11."
+        [[ $found == 3.1[12] ]] ||
+            refuse "PYTHON=$python is Python $found: give the path of a Python 3.11 or 3.12, as in PYTHON=/usr/bin/python3.11."
     else
         for candidate in python3.11 python3.12 python3 python; do
-            if suits "$(version "$candidate")"; then
+            if [[ $(version "$candidate") == 3.1[12] ]]; then
                 python=$candidate
                 break
             fi
         done
         [[ -n $python ]] ||
-            refuse "qfleet needs $wanted here, and there is none on the PATH: install it, or say where it is, as in make training PYTHON=/path/to/python3.11."
+            refuse "qfleet needs Python 3.11 or 3.12, and there is none on the PATH: install it, or say where it is, as in make training PYTHON=/path/to/python3.11."
     fi
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
         refuse "$python has no venv module: install it (apt-get install python3.11-venv on Debian and Ubuntu), or name another, as in make training PYTHON=/path/to/python3.11."
-}
-
-# Sets $python to that of an environment that is there, to add to it.
-take_its_python() {
-    python=$venv/bin/python
-    suits "$(version "$python")" ||
-        refuse "TensorFlow Quantum needs Python 3.11, and $venv has $(version "$python"): say make clean, then the same again with PYTHON=/path/to/python3.11."
 }
 
 install() {
@@ -111,7 +97,7 @@ if holds "${locks[@]}"; then
     exit
 fi
 check_platform
-if holds "${locks[0]}"; then take_its_python; else find_python; fi
+if holds "${locks[0]}"; then python=$venv/bin/python; else find_python; fi
 exec 9<"${BASH_SOURCE[0]}" # two verbs in two terminals take turns
 "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
 if holds "${locks[@]}"; then

@@ -7,8 +7,10 @@ TensorFlow Quantum after the strategy exists, since it starts the runtime (see s
 
 import contextlib
 import os
+import random
 import sys
 import tempfile
+import types
 import warnings
 from collections.abc import Iterator
 
@@ -49,6 +51,18 @@ with _quiet(), warnings.catch_warnings():
 
 if not VERBOSE:
     tf.get_logger().setLevel("ERROR")
+
+
+class _Random(random.Random):
+    """Of seeds, which tf_keras 2.18 draws up to 1e9: Python 3.12 takes no float there any more."""
+
+    def randint(self, a: float, b: float) -> int:
+        return super().randint(int(a), int(b))
+
+
+keras.src.utils.tf_utils.random = types.SimpleNamespace(
+    Random=_Random, seed=random.seed, randint=lambda a, b: random.randint(int(a), int(b))
+)
 
 __all__ = ["configure", "keras", "tf"]
 

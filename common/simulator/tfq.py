@@ -72,8 +72,8 @@ class TfqSimulator(Simulator):
         if importlib.util.find_spec("tensorflow_quantum") is None:
             raise SettingsError(
                 "SIMULATOR=tfq needs TensorFlow Quantum, which is not installed: make training and"
-                " make inference install it where they are told SIMULATOR=tfq (on Linux x86_64 with"
-                " Python 3.11), or use SIMULATOR=qfleet"
+                " make inference install it where they are told SIMULATOR=tfq (on Linux x86_64), or"
+                " use SIMULATOR=qfleet"
             )
         self.inputs, self.parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
         self.readouts = len(readouts)

@@ -459,6 +459,18 @@ def test_the_saved_form_of_an_expectation_has_not_changed() -> None:
     assert keras.utils.get_registered_name(Expectation) == "qfleet>Expectation"
 
 
+def test_weights_without_a_seed_follow_keras_s() -> None:
+    def drawn() -> list[np.ndarray]:
+        keras.utils.set_random_seed(3)
+        layers = [Expectation(CIRCUIT, INPUTS, SUMS), keras.layers.Dense(2)]
+        for layer in layers:
+            layer.build((None, 2))
+        return [layer.get_weights()[0] for layer in layers]
+
+    for one, other in zip(drawn(), drawn(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_a_layer_describes_itself() -> None:
     assert "2 inputs, 2 parameters, 2 readouts" in MAKERS["Expectation"]().describe()
     assert "20 shots of each of 2 groups" in MAKERS["SampledExpectation"]().describe()

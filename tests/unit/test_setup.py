@@ -21,6 +21,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(sys.base_prefix) / "bin" / "python3.11"
 PROGRAM = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))\n"
+# What builds the kernel: says where it is, and counts how often it was asked to.
+KERNEL = """
+from pathlib import Path
+library = Path(__file__).with_name("kernel.so")
+library.write_text(library.read_text() + "built " if library.exists() else "built ")
+print(library)
+"""
 
 
 def make_checkout(folder: Path) -> Path:
@@ -31,6 +38,11 @@ def make_checkout(folder: Path) -> Path:
         path = folder / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(PROGRAM)
+    kernel = folder / "common/simulator/kernel"
+    kernel.mkdir(parents=True)
+    (kernel / "__main__.py").write_text(KERNEL)
+    for name in ("sweep.cc", "sweep.h"):
+        (kernel / name).write_text("")
     wheel = folder / "tiny-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as file:
         about = "tiny-1.0.dist-info"
@@ -321,22 +333,29 @@ def test_a_lock_that_changed_is_not_held_any_more(checkout: Path) -> None:
 
 
 def test_tensorflow_quantum_is_refused_where_it_is_not_built_for(checkout: Path) -> None:
-    python = f"PYTHON={python_312(checkout)}"
-    said = sentence(make(checkout, "training", "SIMULATOR=tfq", python))
-    assert "is Python 3.12: give the path of a Python 3.11, as in" in said
     other = platform(checkout, "Darwin", "arm64")
     said = sentence(make(checkout, "training", "SIMULATOR=tfq", f"PYTHON={PYTHON}", **other))
     assert "built for Linux x86_64 only, and this is Darwin arm64: use SIMULATOR=qfleet" in said
     assert not (checkout / ".venv").exists()
 
 
-def test_tensorflow_quantum_is_not_added_to_an_environment_of_python_312(checkout: Path) -> None:
-    make(checkout, "training", f"PYTHON={PYTHON}")
-    inside = checkout / ".venv/bin/python"
-    inside.unlink()
-    script(inside, "[[ $2 == *version_info* ]] && echo 3.12")
-    said = sentence(make(checkout, "training", "SIMULATOR=tfq"))
-    assert "needs Python 3.11, and .venv has 3.12: say make clean" in said
+def test_the_kernel_is_built_once_and_again_when_a_source_of_it_changes(checkout: Path) -> None:
+    kernel = checkout / "common/simulator/kernel"
+    for _ in range(2):
+        assert make(checkout, "training", f"PYTHON={PYTHON}").returncode == 0
+        assert (kernel / "kernel.so").read_text() == "built "
+    (kernel / "sweep.cc").write_text("// changed")
+    for _ in range(2):
+        assert make(checkout, "training").returncode == 0
+        assert (kernel / "kernel.so").read_text() == "built built "
+
+
+def test_without_a_compiler_the_kernel_is_tried_again_and_nothing_fails(checkout: Path) -> None:
+    (checkout / "common/simulator/kernel/__main__.py").write_text("")
+    assert arguments(make(checkout, "training", f"PYTHON={PYTHON}")) == []
+    (checkout / "common/simulator/kernel/__main__.py").write_text(KERNEL)
+    assert arguments(make(checkout, "training")) == []
+    assert (checkout / "common/simulator/kernel/kernel.so").exists()
 
 
 def test_the_worker_s_lock_names_no_tensorflow_quantum() -> None:
