@@ -7,6 +7,8 @@ from contextlib import contextmanager
 import cirq
 import numpy as np
 
+from common.simulator import shannon
+
 
 @contextmanager
 def _without_its_own_warnings() -> Iterator[None]:
@@ -33,28 +35,17 @@ def decomposed(operation: cirq.Operation) -> list[cirq.Operation] | None:
 
 
 def synthesised(qubits: Sequence[cirq.Qid], matrix: np.ndarray) -> list[cirq.Operation]:
-    """A unitary on one to four qubits as gates on one and two, and a global phase where needed.
+    """A unitary on one to four qubits as gates on one and two, phase included.
 
-    Shende, Bullock and Markov, https://arxiv.org/abs/quant-ph/0406176, for more than two.
+    From three on they are matrices and CNOTs, below that gates that have names: see shannon.py.
     """
-    try:
-        parts = _parts(qubits, matrix)
-    except IndexError:
-        # Cirq 1.5 fails where a qubit is left alone; after a turn of each, none is.
-        turns = [cirq.ry(1 + at / 3).on(qubit) for at, qubit in enumerate(qubits)]
-        before = cirq.Circuit(turns).unitary(qubits)
-        parts = [*turns, *_parts(qubits, matrix @ before.conj().T)]
+    if len(qubits) > 2:
+        return shannon.parts(qubits, matrix)
+    if len(qubits) == 1:
+        parts = [gate.on(*qubits) for gate in cirq.single_qubit_matrix_to_gates(matrix)]
+    else:
+        with _without_its_own_warnings():
+            parts = cirq.two_qubit_matrix_to_cz_operations(*qubits, matrix, False)
     found = cirq.Circuit(parts).unitary(qubits, qubits_that_should_be_present=qubits)
     overlap = np.vdot(found, matrix)
     return [*parts, cirq.global_phase_operation(overlap / abs(overlap))]
-
-
-def _parts(qubits: Sequence[cirq.Qid], matrix: np.ndarray) -> list[cirq.Operation]:
-    """Gates without their phase, since Cirq's own is that of sorted qubits only."""
-    if len(qubits) == 1:
-        return [gate.on(*qubits) for gate in cirq.single_qubit_matrix_to_gates(matrix)]
-    with _without_its_own_warnings():
-        if len(qubits) == 2:
-            return cirq.two_qubit_matrix_to_cz_operations(*qubits, matrix, False)
-        parts = list(cirq.quantum_shannon_decomposition(list(qubits), matrix))
-    return [part for part in parts if part.qubits]
