@@ -1,0 +1,86 @@
+"""All layers in one model: gradients through it, and saving it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.layers import (
+    Expectation,
+    Samples,
+)
+from common.tensorflow import keras, tf
+from tests.layer_cases import (
+    ANGLES,
+    CIRCUIT,
+    FEATURES,
+    INPUTS,
+    MAKERS,
+    SUMS,
+    TRAINED,
+    mixed,
+    trained,
+)
+
+
+@pytest.fixture(scope="module")
+def model() -> keras.Model:
+    """The mixed model after a little training, in several steps a call."""
+    keras.utils.set_random_seed(0)
+    made = mixed()
+    made.compile("adam", "mse", steps_per_execution=3)
+    made.fit(FEATURES, np.ones(6), batch_size=2, epochs=2, verbose=0)
+    return made
+
+
+def test_gradients_reach_every_layer(model: keras.Model) -> None:
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(model(FEATURES, training=True))
+    gradients = tape.gradient(total, model.trainable_variables)
+    # Samples have no gradient, and the weights of that layer none.
+    missing = [
+        v.name for v, g in zip(model.trainable_variables, gradients, strict=True) if g is None
+    ]
+    assert missing == [layer.angles.name for layer in model.layers if isinstance(layer, Samples)]
+    assert all(bool(tf.reduce_any(g != 0)) for g in gradients if g is not None)
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.h5", "saved_model"])
+@pytest.mark.filterwarnings("ignore:.*saving your model as an HDF5 file:UserWarning")
+def test_a_saved_model_answers_and_goes_on_alike(
+    model: keras.Model, name: str, tmp_path: Path
+) -> None:
+    model.save(tmp_path / name)
+    loaded = keras.models.load_model(tmp_path / name, safe_mode=False)
+    np.testing.assert_array_equal(loaded(FEATURES), model(FEATURES))
+    # The number of calls is saved as well: the next shots of both are the same.
+    calls = [w for w in model.weights if "calls" in w.name]
+    before = [int(count.numpy()) for count in calls]
+    assert before >= [6]
+    np.testing.assert_array_equal(loaded(FEATURES, training=True), model(FEATURES, training=True))
+    calls[0].assign(before[0])
+
+
+def test_saved_weights_are_loaded(model: keras.Model, tmp_path: Path) -> None:
+    model.save_weights(tmp_path / "weights.h5")
+    other = mixed()
+    other.load_weights(tmp_path / "weights.h5")
+    np.testing.assert_allclose(other(FEATURES), model(FEATURES), atol=1e-6)
+
+
+def test_the_weights_of_an_expectation_fit_a_sampled_one() -> None:
+    exactly, sampled = trained(Expectation(CIRCUIT, INPUTS, SUMS)), MAKERS["SampledExpectation"]()
+    sampled(ANGLES[:1])
+    sampled.angles.assign(exactly.angles)
+    np.testing.assert_array_equal(sampled.angles, TRAINED)
+
+
+def test_the_saved_form_of_an_expectation_has_not_changed() -> None:
+    config = Expectation(CIRCUIT, INPUTS, SUMS, name="e", seed=1).get_config()
+    assert set(config) == {
+        "name", "trainable", "dtype", "circuit", "inputs", "observables", "parameters",
+        "simulator", "initializer",
+    }  # fmt: skip
+    layer = trained(Expectation(CIRCUIT, INPUTS, SUMS))
+    assert [weight.name.split("/")[-1] for weight in layer.weights] == ["angles:0"]
+    assert keras.utils.get_registered_name(Expectation) == "qfleet>Expectation"
