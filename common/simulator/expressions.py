@@ -61,7 +61,9 @@ def affine(expression: sympy.Expr) -> Affine | None:
 def unsupported(expression: sympy.Expr) -> str | None:
     """What in a real expression can't be evaluated, by name; None if all of it can."""
     for node in sympy.preorder_traversal(expression):
-        if node.is_Symbol or node.is_Add or node.is_Mul or node.is_Pow or node.is_Number:
+        if node.is_Symbol or node.is_Add or node.is_Mul or node.is_Pow:
+            continue
+        if node.is_Number and node.is_finite:
             continue
         if isinstance(node, sympy.NumberSymbol | sympy.Min | sympy.Max):
             continue
