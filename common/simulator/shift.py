@@ -17,8 +17,7 @@ import cirq
 import numpy as np
 import sympy
 
-from common.simulator import diagonal, gates
-from common.simulator.factor import Factor
+from common.simulator import diagonal, gates, program
 
 
 @dataclass(frozen=True)
@@ -68,10 +67,11 @@ def cut(circuit: cirq.AbstractCircuit, inputs: Iterable[str], readouts: Iterable
     Raises:
         CircuitError: The circuit holds what can't be taken.
     """
-    data = frozenset(inputs)
-    operations: list[cirq.Operation] = [cirq.I(qubit) for qubit in sorted(set(readouts))]
+    data, readouts = frozenset(inputs), frozenset(readouts)
+    operations: list[cirq.Operation] = [cirq.I(qubit) for qubit in sorted(readouts)]
     found: dict[bool, list[tuple[str, sympy.Expr, float]]] = {True: [], False: []}
-    for factor in _light_cone(gates.lower(circuit), readouts):
+    # A shift of what the readouts don't depend on would give nothing but noise.
+    for factor in program._light_cone(gates.lower(circuit), readouts):
         for part in (factor,) if factor.fixed else diagonal.parities(factor):
             if part.fixed:
                 operations.append(cirq.MatrixGate(part.matrix).on(*part.qubits))
@@ -89,14 +89,3 @@ def cut(circuit: cirq.AbstractCircuit, inputs: Iterable[str], readouts: Iterable
 def _listed(found: Sequence[tuple[str, sympy.Expr, float]]) -> Turns:
     names, exponents, turns = zip(*found, strict=True) if found else ((), (), ())
     return Turns(names, exponents, np.array(turns))
-
-
-def _light_cone(factors: Sequence[Factor], readouts: Iterable[cirq.Qid]) -> list[Factor]:
-    """The factors that the readouts depend on: a shift of another would give nothing but noise."""
-    cone = set(readouts)
-    kept = []
-    for factor in reversed(factors):
-        if cone.intersection(factor.qubits):
-            cone.update(factor.qubits)
-            kept.append(factor)
-    return kept[::-1]

@@ -114,7 +114,7 @@ def test_an_empty_batch_has_no_states_and_no_values(backend: str) -> None:
     assert values.expectation(nothing, parameters).shape == (0, 2)
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", "tfq"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_simulator_that_reads_observables_has_no_state(backend: str) -> None:
     simulator = build(cirq.Circuit(cirq.rx(X).on(A)), ["x"], (), [cirq.Z(A)], backend=backend)
     with pytest.raises(ValueError, match="build it with observables="):
