@@ -93,8 +93,22 @@ struct Code {
     }
   }
 
+  // Input j of a turn that begins at `base`: a group, with its lanes exchanged or not.
   template <int ROWS, int COLS>
-  static void Sparse(const Move& move, const void* matrix, V* state, int64_t from, int64_t to) {
+  static void Input(const Move& move, const V* base, int j, const I* exchange, V* re, V* im) {
+    constexpr int kPatterns = COLS / ROWS;
+    const V* at = base + 2 * move.offset[j / kPatterns];
+    *re = at[0];
+    *im = at[1];
+    if (kPatterns > 1 && j % kPatterns) {
+      *re = __builtin_shuffle(*re, exchange[j % kPatterns]);
+      *im = __builtin_shuffle(*im, exchange[j % kPatterns]);
+    }
+  }
+
+  template <int ROWS, int COLS>
+  static void Sparse(const Move& move, const void* matrix, V* state, int64_t from, int64_t to,
+                     const I* exchange) {
     const V* u = static_cast<const V*>(matrix);
     for (int64_t turn = from; turn < to; ++turn) {
       V* base = state + 2 * First<ROWS>(move, turn);
@@ -104,10 +118,11 @@ struct Code {
         V re = {}, im = {};
         for (int term = 0; term < move.terms[i]; ++term) {
           const int j = move.input[i][term];
-          const V* x = base + 2 * move.offset[j];
+          V xr, xi;
+          Input<ROWS, COLS>(move, base, j, exchange, &xr, &xi);
           const V ur = u[2 * (r * COLS + j)], ui = u[2 * (r * COLS + j) + 1];
-          re += ur * x[0] - ui * x[1];
-          im += ur * x[1] + ui * x[0];
+          re += ur * xr - ui * xi;
+          im += ur * xi + ui * xr;
         }
         out[i][0] = re;
         out[i][1] = im;
@@ -162,7 +177,7 @@ struct Code {
 
   template <int ROWS, int COLS>
   static void SparseSlopes(const Move& move, const V* psi, const V* lambda, int64_t from,
-                           int64_t to, V* slopes) {
+                           int64_t to, const I* exchange, V* slopes) {
     for (int i = 0; i < move.changed; ++i) {
       const int r = move.out[i];
       for (int term = 0; term < move.slopes[i]; ++term) {
@@ -170,10 +185,11 @@ struct Code {
         V re = slopes[2 * (r * COLS + j)], im = slopes[2 * (r * COLS + j) + 1];
         for (int64_t turn = from; turn < to; ++turn) {
           const int64_t first = First<ROWS>(move, turn);
-          const V* x = psi + 2 * (first + move.offset[j]);
+          V xr, xi;
+          Input<ROWS, COLS>(move, psi + 2 * first, j, exchange, &xr, &xi);
           const V* l = lambda + 2 * (first + move.offset[r]);
-          re += x[0] * l[0] + x[1] * l[1];
-          im += x[1] * l[0] - x[0] * l[1];
+          re += xr * l[0] + xi * l[1];
+          im += xi * l[0] - xr * l[1];
         }
         slopes[2 * (r * COLS + j)] = re;
         slopes[2 * (r * COLS + j) + 1] = im;
@@ -202,13 +218,12 @@ struct Code {
 
   template <int ROWS, int COLS>
   static void ForwardBlock(const Move& move, V* state, int64_t groups) {
-    if (move.sparse) {
-      Sparse<ROWS, COLS>(move, move.matrix, state, 0, groups / ROWS);
-      return;
-    }
     I exchange[4];
     for (int d = 0; d < COLS / ROWS; ++d) exchange[d] = Exchange(move.exchange[d]);
-    Dense<ROWS, COLS>(move, move.matrix, state, 0, groups / ROWS, exchange);
+    if (move.sparse)
+      Sparse<ROWS, COLS>(move, move.matrix, state, 0, groups / ROWS, exchange);
+    else
+      Dense<ROWS, COLS>(move, move.matrix, state, 0, groups / ROWS, exchange);
   }
 
   template <int ROWS, int COLS>
@@ -222,10 +237,10 @@ struct Code {
     for (int64_t from = 0; from < turns; from += kStrip) {
       const int64_t to = from + kStrip < turns ? from + kStrip : turns;
       if (move.sparse) {
-        if (move.wanted) SparseSlopes<ROWS, COLS>(move, psi, lambda, from, to, slopes);
+        if (move.wanted) SparseSlopes<ROWS, COLS>(move, psi, lambda, from, to, exchange, slopes);
         if (move.undone) {
-          Sparse<ROWS, COLS>(move, move.inverse, psi, from, to);
-          Sparse<ROWS, COLS>(move, move.inverse, lambda, from, to);
+          Sparse<ROWS, COLS>(move, move.inverse, psi, from, to, exchange);
+          Sparse<ROWS, COLS>(move, move.inverse, lambda, from, to, exchange);
         }
       } else {
         if (move.wanted) Slopes<ROWS, COLS>(move, psi, lambda, from, to, exchange, slopes);

@@ -25,13 +25,13 @@ struct Move {
   int64_t offset[4];       // groups from a turn's first group to row r's
   int32_t exchange[4];     // lanes are exchanged by this exclusive-or for input d of a group
   uint8_t row[4][kMaxLanes], col[4][kMaxLanes];
-  // Where most of U is zero, and no qubit in lanes: rows that change, and their inputs.
+  // Where most of U is zero: rows that change on some lane, and the inputs that they need there.
   bool sparse;
   int32_t changed;         // how many rows change
   int32_t out[4];          // which
   int32_t terms[4];        // how many inputs each has
   int32_t input[4][4];     // which
-  int32_t slopes[4];       // for the gradient: as many inputs as U's closure under products has
+  int32_t slopes[4];       // for the gradient: as U's closure under products has them
   int32_t slope_input[4][4];
   // Set anew for every call.
   const void* matrix;      // vectors [rows][cols][re, im]

@@ -243,17 +243,29 @@ const typename Sweep<T>::Layout& Sweep<T>::LayoutFor(const Shape& shape) {
       for (int d = 0; d < patterns; ++d)
         for (size_t i = 0; i < inner.size(); ++i)
           move.exchange[d] |= (d >> (inner.size() - 1 - i) & 1) << lane_bit[inner[i]];
-      int filled = 0;
-      for (int64_t left = block.entries; left; left &= left - 1) ++filled;
-      move.sparse = inner.empty() && filled <= size * size / 2;
-      for (int r = 0; move.sparse && r < size; ++r) {
-        const int i = move.changed;
-        for (int j = 0; j < size; ++j) {
-          if (block.entries >> (r * size + j) & 1) move.input[i][move.terms[i]++] = j;
-          if (block.closure >> (r * size + j) & 1) move.slope_input[i][move.slopes[i]++] = j;
+      // On a lane where the row is the identity's, its input is itself.
+      const auto needed = [&](int64_t entries, int r, int j, bool identity) {
+        for (int lane = 0; lane < lanes; ++lane) {
+          const int row = move.row[r][lane], col = move.col[j][lane];
+          const bool still = !(entries >> (row * size) & ((1 << size) - 1));
+          if ((entries >> (row * size + col) & 1) || (identity && still && row == col)) return true;
         }
-        if (move.terms[i]) move.out[move.changed++] = r;
+        return false;
+      };
+      int filled = 0;
+      for (int r = 0; r < move.rows; ++r) {
+        bool changes = false;
+        for (int j = 0; j < size; ++j) changes |= needed(block.entries, r, j, false);
+        if (!changes) continue;
+        const int i = move.changed++;
+        move.out[i] = r;
+        for (int j = 0; j < size; ++j) {
+          if (needed(block.entries, r, j, true)) move.input[i][move.terms[i]++] = j;
+          if (needed(block.closure, r, j, false)) move.slope_input[i][move.slopes[i]++] = j;
+        }
+        filled += move.terms[i];
       }
+      move.sparse = filled <= move.rows * size / 2;
       layout->moves.push_back(move);
       layout->place.push_back(layout->arena);
       layout->arena += 2 * move.rows * move.cols * lanes;
