@@ -64,7 +64,7 @@ keras.src.utils.tf_utils.random = types.SimpleNamespace(
     Random=_Random, seed=random.seed, randint=lambda a, b: random.randint(int(a), int(b))
 )
 
-__all__ = ["configure", "keras", "tf"]
+__all__ = ["configure", "keras", "tf", "watched"]
 
 
 def configure(*, threads: int, seed: int) -> None:
@@ -79,3 +79,19 @@ def configure(*, threads: int, seed: int) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
     keras.utils.set_random_seed(seed)
+
+
+def watched(tensor: tf.Tensor) -> bool | None:
+    """Whether a tape wants the gradient by a tensor; None where that can't be known.
+
+    It can't where there is no tape, or only in the caller of the function being traced. False is
+    only said where a tape is there and does not see the tensor.
+    """
+    try:
+        from tensorflow.python import pywrap_tfe
+        from tensorflow.python.eager import record
+    except ImportError:  # not public: another TensorFlow may have moved them
+        return None
+    if record.should_record_backprop([tensor]):
+        return True
+    return None if pywrap_tfe.TFE_Py_TapeSetIsEmpty() else False

@@ -56,9 +56,9 @@ class LoadedCircuit:
 
     def to_json(self) -> str:
         """Cirq's JSON; `cirq.read_json(json_text=...)` reads it."""
-        import cirq
+        from common.simulator.saving import to_json
 
-        return cirq.to_json(self.circuit)
+        return to_json(self.circuit)
 
     def to_qasm(self, angles: Sequence[float] | None = None) -> str:
         """OpenQASM 2.0 of one example's circuit, which has no free symbols: see `bound`."""

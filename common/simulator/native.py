@@ -4,7 +4,6 @@ The kernel (kernel/*.cc) knows exponents, blocks and Pauli strings; what symbols
 derivatives, stay with TensorFlow: the exponents of all gates are a small matrix product.
 """
 
-import contextlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, final
@@ -20,7 +19,7 @@ from common.simulator.factor import Factor
 from common.simulator.fusion import Block
 from common.simulator.interface import COMPLEX, REAL, Simulator
 from common.simulator.program import Program, compile_program
-from common.tensorflow import tf
+from common.tensorflow import tf, watched
 
 FORMAT = 1  # of what kernel/program.cc reads
 
@@ -97,10 +96,11 @@ class NativeSimulator(Simulator):
         found = kernel.ops().qfleet_span(*exponents, program=self._written, **self._room(True))
         return int(found)
 
+    @tf.autograph.experimental.do_not_convert  # which would take longer than all the rest
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
         """See Simulator.expectation."""
         angles, parameters = self._taken(angles, parameters)
-        by_angles, by_parameters = _watched(angles), _watched(parameters)
+        by_angles, by_parameters = watched(angles), watched(parameters)
         if by_angles or by_parameters:
             self.require_memory(2)
 
@@ -131,11 +131,12 @@ class NativeSimulator(Simulator):
         found = values(angles, parameters)
         return tf.ensure_shape(found, [angles.shape[0], self.readouts])
 
+    @tf.autograph.experimental.do_not_convert
     def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
         """See Simulator.state."""
         self._whole_state()
         angles, parameters = self._taken(angles, parameters)
-        by_angles = _watched(angles)
+        by_angles = watched(angles)
 
         @tf.custom_gradient
         def states(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Callable]:
@@ -222,29 +223,6 @@ class NativeSimulator(Simulator):
             return found, second
 
         return tuple(first(angles, parameters, upstream))
-
-
-def _watched(tensor: tf.Tensor) -> bool | None:
-    """Whether a tape wants the gradient by a tensor; None where that can't be known yet.
-
-    It can't in a function whose caller holds the tape. What is known saves work, and no more: the
-    gradient is right whatever this says, as long as False is only said of what no tape sees.
-    """
-    with contextlib.suppress(ImportError, AttributeError):
-        from tensorflow.python.eager import record
-
-        if record.should_record_backprop([tensor]):
-            return True
-        # A tape that sees a variable, but not this tensor, has decided.
-        if _some_tape():
-            return False
-    return None
-
-
-def _some_tape() -> bool:
-    from tensorflow.python import pywrap_tfe
-
-    return not pywrap_tfe.TFE_Py_TapeSetIsEmpty()
 
 
 def _prefix(blocks: Sequence[Block]) -> int:

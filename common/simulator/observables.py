@@ -131,7 +131,7 @@ def plan(terms: Terms, steps: Sequence[Block | Layer]) -> tuple[list[Block | Lay
     diagonal = all(pauli == "Z" for string in terms.strings for pauli in string.values())
     state, tail, support = _split(steps, terms.support)
     if len(support) > REDUCED_QUBITS or (not tail and diagonal):
-        return list(steps), Readout(terms.offsets, bases=_bases(terms))
+        return list(steps), Readout(terms.offsets, bases=bases(terms))
     local = {position: at for at, position in enumerate(support)}
     moved = tuple(Block(tuple(local[q] for q in block.qubits), block.factors) for block in tail)
     reduced = Reduced(support, _dense(terms, support), moved)
@@ -169,7 +169,7 @@ def _dense(terms: Terms, support: tuple[int, ...]) -> np.ndarray:
     return operators
 
 
-def _bases(terms: Terms) -> tuple[Basis, ...]:
+def bases(terms: Terms) -> tuple[Basis, ...]:
     """Group strings that agree on every qubit they share, first come first served."""
     groups: list[tuple[dict[int, str], list[int]]] = []
     for index, string in enumerate(terms.strings):

@@ -124,7 +124,7 @@ def compile_program(
         wanted = set(circuit.all_qubits())
         if not wanted:
             raise CircuitError("the circuit has no qubit: there is no state to simulate")
-    kept = _light_cone(factors, wanted)
+    kept = light_cone(factors, wanted)
     touched = wanted.union(*(factor.qubits for factor in kept)) if kept else wanted
     qubits = tuple(sorted(touched)) or tuple(sorted(circuit.all_qubits()))[:1]
     position = {qubit: at for at, qubit in enumerate(qubits)}
@@ -133,6 +133,8 @@ def compile_program(
     parts = placed
     if target == "tensorflow":
         parts = [part for factor in placed for part in _split_if_data(factor, data)]
+        # A turn of no qubits is a phase, which no readout shows.
+        parts = [part for part in parts if part.qubits or not sums]
     initial, rest = _prefix(parts, len(qubits), PREFIX_QUBITS[target])
     terms = observables.collect(sums, position)
     steps: Sequence[Block | Layer]
@@ -176,7 +178,7 @@ def check_symbols(
                 )
 
 
-def _light_cone(factors: Sequence[Factor], wanted: Iterable[cirq.Qid]) -> list[Factor]:
+def light_cone(factors: Sequence[Factor], wanted: Iterable[cirq.Qid]) -> list[Factor]:
     """The factors that the wanted qubits depend on."""
     cone = set(wanted)
     kept = []

@@ -71,7 +71,7 @@ def cut(circuit: cirq.AbstractCircuit, inputs: Iterable[str], readouts: Iterable
     operations: list[cirq.Operation] = [cirq.I(qubit) for qubit in sorted(readouts)]
     found: dict[bool, list[tuple[str, sympy.Expr, float]]] = {True: [], False: []}
     # A shift of what the readouts don't depend on would give nothing but noise.
-    for factor in program._light_cone(gates.lower(circuit), readouts):
+    for factor in program.light_cone(gates.lower(circuit), readouts):
         for part in (factor,) if factor.fixed else diagonal.parities(factor):
             if part.fixed:
                 operations.append(cirq.MatrixGate(part.matrix).on(*part.qubits))

@@ -100,7 +100,7 @@ class Sampled:
         qubits = sorted(parts.circuit.all_qubits())
         terms = observables.collect(sums, {qubit: at for at, qubit in enumerate(qubits)})
         self._groups = []
-        for basis in observables._bases(terms):
+        for basis in observables.bases(terms):
             turned = parts.circuit + [
                 cirq.MatrixGate(block.factors[0].matrix).on(*(qubits[at] for at in block.qubits))
                 for block in basis.rotations
