@@ -67,6 +67,7 @@ tensorboard: ## show the runs below STORAGE, or RUN=name alone, while they train
 test: ## run the unit and integration tests
 	@$(no_settings)$(setup) $(referee)
 	@$(setup) $(tensorboard)
+	@$(setup) $(peers)
 	@.venv/bin/python -m pytest
 
 .PHONY: verify

@@ -119,7 +119,8 @@ Sweep<T>::~Sweep() = default;
 Shape ShapeFor(int32_t qubits, int32_t lanes, int32_t real_bytes, int64_t batch, int64_t threads) {
   const int32_t chunk = Log2(kChunkBytes / (2 * lanes * real_bytes));
   const int32_t most = std::min(Log2(lanes), qubits);
-  int32_t across = std::clamp(qubits - chunk, 0, most);
+  // Half a chunk, where lanes can make it so small: both states, and what else is near.
+  int32_t across = std::clamp(qubits - (chunk - 1), 0, most);
   const auto tiles = [&] { return (batch + (lanes >> across) - 1) / (lanes >> across); };
   // Lanes without an example, and threads without a tile, take up qubits instead.
   while (across < most && ((lanes >> across) / 2 >= batch || tiles() < threads)) ++across;
