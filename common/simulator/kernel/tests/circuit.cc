@@ -1,0 +1,106 @@
+#include "circuit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace qfleet {
+namespace tests {
+
+Circuit RandomCircuit(const Wish& wish, Random* random) {
+  Circuit circuit;
+  circuit.qubits = wish.qubits;
+  circuit.shared = Draw(random, 1, 4);
+  circuit.each = Draw(random, 1, 3);
+  circuit.prefix = wish.prefix;
+  const auto exponents = [&] {
+    std::vector<int64_t> found;
+    for (int64_t left = Draw(random, 0, 2); left > 0; --left)
+      found.push_back(Draw(random, wish.spanned ? 0 : -circuit.each, circuit.shared - 1));
+    return found;
+  };
+  for (int64_t b = 0; b < wish.blocks; ++b) {
+    Block block;
+    block.bits.push_back(Draw(random, 0, wish.qubits - 1));
+    if (wish.qubits > 1 && Draw(random, 0, 3)) {
+      const int64_t other = Draw(random, 0, wish.qubits - 2);
+      block.bits.push_back(other + (other >= block.bits[0]));
+    }
+    if (b > wish.prefix && Draw(random, 0, 3) == 0) {  // the same gates once more
+      const Block& like = circuit.blocks[Draw(random, wish.prefix, b - 1)];
+      if (like.bits.size() == block.bits.size()) block.gates = like.gates;
+    }
+    const bool light = Draw(random, 0, 2) == 0;  // no dense gate: most of the matrix is zero
+    for (int64_t left = block.gates.empty() ? Draw(random, 1, 3) : 0; left > 0; --left) {
+      const Kind kind = static_cast<Kind>(light ? Draw(random, kDiagonal, kControlled)
+                                                : Draw(random, kDense, kSingle));
+      block.gates.push_back(circuit.gates.size());
+      const bool fixed = b < wish.prefix;
+      circuit.gates.push_back(RandomGate(int64_t{1} << block.bits.size(), kind,
+                                         fixed ? std::vector<int64_t>() : exponents(), random));
+    }
+    circuit.blocks.push_back(block);
+  }
+  for (int64_t e = 0; wish.spanned && e < circuit.each; ++e) {
+    Block& block = circuit.blocks[Draw(random, wish.prefix, wish.blocks - 1)];
+    std::vector<int64_t> turned = {~e};
+    if (Draw(random, 0, 1)) turned.push_back(0);  // and a shared exponent beside it
+    block.gates.push_back(circuit.gates.size());
+    circuit.gates.push_back(
+        RandomGate(int64_t{1} << block.bits.size(), kPermuting, turned, random));
+  }
+  if (wish.window) circuit.windows = Windows(circuit, wish.window);
+  const int64_t readouts = Draw(random, 1, 3), most = (int64_t{1} << wish.qubits) - 1;
+  for (int64_t flips = 0; flips < 3; ++flips) {
+    const int64_t flip = flips ? Draw(random, 0, most) : 0;
+    for (int64_t left = Draw(random, 1, 3); left > 0; --left) {
+      Pauli string = {flip, Draw(random, 0, most), 0, {}};
+      string.ys = __builtin_popcountll(string.flip & string.z);
+      for (int64_t k = 0; k < readouts; ++k) string.weights.push_back(Uniform(random, -1, 1));
+      circuit.strings.push_back(string);
+    }
+  }
+  for (int64_t k = 0; k < readouts; ++k) circuit.offsets.push_back(Uniform(random, -1, 1));
+  if (wish.initial) {
+    std::normal_distribution<double> normal(0, std::sqrt(0.5 / (most + 1.0)));
+    circuit.initial.resize(most + 1);
+    for (Complex& x : circuit.initial) x = Complex(normal(*random), normal(*random));
+  }
+  return circuit;
+}
+
+std::vector<Window> Windows(const Circuit& circuit, int64_t most) {
+  std::vector<Window> windows;
+  std::set<int64_t> inside;
+  const auto close = [&](int64_t count) {
+    if (!count) return;
+    // Room is filled from below: longer runs to copy.
+    for (int64_t bit = 0; bit < circuit.qubits && static_cast<int64_t>(inside.size()) < most; ++bit)
+      inside.insert(bit);
+    windows.push_back({count, {inside.begin(), inside.end()}});
+  };
+  int64_t count = 0;
+  const auto open = [&] {
+    count = 0;
+    inside.clear();
+    for (int64_t bit = 0; bit < std::min<int64_t>(4, circuit.qubits); ++bit) inside.insert(bit);
+  };
+  open();
+  for (size_t b = 0; b < circuit.blocks.size(); ++b) {
+    std::set<int64_t> with = inside;
+    with.insert(circuit.blocks[b].bits.begin(), circuit.blocks[b].bits.end());
+    if (static_cast<int64_t>(with.size()) > most || static_cast<int64_t>(b) == circuit.prefix) {
+      close(count);
+      open();
+      with = inside;
+      with.insert(circuit.blocks[b].bits.begin(), circuit.blocks[b].bits.end());
+    }
+    inside = with;
+    ++count;
+  }
+  close(count);
+  return windows;
+}
+
+}  // namespace tests
+}  // namespace qfleet

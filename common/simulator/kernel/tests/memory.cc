@@ -1,0 +1,30 @@
+// Notes all memory that containers take, so that absurd counts are seen before they do harm.
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+#include "check.h"
+
+namespace {
+std::atomic<size_t> largest{0};
+}
+
+void* operator new(size_t size) {
+  size_t seen = largest;
+  while (size > seen && !largest.compare_exchange_weak(seen, size)) continue;
+  if (void* memory = std::malloc(std::max<size_t>(size, 1))) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace qfleet {
+namespace tests {
+
+void WatchRequests() { largest = 0; }
+size_t LargestRequest() { return largest; }
+
+}  // namespace tests
+}  // namespace qfleet

@@ -1,0 +1,188 @@
+// A circuit in the kernel's own format.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "circuit.h"
+
+namespace qfleet {
+namespace tests {
+namespace {
+
+using Pattern = std::vector<bool>;  // [D * D] what may differ from zero
+
+int64_t SizeOf(const Pattern& pattern) { return pattern.size() == 4 ? 2 : 4; }
+
+Pattern Product(const Pattern& a, const Pattern& b) {
+  const int64_t size = SizeOf(a);
+  Pattern product(a.size());
+  for (int64_t i = 0; i < size; ++i)
+    for (int64_t j = 0; j < size; ++j)
+      for (int64_t m = 0; m < size; ++m)
+        if (a[i * size + m] && b[m * size + j]) product[i * size + j] = true;
+  return product;
+}
+
+Pattern PatternOf(const Gate& gate) {
+  Pattern pattern(gate.size * gate.size);
+  for (const Matrix& projector : gate.projectors)
+    for (size_t i = 0; i < pattern.size(); ++i)
+      if (std::abs(projector[i]) > 1e-12) pattern[i] = true;
+  return pattern;
+}
+
+// Whether row `row` is the identity's, whatever the exponents are.
+bool Kept(const Gate& gate, int64_t row) {
+  const size_t exponents = gate.exponents.size();
+  Complex still = 0;
+  for (size_t k = 0; k < gate.projectors.size(); ++k) {
+    const auto first = gate.turns.begin() + k * exponents;
+    if (std::all_of(first, first + exponents, [](double turn) { return turn == 0; }))
+      still += gate.projectors[k][row * (gate.size + 1)];
+  }
+  return std::abs(still - 1.0) < 1e-12;
+}
+
+int64_t Mask(const Circuit& circuit, const Block& block, Pattern pattern) {
+  const int64_t size = SizeOf(pattern);
+  int64_t mask = 0;
+  for (int64_t row = 0; row < size; ++row) {
+    const bool kept = std::all_of(block.gates.begin(), block.gates.end(),
+                                  [&](int64_t g) { return Kept(circuit.gates[g], row); });
+    for (int64_t col = 0; !kept && col < size; ++col)
+      mask |= int64_t{pattern[row * size + col]} << (row * size + col);
+  }
+  return mask;
+}
+
+Pattern Identity(int64_t size) {
+  Pattern pattern(size * size);
+  for (int64_t i = 0; i < size; ++i) pattern[i * (size + 1)] = true;
+  return pattern;
+}
+
+// Adds the inverses' entries.
+void Mirror(Pattern* pattern) {
+  const int64_t size = SizeOf(*pattern);
+  for (int64_t i = 0; i < size; ++i)
+    for (int64_t j = 0; j < size; ++j)
+      if ((*pattern)[i * size + j]) (*pattern)[j * size + i] = true;
+}
+
+// Of the block's matrix and its inverse.
+int64_t Entries(const Circuit& circuit, const Block& block) {
+  Pattern pattern = Identity(1 << block.bits.size());
+  for (int64_t g : block.gates) pattern = Product(PatternOf(circuit.gates[g]), pattern);
+  Mirror(&pattern);
+  return Mask(circuit, block, pattern);
+}
+
+// Of all products of the gates and their inverses.
+int64_t Closure(const Circuit& circuit, const Block& block) {
+  const int64_t size = 1 << block.bits.size();
+  Pattern pattern = Identity(size);
+  for (int64_t g : block.gates) {
+    const Pattern one = PatternOf(circuit.gates[g]);
+    for (size_t i = 0; i < one.size(); ++i) pattern[i] = pattern[i] || one[i];
+  }
+  Mirror(&pattern);
+  for (int64_t length = 1; length < size; ++length) {
+    const Pattern longer = Product(pattern, pattern);
+    for (size_t i = 0; i < longer.size(); ++i) pattern[i] = pattern[i] || longer[i];
+  }
+  return Mask(circuit, block, pattern);
+}
+
+}  // namespace
+
+std::string Joined(const std::vector<int64_t>& ints, const std::vector<double>& reals) {
+  const int64_t count = ints.size();
+  std::string written(reinterpret_cast<const char*>(&count), sizeof(count));
+  written.append(reinterpret_cast<const char*>(ints.data()), ints.size() * sizeof(int64_t));
+  written.append(reinterpret_cast<const char*>(reals.data()), reals.size() * sizeof(double));
+  return written;
+}
+
+std::string Circuit::Written() const {
+  std::vector<int64_t> ints = {1, qubits, shared, each, static_cast<int64_t>(gates.size())};
+  std::vector<double> reals;
+  const auto put = [&ints](const std::vector<int64_t>& values) {
+    ints.insert(ints.end(), values.begin(), values.end());
+  };
+  const auto count = [](const auto& values) { return static_cast<int64_t>(values.size()); };
+  for (const Gate& gate : gates) {
+    put({gate.size, count(gate.projectors), count(gate.exponents)});
+    put(gate.exponents);
+    reals.insert(reals.end(), gate.turns.begin(), gate.turns.end());
+    for (const Matrix& projector : gate.projectors)
+      for (const Complex& x : projector) reals.insert(reals.end(), {x.real(), x.imag()});
+  }
+  // Consecutive gates that all examples share are a run; blocks that are alike name the same.
+  std::map<std::vector<int64_t>, int64_t> runs;
+  std::vector<int64_t> run_ints;
+  std::vector<std::vector<int64_t>> items(blocks.size());
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    std::vector<int64_t> run;
+    const auto close = [&] {
+      if (run.empty()) return;
+      if (!runs.count(run)) {
+        run_ints.insert(run_ints.end(), {gates[run[0]].size, count(run)});
+        run_ints.insert(run_ints.end(), run.begin(), run.end());
+      }
+      items[b].push_back(runs.emplace(run, count(runs)).first->second);
+      run.clear();
+    };
+    for (int64_t g : blocks[b].gates) {
+      if (!gates[g].Each()) {
+        run.push_back(g);
+        continue;
+      }
+      close();
+      items[b].push_back(~g);
+    }
+    close();
+  }
+  put({count(runs)});
+  put(run_ints);
+  put({count(blocks)});
+  std::set<int64_t> behind[2];  // bits that a wanted block came before on
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const Block& block = blocks[b];
+    put({count(block.bits)});
+    put(block.bits);
+    put({count(items[b])});
+    put(items[b]);
+    int64_t wanted[2] = {}, undone[2] = {};
+    for (int all = 0; all < 2; ++all) {
+      for (int64_t g : block.gates)
+        wanted[all] |= all ? !gates[g].exponents.empty() : gates[g].Shared();
+      for (int64_t bit : block.bits) undone[all] |= behind[all].count(bit);
+      if (wanted[all] || undone[all]) behind[all].insert(block.bits.begin(), block.bits.end());
+    }
+    put({wanted[0], wanted[1], undone[0], undone[1]});
+    put({Entries(*this, block), Closure(*this, block)});
+  }
+  put({prefix, count(windows)});
+  for (const Window& window : windows) {
+    put({window.count, count(window.bits)});
+    put(window.bits);
+  }
+  std::map<int64_t, std::vector<const Pauli*>> groups;
+  for (const Pauli& string : strings) groups[string.flip].push_back(&string);
+  put({count(groups)});
+  for (const auto& [flip, group] : groups) {
+    put({flip, count(group)});
+    for (const Pauli* string : group) put({string->z});
+    for (const Pauli* string : group) put({string->ys});
+    for (const Pauli* string : group)
+      reals.insert(reals.end(), string->weights.begin(), string->weights.end());
+  }
+  put({count(offsets), !initial.empty()});
+  reals.insert(reals.end(), offsets.begin(), offsets.end());
+  for (const Complex& x : initial) reals.insert(reals.end(), {x.real(), x.imag()});
+  return Joined(ints, reals);
+}
+
+}  // namespace tests
+}  // namespace qfleet
