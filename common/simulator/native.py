@@ -277,7 +277,9 @@ class _Written:
         reals += list(terms.offsets)
         ints.append(int(program.initial is not None))
         if program.initial is not None:
-            reals += list(np.stack([program.initial.real, program.initial.imag], -1).ravel())
+            # From Cirq's order, the first qubit highest, to the plan's.
+            axes = program.initial.reshape((2,) * len(plan.order)).transpose(plan.order[::-1])
+            reals += list(np.stack([axes.real.ravel(), axes.imag.ravel()], -1).ravel())
         self._ints = ints
 
     def bytes(self) -> bytes:

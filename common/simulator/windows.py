@@ -52,16 +52,17 @@ def plan(stages: Sequence[Sequence[Block]], width: int, size: int) -> Plan:
         size: How many a chunk holds.
     """
     natural = tuple(range(width - 1, -1, -1))
-    if width <= size:
-        return Plan(natural, tuple(block for stage in stages for block in stage), ())
-    # The qubits that most blocks touch are in every window anyway, or cost nothing there.
+    # To exchange lanes costs something, so the qubits that the fewest blocks touch lie across them.
     touched = dict.fromkeys(natural, 0)
     for stage in stages:
         for block in stage:
             for qubit in block.qubits:
                 touched[qubit] += 1
-    lanes = sorted(natural, key=lambda qubit: -touched[qubit])[:LANES]
+    lanes = sorted(natural, key=lambda qubit: touched[qubit])[:LANES]
     low: list[int] = list(lanes)
+    if width <= size:
+        low += [qubit for qubit in natural if qubit not in low]
+        return Plan(tuple(low), tuple(block for stage in stages for block in stage), ())
     blocks: list[Block] = []
     windows: list[Window] = []
     for stage in reversed(stages):

@@ -106,10 +106,46 @@ struct Code {
     }
   }
 
+  // CNOT and SWAP in one go, wherever their qubits lie; false for any other permutation.
+  template <int ROWS, int COLS>
+  static bool Permute(const Move& move, const V* u, V* state, int64_t from, int64_t to,
+                      const I* exchange) {
+    constexpr int kPatterns = COLS / ROWS;
+    const int first = move.out[0], d = move.input[0][0] % kPatterns;
+    if (move.changed == 1 && move.terms[0] == 1) {  // inside the lanes of a group
+      for (int64_t turn = from; turn < to; ++turn) {
+        V* at = state + 2 * (First<ROWS>(move, turn) + move.offset[first]);
+        at[0] = __builtin_shuffle(at[0], exchange[d]);
+        at[1] = __builtin_shuffle(at[1], exchange[d]);
+      }
+      return true;
+    }
+    if (move.changed != 2) return false;
+    const int second = move.out[1];
+    for (int i = 0; i < 2; ++i)
+      for (int term = 0; term < move.terms[i]; ++term)
+        if (move.input[i][term] != first * kPatterns && move.input[i][term] != second * kPatterns)
+          return false;
+    // Two groups change places, on all lanes or on some.
+    const I moved = u[2 * (first * COLS + second * kPatterns)] != 0;
+    const bool all = move.terms[0] == 1;
+    for (int64_t turn = from; turn < to; ++turn) {
+      V* base = state + 2 * First<ROWS>(move, turn);
+      V *x = base + 2 * move.offset[first], *y = base + 2 * move.offset[second];
+      const V xr = x[0], xi = x[1], yr = y[0], yi = y[1];
+      x[0] = all ? yr : (moved ? yr : xr);
+      x[1] = all ? yi : (moved ? yi : xi);
+      y[0] = all ? xr : (moved ? xr : yr);
+      y[1] = all ? xi : (moved ? xi : yi);
+    }
+    return true;
+  }
+
   template <int ROWS, int COLS>
   static void Sparse(const Move& move, const void* matrix, V* state, int64_t from, int64_t to,
                      const I* exchange) {
     const V* u = static_cast<const V*>(matrix);
+    if (move.permutes && Permute<ROWS, COLS>(move, u, state, from, to, exchange)) return;
     for (int64_t turn = from; turn < to; ++turn) {
       V* base = state + 2 * First<ROWS>(move, turn);
       V out[ROWS][2];

@@ -36,6 +36,7 @@ struct Move {
   // Set anew for every call.
   const void* matrix;      // vectors [rows][cols][re, im]
   const void* inverse;     // the same of U^dagger
+  bool permutes;           // U is a permutation: amplitudes change places, and are not multiplied
   bool wanted;             // the gradient by this block is wanted
   bool undone;             // something before it wants a gradient
 };

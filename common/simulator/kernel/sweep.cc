@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -15,6 +16,7 @@ constexpr int64_t kPooledBytes = int64_t{16} << 20;  // buffers up to this stay 
 constexpr int64_t kHugePages = int64_t{4} << 20;     // buffers from this on ask for huge pages
 constexpr int64_t kPrefixBytes = int64_t{256} << 20; // a state up to this is kept for all tiles
 constexpr int64_t kSharedTile = int64_t{2} << 20;    // states of more bytes are shared by threads
+constexpr double kExact = 1e-15;
 constexpr int64_t kPieces = 64;                      // a shared tile's sums are made in so many
 
 int32_t Log2(int64_t value) {
@@ -316,6 +318,19 @@ static void Spell(const Move& move, const double* values, int64_t samples, int32
       }
 }
 
+// Whether every row of a single [D * D] (re, im) matrix has a 1 and zeros.
+static bool IsPermutation(const std::vector<double>& values, int32_t size) {
+  for (int32_t row = 0; row < size; ++row) {
+    int ones = 0, zeros = 0;
+    for (int32_t i = 2 * row * size; i < 2 * (row + 1) * size; ++i) {
+      ones += i % 2 == 0 && std::abs(values[i] - 1) < kExact;
+      zeros += std::abs(values[i]) < kExact;
+    }
+    if (ones != 1 || zeros != 2 * size - 1) return false;
+  }
+  return true;
+}
+
 template <class T>
 void Sweep<T>::Prepare(Call* call) {
   const Program& program = *program_;
@@ -332,6 +347,7 @@ void Sweep<T>::Prepare(Call* call) {
     move.undone = block.undone[call->mode];
     if (block.each) continue;
     BlockMatrices(program, block, *call->runs, call->batch->shared, nullptr, 0, 1, &values);
+    move.permutes = IsPermutation(values, block.size());
     T* to = call->matrices->data + layout.place[b];
     Spell(move, values.data(), 1, call->shape.samples, kernels_.lanes, false, to);
     move.matrix = to;

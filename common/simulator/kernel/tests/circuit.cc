@@ -30,12 +30,14 @@ Circuit RandomCircuit(const Wish& wish, Random* random) {
       const Block& like = circuit.blocks[Draw(random, wish.prefix, b - 1)];
       if (like.bits.size() == block.bits.size()) block.gates = like.gates;
     }
-    const bool light = Draw(random, 0, 2) == 0;  // no dense gate: most of the matrix is zero
+    // Of any gates; without dense ones, so that most of the matrix is zero; or a permutation.
+    const int64_t style = Draw(random, 0, 5);
     for (int64_t left = block.gates.empty() ? Draw(random, 1, 3) : 0; left > 0; --left) {
-      const Kind kind = static_cast<Kind>(light ? Draw(random, kDiagonal, kControlled)
-                                                : Draw(random, kDense, kSingle));
+      Kind kind = static_cast<Kind>(Draw(random, kDense, kSingle));
+      if (style == 1 || style == 2) kind = static_cast<Kind>(Draw(random, kDiagonal, kControlled));
+      if (style == 0) kind = kPermuting;
+      const bool fixed = b < wish.prefix || style == 0;
       block.gates.push_back(circuit.gates.size());
-      const bool fixed = b < wish.prefix;
       circuit.gates.push_back(RandomGate(int64_t{1} << block.bits.size(), kind,
                                          fixed ? std::vector<int64_t>() : exponents(), random));
     }
