@@ -29,6 +29,7 @@ struct Code {
   static constexpr int kStrip = 16;  // turns that are worked on while they are in L1
   // Rows whose sums are held in registers together: 16 sums, where there are 32 registers.
   static constexpr int kRowsAtOnce = QFLEET_BYTES == 64 ? 2 : 1;
+  static constexpr int kTogether = QFLEET_BYTES == 64 ? 2 : 1;  // turns, likewise
 
   static I Exchange(int32_t by) {
     I order;
@@ -67,30 +68,54 @@ struct Code {
     }
   };
 
+  // Several turns together, so that each entry of the matrix is loaded once for all of them.
+  template <int ROWS, int COLS, int TURNS>
+  static void Turns(const Move& move, const V* u, V* state, int64_t turn, const I* exchange) {
+    int64_t first[TURNS];
+    V xr[TURNS][COLS], xi[TURNS][COLS];
+#pragma GCC unroll 4
+    for (int n = 0; n < TURNS; ++n) {
+      first[n] = First<ROWS>(move, turn + n);
+      const Inputs<ROWS, COLS> in(move, state, first[n], exchange);
+#pragma GCC unroll 4
+      for (int j = 0; j < COLS; ++j) {
+        xr[n][j] = in.re[j];
+        xi[n][j] = in.im[j];
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < ROWS; ++r) {
+      V re[TURNS], im[TURNS];
+#pragma GCC unroll 4
+      for (int n = 0; n < TURNS; ++n) re[n] = im[n] = V{};
+#pragma GCC unroll 4
+      for (int j = 0; j < COLS; ++j) {
+        const V ur = u[2 * (r * COLS + j)], ui = u[2 * (r * COLS + j) + 1];
+#pragma GCC unroll 4
+        for (int n = 0; n < TURNS; ++n) {
+          re[n] += ur * xr[n][j];
+          im[n] += ur * xi[n][j];
+          re[n] -= ui * xi[n][j];
+          im[n] += ui * xr[n][j];
+        }
+      }
+#pragma GCC unroll 4
+      for (int n = 0; n < TURNS; ++n) {
+        V* at = state + 2 * (first[n] + move.offset[r]);
+        at[0] = re[n];
+        at[1] = im[n];
+      }
+    }
+  }
+
   template <int ROWS, int COLS>
   static void Dense(const Move& move, const void* matrix, V* state, int64_t from, int64_t to,
                     const I* exchange) {
     const V* u = static_cast<const V*>(matrix);
-    for (int64_t turn = from; turn < to; ++turn) {
-      const int64_t first = First<ROWS>(move, turn);
-      const Inputs<ROWS, COLS> in(move, state, first, exchange);
-#pragma GCC unroll 4
-      for (int r = 0; r < ROWS; ++r) {
-        V re = u[2 * r * COLS] * in.re[0] - u[2 * r * COLS + 1] * in.im[0];
-        V im = u[2 * r * COLS] * in.im[0] + u[2 * r * COLS + 1] * in.re[0];
-#pragma GCC unroll 4
-        for (int j = 1; j < COLS; ++j) {
-          const V ur = u[2 * (r * COLS + j)], ui = u[2 * (r * COLS + j) + 1];
-          re += ur * in.re[j];
-          re -= ui * in.im[j];
-          im += ur * in.im[j];
-          im += ui * in.re[j];
-        }
-        V* at = state + 2 * (first + move.offset[r]);
-        at[0] = re;
-        at[1] = im;
-      }
-    }
+    int64_t turn = from;
+    for (; turn + kTogether <= to; turn += kTogether)
+      Turns<ROWS, COLS, kTogether>(move, u, state, turn, exchange);
+    for (; turn < to; ++turn) Turns<ROWS, COLS, 1>(move, u, state, turn, exchange);
   }
 
   // Input j of a turn that begins at `base`: a group, with its lanes exchanged or not.

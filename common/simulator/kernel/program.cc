@@ -373,19 +373,20 @@ Program::Program(const std::string& written) {
 }
 
 Runs::Runs(const Program& program, const double* shared) {
+  for (const Factor& factor : program.factors) {
+    factors.emplace_back();
+    if (!factor.each)
+      factors.back() = std::move(
+          FactorMatrices(program, factor, shared, nullptr, 0, 1).values());
+  }
   for (const Run& run : program.runs) {
-    std::vector<std::vector<double>> kept;
-    Stack product(run.size, 1);
-    for (int32_t i = 0; i < run.size; ++i) *product.at(i * (run.size + 1), 0) = 1;
+    std::vector<double> product(2 * run.size * run.size), next(product.size());
+    for (int32_t i = 0; i < run.size; ++i) product[2 * i * (run.size + 1)] = 1;
     for (int64_t f : run.factors) {
-      Stack matrix = FactorMatrices(program, program.factors[f], shared, nullptr, 0, 1);
-      Stack next(run.size, 1);
-      next.Product(matrix, false, product, false);
-      product = std::move(next);
-      kept.push_back(std::move(matrix.values()));
+      Multiply(run.size, factors[f].data(), product.data(), next.data());
+      product.swap(next);
     }
-    matrices.push_back(std::move(product.values()));
-    factors.push_back(std::move(kept));
+    matrices.push_back(std::move(product));
   }
 }
 
@@ -469,15 +470,21 @@ void RunSlopes(const Program& program, const Runs& runs,
     const Run& run = program.runs[r];
     if (!run.slopes) continue;
     Stack y = StackOf(run_sums[r], run.size);
+    std::vector<double> half(y.values().size()), adjoint(half.size());
     for (size_t left = run.factors.size(); left > 0; --left) {
-      const Factor& factor = program.factors[run.factors[left - 1]];
+      const int64_t f = run.factors[left - 1];
+      const Factor& factor = program.factors[f];
       for (size_t e = 0; e < factor.exponents.size(); ++e)
         Derivative(factor, e, y, 1, &slopes[factor.exponents[e]], 0);
       if (left == 1) break;
-      const Stack u = StackOf(runs.factors[r][left - 1], run.size);
-      Stack half(run.size, 1);
-      half.Product(y, false, u, false);
-      y.Product(u, true, half, false);
+      const std::vector<double>& u = runs.factors[f];
+      for (int32_t i = 0; i < run.size; ++i)
+        for (int32_t j = 0; j < run.size; ++j) {
+          adjoint[2 * (j * run.size + i)] = u[2 * (i * run.size + j)];
+          adjoint[2 * (j * run.size + i) + 1] = -u[2 * (i * run.size + j) + 1];
+        }
+      Multiply(run.size, y.values().data(), u.data(), half.data());
+      Multiply(run.size, adjoint.data(), half.data(), y.values().data());
     }
   }
 }

@@ -86,11 +86,11 @@ struct Program {
   explicit Program(const std::string& written);
 };
 
-// The matrices of all runs, and of their factors, for one call's shared exponents: [D * D] (re, im).
+// The matrices of all runs, and of all factors that examples share, for one call's shared
+// exponents: [D * D] (re, im).
 struct Runs {
   Runs(const Program& program, const double* shared);
-  std::vector<std::vector<double>> matrices;
-  std::vector<std::vector<std::vector<double>>> factors;
+  std::vector<std::vector<double>> matrices, factors;
 };
 
 // A block's [D * D] (re, im) [samples] matrices for consecutive examples, sample by sample inmost;

@@ -76,7 +76,14 @@ Case::Case(const Circuit& circuit_, int64_t count, Random* random, int64_t turne
     for (double& value : values) value = Uniform(random, -most, most);
     return values;
   };
-  shared = draw(circuit.shared, 2);
+  // Some are 0 or 1, where a gate is the identity or a permutation.
+  const auto exponents = [&](int64_t size) {
+    std::vector<double> values = draw(size, 2);
+    for (double& value : values)
+      if (Draw(random, 0, 2) == 0) value = static_cast<double>(Draw(random, 0, 1));
+    return values;
+  };
+  shared = exponents(circuit.shared);
   order.resize(circuit.qubits);
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), *random);
@@ -84,7 +91,7 @@ Case::Case(const Circuit& circuit_, int64_t count, Random* random, int64_t turne
   for (size_t bit = 0; bit < order.size(); ++bit) inverse[order[bit]] = bit;
   for (int64_t b = 0; b < count; ++b) {
     Example example;
-    example.each = draw(circuit.each, 2);
+    example.each = exponents(circuit.each);
     std::vector<int64_t> columns(circuit.each);
     std::iota(columns.begin(), columns.end(), 0);
     std::shuffle(columns.begin(), columns.end(), *random);

@@ -122,7 +122,8 @@ Gate RandomGate(int64_t size, Kind kind, const std::vector<int64_t>& exponents, 
     }
     if (!acted.count(k)) continue;
     gate.projectors.push_back(projector);
-    for (size_t e = 0; e < exponents.size(); ++e) gate.turns.push_back(Uniform(random, -1, 1));
+    for (size_t e = 0; e < exponents.size(); ++e)
+      gate.turns.push_back(kind == kPermuting ? 1 : Uniform(random, -1, 1));
   }
   if (static_cast<int64_t>(acted.size()) < size) {
     gate.projectors.push_back(rest);

@@ -163,21 +163,26 @@ void SeveralCallers(bool light) {
   const Case one(RandomCircuit({6, 6, 1, 5}, &random), 33, &random);
   const Set<float> set = Sets<float>().back();
   Sweep<float> sweep(one.program, *set.kernels);
-  std::atomic<int> wrong{0};
+  std::mutex mutex;
+  std::string wrong;
   const auto call = [&](int64_t batch) {
+    std::string why;
     try {
       Sweep<float> alone(one.program, *set.kernels);
-      const Found<float> expected = Compare(one, &alone, batch, 2, one.name);
+      const std::string where = Where(one, set, batch, 2);
+      const Found<float> expected = Compare(one, &alone, batch, 2, where);
       for (int turn = 0; turn < (light ? 2 : 10); ++turn)
-        if (!(Compare(one, &sweep, batch, 2, one.name) == expected)) ++wrong;
-    } catch (const Failed&) {
-      ++wrong;
+        CHECK(Compare(one, &sweep, batch, 2, where) == expected, where);
+    } catch (const Failed& failed) {
+      why = failed.what();
     }
+    const std::lock_guard<std::mutex> lock(mutex);
+    wrong += why;
   };
   std::vector<std::thread> callers;
   for (int64_t batch : {1, 17, 33}) callers.emplace_back(call, batch);
   for (std::thread& caller : callers) caller.join();
-  CHECK(wrong == 0, one.name);
+  CHECK(wrong.empty(), wrong);
 }
 
 }  // namespace tests
