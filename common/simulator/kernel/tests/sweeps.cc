@@ -72,6 +72,14 @@ void SmallCircuits(bool light) {
       CompareAll<float>(one, batches, {1, 5});
       CompareAll<double>(one, batches, {2});
     }
+  // Many more gates, each in few ways.
+  for (int64_t more = 0; more < (light ? 20 : 100); ++more) {
+    Wish wish = {1 + more % 6, 5};
+    wish.window = wish.qubits == 6 ? 5 : 0;
+    const Case one(RandomCircuit(wish, &random), 17, &random);
+    CompareAll<float>(one, {17}, {1});
+    CompareAll<double>(one, {1}, {1});
+  }
 }
 
 void WideCircuits(bool light) {
