@@ -56,6 +56,7 @@ class NativeSimulator(Simulator):
         self._complex = COMPLEX[dtype]
         self._source = (circuit, tuple(inputs), tuple(parameters), tuple(readouts), dtype)
         self.require_memory(1)
+        self._free = memory.available()
         blocks = [step for step in self.program.steps if isinstance(step, Block)]
         prefix = _prefix(blocks)
         stages = [blocks[:prefix], blocks[prefix:]]
@@ -167,7 +168,8 @@ class NativeSimulator(Simulator):
     def _room(self, span: bool) -> dict[str, Any]:
         """Whether the subspace plan may be taken, and the bytes that waiting states may take."""
         # It has no gradient by what differs from example to example.
-        return {"span": span and not self._mixed, "room": memory.available() // 4}
+        # The same number for forward and gradient, which must take the same plan.
+        return {"span": span and not self._mixed, "room": self._free // 4}
 
     def _exponents(self, angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """[E] exponents that the batch shares and [B, F] those of each example, in float64."""

@@ -32,7 +32,7 @@ struct Code {
   static constexpr int kTogether = QFLEET_BYTES == 64 ? 2 : 1;  // turns, likewise
 
   static I Exchange(int32_t by) {
-    I order;
+    I order = {};
     for (int lane = 0; lane < kLanes; ++lane) order[lane] = lane ^ by;
     return order;
   }
@@ -152,8 +152,8 @@ struct Code {
         if (move.input[i][term] != first * kPatterns && move.input[i][term] != second * kPatterns)
           return false;
     // Two groups change places, on all lanes or on some.
-    const I moved = u[2 * (first * COLS + second * kPatterns)] != 0;
-    const bool all = move.terms[0] == 1;
+    const I moved = u[2 * (first * COLS + second * kPatterns)] > T(0.5);  // 0 or 1, but for rounding
+    const bool all = move.terms[0] == 1 && move.input[0][0] == second * kPatterns;
     for (int64_t turn = from; turn < to; ++turn) {
       V* base = state + 2 * First<ROWS>(move, turn);
       V *x = base + 2 * move.offset[first], *y = base + 2 * move.offset[second];

@@ -44,11 +44,10 @@ class ProgramOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("program", &program));
     try {
       program_ = std::make_shared<Program>(program);
+      sweep_ = std::make_unique<Sweep<T>>(program_, BestKernels<T>());
     } catch (const std::exception& error) {
       context->CtxFailure(tf::errors::InvalidArgument(error.what()));
-      return;
     }
-    sweep_ = std::make_unique<Sweep<T>>(program_, BestKernels<T>());
   }
 
  protected:
@@ -87,6 +86,14 @@ class ProgramOp : public tf::OpKernel {
     context->CtxFailure(tf::errors::InvalidArgument(name, " must be [", rows, ", ", columns,
                                                     "], not ", tensor.shape().DebugString()));
     return false;
+  }
+
+  // Allocates [rows, columns], unless there are more than an index can count.
+  static tf::Status Allocate(OpKernelContext* context, int output, int64_t rows, int64_t columns,
+                             Tensor** tensor) {
+    TensorShape shape;
+    TF_RETURN_IF_ERROR(TensorShape::BuildTensorShape({rows, columns}, &shape));
+    return context->allocate_output(output, shape, tensor);
   }
 
   // Runs what may throw, and tells the context what was thrown.
@@ -133,7 +140,9 @@ class ExpectationOp : public SpanOp<T> {
   void Compute(OpKernelContext* context) override {
     Batch batch;
     if (!this->Take(context, &batch)) return;
-    const Span span = this->SpanOf(batch);
+    Span span;
+    this->Guard(context, [&] { span = this->SpanOf(batch); });
+    if (!context->status().ok()) return;
     int64_t reals = 0;
     if (keep_ && span.states)
       reals = this->sweep_->SpanReals(span);
@@ -141,8 +150,8 @@ class ExpectationOp : public SpanOp<T> {
       reals = this->sweep_->Kept(this->sweep_->ShapeOf(batch),
                                  std::min<int64_t>(kKeptBytes, this->room_));
     Tensor *values, *kept, states;
-    OP_REQUIRES_OK(context, context->allocate_output(
-                                0, TensorShape({batch.size, this->program_->readouts}), &values));
+    OP_REQUIRES_OK(context, this->Allocate(context, 0, batch.size, this->program_->readouts,
+                                           &values));
     OP_REQUIRES_OK(context, context->allocate_output(1, TensorShape({reals}), &kept));
     if (span.states && !keep_)
       OP_REQUIRES_OK(context, context->allocate_temp(
@@ -197,7 +206,9 @@ class ExpectationGradientOp : public SpanOp<T> {
     Tensor *shared, *each;
     if (!Slopes(this, context, *this->program_, batch.size, by_each_, &shared, &each)) return;
     double* by_shared = shared->flat<double>().data();
-    const Span span = this->SpanOf(batch);
+    Span span;
+    this->Guard(context, [&] { span = this->SpanOf(batch); });
+    if (!context->status().ok()) return;
     if (span.states) {
       BySpan(context, batch, span, upstream, by_shared);
       return;
@@ -209,8 +220,9 @@ class ExpectationGradientOp : public SpanOp<T> {
     const Tensor& kept = ours ? *ours : context->input(3);
     const Shape shape = this->sweep_->ShapeOf(batch);
     OP_REQUIRES(context,
-                kept.NumElements() % shape.tile_reals == 0 &&
-                    kept.NumElements() / shape.tile_reals <= shape.tiles,
+                kept.NumElements() == 0 ||
+                    kept.NumElements() == this->sweep_->Kept(
+                        shape, std::min<int64_t>(kKeptBytes, this->room_)),
                 tf::errors::InvalidArgument("the kept states are another batch's"));
     this->Guard(context, [&] {
       this->sweep_->Gradient(batch, upstream.flat<T>().data(),
@@ -288,8 +300,7 @@ class StateOp : public StateOpBase<T> {
     Batch batch;
     if (!this->Take(context, &batch)) return;
     Tensor* states;
-    OP_REQUIRES_OK(context,
-                   context->allocate_output(0, TensorShape({batch.size, this->size()}), &states));
+    OP_REQUIRES_OK(context, this->Allocate(context, 0, batch.size, this->size(), &states));
     using C = typename ComplexOf<T>::type;
     this->Guard(context, [&] {
       this->sweep_->State(batch, this->order_.data(),

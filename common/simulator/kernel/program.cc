@@ -314,8 +314,8 @@ Program::Program(const std::string& written) {
   Reader in(written);
   in.Int(kFormat, kFormat);
   qubits = static_cast<int32_t>(in.Int(1, kMaxQubits));
-  shared = in.Int(0, kMaxCount);
-  each = in.Int(0, kMaxCount);
+  shared = in.Count();
+  each = in.Count();
   for (int64_t left = in.Count(); left > 0; --left)
     factors.push_back(ReadFactor(&in, shared, each));
   for (int64_t left = in.Count(); left > 0; --left) {
@@ -335,6 +335,9 @@ Program::Program(const std::string& written) {
   for (const Block& block : blocks)
     cost += 4.0 * __builtin_popcountll(block.entries) / block.size();
   prefix = in.Int(0, blocks.size());
+  for (int64_t b = 0; b < prefix; ++b)
+    for (int64_t item : blocks[b].items)
+      if (item < 0 || runs[item].slopes) throw std::invalid_argument("the program is damaged");
   int64_t next = 0;
   for (int64_t left = in.Count(); left > 0; --left) {
     Reach reach;

@@ -39,7 +39,7 @@ struct Block {
   bool wanted[2];               // this block has such exponents
   bool undone[2];               // something before it has
   // What may differ from zero, one bit an entry row * D + col:
-  int64_t entries;              // in rows that are not the identity's
+  int64_t entries;              // of U or its inverse, in rows that are not the identity's
   int64_t closure;              // in products and generators of such matrices
 
   int32_t size() const { return 1 << qubits; }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <stdexcept>
 
 namespace qfleet {
 namespace {
@@ -17,6 +18,8 @@ constexpr int64_t kHugePages = int64_t{4} << 20;     // buffers from this on ask
 constexpr int64_t kPrefixBytes = int64_t{256} << 20; // a state up to this is kept for all tiles
 constexpr int64_t kSharedTile = int64_t{2} << 20;    // states of more bytes are shared by threads
 constexpr double kExact = 1e-15;
+constexpr int64_t kMostTurned = 6;          // angles of an example, for the subspace plan
+constexpr double kPassesPerNanosecond = 50;  // multiply-adds of a core
 constexpr int64_t kPieces = 64;                      // a shared tile's sums are made in so many
 
 int32_t Log2(int64_t value) {
@@ -41,9 +44,9 @@ int64_t Spread(int64_t value, const std::vector<int32_t>& bits) {
 template <class T>
 struct Sweep<T>::Buffer {
   explicit Buffer(int64_t count) : reals(count) {
-    const int64_t bytes = (count * sizeof(T) + kHugePages - 1) / kAlignment * kAlignment;
+    const int64_t bytes = count * sizeof(T);
     const int64_t alignment = bytes >= kHugePages ? int64_t{2} << 20 : kAlignment;
-    const int64_t size = (count * sizeof(T) + alignment - 1) / alignment * alignment;
+    const int64_t size = (bytes + alignment - 1) / alignment * alignment;
     data = static_cast<T*>(std::aligned_alloc(alignment, std::max(size, alignment)));
     if (!data) throw std::bad_alloc();
     if (size >= kHugePages) madvise(data, size, MADV_HUGEPAGE);
@@ -113,7 +116,15 @@ struct Sweep<T>::Call {
 
 template <class T>
 Sweep<T>::Sweep(std::shared_ptr<const Program> program, const Kernels<T>& kernels)
-    : program_(std::move(program)), kernels_(kernels) {}
+    : program_(std::move(program)), kernels_(kernels) {
+  // A chunk's buffer holds so many bits, the lanes' among them.
+  const size_t most = Log2(kChunkBytes / (2 * sizeof(T)));
+  const size_t lanes = std::min(Log2(kMaxLanes), program_->qubits);
+  for (const Reach& reach : program_->reaches)
+    if (reach.bits.size() > most || reach.bits.size() < lanes ||
+        reach.bits[lanes - 1] != static_cast<int64_t>(lanes) - 1)
+      throw std::invalid_argument("a window is not a chunk's");
+}
 
 template <class T>
 Sweep<T>::~Sweep() = default;
@@ -451,7 +462,8 @@ void Sweep<T>::Measure(const Call& call, int64_t tile, const Parallel& parallel,
   const int64_t units = call.shape.groups / unit, present = call.present(tile);
   std::vector<double> totals(present * program.readouts);
   for (int64_t b = 0; b < present; ++b)
-    std::copy(program.offsets.begin(), program.offsets.end(), &totals[b * program.readouts]);
+    std::copy(program.offsets.begin(), program.offsets.end(),
+              totals.begin() + b * program.readouts);
   for (size_t g = 0; g < program.strings.size(); ++g) {
     const Strings& strings = call.layout->strings[g];
     const Flipped& group = program.strings[g];
@@ -772,12 +784,24 @@ Span Sweep<T>::SpanOf(const Batch& batch, int64_t room) const {
   const Program& program = *program_;
   const int64_t bytes = static_cast<int64_t>(sizeof(T)) * (int64_t{2} << program.qubits);
   if (program.each == 0 || (int64_t{1} << program.qubits) < kernels_.lanes) return Span();
+  // In nanoseconds, roughly: to evolve an example, a product of two states, and what finding the
+  // span and adding up its products takes, by the angles that each example turns.
+  const double pass = static_cast<double>(int64_t{1} << program.qubits) / kPassesPerNanosecond;
+  const double readouts = static_cast<double>(std::max<int64_t>(program.readouts, 1));
+  const double example = program.cost * pass, product = 4 * readouts * pass;
+  double left = static_cast<double>(batch.size) * example;
+  for (int64_t b = 0; b < batch.size; ++b) {
+    int64_t turned = 0;
+    for (int64_t e = 0; e < program.each; ++e) turned += batch.each[b * program.each + e] != 0;
+    if (turned > kMostTurned) return Span();
+    left -= 300.0 * (1 << turned) + 5 * readouts * (1 << 2 * turned);
+  }
+  // states * (example + product * states) < left
+  const double root = std::sqrt(std::max(0.0, example * example + 4 * product * left));
+  const int64_t most = static_cast<int64_t>((root - example) / (2 * product));
+  if (left <= 0 || most < 1) return Span();
   Span span = FindSpan(program, batch.each, batch.size,
-                       std::min<int64_t>(batch.size - 1, room / bytes - 2));
-  // Evolving a state costs so much; so do its products with all others.
-  const double states = static_cast<double>(span.states);
-  const double products = 4.0 * static_cast<double>(std::max<int64_t>(program.readouts, 1));
-  if (states * (program.cost + products * states) >= batch.size * program.cost) return Span();
+                       std::min({batch.size - 1, room / bytes - 2, most}));
   return span;
 }
 
