@@ -40,6 +40,7 @@ class Limit:
         aim: What is hoped for, in the same unit; may be empty.
         measured: The figure; empty where it was not measured.
         reached: Whether it keeps the limit.
+        below_floor: Whether the quick form fails by it.
     """
 
     what: str
@@ -47,6 +48,7 @@ class Limit:
     aim: str
     measured: str
     reached: bool
+    below_floor: bool = False
 
 
 def results(
@@ -74,13 +76,15 @@ def limits(rows: Sequence[Row], bounds: Iterable[Bound]) -> list[Limit]:
 def _compared(rows: Sequence[Row], bound: Bound) -> Limit:
     times = ratio(rows, bound)
     theirs = f" (its batch: {bound.peer_batch})" if bound.peer_batch else ""
+    floor = f" (CI: {bound.floor:g})" if bound.floor else ""
     return Limit(
         f"{bound.task}, QCNN, {bound.qubits} qubits, batch {bound.batch}:"
         f" times {bound.peer}{theirs}",
-        f"at least {bound.least:g}",
+        f"at least {bound.least:g}{floor}",
         "" if bound.aim is None else f"{bound.aim:g}",
         "" if times is None else f"{times:.3g}",
         times is not None and times >= bound.least,
+        times is None or times < (bound.floor or bound.least),
     )
 
 

@@ -41,6 +41,17 @@ def test_a_missed_bound_is_said_in_a_sentence_and_so_is_one_that_was_not_measure
     assert missed([rows[0], row("tfq", 8, 32, 2.0)]) == []
 
 
+def test_the_quick_form_fails_below_the_floor_and_says_what_it_misses_above() -> None:
+    bound = Bound("train", "tfq", 8, 32, least=200, floor=130)
+
+    def found(theirs: float) -> table.Limit:
+        return table.limits([row("qfleet", 8, 32, 1.0), row("tfq", 8, 32, theirs)], [bound])[0]
+
+    assert [found(ms).below_floor for ms in (129.0, 131.0, 201.0)] == [True, False, False]
+    assert [found(ms).reached for ms in (129.0, 131.0, 201.0)] == [False, False, True]
+    assert table.limits([], [bound])[0].below_floor
+
+
 def test_an_epoch_that_takes_too_long_is_a_missed_bound() -> None:
     def missed(ms: float) -> list[str]:
         return table.missed(table.limits([row("qfleet", 23, 32, ms)], []))
