@@ -9,11 +9,11 @@ from common.circuits.qcnn import qcnn
 from common.simulator import build
 from common.tensorflow import tf
 
-AT_LEAST = 20  # what is measured on two idle cores is several times this
+AT_LEAST = 60  # what is measured on two idle cores is several times this
 BATCH = 32
 
 
-def test_a_training_step_of_8_qubits_is_20_times_as_fast_as_tensorflow_quantum() -> None:
+def test_a_training_step_of_8_qubits_is_60_times_as_fast_as_tensorflow_quantum() -> None:
     model = qcnn(8, encoder="angle", features=8)
     rng = np.random.default_rng(0)
     angles = tf.constant(rng.uniform(-2, 2, (BATCH, len(model.inputs))), tf.float32)
