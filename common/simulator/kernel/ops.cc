@@ -22,7 +22,7 @@ using tf::TensorShape;
 using tf::shape_inference::InferenceContext;
 using tf::shape_inference::ShapeHandle;
 
-constexpr int64_t kKeptBytes = int64_t{1} << 30;  // of examples' states that wait for the gradient
+constexpr int64_t kKeptBytes = int64_t{4} << 30;  // of examples' states that wait for the gradient
 
 template <class T>
 struct ComplexOf;

@@ -13,7 +13,7 @@ namespace qfleet {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kPooledBytes = int64_t{16} << 20;  // buffers up to this stay for the next call
+constexpr int64_t kPooledBytes = int64_t{128} << 20;  // buffers up to this stay for the next call
 constexpr int64_t kHugePages = int64_t{4} << 20;     // buffers from this on ask for huge pages
 constexpr int64_t kPrefixBytes = int64_t{256} << 20; // a state up to this is kept for all tiles
 constexpr int64_t kSharedTile = int64_t{2} << 20;    // states of more bytes are shared by threads
