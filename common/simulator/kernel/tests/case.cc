@@ -189,7 +189,7 @@ void CompareSpan(const Case& one, Sweep<T>* sweep, int64_t size, int64_t threads
   const Exact<double> shared(one.shared), each = Rows<double>(one, size, each_of);
   const Exact<T> upstream = Rows<T>(one, size, upstream_of);
   const Batch batch = {shared.data(), each.data(), size, threads, Threads(threads)};
-  const Span span = sweep->SpanOf(batch, int64_t{1} << 30);
+  const Span span = FindSpan(*one.program, batch.each, batch.size, batch.size - 1);
   CHECK(span.states > 0 && span.states < size, where + ", no span");
   Exact<T> values(upstream.size()), states(sweep->SpanReals(span));
   sweep->SpanExpectation(batch, span, values.data(), states.data());
