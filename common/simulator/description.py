@@ -64,17 +64,13 @@ def _layout(simulator: "NativeSimulator", batch: int, threads: int) -> Iterator[
 def _operations(simulator: "NativeSimulator") -> Iterator[str]:
     """Floating-point operations of an example: two for each multiply-add."""
     blocks = simulator.plan.blocks
+    wanted = [any(factor.symbols for factor in block.factors) for block in blocks]
     forward = backward = 0.0
-    behind: set[int] = set()
-    for block in blocks:
+    for block, one, undone in zip(blocks, wanted, weaving.undone(blocks, wanted), strict=True):
         size = 2 ** len(block.qubits)
         applied = 4 * weaving.entries(block).sum() / size
         forward += applied
-        wanted = any(factor.symbols for factor in block.factors)
-        undone = bool(behind.intersection(block.qubits))
-        if wanted or undone:
-            behind.update(block.qubits)
-        backward += wanted * 4 * weaving.closure(block).sum() / size + undone * 2 * applied
+        backward += one * 4 * weaving.closure(block).sum() / size + undone * 2 * applied
     amplitudes = 2 * 2 ** len(simulator.qubits)
     yield (
         f"operations: {forward * amplitudes:,.0f} forward and {backward * amplitudes:,.0f} back,"

@@ -291,22 +291,17 @@ class _Written:
 
     def _blocks(self, blocks: Sequence[Block]) -> list[int]:
         ints: list[int] = []
-        # By what gradients are wanted (trained symbols alone, or all): qubits that a wanted block
-        # came before on.
-        behind: tuple[set[int], set[int]] = (set(), set())
-        for block in blocks:
+        # By what gradients are wanted: by trained symbols alone, or by all.
+        wanted = [
+            [any(self._wanted(factor, everything) for factor in block.factors) for block in blocks]
+            for everything in (False, True)
+        ]
+        undone = [weaving.undone(blocks, one) for one in wanted]
+        for block, *flags in zip(blocks, *wanted, *undone, strict=True):
             ints += [len(block.qubits), *(self._bit[position] for position in block.qubits)]
             items = self._items(block.factors)
             ints += [len(items), *items]
-            wanted = [
-                any(self._wanted(factor, everything) for factor in block.factors)
-                for everything in (False, True)
-            ]
-            undone = [bool(seen.intersection(block.qubits)) for seen in behind]
-            for seen, one, other in zip(behind, wanted, undone, strict=True):
-                if one or other:
-                    seen.update(block.qubits)
-            ints += [int(flag) for flag in (*wanted, *undone)]
+            ints += map(int, flags)
             ints += [_mask(weaving.entries(block)), _mask(weaving.closure(block))]
         return ints
 

@@ -185,3 +185,19 @@ def closure(block: Block) -> np.ndarray:
         reach |= (reach.astype(int) @ reach.astype(int)) > 0
     reach[same] = False
     return reach
+
+
+def undone(blocks: Sequence[Block], wanted: Sequence[bool]) -> list[bool]:
+    """Whether each block has to be undone on the way back: a wanted gradient lies before it.
+
+    Args:
+        blocks: In the order in which they are applied.
+        wanted: Whether the gradient by each block is wanted.
+    """
+    behind: set[int] = set()
+    found = []
+    for block, one in zip(blocks, wanted, strict=True):
+        found.append(bool(behind.intersection(block.qubits)))
+        if one or found[-1]:
+            behind.update(block.qubits)
+    return found
