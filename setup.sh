@@ -24,7 +24,11 @@ command -v sha256sum >/dev/null || sha256sum() { shasum -a 256 "$@"; }
 
 # Whether the environment holds the given locks, each as it is now.
 holds() {
-    [[ -x $venv/bin/python && -f $stamp ]] && ! sha256sum "$@" | grep -qvxFf "$stamp"
+    [[ -x $venv/bin/python && -f $stamp ]] || return
+    local sums
+    # Not in one pipeline: where grep ends first, the pipeline's failure is sha256sum's.
+    sums=$(sha256sum "$@")
+    [[ -z $(grep -vxFf "$stamp" <<<"$sums") ]]
 }
 
 # Prints the version of an interpreter as 3.11; nothing if it does not run.

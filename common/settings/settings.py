@@ -66,6 +66,10 @@ def _watching(doc: str, **more: Any) -> Any:
     return _setting("Watching", doc, **more)
 
 
+def _cluster(doc: str, **more: Any) -> Any:
+    return _setting("On a cluster", doc, **more)
+
+
 def _answers(doc: str, **more: Any) -> Any:
     return _setting("Inference and runs", doc, **more)
 
@@ -272,6 +276,11 @@ class Settings(BaseSettings):
     tensorboard_port: Annotated[
         Annotated[int, Ge(1), Le(65535)], _watching("TensorBoard's port on this machine")
     ] = 5001
+    tensorboard_host: Annotated[
+        str,
+        StringConstraints(min_length=1),
+        _watching("the address that TensorBoard listens on", allowed="an address of this machine"),
+    ] = "127.0.0.1"
     upload_every: Annotated[
         float,
         Ge(0.1),
@@ -279,6 +288,54 @@ class Settings(BaseSettings):
         _watching("between two uploads of logs to gs:// storage", unit="seconds"),
     ] = 10.0
     verbose: Annotated[bool, _watching("show what TensorFlow logs, and debug lines")] = False
+
+    context: Annotated[
+        str, _cluster("kubectl's context; the current one unless set", allowed="a context's name")
+    ] = ""
+    namespace: Annotated[
+        str,
+        StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"),
+        _cluster("the namespace; the context's own unless set", allowed="a namespace's name"),
+    ] = ""
+    overlay: Annotated[
+        str,
+        StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$"),
+        _cluster("what the manifests are fitted to", allowed="a folder of k8s/overlays"),
+    ] = "local"
+    image: Annotated[
+        str,
+        _cluster(
+            "where the images are kept; those of the overlay unless set",
+            allowed="registry/name, to which -worker and -tensorboard are added",
+        ),
+    ] = ""
+    cpu: Annotated[
+        str,
+        StringConstraints(pattern=r"^([1-9]\d*|[1-9]\d*m)$"),
+        _cluster("processors of a worker", unit="cores", allowed="a whole number, or 500m"),
+    ] = "2"
+    memory: Annotated[
+        str,
+        StringConstraints(pattern=r"^[1-9]\d*(Mi|Gi)$"),
+        _cluster("memory of a worker", allowed="such as 4Gi or 500Mi"),
+    ] = "4Gi"
+    queue: Annotated[
+        str, _cluster("the Kueue queue that admits the job", allowed="a LocalQueue's name")
+    ] = ""
+    priority_class: Annotated[
+        str, _cluster("the pods' priority", allowed="a PriorityClass's name")
+    ] = ""
+    gang_scheduling: Annotated[
+        bool,
+        _cluster("place all workers at once; the operator must run with a gang scheduler"),
+    ] = False
+    ttl: Annotated[
+        int,
+        Ge(0),
+        Le(31_536_000),
+        _cluster("how long a finished job stays on show in the cluster", unit="seconds"),
+    ] = 86_400
+    dry_run: Annotated[bool, _cluster("say what would change, and change nothing")] = False
 
     weights: Annotated[
         str,

@@ -332,6 +332,19 @@ def test_a_lock_that_changed_is_not_held_any_more(checkout: Path) -> None:
     assert held(checkout) == ["tfq", "worker"]
 
 
+def test_what_is_missing_is_found_however_slowly_the_locks_are_summed(checkout: Path) -> None:
+    make(checkout, "training", f"PYTHON={PYTHON}")
+    slow = script(checkout / "bin/sha256sum", """
+        for file in "$@"; do [[ $file == --* ]] && exec /usr/bin/sha256sum "$@"; done
+        for file in "$@"; do /usr/bin/sha256sum "$file"; sleep 0.2; done""")  # fmt: skip
+    path = f"{slow.parent}:{os.environ['PATH']}"
+    for missing in (["dev", "tfq"], ["tfq", "dev"]):
+        command = ["./setup.sh", "", ".venv", "worker", *missing]
+        subprocess.run(command, cwd=checkout, check=True, env={**os.environ, "PATH": path})
+        assert held(checkout) == ["dev", "tfq", "worker"]
+        shutil.rmtree(checkout / ".venv")
+
+
 def test_tensorflow_quantum_is_refused_where_it_is_not_built_for(checkout: Path) -> None:
     other = platform(checkout, "Darwin", "arm64")
     said = sentence(make(checkout, "training", "SIMULATOR=tfq", f"PYTHON={PYTHON}", **other))
