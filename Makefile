@@ -36,6 +36,7 @@ override dev := .venv worker dev
 override referee := .venv worker dev tfq
 override tensorboard := .venv-tensorboard tensorboard
 override peers := .venv-peers peers
+override launch := .venv-launch launch
 
 .PHONY: help
 help: ## list the verbs
@@ -100,7 +101,7 @@ lock: ## write requirements/*.txt from requirements/*.in, moving no version that
 upgrade: ## write requirements/*.txt with the newest versions that requirements/*.in allow
 lock upgrade:
 	@$(no_settings)$(setup) $(dev)
-	@for name in worker tfq dev tensorboard peers; do \
+	@for name in worker tfq dev tensorboard peers launch storage; do \
 		case $$name in tfq | peers) where='--python-platform x86_64-unknown-linux-gnu';; *) where=--universal;; esac; \
 		.venv/bin/uv pip compile --quiet $$where --generate-hashes --no-emit-index-url \
 			--python-version 3.11 --custom-compile-command 'make lock' $(if $(filter upgrade,$@),--upgrade) \
@@ -109,6 +110,6 @@ lock upgrade:
 
 .PHONY: clean
 clean: ## remove the environments and caches; runs stay
-	@$(no_settings)rm -rf .venv .venv-tensorboard .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@rm -rf common/simulator/kernel/built
+	@$(no_settings)rm -rf .venv .venv-tensorboard .venv-peers .venv-launch
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis common/simulator/kernel/built
 	@find . -name __pycache__ -prune -exec rm -rf {} +

@@ -38,6 +38,7 @@ version() {
 
 check_platform() {
     local platform
+    [[ ${locks[0]} != requirements/launch.txt ]] || return 0 # holds no TensorFlow
     platform="$(uname -s) $(uname -m)"
     case $platform in
     'Linux x86_64') ;;
