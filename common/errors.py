@@ -21,13 +21,18 @@ whose code is 128 or more and fails the job for good on 1 to 127, which is why t
 The text of every error is one sentence: what, where, what is allowed, what to do next.
 """
 
+import contextlib
 import logging
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 DONE = 0
 BUG = 1
+
+TERMINATION_LOG = Path("/dev/termination-log")
+"""In a pod, the file whose content Kubernetes keeps in the pod's status."""
 
 
 class QfleetError(Exception):
@@ -111,7 +116,7 @@ def run_main(main: Callable[[], int | None]) -> int:
     """Call a program's main function and turn how it ended into an exit code.
 
     A QfleetError is printed as one line on stderr; any other exception is a bug and keeps its
-    traceback.
+    traceback. In a pod that line is its termination message, too.
 
     Args:
         main: The program. Its return value is the exit code; None is 0.
@@ -123,6 +128,7 @@ def run_main(main: Callable[[], int | None]) -> int:
         return main() or DONE
     except QfleetError as error:
         print(f"qfleet: {one_line(error)}", file=sys.stderr)
+        _leave_word(one_line(error))
         return error.exit_code
     except KeyboardInterrupt:
         print("qfleet: interrupted", file=sys.stderr)
@@ -130,7 +136,15 @@ def run_main(main: Callable[[], int | None]) -> int:
     except BrokenPipeError:
         # The reader of our output went away (`| head`); there is nobody left to tell.
         return DONE
-    except Exception:
+    except Exception as error:
         logging.getLogger("qfleet").debug("a bug", exc_info=True)
         traceback.print_exc()
+        _leave_word(f"a bug: {error!r}")
         return BUG
+
+
+def _leave_word(text: str) -> None:
+    if TERMINATION_LOG.is_file():
+        # The same stands in the pod's log, so a file that can't be written costs nothing.
+        with contextlib.suppress(OSError):
+            TERMINATION_LOG.write_text(text[:4000], encoding="utf-8")

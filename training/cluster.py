@@ -1,7 +1,12 @@
-"""Who is in the gang: TF_CONFIG, as the Kubeflow operator and the gang on this machine set it."""
+"""Who is in the gang: TF_CONFIG, as the Kubeflow operator and the gang on this machine set it.
+
+With `enableDynamicWorker`, without which one deleted pod fails the whole job, the operator tells a
+worker its own address alone; the others' differ from it by their number.
+"""
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -45,43 +50,85 @@ class Cluster:
         return json.dumps({"cluster": {"worker": list(self.workers)}, "task": task})
 
     @classmethod
-    def from_environment(cls) -> Self | None:
-        """The cluster of TF_CONFIG, or None where there is none: this worker is alone.
+    def from_environment(cls, workers: int) -> Self:
+        """The cluster of TF_CONFIG; without one, this worker is alone.
+
+        A sparse TF_CONFIG is replaced in the environment by the full one that TensorFlow wants.
+
+        Args:
+            workers: WORKERS, which a sparse TF_CONFIG does not tell.
 
         Raises:
-            SettingsError: TF_CONFIG is not what TensorFlow defines; one sentence says where.
+            SettingsError: TF_CONFIG is not what TensorFlow or the operator defines, or there is
+                another number of workers; one sentence says where.
         """
         text = os.environ.get(ENV, "").strip()
-        return cls.parse(text) if text else None
+        if not text:
+            if workers > 1:
+                raise SettingsError(
+                    f"WORKERS={workers}, but {ENV} is not set, so this worker is the only one:"
+                    f" {_CHANGE}"
+                )
+            return cls(("127.0.0.1:0",), 0)
+        cluster = cls.parse(text, workers)
+        os.environ[ENV] = cluster.to_config()
+        return cluster
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str, workers: int) -> Self:
         """Read the text of a TF_CONFIG; see `from_environment`."""
         try:
             config = json.loads(text)
         except ValueError as error:
             raise SettingsError(f"{ENV} is not JSON: {error}") from None
-        workers = _at(_at(config, "cluster", dict), "worker", list, "cluster.")
+        listed = _at(_at(config, "cluster", dict), "worker", (list, dict), "cluster.")
         task = _at(config, "task", dict)
-        for address in workers:
-            _check_address(address)
-        if not workers or len(set(workers)) < len(workers):
-            raise SettingsError(f"{ENV}: cluster.worker must list each worker's address once")
         if (kind := task.get("type")) != "worker":
             raise SettingsError(f"{ENV}: task.type is {kind!r}, but qfleet knows only 'worker'")
         rank = task.get("index")
-        if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < len(workers):
+        if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
+            raise SettingsError(f"{ENV}: task.index is {rank!r}, but must be a whole number from 0")
+        if isinstance(listed, dict):
+            listed = _complete(listed, rank, workers)
+        for address in listed:
+            _check_address(address)
+        if not listed or len(set(listed)) < len(listed):
+            raise SettingsError(f"{ENV}: cluster.worker must list each worker's address once")
+        if rank >= len(listed):
             raise SettingsError(
-                f"{ENV}: task.index is {rank!r}, but must be a whole number from 0 to"
-                f" {len(workers) - 1}, since cluster.worker lists {len(workers)}"
+                f"{ENV}: task.index is {rank}, but must be a whole number from 0 to"
+                f" {len(listed) - 1}, since cluster.worker lists {len(listed)}"
             )
-        return cls(tuple(workers), rank)
+        return cls(tuple(listed), rank)
 
 
-def _at(config: Any, name: str, kind: type, path: str = "") -> Any:
+_CHANGE = (
+    "the job's replicas and WORKERS must be the same number; stop the job and start it again with"
+    " the number of workers wanted, as in `make training TARGET=k8s WORKERS=3`, and it goes on from"
+    " its checkpoint"
+)
+
+
+def _complete(own: dict[str, Any], rank: int, workers: int) -> list[str]:
+    """All workers' addresses, from the only one that a sparse TF_CONFIG holds."""
+    address = own.get(str(rank))
+    _check_address(address)
+    assert isinstance(address, str)
+    found = re.fullmatch(rf"([^.:]*-worker-){rank}([.:].*)", address)
+    if not found:
+        raise SettingsError(
+            f"{ENV}: cluster.worker holds {address!r} alone, which does not name worker {rank} as"
+            " the operator does, JOB-worker-NUMBER.NAMESPACE.svc:PORT"
+        )
+    if rank >= workers:
+        raise SettingsError(f"this is worker {rank}, but WORKERS={workers}: {_CHANGE}")
+    return [f"{found[1]}{other}{found[2]}" for other in range(workers)]
+
+
+def _at(config: Any, name: str, kind: type | tuple[type, ...], path: str = "") -> Any:
     found = config.get(name) if isinstance(config, dict) else None
     if not isinstance(found, kind):
-        what = "a list of addresses" if kind is list else "an object"
+        what = "an object" if kind is dict else "a list of addresses"
         raise SettingsError(f"{ENV}: {path}{name} is missing or not {what}")
     return found
 

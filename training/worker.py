@@ -18,7 +18,7 @@ from training.preemption import Preemption, end_with_parent
 def main() -> None:
     """Train this worker's share of a run; the gang's other workers do the same."""
     settings = Settings.from_args(sys.argv[1:])
-    cluster = Cluster.from_environment() or Cluster(("127.0.0.1:0",), 0)
+    cluster = Cluster.from_environment(settings.workers)
     if settings.workers != cluster.size:
         # TF_CONFIG is what the gang is made of; the settings must hold for that many.
         settings = Settings.from_args([*settings.to_args(), f"--workers={cluster.size}"])
