@@ -7,7 +7,8 @@
     │   ├── CircuitError              a circuit: which gate, moment and qubits
     │   ├── WeightsError              weights or a checkpoint that do not fit or were altered
     │   ├── StorageError              no such bucket, permission denied, disk full
-    │   └── RunError                  a run that is taken, missing, or made with other settings
+    │   ├── RunError                  a run that is taken, missing, or made with other settings
+    │   └── ClusterError              a Kubernetes that refuses, is away, or can't place the job
     └── RetryableError          >=128  nothing is wrong with the job: start it again
         ├── PeerLost            138   a worker of the gang went away
         ├── Preempted           143   SIGTERM: the machine is wanted back (128 + 15)
@@ -69,6 +70,10 @@ class StorageError(UserError):
 
 class RunError(UserError):
     """The run that was named can't be used in this way."""
+
+
+class ClusterError(UserError):
+    """The cluster refuses, does not answer, or can't run the job as it was asked for."""
 
 
 class RetryableError(QfleetError):
