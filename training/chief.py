@@ -86,7 +86,12 @@ class Chief:
             checkpoint=resumed.step if resumed else None,
         )
         if self._gate:
-            self._gate.open(order.to_json(), settings.rendezvous_timeout)
+            try:
+                self._gate.open(order.to_json(), settings.rendezvous_timeout)
+            except RendezvousTimeout:
+                # Machines that are not to be had yet are no fault of the run's.
+                opened.take_back_attempt()
+                raise
         return order
 
     def commit(self, snapshot: "Snapshot") -> None:

@@ -9,6 +9,7 @@ an old attempt is not listening, and a worker of an old attempt does not come.
 
 import contextlib
 import json
+import logging
 import socket
 import time
 from typing import Any
@@ -16,6 +17,10 @@ from typing import Any
 from common.errors import RendezvousTimeout
 from training.cluster import Cluster
 
+log = logging.getLogger("qfleet")
+
+# Nobody waits in silence: the chief says whom it waits for, this often in seconds.
+SAID_EVERY = 15.0
 # A worker tries again this often, and a connection that has said nothing for so long is dropped.
 PAUSE = 0.2
 PATIENCE = 5.0
@@ -47,11 +52,19 @@ class Gate:
             RendezvousTimeout: Names the workers that did not come within `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
+        say = time.monotonic() + SAID_EVERY
         here: dict[int, socket.socket] = {}
         try:
             while len(here) < self.cluster.size - 1:
                 if time.monotonic() > deadline:
-                    raise RendezvousTimeout(self._missing(here, timeout))
+                    missing, verb = self._missing(here)
+                    raise RendezvousTimeout(
+                        f"{missing} {verb} not come to the start within"
+                        f" RENDEZVOUS_TIMEOUT={timeout:g} seconds"
+                    )
+                if time.monotonic() > say:
+                    log.info(f"waiting for {self._missing(here)[0]}")
+                    say += SAID_EVERY
                 self._accept(here)
                 for rank in [rank for rank, peer in here.items() if _gone(peer)]:
                     here.pop(rank).close()
@@ -87,17 +100,14 @@ class Gate:
             here.pop(rank).close()
         here[rank] = peer
 
-    def _missing(self, here: dict[int, socket.socket], timeout: float) -> str:
+    def _missing(self, here: dict[int, socket.socket]) -> tuple[str, str]:
+        """The names of those that are not here, and the verb that goes with them."""
         missing = [
             f"worker {rank} ({self.cluster.workers[rank]})"
             for rank in range(1, self.cluster.size)
             if rank not in here
         ]
-        verb = "have" if len(missing) > 1 else "has"
-        return (
-            f"{', '.join(missing)} {verb} not come to the start within"
-            f" RENDEZVOUS_TIMEOUT={timeout:g} seconds"
-        )
+        return ", ".join(missing), "have" if len(missing) > 1 else "has"
 
 
 def pass_gate(cluster: Cluster, port: int, timeout: float) -> dict[str, Any]:

@@ -17,12 +17,15 @@ from common.storage import read_bytes
 from common.uploads import Uploader
 from training import transcript
 
+# Where TensorBoard looks for profiles below a folder of events, and has them written.
+CAPTURES = ("plugins", "profile")
+
 
 class Place:
     """A local folder with the run's layout. A context: leaving it sends what is left."""
 
     def __init__(self, run: Run, settings: Settings, rank: int, attempt: int) -> None:
-        self._uploader: Uploader | None = None
+        self._uploaders: list[Uploader] = []
         if isinstance(run.path, Path):
             self.folder = run.path
         else:
@@ -30,7 +33,12 @@ class Place:
             if rank == 0:
                 with suppress(FileNotFoundError):  # a new run has none yet
                     self.metrics.write_bytes(read_bytes(run.path / "metrics.jsonl"))
-            self._uploader = Uploader(self.folder, run.path, settings.upload_every)
+            self._uploaders.append(Uploader(self.folder, run.path, settings.upload_every))
+            if settings.tensorboard_folder:
+                # TensorBoard names a path of its own; the profiled process writes to it on its disk.
+                asked = Path(settings.tensorboard_folder, *CAPTURES)
+                place = run.path.joinpath("logs", f"worker-{rank}", *CAPTURES)
+                self._uploaders.append(Uploader(asked, place, settings.upload_every))
         file = Run(self.folder).text(rank, attempt)
         assert isinstance(file, Path)
         self._kept = transcript.keep(file, verbose=settings.verbose)
@@ -47,8 +55,8 @@ class Place:
 
     def send(self) -> None:
         """Have all that was written so far in the run, before it is called finished."""
-        if self._uploader:
-            self._uploader.sweep()
+        for uploader in self._uploaders:
+            uploader.sweep()
 
     def __enter__(self) -> Self:
         return self
@@ -61,6 +69,7 @@ class Place:
     ) -> None:
         if error is not None:
             transcript.end(self._kept, error)
-        if self._uploader:
-            self._uploader.__exit__(kind, error, trace)
+        for uploader in self._uploaders:
+            uploader.__exit__(kind, error, trace)
+        if self._uploaders:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -24,7 +24,6 @@ from common import storage
 from common.errors import SettingsError, StorageError, StorageUnavailable, run_main
 from common.settings import Settings
 
-HOST = "127.0.0.1"
 EVERY = 5.0  # seconds between two looks at gs://, as often as TensorBoard looks at its folder
 
 
@@ -85,23 +84,34 @@ def shown(settings: Settings) -> storage.StoragePath:
 
 
 @contextlib.contextmanager
-def local_folder(path: storage.StoragePath) -> Iterator[tuple[Path, Callable[[], None]]]:
-    """The folder for TensorBoard to read, and what to call to bring it up to date."""
+def local_folder(
+    path: storage.StoragePath, copy: str = ""
+) -> Iterator[tuple[Path, Callable[[], None]]]:
+    """The folder for TensorBoard to read, and what to call to bring it up to date.
+
+    Args:
+        path: What is shown.
+        copy: TENSORBOARD_FOLDER, for the copy of what lies in gs://.
+    """
     if isinstance(path, Path):
         yield path, lambda: None
         return
-    with tempfile.TemporaryDirectory(prefix="qfleet-tensorboard-") as name:
+    with contextlib.ExitStack() as stack:
+        name = copy or stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="qfleet-tensorboard-")
+        )
         mirror = Mirror(path, Path(name))
         mirror.renew()
         yield Path(name), mirror.renew
 
 
-def launch(folder: Path, port: int, *, verbose: bool = False) -> str:
+def launch(folder: Path, host: str, port: int, *, verbose: bool = False) -> str:
     """Start TensorBoard in a thread of its own.
 
     Args:
         folder: The folder below which it looks for events.
-        port: The port to serve on, on this machine alone.
+        host: The address to listen on.
+        port: The port to serve on.
         verbose: Whether to leave its messages on.
 
     Returns:
@@ -118,14 +128,14 @@ def launch(folder: Path, port: int, *, verbose: bool = False) -> str:
             nothing = open(os.devnull, "w")  # noqa: SIM115 - they write to it until the end
             quiet.enter_context(contextlib.redirect_stderr(nothing))
         board = program.TensorBoard()
-        options = {"logdir": folder, "host": HOST, "port": port, "load_fast": "false"}
+        options = {"logdir": folder, "host": host, "port": port, "load_fast": "false"}
         board.configure(["tensorboard", *(f"--{name}={value}" for name, value in options.items())])
         try:
             return str(board.launch())
         except program.TensorBoardServerException:
             raise SettingsError(
                 f"TENSORBOARD_PORT={port} cannot be had on this machine: look whether a"
-                f" TensorBoard is at http://{HOST}:{port} already, or name another, as in"
+                f" TensorBoard is at http://{host}:{port} already, or name another, as in"
                 f" TENSORBOARD_PORT={port + 1}"
             ) from None
 
@@ -137,8 +147,9 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     place = shown(settings)
-    with local_folder(place) as (folder, renew):
-        url = launch(folder, settings.tensorboard_port, verbose=settings.verbose)
+    with local_folder(place, settings.tensorboard_folder) as (folder, renew):
+        address = settings.tensorboard_host, settings.tensorboard_port
+        url = launch(folder, *address, verbose=settings.verbose)
         if not any(_is_shown(path.as_posix()) for path in folder.rglob("*")):
             print(f"Nothing to show in {place} yet: runs appear by themselves once they train")
         print(f"TensorBoard of {place}: open {url} (Ctrl-C ends it)", flush=True)

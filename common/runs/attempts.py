@@ -1,7 +1,8 @@
 """How often a run was started, and how often without getting further.
 
 The operator itself restarts a failed worker for ever, so the run counts: `limit` starts in a row
-that left no newer checkpoint end it with the last cause.
+that left no newer checkpoint end it with the last cause. A start whose gang never came together is
+none of them: on preemptible machines it may wait for long.
 """
 
 from typing import Any
@@ -50,6 +51,11 @@ class Attempts:
         entry = {"started": started, "in_vain": in_vain + 1, "checkpoint": newest, "cause": ""}
         self._write(entry)
         return started
+
+    def take_back(self) -> None:
+        """Do not count the attempt that runs now as one in vain."""
+        known = self._read()
+        self._write({**known, "in_vain": max(0, known["in_vain"] - 1)})
 
     def record_cause(self, text: str) -> None:
         """Note why the attempt that runs now ends."""

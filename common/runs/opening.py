@@ -80,6 +80,10 @@ class HeldRun:
         """Count this start; see `Attempts.begin`."""
         return Attempts(self.run.path).begin(limit)
 
+    def take_back_attempt(self) -> None:
+        """Let this start not count as one in vain: the gang never came together."""
+        Attempts(self.run.path).take_back()
+
     def record_cause(self, text: str) -> None:
         """Note why this attempt ends, for the last one's sentence. Where storage refuses, that is
         only logged: the cause itself is what this process should end with."""

@@ -281,6 +281,14 @@ class Settings(BaseSettings):
         StringConstraints(min_length=1),
         _watching("the address that TensorBoard listens on", allowed="an address of this machine"),
     ] = "127.0.0.1"
+    tensorboard_folder: Annotated[
+        str,
+        _watching(
+            "TensorBoard's copy of gs:// storage, a temporary folder unless set; a worker writes"
+            " the profiles that TensorBoard asks for to the same path, and uploads them",
+            allowed="a folder's path, the same for TensorBoard and workers",
+        ),
+    ] = ""
     upload_every: Annotated[
         float,
         Ge(0.1),
@@ -307,6 +315,14 @@ class Settings(BaseSettings):
         _cluster(
             "where the images are kept; those of the overlay unless set",
             allowed="registry/name, to which -worker and -tensorboard are added",
+        ),
+    ] = ""
+    service_account: Annotated[
+        str,
+        StringConstraints(pattern=r"^([^@\s]+@[^@\s]+)?$"),
+        _cluster(
+            "the Google service account that pods act as; that of the overlay unless set",
+            allowed="name@project.iam.gserviceaccount.com",
         ),
     ] = ""
     cpu: Annotated[

@@ -66,6 +66,14 @@ def test_the_chief_names_the_workers_that_did_not_come(port):
     assert isinstance(heard[1], RendezvousTimeout)
 
 
+def test_the_chief_says_whom_it_waits_for(port, caplog, monkeypatch):
+    monkeypatch.setattr("training.gate.SAID_EVERY", 0.3)
+    caplog.set_level("INFO", logger="qfleet")
+    with pytest.raises(RendezvousTimeout):
+        Gate(cluster(0), port).open({}, 1)
+    assert "waiting for worker 1 (127.0.0.1:9002), worker 2 (127.0.0.1:9003)" in caplog.messages
+
+
 def test_a_worker_names_the_chief_that_is_not_there(port):
     with pytest.raises(RendezvousTimeout, match=r"worker 1 .*127.0.0.1:9001"):
         pass_gate(cluster(1), port, 0.5)

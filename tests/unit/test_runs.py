@@ -225,6 +225,16 @@ def test_attempts_without_progress_end_with_the_last_cause(root: StoragePath) ->
             opened.begin_attempt(3)
 
 
+def test_an_attempt_that_is_taken_back_is_not_one_in_vain(root: StoragePath) -> None:
+    with held(root) as opened:
+        for number in range(1, 6):
+            assert opened.begin_attempt(2) == number
+            opened.take_back_attempt()
+        assert [opened.begin_attempt(2) for _ in range(2)] == [6, 7]
+        with pytest.raises(RunError, match="2 times in a row"):
+            opened.begin_attempt(2)
+
+
 def test_a_cause_that_can_not_be_recorded_hides_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
