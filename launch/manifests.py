@@ -1,0 +1,182 @@
+"""Manifests from settings: the objects of k8s/base (launch/objects.py), then the overlay.
+
+    training(settings), inference(settings), tensorboard(settings)
+                                   the finished objects of overlay OVERLAY
+    python -m launch.manifests [SETTING=value ...]
+                                   writes k8s/base, the overlay's own.yaml and the builds of `local`:
+                                   k8s/RUN.yaml, k8s/inference.yaml, k8s/tensorboard.yaml
+    python -m launch.manifests --check
+                                   compares them with what is there, for the committed settings
+
+STORAGE, IMAGE and SERVICE_ACCOUNT are those of the overlay's own.yaml unless they are said.
+"""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from common.errors import SettingsError, run_main
+from common.settings import Settings
+from launch import kustomize, objects, own
+from launch.kustomize import to_yaml
+from launch.pods import ROOT, Object
+
+__all__ = ["inference", "main", "tensorboard", "to_yaml", "training"]
+
+K8S = ROOT / "k8s"
+LOCAL = "local"
+COMMITTED = {"model": "qcnn"}
+"""The settings that the committed files are made with; the others are the defaults."""
+
+HEAD = """\
+# Made by launch/manifests.py. Do not change it here: `make manifests SETTING=value ...` writes it.
+"""
+
+
+def training(settings: Settings) -> list[Object]:
+    """The training job and all that it needs, with the overlay applied.
+
+    Args:
+        settings: Those of the job; OVERLAY says what the objects are fitted to.
+
+    Raises:
+        SettingsError: A setting that pods can't follow, an overlay that is not there or whose
+            own.yaml is not filled in, or no kubectl.
+    """
+    return _built(settings, "training")
+
+
+def inference(settings: Settings) -> list[Object]:
+    """The inference Job and all that it needs; see `training`."""
+    return _built(settings, "inference")
+
+
+def tensorboard(settings: Settings) -> list[Object]:
+    """TensorBoard's Deployment and Service and all that they need; see `training`."""
+    return _built(settings, "tensorboard")
+
+
+def _built(settings: Settings, build: str) -> list[Object]:
+    _refuse_local_paths(settings)
+    with tempfile.TemporaryDirectory(prefix="qfleet-k8s-") as name:
+        folder = Path(name)
+        for room in ("base", "overlays"):
+            shutil.copytree(K8S / room, folder / room)
+        for path, text in {**_base(settings), **_own(settings)}.items():
+            (folder / path).write_text(text, encoding="utf-8")
+        found = kustomize.build(folder / "overlays" / settings.overlay / build)
+    for one in found:
+        for pod in kustomize.pods(one):
+            kustomize.fit_requests(pod)
+    _refuse_unfilled(found, settings)
+    return found
+
+
+def _base(settings: Settings) -> dict[str, str]:
+    """The generated files of k8s/base: path below k8s -> text."""
+    rooms = {
+        "training": objects.training(settings),
+        "inference": objects.inference(settings),
+        "tensorboard": objects.tensorboard(settings),
+        "storage": objects.storage(),
+    }
+    return {f"base/{name}/{name}.yaml": to_yaml(made, HEAD) for name, made in rooms.items()}
+
+
+def _own(settings: Settings) -> dict[str, str]:
+    """The overlay's own.yaml, likewise."""
+    there = sorted(path.name for path in (K8S / "overlays").iterdir() if path.is_dir())
+    if settings.overlay not in there:
+        raise SettingsError(
+            f"OVERLAY={settings.overlay} is no folder of k8s/overlays: it has {', '.join(there)}"
+        )
+    file = own.file(K8S, settings.overlay)
+    name = file.parents[1].name
+    text = own.renewed(file.read_text(encoding="utf-8"), name, settings)
+    return {str(file.relative_to(K8S)): text}
+
+
+def _refuse_local_paths(settings: Settings) -> None:
+    said = {"DATA": settings.data, "INPUT": settings.input, "WEIGHTS": settings.weights}
+    for name, value in said.items():
+        if value and not value.startswith("gs://") and value not in ("excitations", "digits"):
+            raise SettingsError(
+                f"{name}={value} is a file of this machine, which pods don't see: copy it to a bucket"
+                f" and give {name}=gs://bucket/path"
+            )
+
+
+def _refuse_unfilled(found: Sequence[Object], settings: Settings) -> None:
+    """Refuse what an own.yaml leaves empty."""
+    lacking = []
+    for one in found:
+        for pod in kustomize.pods(one):
+            container = pod["containers"][0]
+            env = {one["name"]: one.get("value") for one in container["env"]}
+            lacking += ["IMAGE=registry/name"] * (not container["image"])
+            lacking += ["STORAGE=gs://bucket/path"] * (env.get("QFLEET_STORAGE") == "")
+        if one["kind"] == "ConfigMap" and one.get("data", {}).get("QFLEET_STORAGE") == "":
+            lacking.append("STORAGE=gs://bucket/path")
+        if "" in one["metadata"].get("annotations", {}).values():
+            lacking.append("SERVICE_ACCOUNT=name@project.iam.gserviceaccount.com")
+    if lacking:
+        file = own.file(K8S, settings.overlay).relative_to(ROOT)
+        raise SettingsError(
+            f"{file} is not filled in: edit it, or say"
+            f" `make manifests OVERLAY={settings.overlay} {' '.join(dict.fromkeys(lacking))}`"
+        )
+
+
+def _builds(settings: Settings) -> dict[str, str]:
+    """The committed builds of overlay `local`, which are applied as they stand."""
+    run = settings.run_name
+    if run in ("inference", "tensorboard"):
+        raise SettingsError(
+            f"RUN={run} would be written to k8s/{run}.yaml, which is another job's: name it otherwise"
+        )
+    made = {run: training, "inference": inference, "tensorboard": tensorboard}
+    return {f"{name}.yaml": to_yaml(of(settings), HEAD) for name, of in made.items()}
+
+
+def _check() -> None:
+    settings = Settings.from_record(COMMITTED)
+    for path, text in {**_base(settings), **_own(settings), **_builds(settings)}.items():
+        file = K8S / path
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            raise SettingsError(f"k8s/{path} is stale: `make manifests` writes it anew")
+
+
+def _write(settings: Settings) -> None:
+    if settings.overlay != LOCAL:
+        print(f"next: kubectl apply -k k8s/overlays/{settings.overlay}/training")
+
+
+def main(args: Sequence[str] = ()) -> None:
+    """Write the manifests, or compare them."""
+    args = args or sys.argv[1:]
+    if list(args) == ["--check"]:
+        _check()
+        return
+    settings = Settings.from_args([f"{name}={value}" for name, value in COMMITTED.items()] + [*args])
+    written = _base(settings) | _own(settings)
+    for path, text in written.items():
+        _put(path, text)
+    local = {"overlay": LOCAL, "storage": "runs", "image": "", "service_account": ""}
+    if settings.overlay != LOCAL:  # what was said of this overlay is no business of `local`'s
+        settings = settings.model_copy(update=local)
+    for path, text in _builds(settings).items():
+        _put(path, text)
+
+
+def _put(path: str, text: str) -> None:
+    file = K8S / path
+    if file.is_file() and file.read_text(encoding="utf-8") == text:
+        return
+    file.write_text(text, encoding="utf-8")
+    print(f"k8s/{path} is written")
+
+
+if __name__ == "__main__":
+    sys.exit(run_main(main))

@@ -1,0 +1,334 @@
+"""The objects of k8s/base as plain dicts, from settings. Only this file knows TFJob.
+
+    training      ServiceAccount, ConfigMap RUN-settings, NetworkPolicy and TFJob RUN
+    inference     ServiceAccount, ConfigMap and Job inference-RUN
+    tensorboard   ServiceAccount, Deployment qcnn-tensorboard, Service, NetworkPolicy
+    storage       Deployment, Service and NetworkPolicy of the storage emulator (overlay local)
+
+STORAGE, images and the Google service account are the overlay's (launch/own.py).
+"""
+
+from typing import Any
+
+from common.errors import SettingsError
+from common.settings import Settings
+from common.settings.described import extra
+from launch.own_model import OwnModel
+from launch.pods import (
+    COMPONENT,
+    JOB_NAME,
+    OPENS_TENSORBOARD,
+    PART_OF,
+    Object,
+    account,
+    container,
+    ingress,
+    labels,
+    manifest,
+    pod,
+)
+
+WORKER_PORT = 2222  # the operator's own number
+TENSORBOARD_PORT = 5001
+STORAGE_PORT = 9023
+BUCKET = "qfleet"
+SETTINGS = "qfleet/settings"  # what k8s/base/own finds settings by
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+# Said by the manifest itself, or about something that no pod does.
+_NOT_HANDED_OVER = {"target", "storage", "run", "config", "workers", "threads", "deadline"}
+_NOT_HANDED_OVER |= {"restarts", "gang", "tensorboard_port", "tensorboard_host"}
+_ANSWERED = {"input", "weights"}
+
+
+def training(settings: Settings) -> list[Object]:
+    """What a training job is: the workers and what they need."""
+    run = settings.run_name
+    _check_name(run, settings.workers)
+    ports = _ports(settings)
+    model = OwnModel.of(settings)
+    worker: Any = container(
+        "tensorflow",
+        "worker",
+        ["python", "-m", "training.worker"],
+        {"cpu": settings.cpu, "memory": settings.memory},
+        envFrom=[{"configMapRef": {"name": f"{run}-settings"}}],
+        env=[
+            {"name": "QFLEET_WORKERS", "value": str(settings.workers)},
+            _threads(settings),
+            {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+            {"name": "QFLEET_GANG", "value": f"$(POD_NAMESPACE).{run}"},
+        ],
+        ports=[{"name": name, "containerPort": port} for name, port in ports.items()],
+        volumeMounts=model.mounts,
+    )
+    template = {
+        "metadata": {"labels": labels("training", run)},
+        "spec": pod(worker, settings, affinity=_apart(run), volumes=model.volumes(run)),
+    }
+    job: Any = manifest(
+        "kubeflow.org/v1",
+        "TFJob",
+        run,
+        "training",
+        run,
+        spec={
+            "runPolicy": _run_policy(settings),
+            "successPolicy": "AllWorkers",
+            # Without it the operator fails the job as soon as one pod is deleted or preempted. With
+            # it TF_CONFIG names each worker alone; training/cluster.py knows the others.
+            "enableDynamicWorker": True,
+            "tfReplicaSpecs": {
+                "Worker": {
+                    "replicas": settings.workers,
+                    "restartPolicy": "ExitCode",
+                    "template": template,
+                }
+            },
+        },
+    )
+    _queued(job, settings)
+    return [
+        account(),
+        _settings(f"{run}-settings", "training", settings),
+        *model.objects(run, "training", run),
+        _gang_policy(run, ports),
+        job,
+    ]
+
+
+def _check_name(run: str, workers: int) -> None:
+    last = f"{run}-worker-{workers - 1}"
+    if len(last) > 63:
+        raise SettingsError(
+            f"RUN={run} with WORKERS={workers} makes a worker's name {last} of {len(last)} characters,"
+            f" and the cluster's DNS takes 63: shorten RUN by {len(last) - 63}"
+        )
+    if run[0].isdigit():
+        raise SettingsError(
+            f"RUN={run} begins with a digit, which no name in the cluster's DNS may: begin it with a"
+            " letter, as in RUN=run-" + run
+        )
+
+
+def _ports(settings: Settings) -> dict[str, int]:
+    """The workers' ports by name. The operator's Services expose those that have names."""
+    if not settings.gate_port:
+        raise SettingsError(
+            "GATE_PORT=0 leaves it to each worker to choose, but pods let each other in by number:"
+            " give a number, as in GATE_PORT=2224"
+        )
+    ports = {
+        "tfjob-port": WORKER_PORT,
+        "profiler": settings.profiler_port,
+        "gate": settings.gate_port,
+    }
+    used = {name: port for name, port in ports.items() if port}
+    if len(set(used.values())) < len(used):
+        raise SettingsError(
+            f"GATE_PORT={settings.gate_port}, PROFILER_PORT={settings.profiler_port} and TensorFlow's"
+            f" {WORKER_PORT} must be three different ports"
+        )
+    return used
+
+
+def _run_policy(settings: Settings) -> Object:
+    policy: Object = {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": settings.ttl}
+    if settings.deadline:
+        # Not for the workers to keep: their code for it, 146, asks the operator to start again.
+        policy["activeDeadlineSeconds"] = settings.deadline
+    if settings.gang_scheduling:
+        policy["schedulingPolicy"] = {"minAvailable": settings.workers}
+        if settings.priority_class:
+            policy["schedulingPolicy"]["priorityClass"] = settings.priority_class
+    return policy
+
+
+def _queued(job: Object, settings: Settings) -> None:
+    # Kueue's webhook suspends the job by itself; said here, nothing would wake it without Kueue, and
+    # a second apply would suspend it again.
+    if settings.queue:
+        job["metadata"]["labels"][QUEUE] = settings.queue
+
+
+def _apart(run: str) -> Object:
+    """Prefer another node for each worker of a gang."""
+    term = {"labelSelector": {"matchLabels": {JOB_NAME: run}}, "topologyKey": "kubernetes.io/hostname"}
+    preferred = [{"weight": 100, "podAffinityTerm": term}]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+
+
+def _threads(settings: Settings) -> Object:
+    if settings.threads:
+        return {"name": "QFLEET_THREADS", "value": str(settings.threads)}
+    # The limit, rounded up: a machine's cores are not the pod's.
+    return {
+        "name": "QFLEET_THREADS",
+        "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1"}},
+    }
+
+
+def _settings(name: str, component: str, settings: Settings) -> Object:
+    """The ConfigMap of what a job's program is told: RUN, and each setting that is not the default."""
+    run = settings.run_name
+    told = {"QFLEET_STORAGE": "", "QFLEET_RUN": run}
+    if component == "inference" and settings.weights:
+        del told["QFLEET_RUN"]  # both would say which weights are meant
+    for field, described in Settings.model_fields.items():
+        value = getattr(settings, field)
+        group = extra(described, "group")
+        if group == "Inference and runs":
+            meant = component == "inference" and field in _ANSWERED
+        else:
+            meant = group != "On a cluster" and field not in _NOT_HANDED_OVER
+        if meant and value != described.default:
+            told[f"QFLEET_{field.upper()}"] = str(value).lower() if value is True else str(value)
+    made = manifest("v1", "ConfigMap", name, component, run, data=told)
+    made["metadata"]["labels"][SETTINGS] = "true"
+    return made
+
+
+def _gang_policy(run: str, ports: dict[str, int]) -> Object:
+    """TensorFlow's gRPC asks nobody who they are: a gang's ports are for that gang alone, and the
+    profiler's for TensorBoard, too."""
+    gang = {JOB_NAME: run}
+    rules = [ingress(port, gang) for port in ports.values()]
+    if "profiler" in ports:
+        board = {PART_OF: "qfleet", COMPONENT: "tensorboard"}
+        rules.append(ingress(ports["profiler"], board))
+    return _policy(run, "training", gang, *rules, run=run)
+
+
+def _policy(
+    name: str, component: str, selected: dict[str, str], *rules: Object, run: str = ""
+) -> Object:
+    spec = {
+        "podSelector": {"matchLabels": selected},
+        "policyTypes": ["Ingress"],
+        "ingress": list(rules),
+    }
+    return manifest("networking.k8s.io/v1", "NetworkPolicy", name, component, run, spec=spec)
+
+
+def inference(settings: Settings) -> list[Object]:
+    """What answers with a run's weights: a Job."""
+    run = settings.run_name
+    name = f"inference-{run}"
+    model = OwnModel.of(settings)
+    answering: Any = container(
+        "inference",
+        "worker",
+        ["python", "-m", "inference"],
+        {"cpu": settings.cpu, "memory": settings.memory},
+        envFrom=[{"configMapRef": {"name": name}}],
+        env=[_threads(settings)],
+        volumeMounts=model.mounts,
+    )
+    job: Any = manifest(
+        "batch/v1",
+        "Job",
+        name,
+        "inference",
+        run,
+        spec={
+            "backoffLimit": 6,
+            # 1 is a bug and 2 a mistake: both would end the same way again. 128 and more are tried
+            # again, and a pod that was evicted does not count.
+            "podFailurePolicy": {
+                "rules": [
+                    {
+                        "action": "FailJob",
+                        "onExitCodes": {
+                            "containerName": "inference",
+                            "operator": "In",
+                            "values": [1, 2],
+                        },
+                    },
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
+                ]
+            },
+            "ttlSecondsAfterFinished": settings.ttl,
+            "template": {
+                "metadata": {"labels": labels("inference", run)},
+                "spec": pod(
+                    answering, settings, restartPolicy="Never", volumes=model.volumes(name)
+                ),
+            },
+        },
+    )
+    _queued(job, settings)
+    told = _settings(name, "inference", settings)
+    return [account(), told, *model.objects(name, "inference", run), job]
+
+
+def tensorboard(settings: Settings) -> list[Object]:
+    """What shows all runs of STORAGE: one Deployment in a namespace."""
+    selected = labels("tensorboard")
+    board: Any = container(
+        "tensorboard",
+        "tensorboard",
+        ["python", "-m", "training.tensorboard"],
+        {"cpu": "1", "memory": "2Gi"},
+        env=[
+            {"name": "QFLEET_STORAGE", "value": ""},
+            {"name": "QFLEET_TENSORBOARD_HOST", "value": "0.0.0.0"},  # noqa: S104 - a pod's own
+            {"name": "QFLEET_TENSORBOARD_PORT", "value": str(TENSORBOARD_PORT)},
+        ],
+        ports=[{"name": "http", "containerPort": TENSORBOARD_PORT}],
+        readinessProbe={"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 2},
+    )
+    spec = {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": selected},
+        "template": {"metadata": {"labels": selected}, "spec": pod(board)},
+    }
+    name = "qcnn-tensorboard"
+    return [
+        account(),
+        manifest("apps/v1", "Deployment", name, "tensorboard", spec=spec),
+        _service("tensorboard-service", "tensorboard", TENSORBOARD_PORT),
+        # `kubectl port-forward` comes in by the node. A pod that should get in carries the label.
+        _policy(
+            name, "tensorboard", selected, ingress(TENSORBOARD_PORT, {OPENS_TENSORBOARD: "true"})
+        ),
+    ]
+
+
+def _service(name: str, component: str, port: int) -> Object:
+    ports = [{"name": "http", "port": port, "targetPort": "http", "protocol": "TCP"}]
+    return manifest(
+        "v1",
+        "Service",
+        name,
+        component,
+        spec={"type": "ClusterIP", "selector": labels(component), "ports": ports},
+    )
+
+
+def storage() -> list[Object]:
+    """The emulator of Google Cloud Storage. It keeps its files on a volume of its pod, so they
+    outlive the container, but not the pod."""
+    selected = labels("storage")
+    emulator: Any = container(
+        "storage",
+        "storage",
+        ["python", "-m", "gcp_storage_emulator", "--data-dir=/data", "start", "--quiet"]
+        + ["--host=0.0.0.0", f"--port={STORAGE_PORT}", f"--default-bucket={BUCKET}"],
+        {"cpu": "1", "memory": "1Gi"},
+        ports=[{"name": "http", "containerPort": STORAGE_PORT}],
+        readinessProbe={"tcpSocket": {"port": "http"}, "periodSeconds": 2},
+        volumeMounts=[{"name": "data", "mountPath": "/data"}],
+    )
+    volumes = [{"name": "data", "emptyDir": {}}]
+    spec = {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": selected},
+        "template": {"metadata": {"labels": selected}, "spec": pod(emulator, volumes=volumes)},
+    }
+    return [
+        manifest("apps/v1", "Deployment", "storage", "storage", spec=spec),
+        _service("storage", "storage", STORAGE_PORT),
+        _policy("storage", "storage", selected, ingress(STORAGE_PORT, {PART_OF: "qfleet"})),
+    ]

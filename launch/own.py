@@ -1,0 +1,88 @@
+"""own.yaml of an overlay: the person's own storage, images and Google service account.
+
+kustomize copies its fields to where they belong (k8s/base/own); it is applied to no cluster.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+
+from common.errors import SettingsError
+from common.settings import Settings
+from launch.pods import ROOT, VERSION
+
+DIGESTS = ROOT / ".images.json"
+"""What `make push` leaves: {"worker": "registry/name-worker@sha256:..."}."""
+
+HEAD = """\
+# What is your own in this overlay. Edit it, or let this write it:
+#   make manifests OVERLAY={overlay} STORAGE=gs://bucket/path IMAGE=registry/name SERVICE_ACCOUNT=...
+# kustomize copies these values to where they belong; this object goes to no cluster.
+"""
+
+_IMAGE = re.compile(r"[a-z0-9][\w.-]*(:\d+)?(/[a-z0-9][a-z0-9._-]*)+|[a-z0-9][a-z0-9._-]*")
+
+
+def file(k8s: Path, overlay: str) -> Path:
+    """The own.yaml that an overlay uses, which may be that of the overlay that it stands on."""
+    folder: Path | None = k8s / "overlays" / overlay / "patches"
+    while folder:
+        if (folder / "own.yaml").is_file():
+            return folder / "own.yaml"
+        said = yaml.safe_load((folder / "kustomization.yaml").read_text(encoding="utf-8"))
+        below = [folder / name for name in said.get("components", [])]
+        folder = next((one.resolve() for one in below if one.name == "patches"), None)
+    raise SettingsError(
+        f"k8s/overlays/{overlay}/patches has no own.yaml, and stands on no overlay that has one"
+    )
+
+
+def renewed(text: str, overlay: str, settings: Settings) -> str:
+    """The text of an own.yaml with what the settings say; the rest stays.
+
+    Raises:
+        SettingsError: STORAGE is a folder, or IMAGE is no registry/name.
+    """
+    read = yaml.safe_load(text)
+    data = read["data"]
+    if settings.storage != Settings.model_fields["storage"].default:
+        data["storage"] = _storage(settings.storage)
+    if settings.service_account:
+        data["service-account"] = settings.service_account
+    for key, value in data.items():
+        part = key.removeprefix("image-")
+        if part == key:
+            continue
+        if settings.image:
+            data[key] = reference(part, settings.image)
+        elif value.startswith("qfleet-"):
+            data[key] = f"qfleet-{part}:{VERSION}"  # made from this checkout, on this machine
+    return HEAD.format(overlay=overlay) + yaml.safe_dump(read, sort_keys=False, width=1000)
+
+
+def _storage(said: str) -> str:
+    if said.startswith("gs://"):
+        return said
+    raise SettingsError(
+        f"STORAGE={said} is a folder of this machine, which pods don't see: give gs://bucket/path"
+    )
+
+
+def reference(part: str, image: str) -> str:
+    """One of qfleet's images in a registry: by the digest that `make push` left, or by version.
+
+    Args:
+        part: worker, worker-gpu, tensorboard or storage.
+        image: IMAGE, registry/name.
+    """
+    if not _IMAGE.fullmatch(image):
+        raise SettingsError(
+            f"IMAGE={image} is not registry/name, in small letters and without a tag, to which"
+            " -worker and -tensorboard are added"
+        )
+    name = f"{image}-{part}"
+    pushed = json.loads(DIGESTS.read_text(encoding="utf-8")) if DIGESTS.is_file() else {}
+    digest = pushed.get(part, "")
+    return digest if digest.startswith(f"{name}@") else f"{name}:{VERSION}"
