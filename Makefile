@@ -64,6 +64,13 @@ tensorboard: ## show the runs below STORAGE, or RUN=name alone, while they train
 	@$(setup) $(tensorboard)
 	@exec .venv-tensorboard/bin/python -m training.tensorboard $(settings)
 
+.PHONY: images push
+images: ## build the images that pods run: make images BASE=image ENGINE=podman GPU=1
+	@exec images/build.sh $(settings)
+
+push: ## push them and keep their digests for the manifests: make push IMAGE=registry/name
+	@exec images/push.sh $(settings)
+
 .PHONY: test
 test: ## run the unit and integration tests
 	@$(no_settings)$(setup) $(referee)
@@ -101,8 +108,12 @@ lock: ## write requirements/*.txt from requirements/*.in, moving no version that
 upgrade: ## write requirements/*.txt with the newest versions that requirements/*.in allow
 lock upgrade:
 	@$(no_settings)$(setup) $(dev)
-	@for name in worker tfq dev tensorboard peers launch storage; do \
-		case $$name in tfq | peers) where='--python-platform x86_64-unknown-linux-gnu';; *) where=--universal;; esac; \
+	@for name in worker worker-cpu worker-gpu tfq dev tensorboard peers launch storage; do \
+		case $$name in \
+			tfq | peers | worker-gpu) where='--python-platform x86_64-unknown-linux-gnu';; \
+			worker-cpu) where='--universal --override requirements/worker-cpu.overrides';; \
+			*) where=--universal;; \
+		esac; \
 		.venv/bin/uv pip compile --quiet $$where --generate-hashes --no-emit-index-url \
 			--python-version 3.11 --custom-compile-command 'make lock' $(if $(filter upgrade,$@),--upgrade) \
 			requirements/$$name.in --output-file requirements/$$name.txt; \

@@ -1,0 +1,69 @@
+# The images that pods run, a stage each: storage, tensorboard, worker, worker-gpu. `make images` builds
+# them. They run as nobody in particular, write to /tmp alone, and hold neither compiler nor installer.
+#
+# Stages are in this order since an engine without BuildKit builds all that stand before its target.
+
+# Python 3.11.16 on Debian 12, of September 2026; for all of its processors.
+ARG BASE=python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
+
+FROM $BASE AS build
+RUN apt-get update && apt-get install --yes --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
+WORKDIR /qfleet
+COPY images/environment.sh /usr/local/bin/
+
+FROM $BASE AS source
+WORKDIR /qfleet
+COPY common common
+COPY training training
+COPY inference inference
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash . && chmod -R a+rX .
+
+FROM $BASE AS runtime
+RUN useradd --uid 65532 --user-group --no-create-home --home-dir /tmp --shell /usr/sbin/nologin qfleet
+ENV PATH=/opt/venv/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+WORKDIR /qfleet
+USER 65532:65532
+
+FROM build AS storage-build
+COPY requirements/storage.txt requirements/
+RUN environment.sh make requirements/storage.txt && environment.sh slim
+
+FROM runtime AS storage
+COPY --from=storage-build /opt/venv /opt/venv
+
+FROM build AS tensorboard-build
+COPY requirements/tensorboard.txt requirements/
+RUN environment.sh make requirements/tensorboard.txt && environment.sh slim
+
+FROM runtime AS tensorboard
+COPY --from=tensorboard-build /opt/venv /opt/venv
+COPY --from=source /qfleet /qfleet
+
+FROM build AS worker-build
+COPY requirements/worker-cpu.txt requirements/
+RUN environment.sh make requirements/worker-cpu.txt
+# The kernel and all that it is built with: other changes do not build it again.
+COPY common/tensorflow.py common/
+COPY common/simulator/kernel common/simulator/kernel
+RUN /opt/venv/bin/python -m common.simulator.kernel && test -d common/simulator/kernel/built
+RUN environment.sh slim
+
+FROM runtime AS worker
+COPY --from=worker-build /opt/venv /opt/venv
+COPY --from=source /qfleet /qfleet
+COPY --from=worker-build /qfleet/common/simulator/kernel/built common/simulator/kernel/built
+
+FROM build AS worker-gpu-build
+COPY requirements/worker-gpu.txt requirements/
+RUN environment.sh make requirements/worker-gpu.txt
+COPY common/tensorflow.py common/
+COPY common/simulator/kernel common/simulator/kernel
+RUN /opt/venv/bin/python -m common.simulator.kernel && test -d common/simulator/kernel/built
+RUN environment.sh slim
+
+FROM runtime AS worker-gpu
+COPY --from=worker-gpu-build /opt/venv /opt/venv
+COPY --from=source /qfleet /qfleet
+COPY --from=worker-gpu-build /qfleet/common/simulator/kernel/built common/simulator/kernel/built
+# Where GKE and Nvidia's container runtime put the driver's libraries.
+ENV LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64 NVIDIA_DRIVER_CAPABILITIES=compute,utility
