@@ -119,6 +119,13 @@ lock upgrade:
 			requirements/$$name.in --output-file requirements/$$name.txt; \
 	done
 
+.PHONY: cluster cluster-down
+cluster: ## start a Kubernetes of one node on this machine, with the operator and the images: 10 minutes the first time
+	@$(no_settings)exec tests/e2e/cluster/up.sh
+
+cluster-down: ## take it away with every process, mount, interface and rule of it; what was built stays
+	@$(no_settings)exec tests/e2e/cluster/down.sh
+
 .PHONY: clean
 clean: ## remove the environments and caches; runs stay
 	@$(no_settings)rm -rf .venv .venv-tensorboard .venv-peers .venv-launch

@@ -1,0 +1,55 @@
+# shellcheck shell=bash
+# Sourced by the scripts beside it: where the cluster is kept, and how a step is run and timed.
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+repository=$(cd "$here/../../.." && pwd)
+home=${CLUSTER_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/qfleet-cluster}
+state=$home/state # what one life of the cluster leaves: gone after down.sh; the rest of $home is kept
+export KUBECONFIG=$home/kubeconfig PATH=$home/bin:$PATH
+
+# The whole cluster lives in a network, mount and process namespace of its own. Its ports meet nobody
+# else's, and when the first process of it dies, the kernel takes every process, mount, interface and
+# rule away with it. One cable leads out of it:
+cable=qfleet0
+gateway=100.64.96.1 # this machine's end; shared address space (RFC 6598), so nobody's home network
+node_ip=100.64.96.2 # the node's end
+
+fail() {
+  echo "cluster: $*" >&2
+  exit 1
+}
+
+# Prints the pid of the namespaces' first process; false where there is none.
+first_process() {
+  local pid
+  pid=$(cat "$home/first.pid" 2>/dev/null) && [[ $(readlink "/proc/$pid/exe") == "$home/bin/pause"* ]] && echo "$pid"
+}
+
+enter() { # enter COMMAND...: run it in the cluster's namespaces
+  nsenter --target "$(first_process)" --net --mount --pid -- "$@"
+}
+
+daemon() { # daemon NAME COMMAND...: start it there, to outlive this shell
+  setsid nsenter --target "$(first_process)" --net --mount --pid -- "${@:2}" >"$state/logs/$1.log" 2>&1 </dev/null 9>&- &
+}
+
+wait_for() { # wait_for SECONDS COMMAND...: until it succeeds
+  local end=$((SECONDS + $1))
+  until "${@:2}" >/dev/null 2>&1; do
+    ((SECONDS < end)) || { echo "gave up after $1 s: ${*:2}" && return 1; }
+    sleep 0.2
+  done
+}
+
+step() { # step NAME COMMAND...: run it, its words into a log; print what it took, or how it ended
+  local log=$home/logs/${1// /-}.log began=${EPOCHREALTIME/./} status=0
+  ("${@:2}") >"$log" 2>&1 </dev/null || status=$?
+  if ((status)); then
+    tail -n 20 "$log" >&2
+    fail "$1 failed: see $log"
+  fi
+  printf '%-24s %6.1f s\n' "$1" "$(((${EPOCHREALTIME/./} - began) / 1000))e-3"
+}
+
+inputs_of() { # inputs_of PATH...: a digest of what these files of this folder say
+  (cd "$here" && find "$@" -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -d' ' -f1)
+}

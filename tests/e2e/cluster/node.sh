@@ -1,0 +1,93 @@
+# shellcheck shell=bash
+# Sourced by up.sh: the namespaces that hold the cluster, and the programs of its one node.
+
+changed_settings=(net.ipv4.ip_forward vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops
+  kernel.keys.root_maxkeys kernel.keys.root_maxbytes) # the first by us, the others by the kubelet
+
+open_namespaces() {
+  local hierarchy
+  mkdir -p "$state"/{logs,images,conf,pods,resolv}
+  [[ -e $home/sysctl ]] || sysctl "${changed_settings[@]}" >"$home/sysctl" 2>/dev/null
+  setsid unshare --net --mount --propagation slave --pid --fork --kill-child --mount-proc "$home/bin/pause" \
+    </dev/null >"$state/logs/pause.log" 2>&1 9>&- &
+  wait_for 5 pgrep --parent $! pause
+  pgrep --parent $! >"$home/first.pid"
+
+  ip link add "$cable" type veth peer name eth0 netns "$(first_process)"
+  ip address add "$gateway/30" dev "$cable"
+  ip link set "$cable" up
+  enter ip link set lo up
+  enter ip address add "$node_ip/30" dev eth0
+  enter ip link set eth0 up
+  enter ip route add default via "$gateway"
+  enter sysctl -qw net.ipv4.ip_forward=1
+  sysctl -qw net.ipv4.ip_forward=1
+  iptables_rules --insert
+
+  # Paths that runc, CNI and docker have compiled in: nobody's but the cluster's from here on.
+  mkdir -p /run/netns /run/containerd /run/docker /var/lib/cni /var/lib/kubelet
+  enter bash -c 'for path in /run/netns /run/containerd /run/docker /var/lib/cni /var/lib/kubelet; do
+    mount -t tmpfs tmpfs $path; done'
+  for hierarchy in /sys/fs/cgroup /sys/fs/cgroup/*/; do
+    [[ ! -e $hierarchy/cgroup.procs ]] || mkdir -p "$hierarchy/qfleet"
+  done
+
+  # A resolver on a loopback address cannot be reached from here; systemd keeps the real ones beside it.
+  if grep -q '^nameserver 127\.' /etc/resolv.conf; then
+    cp /run/systemd/resolve/resolv.conf "$state/resolv.conf"
+  else
+    cp /etc/resolv.conf "$state/resolv.conf"
+  fi
+}
+
+iptables_rules() { # iptables_rules --insert | --delete: the way out of the namespaces
+  iptables --wait --table nat "$1" POSTROUTING --source "$node_ip" ! --out-interface "$cable" --jump MASQUERADE
+  iptables --wait "$1" FORWARD --in-interface "$cable" --jump ACCEPT
+  iptables --wait "$1" FORWARD --out-interface "$cable" --jump ACCEPT
+}
+
+control_plane_answers() {
+  first_process >/dev/null && kubectl --request-timeout=3s get --raw /readyz >/dev/null 2>&1
+}
+
+configure() { # configure FILE...: conf/FILE into the state, its @NAMES@ filled in
+  local file
+  for file in "$@"; do
+    mkdir -p "$(dirname "$state/conf/$file")"
+    sed -e "s|@HOME@|$home|g; s|@STATE@|$state|g; s|@NODE_IP@|$node_ip|g; s|@TOKEN@|$(cat "$state/token")|g" \
+      -e "s|@CERTIFICATE@|$(base64 -w0 "$state/certificates/apiserver.crt" 2>/dev/null)|g" \
+      "$here/conf/$file" >"$state/conf/$file"
+  done
+}
+
+start_node() {
+  local key=$state/service-account.key kubeconfig=$home/kubeconfig
+  (umask 077 && openssl rand -hex 16 >"$state/token" && openssl genrsa -out "$key" 2048 &&
+    echo "$(cat "$state/token"),admin,admin,system:masters" >"$state/tokens.csv")
+  configure containerd.toml kubelet.yaml kube-proxy.yaml Corefile cni/bridge.conflist
+
+  daemon containerd containerd --config "$state/conf/containerd.toml"
+  daemon etcd "$home/bin/etcd" --data-dir "$state/etcd" --unsafe-no-fsync
+  daemon kube-apiserver "$home/bin/kube-apiserver" --etcd-servers http://127.0.0.1:2379 \
+    --cert-dir "$state/certificates" --advertise-address "$node_ip" --service-cluster-ip-range 10.96.0.0/16 \
+    --token-auth-file "$state/tokens.csv" --authorization-mode RBAC --allow-privileged \
+    --kubelet-preferred-address-types InternalIP --service-account-issuer https://kubernetes.default.svc \
+    --service-account-key-file "$key" --service-account-signing-key-file "$key"
+  wait_for 30 test -s "$state/certificates/apiserver.crt"
+  configure kubeconfig
+  install -m 600 "$state/conf/kubeconfig" "$kubeconfig"
+  wait_for 60 kubectl get --raw /readyz
+
+  daemon kube-controller-manager "$home/bin/kube-controller-manager" --kubeconfig "$kubeconfig" \
+    --leader-elect=false --service-account-private-key-file "$key" --root-ca-file "$state/certificates/apiserver.crt"
+  daemon kube-scheduler "$home/bin/kube-scheduler" --kubeconfig "$kubeconfig" --leader-elect=false
+  daemon kube-proxy "$home/bin/kube-proxy" --config "$state/conf/kube-proxy.yaml" --hostname-override node
+  daemon coredns "$home/bin/coredns" -conf "$state/conf/Corefile"
+  wait_for 30 enter ctr --address "$state/containerd.sock" version
+  load_images localhost/pause:1
+  daemon kubelet "$home/bin/kubelet" --kubeconfig "$kubeconfig" --config "$state/conf/kubelet.yaml" \
+    --hostname-override node --node-ip "$node_ip" --root-dir "$state/kubelet" --cert-dir "$state/kubelet/pki"
+  wait_for 30 enter curl --fail "http://$node_ip:8181/ready"
+  wait_for 60 kubectl wait --for=condition=Ready node/node --timeout=1s
+  wait_for 60 kubectl get serviceaccount default
+}

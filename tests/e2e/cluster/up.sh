@@ -1,0 +1,96 @@
+#!/bin/bash
+# Start a real Kubernetes of one node with the training operator and this project's images in it; run
+# again, it brings up to date what has changed:  up.sh  (make cluster)
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+source "$here/builds.sh"
+source "$here/node.sh"
+
+packages=(ca-certificates conntrack containernetworking-plugins curl debootstrap docker.io ipset iproute2
+  iptables openssl procps socat)
+
+install_packages() {
+  dpkg --status "${packages[@]}" >/dev/null 2>&1 && return
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends "${packages[@]}"
+}
+
+start_docker() {
+  docker info >/dev/null 2>&1 && return # the machine's own will do
+  daemon docker dockerd --data-root "$home/docker" --cgroup-parent /qfleet --pidfile "$state/docker.pid"
+  wait_for 30 docker info
+}
+
+make_images() { make --no-print-directory -C "$repository" images BASE=qfleet-base:local; }
+
+load_images() { # load_images IMAGE...: hand those that changed from docker to the node
+  local image changed=()
+  for image in "$@"; do
+    [[ $(docker image inspect -f '{{.Id}}' "$image") == "$(cat "$state/images/${image//\//_}" 2>/dev/null)" ]] ||
+      changed+=("$image")
+  done
+  ((${#changed[@]})) || return 0
+  docker save "${changed[@]}" | enter ctr --address "$state/containerd.sock" --namespace k8s.io images import -
+  for image in "${changed[@]}"; do
+    docker image inspect -f '{{.Id}}' "$image" >"$state/images/${image//\//_}"
+  done
+}
+
+apply_operator() { # its own sources and its own manifests, unchanged
+  local overlay image
+  overlay=$(cd "$here/operator" && go list -m -f '{{.Dir}}' github.com/kubeflow/training-operator)/manifests/overlays/standalone
+  image=$(kubectl kustomize "$overlay" | awk '$1 == "image:" && NF == 2 {print $2}')
+  install -D -m 755 "$home/bin/training-operator" "$state/operator/manager"
+  install -d -m 1777 "$state/operator/tmp"
+  [[ -e $state/images/operator ]] || tar -C "$state/operator" -c . | docker import - "$image"
+  touch "$state/images/operator"
+  load_images "$image"
+  kubectl apply --server-side --force-conflicts -k "$overlay"
+}
+
+operator_ready() { kubectl -n kubeflow rollout status deployment/training-operator --timeout=120s; }
+
+began=$SECONDS
+((EUID == 0)) || fail "containers are started by root: run it as root"
+((${#home} <= 70)) || fail "$home is too long for the Unix sockets below it: set CLUSTER_HOME to a shorter path"
+mkdir -p "$home"/{bin,logs}
+exec 9>"$home/lock"
+flock --nonblock 9 || fail "another make cluster is at work in $home"
+if command -v apt-get >/dev/null && grep -q '^ID=debian' /etc/os-release; then
+  step packages install_packages
+fi
+for program in ctr containerd curl debootstrap docker go ip iptables nsenter openssl pgrep runc unshare; do
+  command -v "$program" >/dev/null || fail "$program is missing: install it and run this again"
+done
+
+inputs=$(inputs_of kubernetes operator conf ./*.sh)
+if [[ $(cat "$state/inputs" 2>/dev/null) != "$inputs" ]] || ! control_plane_answers; then
+  [[ ! -e $state ]] || step "take down the old" "$here/down.sh"
+fi
+step "build pause" build pause ./kubernetes/pause
+if ! first_process >/dev/null; then
+  ! ip link show "$cable" >/dev/null 2>&1 || fail "$cable exists already: another cluster of this kind runs here"
+  step namespaces open_namespaces
+fi
+step docker start_docker
+docker image inspect localhost/pause:1 >/dev/null 2>&1 ||
+  tar -C "$home/bin" -c pause | docker import -c 'ENTRYPOINT ["/pause"]' - localhost/pause:1 >/dev/null
+
+# Two chains of work side by side: the programs of the cluster, and the images that run in it.
+(step "base image" build_base && step "project's images" make_images) & images=$!
+trap 'kill $images 2>/dev/null || true' EXIT
+step "build Kubernetes" build_kubernetes
+(step "build operator" build_operator) & operator=$!
+control_plane_answers || step "node Ready" start_node
+wait $operator
+step "apply operator" apply_operator
+wait $images
+mapfile -t names < <(docker image ls --format '{{.Repository}}:{{.Tag}}' --filter "reference=qfleet-*:$(cat "$repository/VERSION")" | grep -v -- '-gpu:')
+step "load images" load_images "${names[@]}"
+step "operator ready" operator_ready
+echo "$inputs" >"$state/inputs"
+trap - EXIT
+
+printf '%-24s %6d s\n' "cluster" $((SECONDS - began))
+PATH=${PATH#"$home/bin:"} command -v kubectl >/dev/null || echo "export PATH=$home/bin:\$PATH"
+echo "export KUBECONFIG=$KUBECONFIG"
