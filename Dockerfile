@@ -30,6 +30,7 @@ RUN environment.sh make requirements/storage.txt && environment.sh slim
 
 FROM runtime AS storage
 COPY --from=storage-build /opt/venv /opt/venv
+COPY k8s/emulator.py k8s/
 
 FROM build AS tensorboard-build
 COPY requirements/tensorboard.txt requirements/
