@@ -35,7 +35,7 @@ class Place:
                     self.metrics.write_bytes(read_bytes(run.path / "metrics.jsonl"))
             self._uploaders.append(Uploader(self.folder, run.path, settings.upload_every))
             if settings.tensorboard_folder:
-                # TensorBoard names a path of its own; the profiled process writes to it on its disk.
+                # TensorBoard names a path of its own; the profiled process writes there itself
                 asked = Path(settings.tensorboard_folder, *CAPTURES)
                 place = run.path.joinpath("logs", f"worker-{rank}", *CAPTURES)
                 self._uploaders.append(Uploader(asked, place, settings.upload_every))
