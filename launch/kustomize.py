@@ -69,15 +69,20 @@ def to_yaml(found: Sequence[Object], head: str = "") -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """What one version of YAML takes for a number or a truth value, and another for text, is quoted:
-    1e3, 10:20, y."""
+    """YAML that all its versions read alike: what one takes for a number or a truth value and
+    another for text (1e3, 10:20, y) is quoted."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
+_NOT_ONLY_TEXT = re.compile(
+    r"[-+.]?\d[\w.:+-]*(?<![GMKm]i)(?<!m)|[yn]|yes|no|on|off|true|false|null", re.I
+)
+
+
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    style = "|" if "\n" in text else None if re.match(r"[A-Za-z/]..", text) else '"'
+    style = "|" if "\n" in text else '"' if _NOT_ONLY_TEXT.fullmatch(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -1,9 +1,9 @@
-"""Manifests from settings: the objects of k8s/base (launch/objects.py), then the overlay.
+"""Manifests from settings: the objects of k8s/base (objects.py, services.py), then the overlay.
 
     training(settings), inference(settings), tensorboard(settings)
                                    the finished objects of overlay OVERLAY
     python -m launch.manifests [SETTING=value ...]
-                                   writes k8s/base, the overlay's own.yaml and the builds of `local`:
+                                   writes k8s/base, the overlay's own.yaml, and local's builds:
                                    k8s/RUN.yaml, k8s/inference.yaml, k8s/tensorboard.yaml
     python -m launch.manifests --check
                                    compares them with what is there, for the committed settings
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from common.errors import SettingsError, run_main
 from common.settings import Settings
-from launch import kustomize, objects, own
+from launch import kustomize, objects, own, services
 from launch.kustomize import to_yaml
 from launch.pods import ROOT, Object
 
@@ -79,8 +79,8 @@ def _base(settings: Settings) -> dict[str, str]:
     rooms = {
         "training": objects.training(settings),
         "inference": objects.inference(settings),
-        "tensorboard": objects.tensorboard(settings),
-        "storage": objects.storage(),
+        "tensorboard": services.tensorboard(),
+        "storage": services.storage(),
     }
     return {f"base/{name}/{name}.yaml": to_yaml(made, HEAD) for name, made in rooms.items()}
 
@@ -103,8 +103,8 @@ def _refuse_local_paths(settings: Settings) -> None:
     for name, value in said.items():
         if value and not value.startswith("gs://") and value not in ("excitations", "digits"):
             raise SettingsError(
-                f"{name}={value} is a file of this machine, which pods don't see: copy it to a bucket"
-                f" and give {name}=gs://bucket/path"
+                f"{name}={value} is a file of this machine, which pods don't see: copy it to a"
+                f" bucket and give {name}=gs://bucket/path"
             )
 
 
@@ -134,7 +134,7 @@ def _builds(settings: Settings) -> dict[str, str]:
     run = settings.run_name
     if run in ("inference", "tensorboard"):
         raise SettingsError(
-            f"RUN={run} would be written to k8s/{run}.yaml, which is another job's: name it otherwise"
+            f"RUN={run} would be written to k8s/{run}.yaml, another job's: name it otherwise"
         )
     made = {run: training, "inference": inference, "tensorboard": tensorboard}
     return {f"{name}.yaml": to_yaml(of(settings), HEAD) for name, of in made.items()}
@@ -143,14 +143,8 @@ def _builds(settings: Settings) -> dict[str, str]:
 def _check() -> None:
     settings = Settings.from_record(COMMITTED)
     for path, text in {**_base(settings), **_own(settings), **_builds(settings)}.items():
-        file = K8S / path
-        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        if _there(path) != text:
             raise SettingsError(f"k8s/{path} is stale: `make manifests` writes it anew")
-
-
-def _write(settings: Settings) -> None:
-    if settings.overlay != LOCAL:
-        print(f"next: kubectl apply -k k8s/overlays/{settings.overlay}/training")
 
 
 def main(args: Sequence[str] = ()) -> None:
@@ -159,23 +153,29 @@ def main(args: Sequence[str] = ()) -> None:
     if list(args) == ["--check"]:
         _check()
         return
-    settings = Settings.from_args([f"{name}={value}" for name, value in COMMITTED.items()] + [*args])
-    written = _base(settings) | _own(settings)
-    for path, text in written.items():
-        _put(path, text)
-    local = {"overlay": LOCAL, "storage": "runs", "image": "", "service_account": ""}
+    committed = [f"{name}={value}" for name, value in COMMITTED.items()]
+    settings = Settings.from_args([*committed, *args])
+    written = _put({**_base(settings), **_own(settings)})
     if settings.overlay != LOCAL:  # what was said of this overlay is no business of `local`'s
-        settings = settings.model_copy(update=local)
-    for path, text in _builds(settings).items():
-        _put(path, text)
+        said = {"overlay": LOCAL, "storage": "runs", "image": "", "service_account": ""}
+        settings = settings.model_copy(update=said)
+    written += _put(_builds(settings))
+    if not written:
+        print("all of k8s is what these settings make")
 
 
-def _put(path: str, text: str) -> None:
+def _put(texts: dict[str, str]) -> int:
+    """Write the files that differ; how many those were."""
+    stale = [path for path, text in texts.items() if _there(path) != text]
+    for path in stale:
+        (K8S / path).write_text(texts[path], encoding="utf-8")
+        print(f"k8s/{path} is written")
+    return len(stale)
+
+
+def _there(path: str) -> str:
     file = K8S / path
-    if file.is_file() and file.read_text(encoding="utf-8") == text:
-        return
-    file.write_text(text, encoding="utf-8")
-    print(f"k8s/{path} is written")
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 if __name__ == "__main__":

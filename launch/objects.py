@@ -1,9 +1,7 @@
-"""The objects of k8s/base as plain dicts, from settings. Only this file knows TFJob.
+"""The jobs of k8s/base as plain dicts, from settings. Only this file knows TFJob.
 
     training      ServiceAccount, ConfigMap RUN-settings, NetworkPolicy and TFJob RUN
     inference     ServiceAccount, ConfigMap and Job inference-RUN
-    tensorboard   ServiceAccount, Deployment qcnn-tensorboard, Service, NetworkPolicy
-    storage       Deployment, Service and NetworkPolicy of the storage emulator (overlay local)
 
 STORAGE, images and the Google service account are the overlay's (launch/own.py).
 """
@@ -15,10 +13,8 @@ from common.settings import Settings
 from common.settings.described import extra
 from launch.own_model import OwnModel
 from launch.pods import (
-    COMPONENT,
     JOB_NAME,
-    OPENS_TENSORBOARD,
-    PART_OF,
+    PROFILES,
     Object,
     account,
     container,
@@ -26,18 +22,17 @@ from launch.pods import (
     labels,
     manifest,
     pod,
+    policy,
 )
 
 WORKER_PORT = 2222  # the operator's own number
-TENSORBOARD_PORT = 5001
-STORAGE_PORT = 9023
-BUCKET = "qfleet"
 SETTINGS = "qfleet/settings"  # what k8s/base/own finds settings by
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 # Said by the manifest itself, or about something that no pod does.
 _NOT_HANDED_OVER = {"target", "storage", "run", "config", "workers", "threads", "deadline"}
 _NOT_HANDED_OVER |= {"restarts", "gang", "tensorboard_port", "tensorboard_host"}
+_NOT_HANDED_OVER |= {"tensorboard_folder"}
 _ANSWERED = {"input", "weights"}
 
 
@@ -56,8 +51,12 @@ def training(settings: Settings) -> list[Object]:
         env=[
             {"name": "QFLEET_WORKERS", "value": str(settings.workers)},
             _threads(settings),
-            {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+            {
+                "name": "POD_NAMESPACE",
+                "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+            },
             {"name": "QFLEET_GANG", "value": f"$(POD_NAMESPACE).{run}"},
+            {"name": "QFLEET_TENSORBOARD_FOLDER", "value": PROFILES},
         ],
         ports=[{"name": name, "containerPort": port} for name, port in ports.items()],
         volumeMounts=model.mounts,
@@ -101,13 +100,13 @@ def _check_name(run: str, workers: int) -> None:
     last = f"{run}-worker-{workers - 1}"
     if len(last) > 63:
         raise SettingsError(
-            f"RUN={run} with WORKERS={workers} makes a worker's name {last} of {len(last)} characters,"
-            f" and the cluster's DNS takes 63: shorten RUN by {len(last) - 63}"
+            f"RUN={run} with WORKERS={workers} makes a worker's name {last} of {len(last)}"
+            f" characters, and the cluster's DNS takes 63: shorten RUN by {len(last) - 63}"
         )
     if run[0].isdigit():
         raise SettingsError(
-            f"RUN={run} begins with a digit, which no name in the cluster's DNS may: begin it with a"
-            " letter, as in RUN=run-" + run
+            f"RUN={run} begins with a digit, which no name in the cluster's DNS may: begin it"
+            f" with a letter, as in RUN=run-{run}"
         )
 
 
@@ -126,8 +125,8 @@ def _ports(settings: Settings) -> dict[str, int]:
     used = {name: port for name, port in ports.items() if port}
     if len(set(used.values())) < len(used):
         raise SettingsError(
-            f"GATE_PORT={settings.gate_port}, PROFILER_PORT={settings.profiler_port} and TensorFlow's"
-            f" {WORKER_PORT} must be three different ports"
+            f"GATE_PORT={settings.gate_port}, PROFILER_PORT={settings.profiler_port} and"
+            f" TensorFlow's {WORKER_PORT} must be three different ports"
         )
     return used
 
@@ -145,15 +144,18 @@ def _run_policy(settings: Settings) -> Object:
 
 
 def _queued(job: Object, settings: Settings) -> None:
-    # Kueue's webhook suspends the job by itself; said here, nothing would wake it without Kueue, and
-    # a second apply would suspend it again.
+    # Kueue's webhook suspends the job by itself; said here, nothing would wake it without Kueue,
+    # and a second apply would suspend it again.
     if settings.queue:
         job["metadata"]["labels"][QUEUE] = settings.queue
 
 
 def _apart(run: str) -> Object:
     """Prefer another node for each worker of a gang."""
-    term = {"labelSelector": {"matchLabels": {JOB_NAME: run}}, "topologyKey": "kubernetes.io/hostname"}
+    term = {
+        "labelSelector": {"matchLabels": {JOB_NAME: run}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
     preferred = [{"weight": 100, "podAffinityTerm": term}]
     return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
 
@@ -169,7 +171,7 @@ def _threads(settings: Settings) -> Object:
 
 
 def _settings(name: str, component: str, settings: Settings) -> Object:
-    """The ConfigMap of what a job's program is told: RUN, and each setting that is not the default."""
+    """The ConfigMap of what a job's program is told: RUN, and settings that are no defaults."""
     run = settings.run_name
     told = {"QFLEET_STORAGE": "", "QFLEET_RUN": run}
     if component == "inference" and settings.weights:
@@ -192,22 +194,10 @@ def _gang_policy(run: str, ports: dict[str, int]) -> Object:
     """TensorFlow's gRPC asks nobody who they are: a gang's ports are for that gang alone, and the
     profiler's for TensorBoard, too."""
     gang = {JOB_NAME: run}
-    rules = [ingress(port, gang) for port in ports.values()]
+    rules = [ingress(gang, *ports.values())]
     if "profiler" in ports:
-        board = {PART_OF: "qfleet", COMPONENT: "tensorboard"}
-        rules.append(ingress(ports["profiler"], board))
-    return _policy(run, "training", gang, *rules, run=run)
-
-
-def _policy(
-    name: str, component: str, selected: dict[str, str], *rules: Object, run: str = ""
-) -> Object:
-    spec = {
-        "podSelector": {"matchLabels": selected},
-        "policyTypes": ["Ingress"],
-        "ingress": list(rules),
-    }
-    return manifest("networking.k8s.io/v1", "NetworkPolicy", name, component, run, spec=spec)
+        rules.append(ingress(labels("tensorboard"), ports["profiler"]))
+    return policy(run, "training", gang, *rules, run=run)
 
 
 def inference(settings: Settings) -> list[Object]:
@@ -259,76 +249,3 @@ def inference(settings: Settings) -> list[Object]:
     _queued(job, settings)
     told = _settings(name, "inference", settings)
     return [account(), told, *model.objects(name, "inference", run), job]
-
-
-def tensorboard(settings: Settings) -> list[Object]:
-    """What shows all runs of STORAGE: one Deployment in a namespace."""
-    selected = labels("tensorboard")
-    board: Any = container(
-        "tensorboard",
-        "tensorboard",
-        ["python", "-m", "training.tensorboard"],
-        {"cpu": "1", "memory": "2Gi"},
-        env=[
-            {"name": "QFLEET_STORAGE", "value": ""},
-            {"name": "QFLEET_TENSORBOARD_HOST", "value": "0.0.0.0"},  # noqa: S104 - a pod's own
-            {"name": "QFLEET_TENSORBOARD_PORT", "value": str(TENSORBOARD_PORT)},
-        ],
-        ports=[{"name": "http", "containerPort": TENSORBOARD_PORT}],
-        readinessProbe={"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 2},
-    )
-    spec = {
-        "replicas": 1,
-        "strategy": {"type": "Recreate"},
-        "selector": {"matchLabels": selected},
-        "template": {"metadata": {"labels": selected}, "spec": pod(board)},
-    }
-    name = "qcnn-tensorboard"
-    return [
-        account(),
-        manifest("apps/v1", "Deployment", name, "tensorboard", spec=spec),
-        _service("tensorboard-service", "tensorboard", TENSORBOARD_PORT),
-        # `kubectl port-forward` comes in by the node. A pod that should get in carries the label.
-        _policy(
-            name, "tensorboard", selected, ingress(TENSORBOARD_PORT, {OPENS_TENSORBOARD: "true"})
-        ),
-    ]
-
-
-def _service(name: str, component: str, port: int) -> Object:
-    ports = [{"name": "http", "port": port, "targetPort": "http", "protocol": "TCP"}]
-    return manifest(
-        "v1",
-        "Service",
-        name,
-        component,
-        spec={"type": "ClusterIP", "selector": labels(component), "ports": ports},
-    )
-
-
-def storage() -> list[Object]:
-    """The emulator of Google Cloud Storage. It keeps its files on a volume of its pod, so they
-    outlive the container, but not the pod."""
-    selected = labels("storage")
-    emulator: Any = container(
-        "storage",
-        "storage",
-        ["python", "-m", "gcp_storage_emulator", "--data-dir=/data", "start", "--quiet"]
-        + ["--host=0.0.0.0", f"--port={STORAGE_PORT}", f"--default-bucket={BUCKET}"],
-        {"cpu": "1", "memory": "1Gi"},
-        ports=[{"name": "http", "containerPort": STORAGE_PORT}],
-        readinessProbe={"tcpSocket": {"port": "http"}, "periodSeconds": 2},
-        volumeMounts=[{"name": "data", "mountPath": "/data"}],
-    )
-    volumes = [{"name": "data", "emptyDir": {}}]
-    spec = {
-        "replicas": 1,
-        "strategy": {"type": "Recreate"},
-        "selector": {"matchLabels": selected},
-        "template": {"metadata": {"labels": selected}, "spec": pod(emulator, volumes=volumes)},
-    }
-    return [
-        manifest("apps/v1", "Deployment", "storage", "storage", spec=spec),
-        _service("storage", "storage", STORAGE_PORT),
-        _policy("storage", "storage", selected, ingress(STORAGE_PORT, {PART_OF: "qfleet"})),
-    ]

@@ -18,7 +18,7 @@ DIGESTS = ROOT / ".images.json"
 
 HEAD = """\
 # What is your own in this overlay. Edit it, or let this write it:
-#   make manifests OVERLAY={overlay} STORAGE=gs://bucket/path IMAGE=registry/name SERVICE_ACCOUNT=...
+#   make manifests OVERLAY={overlay} STORAGE=gs://... IMAGE=registry/name SERVICE_ACCOUNT=...
 # kustomize copies these values to where they belong; this object goes to no cluster.
 """
 
@@ -47,6 +47,7 @@ def renewed(text: str, overlay: str, settings: Settings) -> str:
     """
     read = yaml.safe_load(text)
     data = read["data"]
+    before = dict(data)
     if settings.storage != Settings.model_fields["storage"].default:
         data["storage"] = _storage(settings.storage)
     if settings.service_account:
@@ -59,6 +60,8 @@ def renewed(text: str, overlay: str, settings: Settings) -> str:
             data[key] = reference(part, settings.image)
         elif value.startswith("qfleet-"):
             data[key] = f"qfleet-{part}:{VERSION}"  # made from this checkout, on this machine
+    if data == before:
+        return text  # as the person wrote it
     return HEAD.format(overlay=overlay) + yaml.safe_dump(read, sort_keys=False, width=1000)
 
 

@@ -34,15 +34,16 @@ class OwnModel:
         if file.is_file():
             if file.stat().st_size > MOST_BYTES:
                 raise SettingsError(
-                    f"MODEL={settings.model}: {file} has more than {MOST_BYTES:,} bytes, too many to"
-                    " hand to pods: build it into an image of your own and name that as IMAGE"
+                    f"MODEL={settings.model}: {file} has more than {MOST_BYTES:,} bytes, too many"
+                    " to hand to pods: build it into an image of your own and name that as IMAGE"
                 )
             return cls(file)
         if settings.image:
             return cls(None)
         raise SettingsError(
-            f"MODEL={settings.model}: there is no file {file} in this folder to hand to pods: put the"
-            " model into one file here, or build it into an image of your own and name that as IMAGE"
+            f"MODEL={settings.model}: there is no file {file} in this folder to hand to pods: put"
+            " the model into one file here, or build it into an image of your own and name that as"
+            " IMAGE"
         )
 
     @property

@@ -21,6 +21,10 @@ JOB_NAME = "training.kubeflow.org/job-name"
 ACCOUNT = "qfleet"
 """The ServiceAccount of all pods that read or write runs."""
 
+PROFILES = "/tmp/tensorboard"  # noqa: S108
+"""TENSORBOARD_FOLDER of TensorBoard and workers: a worker writes a profile to the path that
+TensorBoard asks it to."""
+
 USER = 65532
 
 
@@ -108,7 +112,21 @@ def container(
     }
 
 
-def ingress(port: int, *senders: dict[str, str]) -> Object:
-    """A rule of a NetworkPolicy: pods with these labels may reach this TCP port."""
-    allowed = [{"podSelector": {"matchLabels": sender}} for sender in senders]
-    return {"from": allowed, "ports": [{"port": port, "protocol": "TCP"}]}
+def ingress(sender: dict[str, str], *ports: int) -> Object:
+    """A rule of a NetworkPolicy: pods with these labels may reach these TCP ports."""
+    return {
+        "from": [{"podSelector": {"matchLabels": sender}}],
+        "ports": [{"port": port, "protocol": "TCP"} for port in ports],
+    }
+
+
+def policy(
+    name: str, component: str, selected: dict[str, str], *rules: Object, run: str = ""
+) -> Object:
+    """A NetworkPolicy: pods with the labels `selected` are reached by these rules alone."""
+    spec = {
+        "podSelector": {"matchLabels": selected},
+        "policyTypes": ["Ingress"],
+        "ingress": list(rules),
+    }
+    return manifest("networking.k8s.io/v1", "NetworkPolicy", name, component, run, spec=spec)

@@ -1,0 +1,100 @@
+"""What serves beside the jobs, as plain dicts for k8s/base.
+
+tensorboard   ServiceAccount, Deployment qcnn-tensorboard, Service, NetworkPolicy
+storage       Deployment, Service and NetworkPolicy of the storage emulator (overlay local)
+"""
+
+from typing import Any
+
+from launch.pods import (
+    OPENS_TENSORBOARD,
+    PROFILES,
+    Object,
+    account,
+    container,
+    ingress,
+    labels,
+    manifest,
+    pod,
+    policy,
+)
+
+TENSORBOARD_PORT = 5001
+STORAGE_PORT = 9023
+BUCKET = "qfleet"
+
+
+def tensorboard() -> list[Object]:
+    """What shows all runs of STORAGE: one Deployment in a namespace."""
+    selected = labels("tensorboard")
+    board: Any = container(
+        "tensorboard",
+        "tensorboard",
+        ["python", "-m", "training.tensorboard"],
+        {"cpu": "1", "memory": "2Gi"},
+        env=[
+            {"name": "QFLEET_STORAGE", "value": ""},
+            {"name": "QFLEET_TENSORBOARD_HOST", "value": "0.0.0.0"},  # noqa: S104 - a pod's own
+            {"name": "QFLEET_TENSORBOARD_PORT", "value": str(TENSORBOARD_PORT)},
+            {"name": "QFLEET_TENSORBOARD_FOLDER", "value": PROFILES},
+        ],
+        ports=[{"name": "http", "containerPort": TENSORBOARD_PORT}],
+        readinessProbe={"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 2},
+    )
+    spec = {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": selected},
+        "template": {"metadata": {"labels": selected}, "spec": pod(board)},
+    }
+    name = "qcnn-tensorboard"
+    return [
+        account(),
+        manifest("apps/v1", "Deployment", name, "tensorboard", spec=spec),
+        _service("tensorboard-service", "tensorboard", TENSORBOARD_PORT),
+        # `kubectl port-forward` comes in by the node. A pod that should get in carries the label.
+        policy(
+            name, "tensorboard", selected, ingress({OPENS_TENSORBOARD: "true"}, TENSORBOARD_PORT)
+        ),
+    ]
+
+
+def _service(name: str, component: str, port: int) -> Object:
+    ports = [{"name": "http", "port": port, "targetPort": "http", "protocol": "TCP"}]
+    return manifest(
+        "v1",
+        "Service",
+        name,
+        component,
+        spec={"type": "ClusterIP", "selector": labels(component), "ports": ports},
+    )
+
+
+def storage() -> list[Object]:
+    """The emulator of Google Cloud Storage. It keeps its files on a volume of its pod, so they
+    outlive the container, but not the pod."""
+    selected = labels("storage")
+    emulator: Any = container(
+        "storage",
+        "storage",
+        [
+            *("python", "-m", "gcp_storage_emulator", "--data-dir=/data", "start", "--quiet"),
+            *("--host=0.0.0.0", f"--port={STORAGE_PORT}", f"--default-bucket={BUCKET}"),
+        ],
+        {"cpu": "1", "memory": "1Gi"},
+        ports=[{"name": "http", "containerPort": STORAGE_PORT}],
+        readinessProbe={"tcpSocket": {"port": "http"}, "periodSeconds": 2},
+        volumeMounts=[{"name": "data", "mountPath": "/data"}],
+    )
+    volumes = [{"name": "data", "emptyDir": {}}]
+    spec = {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": selected},
+        "template": {"metadata": {"labels": selected}, "spec": pod(emulator, volumes=volumes)},
+    }
+    return [
+        manifest("apps/v1", "Deployment", "storage", "storage", spec=spec),
+        _service("storage", "storage", STORAGE_PORT),
+        policy("storage", "storage", selected, ingress(labels(), STORAGE_PORT)),
+    ]
