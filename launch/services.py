@@ -77,10 +77,7 @@ def storage() -> list[Object]:
     emulator: Any = container(
         "storage",
         "storage",
-        [
-            *("python", "-m", "gcp_storage_emulator", "--data-dir=/data", "start", "--quiet"),
-            *("--host=0.0.0.0", f"--port={STORAGE_PORT}", f"--default-bucket={BUCKET}"),
-        ],
+        ["python", "-m", "k8s.emulator", "/data", str(STORAGE_PORT), BUCKET],
         {"cpu": "1", "memory": "1Gi"},
         ports=[{"name": "http", "containerPort": STORAGE_PORT}],
         readinessProbe={"tcpSocket": {"port": "http"}, "periodSeconds": 2},
