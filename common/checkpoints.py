@@ -11,14 +11,15 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
-
-import numpy as np
 
 from common import storage
 from common.errors import WeightsError
 from common.storage import StoragePath
+
+if TYPE_CHECKING:  # the cluster's thin client asks which checkpoints there are, without NumPy
+    import numpy as np
 
 log = logging.getLogger("qfleet")
 
@@ -37,14 +38,14 @@ class Checkpoint:
     """
 
     step: int
-    arrays: dict[str, np.ndarray]
+    arrays: "dict[str, np.ndarray]"
     state: dict[str, Any]
 
 
 def save(
     run: StoragePath,
     step: int,
-    arrays: Mapping[str, np.ndarray],
+    arrays: "Mapping[str, np.ndarray]",
     state: Mapping[str, Any],
     keep: int,
 ) -> None:
@@ -60,6 +61,8 @@ def save(
     Raises:
         StorageError, StorageUnavailable: It could not be written; those before it are untouched.
     """
+    import numpy as np
+
     if any(array.dtype.hasobject for array in arrays.values()):
         raise TypeError("a checkpoint can't hold Python objects: they would be pickled")
     buffer = io.BytesIO()
@@ -167,6 +170,8 @@ def _read(folder: StoragePath, step: int) -> Checkpoint:
         )
     if hashlib.sha256(content).hexdigest() != description["sha256"]:
         raise _Unusable(f"{arrays_path} was altered: its sha256 is not the recorded one")
+    import numpy as np
+
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as read:
             arrays = {name: read[name] for name in read.files}

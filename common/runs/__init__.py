@@ -15,7 +15,7 @@ from common.runs.catalogue import (
     resolve,
 )
 from common.runs.loading import LoadedCircuit, LoadedRun, load
-from common.runs.opening import Finished, HeldRun, next_name, open_for_training
+from common.runs.opening import Finished, HeldRun, next_name, numbered, open_for_training
 from common.runs.run import DATASETS, Run
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "load",
     "names",
     "next_name",
+    "numbered",
     "open_for_training",
     "resolve",
 ]

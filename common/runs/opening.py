@@ -6,9 +6,10 @@ or data: refused. Being trained by another gang: refused.
 """
 
 import contextlib
+import itertools
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -29,6 +30,14 @@ _BEFORE_RECORD = ("lease.json", "attempts.json", "text", "logs")
 """What may lie in a run's folder although run.json does not: traces of a start that was killed."""
 
 
+def numbered(wanted: str) -> Iterator[str]:
+    """A run's name, and those that follow it: wanted, wanted-2, wanted-3, ..."""
+    yield wanted
+    for number in itertools.count(2):
+        ending = f"-{number}"
+        yield wanted[: _LONGEST - len(ending)].rstrip("-") + ending
+
+
 def next_name(root: StoragePath, wanted: str) -> str:
     """The run that `make training` means.
 
@@ -40,12 +49,7 @@ def next_name(root: StoragePath, wanted: str) -> str:
         `wanted`, where there is no such run or it is unfinished; else the first of wanted-2,
         wanted-3, ... that is not finished.
     """
-    name, number = wanted, 1
-    while Run.at(root, name).finished():
-        number += 1
-        ending = f"-{number}"
-        name = wanted[: _LONGEST - len(ending)].rstrip("-") + ending
-    return name
+    return next(name for name in numbered(wanted) if not Run.at(root, name).finished())
 
 
 @dataclass(frozen=True)
