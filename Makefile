@@ -41,7 +41,7 @@ override launch := .venv-launch launch
 .PHONY: help
 help: ## list the verbs
 	@printf 'make VERB [SETTING=value ...], where VERB is one of\n\n'
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 22
 	@printf '\nSettings and what they mean: see README.md, or .venv/bin/python -m training --help\n'
 
 .PHONY: training
@@ -71,6 +71,19 @@ images: ## build the images that pods run: make images BASE=image ENGINE=podman 
 push: ## push them and keep their digests for the manifests: make push IMAGE=registry/name
 	@exec images/push.sh $(settings)
 
+.PHONY: manifests
+manifests: ## write k8s/ anew, and your own into an overlay: make manifests OVERLAY=gke IMAGE=registry/name STORAGE=gs://...
+	@$(setup) $(launch)
+	@exec .venv-launch/bin/python -m launch.manifests $(settings)
+
+.PHONY: delete-training delete-inference delete-tensorboard
+delete-training: ## take a training job out of the cluster; what it wrote stays
+delete-inference: ## the same for an inference job
+delete-tensorboard: ## the same for TensorBoard
+delete-training delete-inference delete-tensorboard:
+	@$(setup) $(launch)
+	@exec .venv-launch/bin/python -m launch delete $(@:delete-%=%) $(settings)
+
 .PHONY: test
 test: ## run the unit and integration tests
 	@$(no_settings)$(setup) $(referee)
@@ -86,6 +99,7 @@ verify: ## check style, types, the import law and the files that are generated
 	@.venv/bin/mypy
 	@.venv/bin/python -m pytest --quiet tests/unit/test_imports.py
 	@.venv/bin/python -m common.settings --check README.md
+	@.venv/bin/python -m launch.manifests --check
 
 .PHONY: quality
 quality: ## train every model with five seeds and print the table of the README: 10 minutes
