@@ -1,0 +1,243 @@
+"""Following a job until it ends: phases, what keeps pods waiting, restarts, the chief's lines."""
+
+import queue
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from common.errors import ClusterError, DeadlineReached, Preempted
+from launch import job, reasons, refusals
+from launch.client import Cluster, Object
+from launch.job import Pod
+from launch.screen import Screen
+from launch.tail import Lines, Tail
+
+LOOK_SECONDS = 1.0
+OPERATOR_SECONDS = 20.0
+"""How long a TFJob may stay unseen before it is said that no operator runs."""
+
+SOON_SECONDS = 15.0
+AWAY_SECONDS = 120.0
+"""How long the API server may be away while a job is followed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended.
+
+    Args:
+        code: The exit code: 0, or that of the container that failed the job.
+        sentence: One line that says so.
+    """
+
+    code: int
+    sentence: str
+
+
+class Following:
+    """One job, as it goes on.
+
+    Args:
+        cluster: Where it is.
+        kind: TFJob or Job.
+        name: Its name.
+        screen: Where news go.
+        patience: Seconds that a pod may find no place (RENDEZVOUS_TIMEOUT).
+    """
+
+    def __init__(
+        self, cluster: Cluster, kind: str, name: str, screen: Screen, patience: float
+    ) -> None:
+        self._cluster, self._kind, self._name, self._screen = cluster, kind, name, screen
+        self._patience = {
+            reasons.AT_ONCE: 0.0, reasons.SOON: SOON_SECONDS, reasons.PLACE: float(patience)
+        }  # fmt: skip
+        self._began = time.monotonic()
+        self._uid = ""
+        self._stand = ""
+        self._waits: dict[str, float] = {}  # patience -> since when
+        self._hindrance = ""
+        self._pods: dict[str, Pod] = {}  # title -> the pod of that name that was seen last
+        self._told: set[str] = set()  # uids of pods whose end was told
+        self._excused = True  # whether a cause was told since all workers were running
+        self._lines: Lines = queue.Queue()
+        self._tail: Tail | None = None
+
+    def until_end(self) -> Outcome:
+        """Follow it until it has ended.
+
+        Raises:
+            ClusterError: It can't start; the sentence says why, and what to do.
+            Preempted: Somebody deleted it.
+        """
+        away = 0.0
+        while True:
+            try:
+                outcome = self._look()
+                away = 0.0
+            except refusals.Unreachable as error:
+                now = time.monotonic()
+                if not away:
+                    self._screen.say(f"{error}; trying again")
+                away = away or now
+                if now - away > AWAY_SECONDS:
+                    raise
+                outcome = None
+            if outcome:
+                if self._tail:
+                    self._tail.finish(seconds=10)
+                self._relay(0)
+                return outcome
+            self._relay(LOOK_SECONDS)
+
+    def _relay(self, seconds: float) -> None:
+        """Show the chief's lines for so long."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                self._screen.relay(self._lines.get(timeout=max(end - time.monotonic(), 0.001)))
+            except queue.Empty:
+                if time.monotonic() >= end:
+                    return
+
+    def _look(self) -> Outcome | None:
+        # Pods first: those that a finished job cleans away are then not taken for lost ones.
+        pods = job.pods(self._cluster.list("Pod", job.pods_of(self._kind, self._name)))
+        found = self._cluster.get(self._kind, self._name)
+        if found is None or (self._uid and found["metadata"]["uid"] != self._uid):
+            raise Preempted(
+                f"{self._kind} {self._name} was deleted while it was followed; its checkpoints"
+                " stay, and the same command goes on with it"
+            )
+        self._uid = found["metadata"]["uid"]
+        ended = job.finished(found)
+        self._losses(pods, ended)
+        self._say_stand(found, pods)
+        self._follow_chief(pods)
+        if ended:
+            return outcome(found, pods)
+        self._hindered(found, pods)
+        return None
+
+    def _say_stand(self, found: Object, pods: Sequence[Pod]) -> None:
+        counts: dict[str, int] = {}
+        for pod in pods:
+            counts[pod.said_state] = counts.get(pod.said_state, 0) + 1
+        unit = "worker" if self._kind == "TFJob" else "pod"
+        told = ", ".join(
+            f"{count} {unit}{'s' * (count > 1)} {state}" for state, count in sorted(counts.items())
+        )
+        stand = f"job {self._name} {job.phase(found)}" + f": {told}" * bool(told)
+        if stand != self._stand:
+            self._screen.say(stand)
+        self._stand = stand
+
+    def _losses(self, pods: Sequence[Pod], ended: bool) -> None:
+        """Say which workers went away and why; the gang starts again then."""
+        for pod in pods:
+            before = self._pods.get(pod.title)
+            self._pods[pod.title] = pod
+            if self._kind != "TFJob" or ended:
+                continue
+            if before and before.uid != pod.uid and before.uid not in self._told:
+                if not self._excused:
+                    self._screen.say(f"{pod.title} was replaced; the gang starts again")
+                self._told.add(before.uid)
+                self._excused = True
+            permanent = pod.exit_code is not None and pod.exit_code < 128
+            if pod.uid in self._told or permanent:
+                continue
+            why = reasons.why_gone(pod)
+            if why or pod.exit_code is not None:
+                self._told.add(pod.uid)
+            if why:
+                self._screen.say(f"{pod.title} {why}; the gang starts again")
+                self._excused = True
+        if pods and all("running" in pod.state and not pod.leaving for pod in pods):
+            self._excused = False
+
+    def _follow_chief(self, pods: Sequence[Pod]) -> None:
+        """Read the chief's log, also after its pod was replaced."""
+        chief = next((pod for pod in pods if pod.index in (0, None) and pod.begun), None)
+        if self._kind == "Job":
+            chief = next((pod for pod in reversed(pods) if pod.begun), None)
+        if chief is None:
+            return
+        if self._tail and self._tail.key == (chief.uid, chief.restarts):
+            self._tail.renew(chief)
+            return
+        if self._tail:
+            self._tail.finish(seconds=2)
+        self._tail = Tail(self._cluster, chief, self._lines)
+
+    def _hindered(self, found: Object, pods: Sequence[Pod]) -> None:
+        """Say what keeps pods from starting.
+
+        Raises:
+            ClusterError: Waiting longer would be in vain.
+        """
+        waiting = [pod for pod in pods if not pod.begun]
+        if not waiting and len(pods) >= job.workers(found):
+            self._waits.clear()
+            self._hindrance = ""
+            return
+        about = self._events(found)
+        if not pods and not job.conditions(found) and not about and self._kind == "TFJob":
+            seconds = time.monotonic() - self._began
+            if seconds > OPERATOR_SECONDS:
+                raise refusals.no_operator(seconds)
+        obstacle = None if len(pods) >= job.workers(found) else reasons.not_made(about)
+        scales = False
+        for pod in waiting[:4]:
+            events = self._events(pod.object)
+            scales = scales or reasons.scales_up(events)
+            obstacle = obstacle or reasons.obstacle(pod, events)
+        if obstacle is None:
+            self._waits.clear()
+            return
+        now = time.monotonic()
+        since = self._waits.setdefault(obstacle.patience, now)
+        if now - since >= self._patience[obstacle.patience] and not scales:
+            raise ClusterError(obstacle.sentence)
+        if obstacle.sentence != self._hindrance:
+            more = "; the autoscaler makes a node" if scales else ""
+            self._screen.say(f"{obstacle.sentence}{more}; waiting")
+        self._hindrance = obstacle.sentence
+
+    def _events(self, thing: Mapping[str, Any]) -> list[Object]:
+        """The events about an object, the newest last; none where they may not be read."""
+        uid = thing["metadata"]["uid"]
+        try:
+            events = self._cluster.list("Event", fields=f"involvedObject.uid={uid}")
+        except refusals.Forbidden as error:
+            if "events" not in self._told:
+                self._screen.say(f"{error}; what keeps a pod waiting may stay unsaid")
+                self._told.add("events")
+            return []
+        return sorted(events, key=lambda event: str(event.get("lastTimestamp") or ""))
+
+
+def outcome(found: Object, pods: Sequence[Pod]) -> Outcome:
+    """How a finished job ended, by what its pods left.
+
+    Args:
+        found: The TFJob or Job.
+        pods: Its pods, by number.
+    """
+    name, phase = found["metadata"]["name"], job.phase(found)
+    if phase == "Succeeded":
+        words = next((pod.last_words for pod in pods if pod.last_words), "")
+        return Outcome(0, f"job {name} Succeeded" + f": {words}" * bool(words))
+    if job.past_deadline(found):
+        return Outcome(
+            DeadlineReached.exit_code, f"job {name} Failed: DEADLINE seconds have passed"
+        )
+    failed = [pod for pod in pods if pod.exit_code]
+    # What is below 128 failed the job; a code above it is another worker's, who lost that one.
+    failed.sort(key=lambda pod: ((pod.exit_code or 0) >= 128, str((pod.terminated or {}).get("finishedAt"))))  # noqa: E501 # fmt: skip
+    if not failed:
+        return Outcome(1, f"job {name} Failed: {job.reason(found) or 'its pods are gone'}")
+    worst = failed[0]
+    words = worst.last_words or reasons.how_it_ended(worst)
+    return Outcome(worst.exit_code or 1, f"job {name} Failed: {worst.title}: {words}")

@@ -1,0 +1,75 @@
+"""What a person sees: on a terminal a bar and tables, in a pipe plain lines."""
+
+import re
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+EPOCH = re.compile(r"epoch (\d+)/(\d+)  (.*)")
+"""The chief's line after an epoch: which, of how many, the numbers."""
+
+
+class Screen:
+    """A context: leaving it takes the bar away."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, soft_wrap=True, markup=False)
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+            self._bar = None
+
+    def say(self, text: str) -> None:
+        """A line of the client's own."""
+        self._console.print(Text(text))
+
+    def relay(self, line: str) -> None:
+        """A line of the job's; what it says of epochs moves a bar where there is a terminal."""
+        epoch = EPOCH.fullmatch(line)
+        if epoch is None or not self._console.is_terminal:
+            self.say(line)
+            return
+        if self._bar is None:
+            self._bar = Progress(
+                TextColumn("epoch {task.completed}/{task.total}"),
+                BarColumn(),
+                TextColumn("{task.fields[numbers]}"),
+                TimeRemainingColumn(compact=True),
+                TextColumn("left"),
+                console=self._console,
+                transient=True,
+            )
+            self._task = self._bar.add_task("", numbers="")
+            self._bar.start()
+        done, total, numbers = epoch.groups()
+        self._bar.update(self._task, completed=int(done), total=int(total), numbers=numbers)
+
+    def table(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Rows under heads."""
+        if self._console.is_terminal:
+            table = Table(*heads, box=None, pad_edge=False)
+            for row in rows:
+                table.add_row(*map(Text, row))
+            self._console.print(table)
+            return
+        widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+        for row in (heads, *rows):
+            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            print("  ".join(cells).rstrip())
+        sys.stdout.flush()

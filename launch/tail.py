@@ -1,0 +1,65 @@
+"""A container's log as it grows, read beside what the client does otherwise."""
+
+import queue
+import threading
+from datetime import datetime
+
+import urllib3
+
+from common.errors import QfleetError
+from launch.client import Cluster
+from launch.job import Pod
+
+Lines = queue.Queue[str]
+
+
+class Tail:
+    """Reads a container's lines into a queue, in a thread of its own.
+
+    Args:
+        cluster: Where the pod is.
+        pod: The pod.
+        lines: Where its lines go.
+        prefix: What is put before each.
+    """
+
+    def __init__(self, cluster: Cluster, pod: Pod, lines: Lines, prefix: str = "") -> None:
+        self.key = (pod.uid, pod.restarts)
+        self._cluster, self._pod, self._lines, self._prefix = cluster, pod, lines, prefix
+        self._last: datetime | None = None
+        self._complete = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        last, pod = self._last, self._pod
+        try:
+            for line in self._cluster.log(pod.name, pod.container, follow=True):
+                stamp, _, text = line.partition(" ")
+                when = datetime.fromisoformat(stamp)
+                if last is not None and when <= last:
+                    continue  # said before the connection broke
+                self._last = when
+                self._lines.put(self._prefix + text)
+        except (urllib3.exceptions.HTTPError, OSError):
+            return  # `renew` goes on where it broke
+        except QfleetError as error:
+            self._lines.put(f"{self._prefix}(its log can't be read: {error})")
+            self._complete = True
+
+    def renew(self, pod: Pod) -> None:
+        """Go on, if the connection broke while the container lives.
+
+        Args:
+            pod: The same pod as it is now.
+        """
+        if not self._thread.is_alive() and not self._complete:
+            self._complete = pod.terminated is not None  # then this time is the last
+            self._begin()
+
+    def finish(self, seconds: float) -> None:
+        """Wait until all that the container said has been read, but not for ever."""
+        self._thread.join(seconds)

@@ -1,0 +1,72 @@
+"""Which job a verb means: RUN, or the one that is there."""
+
+import difflib
+from collections.abc import Sequence
+
+from common.errors import RunError
+from common.settings import Settings
+from launch import job, manifests
+from launch.client import Cluster, Object
+from launch.storage import Place
+
+QFLEET = "app.kubernetes.io/part-of=qfleet"
+
+
+def jobs(cluster: Cluster, kind: str = "TFJob") -> list[Object]:
+    """qfleet's jobs of a kind, the newest last."""
+    return sorted(cluster.list(kind, QFLEET), key=job.started_at)
+
+
+def run_of(found: Object) -> str:
+    """The run that a job works on."""
+    return str(
+        (found["metadata"].get("labels") or {}).get("qfleet/run") or found["metadata"]["name"]
+    )
+
+
+def pods(cluster: Cluster, found: Object) -> list[job.Pod]:
+    """A job's pods, by number."""
+    return job.pods(cluster.list("Pod", job.pods_of(found["kind"], found["metadata"]["name"])))
+
+
+def newest(cluster: Cluster, settings: Settings, kind: str = "TFJob") -> Object | None:
+    """The newest job of RUN, or of any run where none is named; None where there is none."""
+    found = jobs(cluster, kind)
+    return next((one for one in reversed(found) if settings.run in ("", run_of(one))), None)
+
+
+def only(cluster: Cluster, settings: Settings, kind: str = "TFJob") -> Object:
+    """The job of RUN, or the only one: for what can't be undone.
+
+    Raises:
+        RunError: There is none, or there are several.
+    """
+    found = jobs(cluster, kind)
+    names = [run_of(one) for one in found]
+    if settings.run:
+        for one in found:
+            if run_of(one) == settings.run:
+                return one
+        raise RunError(_none(cluster, settings.run, names))
+    if not found:
+        raise RunError(f"there is no job of qfleet in namespace {cluster.namespace}")
+    living = [one for one in found if not job.finished(one)] or found
+    if len(living) > 1:
+        several = ", ".join(run_of(one) for one in living)
+        raise RunError(f"there are several jobs ({several}): say which is meant, as RUN=name")
+    return living[0]
+
+
+def _none(cluster: Cluster, run: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(run, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+    hint = hint if names else "there are none of qfleet"
+    return f"there is no job of run {run} in namespace {cluster.namespace}: {hint}"
+
+
+def place(cluster: Cluster, settings: Settings, live: Object | None) -> Place:
+    """Where the runs of a job are kept; without one, where the settings would have them."""
+    if live is None:
+        return Place.of(manifests.training(settings))
+    told = cluster.get("ConfigMap", f"{live['metadata']['name']}-settings")
+    return Place.of([live, *([told] if told else [])])

@@ -1,0 +1,143 @@
+"""`launch run`: a training job into the cluster, and along with it until it ends."""
+
+import sys
+from collections.abc import Sequence
+
+from common import runs
+from common.errors import ClusterError, RunError, StorageError, StorageUnavailable
+from common.settings import Settings
+from launch import apply, job, manifests, refusals, storage
+from launch.client import Cluster, Object
+from launch.following import Following
+from launch.screen import Screen
+
+INTERRUPTED = 130
+
+
+def run(settings: Settings) -> int:
+    """Apply a training job and follow it.
+
+    Returns:
+        The job's exit code; 130 after Ctrl-C, which leaves it running.
+    """
+    objects = manifests.training(settings)  # first what is wrong without any cluster
+    cluster = Cluster.connect(settings)
+    cluster.check()
+    cluster.kind("TFJob")
+    with Screen() as screen:
+        place = f"namespace {cluster.namespace} of context {cluster.context}"
+        screen.say(f"training {settings.model} as a TFJob in {place}")
+        name = which(cluster, objects, settings.run_name, screen)
+        if name != settings.run_name:
+            screen.say(f"run {settings.run_name} is finished: this one is {name}")
+            settings = settings.model_copy(update={"run": name})
+            objects = manifests.training(settings)
+        live = cluster.get("TFJob", name)
+        stand = _stand(cluster, objects, live, screen)
+        if settings.dry_run:
+            show_changes(cluster, objects, screen, anew="TFJob" if stand == "anew" else "")
+            return 0
+        if stand == "anew":
+            apply.remove(cluster, "TFJob", name)
+        if stand != "runs":
+            for body in apply.ordered(objects):
+                screen.say(str(apply.apply(cluster, body)))
+        return follow(cluster, "TFJob", name, settings, screen)
+
+
+def which(cluster: Cluster, objects: Sequence[Object], wanted: str, screen: Screen) -> str:
+    """The run that is meant: a finished one takes the next number.
+
+    What STORAGE holds decides. Where this machine can't read it, the TFJobs in the cluster do.
+    """
+    try:
+        with storage.reached(cluster, storage.Place.of(objects)) as root:
+            return runs.next_name(root, wanted)
+    except storage.NotThereYet:
+        return wanted
+    except (ClusterError, StorageError, StorageUnavailable) as error:
+        if isinstance(error, refusals.Unreachable):
+            raise
+        screen.say(f"going by the jobs in the cluster, since storage can't be read here: {error}")
+    for name in runs.numbered(wanted):
+        live = cluster.get("TFJob", name)
+        if live is None or job.phase(live) != "Succeeded":
+            return name
+    raise AssertionError("there is always a next number")
+
+
+def _stand(cluster: Cluster, objects: Sequence[Object], live: Object | None, screen: Screen) -> str:
+    """Where a job of this name stands: '' (there is none), runs, or anew (it is to be replaced)."""
+    if live is None:
+        return ""
+    name = live["metadata"]["name"]
+    if (live["metadata"].get("labels") or {}).get("app.kubernetes.io/part-of") != "qfleet":
+        raise RunError(f"TFJob {name} of this namespace is not qfleet's: choose another RUN")
+    if live["metadata"].get("deletionTimestamp"):
+        screen.say(f"job {name} is being deleted: it is made anew once it is gone")
+        return "anew"
+    if job.finished(live):
+        screen.say(
+            f"job {name} has finished ({job.phase(live)}) while run {name} has not: applying it"
+            " again would change nothing, so it is deleted and made anew"
+        )
+        return "anew"
+    differing = apply.settings_that_differ(cluster, objects)
+    told = ", ".join(differing[:6]) + ", ..." * (len(differing) > 6)
+    if differing and not job.has_run(live):
+        screen.say(f"job {name} has not started yet and is made anew: {told}")
+        return "anew"
+    screen.say(f"job {name} is there already ({job.phase(live)}): following it")
+    if differing:
+        screen.say(
+            f"it goes on as it was started, with {told}: to change that, `python -m launch stop"
+            f" {name}`, then say the same again"
+        )
+    return "runs"
+
+
+def show_changes(
+    cluster: Cluster, objects: Sequence[Object], screen: Screen, anew: str = ""
+) -> None:
+    """Say what applying would do, object by object, and change nothing.
+
+    Args:
+        cluster: Where.
+        objects: What would be applied.
+        screen: Where it is said.
+        anew: A kind of object that would be deleted first.
+    """
+    for body in apply.ordered(objects):
+        if body["kind"] == anew:
+            screen.say(f"anew      {body['kind']}/{body['metadata']['name']}")
+        else:
+            screen.say(str(apply.change(cluster, body)))
+
+
+def follow(cluster: Cluster, kind: str, name: str, settings: Settings, screen: Screen) -> int:
+    """Follow a job to its end, and say how it ended.
+
+    Raises:
+        ClusterError: It can't start.
+    """
+    run = settings.run_name
+    verb = "training" if kind == "TFJob" else "inference"
+    try:
+        ended = Following(cluster, kind, name, screen, settings.rendezvous_timeout).until_end()
+    except KeyboardInterrupt:
+        screen.say(
+            f"job {name} goes on; `make {verb} TARGET=k8s RUN={run}` follows it again, `python -m"
+            f" launch logs {run}` shows what it says, `python -m launch stop {run}` ends it"
+        )
+        return INTERRUPTED
+    except refusals.Unreachable:
+        raise
+    except ClusterError as error:
+        raise ClusterError(
+            f"{error} (job {name} stays and waits; `make delete-{verb} RUN={run}` takes it away)"
+        ) from None
+    if ended.code:
+        print(f"qfleet: {ended.sentence}", file=sys.stderr)
+    else:
+        screen.say(ended.sentence)
+    return ended.code

@@ -1,0 +1,95 @@
+"""`launch status` and `launch list`: where jobs stand."""
+
+from common import runs
+from common.errors import ClusterError, StorageError, StorageUnavailable
+from common.settings import Settings
+from launch import job, reasons, storage
+from launch.client import Cluster, Object
+from launch.job import Pod
+from launch.screen import Screen
+from launch.verbs import chosen
+
+
+def status(settings: Settings) -> int:
+    """Say where RUN's job stands, or the newest one."""
+    cluster = Cluster.connect(settings)
+    cluster.check()
+    screen = Screen()
+    live = chosen.newest(cluster, settings)
+    place = chosen.place(cluster, settings, live)
+    if live is None:
+        _kept(cluster, place, settings.run_name, screen)
+        return 0
+    run = chosen.run_of(live)
+    pods = chosen.pods(cluster, live)
+    screen.say(
+        f"job {live['metadata']['name']} {job.phase(live)}, made {job.age(live)} ago in namespace"
+        f" {cluster.namespace} of context {cluster.context}"
+    )
+    if pods:
+        heads = ("WORKER", "STATE", "RESTARTS", "NODE", "AGE", "EXIT", "LAST SENTENCE")
+        screen.table(heads, [_row(pod) for pod in pods])
+    for sentence in _sentences(cluster, live, pods):
+        screen.say(sentence)
+    screen.say(f"run {run} in {place.storage}/{run}: model/weights.h5 once it is finished, text/")
+    return 0
+
+
+def _row(pod: Pod) -> tuple[str, ...]:
+    code = "" if pod.exit_code is None else str(pod.exit_code)
+    return (
+        str(pod.index), pod.said_state, str(pod.restarts), pod.node, job.age(pod.object), code,
+        pod.last_words[-200:],
+    )  # fmt: skip
+
+
+def _sentences(cluster: Cluster, live: Object, pods: list[Pod]) -> list[str]:
+    """What keeps the job from running, or how it ended."""
+    if job.finished(live):
+        return [job.reason(live)] if not pods else []
+    told = []
+    if len(pods) < job.workers(live):
+        uid = live["metadata"]["uid"]
+        events = cluster.list("Event", fields=f"involvedObject.uid={uid}")
+        told = [found.sentence] if (found := reasons.not_made(events)) else []
+    found = next((one for pod in pods if not pod.begun and (one := reasons.obstacle(pod))), None)
+    return told + ([found.sentence] if found else [])
+
+
+def _kept(cluster: Cluster, place: storage.Place, run: str, screen: Screen) -> None:
+    """What storage says of a run that has no job in the cluster (any more)."""
+    screen.say(f"there is no job of run {run} in namespace {cluster.namespace}")
+    try:
+        with storage.reached(cluster, place) as root:
+            kept = runs.Run.at(root, run)
+            if kept.finished():
+                test = kept.result()["metrics"]["test"]
+                numbers = f"test mse {test['mse']:.4f}, accuracy {test['accuracy']:.3f}"
+                screen.say(f"run {run} is finished: {numbers}; it is in {kept.path}")
+            elif kept.exists():
+                screen.say(
+                    f"run {run} is unfinished, in {kept.path}: `make training TARGET=k8s"
+                    f" RUN={run}` goes on with it"
+                )
+    except storage.NotThereYet:
+        return
+    except (ClusterError, StorageError, StorageUnavailable) as error:
+        screen.say(f"what is kept of it can't be read here: {error}")
+
+
+def list_jobs(settings: Settings) -> int:
+    """List qfleet's jobs in the namespace."""
+    cluster = Cluster.connect(settings)
+    cluster.check()
+    rows = []
+    for kind in ("TFJob", "Job"):
+        for one in chosen.jobs(cluster, kind):
+            running = [pod for pod in chosen.pods(cluster, one) if "running" in pod.state]
+            workers = f"{len(running)}/{job.workers(one)}"
+            what = "training" if kind == "TFJob" else "inference"
+            rows.append((chosen.run_of(one), what, job.phase(one), workers, job.age(one)))
+    if not rows:
+        Screen().say(f"no jobs of qfleet in namespace {cluster.namespace}")
+        return 0
+    Screen().table(("RUN", "JOB", "PHASE", "RUNNING", "AGE"), rows)
+    return 0
