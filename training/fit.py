@@ -102,7 +102,9 @@ class Training:
         if not self.settings.steps_per_call:
             callbacks.append(Pace(self.strategy))
         callbacks += [self.starts, Machine(self.place.logs, self.cluster.rank, self.settings)]
-        report = None
+        report = Report(
+            self.settings.all_epochs, train.steps, done=epoch, shown=self.cluster.is_chief
+        )
         if commit:
             self._keeper = Keeper(
                 commit,
@@ -113,8 +115,9 @@ class Training:
                 deadline=deadline,
             )
             self._keeper.start(self._from)
-            report = Report(self.settings.all_epochs, train.steps, done=epoch)
             callbacks += [*self._boards(epoch), report, self._keeper]
+        else:
+            callbacks.append(report)
         self.learner.steps_per_call = self.settings.steps_per_call or 1
         try:
             if step:
@@ -123,8 +126,7 @@ class Training:
             if epoch < self.settings.all_epochs:
                 self._epochs(callbacks, epoch, step, self.settings.all_epochs)
         finally:
-            if report:
-                report.stop()
+            report.stop()
 
     def _epochs(
         self, callbacks: list[keras.callbacks.Callback], epoch: int, step: int, until: int

@@ -67,13 +67,16 @@ class Report(keras.callbacks.Callback):
         epochs: Epochs in the whole run.
         steps: Steps in a whole epoch.
         done: Epochs that were done before this start.
+        shown: Whether the person sees it: the chief's. The others' goes to their text logs.
     """
 
-    def __init__(self, epochs: int, steps: int, done: int = 0) -> None:
+    def __init__(self, epochs: int, steps: int, done: int = 0, *, shown: bool = True) -> None:
         super().__init__()
         self._epochs, self._steps, self._done = epochs, steps, done
         self._bar: Progress | None = None
-        if sys.stdout.isatty():
+        self._level = logging.INFO if shown else logging.DEBUG
+        if shown and sys.stdout.isatty():
+            self._level = logging.DEBUG
             self._bar = Progress(
                 TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
                 BarColumn(),
@@ -115,10 +118,7 @@ class Report(keras.callbacks.Callback):
         if self._bar:
             completed = self._done * self._steps
             self._bar.update(self._task, completed=completed, epoch=self._done, numbers=numbers)
-        log.log(
-            logging.DEBUG if self._bar else logging.INFO,
-            f"epoch {self._done}/{self._epochs}  {numbers}",
-        )
+        log.log(self._level, f"epoch {self._done}/{self._epochs}  {numbers}")
 
 
 def summary(run: Run, result: dict[str, Any]) -> None:
