@@ -37,6 +37,9 @@ override referee := .venv worker dev tfq
 override tensorboard := .venv-tensorboard tensorboard
 override peers := .venv-peers peers
 override launch := .venv-launch launch
+# Not empty where the job is to run in a cluster: said here, else in the environment.
+override targets := $(or $(filter TARGET=% TARGET:=%,$(words)),TARGET=$(QFLEET_TARGET))
+override cluster := $(filter TARGET=k8s TARGET:=k8s,$(lastword $(targets)))
 
 .PHONY: help
 help: ## list the verbs
@@ -45,14 +48,14 @@ help: ## list the verbs
 	@printf '\nSettings and what they mean: see README.md, or .venv/bin/python -m training --help\n'
 
 .PHONY: training
-training: ## train on this machine: make training WORKERS=2 EPOCHS=50
-	@$(setup) $(worker)
-	@exec .venv/bin/python -m training $(settings)
+training: ## train on this machine, or with TARGET=k8s in a cluster: make training WORKERS=2 EPOCHS=50
+	@$(setup) $(if $(cluster),$(launch),$(worker))
+	@exec $(if $(cluster),.venv-launch/bin/python -m launch run,.venv/bin/python -m training) $(settings)
 
 .PHONY: inference
 inference: ## score the latest finished run, or RUN=name, on its test split or INPUT=file
-	@$(setup) $(worker)
-	@exec .venv/bin/python -m inference $(settings)
+	@$(setup) $(if $(cluster),$(launch),$(worker))
+	@exec $(if $(cluster),.venv-launch/bin/python -m launch infer,.venv/bin/python -m inference) $(settings)
 
 .PHONY: runs
 runs: ## list the runs below STORAGE, compare and delete them
@@ -61,8 +64,8 @@ runs: ## list the runs below STORAGE, compare and delete them
 
 .PHONY: tensorboard
 tensorboard: ## show the runs below STORAGE, or RUN=name alone, while they train and afterwards
-	@$(setup) $(tensorboard)
-	@exec .venv-tensorboard/bin/python -m training.tensorboard $(settings)
+	@$(setup) $(if $(cluster),$(launch),$(tensorboard))
+	@exec $(if $(cluster),.venv-launch/bin/python -m launch tensorboard,.venv-tensorboard/bin/python -m training.tensorboard) $(settings)
 
 .PHONY: images push
 images: ## build the images that pods run: make images BASE=image ENGINE=podman GPU=1
