@@ -14,7 +14,7 @@ STORAGE, IMAGE and SERVICE_ACCOUNT are those of the overlay's own.yaml unless th
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from common.errors import SettingsError, run_main
@@ -64,7 +64,7 @@ def _built(settings: Settings, build: str) -> list[Object]:
         folder = Path(name)
         for room in ("base", "overlays"):
             shutil.copytree(K8S / room, folder / room)
-        for path, text in {**_base(settings), **_own(settings)}.items():
+        for path, text in {**_base(settings, build, "storage"), **_own(settings)}.items():
             (folder / path).write_text(text, encoding="utf-8")
         found = kustomize.build(folder / "overlays" / settings.overlay / build)
     for one in found:
@@ -74,15 +74,15 @@ def _built(settings: Settings, build: str) -> list[Object]:
     return found
 
 
-def _base(settings: Settings) -> dict[str, str]:
-    """The generated files of k8s/base: path below k8s -> text."""
-    rooms = {
-        "training": objects.training(settings),
-        "inference": objects.inference(settings),
-        "tensorboard": services.tensorboard(),
-        "storage": services.storage(),
+def _base(settings: Settings, *rooms: str) -> dict[str, str]:
+    """The generated files of k8s/base, or of some of its rooms: path below k8s -> text."""
+    makers: dict[str, Callable[[], list[Object]]] = {
+        "training": lambda: objects.training(settings),
+        "inference": lambda: objects.inference(settings),
+        "tensorboard": services.tensorboard,
+        "storage": services.storage,
     }
-    return {f"base/{name}/{name}.yaml": to_yaml(made, HEAD) for name, made in rooms.items()}
+    return {f"base/{r}/{r}.yaml": to_yaml(makers[r](), HEAD) for r in rooms or makers}
 
 
 def _own(settings: Settings) -> dict[str, str]:
@@ -122,7 +122,7 @@ def _refuse_unfilled(found: Sequence[Object], settings: Settings) -> None:
         if "" in one["metadata"].get("annotations", {}).values():
             lacking.append("SERVICE_ACCOUNT=name@project.iam.gserviceaccount.com")
     if lacking:
-        file = own.file(K8S, settings.overlay).relative_to(ROOT)
+        file = own.file(K8S, settings.overlay).relative_to(K8S.parent)
         raise SettingsError(
             f"{file} is not filled in: edit it, or say"
             f" `make manifests OVERLAY={settings.overlay} {' '.join(dict.fromkeys(lacking))}`"

@@ -22,7 +22,7 @@ HEAD = """\
 # kustomize copies these values to where they belong; this object goes to no cluster.
 """
 
-_IMAGE = re.compile(r"[a-z0-9][\w.-]*(:\d+)?(/[a-z0-9][a-z0-9._-]*)+|[a-z0-9][a-z0-9._-]*")
+_IMAGE = re.compile(r"[a-z0-9.-]+(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+")
 
 
 def file(k8s: Path, overlay: str) -> Path:
@@ -82,7 +82,7 @@ def reference(part: str, image: str) -> str:
     """
     if not _IMAGE.fullmatch(image):
         raise SettingsError(
-            f"IMAGE={image} is not registry/name, in small letters and without a tag, to which"
+            f"IMAGE={image} is not registry/name in small letters and without a tag, to which"
             " -worker and -tensorboard are added"
         )
     name = f"{image}-{part}"
