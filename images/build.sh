@@ -15,7 +15,7 @@ case ${GPU-} in
 1) stages+=(worker-gpu) ;;
 *) refuse "GPU=$GPU: 1 builds the worker for GPUs as well, 0 does not." ;;
 esac
-[[ -z ${IMAGE-} ]] || refuse 'make images takes no IMAGE: `make push IMAGE=registry/name` says where images go.'
+[[ -z ${IMAGE-} ]] || refuse "make images takes no IMAGE: \`make push IMAGE=registry/name\` says where images go."
 find_engine
 
 # What the images are made of, and whether that is what the commit holds.

@@ -8,9 +8,10 @@ set -euo pipefail
 case $1 in
 make)
     python3 -m venv --without-pip /opt/venv
+    python3 -m venv /opt/installer # pip itself is not to be in an image
     # The locks are complete, so pip has nothing to resolve.
-    python3 -m pip --python /opt/venv/bin/python install --quiet --disable-pip-version-check --no-cache-dir \
-        --no-compile --no-deps --only-binary=:all: --require-hashes --requirement "$2"
+    /opt/installer/bin/python -m pip --python /opt/venv/bin/python install --quiet --disable-pip-version-check \
+        --no-cache-dir --no-compile --no-deps --only-binary=:all: --require-hashes --requirement "$2"
     cd /opt/venv/lib/python3.*/site-packages
     # TensorFlow without CUDA goes by another name; who asks for TensorFlow's version means it as well.
     for info in tensorflow_cpu-*.dist-info; do

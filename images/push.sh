@@ -11,7 +11,7 @@ source ./engine.sh
 cd ..
 
 take "$@"
-[[ -z ${BASE-}${GPU-} ]] || refuse 'make push takes no BASE and no GPU: it pushes what `make images` built.'
+[[ -z ${BASE-}${GPU-} ]] || refuse "make push takes no BASE and no GPU: it pushes what \`make images\` built."
 IMAGE=${IMAGE-}
 [[ -n $IMAGE ]] || refuse 'make push needs IMAGE, as in make push IMAGE=europe-docker.pkg.dev/project/repository/qfleet.'
 [[ $IMAGE =~ ^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$ ]] ||
