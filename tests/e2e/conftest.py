@@ -1,0 +1,81 @@
+"""A namespace for all end-to-end tests, and what is shown of it when one fails."""
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from common import storage
+from tests.e2e import kube
+
+STORAGE = "gs://qfleet/runs"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Longer than a unit test's, and still an end to each."""
+    for item in items:
+        if "tests/e2e" in item.path.as_posix() and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(420))
+
+
+@pytest.fixture(scope="session")
+def cluster() -> str:
+    """The cluster of KUBECONFIG, with the operator; its version."""
+    try:
+        done = subprocess.run(
+            ["kubectl", "get", "crd", "tfjobs.kubeflow.org"],
+            capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+    except FileNotFoundError:
+        pytest.skip("no kubectl here: `make cluster` brings one")
+    if done.returncode:
+        pytest.skip(f"no cluster with the operator answers: {done.stderr.strip()}")
+    return kube.kubectl("version", "-o", "json")
+
+
+@pytest.fixture(scope="session")
+def namespace(cluster: str) -> Iterator[str]:
+    """A namespace of our own, the current one of KUBECONFIG while tests run."""
+    with kube.namespace() as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
+def cluster_storage(namespace: str) -> None:
+    """The storage of overlay `local`, and the settings of qcnn.yaml, without its job."""
+    documents = (kube.ROOT / "k8s/qcnn.yaml").read_text().split("\n---\n")
+    kept = [text for text in documents if "\nkind: TFJob\n" not in f"\n{text}"]
+    assert len(kept) == len(documents) - 1
+    kube.kubectl("apply", "--server-side", "-f", "-", given="\n---\n".join(kept))
+    kube.kubectl("rollout", "status", "deployment/storage", "--timeout=120s")
+
+
+@pytest.fixture
+def root(cluster_storage: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[storage.StoragePath]:
+    """STORAGE in the cluster, as this process reads it."""
+    with kube.forwarded("service/storage", 9023) as port:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
+        yield storage.path(STORAGE)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Iterator:
+    """Show pods, events and logs where a test failed."""
+    report = yield
+    if report.failed and "namespace" in getattr(item, "fixturenames", ()):
+        report.sections.append(("the namespace", dump()))
+    return report
+
+
+def dump() -> str:
+    """Pods, events, jobs and the ends of all logs."""
+    parts = [
+        kube.kubectl("get", "pods,tfjobs,jobs", "-o", "wide", check=False),
+        kube.kubectl("get", "events", "--sort-by=.lastTimestamp", check=False)[-6000:],
+    ]
+    for pod in kube.kubectl("get", "pods", "-o", "name", check=False).split():
+        for words in (["--tail=40"], ["--tail=40", "--previous"]):
+            said = kube.kubectl("logs", pod, *words, check=False)
+            if said:
+                parts.append(f"--- {pod} {words[-1]}\n{said}")
+    return "\n".join(parts)

@@ -1,0 +1,238 @@
+"""A real cluster for tests: what KUBECONFIG names, seen through kubectl as a person sees it."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+LAUNCH = ROOT / ".venv-launch" / "bin" / "python"
+
+JOB = "training.kubeflow.org/job-name"
+
+
+def kubectl(*words: str, given: str | None = None, check: bool = True) -> str:
+    """What kubectl says; it must succeed, unless `check` is false."""
+    done = subprocess.run(
+        ["kubectl", *words], input=given, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert not check or done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
+    return done.stdout
+
+
+def get(kind: str, name: str = "", selector: str = "") -> Any:
+    """An object, or those that the selector names."""
+    words = ["get", kind, *([name] if name else []), "-o", "json"]
+    if selector:
+        return json.loads(kubectl(*words, "-l", selector))["items"]
+    return json.loads(kubectl(*words))
+
+
+def until(condition: Callable[[], Any], timeout: float, what: str, pause: float = 0.3) -> Any:
+    """The first true answer of `condition`, asked again and again."""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(pause)
+    raise AssertionError(f"{what}: not within {timeout:g} seconds")
+
+
+def launch(*words: str, timeout: float = 300, **environ: str) -> subprocess.CompletedProcess[str]:
+    """`python -m launch WORDS`, in its own environment, as make calls it."""
+    clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "STORAGE_"))}
+    return subprocess.run(
+        [str(LAUNCH), "-m", "launch", *words],
+        cwd=ROOT,
+        env={**clean, **environ},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+@contextlib.contextmanager
+def namespace() -> Iterator[str]:
+    """A namespace of one's own that holds pods to the standard `restricted`, as kubectl's own."""
+    name = f"qfleet-e2e-{os.getpid()}"
+    kubectl("create", "namespace", name)
+    before = os.environ.get("KUBECONFIG")
+    try:
+        kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+        with tempfile.TemporaryDirectory() as folder:
+            config = Path(folder) / "config"
+            config.write_text(kubectl("config", "view", "--raw", "--flatten", "--minify"))
+            config.chmod(0o600)
+            os.environ["KUBECONFIG"] = str(config)
+            kubectl("config", "set-context", "--current", f"--namespace={name}")
+            yield name
+    finally:
+        if before is None:
+            os.environ.pop("KUBECONFIG", None)
+        else:
+            os.environ["KUBECONFIG"] = before
+        kubectl("delete", "namespace", name, "--wait=false", check=False)
+
+
+@contextlib.contextmanager
+def forwarded(target: str, port: int) -> Iterator[int]:
+    """A port of 127.0.0.1 that leads to a Service or a pod."""
+    child = subprocess.Popen(
+        ["kubectl", "port-forward", "--address=127.0.0.1", target, f":{port}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert child.stdout
+        said = child.stdout.readline()
+        found = re.search(r"127\.0\.0\.1:(\d+)", said)
+        assert found, said + child.stdout.read()
+        yield int(found[1])
+    finally:
+        child.terminate()
+        child.wait()
+        if child.stdout:
+            child.stdout.close()
+
+
+class Job:
+    """A TFJob and its pods."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def conditions(self) -> list[str]:
+        """Those that hold: Created, Running, Restarting, Succeeded, Failed."""
+        status = get("tfjob", self.name).get("status", {})
+        return [c["type"] for c in status.get("conditions", []) if c["status"] == "True"]
+
+    def ended(self) -> str:
+        """Succeeded or Failed, or empty."""
+        return next((c for c in self.conditions() if c in ("Succeeded", "Failed")), "")
+
+    def end(self, timeout: float) -> str:
+        """Wait until it is Succeeded or Failed, and say which."""
+        return until(self.ended, timeout, f"the end of {self.name}", pause=1)
+
+    def pods(self) -> list[dict[str, Any]]:
+        """Its pods by number."""
+        pods = get("pods", selector=f"{JOB}={self.name}")
+        return sorted(pods, key=lambda pod: int(pod["metadata"]["name"].rpartition("-")[2]))
+
+    def pod(self, rank: int) -> str:
+        """The name of a worker's pod."""
+        return f"{self.name}-worker-{rank}"
+
+    def uid(self, rank: int) -> str:
+        """Which pod of that name there is now; empty if none."""
+        found = kubectl("get", "pod", self.pod(rank), "-o", "jsonpath={.metadata.uid}", check=False)
+        return found.strip()
+
+    def log(self, rank: int = 0) -> str:
+        """What a worker's pod has said; empty where it has no container yet."""
+        return kubectl("logs", self.pod(rank), check=False)
+
+    def said(self, rank: int = 0) -> list[tuple[datetime, str]]:
+        """The same, each line with the time at which it was said."""
+        lines = []
+        for line in kubectl("logs", self.pod(rank), "--timestamps", check=False).splitlines():
+            stamp, _, text = line.partition(" ")
+            # Nanoseconds are more than datetime takes.
+            lines.append((datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", stamp)), text))
+        return lines
+
+    def epoch(self) -> int:
+        """The last epoch that the chief's pod has said; 0 for none."""
+        found = re.findall(r"^epoch (\d+)/", self.log(), re.MULTILINE)
+        return int(found[-1]) if found else 0
+
+    def reach(self, epoch: int, timeout: float = 120) -> int:
+        """Wait until that epoch is said; the job must not end before."""
+
+        def reached() -> int:
+            assert not self.ended(), f"{self.name} ended too soon: {self.log()[-500:]}"
+            found = self.epoch()
+            return found if found >= epoch else 0
+
+        return until(reached, timeout, f"epoch {epoch} of {self.name}")
+
+    def messages(self) -> list[str]:
+        """The termination messages in its pods' statuses."""
+        found = []
+        for pod in self.pods():
+            for status in pod["status"].get("containerStatuses", []):
+                for state in (status.get("state", {}), status.get("lastState", {})):
+                    found.append(state.get("terminated", {}).get("message", ""))
+        return [message for message in found if message]
+
+    def delete(self) -> None:
+        """Delete it, and wait until its pods are gone."""
+        kubectl("delete", "tfjob", self.name, "--ignore-not-found")
+        until(lambda: not self.pods(), 60, f"the end of {self.name}'s pods")
+
+
+def evict(pod: str) -> None:
+    """What a node's drain does to a pod."""
+    place = json.loads(kubectl("get", "pod", pod, "-o", "json"))["metadata"]["namespace"]
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": place},
+    }
+    path = f"/api/v1/namespaces/{place}/pods/{pod}/eviction"
+    kubectl("create", "--raw", path, "-f", "-", given=json.dumps(eviction))
+
+
+def processes(pod: str) -> list[int]:
+    """The pod's processes as this machine sees them: none where its node is another machine."""
+    uid = json.loads(kubectl("get", "pod", pod, "-o", "json"))["metadata"]["uid"]
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                groups = (entry / "cgroup").read_text()
+                inside = uid in groups or uid.replace("-", "_") in groups
+                if inside and b"python" in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found
+
+
+def kill(pod: str) -> bool:
+    """SIGKILL to the pod's program; False where the node's processes are not to be seen."""
+    pids = processes(pod)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    return bool(pids)
+
+
+EAT = """
+import os, sys
+open("/proc/1/oom_score_adj", "w").write("1000")
+eaten = []
+while True:
+    eaten.append(b"x" * 2**26)
+"""
+
+
+def run_out_of_memory(pod: str) -> None:
+    """Eat the container's memory until the kernel ends its first process."""
+    kubectl("exec", pod, "--", "python", "-c", EAT, check=False)
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        return holder.getsockname()[1]

@@ -1,0 +1,208 @@
+"""A job whose pods are deleted, evicted, killed and starved ends with the weights of a calm one.
+
+One job takes every fault in turn; another, with the same settings, takes none.
+"""
+
+import os
+import re
+import signal
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from common import storage
+from tests.e2e import kube
+from tests.e2e.kube import Job, kubectl, until
+
+INTERVAL = 5  # epochs between two checkpoints
+SETTINGS = (
+    "MODEL=hybrid", "QUBITS=4", "EXAMPLES=200", "VALIDATION=50", "TEST=100", "BATCH=32", "STARTS=1",
+    f"CHECKPOINT_EVERY={INTERVAL}", "EPOCHS=600", "MEMORY=1500Mi",
+)  # fmt: skip
+# From a fault to the first step of the gang that starts again, in seconds.
+AIM, LIMIT = 25.0, 45.0
+
+
+def start(name: str, *settings: str) -> Job:
+    """Apply what `launch render` gives for these settings, as a person does with kubectl."""
+    done = kube.launch("render", f"RUN={name}", *SETTINGS, *settings)
+    assert done.returncode == 0, done.stderr
+    kubectl("apply", "--server-side", "-f", "-", given=done.stdout)
+    return Job(name)
+
+
+def weights(run: storage.StoragePath, folder: Path) -> np.ndarray:
+    """All of a run's weights in one row."""
+    file = folder / f"{run.name}.h5"
+    file.write_bytes(storage.read_bytes(run / "model" / "weights.h5"))
+    found: dict[str, np.ndarray] = {}
+    with h5py.File(file) as content:
+        content.visititems(
+            lambda name, item: (
+                found.update({name: np.ravel(item)}) if isinstance(item, h5py.Dataset) else None
+            )
+        )
+    return np.concatenate([found[name] for name in sorted(found)])
+
+
+@pytest.fixture(scope="module")
+def calm(cluster_storage: None) -> Job:
+    """The job that nothing happens to, at its end."""
+    job = start("calm")
+    assert job.end(300) == "Succeeded"
+    return job
+
+
+@pytest.fixture(scope="module")
+def broken(calm: Job) -> Iterator[Job]:
+    """The job that everything happens to."""
+    job = start("broken")
+    yield job
+    job.delete()
+
+
+@pytest.fixture(scope="module")
+def seconds() -> list[float]:
+    """How long each restart took."""
+    return []
+
+
+class Chief:
+    """What the chief's pod says from now on, to its very last word."""
+
+    def __init__(self, job: Job) -> None:
+        self._child = subprocess.Popen(
+            ["kubectl", "logs", "--follow", job.pod(0)],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+
+    def last_epoch(self) -> int:
+        """The last epoch that it has done, once it is gone."""
+        said, _ = self._child.communicate(timeout=60)
+        return max(map(int, re.findall(r"^epoch (\d+)/", said, re.MULTILINE)), default=0)
+
+
+RESUMED = re.compile(r"goes on at step (\d+) of epoch (\d+) \(attempt (\d+)\)")
+
+
+def attempt(job: Job) -> tuple[int, int]:
+    """The chief's attempt, and the epoch that it went on in, counted from 1."""
+    found = RESUMED.search(job.log())
+    return (int(found[3]), int(found[2])) if found else (1, 1)
+
+
+def restarted(job: Job, since: datetime, before: int) -> float:
+    """Seconds from `since` to the first epoch of an attempt after `before`."""
+
+    def first() -> float:
+        assert job.ended() != "Failed", job.messages()
+        said = job.said()
+        if attempt(job)[0] > before:
+            for moment, text in said:
+                if text.startswith("epoch ") and moment > since:
+                    return (moment - since).total_seconds()
+        return 0
+
+    return until(first, 150, f"another attempt of {job.name}")
+
+
+def delete(job: Job, rank: int) -> None:
+    kubectl("delete", "pod", job.pod(rank), "--wait=false")
+
+
+def force(job: Job, rank: int) -> None:
+    kubectl("delete", "pod", job.pod(rank), "--force", "--grace-period=0", "--wait=false")
+
+
+def evict(job: Job, rank: int) -> None:
+    kube.evict(job.pod(rank))
+
+
+def kill(job: Job, rank: int) -> None:
+    if not kube.kill(job.pod(rank)):
+        pytest.skip("the node's processes are not this machine's")
+
+
+def starve(job: Job, rank: int) -> None:
+    kube.run_out_of_memory(job.pod(rank))
+
+
+@pytest.mark.parametrize(
+    ("fault", "rank"),
+    [(delete, 1), (delete, 0), (evict, 1), (evict, 0), (force, 1), (force, 0), (kill, 1),
+     (kill, 0), (starve, 1)],
+)  # fmt: skip
+def test_the_gang_starts_again_after_a_fault(
+    broken: Job, seconds: list[float], fault: Callable[[Job, int], None], rank: int
+) -> None:
+    before, went_on = attempt(broken)
+    broken.reach(went_on + INTERVAL + 1)
+    chief = Chief(broken)
+    time.sleep(0.5)
+    since = datetime.now(UTC)
+    fault(broken, rank)
+    took = restarted(broken, since, before)
+    if fault is not starve:
+        seconds.append(took)
+    epoch = attempt(broken)[1]
+    repeated = chief.last_epoch() - (epoch - 1)
+    print(f"{fault.__name__} of worker {rank}: {took:.1f} s, {max(repeated, 0)} epochs repeated")
+    assert repeated <= INTERVAL
+
+
+def test_training_goes_on_when_the_storage_starts_again(broken: Job) -> None:
+    before = broken.reach(attempt(broken)[1] + 2)
+    (pod,) = kube.get("pods", selector="app.kubernetes.io/component=storage")
+    if not kube.kill(pod["metadata"]["name"]):
+        pytest.skip("the node's processes are not this machine's")
+    since = time.monotonic()
+    broken.reach(before + 3 * INTERVAL)
+    print(f"storage killed: {time.monotonic() - since:.1f} s for {3 * INTERVAL} epochs")
+
+
+def test_the_weights_are_those_of_the_job_that_nothing_happened_to(
+    broken: Job, root: storage.StoragePath, tmp_path: Path, seconds: list[float]
+) -> None:
+    assert broken.end(400) == "Succeeded"
+    difference = np.abs(weights(root / "broken", tmp_path) - weights(root / "calm", tmp_path)).max()
+    print(f"largest difference of a weight: {difference:.1e}")
+    assert difference <= 1e-6
+    median = statistics.median(seconds)
+    told = "  ".join(f"{took:.1f}" for took in sorted(seconds))
+    print(f"from fault to first step: median {median:.1f} s (aim {AIM:g}), all {told}")
+    assert median <= LIMIT
+
+
+def test_a_chief_that_is_killed_after_its_result_costs_nothing(root: storage.StoragePath) -> None:
+    job = start("late", "EPOCHS=10")
+    until(lambda: job.epoch() >= 1, 120, "the first epoch")
+    pids = kube.processes(job.pod(0))
+    if not pids:
+        pytest.skip("the node's processes are not this machine's")
+    result = root / "late" / "result.json"
+    until(lambda: storage.exists(result), 120, "the result", pause=0.01)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    assert job.end(120) == "Succeeded"
+    assert storage.read_json(result)["run"] == "late"
+    job.delete()
+
+
+def test_a_job_that_can_not_progress_fails_with_the_cause(root: storage.StoragePath) -> None:
+    text = kube.launch("render", "RUN=starved", *SETTINGS, "ATTEMPTS=2", "MEMORY=1Gi").stdout
+    small = re.sub(r"memory: .?1Gi.?$", "memory: 300Mi", text, flags=re.MULTILINE)
+    assert small != text
+    kubectl("apply", "--server-side", "-f", "-", given=small)
+    job = Job("starved")
+    assert job.end(180) == "Failed"
+    (message,) = set(job.messages())
+    assert "started 2 times in a row without reaching a newer checkpoint" in message
+    assert "out of memory?" in message
+    job.delete()

@@ -1,0 +1,200 @@
+"""The README's story on a cluster: qcnn.yaml trains, TensorBoard shows it, inference.yaml answers.
+
+Tests follow each other: what one left is where the next begins.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from common import storage
+from common.tensorflow import tf  # noqa: F401 - brings the protobufs of profiles
+from tests.e2e import kube
+from tests.e2e.kube import Job, kubectl, until
+
+K8S = kube.ROOT / "k8s"
+
+
+@pytest.fixture(scope="module")
+def board(cluster_storage: None) -> Iterator[str]:
+    """TensorBoard's address, once it is ready."""
+    kubectl("apply", "--server-side", "-f", str(K8S / "tensorboard.yaml"))
+    kubectl("rollout", "status", "deployment/qcnn-tensorboard", "--timeout=120s")
+    with kube.forwarded("service/tensorboard-service", 5001) as port:
+        yield f"http://127.0.0.1:{port}"
+    kubectl("delete", "-f", str(K8S / "tensorboard.yaml"), "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def job(board: str) -> Job:
+    """What `kubectl apply -f k8s/qcnn.yaml` starts."""
+    kubectl("apply", "-f", str(K8S / "qcnn.yaml"))
+    return Job("qcnn")
+
+
+def ask(url: str, **query: str) -> bytes:
+    address = f"{url}?{urllib.parse.urlencode(query)}" if query else url
+    request = urllib.request.Request(address, headers={"Accept-Encoding": "identity"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return answer.read()
+
+
+def test_tensorboard_shows_the_run_while_it_trains(board: str, job: Job) -> None:
+    job.reach(1, 180)
+
+    def shown() -> bool:
+        runs = json.loads(ask(f"{board}/data/runs"))
+        return any(run.endswith("qcnn/logs/train") for run in runs)
+
+    until(shown, 60, "the run in TensorBoard")
+    tags = json.loads(ask(f"{board}/data/plugin/scalars/tags"))
+    assert any("mse" in found for run, found in tags.items() if run.endswith("qcnn/logs/train"))
+    assert not job.ended(), "it was to train still"
+
+
+def test_a_profile_of_a_worker_is_captured_while_it_trains(
+    board: str, job: Job, root: storage.StoragePath
+) -> None:
+    said: Any = None
+    for _ in range(4):
+        said = ask(
+            f"{board}/data/plugin/profile/capture_profile",
+            service_addr="qcnn-worker-1:2223", is_tpu_name="false", duration="1000",
+            num_retry="3", worker_list="", host_tracer_level="2", device_tracer_level="0",
+            python_tracer_level="0", delay="0",
+        )  # fmt: skip
+        print(said)
+        if b"successfully" in said:
+            break
+        assert not job.ended(), said
+    folder = root / "qcnn" / "logs" / "worker-1" / "plugins" / "profile"
+
+    def uploaded() -> list[storage.StoragePath]:
+        if not storage.exists(folder):
+            return []
+        return [
+            file
+            for session in storage.children(folder)
+            for file in storage.children(session)
+            if file.name.endswith(".xplane.pb")
+        ]
+
+    (profile,) = until(uploaded, 60, f"the profile ({said!r})", pause=1)[:1]
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    space = xplane_pb2.XSpace.FromString(storage.read_bytes(profile))
+    events = sum(len(line.events) for plane in space.planes for line in plane.lines)
+    assert events > 100, f"{events} events"
+    session = profile.parent.name
+
+    def listed() -> str:
+        runs = json.loads(ask(f"{board}/data/plugin/profile/runs"))
+        return next((run for run in runs if "worker-1" in run and session in run), "")
+
+    run = until(listed, 60, "the profile in TensorBoard", pause=1)
+    assert "overview_page" in json.loads(ask(f"{board}/data/plugin/profile/run_tools", run=run))
+
+
+def losses(root: storage.StoragePath, rank: int) -> list[str]:
+    """What a worker reported of each epoch: error and accuracy, not the rate."""
+    text = storage.read_bytes(root / "qcnn" / "text" / f"worker-{rank}.attempt-1.log").decode()
+    return re.findall(r"(epoch \d+/\d+  mse \S+  accuracy \S+  validation \S+ \S+)", text)
+
+
+def test_it_succeeds_and_both_workers_report_the_same_losses(
+    job: Job, root: storage.StoragePath
+) -> None:
+    assert job.end(300) == "Succeeded"
+    assert job.log().count("done in ") == 1
+    assert losses(root, 0) == losses(root, 1)
+    assert len(losses(root, 0)) == 170
+
+
+def test_weights_metrics_and_logs_are_in_the_bucket(job: Job, root: storage.StoragePath) -> None:
+    run = root / "qcnn"
+    result = storage.read_json(run / "result.json")
+    assert result["run"] == "qcnn"
+    assert storage.exists(run / "model" / "weights.h5")
+    lines = storage.read_bytes(run / "metrics.jsonl").decode().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == list(range(1, 171))
+    assert any("tfevents" in file.name for file in storage.children(run / "logs" / "train"))
+
+
+def test_the_same_seed_on_this_machine_gives_the_same_loss(
+    job: Job, root: storage.StoragePath, tmp_path: Path
+) -> None:
+    clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "STORAGE_"))}
+    subprocess.run(
+        [sys.executable, "-m", "training", "MODEL=qcnn", f"STORAGE={tmp_path}", "PROFILER_PORT=0"],
+        cwd=kube.ROOT, env=clean, check=True, capture_output=True, timeout=300,
+    )  # fmt: skip
+    here = storage.read_json(tmp_path / "qcnn" / "result.json")["metrics"]["train"]["mse"]
+    there = storage.read_json(root / "qcnn" / "result.json")["metrics"]["train"]["mse"]
+    print(f"train mse: {here:.6f} here, {there:.6f} in the cluster")
+    assert abs(here - there) <= 1e-4
+
+
+def test_inference_in_the_cluster_gives_the_numbers_of_inference_here(
+    job: Job, root: storage.StoragePath
+) -> None:
+    kubectl("apply", "-f", str(K8S / "inference.yaml"))
+    kubectl("wait", "--for=condition=complete", "job/inference-qcnn", "--timeout=100s")
+    there = kubectl("logs", "job/inference-qcnn")
+    answers = root / "qcnn" / "predictions" / "test.csv"
+    written = storage.read_bytes(answers)
+    here = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "inference", "RUN=qcnn", f"STORAGE={root}"],
+        cwd=kube.ROOT, check=True, capture_output=True, text=True, timeout=200,
+    ).stdout  # fmt: skip
+    assert storage.exists(root / "qcnn" / "predictions" / "report.html")
+
+    def row(said: str) -> list[str]:
+        (line,) = re.findall(r"^qcnn .*$", said, re.MULTILINE)
+        return line.split()
+
+    assert row(there) == row(here)
+    one, other = (
+        pd.read_csv(pd.io.common.BytesIO(b)) for b in (written, storage.read_bytes(answers))
+    )
+    assert list(one.columns) == list(other.columns)
+    assert len(one) == 4000
+    numbers = one.select_dtypes("number").columns
+    assert np.abs(one[numbers] - other[numbers]).max().max() <= 1e-6
+
+
+def test_a_second_apply_changes_nothing(job: Job) -> None:
+    before = kube.get("tfjob", "qcnn")["metadata"]
+    kubectl("apply", "-f", str(K8S / "qcnn.yaml"))
+    after = kube.get("tfjob", "qcnn")["metadata"]
+    assert (before["uid"], before["generation"]) == (after["uid"], after["generation"])
+    assert job.ended() == "Succeeded"
+
+
+def test_a_finished_run_applied_anew_says_so_and_succeeds(
+    job: Job, root: storage.StoragePath
+) -> None:
+    before = storage.read_bytes(root / "qcnn" / "result.json")
+    job.delete()
+    kubectl("apply", "-f", str(K8S / "qcnn.yaml"))
+    assert job.end(120) == "Succeeded"
+    for rank in (0, 1):
+        assert "run qcnn is finished already: there is nothing left to do" in job.log(rank)
+    assert storage.read_bytes(root / "qcnn" / "result.json") == before
+
+
+def test_logs_are_there_after_the_pods(job: Job, root: storage.StoragePath) -> None:
+    job.delete()
+    done = kube.launch("logs", "RUN=qcnn", timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "epoch 170/170" in done.stdout
