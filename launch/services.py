@@ -83,6 +83,7 @@ def storage() -> list[Object]:
         readinessProbe={"tcpSocket": {"port": "http"}, "periodSeconds": 2},
         volumeMounts=[{"name": "data", "mountPath": "/data"}],
     )
+    emulator["resources"]["requests"] = {"cpu": "100m", "memory": "256Mi"}  # a laptop has no more
     volumes = [{"name": "data", "emptyDir": {}}]
     spec = {
         "replicas": 1,
