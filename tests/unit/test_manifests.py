@@ -295,6 +295,17 @@ def test_an_overlays_requests_never_exceed_the_limits(k8s: Path):
     assert usual["limits"] == {"cpu": "2", "memory": "4Gi"}
 
 
+def test_a_node_of_two_cores_holds_all_that_local_asks_for():
+    asked = []
+    for name in COMMITTED:
+        for it in committed(name):
+            for pod in kustomize.pods(it):
+                copies = 2 if it["kind"] == "TFJob" else 1
+                asked += [c["resources"]["requests"]["cpu"] for c in pod["containers"]] * copies
+    assert len(asked) == 5
+    assert sum(int(cpu.removesuffix("m")) for cpu in asked) <= 1000
+
+
 def test_inference_fails_at_once_for_a_mistake_and_goes_on_otherwise():
     spec = one(committed("inference"), "Job")["spec"]
     codes, evicted = spec["podFailurePolicy"]["rules"]
