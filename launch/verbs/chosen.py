@@ -35,33 +35,38 @@ def newest(cluster: Cluster, settings: Settings, kind: str = "TFJob") -> Object 
     return next((one for one in reversed(found) if settings.run in ("", run_of(one))), None)
 
 
-def only(cluster: Cluster, settings: Settings, kind: str = "TFJob") -> Object:
-    """The job of RUN, or the only one: for what can't be undone.
+def only(
+    cluster: Cluster, settings: Settings, kind: str = "TFJob", others: Sequence[str] = ()
+) -> tuple[str, Object | None]:
+    """The run that is meant, and its job: that of RUN, or the only one. For what can't be undone.
+
+    Args:
+        cluster: Where.
+        settings: RUN.
+        kind: TFJob or Job.
+        others: Runs that count as well, although they have no job any more.
 
     Raises:
         RunError: There is none, or there are several.
     """
-    found = jobs(cluster, kind)
-    names = [run_of(one) for one in found]
+    found = {run_of(one): one for one in jobs(cluster, kind)}
+    names = list(dict.fromkeys([*found, *others]))
     if settings.run:
-        for one in found:
-            if run_of(one) == settings.run:
-                return one
-        raise RunError(_none(cluster, settings.run, names))
-    if not found:
+        if settings.run not in names:
+            near = difflib.get_close_matches(settings.run, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+            raise RunError(
+                f"there is no job of run {settings.run} in namespace {cluster.namespace}:"
+                f" {hint if names else 'there are none of qfleet'}"
+            )
+        return settings.run, found.get(settings.run)
+    if not names:
         raise RunError(f"there is no job of qfleet in namespace {cluster.namespace}")
-    living = [one for one in found if not job.finished(one)] or found
+    living = [name for name, one in found.items() if not job.finished(one)] or names
     if len(living) > 1:
-        several = ", ".join(run_of(one) for one in living)
+        several = ", ".join(living)
         raise RunError(f"there are several jobs ({several}): say which is meant, as RUN=name")
-    return living[0]
-
-
-def _none(cluster: Cluster, run: str, names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(run, names, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-    hint = hint if names else "there are none of qfleet"
-    return f"there is no job of run {run} in namespace {cluster.namespace}: {hint}"
+    return living[0], found.get(living[0])
 
 
 def place(cluster: Cluster, settings: Settings, live: Object | None) -> Place:

@@ -26,7 +26,12 @@ def logs(settings: Settings) -> int:
     live = chosen.newest(cluster, settings)
     if live is not None and _living(cluster, live, screen):
         return 0
-    name = chosen.run_of(live) if live is not None else settings.run_name
+    name = chosen.run_of(live) if live is not None else settings.run
+    if not name:
+        raise RunError(
+            f"there is no job of qfleet in namespace {cluster.namespace}: name the run whose logs"
+            " are meant, as in `python -m launch logs qcnn`"
+        )
     with storage.reached(cluster, chosen.place(cluster, settings, live)) as root:
         run = runs.Run.at(root, name)
         texts = []

@@ -16,9 +16,12 @@ def status(settings: Settings) -> int:
     cluster.check()
     screen = Screen()
     live = chosen.newest(cluster, settings)
+    if live is None and not settings.run:
+        screen.say(f"there is no job of qfleet in namespace {cluster.namespace}")
+        return 0
     place = chosen.place(cluster, settings, live)
     if live is None:
-        _kept(cluster, place, settings.run_name, screen)
+        _kept(cluster, place, settings.run, screen)
         return 0
     run = chosen.run_of(live)
     pods = chosen.pods(cluster, live)
