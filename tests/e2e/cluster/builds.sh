@@ -1,5 +1,6 @@
 # shellcheck shell=bash
 # Sourced by up.sh: the programs of the cluster, from their Go modules, and the images' base, from Debian.
+source "${BASH_SOURCE[0]%/*}/common.sh"
 
 build() { # build NAME PACKAGE [LDFLAGS]: unless its inputs and Go are what they were
   local module=${2%/pause} inputs
@@ -34,7 +35,7 @@ build_base() {
   rm -rf "$root"
   mirror=$(grep -hsoE '^(URIs:|deb) .*' /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list |
     grep -oE 'https?://[^ ]+' | head -n 1 || true)
-  debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv \
+  debootstrap --variant=minbase --include=ca-certificates,python3,python3-pip,python3-venv \
     bookworm "$root" "${mirror:-http://deb.debian.org/debian}"
   ln -s /usr/bin/python3 "$root/usr/local/bin/python"
   ln -s /usr/bin/python3 "$root/usr/local/bin/python3"
@@ -43,7 +44,8 @@ build_base() {
     chroot "$root" update-ca-certificates
   fi
   printf '[global]\ncert = /etc/ssl/certs/ca-certificates.crt\n' >"$root/etc/pip.conf"
-  rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* "$root"/usr/share/{doc,man,locale}/*
+  rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* "$root"/usr/share/{doc,man,locale}/* \
+    "$root"/usr/lib/python3.11/EXTERNALLY-MANAGED
   tar -C "$root" -c . | docker import -c "LABEL inputs=$inputs" -c 'CMD ["python3"]' - qfleet-base:local
   rm -rf "$root"
 }

@@ -1,10 +1,11 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 # Sourced by the scripts beside it: where the cluster is kept, and how a step is run and timed.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 repository=$(cd "$here/../../.." && pwd)
 home=${CLUSTER_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/qfleet-cluster}
 state=$home/state # what one life of the cluster leaves: gone after down.sh; the rest of $home is kept
-export KUBECONFIG=$home/kubeconfig PATH=$home/bin:$PATH
+export KUBECONFIG=$home/kubeconfig
+[[ $PATH == "$home/bin:"* ]] || export PATH=$home/bin:$PATH
 
 # The whole cluster lives in a network, mount and process namespace of its own. Its ports meet nobody
 # else's, and when the first process of it dies, the kernel takes every process, mount, interface and

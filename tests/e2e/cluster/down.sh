@@ -2,8 +2,7 @@
 # Take the cluster away, with every process, mount, interface and rule of it; what was built and
 # docker's layers are kept for the next one:  down.sh  (make cluster-down)
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-source "$here/node.sh"
+source "${BASH_SOURCE[0]%/*}/node.sh"
 
 gone() { ! [[ -e /proc/$1/stat && $(cut -d' ' -f3 "/proc/$1/stat") != Z ]]; }
 
@@ -20,5 +19,5 @@ wait_for 15 bash -c "! ip link show $cable" # the kernel clears a network namesp
 while iptables_rules --delete 2>/dev/null; do :; done
 [[ ! -e $home/sysctl ]] || sysctl -qp "$home/sysctl" >/dev/null
 find /sys/fs/cgroup -depth -type d -path '*/qfleet*' -exec rmdir {} + 2>/dev/null || true
-rmdir /run/netns /run/containerd /run/docker /var/lib/cni /var/lib/kubelet 2>/dev/null || true
+rmdir "${private[@]}" 2>/dev/null || true
 rm -rf "$state" "$home"/{first.pid,sysctl,kubeconfig}

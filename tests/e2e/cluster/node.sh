@@ -1,12 +1,16 @@
 # shellcheck shell=bash
 # Sourced by up.sh: the namespaces that hold the cluster, and the programs of its one node.
+source "${BASH_SOURCE[0]%/*}/common.sh"
 
 changed_settings=(net.ipv4.ip_forward vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops
   kernel.keys.root_maxkeys kernel.keys.root_maxbytes) # the first by us, the others by the kubelet
 
+# Folders whose names runc, CNI, docker and the kubelet have compiled in: the cluster gets empty ones.
+private=(/run/netns /run/containerd /run/docker /var/lib/cni /var/lib/kubelet)
+
 open_namespaces() {
-  local hierarchy
-  mkdir -p "$state"/{logs,images,conf,pods,resolv}
+  local hierarchy path
+  mkdir -p "$state"/{logs,images,conf,pods}
   [[ -e $home/sysctl ]] || sysctl "${changed_settings[@]}" >"$home/sysctl" 2>/dev/null
   setsid unshare --net --mount --propagation slave --pid --fork --kill-child --mount-proc "$home/bin/pause" \
     </dev/null >"$state/logs/pause.log" 2>&1 9>&- &
@@ -24,10 +28,8 @@ open_namespaces() {
   sysctl -qw net.ipv4.ip_forward=1
   iptables_rules --insert
 
-  # Paths that runc, CNI and docker have compiled in: nobody's but the cluster's from here on.
-  mkdir -p /run/netns /run/containerd /run/docker /var/lib/cni /var/lib/kubelet
-  enter bash -c 'for path in /run/netns /run/containerd /run/docker /var/lib/cni /var/lib/kubelet; do
-    mount -t tmpfs tmpfs $path; done'
+  mkdir -p "${private[@]}"
+  for path in "${private[@]}"; do enter mount -t tmpfs tmpfs "$path"; done
   for hierarchy in /sys/fs/cgroup /sys/fs/cgroup/*/; do
     [[ ! -e $hierarchy/cgroup.procs ]] || mkdir -p "$hierarchy/qfleet"
   done

@@ -2,9 +2,8 @@
 # Start a real Kubernetes of one node with the training operator and this project's images in it; run
 # again, it brings up to date what has changed:  up.sh  (make cluster)
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-source "$here/builds.sh"
-source "$here/node.sh"
+source "${BASH_SOURCE[0]%/*}/builds.sh"
+source "${BASH_SOURCE[0]%/*}/node.sh"
 
 packages=(ca-certificates conntrack containernetworking-plugins curl debootstrap docker.io ipset iproute2
   iptables openssl procps socat)
@@ -63,7 +62,7 @@ for program in ctr containerd curl debootstrap docker go ip iptables nsenter ope
   command -v "$program" >/dev/null || fail "$program is missing: install it and run this again"
 done
 
-inputs=$(inputs_of kubernetes operator conf ./*.sh)
+inputs=$(inputs_of kubernetes operator conf {common,builds,node,up}.sh)
 if [[ $(cat "$state/inputs" 2>/dev/null) != "$inputs" ]] || ! control_plane_answers; then
   [[ ! -e $state ]] || step "take down the old" "$here/down.sh"
 fi
@@ -77,18 +76,20 @@ docker image inspect localhost/pause:1 >/dev/null 2>&1 ||
   tar -C "$home/bin" -c pause | docker import -c 'ENTRYPOINT ["/pause"]' - localhost/pause:1 >/dev/null
 
 # Two chains of work side by side: the programs of the cluster, and the images that run in it.
-(step "base image" build_base && step "project's images" make_images) & images=$!
+(step "base image" build_base && step "make images" make_images) & images=$!
 trap 'kill $images 2>/dev/null || true' EXIT
 step "build Kubernetes" build_kubernetes
 (step "build operator" build_operator) & operator=$!
-control_plane_answers || step "node Ready" start_node
+if ! control_plane_answers; then
+  step "node Ready" start_node
+  echo "$inputs" >"$state/inputs"
+fi
 wait $operator
 step "apply operator" apply_operator
 wait $images
 mapfile -t names < <(docker image ls --format '{{.Repository}}:{{.Tag}}' --filter "reference=qfleet-*:$(cat "$repository/VERSION")" | grep -v -- '-gpu:')
 step "load images" load_images "${names[@]}"
 step "operator ready" operator_ready
-echo "$inputs" >"$state/inputs"
 trap - EXIT
 
 printf '%-24s %6d s\n' "cluster" $((SECONDS - began))

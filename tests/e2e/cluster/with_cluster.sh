@@ -1,0 +1,36 @@
+#!/bin/bash
+# Run a command with a cluster that is there only meanwhile, then check that this machine is as it was:
+#
+#   with_cluster.sh COMMAND...        with_cluster.sh make e2e
+#
+# It ends as the command did; with 1, and the difference, where the cluster left something behind.
+set -euo pipefail
+source "${BASH_SOURCE[0]%/*}/common.sh"
+
+traces() { # all that a cluster could leave, a line each
+  local table family
+  pgrep --full --list-full "^([^ ]*/)?(dockerd|containerd|etcd|coredns|pause|kube[a-z-]*|runc)|$home/bin" |
+    sed 's/^[0-9]* /process /' || true
+  awk '{print "mount", $5, $(NF - 2)}' /proc/self/mountinfo
+  ip -oneline link | awk '{print "interface", $2}'
+  ip route | sed 's/^/route /'
+  lsns --type net --noheadings --output NS,COMMAND | sed 's/^/network namespace /'
+  for family in iptables ip6tables; do
+    for table in filter nat mangle raw; do
+      "$family" --wait --table $table --list-rules 2>/dev/null | sed "/^-P .* ACCEPT$/d; s/^/$family $table /" || true
+    done
+  done
+  sysctl net.ipv4.ip_forward vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops
+  find /sys/fs/cgroup -type d \( -name qfleet -o -name kubepods -o -name docker \)
+}
+
+(($#)) || fail "say what to run with it: with_cluster.sh COMMAND..."
+"$here/down.sh"
+before=$(traces | sort)
+status=0
+"$here/up.sh" && "$@" || status=$?
+"$here/down.sh"
+if ! diff <(echo "$before") <(traces | sort); then
+  fail "cluster-down left this machine otherwise than it was: see the lines above"
+fi
+exit $status
