@@ -143,6 +143,13 @@ cluster: ## start a Kubernetes of one node on this machine, with the operator an
 cluster-down: ## take it away with every process, mount, interface and rule of it; what was built stays
 	@$(no_settings)exec tests/e2e/cluster/down.sh
 
+.PHONY: infra-up infra-down
+infra-up: ## make what qfleet needs on Google Cloud, see infra/README.md; DRY_RUN=1 prints the commands and what an hour costs
+	@exec infra/up.sh $(settings)
+
+infra-down: ## destroy what infra-up made, and nothing else; it says what is lost and asks
+	@exec infra/down.sh $(settings)
+
 .PHONY: clean
 clean: ## remove the environments and caches; runs stay
 	@$(no_settings)rm -rf .venv .venv-tensorboard .venv-peers .venv-launch
