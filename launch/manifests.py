@@ -155,22 +155,17 @@ def main(args: Sequence[str] = ()) -> None:
         return
     committed = [f"{name}={value}" for name, value in COMMITTED.items()]
     settings = Settings.from_args([*committed, *args])
-    written = _put({**_base(settings), **_own(settings)})
+    texts = {**_base(settings), **_own(settings)}
     if settings.overlay != LOCAL:  # what was said of this overlay is no business of `local`'s
         said = {"overlay": LOCAL, "storage": "runs", "image": "", "service_account": ""}
         settings = settings.model_copy(update=said)
-    written += _put(_builds(settings))
-    if not written:
-        print("all of k8s is what these settings make")
-
-
-def _put(texts: dict[str, str]) -> int:
-    """Write the files that differ; how many those were."""
+    texts |= _builds(settings)
     stale = [path for path, text in texts.items() if _there(path) != text]
     for path in stale:
         (K8S / path).write_text(texts[path], encoding="utf-8")
         print(f"k8s/{path} is written")
-    return len(stale)
+    if not stale:
+        print("all of k8s is what these settings make")
 
 
 def _there(path: str) -> str:

@@ -6,6 +6,7 @@ kustomize copies its fields to where they belong (k8s/base/own); it is applied t
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -16,9 +17,11 @@ from launch.pods import ROOT, VERSION
 DIGESTS = ROOT / ".images.json"
 """What `make push` leaves: {"worker": "registry/name-worker@sha256:..."}."""
 
+ACCOUNT = "service-account"
+
 HEAD = """\
 # What is your own in this overlay. Edit it, or let this write it:
-#   make manifests OVERLAY={overlay} STORAGE=gs://... IMAGE=registry/name SERVICE_ACCOUNT=...
+#   make manifests OVERLAY={overlay} STORAGE=gs://... IMAGE=registry/name{more}
 # kustomize copies these values to where they belong; this object goes to no cluster.
 """
 
@@ -43,15 +46,21 @@ def renewed(text: str, overlay: str, settings: Settings) -> str:
     """The text of an own.yaml with what the settings say; the rest stays.
 
     Raises:
-        SettingsError: STORAGE is a folder, or IMAGE is no registry/name.
+        SettingsError: It is no own.yaml any more, STORAGE is a folder, IMAGE is no registry/name,
+            or SERVICE_ACCOUNT has no place in this overlay.
     """
-    read = yaml.safe_load(text)
+    read = _read(text, overlay)
     data = read["data"]
     before = dict(data)
     if settings.storage != Settings.model_fields["storage"].default:
         data["storage"] = _storage(settings.storage)
     if settings.service_account:
-        data["service-account"] = settings.service_account
+        if ACCOUNT not in data:
+            raise SettingsError(
+                f"SERVICE_ACCOUNT={settings.service_account} is for overlays of Google Cloud, and"
+                f" {overlay} is none: leave it out or say OVERLAY=gke"
+            )
+        data[ACCOUNT] = settings.service_account
     for key, value in data.items():
         part = key.removeprefix("image-")
         if part == key:
@@ -62,7 +71,23 @@ def renewed(text: str, overlay: str, settings: Settings) -> str:
             data[key] = f"qfleet-{part}:{VERSION}"  # made from this checkout, on this machine
     if data == before:
         return text  # as the person wrote it
-    return HEAD.format(overlay=overlay) + yaml.safe_dump(read, sort_keys=False, width=1000)
+    more = " SERVICE_ACCOUNT=..." if ACCOUNT in data else ""
+    return HEAD.format(overlay=overlay, more=more) + yaml.safe_dump(
+        read, sort_keys=False, width=1000
+    )
+
+
+def _read(text: str, overlay: str) -> Any:
+    try:
+        read = yaml.safe_load(text)
+        if all(isinstance(value, str) for value in read["data"].values()):
+            return read
+    except (yaml.YAMLError, TypeError, KeyError, AttributeError):
+        pass
+    raise SettingsError(
+        f"own.yaml of overlay {overlay} is no ConfigMap with texts below `data`: put it right, or"
+        " take it from the repository again"
+    )
 
 
 def _storage(said: str) -> str:
@@ -86,6 +111,10 @@ def reference(part: str, image: str) -> str:
             " -worker and -tensorboard are added"
         )
     name = f"{image}-{part}"
-    pushed = json.loads(DIGESTS.read_text(encoding="utf-8")) if DIGESTS.is_file() else {}
-    digest = pushed.get(part, "")
+    try:
+        digest = json.loads(DIGESTS.read_text(encoding="utf-8")).get(part, "")
+    except FileNotFoundError:
+        digest = ""
+    except (ValueError, AttributeError):
+        raise SettingsError(f"{DIGESTS.name} is damaged: `make push` writes it anew") from None
     return digest if digest.startswith(f"{name}@") else f"{name}:{VERSION}"

@@ -444,6 +444,10 @@ def test_a_model_that_is_no_file_here_must_be_in_an_image_of_ones_own():
         ({"overlay": "none"}, r"OVERLAY=none is no folder of k8s/overlays: it has gke, gpu, local"),
         ({"image": "me/qfleet:1"}, r"IMAGE=me/qfleet:1 is not registry/name"),
         ({"image": "qfleet@sha256:0"}, r"IMAGE=qfleet@sha256:0 is not registry/name"),
+        (
+            {"service_account": "a@b.c"},
+            r"SERVICE_ACCOUNT=a@b.c is for .* Google Cloud.*OVERLAY=gke",
+        ),
         ({"gate_port": 0}, r"GATE_PORT=0 .* give a number"),
         ({"gate_port": 2223}, r"GATE_PORT=2223, PROFILER_PORT=2223 and .* three different ports"),
     ],
@@ -497,3 +501,25 @@ def test_what_kustomize_refuses_is_said_with_the_folder(k8s: Path):
 def test_a_run_that_no_job_could_be_called_may_be_answered_with(k8s: Path):
     job = one(manifests.inference(settings(run="1qcnn")), "Job")
     assert job["metadata"]["name"] == "inference-1qcnn"
+
+
+@needs_kubectl
+@pytest.mark.parametrize("text", ["data: 3", "data: {storage: 3}", "[", "", "- data"])
+def test_an_own_file_that_is_damaged_is_told(k8s: Path, text: str):
+    (k8s / "overlays/local/patches/own.yaml").write_text(text)
+    with pytest.raises(SettingsError, match=r"^own.yaml of overlay local is no ConfigMap"):
+        manifests.training(settings())
+
+
+def test_digests_that_are_damaged_are_told(k8s: Path):
+    own.DIGESTS.write_text("{")
+    with pytest.raises(SettingsError, match=r"images.json is damaged: `make push`"):
+        own.reference("worker", OWN["image"])
+
+
+@needs_kubectl
+def test_nothing_is_written_where_something_is_refused(k8s: Path):
+    before = {path: path.read_bytes() for path in k8s.rglob("*.yaml")}
+    with pytest.raises(SettingsError):
+        manifests.main(["WORKERS=3", "DATA=my.csv"])
+    assert {path: path.read_bytes() for path in k8s.rglob("*.yaml")} == before
