@@ -46,7 +46,7 @@ step() { # step NAME COMMAND...: run it, its words into a log; print what it too
   ("${@:2}") >"$log" 2>&1 </dev/null || status=$?
   if ((status)); then
     tail -n 20 "$log" >&2
-    fail "$1 failed: see $log"
+    fail "$1 failed: see $log and $state/logs"
   fi
   printf '%-24s %6.1f s\n' "$1" "$(((${EPOCHREALTIME/./} - began) / 1000))e-3"
 }

@@ -2,6 +2,7 @@
 # Start a real Kubernetes of one node with the training operator and this project's images in it; run
 # again, it brings up to date what has changed:  up.sh  (make cluster)
 set -euo pipefail
+source "${BASH_SOURCE[0]%/*}/base.sh"
 source "${BASH_SOURCE[0]%/*}/builds.sh"
 source "${BASH_SOURCE[0]%/*}/node.sh"
 
@@ -66,7 +67,7 @@ inputs=$(inputs_of kubernetes operator conf {common,builds,node,up}.sh)
 if [[ $(cat "$state/inputs" 2>/dev/null) != "$inputs" ]] || ! control_plane_answers; then
   [[ ! -e $state ]] || step "take down the old" "$here/down.sh"
 fi
-step "build pause" build pause ./kubernetes/pause
+step "build pause" build_pause
 if ! first_process >/dev/null; then
   ! ip link show "$cable" >/dev/null 2>&1 || fail "$cable exists already: another cluster of this kind runs here"
   step namespaces open_namespaces
@@ -75,11 +76,14 @@ step docker start_docker
 docker image inspect localhost/pause:1 >/dev/null 2>&1 ||
   tar -C "$home/bin" -c pause | docker import -c 'ENTRYPOINT ["/pause"]' - localhost/pause:1 >/dev/null
 
-# Two chains of work side by side: the programs of the cluster, and the images that run in it.
+# Two chains of work side by side: the images that run in the cluster, and its own programs. Each job in
+# the background is a process group (set -m), to be stopped whole where this script ends early.
+set -m
 (step "base image" build_base && step "make images" make_images) & images=$!
-trap 'kill $images 2>/dev/null || true' EXIT
+trap 'kill -- -$images ${operator:+-$operator} 2>/dev/null || true' EXIT
 step "build Kubernetes" build_kubernetes
 (step "build operator" build_operator) & operator=$!
+set +m
 if ! control_plane_answers; then
   step "node Ready" start_node
   echo "$inputs" >"$state/inputs"
@@ -87,8 +91,7 @@ fi
 wait $operator
 step "apply operator" apply_operator
 wait $images
-mapfile -t names < <(docker image ls --format '{{.Repository}}:{{.Tag}}' --filter "reference=qfleet-*:$(cat "$repository/VERSION")" | grep -v -- '-gpu:')
-step "load images" load_images "${names[@]}"
+step "load images" load_images qfleet-{storage,tensorboard,worker}:"$(cat "$repository/VERSION")"
 step "operator ready" operator_ready
 trap - EXIT
 
