@@ -1,0 +1,324 @@
+"""Places to launch from and into: namespaces, people with few rights, overlays of one's own."""
+
+import contextlib
+import http.server
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.e2e import kube
+
+SMALL = ("MODEL=qcnn", "QUBITS=2", "STARTS=1", "EPOCHS=3", "EXAMPLES=100")
+"""A run of a few seconds."""
+
+OPERATOR = ("--namespace=kubeflow", "deployment/training-operator")
+
+
+@contextlib.contextmanager
+def namespace(ending: str, *labels: str) -> Iterator[str]:
+    """A namespace for one purpose."""
+    name = f"qfleet-launch-{os.getpid()}-{ending}"
+    kube.kubectl("create", "namespace", name)
+    try:
+        for label in labels:
+            kube.kubectl("label", "namespace", name, label)
+        yield name
+    finally:
+        kube.kubectl("delete", "namespace", name, "--wait=false", check=False)
+
+
+def ending(test: str) -> str:
+    """A test's name as the ending of a namespace's."""
+    return "".join(c if c.isalnum() else "-" for c in test.removeprefix("test_"))[:24].strip("-")
+
+
+OVERLAYS: dict[str, dict[str, Any]] = {
+    "huge": {"resources": {"limits": {"cpu": "64"}, "requests": {"cpu": "64"}}},
+    "privileged": {"securityContext": {"privileged": True}},
+    "nameless": {"envFrom": [{"configMapRef": {"name": "nowhere"}}]},
+    "wordless": {"command": ["no-such-program"]},
+    "hungry": {
+        "command": ["python", "-c", "eaten = bytearray(2**30)"],
+        "resources": {"limits": {"memory": "64Mi"}, "requests": {"memory": "64Mi"}},
+    },
+}
+"""Overlays that stand on `local` and change one thing of the worker's container."""
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A checkout with overlays of its own: what is said in it is said as a person says it."""
+
+    folder: Path
+
+    def launch(
+        self, *words: str, timeout: float = 180, **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        """`python -m launch WORDS`."""
+        return subprocess.run(
+            self._command(words), **self._more(environ), capture_output=True, timeout=timeout
+        )
+
+    def start(self, *words: str) -> "Started":
+        """The same, while it goes on."""
+        process = subprocess.Popen(
+            self._command(words), **self._more({}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        return Started(process)
+
+    def _command(self, words: tuple[str, ...]) -> list[str]:
+        return [str(kube.LAUNCH), "-m", "launch", *words]
+
+    def _more(self, environ: dict[str, str]) -> dict[str, Any]:
+        clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "STORAGE_"))}
+        return {
+            "cwd": self.folder,
+            "env": {**clean, **environ},
+            "stdin": subprocess.DEVNULL,
+            "text": True,
+        }
+
+
+class Started:
+    """A client that goes on; what it says is read as it comes."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout
+        with self._process.stdout:
+            for line in self._process.stdout:
+                self._lines.append(line)
+
+    @property
+    def said(self) -> str:
+        """All that it has said so far."""
+        return "".join(self._lines)
+
+    def says(self, text: str, timeout: float = 120) -> None:
+        """Wait until it says this."""
+        end = time.monotonic() + timeout
+        while text not in self.said:
+            assert time.monotonic() < end, f"no {text!r} in: {self.said}"
+            assert self._reader.is_alive() or text in self.said, f"no {text!r} in: {self.said}"
+            time.sleep(0.1)
+
+    def interrupt(self) -> int:
+        """Ctrl-C; the exit code."""
+        return self.end(signal.SIGINT)
+
+    def end(self, number: signal.Signals) -> int:
+        """A signal; the exit code."""
+        self._process.send_signal(number)
+        code = self._process.wait(30)
+        self._reader.join(10)
+        return code
+
+    def __enter__(self) -> "Started":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+def checkout(folder: Path) -> Checkout:
+    """A copy of what the client is made of, with OVERLAYS and a `selecting` one."""
+    for room in ("launch", "common", "k8s"):
+        shutil.copytree(
+            kube.ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__", "built")
+        )
+    shutil.copy(kube.ROOT / "VERSION", folder)
+    for name, change in OVERLAYS.items():
+        _overlay(folder, name, {"containers": [{"name": "tensorflow", **change}]})
+    _overlay(folder, "selecting", {"nodeSelector": {"qfleet-test/nowhere": "true"}})
+    return Checkout(folder)
+
+
+def refused(checkout: Checkout, *words: str, seconds: float = 60, **environ: str) -> str:
+    """The one sentence that the client ends with; its exit code is 2."""
+    began = time.monotonic()
+    done = checkout.launch(*words, **environ)
+    took = time.monotonic() - began
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert took < seconds, f"said only after {took:.0f} s: {done.stderr}"
+    return done.stderr
+
+
+def in_(namespace: str) -> str:
+    """The setting."""
+    return f"NAMESPACE={namespace}"
+
+
+def _overlay(checkout: Path, name: str, change: dict[str, Any]) -> None:
+    """Write an overlay that changes the workers' pods."""
+    patches = []
+    for key, value in change.items():
+        place = "/spec/tfReplicaSpecs/Worker/template/spec"
+        changed = {key: value}
+        if key == "containers":
+            place += "/containers/0"
+            changed = {k: v for k, v in value[0].items() if k != "name"}
+        patches += [{"op": "add", "path": f"{place}/{k}", "value": v} for k, v in changed.items()]
+    folder = checkout / "k8s" / "overlays" / name
+    texts = {
+        "training": {
+            "resources": ["../../../base/training", "../../../base/storage"],
+            "components": ["../patches"],
+        },
+        "patches": {
+            "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+            "kind": "Component",
+            "components": ["../../local/patches"],
+            "patches": [{"target": {"kind": "TFJob"}, "patch": yaml.safe_dump(patches)}],
+        },
+    }
+    for part, text in texts.items():
+        (folder / part).mkdir(parents=True)
+        (folder / part / "kustomization.yaml").write_text(yaml.safe_dump(text))
+
+
+def person(namespace: str, folder: Path, *rules: dict[str, list[str]]) -> str:
+    """A kubeconfig of somebody who may do in a namespace what the rules say, and nothing else."""
+    account = {
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "guest"}
+    }  # fmt: skip
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "guest"},
+        "rules": list(rules),
+    }
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "guest"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "guest"},
+        "subjects": [{"kind": "ServiceAccount", "name": "guest", "namespace": namespace}],
+    }
+    given = yaml.safe_dump_all([account, role, binding])
+    kube.kubectl("apply", "--namespace", namespace, "-f", "-", given=given)
+    token = kube.kubectl("create", "token", "guest", "--namespace", namespace).strip()
+    config = _config()
+    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
+    return _written(config, folder / "guest")
+
+
+def at(server: str, folder: Path) -> str:
+    """A kubeconfig like ours whose cluster is at another address."""
+    config = _config()
+    config["clusters"][0]["cluster"] = {"server": server}
+    return _written(config, folder / "elsewhere")
+
+
+def _config() -> dict[str, Any]:
+    return yaml.safe_load(kube.kubectl("config", "view", "--raw", "--flatten", "--minify"))
+
+
+def _written(config: dict[str, Any], path: Path) -> str:
+    path.write_text(yaml.safe_dump(config))
+    path.chmod(0o600)
+    return str(path)
+
+
+@contextlib.contextmanager
+def without_tfjob() -> Iterator[str]:
+    """The cluster's own API server, but for the group of TFJob: its address.
+
+    What it would answer, were the operator never installed: kubectl's proxy hands requests on,
+    and this leaves out of the answers what the operator brought.
+    """
+    port = kube.free_port()
+    proxy = subprocess.Popen(
+        ["kubectl", "proxy", f"--port={port}"], stdout=subprocess.PIPE, text=True
+    )
+    assert proxy.stdout
+    proxy.stdout.readline()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, answer = 404, b'{"kind": "Status", "message": "404 page not found"}'
+            if "kubeflow.org" not in self.path:
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}{self.path}") as reply:
+                        status, answer = reply.status, reply.read()
+                except urllib.error.HTTPError as error:
+                    status, answer = error.code, error.read()
+            if self.path == "/apis":
+                groups = json.loads(answer)
+                groups["groups"] = [g for g in groups["groups"] if g["name"] != "kubeflow.org"]
+                answer = json.dumps(groups).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Tests are quiet."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        proxy.terminate()
+        proxy.wait()
+        proxy.stdout.close()
+
+
+@contextlib.contextmanager
+def without_operator() -> Iterator[None]:
+    """The operator installed, but not running."""
+    kube.kubectl("scale", *OPERATOR, "--replicas=0")
+    try:
+        kube.kubectl(
+            "wait", OPERATOR[0], "--for=delete", "pod", "--timeout=60s",
+            "--selector=control-plane=kubeflow-training-operator", check=False,
+        )  # fmt: skip
+        yield
+    finally:
+        kube.kubectl("scale", *OPERATOR, "--replicas=1")
+        kube.kubectl("rollout", "status", *OPERATOR, "--timeout=120s")
+
+
+HOOK = ("validatingwebhookconfiguration", "validator.training-operator.kubeflow.org")
+
+
+@contextlib.contextmanager
+def without_webhook() -> Iterator[None]:
+    """The API server lets TFJobs in although the operator's webhook does not answer."""
+    hooks = kube.get(*HOOK)["webhooks"]
+
+    def policy(value: str) -> None:
+        patch = [
+            {"op": "replace", "path": f"/webhooks/{place}/failurePolicy", "value": value}
+            for place in range(len(hooks))
+        ]
+        kube.kubectl("patch", *HOOK, "--type=json", f"--patch={json.dumps(patch)}")
+
+    policy("Ignore")
+    try:
+        yield
+    finally:
+        policy("Fail")

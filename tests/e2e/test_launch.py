@@ -1,0 +1,192 @@
+"""The thin client on a real cluster, as a person uses it."""
+
+import signal
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e import client_places as places
+from tests.e2e import kube
+from tests.e2e.client_places import SMALL, Checkout, in_, refused
+
+
+@pytest.fixture(scope="module")
+def checkout(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout with overlays that break something."""
+    return places.checkout(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.fixture(scope="module")
+def place(cluster: str) -> Iterator[str]:
+    """A namespace where jobs train."""
+    with places.namespace("jobs") as name:
+        yield name
+
+
+@pytest.fixture
+def empty(cluster: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace for one test."""
+    with places.namespace(places.ending(request.node.name)) as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def trained(checkout: Checkout, place: str) -> str:
+    """A run that was trained by `launch run`; what that said."""
+    done = checkout.launch("run", *SMALL, in_(place), timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_dry_run_changes_nothing(checkout: Checkout, empty: str) -> None:
+    done = checkout.launch("run", *SMALL, "--dry-run", in_(empty))
+    assert done.returncode == 0, done.stderr
+    for line in ("created   TFJob/qcnn", "created   ConfigMap/qcnn-settings"):
+        assert line in done.stdout
+    assert not kube.kubectl("get", "tfjobs,pods,netpol", "--namespace", empty).strip()
+    kube.kubectl(
+        "apply", "--namespace", empty, "-f", "-",
+        given=checkout.launch("render", *SMALL, "OVERLAY=selecting").stdout,
+    )  # fmt: skip
+    done = checkout.launch("run", *SMALL, "OVERLAY=selecting", "SEED=3", "--dry-run", in_(empty))
+    assert "changed   ConfigMap/qcnn-settings  (data.QFLEET_SEED: unset -> 3)" in done.stdout
+    assert "unchanged Service/storage" in done.stdout
+    kept = kube.kubectl("get", "configmap", "qcnn-settings", "--namespace", empty, "-o", "yaml")
+    assert "QFLEET_SEED" not in kept
+
+
+def test_a_run_is_followed_to_its_end(trained: str) -> None:
+    for text in ("created   TFJob/qcnn", "job qcnn Created", "run qcnn begins", "epoch 3/3  mse"):
+        assert text in trained
+    assert "make inference TARGET=k8s RUN=qcnn" in trained
+    assert "job qcnn Succeeded: " in trained
+
+
+def test_a_finished_run_takes_the_next_number(checkout: Checkout, place: str, trained: str) -> None:
+    done = checkout.launch("run", *SMALL, "--dry-run", in_(place))
+    assert "run qcnn is finished: this one is qcnn-2" in done.stdout
+    assert "created   TFJob/qcnn-2" in done.stdout
+
+
+def test_status_and_list_show_where_a_job_stands(
+    checkout: Checkout, place: str, trained: str
+) -> None:
+    for words in (("status",), ("status", "qcnn"), ("status", "RUN=qcnn")):
+        said = checkout.launch(*words, in_(place)).stdout
+        assert "job qcnn Succeeded" in said
+        rows = [line.split() for line in said.splitlines() if line[:1].isdigit()]
+        assert [(row[0], row[2]) for row in rows] == [("0", "0"), ("1", "0")]
+        assert "gs://qfleet/runs/qcnn" in said
+    heads, row, *_ = checkout.launch("list", in_(place)).stdout.splitlines()
+    assert heads.split() == ["RUN", "JOB", "PHASE", "RUNNING", "AGE"]
+    assert row.split()[:4] == ["qcnn", "training", "Succeeded", "0/2"]
+
+
+def test_inference_scores_the_run_and_can_be_said_again(
+    checkout: Checkout, place: str, trained: str
+) -> None:
+    first = checkout.launch("infer", in_(place), timeout=240)
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "job inference-qcnn Succeeded" in first.stdout
+    again = checkout.launch("infer", "RUN=qcnn", in_(place), timeout=240)
+    assert "job inference-qcnn of before has finished: it is deleted" in again.stdout
+    assert again.returncode == 0, again.stdout + again.stderr
+    said = refused(checkout, "infer", "RUN=nothing", in_(place))
+    assert "there is no run nothing" in said
+
+
+def test_tensorboard_is_shown_until_ctrl_c(checkout: Checkout, place: str, trained: str) -> None:
+    port = kube.free_port()
+    words = (f"TENSORBOARD_PORT={port}", in_(place))
+    with checkout.start("tensorboard", *words) as started:
+        started.says(f"http://127.0.0.1:{port}")
+        runs = f"http://127.0.0.1:{port}/data/runs"
+        kube.until(
+            lambda: b"qcnn" in urllib.request.urlopen(runs, timeout=10).read(), 60, "the run on it"
+        )
+        said = refused(checkout, "tensorboard", *words, seconds=20)
+        assert f"TENSORBOARD_PORT={port} cannot be had" in said
+        assert started.interrupt() == 0
+    done = checkout.launch("delete", "tensorboard", in_(place))
+    assert "deleted   Deployment/qcnn-tensorboard" in done.stdout
+    assert "deleted   Service/tensorboard-service" in done.stdout
+
+
+def test_logs_are_there_while_pods_are_and_afterwards(
+    checkout: Checkout, place: str, trained: str
+) -> None:
+    living = checkout.launch("logs", "qcnn", in_(place)).stdout
+    assert "worker 0 | epoch 3/3" in living
+    kube.kubectl("delete", "tfjob", "qcnn", "--namespace", place)
+    label = f"--selector={kube.JOB}=qcnn"
+    kube.kubectl("wait", "--for=delete", "pod", label, "--timeout=60s", "--namespace", place)
+    kept = checkout.launch("logs", "qcnn", in_(place))
+    assert kept.returncode == 0, kept.stderr
+    for worker in (0, 1):
+        assert f"== worker {worker}, attempt 1" in kept.stdout
+    assert "epoch 3/3" in kept.stdout
+    said = checkout.launch("status", "qcnn", in_(place)).stdout
+    assert "there is no job of run qcnn" in said
+    assert "run qcnn is finished: test mse" in said
+    done = checkout.launch("delete", "training", "qcnn", in_(place))
+    assert "deleted   ConfigMap/qcnn-settings" in done.stdout
+
+
+def test_ctrl_c_leaves_the_job_and_the_same_words_follow_it_again(
+    checkout: Checkout, place: str
+) -> None:
+    words = ("MODEL=qcnn", "RUN=long", "QUBITS=4", "STARTS=1", "EXAMPLES=2000", in_(place))
+    with checkout.start("run", *words, "EPOCHS=4000") as started:
+        started.says("epoch 2/4000")
+        assert started.interrupt() == 130
+    assert "make training TARGET=k8s RUN=long" in started.said
+    with checkout.start("run", *words, "EPOCHS=4000") as started:
+        started.says("job long is there already (Running): following it")
+        started.says("epoch 2/4000")
+        kube.kubectl("delete", "pod", "long-worker-0", "--wait=false", "--namespace", place)
+        started.says("worker 0 was deleted; the gang starts again")
+        started.says("run long goes on at step")
+        started.interrupt()
+    other = checkout.start("run", *words, "EPOCHS=4001", "WORKERS=1")
+    with other:
+        other.says("it goes on as it was started, with EPOCHS=4000 (now 4001), WORKERS=2 (now 1)")
+        assert other.interrupt() == 130
+    with checkout.start("logs", "long", in_(place)) as started:
+        started.says("worker 0 | epoch")
+        assert started.interrupt() == 130
+    said = checkout.launch("stop", "long", in_(place)).stdout
+    assert "job long is gone after" in said
+    assert not kube.kubectl(
+        "get", "pods", f"--selector={kube.JOB}=long", "--namespace", place
+    ).strip()
+    said = refused(checkout, "stop", "long", in_(place))
+    assert "there is no job of run long" in said
+
+
+def test_a_failed_job_ends_the_client_with_its_sentence_and_code_and_is_made_anew(
+    checkout: Checkout, place: str
+) -> None:
+    words = ("RUN=mended", *SMALL[:-2], "EXAMPLES=2000", in_(place))
+    with checkout.start("run", *words, "EPOCHS=2000") as started:
+        started.says("epoch 2/2000")
+        started.interrupt()
+    checkout.launch("stop", "mended", in_(place))
+    done = checkout.launch("run", *words, "EPOCHS=2000", "SEED=5")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "worker 0: run mended was begun with SEED=0 (now 5)" in done.stderr
+    assert "SEED=0 (now 5)" in checkout.launch("status", "mended", in_(place)).stdout
+    done = checkout.launch("run", *words, "EPOCHS=4", timeout=240)
+    assert "job mended has finished (Failed) while run mended has not" in done.stdout
+    assert "run mended goes on at step" in done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_client_ends_no_job_when_it_is_ended_itself(checkout: Checkout, place: str) -> None:
+    words = ("RUN=alone", *SMALL[:-2], "EXAMPLES=2000", "EPOCHS=2000", in_(place))
+    with checkout.start("run", *words) as started:
+        started.says("epoch 2/2000")
+        assert started.end(signal.SIGTERM) == 128 + signal.SIGTERM
+    rows = checkout.launch("list", in_(place)).stdout.splitlines()
+    assert ["alone", "training", "Running", "2/2"] in [row.split()[:4] for row in rows]
+    checkout.launch("stop", "alone", in_(place))
