@@ -9,7 +9,7 @@ changed_settings=(net.ipv4.ip_forward vm.overcommit_memory vm.panic_on_oom kerne
 private=(/run/netns /run/containerd /run/docker /var/lib/cni /var/lib/kubelet)
 
 open_namespaces() {
-  local hierarchy path
+  local path
   mkdir -p "$state"/{logs,images,conf,pods}
   [[ -e $home/sysctl ]] || sysctl "${changed_settings[@]}" >"$home/sysctl" 2>/dev/null
   setsid unshare --net --mount --propagation slave --pid --fork --kill-child --mount-proc "$home/bin/pause" \
@@ -30,15 +30,25 @@ open_namespaces() {
 
   mkdir -p "${private[@]}"
   for path in "${private[@]}"; do enter mount -t tmpfs tmpfs "$path"; done
-  for hierarchy in /sys/fs/cgroup /sys/fs/cgroup/*/; do
-    [[ ! -e $hierarchy/cgroup.procs ]] || mkdir -p "$hierarchy/qfleet"
-  done
+  make_cgroup
 
   # A resolver on a loopback address cannot be reached from here; systemd keeps the real ones beside it.
   if grep -q '^nameserver 127\.' /etc/resolv.conf; then
     cp /run/systemd/resolve/resolv.conf "$state/resolv.conf"
   else
     cp /etc/resolv.conf "$state/resolv.conf"
+  fi
+}
+
+make_cgroup() { # the parent of all containers, so that theirs are found again
+  local controller hierarchy
+  if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then # version 2
+    for controller in $(</sys/fs/cgroup/cgroup.controllers); do
+      echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control || true # some are not for children
+    done
+    mkdir -p /sys/fs/cgroup/qfleet
+  else
+    for hierarchy in /sys/fs/cgroup/*/; do mkdir -p "$hierarchy/qfleet"; done
   fi
 }
 
