@@ -16,10 +16,12 @@ WORKDIR /qfleet
 COPY common common
 COPY training training
 COPY inference inference
+COPY k8s/emulator.py k8s/
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash . && chmod -R a+rX .
 
 FROM $BASE AS runtime
-RUN useradd --uid 65532 --user-group --no-create-home --home-dir /tmp --shell /usr/sbin/nologin qfleet
+RUN useradd --uid 65532 --user-group --no-create-home --home-dir /tmp --shell /usr/sbin/nologin qfleet && \
+    rm -rf /usr/bin/pip* /usr/local/bin/pip* "$(python3 -c 'import os, pip; print(os.path.dirname(pip.__file__))')"*
 ENV PATH=/opt/venv/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /qfleet
 USER 65532:65532
@@ -30,6 +32,7 @@ RUN environment.sh make requirements/storage.txt && environment.sh slim
 
 FROM runtime AS storage
 COPY --from=storage-build /opt/venv /opt/venv
+COPY --from=source /qfleet/k8s k8s
 COPY k8s/emulator.py k8s/
 
 FROM build AS tensorboard-build

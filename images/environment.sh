@@ -25,7 +25,7 @@ slim)
     # Only TensorFlow's come with symbols for a debugger.
     find . -name 'libtensorflow_*.so.*' -exec strip --strip-unneeded {} +
     # Bytecode that is never compared with its source: the image changes neither.
-    /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash . || true # some are templates
+    /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash .
     chmod -R a+rX /opt/venv
     ;;
 esac
