@@ -133,7 +133,7 @@ def run_main(main: Callable[[], int | None]) -> int:
         return main() or DONE
     except QfleetError as error:
         print(f"qfleet: {one_line(error)}", file=sys.stderr)
-        _leave_word(one_line(error))
+        leave_word(one_line(error))
         return error.exit_code
     except KeyboardInterrupt:
         print("qfleet: interrupted", file=sys.stderr)
@@ -144,11 +144,12 @@ def run_main(main: Callable[[], int | None]) -> int:
     except Exception as error:
         logging.getLogger("qfleet").debug("a bug", exc_info=True)
         traceback.print_exc()
-        _leave_word(f"a bug: {error!r}")
+        leave_word(f"a bug: {error!r}")
         return BUG
 
 
-def _leave_word(text: str) -> None:
+def leave_word(text: str) -> None:
+    """Leave a sentence in the pod's status, where this is a pod; the newest one stays."""
     if TERMINATION_LOG.is_file():
         # The same stands in the pod's log, so a file that can't be written costs nothing.
         with contextlib.suppress(OSError):

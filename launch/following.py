@@ -1,6 +1,7 @@
 """Following a job until it ends: phases, what keeps pods waiting, restarts, the chief's lines."""
 
 import queue
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ LOOK_SECONDS = 1.0
 OPERATOR_SECONDS = 20.0
 """How long a TFJob may stay unseen before it is said that no operator runs."""
 
+NEXT = re.compile(r"\bmake (training|inference|tensorboard)\b(?! TARGET)")
 SOON_SECONDS = 15.0
 AWAY_SECONDS = 120.0
 """How long the API server may be away while a job is followed."""
@@ -96,7 +98,9 @@ class Following:
         end = time.monotonic() + seconds
         while True:
             try:
-                self._screen.relay(self._lines.get(timeout=max(end - time.monotonic(), 0.001)))
+                line = self._lines.get(timeout=max(end - time.monotonic(), 0.001))
+                # What the chief says to do next is meant for where it runs.
+                self._screen.relay(NEXT.sub(r"\g<0> TARGET=k8s", line))
             except queue.Empty:
                 if time.monotonic() >= end:
                     return

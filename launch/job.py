@@ -167,8 +167,13 @@ class Pod:
 
     @property
     def begun(self) -> bool:
-        """Whether its container has said, or may have said, something."""
-        return "running" in self.state or self.terminated is not None
+        """Whether its container's program has run."""
+        return "running" in self.state or bool(self.terminated and not self.unstartable)
+
+    @property
+    def unstartable(self) -> bool:
+        """Whether its container ended because its program could not be started."""
+        return (self.terminated or {}).get("reason") in ("StartError", "ContainerCannotRun")
 
     @property
     def restarts(self) -> int:

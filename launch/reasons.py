@@ -80,7 +80,7 @@ def _container(pod: Pod, container: Object) -> Obstacle | None:
         )
     if reason in ("CreateContainerError", "RunContainerError"):
         return Obstacle(f"{pod.title} can't be made ({text}): change the overlay or IMAGE", SOON)
-    if ended.get("reason") in ("StartError", "ContainerCannotRun"):
+    if container is pod.main and pod.unstartable:
         why = _told(ended.get("message"))
         return Obstacle(
             f"{pod.title} can't be started from image {image} ({why}): build it anew (`make"
@@ -185,6 +185,8 @@ def why_gone(pod: Pod) -> str:
             }.get(str(one.get("reason")), "was disrupted")
     if pod.status.get("reason") == "Evicted":
         return f"was evicted ({_told(pod.status.get('message')) or 'its node ran short'})"
+    if pod.unstartable:
+        return ""  # an obstacle rather
     if pod.terminated is not None and pod.exit_code != 0:
         return (
             "" if pod.exit_code == PeerLost.exit_code else _how_it_ended(pod.terminated, pod.object)

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from common.errors import leave_word
 from common.runs import Run
 from common.tensorflow import keras
 
@@ -125,8 +126,10 @@ def summary(run: Run, result: dict[str, Any]) -> None:
     """Say how it ended, where the run is, and what to say next."""
     test = result["metrics"]["test"]
     seconds = result["seconds"]
+    done = f"done in {seconds:.0f} s: test mse {test['mse']:.4f}, accuracy {test['accuracy']:.3f}"
+    leave_word(done)
     log.info(
-        f"done in {seconds:.0f} s: test mse {test['mse']:.4f}, accuracy {test['accuracy']:.3f}\n"
+        f"{done}\n"
         f"the run is in {run.path}\n"
         f"next:  make inference RUN={run.name}\n"
         f"       make tensorboard RUN={run.name}"

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 from common import checkpoints, runs, storage
 from common.data import load
-from common.errors import CircuitError, PeerLost, Preempted
+from common.errors import CircuitError, PeerLost, Preempted, leave_word
 from common.settings import Settings
 from training.cluster import Cluster
 from training.gate import pass_gate
@@ -32,6 +32,7 @@ def work(settings: Settings, cluster: Cluster, preemption: Preemption) -> None:
     run = runs.Run.at(root, settings.run_name)
     if run.finished():
         log.info(str(runs.Finished(run)))
+        leave_word(str(runs.Finished(run)))
         return
     with ExitStack() as stack:
         chief = None
