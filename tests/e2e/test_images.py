@@ -1,0 +1,295 @@
+"""The images that `make images` built: what is in them, how they run, and where they are pushed."""
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.kube import ROOT
+from tests.e2e.registry import Registry
+
+VERSION = (ROOT / "VERSION").read_text().strip()
+# With the base, which is 0.13 GB; megabytes. A worker was 1,549 and may not grow unseen.
+AT_MOST = {"storage": 180, "tensorboard": 600, "worker": 1650}
+IMAGES = tuple(AT_MOST)
+# As pods run them.
+CONFINED = ("--read-only", "--tmpfs=/tmp:mode=1777", "--cap-drop=ALL", "--network=none",
+            "--security-opt=no-new-privileges")  # fmt: skip
+
+
+def docker(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """What docker says; it must succeed, unless `check` is false."""
+    done = subprocess.run(
+        ["docker", *words], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert not check or done.returncode == 0, f"docker {' '.join(words)}: {done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def engine() -> None:
+    """A docker daemon."""
+    if shutil.which("docker") is None or docker("info", check=False).returncode:
+        pytest.skip("no docker daemon answers here")
+
+
+@pytest.fixture(params=IMAGES)
+def image(engine: None, request: pytest.FixtureRequest) -> str:
+    """The name of each image in turn."""
+    return built(request.param)
+
+
+@pytest.fixture
+def worker(engine: None) -> str:
+    return built("worker")
+
+
+def built(stage: str) -> str:
+    """The image of a stage, which must be there."""
+    name = f"qfleet-{stage}:{VERSION}"
+    if docker("image", "inspect", name, check=False).returncode:
+        pytest.skip(f"there is no image {name}: `make images` builds it")
+    return name
+
+
+def in_container(image: str, program: str, *options: str) -> str:
+    """What a Python program prints in a confined container."""
+    return docker("run", "--rm", *CONFINED, *options, image, "python", "-c", program).stdout
+
+
+def test_says_what_it_is_and_runs_as_nobody(image: str) -> None:
+    found = json.loads(docker("image", "inspect", image).stdout)[0]
+    assert found["Config"]["User"] == "65532:65532"
+    assert found["Config"]["WorkingDir"] == "/qfleet"
+    assert not found["Config"]["Entrypoint"]
+    labels = found["Config"]["Labels"]
+    assert labels["org.opencontainers.image.version"] == VERSION
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", labels["org.opencontainers.image.revision"])
+
+
+def test_is_as_small_as_it_was(image: str) -> None:
+    size = int(docker("image", "inspect", "--format={{.Size}}", image).stdout) / 1e6
+    print(f"{image}: {size:,.0f} MB")
+    assert size <= AT_MOST[image.partition(":")[0].removeprefix("qfleet-")]
+
+
+def test_tells_no_secret_and_no_place_that_it_was_built_at(image: str) -> None:
+    history = docker("history", "--no-trunc", "--format={{.CreatedBy}}", image).stdout.lower()
+    settings = "\n".join(json.loads(docker("image", "inspect", image).stdout)[0]["Config"]["Env"])
+    for told in (history, settings.lower()):
+        for word in ("proxy", "index_url", "index-url", "extra-index", "mirror", "password", "@"):
+            assert word not in re.sub(r"@sha256:\w+", "", told)
+    settings = in_container(
+        image,
+        "import pathlib; p = pathlib.Path('/etc/pip.conf'); print(p.exists() and p.read_text())",
+    )
+    assert "://" not in settings
+
+
+# Prints what has no business in an image.
+SURPLUS = """
+import os, shutil, sys
+from pathlib import Path
+
+for tool in ("g++", "gcc", "cc", "ld", "as", "strip", "make", "pip", "pip3", "git"):
+    if shutil.which(tool):
+        print("tool", tool)
+try:
+    import pip
+    print("tool", pip.__file__)
+except ImportError:
+    pass
+for place in ("/opt/venv", "/qfleet"):
+    for folder, folders, files in os.walk(place):
+        for name in folders:
+            if name in ("tests", "include", ".git"):
+                print("folder", folder, name)
+        for name in files:
+            path = Path(folder, name)
+            if path.suffix in (".a", ".h", ".o"):
+                print("file", path)
+            if not os.access(path, os.R_OK) or os.access(path, os.W_OK):
+                print("rights", path)
+for place in ("/var/lib/apt/lists", "/var/cache/apt/archives", "/root/.cache", "/tmp"):
+    try:
+        found = [p for p in Path(place).rglob("*") if p.is_file() and p.name != "lock"]
+    except PermissionError:
+        found = []
+    print(*(f"cache {p}" for p in found), sep="\\n", end="")
+missing = [
+    str(path) for path in Path("/qfleet").rglob("*.py")
+    if not list((path.parent / "__pycache__").glob(f"{path.stem}.cpython-*.pyc"))
+]
+print(*(f"bytecode {path}" for path in missing), sep="\\n", end="")
+"""
+
+
+def test_holds_no_tools_tests_caches_and_nothing_to_write_to(image: str) -> None:
+    assert in_container(image, SURPLUS).split("\n") == [""]
+
+
+def test_trains_and_answers_in_a_read_only_container(worker: str) -> None:
+    # One container for both, whose runs lie in its /tmp.
+    script = (
+        "import subprocess, sys\n"
+        "for words in (['training.worker', 'QUBITS=2', 'EXAMPLES=100', 'VALIDATION=50', 'TEST=50',"
+        " 'EPOCHS=2', 'STARTS=1', 'WORKERS=1'], ['inference']):\n"
+        "    subprocess.run([sys.executable, '-m', *words, 'STORAGE=/tmp/runs'], check=True)\n"
+    )
+    done = docker("run", "--rm", *CONFINED, worker, "python", "-c", script)
+    said = done.stdout + done.stderr
+    assert "epoch 2/2" in said
+    assert "report" in said
+    assert "Traceback" not in said
+    assert "plain TensorFlow" not in said
+    assert "Building" not in said
+
+
+def test_simulates_with_the_kernel_that_it_brought(worker: str) -> None:
+    program = """
+import cirq, sympy, tensorflow as tf
+from common import simulator
+from common.simulator import kernel
+qubits = cirq.LineQubit.range(2)
+circuit = cirq.Circuit(cirq.rx(sympy.Symbol("x")).on(qubits[0]), cirq.CNOT(*qubits))
+made = simulator.build(circuit, ["x"], [], [cirq.PauliSum() + cirq.Z(qubits[1])])
+print(type(made).__name__, kernel.library().parent, kernel.instruction_set())
+"""
+    name, place, _ = in_container(worker, program).split(maxsplit=2)
+    assert (name, place) == ("NativeSimulator", "/qfleet/common/simulator/kernel/built")
+
+
+def answer(image: str, command: tuple[str, ...], url: str) -> str:
+    """What a server in a confined container answers, asked from within, and how it ends."""
+    name = f"qfleet-test-{uuid.uuid4().hex[:8]}"
+    docker("run", "--detach", f"--name={name}", *CONFINED, image, *command)
+    ask = (
+        f"import urllib.request; print(urllib.request.urlopen({url!r}, timeout=5).read().decode())"
+    )
+    try:
+        end = time.monotonic() + 60
+        while (done := docker("exec", name, "python", "-c", ask, check=False)).returncode:
+            state = docker("inspect", "--format={{.State.Running}}", name).stdout.strip()
+            if state != "true" or time.monotonic() > end:
+                pytest.fail(docker("logs", name).stderr)
+            time.sleep(0.3)
+        docker("stop", "--time=20", name)
+        code = docker("inspect", "--format={{.State.ExitCode}}", name).stdout.strip()
+        assert code not in ("137", "1"), docker("logs", name).stderr  # killed, or a traceback
+        return done.stdout
+    finally:
+        docker("rm", "--force", name)
+
+
+def test_tensorboard_serves(engine: None) -> None:
+    command = ("python", "-m", "training.tensorboard", "STORAGE=/tmp/runs")
+    page = answer(built("tensorboard"), command, "http://127.0.0.1:5001/data/environment")
+    assert "window_title" in page
+
+
+def test_the_emulator_serves(engine: None) -> None:
+    command = ("python", "-m", "k8s.emulator", "/tmp/data", "9023", "qfleet")
+    buckets = answer(built("storage"), command, "http://127.0.0.1:9023/storage/v1/b")
+    assert json.loads(buckets)["items"][0]["name"] == "qfleet"
+
+
+# Pushing: from a checkout of its own, whose images are of some bytes.
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, engine: None) -> Iterator[Path]:
+    """A folder that pushes images of a version that nobody else has."""
+    version = f"0.0.0-test-{uuid.uuid4().hex[:8]}"
+    shutil.copytree(ROOT / "images", tmp_path / "images")
+    (tmp_path / "VERSION").write_text(version)
+    names = [f"qfleet-{stage}:{version}" for stage in IMAGES]
+    for name in names:
+        content = io.BytesIO()
+        with tarfile.open(fileobj=content, mode="w") as archive:
+            archive.addfile(tarfile.TarInfo(name.replace(":", "-")))
+        subprocess.run(
+            ["docker", "import", "-", name], input=content.getvalue(), check=True,
+            capture_output=True,
+        )  # fmt: skip
+    yield tmp_path
+    listed = docker("image", "ls", "--format={{.Repository}}:{{.Tag}}").stdout.split()
+    docker("image", "rm", "--force", *(name for name in listed if name.endswith(version)))
+
+
+def script(folder: Path, name: str, *words: str, **environ: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [folder / "images" / name, *words], env={**os.environ, **environ},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_push_keeps_digests_for_the_manifests(checkout: Path) -> None:
+    with Registry() as registry:
+        image = f"{registry.address}/team/qfleet"
+        code, said, errors = script(checkout, "push.sh", f"IMAGE={image}")
+        assert code == 0, errors
+        pushed = {
+            place.partition(":")[0].removeprefix("team/qfleet-"): digest
+            for place, digest in registry.manifests.items()
+        }
+    assert set(pushed) == set(IMAGES)
+    kept = json.loads((checkout / ".images.json").read_text())
+    assert kept == {stage: f"{image}-{stage}@{digest}" for stage, digest in pushed.items()}
+    assert said.splitlines() == [
+        *kept.values(), f"Next: make manifests OVERLAY=gke IMAGE={image}"
+    ]  # fmt: skip
+
+
+def test_a_refused_push_says_how_to_sign_in(checkout: Path) -> None:
+    with Registry(denies=True) as registry:
+        code, _, said = script(checkout, "push.sh", f"IMAGE={registry.address}/qfleet")
+    assert code == 2
+    assert f"docker login {registry.address}" in said.splitlines()[-1]
+    assert not (checkout / ".images.json").exists()
+    code, _, said = script(checkout, "push.sh", f"IMAGE={registry.address}/qfleet")
+    assert code == 2
+    assert "cannot be reached" in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "sentence"),
+    [
+        ("push.sh", (), "make push needs IMAGE"),
+        ("push.sh", ("IMAGE=qfleet",), "IMAGE=qfleet is not registry/name"),
+        ("push.sh", ("IMAGE=a.b/c:1.0",), "without a tag"),
+        ("push.sh", ("IMAGE=a.b/c", "GPU=1"), "make push takes no BASE and no GPU"),
+        ("build.sh", ("IMAGE=a.b/c",), "make images takes no IMAGE"),
+        ("build.sh", ("EPOCHS=3",), "there is no setting EPOCHS here"),
+        ("build.sh", ("GPU=yes",), "GPU=yes: 1 builds"),
+        ("build.sh", ("ENGINE=nothing",), "there is no nothing on the PATH"),
+    ],
+)
+def test_a_wrong_word_is_told_in_a_sentence(
+    name: str, words: tuple[str, ...], sentence: str
+) -> None:
+    code, _, said = script(ROOT, name, *words)
+    assert code == 2
+    assert said.startswith("qfleet: ")
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+def test_what_is_not_there_is_told_in_a_sentence(checkout: Path) -> None:
+    (checkout / "VERSION").write_text("0.0.0-never-built")
+    code, _, said = script(checkout, "push.sh", "IMAGE=a.b/c")
+    assert code == 2
+    assert "there is no image qfleet-storage:0.0.0-never-built: `make images` builds it" in said
+    nobody = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    code, _, said = script(checkout, "build.sh", **nobody)
+    assert code == 2
+    assert "docker does not answer" in said
