@@ -136,6 +136,12 @@ lock upgrade:
 			requirements/$$name.in --output-file requirements/$$name.txt; \
 	done
 
+.PHONY: e2e
+e2e: ## test on a real cluster: KUBECONFIG's, or that of make cluster
+	@$(no_settings)$(setup) $(dev)
+	@$(setup) $(launch)
+	@.venv/bin/python -m pytest tests/e2e
+
 .PHONY: cluster cluster-down
 cluster: ## start a Kubernetes of one node on this machine, with the operator and the images: 10 minutes the first time
 	@$(no_settings)exec tests/e2e/cluster/up.sh

@@ -1,7 +1,10 @@
 """A namespace for all end-to-end tests, and what is shown of it when one fails."""
 
+import os
+import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,16 +23,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> str:
-    """The cluster of KUBECONFIG, with the operator; its version."""
+    """The cluster of KUBECONFIG, or of `make cluster`, with the operator; its version."""
+    made = Path.home() / ".cache/qfleet-cluster"
+    if "KUBECONFIG" not in os.environ and (made / "kubeconfig").exists():
+        os.environ["KUBECONFIG"] = str(made / "kubeconfig")
+    if not shutil.which("kubectl"):
+        os.environ["PATH"] += f":{made / 'bin'}"
     try:
         done = subprocess.run(
             ["kubectl", "get", "crd", "tfjobs.kubeflow.org"],
             capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
     except FileNotFoundError:
-        pytest.skip("no kubectl here: `make cluster` brings one")
+        pytest.exit("there is no kubectl: `make cluster` brings one", returncode=2)
     if done.returncode:
-        pytest.skip(f"no cluster with the operator answers: {done.stderr.strip()}")
+        reason = done.stderr.strip()
+        pytest.exit(f"no cluster with the operator answers ({reason}): make cluster", returncode=2)
     return kube.kubectl("version", "-o", "json")
 
 
