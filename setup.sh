@@ -28,7 +28,7 @@ holds() {
     local sums
     # Not in one pipeline: where grep ends first, the pipeline's failure is sha256sum's.
     sums=$(sha256sum "$@")
-    [[ -z $(grep -vxFf "$stamp" <<<"$sums") ]]
+    ! grep -qvxFf "$stamp" <<<"$sums"
 }
 
 # Prints the version of an interpreter as 3.11; nothing if it does not run.

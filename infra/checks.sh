@@ -91,12 +91,13 @@ room() { named "$2" <<<"$1" | awk -F'|' '{ printf "%d", $2 - $3 }'; }
 
 # The quota that a machine's processors count against.
 cpu_metric() {
-    local family metric
+    local family metric preemptible
     family=$(printf %s "${2%%-*}" | tr '[:lower:]' '[:upper:]')
     metric=${family}_CPUS
     [[ -n $(room "$1" "$metric") ]] || metric=CPUS
     # Spot machines have a quota of their own only where one was granted.
-    [[ $3 != spot || $(named PREEMPTIBLE_CPUS <<<"$1" | awk -F'|' '{ printf "%d", $2 }') == 0 ]] || metric=PREEMPTIBLE_CPUS
+    preemptible=$(named PREEMPTIBLE_CPUS <<<"$1" | awk -F'|' '{ printf "%d", $2 }')
+    [[ $3 != spot || ${preemptible:-0} == 0 ]] || metric=PREEMPTIBLE_CPUS
     printf %s "$metric"
 }
 

@@ -41,7 +41,7 @@ look_at_cluster() {
 }
 
 look_at_bucket() {
-    local row size runs=''
+    local row size content='which is empty'
     doomed_bucket='' doomed_role=''
     if [[ -n $ADOPT_BUCKET ]]; then
         try gcloud storage buckets describe "gs://$BUCKET" '--format=value(name)' >/dev/null || return 0
@@ -57,10 +57,10 @@ look_at_bucket() {
     if [[ $row == *'|qfleet' ]]; then
         size=$(ask gcloud storage du "gs://$BUCKET" --summarize | awk '{ printf "%.0f", $1 }')
         if ((size > 0)); then
-            runs=$(ask gcloud storage ls "gs://$BUCKET/*" | awk '/\/$/ { printf "%s%s", (n++ ? ", " : ": "), $0 }')
+            content="with $size bytes: $(ask gcloud storage ls "gs://$BUCKET/*" | awk '/\/$/ { printf "%s%s", (n++ ? ", " : ""), $0 }')"
         fi
     fi
-    if sort_out "${row#*|}" '' "the bucket gs://$BUCKET" "with its ${size:-0} bytes${runs}"; then doomed_bucket=yes; fi
+    if sort_out "${row#*|}" '' "the bucket gs://$BUCKET" "$content"; then doomed_bucket=yes; fi
 }
 
 look_at_registry() {

@@ -76,7 +76,7 @@ parameters() {
         esac
     done
 
-    [[ -n $PROJECT ]] || refuse 'PROJECT is not set: write the line PROJECT=my-project into infra/own.env, or say make infra-up PROJECT=my-project.'
+    [[ -n $PROJECT ]] || refuse 'PROJECT is not set: write the line PROJECT=my-project into infra/own.env, or say it behind the verb.'
     hold PROJECT '[a-z][a-z0-9-]{4,28}[a-z0-9]' "a project's id: 6 to 30 lower-case letters, digits and dashes, a letter first"
     hold REGION '[a-z]+-[a-z]+[0-9]+' 'a region such as us-central1'
     hold ZONE "$REGION-[a-z]" "a zone of $REGION such as $REGION-a"
