@@ -68,7 +68,7 @@ class Checkout:
         self.put(faults=[{"where": where, "says": says, "times": 1, **more}])
 
     def run(self, *words: str, code: int = 0, **more: Any) -> subprocess.CompletedProcess[str]:
-        """Run a program in the checkout, see that it ends with `code`, and record only its calls."""
+        """Run a program in the checkout, see that it ends with `code`; record its calls alone."""
         self.put(calls=[])
         environment = {"PATH": str(self.programs), "HOME": str(self.folder)}
         done = subprocess.run(

@@ -1,10 +1,10 @@
 """A Google Cloud in a file, and the programs that speak to it: gcloud, kubectl, curl.
 
 Run as `infra_cloud.py PROGRAM ARGUMENTS...`; QFLEET_CLOUD names the file. Each call is recorded in
-it before anything else happens. What the scripts should never say ends with code 64. State is kept as
-the real programs' lists show it, and printed by the --format that is asked for. A fault is an entry
-of `faults`: the call whose words contain `where` fails with `says`, `times` times, having done its
-work first where `late` is set.
+it first of all. What the scripts should never say ends with code 64. State is kept as the real
+programs' lists show it, and printed by the --format that is asked for. A fault is an entry of
+`faults`: the call whose words contain `where` fails with `says`, `times` times, having done its work
+first where `late` is set.
 """
 
 import json
@@ -61,7 +61,7 @@ class Call:
 
 
 def flattened(rows: list[dict[str, Any]], path: str) -> list[dict[str, Any]]:
-    """A row for each item of the list at `path`, which is taken for the list: bindings[].members."""
+    """A row for each item of the list at `path`, put in its place: bindings[].members."""
     outer, _, inner = path.partition("[].")
     rows = [{**row, outer: item} for row in rows for item in row.get(outer, [])]
     if not inner:

@@ -1,4 +1,4 @@
-"""`make infra-up`: what it makes and in which order, again, cut short, and on top of what is there."""
+"""`make infra-up`: what it makes, in which order, again, cut short, and beside what is there."""
 
 import json
 import shutil

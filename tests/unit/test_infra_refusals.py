@@ -1,4 +1,4 @@
-"""What infra-up is told and what it refuses: parameters, rights, quotas; and the shell is checked."""
+"""What infra-up is told and what it refuses: parameters, rights, quotas. Also: shellcheck."""
 
 import shutil
 import subprocess
@@ -150,8 +150,8 @@ def test_says_when_the_prices_are_another_machines(checkout: Checkout) -> None:
             " --role=roles/container.admin",
         ),
         (
-            {"person": "ci@x.iam.gserviceaccount.com", "denied": ["iam.serviceAccounts.create"]},
-            "--member=serviceAccount:ci@x.iam.gserviceaccount.com --role=roles/iam.serviceAccountAdmin",
+            {"person": "ci@x.iam.gserviceaccount.com", "denied": ["compute.regions.get"]},
+            "--member=serviceAccount:ci@x.iam.gserviceaccount.com --role=roles/compute.viewer",
         ),
     ],
     ids=["signed out", "no project", "no billing", "no right", "no right of a robot"],
@@ -177,7 +177,16 @@ def test_says_what_the_person_lacks(checkout: Checkout, cloud: dict[str, Any], r
         ({"quotas": {"SSD_TOTAL_GB": [100, 0]}}, "need 150 of the quota SSD_TOTAL_GB"),
         ({"everywhere": {"CPUS_ALL_REGIONS": [8, 0]}}, "quota CPUS_ALL_REGIONS, and 8 are left"),
     ],
-    ids=lambda value: next(iter(value.items())).__repr__() if isinstance(value, dict) else "",
+    ids=[
+        "no network",
+        "no such machine",
+        "processors of a family",
+        "processors",
+        "spot processors",
+        "addresses",
+        "disks",
+        "processors of all regions",
+    ],
 )
 def test_says_what_the_project_lacks(
     checkout: Checkout, cloud: dict[str, Any], remedy: str
@@ -209,8 +218,9 @@ def test_says_which_program_is_missing(checkout: Checkout, program: str) -> None
     assert checkout.calls() == []
 
 
-def test_billing_that_may_not_be_seen_is_no_lack(checkout: Checkout) -> None:
-    checkout.fault("billing projects describe", "ERROR: forbidden")
+@pytest.mark.parametrize("look", ["billing projects describe", "testIamPermissions"])
+def test_what_may_not_be_seen_is_no_lack(checkout: Checkout, look: str) -> None:
+    checkout.fault(look, "ERROR: forbidden")
 
     assert "could not be seen" in checkout.up().stdout
 
