@@ -27,8 +27,10 @@ traces() { # all that a cluster could leave, a line each
 (($#)) || fail "say what to run with it: with_cluster.sh COMMAND..."
 "$here/down.sh"
 before=$(traces | sort)
+trap '"$here/down.sh"' EXIT
 status=0
-"$here/up.sh" && "$@" || status=$?
+{ "$here/up.sh" && "$@"; } || status=$?
+trap - EXIT
 "$here/down.sh"
 if ! diff <(echo "$before") <(traces | sort); then
   fail "cluster-down left this machine otherwise than it was: see the lines above"
