@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -65,6 +65,25 @@ def root(cluster_storage: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[sto
     with kube.forwarded("service/storage", 9023) as port:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
         yield storage.path(STORAGE)
+
+
+MEASURED = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture
+def measured(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Say a figure; all of them stand at the end of what pytest prints."""
+    return pytestconfig.stash.setdefault(MEASURED, []).append
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print what was measured."""
+    if lines := config.stash.get(MEASURED, []):
+        terminalreporter.section("measured")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -140,7 +140,11 @@ def starve(job: Job, rank: int) -> None:
      (kill, 0), (starve, 1)],
 )  # fmt: skip
 def test_the_gang_starts_again_after_a_fault(
-    broken: Job, seconds: list[float], fault: Callable[[Job, int], None], rank: int
+    broken: Job,
+    seconds: list[float],
+    measured: Callable[[str], None],
+    fault: Callable[[Job, int], None],
+    rank: int,
 ) -> None:
     before, went_on = attempt(broken)
     broken.reach(went_on + INTERVAL + 1)
@@ -153,30 +157,39 @@ def test_the_gang_starts_again_after_a_fault(
         seconds.append(took)
     epoch = attempt(broken)[1]
     repeated = chief.last_epoch() - (epoch - 1)
-    print(f"{fault.__name__} of worker {rank}: {took:.1f} s, {max(repeated, 0)} epochs repeated")
+    measured(
+        f"{fault.__name__} worker {rank}: {took:.1f} s to the first epoch,"
+        f" {max(repeated, 0)} epochs repeated"
+    )
     assert repeated <= INTERVAL
 
 
-def test_training_goes_on_when_the_storage_starts_again(broken: Job) -> None:
+def test_training_goes_on_when_the_storage_starts_again(
+    broken: Job, measured: Callable[[str], None]
+) -> None:
     before = broken.reach(attempt(broken)[1] + 2)
     (pod,) = kube.get("pods", selector="app.kubernetes.io/component=storage")
     if not kube.kill(pod["metadata"]["name"]):
         pytest.skip("the node's processes are not this machine's")
     since = time.monotonic()
     broken.reach(before + 3 * INTERVAL)
-    print(f"storage killed: {time.monotonic() - since:.1f} s for {3 * INTERVAL} epochs")
+    measured(f"storage killed: {time.monotonic() - since:.1f} s for {3 * INTERVAL} epochs")
 
 
 def test_the_weights_are_those_of_the_job_that_nothing_happened_to(
-    broken: Job, root: storage.StoragePath, tmp_path: Path, seconds: list[float]
+    broken: Job,
+    root: storage.StoragePath,
+    tmp_path: Path,
+    seconds: list[float],
+    measured: Callable[[str], None],
 ) -> None:
     assert broken.end(400) == "Succeeded"
     difference = np.abs(weights(root / "broken", tmp_path) - weights(root / "calm", tmp_path)).max()
-    print(f"largest difference of a weight: {difference:.1e}")
+    measured(f"largest difference of a weight: {difference:.1e}")
     assert difference <= 1e-6
     median = statistics.median(seconds)
     told = "  ".join(f"{took:.1f}" for took in sorted(seconds))
-    print(f"from fault to first step: median {median:.1f} s (aim {AIM:g}), all {told}")
+    measured(f"from fault to first epoch: median {median:.1f} s (aim {AIM:g}); {told}")
     assert median <= LIMIT
 
 

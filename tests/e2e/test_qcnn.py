@@ -11,7 +11,7 @@ import subprocess
 import sys
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,6 @@ def test_a_profile_of_a_worker_is_captured_while_it_trains(
             num_retry="3", worker_list="", host_tracer_level="2", device_tracer_level="0",
             python_tracer_level="0", delay="0",
         )  # fmt: skip
-        print(said)
         if b"successfully" in said:
             break
         assert not job.ended(), said
@@ -132,7 +131,7 @@ def test_weights_metrics_and_logs_are_in_the_bucket(job: Job, root: storage.Stor
 
 
 def test_the_same_seed_on_this_machine_gives_the_same_loss(
-    job: Job, root: storage.StoragePath, tmp_path: Path
+    job: Job, root: storage.StoragePath, tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "STORAGE_"))}
     subprocess.run(
@@ -141,7 +140,7 @@ def test_the_same_seed_on_this_machine_gives_the_same_loss(
     )  # fmt: skip
     here = storage.read_json(tmp_path / "qcnn" / "result.json")["metrics"]["train"]["mse"]
     there = storage.read_json(root / "qcnn" / "result.json")["metrics"]["train"]["mse"]
-    print(f"train mse: {here:.6f} here, {there:.6f} in the cluster")
+    measured(f"train mse: {here:.6f} here, {there:.6f} in the cluster")
     assert abs(here - there) <= 1e-4
 
 

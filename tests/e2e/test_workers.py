@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -76,14 +77,14 @@ def patch(job: Job, workers: int) -> None:
 
 
 def test_a_worker_more_than_the_gang_has_ends_the_job_with_a_sentence(
-    cluster_storage: None,
+    cluster_storage: None, measured: Callable[[str], None]
 ) -> None:
     job = start("patched", "EPOCHS=100000")
     job.reach(2)
     since = time.monotonic()
     patch(job, 3)
     assert job.end(60) == "Failed"
-    print(f"failed {time.monotonic() - since:.0f} s after the patch")
+    measured(f"replicas 2 to 3: failed {time.monotonic() - since:.0f} s after the patch")
     patch(job, 2)
     assert any("this is worker 2, but WORKERS=2" in message for message in job.messages())
     said = kube.launch("status", "RUN=patched", timeout=60).stdout
@@ -92,7 +93,9 @@ def test_a_worker_more_than_the_gang_has_ends_the_job_with_a_sentence(
     job.delete()
 
 
-def test_wrong_settings_fail_the_job_for_good_with_their_sentence(cluster_storage: None) -> None:
+def test_wrong_settings_fail_the_job_for_good_with_their_sentence(
+    cluster_storage: None, measured: Callable[[str], None]
+) -> None:
     text = kube.launch("render", "RUN=wrong", *SETTINGS).stdout
     wrong = re.sub(r"QFLEET_QUBITS: .*", "QFLEET_QUBITS: '99'", text)
     assert wrong != text
@@ -100,7 +103,7 @@ def test_wrong_settings_fail_the_job_for_good_with_their_sentence(cluster_storag
     kubectl("apply", "--server-side", "-f", "-", given=wrong)
     job = Job("wrong")
     assert job.end(60) == "Failed"
-    print(f"failed after {time.monotonic() - since:.0f} s")
+    measured(f"wrong settings: failed after {time.monotonic() - since:.0f} s")
     sentence = "QFLEET_QUBITS=99 is not allowed: QUBITS is a whole number from 2 to 30"
     assert any(sentence in message for message in job.messages())
     done = kube.launch("status", "RUN=wrong", timeout=60)
