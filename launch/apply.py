@@ -3,11 +3,15 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from common.errors import ClusterError
 from launch import job
-from launch.client import Cluster, Object
+
+if TYPE_CHECKING:
+    from launch.client import Cluster
+
+Object = dict[str, Any]
 
 LAST = ("Deployment", "Job", "TFJob")
 """What starts pods comes after what pods need."""
@@ -42,17 +46,17 @@ def ordered(objects: Sequence[Object]) -> list[Object]:
     return sorted(objects, key=lambda one: LAST.index(one["kind"]) if one["kind"] in LAST else -1)
 
 
-def change(cluster: Cluster, body: Object) -> Change:
+def change(cluster: "Cluster", body: Object) -> Change:
     """What applying an object would do, by the API server's own word; nothing is changed."""
     return _change(cluster, body, dry_run=True)
 
 
-def apply(cluster: Cluster, body: Object) -> Change:
+def apply(cluster: "Cluster", body: Object) -> Change:
     """Apply an object."""
     return _change(cluster, body, dry_run=False)
 
 
-def _change(cluster: Cluster, body: Object, *, dry_run: bool) -> Change:
+def _change(cluster: "Cluster", body: Object, *, dry_run: bool) -> Change:
     kind, name = body["kind"], body["metadata"]["name"]
     before = cluster.get(kind, name, body["apiVersion"])
     after = cluster.apply(body, dry_run=dry_run)
@@ -99,7 +103,7 @@ def _leaves(thing: Any, path: str) -> Iterator[tuple[str, str]]:
         yield path, str(thing)
 
 
-def settings_that_differ(cluster: Cluster, objects: Sequence[Object]) -> list[str]:
+def settings_that_differ(cluster: "Cluster", objects: Sequence[Object]) -> list[str]:
     """What a living job was started with, where `objects` say otherwise: NAME=was (now said).
 
     A job's own settings are read from its ConfigMap; of what else a TFJob or Job is made of, the
@@ -120,7 +124,7 @@ def settings_that_differ(cluster: Cluster, objects: Sequence[Object]) -> list[st
     return told
 
 
-def remove(cluster: Cluster, kind: str, name: str) -> float | None:
+def remove(cluster: "Cluster", kind: str, name: str) -> float | None:
     """Delete a job and wait until it and its pods are gone.
 
     Args:

@@ -185,19 +185,24 @@ class Cluster:
                 return False
         return True
 
-    def log(self, pod: str, container: str, *, follow: bool) -> Iterator[str]:
+    def log(
+        self, pod: str, container: str, *, follow: bool, last: int | None = None
+    ) -> Iterator[str]:
         """A container's lines, each with the time before it, as they come.
 
         Args:
             pod: The pod's name.
             container: The container's.
             follow: Whether to go on until the container ends.
+            last: Begin with so many of the lines that there are; None is all.
 
         Raises:
             urllib3.exceptions.HTTPError: The connection broke.
         """
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log"
         query = {"container": container, "follow": str(follow).lower(), "timestamps": "true"}
+        if last is not None:
+            query["tailLines"] = str(last)
         with self._told("get", "Pod"):
             if self._dynamic is None:
                 self.kind("Pod")

@@ -4,13 +4,13 @@ import queue
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from common.errors import ClusterError, DeadlineReached, Preempted
+from common.errors import ClusterError, Preempted
 from launch import job, reasons, refusals
 from launch.client import Cluster, Object
 from launch.job import Pod
+from launch.outcome import Outcome, outcome_of
 from launch.screen import Screen
 from launch.tail import Lines, Tail
 
@@ -19,22 +19,10 @@ OPERATOR_SECONDS = 20.0
 """How long a TFJob may stay unseen before it is said that no operator runs."""
 
 NEXT = re.compile(r"\bmake (training|inference|tensorboard)\b(?! TARGET)")
+RECENT_LINES = 10
 SOON_SECONDS = 15.0
 AWAY_SECONDS = 120.0
 """How long the API server may be away while a job is followed."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a job ended.
-
-    Args:
-        code: The exit code: 0, or that of the container that failed the job.
-        sentence: One line that says so.
-    """
-
-    code: int
-    sentence: str
 
 
 class Following:
@@ -46,15 +34,24 @@ class Following:
         name: Its name.
         screen: Where news go.
         patience: Seconds that a pod may find no place (RENDEZVOUS_TIMEOUT).
+        again: Whether it was there before: then not all that the chief has said is told.
     """
 
     def __init__(
-        self, cluster: Cluster, kind: str, name: str, screen: Screen, patience: float
+        self,
+        cluster: Cluster,
+        kind: str,
+        name: str,
+        screen: Screen,
+        patience: float,
+        *,
+        again: bool = False,
     ) -> None:
         self._cluster, self._kind, self._name, self._screen = cluster, kind, name, screen
         self._patience = {
             reasons.AT_ONCE: 0.0, reasons.SOON: SOON_SECONDS, reasons.PLACE: float(patience)
         }  # fmt: skip
+        self._again = again
         self._began = time.monotonic()
         self._uid = ""
         self._stand = ""
@@ -63,6 +60,7 @@ class Following:
         self._pods: dict[str, Pod] = {}  # title -> the pod of that name that was seen last
         self._told: set[str] = set()  # uids of pods whose end was told
         self._excused = True  # whether a cause was told since all workers were running
+        self._news: list[str] = []
         self._lines: Lines = queue.Queue()
         self._tail: Tail | None = None
 
@@ -120,7 +118,7 @@ class Following:
         self._say_stand(found, pods)
         self._follow_chief(pods)
         if ended:
-            return outcome(found, pods)
+            return outcome_of(found, pods)
         self._hindered(found, pods)
         return None
 
@@ -138,7 +136,12 @@ class Following:
         self._stand = stand
 
     def _losses(self, pods: Sequence[Pod], ended: bool) -> None:
-        """Say which workers went away and why; the gang starts again then."""
+        """Say which workers went away and why; the gang starts again then.
+
+        One look later: where the job itself has ended or is deleted, nothing starts again.
+        """
+        while self._news and not ended:
+            self._screen.say(self._news.pop(0))
         for pod in pods:
             before = self._pods.get(pod.title)
             self._pods[pod.title] = pod
@@ -146,7 +149,7 @@ class Following:
                 continue
             if before and before.uid != pod.uid and before.uid not in self._told:
                 if not self._excused:
-                    self._screen.say(f"{pod.title} was replaced; the gang starts again")
+                    self._news.append(f"{pod.title} was replaced; the gang starts again")
                 self._told.add(before.uid)
                 self._excused = True
             permanent = pod.exit_code is not None and pod.exit_code < 128
@@ -156,7 +159,7 @@ class Following:
             if why or pod.exit_code is not None:
                 self._told.add(pod.uid)
             if why:
-                self._screen.say(f"{pod.title} {why}; the gang starts again")
+                self._news.append(f"{pod.title} {why}; the gang starts again")
                 self._excused = True
         if pods and all("running" in pod.state and not pod.leaving for pod in pods):
             self._excused = False
@@ -173,7 +176,8 @@ class Following:
             return
         if self._tail:
             self._tail.finish(seconds=2)
-        self._tail = Tail(self._cluster, chief, self._lines)
+        last = RECENT_LINES if self._again and not self._tail else None
+        self._tail = Tail(self._cluster, chief, self._lines, last=last)
 
     def _hindered(self, found: Object, pods: Sequence[Pod]) -> None:
         """Say what keeps pods from starting.
@@ -220,28 +224,3 @@ class Following:
                 self._told.add("events")
             return []
         return sorted(events, key=lambda event: str(event.get("lastTimestamp") or ""))
-
-
-def outcome(found: Object, pods: Sequence[Pod]) -> Outcome:
-    """How a finished job ended, by what its pods left.
-
-    Args:
-        found: The TFJob or Job.
-        pods: Its pods, by number.
-    """
-    name, phase = found["metadata"]["name"], job.phase(found)
-    if phase == "Succeeded":
-        words = next((pod.last_words for pod in pods if pod.last_words), "")
-        return Outcome(0, f"job {name} Succeeded" + f": {words}" * bool(words))
-    if job.past_deadline(found):
-        return Outcome(
-            DeadlineReached.exit_code, f"job {name} Failed: DEADLINE seconds have passed"
-        )
-    failed = [pod for pod in pods if pod.exit_code]
-    # What is below 128 failed the job; a code above it is another worker's, who lost that one.
-    failed.sort(key=lambda pod: ((pod.exit_code or 0) >= 128, str((pod.terminated or {}).get("finishedAt"))))  # noqa: E501 # fmt: skip
-    if not failed:
-        return Outcome(1, f"job {name} Failed: {job.reason(found) or 'its pods are gone'}")
-    worst = failed[0]
-    words = worst.last_words or reasons.how_it_ended(worst)
-    return Outcome(worst.exit_code or 1, f"job {name} Failed: {worst.title}: {words}")

@@ -2,10 +2,12 @@
 
 import json
 import re
-
-from kubernetes.client import ApiException
+from typing import TYPE_CHECKING
 
 from common.errors import ClusterError
+
+if TYPE_CHECKING:
+    from kubernetes.client import ApiException
 
 OPERATOR = "the Kubeflow training operator (https://github.com/kubeflow/trainer/tree/release-1.9)"
 
@@ -59,7 +61,7 @@ def no_namespace(namespace: str) -> ClusterError:
     )
 
 
-def of_api(error: ApiException, verb: str, kind: str, namespace: str) -> ClusterError:
+def of_api(error: "ApiException", verb: str, kind: str, namespace: str) -> ClusterError:
     """An answer of the API server that is no success, other than a missing object.
 
     Args:
@@ -149,7 +151,7 @@ def of_admission(text: str) -> ClusterError | None:
     return None
 
 
-def message(error: ApiException) -> str:
+def message(error: "ApiException") -> str:
     """What the answer says, without the form around it."""
     body = error.body.decode("utf-8", "replace") if isinstance(error.body, bytes) else error.body
     try:

@@ -8,7 +8,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 EPOCH = re.compile(r"epoch (\d+)/(\d+)  (.*)")
@@ -47,11 +47,13 @@ class Screen:
             return
         if self._bar is None:
             self._bar = Progress(
-                TextColumn("epoch {task.completed}/{task.total}"),
-                BarColumn(),
-                TextColumn("{task.fields[numbers]}"),
-                TimeRemainingColumn(compact=True),
-                TextColumn("left"),
+                TextColumn(
+                    "epoch {task.completed}/{task.total}", table_column=Column(no_wrap=True)
+                ),
+                BarColumn(bar_width=12),
+                TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
+                TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True, ratio=1)),
+                expand=True,
                 console=self._console,
                 transient=True,
             )

@@ -21,12 +21,16 @@ class Tail:
         pod: The pod.
         lines: Where its lines go.
         prefix: What is put before each.
+        last: Begin with so many of the lines that there are; None is all.
     """
 
-    def __init__(self, cluster: Cluster, pod: Pod, lines: Lines, prefix: str = "") -> None:
+    def __init__(
+        self, cluster: Cluster, pod: Pod, lines: Lines, prefix: str = "", last: int | None = None
+    ) -> None:
         self.key = (pod.uid, pod.restarts)
         self._cluster, self._pod, self._lines, self._prefix = cluster, pod, lines, prefix
-        self._last: datetime | None = None
+        self._first = last
+        self._read_to: datetime | None = None
         self._complete = False
         self._begin()
 
@@ -35,14 +39,15 @@ class Tail:
         self._thread.start()
 
     def _read(self) -> None:
-        last, pod = self._last, self._pod
+        read_to, pod = self._read_to, self._pod
+        first = self._first if read_to is None else None
         try:
-            for line in self._cluster.log(pod.name, pod.container, follow=True):
+            for line in self._cluster.log(pod.name, pod.container, follow=True, last=first):
                 stamp, _, text = line.partition(" ")
                 when = datetime.fromisoformat(stamp)
-                if last is not None and when <= last:
+                if read_to is not None and when <= read_to:
                     continue  # said before the connection broke
-                self._last = when
+                self._read_to = when
                 self._lines.put(self._prefix + text)
         except (urllib3.exceptions.HTTPError, OSError):
             return  # `renew` goes on where it broke

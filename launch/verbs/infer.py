@@ -39,7 +39,7 @@ def infer(settings: Settings) -> int:
                 apply.remove(cluster, "Job", name)
             for body in apply.ordered(objects):
                 screen.say(str(apply.apply(cluster, body)))
-        return follow(cluster, "Job", name, settings, screen)
+        return follow(cluster, "Job", name, settings, screen, again=runs_now)
 
 
 def _which(cluster: Cluster, objects: Sequence[Object], wanted: str, screen: Screen) -> str:

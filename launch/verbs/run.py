@@ -42,7 +42,7 @@ def run(settings: Settings) -> int:
         if stand != "runs":
             for body in apply.ordered(objects):
                 screen.say(str(apply.apply(cluster, body)))
-        return follow(cluster, "TFJob", name, settings, screen)
+        return follow(cluster, "TFJob", name, settings, screen, again=stand == "runs")
 
 
 def which(cluster: Cluster, objects: Sequence[Object], wanted: str, screen: Screen) -> str:
@@ -114,8 +114,10 @@ def show_changes(
             screen.say(str(apply.change(cluster, body)))
 
 
-def follow(cluster: Cluster, kind: str, name: str, settings: Settings, screen: Screen) -> int:
-    """Follow a job to its end, and say how it ended.
+def follow(
+    cluster: Cluster, kind: str, name: str, settings: Settings, screen: Screen, *, again: bool
+) -> int:
+    """Follow a job to its end, and say how it ended; `again` if it was there before.
 
     Raises:
         ClusterError: It can't start.
@@ -123,7 +125,8 @@ def follow(cluster: Cluster, kind: str, name: str, settings: Settings, screen: S
     run = settings.run_name
     verb = "training" if kind == "TFJob" else "inference"
     try:
-        ended = Following(cluster, kind, name, screen, settings.rendezvous_timeout).until_end()
+        patience = settings.rendezvous_timeout
+        ended = Following(cluster, kind, name, screen, patience, again=again).until_end()
     except KeyboardInterrupt:
         screen.say(
             f"job {name} goes on; `make {verb} TARGET=k8s RUN={run}` follows it again, `python -m"

@@ -49,6 +49,7 @@ OVERLAYS: dict[str, dict[str, Any]] = {
     "privileged": {"securityContext": {"privileged": True}},
     "nameless": {"envFrom": [{"configMapRef": {"name": "nowhere"}}]},
     "wordless": {"command": ["no-such-program"]},
+    "mistaken": {"env/-": {"name": "QFLEET_FILTERS", "value": "99"}},
     "hungry": {
         "command": ["python", "-c", "eaten = bytearray(2**30)"],
         "resources": {"limits": {"memory": "64Mi"}, "requests": {"memory": "64Mi"}},

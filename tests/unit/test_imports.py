@@ -119,6 +119,24 @@ def reached(module: str) -> set[str]:
     return tops
 
 
+def loaded(module: str) -> set[str]:
+    """Top-level names of all that loading a module imports, before anything in it is called."""
+    seen, ahead, tops = set(), [module], set()
+    while ahead:
+        here = ahead.pop()
+        if here in seen:
+            continue
+        seen.add(here)
+        if "." in here:
+            ahead.append(here.rpartition(".")[0])
+        for one in IMPORTS[here]:
+            if not one.late:
+                tops.add(one.name.split(".")[0])
+                if inner := module_of(one.name):
+                    ahead.append(inner)
+    return tops
+
+
 def in_common(part_name: str) -> list[str]:
     return [name for name in FILES if name.startswith("common.") and part(name) == part_name]
 
@@ -152,6 +170,15 @@ def test_tensorflow_quantum_is_imported_late_and_in_one_place(module: str) -> No
 @pytest.mark.parametrize("module", [name for name in FILES if name.split(".")[0] == "common"])
 def test_common_imports_no_application(module: str) -> None:
     assert not {one.name.split(".")[0] for one in IMPORTS[module]} & set(APPLICATIONS)
+
+
+@pytest.mark.parametrize("module", [name for name in FILES if name.split(".")[0] == "launch"])
+def test_the_clusters_client_imports_common_alone_and_nothing_heavy(module: str) -> None:
+    assert not {one.name.split(".")[0] for one in IMPORTS[module]} & {"training", "inference"}
+    parts = {part(one.name) for one in IMPORTS[module] if one.name.startswith("common.")}
+    assert parts <= {"errors", "settings", "storage", "runs"}
+    heavy = {*KERAS, "tensorflow_quantum", "numpy", "cirq", "pandas", "pyarrow"}
+    assert not loaded(module) & heavy
 
 
 @pytest.mark.parametrize("name", ARROWS)

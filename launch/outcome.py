@@ -1,0 +1,53 @@
+"""How a job ended: its exit code, and one sentence."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from common.errors import BUG, DeadlineReached, RetryableError
+from launch import job, reasons
+from launch.job import Pod
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended.
+
+    Args:
+        code: The exit code: 0, or that of the container that failed the job.
+        sentence: One line that says so.
+    """
+
+    code: int
+    sentence: str
+
+
+def outcome_of(found: Object, pods: Sequence[Pod]) -> Outcome:
+    """How a finished job ended, by what its pods left.
+
+    Args:
+        found: The TFJob or Job.
+        pods: Its pods, by number.
+    """
+    name, phase = found["metadata"]["name"], job.phase(found)
+    if phase == "Succeeded":
+        words = next((pod.last_words for pod in pods if pod.last_words), "")
+        return Outcome(0, f"job {name} Succeeded" + f": {words}" * bool(words))
+    if job.past_deadline(found):
+        return Outcome(
+            DeadlineReached.exit_code, f"job {name} Failed: DEADLINE seconds have passed"
+        )
+    failed = [pod for pod in pods if pod.exit_code]
+    if not failed:
+        return Outcome(BUG, f"job {name} Failed: {job.reason(found) or 'its pods are gone'}")
+    worst = min(failed, key=_blame)
+    words = worst.last_words or reasons.how_it_ended(worst)
+    return Outcome(worst.exit_code or BUG, f"job {name} Failed: {worst.title}: {words}")
+
+
+def _blame(pod: Pod) -> tuple[bool, str]:
+    # What is below 128 failed the job; a code above it is another worker's, who lost that one.
+    ended = str((pod.terminated or {}).get("finishedAt"))
+    return (pod.exit_code or 0) >= RetryableError.exit_code, ended
