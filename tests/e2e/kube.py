@@ -217,12 +217,17 @@ def kill(pod: str) -> bool:
     return bool(pids)
 
 
+# Many small eaters: the kernel takes the largest process, and it is to be the container's first.
 EAT = """
-import os, sys
+import os, time
 open("/proc/1/oom_score_adj", "w").write("1000")
+for _ in range(7):
+    if not os.fork():
+        break
 eaten = []
 while True:
-    eaten.append(b"x" * 2**26)
+    eaten.append(b"x" * 2**23)
+    time.sleep(0.01)
 """
 
 

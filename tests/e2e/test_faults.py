@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 import h5py
 import numpy as np
@@ -88,6 +89,13 @@ class Chief:
         said, _ = self._child.communicate(timeout=60)
         return max(map(int, re.findall(r"^epoch (\d+)/", said, re.MULTILINE)), default=0)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.kill()
+        self._child.communicate()
+
 
 RESUMED = re.compile(r"goes on at step (\d+) of epoch (\d+) \(attempt (\d+)\)")
 
@@ -148,15 +156,15 @@ def test_the_gang_starts_again_after_a_fault(
 ) -> None:
     before, went_on = attempt(broken)
     broken.reach(went_on + INTERVAL + 1)
-    chief = Chief(broken)
-    time.sleep(0.5)
-    since = datetime.now(UTC)
-    fault(broken, rank)
-    took = restarted(broken, since, before)
-    if fault is not starve:
-        seconds.append(took)
-    epoch = attempt(broken)[1]
-    repeated = chief.last_epoch() - (epoch - 1)
+    with Chief(broken) as chief:
+        time.sleep(0.5)
+        since = datetime.now(UTC)
+        fault(broken, rank)
+        took = restarted(broken, since, before)
+        if fault is not starve:
+            seconds.append(took)
+        epoch = attempt(broken)[1]
+        repeated = chief.last_epoch() - (epoch - 1)
     measured(
         f"{fault.__name__} worker {rank}: {took:.1f} s to the first epoch,"
         f" {max(repeated, 0)} epochs repeated"
