@@ -87,7 +87,7 @@ def test_a_worker_more_than_the_gang_has_ends_the_job_with_a_sentence(
     measured(f"replicas 2 to 3: failed {time.monotonic() - since:.0f} s after the patch")
     patch(job, 2)
     assert any("this is worker 2, but WORKERS=2" in message for message in job.messages())
-    said = kube.launch("status", "RUN=patched", timeout=60).stdout
+    said = " ".join(kube.launch("status", "RUN=patched", timeout=60).stdout.split())
     assert "this is worker 2, but WORKERS=2" in said
     assert job.ended() == "Failed"
     job.delete()
@@ -107,7 +107,7 @@ def test_wrong_settings_fail_the_job_for_good_with_their_sentence(
     sentence = "QFLEET_QUBITS=99 is not allowed: QUBITS is a whole number from 2 to 30"
     assert any(sentence in message for message in job.messages())
     done = kube.launch("status", "RUN=wrong", timeout=60)
-    assert sentence in done.stdout
+    assert sentence in " ".join(done.stdout.split())
     job.delete()
 
 
