@@ -5,6 +5,7 @@ where there is no such object, or with a ClusterError (launch/refusals.py) in on
 """
 
 import contextlib
+import json
 import logging
 import os
 import shutil
@@ -203,17 +204,32 @@ class Cluster:
         query = {"container": container, "follow": str(follow).lower(), "timestamps": "true"}
         if last is not None:
             query["tailLines"] = str(last)
-        with self._told("get", "Pod"):
-            if self._dynamic is None:
-                self.kind("Pod")
-            assert self._dynamic is not None
+        yield from self._lines("Pod", path, query)
+
+    def watch(self, kind: str, labels: str) -> Iterator[Object]:
+        """Objects as they are and each time they change, until the server ends it.
+
+        Raises:
+            urllib3.exceptions.HTTPError: The connection broke.
+        """
+        path = self.kind(kind).path(namespace=self.namespace)
+        for line in self._lines(kind, path, {"watch": "true", "labelSelector": labels}):
+            change = json.loads(line)
+            if change["type"] in ("ADDED", "MODIFIED", "DELETED"):
+                yield change["object"]
+
+    def _lines(self, kind: str, path: str, query: Mapping[str, str]) -> Iterator[str]:
+        """An answer's lines as they come; none where there is no such object."""
+        self.kind(kind)
+        assert self._dynamic is not None
+        with self._told("get", kind):
             try:
                 answer = self._dynamic.request(
                     "get",
                     path,
-                    query_params=list(query.items()),
+                    query_params=[*query.items()],
                     serialize=False,
-                    # A worker may say nothing for long; a dead connection ends by the pod's end.
+                    # Nothing may be said for long; a dead connection ends with its pod.
                     _request_timeout=(CONNECT_SECONDS, None),
                 )
             except NotFoundError:

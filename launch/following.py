@@ -6,8 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from common.errors import ClusterError, Preempted
+from common.errors import ClusterError, Preempted, RetryableError
 from launch import job, reasons, refusals
+from launch.changes import Changes
 from launch.client import Cluster, Object
 from launch.job import Pod
 from launch.outcome import Outcome, outcome_of
@@ -58,7 +59,9 @@ class Following:
         self._waits: dict[str, float] = {}  # patience -> since when
         self._hindrance = ""
         self._pods: dict[str, Pod] = {}  # title -> the pod of that name that was seen last
-        self._told: set[str] = set()  # uids of pods whose end was told
+        self._gone: set[str] = set()  # uids of pods that have ended
+        self._changes = Changes(cluster, job.pods_of(kind, name))
+        self._blind = False  # whether events may not be read
         self._excused = True  # whether a cause was told since all workers were running
         self._news: list[str] = []
         self._lines: Lines = queue.Queue()
@@ -142,27 +145,25 @@ class Following:
         """
         while self._news and not ended:
             self._screen.say(self._news.pop(0))
-        for pod in pods:
+        for pod in [*self._changes.take(), *pods]:
             before = self._pods.get(pod.title)
             self._pods[pod.title] = pod
-            if self._kind != "TFJob" or ended:
+            if self._kind != "TFJob" or ended or pod.uid in self._gone:
                 continue
-            if before and before.uid != pod.uid and before.uid not in self._told:
-                if not self._excused:
-                    self._news.append(f"{pod.title} was replaced; the gang starts again")
-                self._told.add(before.uid)
-                self._excused = True
-            permanent = pod.exit_code is not None and pod.exit_code < 128
-            if pod.uid in self._told or permanent:
-                continue
-            why = reasons.why_gone(pod)
+            if before and before.uid not in (pod.uid, *self._gone):
+                self._lost(before, "" if self._excused else "was replaced")
+            permanent = pod.exit_code is not None and pod.exit_code < RetryableError.exit_code
+            why = "" if permanent else reasons.why_gone(pod)
             if why or pod.exit_code is not None:
-                self._told.add(pod.uid)
-            if why:
-                self._news.append(f"{pod.title} {why}; the gang starts again")
-                self._excused = True
+                self._lost(pod, why)
         if pods and all("running" in pod.state and not pod.leaving for pod in pods):
             self._excused = False
+
+    def _lost(self, pod: Pod, why: str) -> None:
+        self._gone.add(pod.uid)
+        if why:
+            self._news.append(f"{pod.title} {why}; the gang starts again")
+            self._excused = True
 
     def _follow_chief(self, pods: Sequence[Pod]) -> None:
         """Read the chief's log, also after its pod was replaced."""
@@ -219,8 +220,8 @@ class Following:
         try:
             events = self._cluster.list("Event", fields=f"involvedObject.uid={uid}")
         except refusals.Forbidden as error:
-            if "events" not in self._told:
+            if not self._blind:
                 self._screen.say(f"{error}; what keeps a pod waiting may stay unsaid")
-                self._told.add("events")
+            self._blind = True
             return []
         return sorted(events, key=lambda event: str(event.get("lastTimestamp") or ""))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 Object = Mapping[str, Any]
@@ -135,6 +135,17 @@ class Pod:
     def leaving(self) -> bool:
         """Whether it was told to go."""
         return bool(self.object["metadata"].get("deletionTimestamp"))
+
+    @property
+    def ended_when_told(self) -> bool:
+        """Of a pod that was told to go: whether its container still ran then."""
+        metadata, ended = self.object["metadata"], (self.terminated or {}).get("finishedAt")
+        if not ended:
+            return True
+        # The deletion's time is when its grace is over.
+        grace = timedelta(seconds=int(metadata.get("deletionGracePeriodSeconds") or 0))
+        told = datetime.fromisoformat(metadata["deletionTimestamp"]) - grace
+        return datetime.fromisoformat(ended) >= told
 
     @property
     def containers(self) -> Sequence[Object]:

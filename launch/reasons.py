@@ -187,11 +187,11 @@ def why_gone(pod: Pod) -> str:
         return f"was evicted ({_told(pod.status.get('message')) or 'its node ran short'})"
     if pod.unstartable:
         return ""  # an obstacle rather
+    if pod.leaving and pod.ended_when_told:
+        return "was deleted"
     if pod.terminated is not None and pod.exit_code != 0:
-        return (
-            "" if pod.exit_code == PeerLost.exit_code else _how_it_ended(pod.terminated, pod.object)
-        )
-    return "was deleted" if pod.leaving else ""
+        return "" if pod.exit_code == PeerLost.exit_code else how_it_ended(pod)
+    return ""
 
 
 def how_it_ended(pod: Pod) -> str:

@@ -1,8 +1,10 @@
 """The thin client on a real cluster, as a person uses it."""
 
 import signal
+import subprocess
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -33,8 +35,11 @@ def empty(cluster: str, request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def trained(checkout: Checkout, place: str) -> str:
-    """A run that was trained by `launch run`; what that said."""
-    done = checkout.launch("run", *SMALL, in_(place), timeout=240)
+    """A run that was trained by `make training TARGET=k8s`; what that said."""
+    done = subprocess.run(
+        ["make", "training", "TARGET=k8s", *SMALL, in_(place)],
+        cwd=kube.ROOT, capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -69,6 +74,20 @@ def test_a_finished_run_takes_the_next_number(checkout: Checkout, place: str, tr
     assert "created   TFJob/qcnn-2" in done.stdout
 
 
+def test_where_storage_can_not_be_read_the_jobs_in_the_cluster_decide(
+    checkout: Checkout, place: str, trained: str, tmp_path: Path
+) -> None:
+    kinds = "serviceaccounts configmaps services deployments networkpolicies tfjobs pods"
+    groups = ["", "apps", "networking.k8s.io", "kubeflow.org"]
+    verbs = ["get", "list", "patch", "create"]
+    rights = {"apiGroups": groups, "resources": kinds.split(), "verbs": verbs}
+    config = places.person(place, tmp_path, rights)  # and none to pods/portforward
+    done = checkout.launch("run", *SMALL, "--dry-run", in_(place), KUBECONFIG=config)
+    assert done.returncode == 0, done.stderr
+    assert "going by the jobs in the cluster, since storage can't be read here" in done.stdout
+    assert "run qcnn is finished: this one is qcnn-2" in done.stdout
+
+
 def test_status_and_list_show_where_a_job_stands(
     checkout: Checkout, place: str, trained: str
 ) -> None:
@@ -94,6 +113,9 @@ def test_inference_scores_the_run_and_can_be_said_again(
     assert again.returncode == 0, again.stdout + again.stderr
     said = refused(checkout, "infer", "RUN=nothing", in_(place))
     assert "there is no run nothing" in said
+    gone = checkout.launch("delete", "inference", in_(place)).stdout
+    assert "deleted   Job/inference-qcnn" in gone
+    assert "deleted   ConfigMap/inference-qcnn" in gone
 
 
 def test_tensorboard_is_shown_until_ctrl_c(checkout: Checkout, place: str, trained: str) -> None:

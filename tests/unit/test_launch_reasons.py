@@ -112,6 +112,13 @@ def test_a_volume_that_is_missing_is_told_by_its_event() -> None:
     assert 'configmap "m" not found' in found.sentence
 
 
+def deleted(code: int, at: str) -> Pod:
+    """A pod that was told to go 30 s before 2026; its container ended at `at`."""
+    gone = ended(code, at=at).object
+    deletion = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
+    return Pod({**gone, "metadata": {**gone["metadata"], **deletion}})
+
+
 def disrupted(reason: str) -> Pod:
     return pod(conditions=[{"type": "DisruptionTarget", "status": "True", "reason": reason}])
 
@@ -128,6 +135,8 @@ def disrupted(reason: str) -> Pod:
         (ended(143), "was told to stop"),
         (ended(145, "storage does not answer"), "storage does not answer"),
         (pod(leaving=True), "was deleted"),
+        (deleted(143, at="2026-01-01T00:00:00Z"), "was deleted"),
+        (deleted(137, at="2025-12-31T23:59:20Z"), "was killed (SIGKILL)"),
     ],
 )
 def test_why_a_worker_went_away(seen: Pod, told: str) -> None:
