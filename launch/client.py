@@ -70,9 +70,9 @@ class Cluster:
         Raises:
             ClusterError: There is no kubectl, no kubeconfig, or no such context in it.
         """
-        # Both log what they also raise.
-        for name in ("urllib3", "root", "kubernetes"):
-            logging.getLogger(name if name != "root" else None).setLevel(logging.CRITICAL)
+        # The libraries log, partly to the root logger, what they also raise.
+        for logger in (None, "urllib3", "kubernetes"):
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
         if shutil.which("kubectl") is None:
             raise ClusterError(
                 "there is no kubectl on the PATH, which the cluster is reached with: install it"
@@ -82,10 +82,10 @@ class Cluster:
         name = settings.context or active
         chosen = contexts.get(name)
         if chosen is None:
-            wrong = f"CONTEXT={name} is not" if settings.context else f"the current one, {name}, is"
-            wrong += "" if settings.context else " not"
+            said = f"CONTEXT={name}" if settings.context else f"the current context {name!r}"
             raise ClusterError(
-                f"{wrong} a context of {_kubeconfig()}: there are {', '.join(sorted(contexts))}"
+                f"{said} is not a context of {_kubeconfig()}: there are"
+                f" {', '.join(sorted(contexts)) or 'none'}"
             )
         configuration = client.Configuration()
         try:
