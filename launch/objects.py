@@ -30,7 +30,7 @@ SETTINGS = "qfleet/settings"  # what k8s/base/own finds settings by
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 # Said by the manifest itself, or about something that no pod does.
-_NOT_HANDED_OVER = {"target", "storage", "run", "config", "workers", "threads", "deadline"}
+_NOT_HANDED_OVER = {"target", "storage", "run", "config", "workers", "threads"}
 _NOT_HANDED_OVER |= {"restarts", "gang", "tensorboard_port", "tensorboard_host"}
 _NOT_HANDED_OVER |= {"tensorboard_folder"}
 _ANSWERED = {"input", "weights"}
@@ -134,7 +134,7 @@ def _ports(settings: Settings) -> dict[str, int]:
 def _run_policy(settings: Settings) -> Object:
     policy: Object = {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": settings.ttl}
     if settings.deadline:
-        # Not for the workers to keep: their code for it, 146, asks the operator to start again.
+        # The operator looks at it only when something happens, such as the chief's own DEADLINE.
         policy["activeDeadlineSeconds"] = settings.deadline
     if settings.gang_scheduling:
         policy["schedulingPolicy"] = {"minAvailable": settings.workers}

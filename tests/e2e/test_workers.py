@@ -111,6 +111,16 @@ def test_wrong_settings_fail_the_job_for_good_with_their_sentence(
     job.delete()
 
 
+def test_a_deadline_ends_the_job_at_a_checkpoint(root: storage.StoragePath) -> None:
+    job = start("late-night", "EPOCHS=100000", "CHECKPOINT_EVERY=100000", "DEADLINE=25")
+    assert job.end(90) == "Failed"
+    (failed,) = [c for c in kube.get("tfjob", job.name)["status"]["conditions"]
+                 if c["type"] == "Failed"]  # fmt: skip
+    assert "active longer than specified deadline" in failed["message"]
+    assert storage.children(root / "late-night" / "checkpoints")
+    job.delete()
+
+
 PROBE = """
 apiVersion: v1
 kind: Pod

@@ -266,6 +266,7 @@ def test_settings_that_are_no_defaults_reach_the_pods_and_no_others():
         "QFLEET_RUN": "qcnn",
         "QFLEET_MODEL": "qcnn",
         "QFLEET_EPOCHS": "3",
+        "QFLEET_DEADLINE": "9",
         "QFLEET_VERBOSE": "true",
     }
 
