@@ -140,7 +140,9 @@ lock upgrade:
 e2e: ## test on a real cluster: KUBECONFIG's, or that of make cluster
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(launch)
-	@.venv/bin/python -m pytest tests/e2e
+	@# Those that wait, for an image or a place, beside those that train.
+	@.venv/bin/python -m pytest tests/e2e --numprocesses=2 --dist=loadgroup -m 'not alone'
+	@.venv/bin/python -m pytest tests/e2e -m alone
 
 .PHONY: cluster cluster-down
 cluster: ## start a Kubernetes of one node on this machine, with the operator and the images: 10 minutes the first time

@@ -67,20 +67,23 @@ def root(cluster_storage: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[sto
         yield storage.path(STORAGE)
 
 
-MEASURED = pytest.StashKey[list[str]]()
-
-
 @pytest.fixture
-def measured(pytestconfig: pytest.Config) -> Callable[[str], None]:
+def measured(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """Say a figure; all of them stand at the end of what pytest prints."""
-    return pytestconfig.stash.setdefault(MEASURED, []).append
+    return lambda line: record_property("measured", line)
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what was measured."""
-    if lines := config.stash.get(MEASURED, []):
+    lines = [
+        value
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", "") == "call"
+        for name, value in report.user_properties
+        if name == "measured"
+    ]
+    if lines:
         terminalreporter.section("measured")
         for line in lines:
             terminalreporter.write_line(line)

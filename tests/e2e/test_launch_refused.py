@@ -11,6 +11,8 @@ from tests.e2e import client_places as places
 from tests.e2e import kube
 from tests.e2e.client_places import SMALL, Checkout, in_, refused
 
+pytestmark = pytest.mark.xdist_group("client")
+
 READ = {"verbs": ["get", "list", "watch"]}
 ALL = {"apiGroups": ["*"], "resources": ["*"]}
 
@@ -176,9 +178,10 @@ def test_too_little_memory_is_said_while_the_gang_tries_again(
     assert "; the gang starts again" in started.said
 
 
-# --- last, since it takes the operator away from everybody
+# --- it takes the operator away from everybody
 
 
+@pytest.mark.alone
 def test_an_operator_that_does_not_run(checkout: Checkout, empty: str) -> None:
     with places.without_operator():
         said = refused(checkout, "run", *SMALL, in_(empty), seconds=45)
