@@ -1,0 +1,93 @@
+"""The storage emulator of overlay `local` loses nothing that it said was written, when killed."""
+
+import http.client
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from common import storage
+from common.errors import StorageUnavailable
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(folder: Path, port: int) -> subprocess.Popen:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "k8s.emulator", str(folder), str(port), "qfleet"],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        peer = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        try:
+            peer.request("GET", "/storage/v1/b/qfleet")
+            assert peer.getresponse().status == 200
+            return process
+        except OSError:
+            assert process.poll() is None, "the emulator did not start"
+            time.sleep(0.05)
+        finally:
+            peer.close()
+    raise AssertionError("the emulator does not answer")
+
+
+@pytest.fixture
+def place(free_port: int, monkeypatch: pytest.MonkeyPatch) -> storage.StoragePath:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{free_port}")
+    monkeypatch.setattr(storage, "RETRY_SECONDS", 0.1)
+    return storage.path("gs://qfleet/runs")
+
+
+def test_what_was_written_is_there_after_a_kill(
+    place: storage.StoragePath, tmp_path: Path, free_port: int
+) -> None:
+    chance = random.Random(0)
+    written: dict[str, bytes] = {}
+    for life in range(5):
+        process = start(tmp_path, free_port)
+        for name, content in written.items():
+            assert storage.read_bytes(place / name) == content
+        deadline = time.monotonic() + chance.uniform(0.2, 0.6)
+        killer = subprocess.Popen(
+            [sys.executable, "-c", "import os, sys, time; time.sleep(float(sys.argv[1]));"
+             " os.kill(int(sys.argv[2]), 9)", str(deadline - time.monotonic()), str(process.pid)],
+        )  # fmt: skip
+        number = 0
+        try:
+            while number < 10_000:
+                name, content = f"{life}-{number}", chance.randbytes(chance.randrange(1, 5000))
+                storage.write_whole(place / name, content)
+                written[name] = content
+                number += 1
+        except StorageUnavailable:
+            pass
+        killer.wait()
+        assert process.wait(10) == -signal.SIGKILL
+        assert number > 1, "it was to be killed while it is written to"
+    assert len(written) > 10
+
+
+def test_it_ends_at_once_when_it_is_asked_to(tmp_path: Path, free_port: int) -> None:
+    process = start(tmp_path, free_port)
+    began = time.monotonic()
+    process.terminate()
+    process.wait(20)
+    assert time.monotonic() - began < 5
+
+
+def test_what_is_deleted_or_replaced_takes_no_room(
+    place: storage.StoragePath, tmp_path: Path, free_port: int
+) -> None:
+    process = start(tmp_path, free_port)
+    for _ in range(20):
+        storage.write_whole(place / "lease.json", b"x" * 10_000)
+    storage.write_whole(place / "other", b"y")
+    storage.delete(place / "other")
+    process.terminate()
+    process.wait(20)
+    assert sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()) < 30_000
