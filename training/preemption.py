@@ -7,14 +7,19 @@ would else take the signal for itself. So it must be blocked before TensorFlow s
 
 import contextlib
 import ctypes
+import logging
 import os
 import signal
 import threading
 from collections.abc import Callable
+from typing import NoReturn
 
-from common.errors import Preempted
+from common.errors import Preempted, leave_word
+
+log = logging.getLogger("qfleet")
 
 PR_SET_PDEATHSIG = 1
+FAREWELL = 3.0
 
 
 class Preemption:
@@ -24,6 +29,7 @@ class Preemption:
     the chief leaves a checkpoint at the next step boundary: `requested` tells its training loop.
     Where that boundary does not come within `patience` seconds (its peers may be gone, and their
     exchange with them), `on_stuck` is called, which commits the state of the last boundary.
+    Who leaves from here has `farewell` called first, which sends the logs.
     """
 
     def __init__(self, *, is_chief: bool, patience: float = 5.0) -> None:
@@ -31,6 +37,7 @@ class Preemption:
         self.patience = patience
         self.requested = threading.Event()
         self.on_stuck: Callable[[], None] | None = None
+        self.farewell: Callable[[], None] | None = None
 
     def watch(self) -> None:
         """Block SIGTERM in this thread and all that it starts from now on, and wait for it."""
@@ -41,13 +48,23 @@ class Preemption:
         signal.sigwait({signal.SIGTERM})
         self.requested.set()
         if not self.is_chief or self.on_stuck is None:
-            os._exit(Preempted.exit_code)
+            self._leave()
         # Training is left by the main thread; this one is left only if that never happens.
         threading.Event().wait(self.patience)
         try:
             self.on_stuck()
         finally:
-            os._exit(Preempted.exit_code)
+            self._leave()
+
+    def _leave(self) -> NoReturn:
+        """End the process, with its logs sent if that takes no longer than FAREWELL seconds."""
+        log.warning("stopped by SIGTERM")
+        leave_word("stopped by SIGTERM")
+        if self.farewell:
+            sending = threading.Thread(target=self.farewell, daemon=True)
+            sending.start()
+            sending.join(FAREWELL)
+        os._exit(Preempted.exit_code)
 
 
 def end_with_parent() -> None:

@@ -48,6 +48,7 @@ def work(settings: Settings, cluster: Cluster, preemption: Preemption) -> None:
             return
 
         place = stack.enter_context(Place(run, settings, cluster.rank, order.attempt))
+        preemption.farewell = place.send
 
         # TensorFlow only now: what was wrong so far has been said within a second.
         from training.fit import Training

@@ -206,14 +206,16 @@ def test_the_weights_are_those_of_the_job_that_nothing_happened_to(
 def test_a_chief_that_is_killed_after_its_result_costs_nothing(root: storage.StoragePath) -> None:
     job = start("late", "EPOCHS=10")
     until(lambda: job.epoch() >= 1, 120, "the first epoch")
-    pids = kube.processes(job.pod(0))
+    before, pids = job.uid(0), kube.processes(job.pod(0))
     if not pids:
         pytest.skip("the node's processes are not this machine's")
     result = root / "late" / "result.json"
-    until(lambda: storage.exists(result), 120, "the result", pause=0.01)
+    until(lambda: storage.exists(result), 120, "the result", pause=0.005)
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)  # there is time: it still has logs to send, a lease to return
     assert job.end(120) == "Succeeded"
+    assert job.uid(0) != before, "it was to be killed before it had ended"
+    assert "run late is finished already" in job.log()
     assert storage.read_json(result)["run"] == "late"
     job.delete()
 
