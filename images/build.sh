@@ -20,7 +20,7 @@ find_engine
 
 # What the images are made of, and whether that is what the commit holds.
 revision=$(git rev-parse HEAD 2>/dev/null) || revision=unknown
-[[ -z $(git status --porcelain -- Dockerfile .dockerignore images requirements common training inference 2>/dev/null) ]] ||
+[[ -z $(git status --porcelain -- Dockerfile .dockerignore VERSION images requirements common training inference k8s/emulator.py 2>/dev/null) ]] ||
     revision+=-dirty
 
 for stage in "${stages[@]}"; do
