@@ -291,6 +291,7 @@ def without_tfjob() -> Iterator[str]:
 @contextlib.contextmanager
 def without_operator() -> Iterator[None]:
     """The operator installed, but not running."""
+    replicas = kube.get(*OPERATOR)["spec"]["replicas"]
     kube.kubectl("scale", *OPERATOR, "--replicas=0")
     try:
         kube.kubectl(
@@ -299,7 +300,7 @@ def without_operator() -> Iterator[None]:
         )  # fmt: skip
         yield
     finally:
-        kube.kubectl("scale", *OPERATOR, "--replicas=1")
+        kube.kubectl("scale", *OPERATOR, f"--replicas={replicas}")
         kube.kubectl("rollout", "status", *OPERATOR, "--timeout=120s")
 
 
@@ -309,17 +310,17 @@ HOOK = ("validatingwebhookconfiguration", "validator.training-operator.kubeflow.
 @contextlib.contextmanager
 def without_webhook() -> Iterator[None]:
     """The API server lets TFJobs in although the operator's webhook does not answer."""
-    hooks = kube.get(*HOOK)["webhooks"]
+    before = [hook["failurePolicy"] for hook in kube.get(*HOOK)["webhooks"]]
 
-    def policy(value: str) -> None:
+    def policies(values: list[str]) -> None:
         patch = [
             {"op": "replace", "path": f"/webhooks/{place}/failurePolicy", "value": value}
-            for place in range(len(hooks))
+            for place, value in enumerate(values)
         ]
         kube.kubectl("patch", *HOOK, "--type=json", f"--patch={json.dumps(patch)}")
 
-    policy("Ignore")
+    policies(["Ignore"] * len(before))
     try:
         yield
     finally:
-        policy("Fail")
+        policies(before)

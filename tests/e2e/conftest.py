@@ -21,11 +21,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(420))
 
 
-@pytest.fixture(scope="session")
-def cluster() -> str:
-    """The cluster of KUBECONFIG, or of `make cluster`, with the operator; its version."""
+def find_cluster() -> None:
+    """Set KUBECONFIG, where it is not given, to that of `make cluster`; end where none answers."""
     made = Path.home() / ".cache/qfleet-cluster"
-    if "KUBECONFIG" not in os.environ and (made / "kubeconfig").exists():
+    if not os.environ.get("KUBECONFIG"):  # kubectl would take any cluster that a person last used
+        if not (made / "kubeconfig").exists():
+            pytest.exit(
+                "no cluster is given: `make cluster` starts one, KUBECONFIG names another",
+                returncode=2,
+            )
         os.environ["KUBECONFIG"] = str(made / "kubeconfig")
     if not shutil.which("kubectl"):
         os.environ["PATH"] += f":{made / 'bin'}"
@@ -39,7 +43,27 @@ def cluster() -> str:
     if done.returncode:
         reason = done.stderr.strip()
         pytest.exit(f"no cluster with the operator answers ({reason}): make cluster", returncode=2)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Without a cluster, end before xdist has processes: what they say at their end is lost."""
+    if not hasattr(session.config, "workerinput"):
+        find_cluster()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> str:
+    """The cluster of KUBECONFIG, or of `make cluster`, with the operator; its version."""
+    find_cluster()
     return kube.kubectl("version", "-o", "json")
+
+
+@pytest.fixture
+def whole_cluster(cluster: str) -> None:
+    """The cluster, where a test may take something of it away from everybody."""
+    own = kube.kubectl("config", "current-context").strip() == "qfleet-cluster"
+    if not own and os.environ.get("E2E_ALONE") != "1":
+        pytest.skip("it stops the operator, and `make cluster` did not make this one: E2E_ALONE=1")
 
 
 @pytest.fixture(scope="session")

@@ -182,7 +182,7 @@ def test_too_little_memory_is_said_while_the_gang_tries_again(
 
 
 @pytest.mark.alone
-def test_an_operator_that_does_not_run(checkout: Checkout, empty: str) -> None:
+def test_an_operator_that_does_not_run(whole_cluster: None, checkout: Checkout, empty: str) -> None:
     with places.without_operator():
         said = refused(checkout, "run", *SMALL, in_(empty), seconds=45)
         assert "is installed in this cluster but does not run" in said
