@@ -4,6 +4,7 @@ import queue
 import re
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from common.errors import ClusterError, Preempted, RetryableError
@@ -55,6 +56,7 @@ class Following:
         self._again = again
         self._began = time.monotonic()
         self._uid = ""
+        self._since: datetime | None = None  # the newest event about the job that was there before
         self._stand = ""
         self._waits: dict[str, float] = {}  # patience -> since when
         self._hindrance = ""
@@ -115,6 +117,8 @@ class Following:
                 f"{self._kind} {self._name} was deleted while it was followed; its checkpoints"
                 " stay, and the same command goes on with it"
             )
+        if self._again and not self._uid and (before := self._events(found)):
+            self._since = reasons.said_at(before[-1])
         self._uid = found["metadata"]["uid"]
         ended = job.finished(found)
         self._losses(pods, ended)
@@ -196,7 +200,7 @@ class Following:
             seconds = time.monotonic() - self._began
             if seconds > OPERATOR_SECONDS:
                 raise refusals.no_operator(seconds)
-        obstacle = None if len(pods) >= job.workers(found) else reasons.not_made(about)
+        obstacle = None if len(pods) >= job.workers(found) else reasons.not_made(about, self._since)
         scales = False
         for pod in waiting[:4]:
             events = self._events(pod.object)
@@ -224,4 +228,4 @@ class Following:
                 self._screen.say(f"{error}; what keeps a pod waiting may stay unsaid")
             self._blind = True
             return []
-        return sorted(events, key=lambda event: str(event.get("lastTimestamp") or ""))
+        return reasons.in_order(events)

@@ -6,6 +6,7 @@ Pure functions over what the API says of a pod and its events.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from common.errors import PeerLost, Preempted
@@ -16,6 +17,10 @@ Object = Mapping[str, Any]
 
 AT_ONCE, SOON, PLACE = "at once", "soon", "place"
 """When waiting is over: nothing changes by it; what is being made may come; a node may come."""
+
+MADE = ("SuccessfulCreatePod", "SuccessfulCreate")
+NOT_MADE = ("FailedCreatePod", "FailedCreate", "FailedCreateService")
+"""Events of the controllers of TFJobs, Jobs and Deployments about their pods."""
 
 
 @dataclass(frozen=True)
@@ -153,19 +158,34 @@ def scales_up(events: Iterable[Object]) -> bool:
     return any(event.get("reason") == "TriggeredScaleUp" for event in events)
 
 
-def not_made(events: Sequence[Object]) -> Obstacle | None:
-    """Why a job's pods could not even be made.
+def not_made(events: Sequence[Object], since: datetime | None = None) -> Obstacle | None:
+    """Why a job's pods could not even be made; None where one was made since.
 
     Args:
         events: Those about the job, the newest last.
+        since: What was said until then may be over, and its controller slow to try again.
     """
     for event in reversed(events):
-        if event.get("reason") in ("FailedCreatePod", "FailedCreate", "FailedCreateService"):
+        if event.get("reason") in MADE:
+            return None
+        if event.get("reason") in NOT_MADE:
             text = _told(event.get("message"))
             told = refusals.of_admission(text)
             sentence = str(told) if told else f"the job's pods can't be made: {text}"
-            return Obstacle(sentence, AT_ONCE)
+            return Obstacle(sentence, PLACE if since and said_at(event) <= since else SOON)
     return None
+
+
+def said_at(event: Object) -> datetime:
+    """When an event was said last, UTC."""
+    last = event.get("lastTimestamp") or (event.get("series") or {}).get("lastObservedTime")
+    text = last or event.get("eventTime") or event["metadata"]["creationTimestamp"]
+    return datetime.fromisoformat(str(text))
+
+
+def in_order(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Events, the newest last; what failed counts as newer than what was made in that second."""
+    return sorted(events, key=lambda event: (said_at(event), event.get("reason") not in MADE))
 
 
 def why_gone(pod: Pod) -> str:

@@ -53,7 +53,7 @@ def _sentences(cluster: Cluster, live: Object, pods: list[Pod]) -> list[str]:
     told = []
     if len(pods) < job.workers(live):
         uid = live["metadata"]["uid"]
-        events = cluster.list("Event", fields=f"involvedObject.uid={uid}")
+        events = reasons.in_order(cluster.list("Event", fields=f"involvedObject.uid={uid}"))
         told = [found.sentence] if (found := reasons.not_made(events)) else []
     found = next((one for pod in pods if not pod.begun and (one := reasons.obstacle(pod))), None)
     return told + ([found.sentence] if found else [])

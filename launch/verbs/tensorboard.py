@@ -111,6 +111,7 @@ def _obstacle(cluster: Cluster, labels: str) -> reasons.Obstacle | None:
             return found
     for replicas in cluster.list("ReplicaSet", labels):
         uid = replicas["metadata"]["uid"]
-        if found := reasons.not_made(cluster.list("Event", fields=f"involvedObject.uid={uid}")):
+        events = reasons.in_order(cluster.list("Event", fields=f"involvedObject.uid={uid}"))
+        if found := reasons.not_made(events):
             return found
     return None

@@ -112,6 +112,48 @@ def test_a_volume_that_is_missing_is_told_by_its_event() -> None:
     assert 'configmap "m" not found' in found.sentence
 
 
+def event(reason: str, second: int, message: str = "") -> dict[str, Any]:
+    """An event that was said last in this second."""
+    at = f"2026-01-01T00:00:{second:02}Z"
+    return {"reason": reason, "message": message, "lastTimestamp": at}
+
+
+QUOTA = 'pods "qcnn-worker-1" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, '
+QUOTA += "limited: pods=1"
+
+
+def test_a_pod_that_was_refused_is_no_news_once_one_was_made() -> None:
+    refused, made = event("FailedCreatePod", 1, QUOTA), event("SuccessfulCreatePod", 2)
+    assert reasons.not_made(reasons.in_order([made, refused])) is None
+    assert reasons.not_made([]) is None
+    found = reasons.not_made(reasons.in_order([event("FailedCreatePod", 3, QUOTA), made]))
+    assert found is not None
+    assert "quota" in found.sentence
+    assert found.patience == reasons.SOON
+
+
+def test_of_two_pods_in_one_second_the_refused_one_is_told() -> None:
+    both = [event("FailedCreate", 2, QUOTA), event("SuccessfulCreate", 2)]
+    assert reasons.not_made(reasons.in_order(both)) is not None
+
+
+def test_a_refusal_of_before_ends_nobody_soon() -> None:
+    old = event("FailedCreatePod", 1, QUOTA)
+    found = reasons.not_made([old], since=reasons.said_at(old))
+    assert found is not None
+    assert found.patience == reasons.PLACE
+    again = reasons.not_made([event("FailedCreatePod", 2, QUOTA)], since=reasons.said_at(old))
+    assert again is not None
+    assert again.patience == reasons.SOON
+
+
+def test_an_event_has_its_time_where_its_kind_of_reporter_says_it() -> None:
+    made = {"metadata": {"creationTimestamp": "2026-01-01T00:00:01Z"}, "lastTimestamp": None}
+    first = {**made, "eventTime": "2026-01-01T00:00:02.5Z"}
+    series = {**first, "series": {"lastObservedTime": "2026-01-01T00:00:03.5Z"}}
+    assert reasons.in_order([series, first, made]) == [made, first, series]
+
+
 def deleted(code: int, at: str) -> Pod:
     """A pod that was told to go 30 s before 2026; its container ended at `at`."""
     gone = ended(code, at=at).object
