@@ -23,6 +23,9 @@ OPERATOR_SECONDS = 20.0
 NEXT = re.compile(r"\bmake (training|inference|tensorboard)\b(?! TARGET)")
 RECENT_LINES = 10
 SOON_SECONDS = 15.0
+SCALE_UP_SECONDS = 600.0
+"""How long a node that the autoscaler makes is waited for at least."""
+
 AWAY_SECONDS = 120.0
 """How long the API server may be away while a job is followed."""
 
@@ -211,7 +214,9 @@ class Following:
             return
         now = time.monotonic()
         since = self._waits.setdefault(obstacle.patience, now)
-        if now - since >= self._patience[obstacle.patience] and not scales:
+        scales = scales and obstacle.patience == reasons.PLACE
+        patience = self._patience[obstacle.patience]
+        if now - since >= (max(patience, SCALE_UP_SECONDS) if scales else patience):
             raise ClusterError(obstacle.sentence)
         if obstacle.sentence != self._hindrance:
             more = "; the autoscaler makes a node" if scales else ""

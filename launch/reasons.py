@@ -22,6 +22,9 @@ MADE = ("SuccessfulCreatePod", "SuccessfulCreate")
 NOT_MADE = ("FailedCreatePod", "FailedCreate", "FailedCreateService")
 """Events of the controllers of TFJobs, Jobs and Deployments about their pods."""
 
+SCALES = ("TriggeredScaleUp", "NotTriggerScaleUp")
+"""The autoscaler's events about a pod without a place: it makes a node for it, or does not."""
+
 
 @dataclass(frozen=True)
 class Obstacle:
@@ -153,9 +156,14 @@ def _selector(pod: Object) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(chosen.items())) or "affinity"
 
 
-def scales_up(events: Iterable[Object]) -> bool:
-    """Whether a cluster's autoscaler has said that it makes a node for a pod."""
-    return any(event.get("reason") == "TriggeredScaleUp" for event in events)
+def scales_up(events: Sequence[Object]) -> bool:
+    """Whether a cluster's autoscaler has said last that it makes a node for a pod.
+
+    Args:
+        events: Those about the pod, the newest last.
+    """
+    told = [event["reason"] for event in events if event.get("reason") in SCALES]
+    return told[-1:] == [SCALES[0]]
 
 
 def not_made(events: Sequence[Object], since: datetime | None = None) -> Obstacle | None:

@@ -154,6 +154,14 @@ def test_an_event_has_its_time_where_its_kind_of_reporter_says_it() -> None:
     assert reasons.in_order([series, first, made]) == [made, first, series]
 
 
+def test_the_autoscalers_last_word_says_whether_a_node_comes() -> None:
+    comes, none = event("TriggeredScaleUp", 1), event("NotTriggerScaleUp", 2)
+    assert reasons.scales_up([comes, event("FailedScheduling", 3)])
+    assert not reasons.scales_up([comes, none])
+    assert reasons.scales_up([none, event("TriggeredScaleUp", 3)])
+    assert not reasons.scales_up([])
+
+
 def deleted(code: int, at: str) -> Pod:
     """A pod that was told to go 30 s before 2026; its container ended at `at`."""
     gone = ended(code, at=at).object

@@ -1,0 +1,120 @@
+"""What following a job does about what the API has said: recorded answers, and a clock."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from common.errors import ClusterError
+from launch import following, refusals
+from launch.following import Following
+
+
+class Recorded:
+    """A cluster that has answered so."""
+
+    def __init__(self, job: dict[str, Any], pods: list[Any], events: dict[str, list[Any]]) -> None:
+        self.job, self.pods, self.events = job, pods, events
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        return self.job
+
+    def list(self, kind: str, labels: str = "", fields: str = "") -> list[Any]:
+        return self.pods if kind == "Pod" else self.events.get(fields.partition("=")[2], [])
+
+    def watch(self, kind: str, labels: str) -> Iterator[Any]:
+        raise refusals.Forbidden("not recorded")
+
+
+class Said:
+    """A screen that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+    relay = say
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds, in place of the machine's."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+def job(replicas: int = 2, told: int = 2) -> dict[str, Any]:
+    """A TFJob that runs, whose template tells workers that they are so many."""
+    env = [{"name": "QFLEET_WORKERS", "value": str(told)}]
+    template = {"spec": {"containers": [{"name": "tensorflow", "env": env}]}}
+    return {
+        "kind": "TFJob",
+        "metadata": {"name": "qcnn", "uid": "job"},
+        "spec": {"tfReplicaSpecs": {"Worker": {"replicas": replicas, "template": template}}},
+        "status": {"conditions": [{"type": "Created", "status": "True"}]},
+    }
+
+
+def waiting() -> dict[str, Any]:
+    """A pod that no node takes."""
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/1: 1 Insufficient cpu."}
+    labels = {"training.kubeflow.org/replica-index": "0"}
+    return {
+        "metadata": {"name": "qcnn-worker-0", "uid": "pod", "labels": labels},
+        "spec": {"containers": [{"name": "tensorflow"}]},
+        "status": {"conditions": [condition]},
+    }
+
+
+def event(reason: str, second: int, message: str = "") -> dict[str, Any]:
+    """An event that was said last in this second."""
+    at = f"2026-01-01T00:00:{second:02}Z"
+    return {"reason": reason, "message": message, "lastTimestamp": at}
+
+
+def follow(cluster: Any, said: Any, *, again: bool = False) -> Following:
+    """The following of a job whose pods may wait a minute for a place."""
+    return Following(cluster, "TFJob", "qcnn", said, 60, again=again)
+
+
+def test_a_refusal_of_before_does_not_end_who_follows_again(clock: list[float]) -> None:
+    refused = event("FailedCreatePod", 1, "pods is forbidden: exceeded quota: q, requested: p=1")
+    cluster, said = Recorded(job(), [], {"job": [refused]}), Said()
+    one = follow(cluster, said, again=True)
+    one._look()
+    clock[0] = following.SOON_SECONDS + 1
+    one._look()
+    assert "quota q" in said.lines[-1]
+    cluster.events["job"] = [refused, {**refused, "lastTimestamp": "2026-01-01T00:00:09Z"}]
+    one._look()
+    clock[0] += following.SOON_SECONDS
+    with pytest.raises(ClusterError, match="quota q"):
+        one._look()
+
+
+def test_a_node_that_the_autoscaler_makes_is_waited_for_but_not_for_ever(
+    clock: list[float],
+) -> None:
+    events = {"pod": [event("TriggeredScaleUp", 1)]}
+    cluster, said = Recorded(job(), [waiting()], events), Said()
+    one = follow(cluster, said)
+    one._look()
+    assert said.lines[-1].endswith("the autoscaler makes a node; waiting")
+    clock[0] = following.SCALE_UP_SECONDS - 1
+    one._look()
+    clock[0] += 1
+    with pytest.raises(ClusterError, match="finds no place"):
+        one._look()
+
+
+def test_an_autoscaler_that_has_given_up_is_not_waited_for(clock: list[float]) -> None:
+    events = {"pod": [event("NotTriggerScaleUp", 2), event("TriggeredScaleUp", 1)]}
+    one = follow(Recorded(job(), [waiting()], events), Said())
+    one._look()
+    clock[0] = 60
+    with pytest.raises(ClusterError, match="finds no place"):
+        one._look()
