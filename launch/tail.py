@@ -31,6 +31,7 @@ class Tail:
         self._cluster, self._pod, self._lines, self._prefix = cluster, pod, lines, prefix
         self._first = last
         self._read_to: datetime | None = None
+        self._untimed = ""
         self._complete = False
         self._begin()
 
@@ -44,7 +45,11 @@ class Tail:
         try:
             for line in self._cluster.log(pod.name, pod.container, follow=True, last=first):
                 stamp, _, text = line.partition(" ")
-                when = datetime.fromisoformat(stamp)
+                try:
+                    when = datetime.fromisoformat(stamp)
+                except ValueError:  # the node's own word, such as that it has no log (yet)
+                    self._pass_on(line)
+                    continue
                 if read_to is not None and when <= read_to:
                     continue  # said before the connection broke
                 self._read_to = when
@@ -54,6 +59,12 @@ class Tail:
         except QfleetError as error:
             self._lines.put(f"{self._prefix}(its log can't be read: {error})")
             self._complete = True
+
+    def _pass_on(self, line: str) -> None:
+        """Tell a line without a time, but not each time that it is read again."""
+        if line != self._untimed:
+            self._lines.put(self._prefix + line)
+        self._untimed = line
 
     def renew(self, pod: Pod) -> None:
         """Go on, if the connection broke while the container lives.
