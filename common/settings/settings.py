@@ -347,7 +347,7 @@ class Settings(BaseSettings):
     ] = False
     ttl: Annotated[
         int,
-        Ge(0),
+        Ge(10),  # so that who follows a job sees how it ended
         Le(31_536_000),
         _cluster("how long a finished job stays on show in the cluster", unit="seconds"),
     ] = 86_400
