@@ -52,10 +52,11 @@ make_cgroup() { # the parent of all containers, so that theirs are found again
   fi
 }
 
-iptables_rules() { # iptables_rules --insert | --delete: the way out of the namespaces
+iptables_rules() { # iptables_rules --insert | --delete: the way out of the namespaces, and for answers back in
   iptables --wait --table nat "$1" POSTROUTING --source "$node_ip" ! --out-interface "$cable" --jump MASQUERADE
   iptables --wait "$1" FORWARD --in-interface "$cable" --jump ACCEPT
-  iptables --wait "$1" FORWARD --out-interface "$cable" --jump ACCEPT
+  iptables --wait "$1" FORWARD --out-interface "$cable" --jump DROP
+  iptables --wait "$1" FORWARD --out-interface "$cable" --match conntrack --ctstate RELATED,ESTABLISHED --jump ACCEPT
 }
 
 control_plane_answers() {
@@ -75,7 +76,9 @@ configure() { # configure FILE...: conf/FILE into the state, its @NAMES@ filled 
 start_node() {
   local key=$state/service-account.key kubeconfig=$home/kubeconfig
   (umask 077 && openssl rand -hex 16 >"$state/token" && openssl genrsa -out "$key" 2048 &&
-    echo "$(cat "$state/token"),admin,admin,system:masters" >"$state/tokens.csv")
+    echo "$(cat "$state/token"),admin,admin,system:masters" >"$state/tokens.csv" &&
+    openssl req -x509 -newkey rsa:2048 -nodes -days 365 -subj "/O=system:masters/CN=kube-apiserver" \
+      -keyout "$state/kubelet-client.key" -out "$state/kubelet-client.crt")
   configure containerd.toml kubelet.yaml kube-proxy.yaml Corefile cni/bridge.conflist
 
   daemon containerd containerd --config "$state/conf/containerd.toml"
@@ -83,7 +86,8 @@ start_node() {
   daemon kube-apiserver "$home/bin/kube-apiserver" --etcd-servers http://127.0.0.1:2379 \
     --cert-dir "$state/certificates" --advertise-address "$node_ip" --service-cluster-ip-range 10.96.0.0/16 \
     --token-auth-file "$state/tokens.csv" --authorization-mode RBAC --allow-privileged \
-    --kubelet-preferred-address-types InternalIP --service-account-issuer https://kubernetes.default.svc \
+    --kubelet-preferred-address-types InternalIP --kubelet-client-certificate "$state/kubelet-client.crt" \
+    --kubelet-client-key "$state/kubelet-client.key" --service-account-issuer https://kubernetes.default.svc \
     --service-account-key-file "$key" --service-account-signing-key-file "$key"
   wait_for 30 test -s "$state/certificates/apiserver.crt"
   configure kubeconfig
