@@ -23,6 +23,9 @@ from tests.e2e import kube
 SMALL = ("MODEL=qcnn", "QUBITS=2", "STARTS=1", "EPOCHS=3", "EXAMPLES=100")
 """A run of a few seconds."""
 
+there: list[str] = []
+"""The namespaces that tests have made and not yet deleted: what is shown where one fails."""
+
 OPERATOR = ("--namespace=kubeflow", "deployment/training-operator")
 
 
@@ -31,11 +34,13 @@ def namespace(ending: str, *labels: str) -> Iterator[str]:
     """A namespace for one purpose."""
     name = f"qfleet-launch-{os.getpid()}-{ending}"
     kube.kubectl("create", "namespace", name)
+    there.append(name)
     try:
         for label in labels:
             kube.kubectl("label", "namespace", name, label)
         yield name
     finally:
+        there.remove(name)
         kube.kubectl("delete", "namespace", name, "--wait=false", check=False)
 
 

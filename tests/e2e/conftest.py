@@ -1,4 +1,4 @@
-"""A namespace for all end-to-end tests, and what is shown of it when one fails."""
+"""A namespace for all end-to-end tests, and what is shown of theirs when one fails."""
 
 import os
 import shutil
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from common import storage
+from tests.e2e import client_places as places
 from tests.e2e import kube
 
 STORAGE = "gs://qfleet/runs"
@@ -70,7 +71,9 @@ def whole_cluster(cluster: str) -> None:
 def namespace(cluster: str) -> Iterator[str]:
     """A namespace of our own, the current one of KUBECONFIG while tests run."""
     with kube.namespace() as name:
+        places.there.append(name)
         yield name
+        places.there.remove(name)
 
 
 @pytest.fixture(scope="session")
@@ -115,22 +118,25 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Iterator:
-    """Show pods, events and logs where a test failed."""
+    """Show pods, events and logs where a test failed, before its namespace is deleted."""
     report = yield
-    if report.failed and "namespace" in getattr(item, "fixturenames", ()):
-        report.sections.append(("the namespace", dump()))
+    if report.failed:
+        report.sections += [(f"namespace {name}", dump(name)) for name in places.there]
     return report
 
 
-def dump() -> str:
+def dump(namespace: str) -> str:
     """Pods, events, jobs and the ends of all logs."""
+
+    def said(*words: str) -> str:
+        return kube.kubectl(*words, f"--namespace={namespace}", check=False)
+
     parts = [
-        kube.kubectl("get", "pods,tfjobs,jobs", "-o", "wide", check=False),
-        kube.kubectl("get", "events", "--sort-by=.lastTimestamp", check=False)[-6000:],
+        said("get", "pods,tfjobs,jobs", "-o", "wide"),
+        said("get", "events", "--sort-by=.lastTimestamp")[-6000:],
     ]
-    for pod in kube.kubectl("get", "pods", "-o", "name", check=False).split():
+    for pod in said("get", "pods", "-o", "name").split():
         for words in (["--tail=40"], ["--tail=40", "--previous"]):
-            said = kube.kubectl("logs", pod, *words, check=False)
-            if said:
-                parts.append(f"--- {pod} {words[-1]}\n{said}")
+            if log := said("logs", pod, *words):
+                parts.append(f"--- {pod} {words[-1]}\n{log}")
     return "\n".join(parts)
