@@ -34,6 +34,7 @@ def test_help_lists_the_verbs_and_where_settings_are_told() -> None:
         (("run", "EPOCS=3"), "did you mean EPOCHS?"),
         (("status", "Not A Name"), "RUN=Not A Name is not allowed"),
         (("stop", "NAMESPACE=Upper"), "NAMESPACE is a namespace's name"),
+        (("run", "TTL=0"), "TTL=0 is not allowed: TTL is a whole number from 10"),
         (("render", "everything"), "render everything: it is one of training, inference"),
         (("run", "one", "two"), "is not of the form NAME=value"),
     ],

@@ -449,7 +449,6 @@ def test_a_model_that_is_no_file_here_must_be_in_an_image_of_ones_own():
             {"service_account": "a@b.c"},
             r"SERVICE_ACCOUNT=a@b.c is for .* Google Cloud.*OVERLAY=gke",
         ),
-        ({"ttl": 0}, r"TTL=0 is not allowed.*10"),
         ({"gate_port": 0}, r"GATE_PORT=0 .* give a number"),
         ({"gate_port": 2223}, r"GATE_PORT=2223, PROFILER_PORT=2223 and .* three different ports"),
     ],
