@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from common.errors import ClusterError
-from launch import job
+from launch import job, refusals
 
 if TYPE_CHECKING:
     from launch.client import Cluster
@@ -117,7 +117,12 @@ def settings_that_differ(cluster: "Cluster", objects: Sequence[Object]) -> list[
             for path, before, after in differences(was, body.get("data") or {}):
                 told.append(f"{path.removeprefix('QFLEET_')}={before} (now {after})")
         elif body["kind"] in ("TFJob", "Job"):
-            for path, before, after in change(cluster, body).fields:
+            try:
+                fields = change(cluster, body).fields
+            except refusals.Invalid:  # the pods of a Job that is there can't be made otherwise
+                told.append("other IMAGE, CPU, MEMORY or THREADS")
+                continue
+            for path, before, after in fields:
                 name = "WORKERS" if path.endswith(".replicas") else path.removeprefix("spec.")
                 if "QFLEET_WORKERS" not in path:
                     told.append(f"{name}={before} (now {after})")

@@ -16,6 +16,10 @@ class Forbidden(ClusterError):
     """The person may not do this."""
 
 
+class Invalid(ClusterError):
+    """An object that is not what its kind is, or that can't be changed into this."""
+
+
 class Unreachable(ClusterError):
     """The API server does not answer."""
 
@@ -89,7 +93,7 @@ def of_api(error: "ApiException", verb: str, kind: str, namespace: str) -> Clust
     if error.status == 403:
         return _forbidden(text, verb, kind, namespace)
     if error.status == 422:
-        return ClusterError(f"the cluster takes no such {kind}: {text}; change the settings")
+        return Invalid(f"the cluster takes no such {kind}: {text}; change the settings")
     if error.status in (429, 500, 502, 503, 504):
         return Unreachable(
             f"the API server can't answer now ({error.status}: {text}): say the same again"

@@ -8,7 +8,7 @@ from common.settings import Settings
 from launch import apply, job, manifests, storage
 from launch.client import Cluster, Object
 from launch.screen import Screen
-from launch.verbs.run import follow, show_changes
+from launch.verbs.run import follow, say_goes_on, show_changes, told_differing
 
 
 def infer(settings: Settings) -> int:
@@ -31,8 +31,9 @@ def infer(settings: Settings) -> int:
         if settings.dry_run:
             show_changes(cluster, objects, screen, anew="" if live is None or runs_now else "Job")
             return 0
-        if runs_now:
-            screen.say(f"job {name} is there already: following it")
+        if live is not None and runs_now:
+            end = f"make delete-inference RUN={settings.run_name}"
+            say_goes_on(live, told_differing(cluster, objects), end, screen)
         else:
             if live is not None:
                 screen.say(f"job {name} of before has finished: it is deleted and made anew")

@@ -82,18 +82,29 @@ def _stand(cluster: Cluster, objects: Sequence[Object], live: Object | None, scr
             " again would change nothing, so it is deleted and made anew"
         )
         return "anew"
-    differing = apply.settings_that_differ(cluster, objects)
-    told = ", ".join(differing[:6]) + ", ..." * (len(differing) > 6)
+    differing = told_differing(cluster, objects)
     if differing and not job.has_run(live):
-        screen.say(f"job {name} has not started yet and is made anew: {told}")
+        screen.say(f"job {name} has not started yet and is made anew: {differing}")
         return "anew"
+    say_goes_on(live, differing, f"python -m launch stop {name}", screen)
+    return "runs"
+
+
+def told_differing(cluster: Cluster, objects: Sequence[Object]) -> str:
+    """What a living job was started with where `objects` say otherwise; empty if nothing."""
+    differing = apply.settings_that_differ(cluster, objects)
+    return ", ".join(differing[:6]) + ", ..." * (len(differing) > 6)
+
+
+def say_goes_on(live: Object, differing: str, end: str, screen: Screen) -> None:
+    """Say that a living job is followed as it is, and how to have what differs."""
+    name = live["metadata"]["name"]
     screen.say(f"job {name} is there already ({job.phase(live)}): following it")
     if differing:
         screen.say(
-            f"it goes on as it was started, with {told}: to change that, `python -m launch stop"
-            f" {name}`, then say the same again"
+            f"it goes on as it was started, with {differing}: to change that, `{end}`, then say"
+            " the same again"
         )
-    return "runs"
 
 
 def show_changes(
