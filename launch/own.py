@@ -13,11 +13,13 @@ import yaml
 from common.errors import SettingsError
 from common.settings import Settings
 from launch.pods import ROOT, VERSION
+from launch.services import BUCKET
 
 DIGESTS = ROOT / ".images.json"
 """What `make push` leaves: {"worker": "registry/name-worker@sha256:..."}."""
 
 ACCOUNT = "service-account"
+EMULATOR = "image-storage"
 
 HEAD = """\
 # What is your own in this overlay. Edit it, or let this write it:
@@ -47,13 +49,15 @@ def renewed(text: str, overlay: str, settings: Settings) -> str:
 
     Raises:
         SettingsError: It is no own.yaml any more, STORAGE is a folder, IMAGE is no registry/name,
-            or SERVICE_ACCOUNT has no place in this overlay.
+            SERVICE_ACCOUNT has no place in this overlay, or its emulator has no such bucket.
     """
     read = _read(text, overlay)
     data = read["data"]
     before = dict(data)
     if settings.storage != Settings.model_fields["storage"].default:
         data["storage"] = _storage(settings.storage)
+    if EMULATOR in data:
+        _refuse_other_buckets(data.get("storage", ""), overlay)
     if settings.service_account:
         if ACCOUNT not in data:
             raise SettingsError(
@@ -96,6 +100,16 @@ def _storage(said: str) -> str:
     raise SettingsError(
         f"STORAGE={said} is a folder of this machine, which pods don't see: give gs://bucket/path"
     )
+
+
+def _refuse_other_buckets(storage: str, overlay: str) -> None:
+    # The emulator is not made anew for another bucket: it would lose what it holds.
+    if not f"{storage}/".startswith(f"gs://{BUCKET}/"):
+        raise SettingsError(
+            f"STORAGE={storage} is not in the bucket {BUCKET}, the only one of the storage emulator"
+            f" of overlay {overlay}: say STORAGE=gs://{BUCKET}/path, or OVERLAY=gke for a bucket of"
+            " Google Cloud"
+        )
 
 
 def reference(part: str, image: str) -> str:

@@ -392,12 +392,21 @@ def test_an_overlay_of_ones_own_may_stand_on_another(k8s: Path):
 
 
 @needs_kubectl
-def test_local_takes_another_bucket_and_a_registrys_images(k8s: Path):
-    found = manifests.training(settings(**{**OWN, "service_account": ""}))
-    assert one(found, "ConfigMap")["data"]["QFLEET_STORAGE"] == OWN["storage"]
+def test_local_takes_another_path_and_a_registrys_images(k8s: Path):
+    found = manifests.training(settings(storage="gs://qfleet/mine", image=OWN["image"]))
+    assert one(found, "ConfigMap")["data"]["QFLEET_STORAGE"] == "gs://qfleet/mine"
+    assert container(one(found, "Deployment", "storage"))["command"][-1] == "qfleet"
     assert container(one(found, "TFJob"))["image"] == f"{OWN['image']}-worker:{VERSION}"
     emulator = container(one(found, "Deployment", "storage"))
     assert emulator["image"] == f"{OWN['image']}-storage:{VERSION}"
+
+
+@needs_kubectl
+def test_a_bucket_that_the_emulator_lacks_is_refused_in_own_yaml_too(k8s: Path):
+    file = k8s / "overlays/local/patches/own.yaml"
+    file.write_text(file.read_text().replace("gs://qfleet/runs", "gs://mine/runs"))
+    with pytest.raises(SettingsError, match=r"^STORAGE=gs://mine/runs is not in the bucket"):
+        manifests.inference(settings())
 
 
 # One's own model
@@ -439,6 +448,8 @@ def test_a_model_that_is_no_file_here_must_be_in_an_image_of_ones_own():
         ({"run": "1qcnn"}, r"RUN=1qcnn begins with a digit.*RUN=run-1qcnn"),
         ({"run": "a" * 53, "workers": 101, "lanes": 200, "batch": 200}, "shorten RUN by 1$"),
         ({"storage": "/data"}, r"STORAGE=/data is a folder of this machine.*gs://bucket/path"),
+        ({"storage": "gs://mine/runs"}, r"gs://mine/runs is not in the bucket qfleet.*OVERLAY=gke"),
+        ({"storage": "gs://qfleet2"}, r"gs://qfleet2 is not in the bucket qfleet"),
         ({"data": "my.csv"}, r"DATA=my.csv is a file of this machine.*DATA=gs://"),
         ({"input": "new.csv"}, r"INPUT=new.csv is a file of this machine"),
         ({"weights": "w.h5"}, r"WEIGHTS=w.h5 is a file of this machine"),
