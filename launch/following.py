@@ -61,6 +61,7 @@ class Following:
         self._uid = ""
         self._since: datetime | None = None  # the newest event about the job that was there before
         self._stand = ""
+        self._resized = ""
         self._waits: dict[str, float] = {}  # patience -> since when
         self._hindrance = ""
         self._pods: dict[str, Pod] = {}  # title -> the pod of that name that was seen last
@@ -129,6 +130,10 @@ class Following:
         self._follow_chief(pods)
         if ended:
             return outcome_of(found, pods)
+        resized = reasons.resized(found)
+        if resized and resized != self._resized:
+            self._screen.say(resized)
+        self._resized = resized
         self._hindered(found, pods)
         return None
 

@@ -70,6 +70,16 @@ def workers(job: Object) -> int:
     return int(job["spec"].get("completions") or 1)
 
 
+def told_workers(job: Object) -> int:
+    """How many workers its pods are told that they are (QFLEET_WORKERS); `workers` by default."""
+    for replica in (job["spec"].get("tfReplicaSpecs") or {}).values():
+        for container in replica["template"]["spec"]["containers"]:
+            for variable in container.get("env") or []:
+                if variable["name"] == "QFLEET_WORKERS":
+                    return int(variable["value"])
+    return workers(job)
+
+
 def started_at(thing: Object) -> datetime:
     """When it was made, UTC."""
     text = str(thing["metadata"].get("creationTimestamp") or "")

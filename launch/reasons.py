@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from common.errors import PeerLost, Preempted
-from launch import refusals
+from launch import job, refusals
 from launch.job import Pod
 
 Object = Mapping[str, Any]
@@ -182,6 +182,18 @@ def not_made(events: Sequence[Object], since: datetime | None = None) -> Obstacl
             sentence = str(told) if told else f"the job's pods can't be made: {text}"
             return Obstacle(sentence, PLACE if since and said_at(event) <= since else SOON)
     return None
+
+
+def resized(found: Object) -> str:
+    """What is to be said of a TFJob whose number of workers somebody changed; else empty."""
+    name, replicas, told = found["metadata"]["name"], job.workers(found), job.told_workers(found)
+    if replicas == told:
+        return ""
+    return (
+        f"job {name} was changed to WORKERS={replicas} while it lives, but its workers are told"
+        f" that they are {told}: `python -m launch stop {name}`, then `make training TARGET=k8s"
+        f" RUN={name} WORKERS={replicas}`"
+    )
 
 
 def said_at(event: Object) -> datetime:

@@ -50,11 +50,11 @@ def _sentences(cluster: Cluster, live: Object, pods: list[Pod]) -> list[str]:
     """What keeps the job from running, or how it ended."""
     if job.finished(live):
         return [job.reason(live)] if not pods else []
-    told = []
+    told = [resized] if (resized := reasons.resized(live)) else []
     if len(pods) < job.workers(live):
         uid = live["metadata"]["uid"]
         events = reasons.in_order(cluster.list("Event", fields=f"involvedObject.uid={uid}"))
-        told = [found.sentence] if (found := reasons.not_made(events)) else []
+        told += [found.sentence] if (found := reasons.not_made(events)) else []
     found = next((one for pod in pods if not pod.begun and (one := reasons.obstacle(pod))), None)
     return told + ([found.sentence] if found else [])
 

@@ -9,6 +9,7 @@ import pytest
 from common.errors import ClusterError
 from launch import following, refusals
 from launch.following import Following
+from launch.verbs import status
 
 
 class Recorded:
@@ -118,3 +119,24 @@ def test_an_autoscaler_that_has_given_up_is_not_waited_for(clock: list[float]) -
     clock[0] = 60
     with pytest.raises(ClusterError, match="finds no place"):
         one._look()
+
+
+def test_a_number_of_workers_that_somebody_changed_is_told_once_and_at_once() -> None:
+    cluster, said = Recorded(job(), [], {}), Said()
+    one = follow(cluster, said)
+    one._look()
+    assert len(said.lines) == 1
+    cluster.job = job(replicas=3, told=2)
+    one._look()
+    one._look()
+    (told,) = said.lines[1:]
+    assert "was changed to WORKERS=3" in told
+    assert "are told that they are 2: `python -m launch stop qcnn`, then `make training" in told
+    assert told.endswith("WORKERS=3`")
+
+
+def test_status_tells_a_changed_number_of_workers_too() -> None:
+    cluster: Any = Recorded(job(replicas=1, told=2), [], {})
+    (told,) = status._sentences(cluster, cluster.job, [])
+    assert "was changed to WORKERS=1" in told
+    assert status._sentences(cluster, job(), []) == []
