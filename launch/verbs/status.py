@@ -1,11 +1,14 @@
 """`launch status` and `launch list`: where jobs stand."""
 
+import textwrap
+
 from common import runs
 from common.errors import ClusterError, StorageError, StorageUnavailable
 from common.settings import Settings
 from launch import job, reasons, storage
 from launch.client import Cluster, Object
 from launch.job import Pod
+from launch.outcome import outcome_of
 from launch.screen import Screen
 from launch.verbs import chosen
 
@@ -42,14 +45,14 @@ def _row(pod: Pod) -> tuple[str, ...]:
     code = "" if pod.exit_code is None else str(pod.exit_code)
     return (
         str(pod.index), pod.said_state, str(pod.restarts), pod.node, job.age(pod.object), code,
-        pod.last_words[-200:],
+        textwrap.shorten(pod.last_words, 100, placeholder=" ..."),
     )  # fmt: skip
 
 
 def _sentences(cluster: Cluster, live: Object, pods: list[Pod]) -> list[str]:
     """What keeps the job from running, or how it ended."""
     if job.finished(live):
-        return [job.reason(live)] if not pods else []
+        return [outcome_of(live, pods).sentence]
     told = [resized] if (resized := reasons.resized(live)) else []
     if len(pods) < job.workers(live):
         uid = live["metadata"]["uid"]
