@@ -141,7 +141,7 @@ e2e: ## test on a real cluster: KUBECONFIG's, or that of make cluster
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(launch)
 	@# Those that wait, for an image or a place, beside those that train.
-	@.venv/bin/python -m pytest tests/e2e --numprocesses=2 --dist=loadgroup -m 'not alone'
+	@.venv/bin/python -m pytest tests/e2e --numprocesses=2 --dist=loadfile -m 'not alone'
 	@.venv/bin/python -m pytest tests/e2e -m alone
 
 .PHONY: cluster cluster-down

@@ -14,8 +14,6 @@ from launch import kustomize, manifests
 from launch.pods import account
 from tests.e2e import kube
 
-pytestmark = pytest.mark.xdist_group("client")
-
 PRIORITY = f"qfleet-e2e-{os.getpid()}"
 GOOGLE = {
     "storage": "gs://bucket/runs",

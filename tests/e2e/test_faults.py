@@ -22,8 +22,6 @@ from common import storage
 from tests.e2e import kube
 from tests.e2e.kube import Job, kubectl, until
 
-pytestmark = pytest.mark.xdist_group("gangs")
-
 INTERVAL = 5  # epochs between two checkpoints
 SETTINGS = (
     "MODEL=hybrid", "QUBITS=4", "EXAMPLES=200", "VALIDATION=50", "TEST=100", "BATCH=32", "STARTS=1",

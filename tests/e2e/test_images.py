@@ -17,8 +17,6 @@ import pytest
 from tests.e2e.kube import ROOT
 from tests.e2e.registry import Registry
 
-pytestmark = pytest.mark.xdist_group("client")
-
 VERSION = (ROOT / "VERSION").read_text().strip()
 # With the base, which is 0.13 GB; megabytes. A worker was 1,549 and may not grow unseen.
 AT_MOST = {"storage": 180, "tensorboard": 600, "worker": 1650}

@@ -12,8 +12,6 @@ from tests.e2e import client_places as places
 from tests.e2e import kube
 from tests.e2e.client_places import SMALL, Checkout, in_, refused
 
-pytestmark = pytest.mark.xdist_group("client")
-
 
 @pytest.fixture(scope="module")
 def checkout(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Checkout:

@@ -11,8 +11,6 @@ from tests.e2e import client_places as places
 from tests.e2e import kube
 from tests.e2e.client_places import SMALL, Checkout, in_, refused
 
-pytestmark = pytest.mark.xdist_group("client")
-
 READ = {"verbs": ["get", "list", "watch"]}
 ALL = {"apiGroups": ["*"], "resources": ["*"]}
 

@@ -24,8 +24,6 @@ from common.tensorflow import tf  # noqa: F401 - brings the protobufs of profile
 from tests.e2e import kube
 from tests.e2e.kube import Job, kubectl, until
 
-pytestmark = pytest.mark.xdist_group("gangs")
-
 K8S = kube.ROOT / "k8s"
 
 

@@ -11,8 +11,6 @@ from common import storage
 from tests.e2e import kube
 from tests.e2e.kube import Job, kubectl, until
 
-pytestmark = pytest.mark.xdist_group("gangs")
-
 SETTINGS = (
     "MODEL=hybrid", "QUBITS=2", "EXAMPLES=100", "VALIDATION=30", "TEST=50", "BATCH=32", "STARTS=1",
     "PROFILER_PORT=2223",
