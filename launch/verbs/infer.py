@@ -8,7 +8,7 @@ from common.settings import Settings
 from launch import apply, job, manifests, storage
 from launch.client import Cluster, Object
 from launch.screen import Screen
-from launch.verbs.run import follow, say_goes_on, show_changes, told_differing
+from launch.verbs.run import NOTHING, follow, say_goes_on, show_changes, told_differing
 
 
 def infer(settings: Settings) -> int:
@@ -28,13 +28,16 @@ def infer(settings: Settings) -> int:
         name = next(one["metadata"]["name"] for one in objects if one["kind"] == "Job")
         live = cluster.get("Job", name)
         runs_now = live is not None and not job.finished(live)
-        if settings.dry_run:
-            show_changes(cluster, objects, screen, anew="" if live is None or runs_now else "Job")
-            return 0
         if live is not None and runs_now:
             end = f"make delete-inference RUN={settings.run_name}"
             say_goes_on(live, told_differing(cluster, objects), end, screen)
-        else:
+        if settings.dry_run:
+            if runs_now:
+                screen.say(NOTHING)
+            else:
+                show_changes(cluster, objects, screen, anew="" if live is None else "Job")
+            return 0
+        if not runs_now:
             if live is not None:
                 screen.say(f"job {name} of before has finished: it is deleted and made anew")
                 apply.remove(cluster, "Job", name)

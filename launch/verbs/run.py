@@ -12,6 +12,7 @@ from launch.following import Following
 from launch.screen import Screen
 
 INTERRUPTED = 130
+NOTHING = "nothing would change: a job that runs is followed as it is"
 
 
 def run(settings: Settings) -> int:
@@ -35,7 +36,10 @@ def run(settings: Settings) -> int:
         live = cluster.get("TFJob", name)
         stand = _stand(cluster, objects, live, screen)
         if settings.dry_run:
-            show_changes(cluster, objects, screen, anew="TFJob" if stand == "anew" else "")
+            if stand == "runs":
+                screen.say(NOTHING)
+            else:
+                show_changes(cluster, objects, screen, anew="TFJob" if stand == "anew" else "")
             return 0
         if stand == "anew":
             apply.remove(cluster, "TFJob", name)

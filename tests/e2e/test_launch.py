@@ -174,6 +174,9 @@ def test_ctrl_c_leaves_the_job_and_the_same_words_follow_it_again(
     with other:
         other.says("it goes on as it was started, with EPOCHS=4000 (now 4001), WORKERS=2 (now 1)")
         assert other.end(signal.SIGTERM) == 128 + signal.SIGTERM
+    said = checkout.launch("run", *words, "EPOCHS=4001", "--dry-run").stdout
+    assert "with EPOCHS=4000 (now 4001)" in said
+    assert "nothing would change" in said
     rows = checkout.launch("list", in_(place)).stdout.splitlines()
     assert ["long", "training", "Running"] in [row.split()[:3] for row in rows]
     with checkout.start("logs", "long", in_(place)) as started:
