@@ -88,10 +88,9 @@ class Checkout:
         return [str(kube.LAUNCH), "-m", "launch", *words]
 
     def _more(self, environ: dict[str, str]) -> dict[str, Any]:
-        clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "STORAGE_"))}
         return {
             "cwd": self.folder,
-            "env": {**clean, **environ},
+            "env": kube.environment(**environ),
             "stdin": subprocess.DEVNULL,
             "text": True,
         }

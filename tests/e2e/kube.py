@@ -47,13 +47,18 @@ def until(condition: Callable[[], Any], timeout: float, what: str, pause: float 
     raise AssertionError(f"{what}: not within {timeout:g} seconds")
 
 
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment without settings and storage of its own, and `more`."""
+    clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "STORAGE_"))}
+    return {**clean, **more}
+
+
 def launch(*words: str, timeout: float = 300, **environ: str) -> subprocess.CompletedProcess[str]:
     """`python -m launch WORDS`, in its own environment, as make calls it."""
-    clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "STORAGE_"))}
     return subprocess.run(
         [str(LAUNCH), "-m", "launch", *words],
         cwd=ROOT,
-        env={**clean, **environ},
+        env=environment(**environ),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -181,6 +186,18 @@ class Job:
         """Delete it, and wait until its pods are gone."""
         kubectl("delete", "tfjob", self.name, "--ignore-not-found")
         until(lambda: not self.pods(), 60, f"the end of {self.name}'s pods")
+
+
+RESUMED = re.compile(r"goes on at step (\d+) of epoch (\d+) \(attempt (\d+)\)")
+"""What a chief says that takes a run up: step, epoch (counted from 1), attempt."""
+
+
+def start(name: str, *settings: str) -> Job:
+    """Apply what `launch render` gives for these settings, as a person does with kubectl."""
+    done = launch("render", f"RUN={name}", *settings)
+    assert done.returncode == 0, done.stderr
+    kubectl("apply", "--server-side", "-f", "-", given=done.stdout)
+    return Job(name)
 
 
 def evict(pod: str) -> None:

@@ -33,11 +33,8 @@ AIM, LIMIT = 25.0, 45.0
 
 
 def start(name: str, *settings: str) -> Job:
-    """Apply what `launch render` gives for these settings, as a person does with kubectl."""
-    done = kube.launch("render", f"RUN={name}", *SETTINGS, *settings)
-    assert done.returncode == 0, done.stderr
-    kubectl("apply", "--server-side", "-f", "-", given=done.stdout)
-    return Job(name)
+    """A job of this file's size."""
+    return kube.start(name, *SETTINGS, *settings)
 
 
 def weights(run: storage.StoragePath, folder: Path) -> np.ndarray:
@@ -98,12 +95,9 @@ class Chief:
         self._child.communicate()
 
 
-RESUMED = re.compile(r"goes on at step (\d+) of epoch (\d+) \(attempt (\d+)\)")
-
-
 def attempt(job: Job) -> tuple[int, int]:
     """The chief's attempt, and the epoch that it went on in, counted from 1."""
-    found = RESUMED.search(job.log())
+    found = kube.RESUMED.search(job.log())
     return (int(found[3]), int(found[2])) if found else (1, 1)
 
 

@@ -5,7 +5,6 @@ Tests follow each other: what one left is where the next begins.
 
 import gzip
 import json
-import os
 import re
 import subprocess
 import sys
@@ -133,10 +132,9 @@ def test_weights_metrics_and_logs_are_in_the_bucket(job: Job, root: storage.Stor
 def test_the_same_seed_on_this_machine_gives_the_same_loss(
     job: Job, root: storage.StoragePath, tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
-    clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "STORAGE_"))}
     subprocess.run(
         [sys.executable, "-m", "training", "MODEL=qcnn", f"STORAGE={tmp_path}", "PROFILER_PORT=0"],
-        cwd=kube.ROOT, env=clean, check=True, capture_output=True, timeout=300,
+        cwd=kube.ROOT, env=kube.environment(), check=True, capture_output=True, timeout=300,
     )  # fmt: skip
     here = storage.read_json(tmp_path / "qcnn" / "result.json")["metrics"]["train"]["mse"]
     there = storage.read_json(root / "qcnn" / "result.json")["metrics"]["train"]["mse"]

@@ -18,11 +18,8 @@ SETTINGS = (
 
 
 def start(name: str, *settings: str) -> Job:
-    """Apply what `launch render` gives for these settings."""
-    done = kube.launch("render", f"RUN={name}", *SETTINGS, *settings)
-    assert done.returncode == 0, done.stderr
-    kubectl("apply", "--server-side", "-f", "-", given=done.stdout)
-    return Job(name)
+    """A job of this file's size."""
+    return kube.start(name, *SETTINGS, *settings)
 
 
 def losses(text: str) -> dict[int, float]:
@@ -47,7 +44,7 @@ def test_a_run_that_was_stopped_goes_on_with_more_workers(root: storage.StorageP
     done = kube.launch("run", *settings, "WORKERS=3", timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(job.pods()) == 3
-    found = RESUMED.search(done.stdout)
+    found = kube.RESUMED.search(done.stdout)
     assert found, done.stdout
     assert int(found[2]) >= 5
     texts = [
@@ -66,9 +63,6 @@ def test_a_run_that_was_stopped_goes_on_with_more_workers(root: storage.StorageP
         assert abs(with_three[epoch] - same[epoch]) <= 2e-4
     job.delete()
     twin.delete()
-
-
-RESUMED = re.compile(r"goes on at step (\d+) of epoch (\d+) \(attempt (\d+)\)")
 
 
 def patch(job: Job, workers: int) -> None:
