@@ -37,7 +37,15 @@ def board(cluster_storage: None) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def job(board: str) -> Job:
+def watched(board: str) -> Iterator[Job]:
+    """A job that trains for as long as it is watched; qcnn.yaml's may end before."""
+    job = kube.start("watched", "MODEL=qcnn", "QUBITS=4", "STARTS=1", "EPOCHS=100000")
+    yield job
+    job.delete()
+
+
+@pytest.fixture(scope="module")
+def job(cluster_storage: None) -> Job:
     """What `kubectl apply -f k8s/qcnn.yaml` starts."""
     kubectl("apply", "-f", str(K8S / "qcnn.yaml"))
     return Job("qcnn")
@@ -51,32 +59,32 @@ def ask(url: str, **query: str) -> bytes:
     return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
 
 
-def test_tensorboard_shows_the_run_while_it_trains(board: str, job: Job) -> None:
-    job.reach(1, 180)
+def test_tensorboard_shows_the_run_while_it_trains(board: str, watched: Job) -> None:
+    watched.reach(1, 180)
 
     def shown() -> bool:
         tags = json.loads(ask(f"{board}/data/plugin/scalars/tags"))
-        return "mse" in tags.get("qcnn/logs/train", {})
+        return "mse" in tags.get("watched/logs/train", {})
 
     until(shown, 60, "the run in TensorBoard")
-    assert not job.ended(), "it was to train still"
+    assert not watched.ended(), "it was to train still"
 
 
 def test_a_profile_of_a_worker_is_captured_while_it_trains(
-    board: str, job: Job, root: storage.StoragePath
+    board: str, watched: Job, root: storage.StoragePath
 ) -> None:
     said: Any = None
     for _ in range(4):
         said = ask(
             f"{board}/data/plugin/profile/capture_profile",
-            service_addr="qcnn-worker-1:2223", is_tpu_name="false", duration="1000",
+            service_addr="watched-worker-1:2223", is_tpu_name="false", duration="1000",
             num_retry="3", worker_list="", host_tracer_level="2", device_tracer_level="0",
             python_tracer_level="0", delay="0",
         )  # fmt: skip
         if b"successfully" in said:
             break
-        assert not job.ended(), said
-    folder = root / "qcnn" / "logs" / "worker-1" / "plugins" / "profile"
+        assert not watched.ended(), said
+    folder = root / "watched" / "logs" / "worker-1" / "plugins" / "profile"
 
     def uploaded() -> list[storage.StoragePath]:
         if not storage.exists(folder):
@@ -102,6 +110,7 @@ def test_a_profile_of_a_worker_is_captured_while_it_trains(
 
     run = until(listed, 60, "the profile in TensorBoard", pause=1)
     assert "overview_page" in json.loads(ask(f"{board}/data/plugin/profile/run_tools", run=run))
+    watched.delete()  # the next job has the machine for itself
 
 
 def losses(root: storage.StoragePath, rank: int) -> list[str]:
