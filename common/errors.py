@@ -24,6 +24,7 @@ The text of every error is one sentence: what, where, what is allowed, what to d
 
 import contextlib
 import logging
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -146,6 +147,12 @@ def run_main(main: Callable[[], int | None]) -> int:
         traceback.print_exc()
         leave_word(f"a bug: {error!r}")
         return BUG
+
+
+def end_on_signals() -> None:
+    """SIGTERM and SIGHUP end this process by way of `finally`, and with it what it has started."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 def leave_word(text: str) -> None:

@@ -35,6 +35,9 @@ StoragePath: TypeAlias = "Path | GSPath"
 RETRY_SECONDS = 60.0
 """How long a call to cloud storage is tried again before StorageUnavailable."""
 
+DATASETS = "datasets"
+"""Name of the folder of data sets below STORAGE, beside the runs; no run may take it."""
+
 PART = ".part"
 """Ending of a file that is being written; such files are never listed."""
 
@@ -285,6 +288,20 @@ def files(path: StoragePath) -> list[StoragePath]:
 
             return sorted(cloud.files(path, deep=True), key=str)
         return sorted(p for p in path.rglob("*") if p.is_file() and not p.name.endswith(PART))
+
+
+def sizes(path: StoragePath) -> dict[str, int]:
+    """Names and bytes of the files directly in a folder, by one look at it."""
+    with errors(path):
+        if not isinstance(path, Path):
+            from common import cloud
+
+            return cloud.sizes(path)
+        try:
+            found = [entry for entry in os.scandir(path) if entry.is_file()]
+        except FileNotFoundError:
+            return {}
+        return {e.name: e.stat().st_size for e in found if not e.name.endswith(PART)}
 
 
 def delete(path: StoragePath) -> None:

@@ -2,15 +2,21 @@
 
 from common.data.dataset import Dataset, load, prepare, read_examples
 from common.data.encoding import Encoding
-from common.data.order import EpochShare, Share, epoch_order, lane_sizes
+from common.data.feed import Feed, Held
+from common.data.folder import Shard
+from common.data.order import Cut, EpochShare, Share, epoch_order, lane_sizes
 from common.data.splits import Examples
 from common.data.tables import read_table
 
 __all__ = [
+    "Cut",
     "Dataset",
     "Encoding",
     "EpochShare",
     "Examples",
+    "Feed",
+    "Held",
+    "Shard",
     "Share",
     "epoch_order",
     "lane_sizes",

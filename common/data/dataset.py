@@ -1,23 +1,35 @@
 """A data set: made once, found again by what it was made from, read by every worker."""
 
 import re
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from common import storage
-from common.circuits.encoders import data_symbols
 from common.data import folder, order
 from common.data.encoding import Encoding
+from common.data.feed import Feed, Held
+from common.data.folder import Shard
 from common.data.formats import FORMATS, sha256
+from common.data.making import HANDS, Making, Progress
+from common.data.order import Share
 from common.data.splits import SPLITS, Examples, Made, digits, excitations, own_table, signs
+from common.data.stream import Stream
 from common.data.tables import read_table
-from common.errors import DataError
+from common.errors import DataError, SettingsError
 from common.settings import Settings
 from common.storage import StoragePath
 
 MAKERS = {"excitations": excitations, "digits": digits}
+MIB = 2**20
+MEMORY = 1024
+"""MiB that examples may take unless DATA_MEMORY says otherwise."""
 
 
 class Dataset:
@@ -26,13 +38,17 @@ class Dataset:
     Args:
         path: The folder.
         manifest: What its manifest.json says.
+        memory: MiB that examples may take in this process.
     """
 
-    def __init__(self, path: StoragePath, manifest: folder.Manifest) -> None:
+    def __init__(self, path: StoragePath, manifest: folder.Manifest, memory: int = MEMORY) -> None:
         self.path = path
         self.manifest = manifest
+        self.memory = memory * MIB
         self.encoding = Encoding.from_json(manifest.encoding)
         self._read: dict[str, Examples] = {}
+        self._turn = threading.Lock()
+        self._reader: Stream | None = None
 
     @property
     def name(self) -> str:
@@ -68,94 +84,221 @@ class Dataset:
         """Examples in a split."""
         return self.manifest.splits[split]["rows"]
 
+    def size(self, split: str) -> int:
+        """Bytes that a split takes in memory."""
+        return self.rows(split) * folder.row_bytes(self.features)
+
     def lane_sizes(self, split: str) -> list[int]:
         """Rows of each lane of a split."""
         return order.lane_sizes(self.rows(split), self.lanes)
 
+    def cut(self, split: str) -> order.Cut:
+        """How a split is cut into shards."""
+        said = self.manifest.splits[split]
+        return order.Cut(said["groups"], said["segments"])
+
+    def shards(self, split: str) -> list[Shard]:
+        """The files of a split, in order."""
+        said = self.manifest.splits[split]["shards"]
+        return [Shard.of(split, number, shard) for number, shard in enumerate(said)]
+
+    def fetch(self, shard: Shard) -> bytes:
+        """A shard's content, checked.
+
+        Raises:
+            DataError: It is missing, cut short or altered.
+            StorageUnavailable: Storage does not answer.
+        """
+        return folder.fetch(self.path, shard)
+
+    def decode(self, content: bytes) -> Examples:
+        """The rows of a shard's content, in the shard's order."""
+        return folder.decode(content, self.manifest.columns)
+
+    def read(self, shard: Shard) -> tuple[Examples, np.ndarray]:
+        """A shard's rows, and int64 [n]: their numbers in the split; raises as `fetch` does."""
+        cut = self.cut(shard.split)
+        whole = order.Order(self.lane_sizes(shard.split), cut, seed=0)
+        numbers = whole.numbers(*divmod(shard.number, cut.segments))
+        return self.decode(self.fetch(shard)), numbers
+
     def split(self, split: str) -> Examples:
-        """The examples of `train`, `validation` or `test`, lane after lane; read once.
+        """All examples of `train`, `validation` or `test`, by their numbers; read once.
 
         Raises:
             DataError: A shard is missing, cut short or altered.
         """
         if split not in self._read:
-            columns = self.manifest.columns
-            self._read[split] = folder.read_split(self.path, self.manifest.splits[split], columns)
+            angles = np.empty((self.rows(split), self.features), np.float32)
+            labels = np.empty(self.rows(split), np.float32)
+            shards = self.shards(split)
+            with ThreadPoolExecutor(min(HANDS, len(shards))) as hands:
+                for examples, numbers in hands.map(self.read, shards):
+                    angles[numbers], labels[numbers] = examples
+            self._read[split] = Examples(angles, labels)
         return self._read[split]
 
+    def held(self) -> set[str]:
+        """The splits that are kept in memory: all, or the smallest, up to half of it."""
+        if sum(map(self.size, SPLITS)) <= self.memory:
+            return set(SPLITS)
+        kept: set[str] = set()
+        for split in sorted(SPLITS, key=self.size):
+            if sum(map(self.size, kept)) + self.size(split) <= self.memory // 2:
+                kept.add(split)
+        return kept
 
-def prepare(settings: Settings, root: StoragePath) -> Dataset:
+    def feed(self, split: str, share: Share) -> Feed:
+        """What gives a worker's share of a split, from memory or from storage.
+
+        Raises:
+            SettingsError: DATA_MEMORY is too little to read the split by parts.
+        """
+        held = self.held()
+        if split in held:
+            return Held(self.split(split), share)
+        return Stream(self, split, share, self.memory - sum(map(self.size, held)))
+
+    @contextmanager
+    def reading(self, stream: Stream) -> Iterator[None]:
+        """A stream's turn: one at a time has the memory."""
+        with self._turn:
+            if self._reader is not stream:
+                if self._reader:
+                    self._reader.let_go()
+                self._reader = stream
+            yield
+
+    def sample(self, split: str, most: int) -> Examples:
+        """Up to so many examples of a split: the first, or those of the first shards."""
+        if split in self.held():
+            return Examples(*(part[:most] for part in self.split(split)))
+        return Examples(*map(np.concatenate, zip(*self._first(split, most), strict=True)))
+
+    def _first(self, split: str, most: int) -> Iterator[Examples]:
+        for shard in self.shards(split):
+            examples, _ = self.read(shard)
+            yield Examples(*(part[:most] for part in examples))
+            most -= shard.rows
+            if most <= 0:
+                return
+
+
+def prepare(
+    settings: Settings, root: StoragePath, progress: Progress = lambda done, total: None
+) -> Dataset:
     """The data set that the settings name: found below `root`, or made there.
 
     Args:
         settings: Those of the group Data, and QUBITS.
         root: Where data sets are kept.
+        progress: Told how far making it is.
 
     Returns:
-        A data set whose every shard was checked.
+        A data set whose every shard is there; those of small splits were read and checked.
 
     Raises:
         DataError: The data can't be read or used, or what was made before was altered.
         SettingsError: A setting does not fit the data set.
     """
-    recipe = _recipe(settings)
-    name = re.sub(r"[^a-z0-9]+", "-", Path(settings.data).stem.lower()).strip("-")[:40] or "table"
-    path = root / f"{name}-{folder.fingerprint(recipe)[:12]}"
-    if not storage.exists(path / folder.MANIFEST):
-        _make(path, settings, recipe)
-    found = load(path)
+    if (found := _given(settings)) is None:
+        path, recipe = _place(settings, root)
+        if not storage.exists(path / folder.MANIFEST):
+            made: Made = MAKERS.get(settings.data, own_table)(settings)
+            gang = settings.gang or uuid.uuid4().hex
+            Making(path, recipe, settings.lanes, progress).make(made, settings.seed, gang)
+        found = load(path, settings.data_memory)
+    folder.check_sizes(found.path, [shard for split in SPLITS for shard in found.shards(split)])
     for split in SPLITS:
-        found.split(split)
+        if found.cut(split) == order.WHOLE:
+            found.split(split)
+    if settings.workers > 0:  # else the planner has not chosen yet
+        _require_memory(found, settings)
     return found
 
 
-def load(path: StoragePath) -> Dataset:
+def _require_memory(found: Dataset, settings: Settings) -> None:
+    """Say now, and not after TensorFlow was loaded, that DATA_MEMORY is too little."""
+    groups = settings.workers // settings.split
+    held = found.held()
+    for split in filter(lambda split: split not in held, SPLITS):
+        share = Share(
+            found.lane_sizes(split),
+            rank=0,
+            world=groups,
+            batch=settings.global_batch,
+            seed=settings.seed,
+            cut=found.cut(split),
+        )
+        found.feed(split, share)
+
+
+def load(path: StoragePath, memory: int = MEMORY) -> Dataset:
     """The data set in a folder; its shards are checked as they are read.
+
+    Args:
+        path: The folder.
+        memory: MiB that examples may take in this process.
 
     Raises:
         DataError: There is none, or its manifest was altered or is of another version.
     """
-    return Dataset(path, folder.read_manifest(path))
+    return Dataset(path, folder.read_manifest(path), memory)
+
+
+def _given(settings: Settings) -> Dataset | None:
+    """The data set whose folder DATA names; None where DATA names something else.
+
+    Raises:
+        DataError: DATA names nothing that is known.
+        SettingsError: A setting does not fit the data set.
+    """
+    if settings.data in MAKERS or settings.data.lower().endswith(tuple(FORMATS)):
+        return None
+    path = storage.path(settings.data.rstrip("/") or "/")
+    if not storage.exists(path / folder.MANIFEST):
+        raise DataError(
+            f"DATA={settings.data} is not a data set: allowed are {', '.join(MAKERS)}, the path of"
+            f" a table whose name ends in {', '.join(FORMATS)}, or a folder that `make dataset`"
+            " wrote to the end"
+        )
+    found = load(path, settings.data_memory)
+    recipe = found.manifest.recipe
+    there = {"QUBITS": recipe.get("qubits"), **{s.upper(): found.rows(s) for s in SPLITS}}
+    asked = {"QUBITS": settings.qubits, "TRAIN": settings.examples}
+    asked |= {"VALIDATION": settings.validation, "TEST": settings.test}
+    for name, value in asked.items():
+        if value is not None and value != there[name]:
+            name, has = "EXAMPLES" if name == "TRAIN" else name, there[name]
+            raise SettingsError(
+                f"{name}={value} does not fit DATA={settings.data}, which was made with"
+                f" {name}={has}: say {name}={has}, or make another data set"
+            )
+    if settings.workers // settings.split > found.lanes:
+        raise SettingsError(
+            f"WORKERS={settings.workers} is more than the {found.lanes * settings.split} workers"
+            f" that DATA={settings.data} can be dealt to, since it was made with"
+            f" LANES={found.lanes}: lower WORKERS, or make another data set"
+        )
+    return found
+
+
+def _place(settings: Settings, root: StoragePath) -> tuple[StoragePath, dict[str, Any]]:
+    """The folder of a data set that is made, and all that determines it."""
+    recipe = _recipe(settings)
+    name = re.sub(r"[^a-z0-9]+", "-", Path(settings.data).stem.lower()).strip("-")[:40] or "table"
+    return root / f"{name}-{folder.fingerprint(recipe)[:12]}", recipe
 
 
 def _recipe(settings: Settings) -> dict[str, Any]:
-    """All that determines a data set."""
     names = ("data", "qubits", "seed", "lanes", "examples", "validation", "test")
     recipe = {"format": folder.FORMAT, **{name: getattr(settings, name) for name in names}}
     if settings.data != "excitations":
         recipe |= {name: getattr(settings, name) for name in ("classes", "encoder", "label")}
     if settings.data not in MAKERS:
-        _check_is_table(settings.data)
         # By content: the same table at another place is the same data.
         recipe |= {"data": "table", "sha256": sha256(settings.data)}
     return recipe
-
-
-def _check_is_table(data: str) -> None:
-    if not data.lower().endswith(tuple(FORMATS)):
-        raise DataError(
-            f"DATA={data} is not a data set: allowed are {', '.join(MAKERS)}, or the path of a"
-            f" table whose name ends in {', '.join(FORMATS)}"
-        )
-
-
-def _make(path: StoragePath, settings: Settings, recipe: dict[str, Any]) -> None:
-    made: Made = MAKERS.get(settings.data, own_table)(settings)
-    columns = data_symbols(made.encoding.symbols)
-    splits = {
-        split: folder.write_split(path, split, made.splits[split], columns, settings.lanes)
-        for split in SPLITS
-    }
-    folder.write_manifest(
-        path,
-        name=path.name,
-        recipe=recipe,
-        seed=settings.seed,
-        lanes=settings.lanes,
-        columns=list(columns),
-        encoding=made.encoding.to_json(),
-        splits=splits,
-    )
 
 
 def read_examples(path: str, encoding: Encoding) -> tuple[np.ndarray, np.ndarray | None]:

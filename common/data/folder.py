@@ -6,34 +6,41 @@
 
 Parquet, because everything reads it (pandas, DuckDB, Spark, Arrow), its columns are typed and
 compressed, and a shard can be read from storage by itself. A column for each angle, one for the
-label. A small split is one shard; a large one is cut lane by lane (see order.py), so that a worker
-needs only the shards of its own lanes. The manifest lists each shard's sha256 and which lanes'
-rows it holds, in its order.
+label. A small split is one shard. A large one is cut by groups of lanes and segments of turns
+(see order.py): shard g*S + s of G*S holds group g's rows of segment s, lane after lane. So a worker
+needs only the shards of its own groups, and of each group only one at a time.
 """
 
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
 from common import storage
-from common.data.order import lane_sizes
+from common.data.order import WHOLE, Cut
 from common.data.splits import Examples
 from common.errors import DataError
 from common.storage import StoragePath
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
-# About 2 MB of 8 angles; a split with more rows than this is cut lane by lane.
+# About 2 MB of 8 angles; a split with more rows than this is cut.
 SHARD_ROWS = 65_536
+# A group's shards, at least: one of each group is in memory at a time, so about a twentieth of the
+# data is enough to read it.
+SEGMENTS = 32
+GROUPS = (8, 64)
+# Bytes of a shard's rows for each group there is: what is in use at a time grows up to 256 MiB.
+SHARE_BYTES = 2**16
 
-REMAKE = "delete the folder, and the next training makes it again"
+REMAKE = "delete the folder, and what made it (`make dataset` or a training) makes it again"
 
 
 @dataclass(frozen=True)
@@ -48,8 +55,8 @@ class Manifest:
         lanes: Lanes that rows are dealt to: the most workers there can be.
         columns: Names of the angles' columns in the shards, in order; float32, radians.
         encoding: How features became angles: `Encoding.to_json`.
-        splits: For each split its rows, its labels' counts and its shards: file, bytes, sha256,
-            and `lanes`, the runs [lane, rows] that it holds in order.
+        splits: For each split its rows, its labels' counts, groups, segments, and its shards in
+            order: file, rows, bytes, sha256.
         fingerprint: sha256 (hex) over all of the above as canonical JSON.
     """
 
@@ -64,118 +71,123 @@ class Manifest:
     fingerprint: str
 
 
+@dataclass(frozen=True)
+class Shard:
+    """One file of a split.
+
+    Attributes:
+        split: The split's name.
+        number: Its place among the split's shards.
+        file: Its name in the folder.
+        rows: Examples in it.
+        bytes: The file's size.
+        sha256: The file's, hex.
+    """
+
+    split: str
+    number: int
+    file: str
+    rows: int
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, split: str, number: int, said: Mapping[str, Any]) -> Self:
+        """A shard as the manifest says it."""
+        return cls(split, number, said["file"], said["rows"], said["bytes"], said["sha256"])
+
+
 def fingerprint(content: Mapping[str, Any]) -> str:
     """sha256 (hex) of plain data as canonical JSON."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write_split(
-    folder: StoragePath, name: str, examples: Examples, columns: Sequence[str], lanes: int
-) -> dict[str, Any]:
-    """Write a split's shards.
+def cut(rows: int, columns: int, lanes: int) -> Cut:
+    """How a split of so many rows is cut.
 
-    Args:
-        folder: The data set's folder.
-        name: The split.
-        examples: Its rows; row i is dealt to lane i mod `lanes`.
-        columns: A name for each angle.
-        lanes: Number of lanes.
-
-    Returns:
-        What the manifest says of the split.
+    The more groups, the better the shuffle and the more workers that share no shard; the fewer
+    segments, the larger the shards; and one shard of each group must fit into memory.
     """
-    sizes = lane_sizes(len(examples.labels), lanes)
-    cuts = list(_cuts(sizes))
-    shards = []
-    for number, runs in enumerate(cuts):
-        rows = np.concatenate(
-            [np.arange(first, first + count) * lanes + lane for lane, first, count in runs]
-        )
-        table = pa.table(
-            {
-                **{column: examples.angles[rows, i] for i, column in enumerate(columns)},
-                "label": examples.labels[rows],
-            }
-        )
-        sink = io.BytesIO()
-        pa.parquet.write_table(table, sink, compression="zstd")
-        content = sink.getvalue()
-        file = f"{name}-{number:05d}-of-{len(cuts):05d}.parquet"
-        storage.write_whole(folder / file, content)
-        shards.append(
-            {
-                "file": file,
-                "bytes": len(content),
-                "sha256": hashlib.sha256(content).hexdigest(),
-                "lanes": [[lane, count] for lane, _, count in runs],
-            }
-        )
-    positive = int((examples.labels > 0).sum())
-    return {
-        "rows": len(examples.labels),
-        "labels": {"-1": len(examples.labels) - positive, "1": positive},
-        "shards": shards,
-    }
+    if rows <= SHARD_ROWS:
+        return WHOLE
+    size = row_bytes(columns) * rows
+    groups, most = GROUPS
+    while groups < most and size / (SEGMENTS * groups) > SHARE_BYTES * groups:
+        groups *= 2
+    segments = max(SEGMENTS, math.ceil(size / (groups * SHARE_BYTES * groups)))
+    turns = rows // lanes
+    # Two turns or more in each, so that none is empty.
+    return Cut(min(groups, lanes), max(1, min(segments, turns // 2)))
 
 
-def _cuts(sizes: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
-    """Shards as runs (lane, first row in it, rows)."""
-    if sum(sizes) <= SHARD_ROWS:
-        yield [(lane, 0, size) for lane, size in enumerate(sizes) if size]
-        return
-    for lane, size in enumerate(sizes):
-        for first in range(0, size, SHARD_ROWS):
-            yield [(lane, first, min(SHARD_ROWS, size - first))]
+def row_bytes(columns: int) -> int:
+    """Bytes of a row in memory: so many angles and the label, float32."""
+    return 4 * (columns + 1)
 
 
-def read_split(folder: StoragePath, split: Mapping[str, Any], columns: Sequence[str]) -> Examples:
-    """Read all shards of a split.
+def encode(examples: Examples, columns: Sequence[str]) -> bytes:
+    """A shard's content."""
+    table = pa.table(
+        {
+            **{column: examples.angles[:, i] for i, column in enumerate(columns)},
+            "label": examples.labels,
+        }
+    )
+    sink = io.BytesIO()
+    # Angles hardly repeat: a dictionary of them only costs time and room.
+    pa.parquet.write_table(table, sink, compression="zstd", use_dictionary=False)
+    return sink.getvalue()
 
-    Args:
-        folder: The data set's folder.
-        split: What the manifest says of it.
-        columns: A name for each angle.
 
-    Returns:
-        Rows lane after lane, as order.py numbers them.
+def decode(content: bytes, columns: Sequence[str]) -> Examples:
+    """The rows of a shard whose content was checked."""
+    table = pa.parquet.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
+    angles = np.empty((table.num_rows, len(columns)), np.float32)
+    for i, column in enumerate(columns):
+        angles[:, i] = table[column].to_numpy()
+    return Examples(angles, table["label"].to_numpy())
+
+
+def file_name(split: str, number: int, count: int) -> str:
+    """What a shard's file is called."""
+    return f"{split}-{number:05d}-of-{count:05d}.parquet"
+
+
+def fetch(folder: StoragePath, shard: Shard) -> bytes:
+    """A shard's content, checked.
 
     Raises:
-        DataError: A shard is missing, cut short or altered.
+        DataError: It is missing, cut short or altered.
     """
-    runs = [tuple(run) for shard in split["shards"] for run in shard["lanes"]]
-    lanes = 1 + max((lane for lane, _ in runs), default=-1)
-    sizes = np.zeros(lanes, np.int64)
-    for lane, count in runs:
-        sizes[lane] += count
-    free = np.cumsum(sizes) - sizes
-    angles = np.empty((split["rows"], len(columns)), np.float32)
-    labels = np.empty(split["rows"], np.float32)
-    for shard in split["shards"]:
-        read = _read_shard(folder / shard["file"], shard, columns)
-        first = 0
-        for lane, count in shard["lanes"]:
-            to, come = slice(free[lane], free[lane] + count), slice(first, first + count)
-            angles[to], labels[to] = read.angles[come], read.labels[come]
-            free[lane] += count
-            first += count
-    return Examples(angles, labels)
-
-
-def _read_shard(path: StoragePath, shard: Mapping[str, Any], columns: Sequence[str]) -> Examples:
+    path = folder / shard.file
     try:
         content = storage.read_bytes(path)
     except FileNotFoundError:
         raise DataError(f"{path} is missing from its data set: {REMAKE}") from None
-    if len(content) != shard["bytes"]:
-        raise DataError(
-            f"{path} has {len(content)} bytes where {shard['bytes']} were written: {REMAKE}"
-        )
-    if hashlib.sha256(content).hexdigest() != shard["sha256"]:
+    _check_size(path, len(content), shard)
+    if hashlib.sha256(content).hexdigest() != shard.sha256:
         raise DataError(f"{path} was altered since it was written (sha256 differs): {REMAKE}")
-    table = pa.parquet.read_table(io.BytesIO(content))
-    angles = np.stack([table[column].to_numpy() for column in columns], axis=1)
-    return Examples(angles, table["label"].to_numpy())
+    return content
+
+
+def check_sizes(folder: StoragePath, shards: Sequence[Shard]) -> None:
+    """See that every shard is there and as long as it was written, by a look at the folder.
+
+    Raises:
+        DataError: One is missing or cut short.
+    """
+    sizes = storage.sizes(folder)
+    for shard in shards:
+        path = folder / shard.file
+        if shard.file not in sizes:
+            raise DataError(f"{path} is missing from its data set: {REMAKE}")
+        _check_size(path, sizes[shard.file], shard)
+
+
+def _check_size(path: StoragePath, size: int, shard: Shard) -> None:
+    if size != shard.bytes:
+        raise DataError(f"{path} has {size} bytes where {shard.bytes} were written: {REMAKE}")
 
 
 def write_manifest(folder: StoragePath, **said: Any) -> Manifest:
@@ -208,7 +220,10 @@ def read_manifest(folder: StoragePath) -> Manifest:
         raise DataError(f"{path} is not JSON: it was cut short or altered; {REMAKE}") from None
     version = read.get("format") if isinstance(read, dict) else None
     if version != FORMAT:
-        raise DataError(f"{path} is of format {version!r}, not {FORMAT}: {REMAKE}")
+        raise DataError(
+            f"{path} is of format {version!r}, and this qfleet reads format {FORMAT}: make the"
+            " data set anew with `make dataset`"
+        )
     signature = read.pop("fingerprint", None)
     if signature != fingerprint(read):
         raise DataError(f"{path} was altered since it was written: {REMAKE}")

@@ -1,10 +1,10 @@
 """The splits of a data set before they are written: made, or taken from a table."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import psutil
 from sklearn.datasets import load_digits
 
 from common.circuits.encoders import data_symbols
@@ -18,6 +18,8 @@ EXCITATIONS = {"train": 400, "validation": 200, "test": 4000}
 # Of all 45 pairs the one that a linear model tells apart worst (93 %, most others 99 %).
 DIGITS = "1,8"
 VALIDATION_SHARE, TEST_SHARE = 0.15, 0.20
+# Rows of excitations that are drawn together.
+DRAWN = 65_536
 
 
 class Examples(NamedTuple):
@@ -32,10 +34,27 @@ class Examples(NamedTuple):
     labels: np.ndarray
 
 
+class Origin(NamedTuple):
+    """Where the rows of a split come from, a stretch at a time.
+
+    Attributes:
+        rows: How many there are.
+        read: Gives rows `first` to `last` - 1.
+    """
+
+    rows: int
+    read: Callable[[int, int], Examples]
+
+    @classmethod
+    def of(cls, examples: Examples) -> "Origin":
+        """Rows that are in memory."""
+        return cls(len(examples.labels), lambda a, b: Examples(*(part[a:b] for part in examples)))
+
+
 class Made(NamedTuple):
     """All splits of a data set, and what made angles of its features."""
 
-    splits: Mapping[str, Examples]
+    splits: Mapping[str, Origin]
     encoding: Encoding
 
 
@@ -60,25 +79,37 @@ def excitations(settings: Settings) -> Made:
         )
     asked = {"train": settings.examples, "validation": settings.validation, "test": settings.test}
     rows = {split: asked[split] or EXCITATIONS[split] for split in SPLITS}
-    # Angles twice (made and as written), in float32.
-    needed = 2 * 4 * sum(rows.values()) * (settings.qubits + 1)
-    if needed > psutil.virtual_memory().available:
-        raise DataError(
-            f"EXAMPLES={rows['train']}, VALIDATION={rows['validation']} and TEST={rows['test']} of"
-            f" {settings.qubits} angles need {needed / 2**30:.1f} GiB of memory, more than this"
-            " machine has free: lower them"
-        )
-    made = {}
-    for number, split in enumerate(SPLITS):
-        # A stream for each split: the size of one does not change the others.
-        generator = np.random.Generator(np.random.PCG64([settings.seed, number]))
-        angles = np.zeros((rows[split], settings.qubits), np.float32)
-        turned = generator.integers(settings.qubits, size=rows[split])
-        angle = generator.uniform(-np.pi, np.pi, rows[split])
-        angles[np.arange(rows[split]), turned] = angle
-        made[split] = Examples(angles, np.where(np.abs(angle) <= np.pi / 2, 1, -1).astype("f4"))
+    made = {s: _drawn(settings, number, rows[s]) for number, s in enumerate(SPLITS)}
     columns = data_symbols(settings.qubits)
     return Made(made, Encoding("none", "cluster", columns, "label", ("-1", "1")))
+
+
+def _drawn(settings: Settings, number: int, rows: int) -> Origin:
+    """A split of excitations, DRAWN rows at a time, each lot from a stream of its own.
+
+    So any stretch can be had by itself, and the size of one split does not change the others.
+    """
+
+    @lru_cache(maxsize=2)
+    def lot(place: int) -> Examples:
+        count = min(DRAWN, rows - place * DRAWN)
+        stream = [settings.seed, number] if rows <= DRAWN else [settings.seed, number, 1 + place]
+        generator = np.random.Generator(np.random.PCG64(stream))
+        angles = np.zeros((count, settings.qubits), np.float32)
+        turned = generator.integers(settings.qubits, size=count)
+        angle = generator.uniform(-np.pi, np.pi, count)
+        angles[np.arange(count), turned] = angle
+        return Examples(angles, np.where(np.abs(angle) <= np.pi / 2, 1, -1).astype("f4"))
+
+    def read(first: int, last: int) -> Examples:
+        parts = []
+        for place in range(first // DRAWN, -(-last // DRAWN)):
+            begin, drawn = place * DRAWN, lot(place)
+            parts.append([part[max(0, first - begin) : last - begin] for part in drawn])
+        angles, labels = zip(*parts, strict=True)
+        return Examples(np.concatenate(angles), np.concatenate(labels))
+
+    return Origin(rows, read)
 
 
 def digits(settings: Settings) -> Made:
@@ -129,9 +160,8 @@ def from_table(table: Table, settings: Settings, *, where: str, classes: str) ->
         label=settings.label,
         classes=chosen,
     )
-    return Made(
-        {s: Examples(encoding.apply(features[rows[s]]), labels[rows[s]]) for s in SPLITS}, encoding
-    )
+    made = {s: Examples(encoding.apply(features[rows[s]]), labels[rows[s]]) for s in SPLITS}
+    return Made({s: Origin.of(examples) for s, examples in made.items()}, encoding)
 
 
 def choose_classes(labels: np.ndarray, classes: str, where: str) -> tuple[str, str]:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from common import checkpoints, storage
+from common import checkpoints, lease, storage
 from common.errors import RunError
-from common.runs import lease
 from common.runs.opening import differences
 from common.runs.run import Run
 from common.storage import StoragePath

@@ -16,8 +16,8 @@ from typing import Any, Self
 
 from common import storage
 from common.errors import QfleetError, RunError
+from common.lease import Lease
 from common.runs.attempts import Attempts
-from common.runs.lease import Lease
 from common.runs.run import Run, now
 from common.storage import StoragePath
 

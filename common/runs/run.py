@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,12 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from common import storage
-from common.errors import RunError, WeightsError
-from common.settings import RUN_NAME
-from common.storage import StoragePath
-
-DATASETS = "datasets"
-"""Name of the folder of data sets beside the runs; no run may take it."""
+from common.errors import TERMINATION_LOG, RunError, WeightsError
+from common.settings import RUN_NAME, Settings
+from common.storage import DATASETS, StoragePath
 
 RESULT_KEYS = ("metrics", "epochs", "seconds", "weights")
 
@@ -59,6 +57,17 @@ class Run:
     def name(self) -> str:
         """The run's name: its folder's."""
         return self.path.name
+
+    @property
+    def words(self) -> str:
+        """The settings by which a next verb finds the run: RUN, and STORAGE where it is another.
+
+        Of a pod's run the client knows the storage, by its overlay.
+        """
+        root, usual = str(self.path.parent), Settings.model_fields["storage"].default
+        if root == usual or TERMINATION_LOG.is_file():
+            return f"RUN={self.name}"
+        return f"STORAGE={shlex.quote(root)} RUN={self.name}"
 
     @property
     def logs(self) -> StoragePath:

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from common.errors import SettingsError
@@ -70,12 +77,42 @@ def _cluster(doc: str, **more: Any) -> Any:
     return _setting("On a cluster", doc, **more)
 
 
+def _planning(doc: str, **more: Any) -> Any:
+    return _setting("Planning", doc, **more)
+
+
 def _answers(doc: str, **more: Any) -> Any:
     return _setting("Inference and runs", doc, **more)
 
 
 Name = Annotated[str, StringConstraints(pattern=rf"^({RUN_NAME})?$")]
 Port = Annotated[int, Ge(0), Le(65535)]
+
+AUTO = -1
+"""What WORKERS and BATCH hold where a person says `auto`: the planner chooses."""
+
+
+def _number_or_auto(value: Any) -> Any:
+    return AUTO if str(value).strip().lower() == "auto" else value
+
+
+def _positive_or_auto(value: int | None) -> int | None:
+    if value is not None and value < 1 and value != AUTO:
+        raise ValueError("neither a count nor auto")
+    return value
+
+
+def _refuse_auto_as_number(value: Any) -> Any:
+    if str(value).strip() == str(AUTO):
+        raise ValueError("neither a count nor auto")
+    return value
+
+
+OrAuto = (
+    BeforeValidator(_number_or_auto),  # the last one is asked first
+    BeforeValidator(_refuse_auto_as_number),
+    AfterValidator(_positive_or_auto),
+)
 
 
 class Settings(BaseSettings):
@@ -134,7 +171,8 @@ class Settings(BaseSettings):
         StringConstraints(min_length=1),
         _data(
             "the data set",
-            allowed="excitations, digits, or the path of a .csv, .parquet or .npz table",
+            allowed="excitations, digits, the path of a .csv, .parquet or .npz table, or a folder"
+            " that `make dataset` wrote",
         ),
     ] = "excitations"
     label: Annotated[
@@ -182,13 +220,44 @@ class Settings(BaseSettings):
     seed: Annotated[
         int, Ge(0), Lt(2**31), _data("seed of the data, the first weights and the order")
     ] = 0
-
-    workers: Annotated[int, Ge(1), Le(4096), _training("worker processes in the gang")] = 2
-    batch: Annotated[
-        int | None,
+    data_memory: Annotated[
+        int,
         Ge(1),
         Le(1_000_000),
-        _training("examples a step in all workers together; 64 unless set", identity=False),
+        _setting(
+            "Data",
+            "memory that a worker's examples may take; of larger splits it reads a part at a time",
+            unit="MiB",
+        ),
+    ] = 1024
+
+    workers: Annotated[
+        int,
+        Le(4096),
+        *OrAuto,
+        _training(
+            "worker processes in the gang; auto lets the planner choose",
+            allowed="a whole number from 1 to 4,096, or auto",
+        ),
+    ] = 2
+    split: Annotated[
+        int,
+        Ge(1),
+        Le(4096),
+        _training(
+            "workers that hold the state of one circuit together, for circuits larger than one"
+            " worker's memory",
+            allowed="1, 2, 4, 8 or another power of two that divides WORKERS",
+        ),
+    ] = 1
+    batch: Annotated[
+        int | None,
+        Le(1_000_000),
+        *OrAuto,
+        _training(
+            "examples a step in all workers together; 64 unless set; auto lets the planner choose",
+            allowed="a whole number from 1 to 1,000,000, or auto",
+        ),
     ] = None
     batch_per_worker: Annotated[
         int | None,
@@ -353,6 +422,42 @@ class Settings(BaseSettings):
     ] = 86_400
     dry_run: Annotated[bool, _cluster("say what would change, and change nothing")] = False
 
+    price: Annotated[
+        float,
+        Ge(0),
+        Le(1_000_000),
+        _planning("what a worker costs; 0 tells no cost", unit="money per hour"),
+    ] = 0.0
+    preemptions: Annotated[
+        float,
+        Ge(0),
+        Le(1000),
+        _planning("how often a worker is lost", unit="times per hour and worker"),
+    ] = 0.05
+    notice: Annotated[
+        float,
+        Ge(0),
+        Le(1),
+        _planning("the part of such losses that SIGTERM announces in time for a checkpoint"),
+    ] = 0.0
+    recovery: Annotated[
+        float,
+        Ge(0),
+        Le(86_400),
+        _planning("from a loss until the whole gang has met again", unit="seconds"),
+    ] = 20.0
+    stragglers: Annotated[
+        float,
+        Ge(0),
+        Le(1),
+        _planning("how much a worker's steps scatter: standard deviation over mean"),
+    ] = 0.05
+    apply: Annotated[bool, _planning("write what the planner chose as settings")] = False
+    quick: Annotated[bool, _planning("the short form of scaling and of plan")] = False
+
+    parallel: Annotated[
+        int, Ge(1), Le(4096), _answers("processes or pods that answer together")
+    ] = 1
     weights: Annotated[
         str,
         _answers(
@@ -363,8 +468,9 @@ class Settings(BaseSettings):
     input: Annotated[
         str,
         _answers(
-            "a table of new examples to answer; the run's own test split unless set",
-            allowed="the path of a .csv, .parquet or .npz table",
+            "new examples to answer: a table, or a data set, whose test split is answered unless"
+            " another is named as in folder/train; the run's own test split unless set",
+            allowed="the path of a .csv, .parquet or .npz table, or of a data set's folder",
         ),
     ] = ""
     compare: Annotated[str, _answers("runs to compare", allowed="names with commas between")] = ""
@@ -375,15 +481,26 @@ class Settings(BaseSettings):
     def _fit_together(self) -> Self:
         if self.batch and self.batch_per_worker:
             raise ValueError(
-                f"BATCH={self.batch} and BATCH_PER_WORKER={self.batch_per_worker} say the same"
-                " thing twice: set one of them"
+                f"BATCH={'auto' if self.batch == AUTO else self.batch} and BATCH_PER_WORKER="
+                f"{self.batch_per_worker} say the same thing twice: set one of them"
             )
-        if self.workers > self.lanes:
+        if self.split & (self.split - 1):
+            above = 1 << self.split.bit_length()
+            raise ValueError(
+                f"SPLIT={self.split} is not a power of two, by which alone a state can be split:"
+                f" set SPLIT to {above // 2} or {above}"
+            )
+        if self.workers != AUTO and self.workers % self.split:
+            raise ValueError(
+                f"WORKERS={self.workers} can't be cut into groups of SPLIT={self.split}: set"
+                f" WORKERS to a multiple of {self.split}"
+            )
+        if self.workers > self.lanes * self.split:
             raise ValueError(
                 f"WORKERS={self.workers} is more than LANES={self.lanes}, the most workers that"
                 " this data set can be dealt to: lower WORKERS or raise LANES"
             )
-        if self.global_batch < self.workers:
+        if self.global_batch * self.split < self.workers:
             raise ValueError(
                 f"BATCH={self.global_batch} is less than WORKERS={self.workers}, which would leave"
                 " workers without examples: raise BATCH or lower WORKERS"
@@ -399,7 +516,11 @@ class Settings(BaseSettings):
     @property
     def global_batch(self) -> int:
         """Examples a step, all workers together."""
-        return self.batch or (self.batch_per_worker or 0) * self.workers or 64
+        if self.batch and self.batch != AUTO:
+            return self.batch
+        if self.batch_per_worker and self.workers != AUTO:
+            return self.batch_per_worker * self.workers
+        return 64
 
     @property
     def start_phase(self) -> int:
@@ -430,7 +551,9 @@ class Settings(BaseSettings):
     def to_args(self) -> list[str]:
         """The arguments that make `from_args` give these settings again, whatever the environment
         (for the processes that this one starts)."""
-        return [f"--{flag(n)}={'' if v is None else v}" for n, v in self if n != "config"]
+        auto = {n for n in ("workers", "batch") if getattr(self, n) == AUTO}
+        said = ((n, "auto" if n in auto else "" if v is None else v) for n, v in self)
+        return [f"--{flag(name)}={value}" for name, value in said if name != "config"]
 
     @classmethod
     def from_args(cls, args: Sequence[str]) -> Self:

@@ -1,4 +1,4 @@
-"""The lease by which one gang at a time trains a run.
+"""The lease by which one gang at a time trains a run, or one process makes a data set.
 
 RUN/lease.json names the holder: its gang, host and process, and a count that the holder raises
 every BEAT_SECONDS. Who wants a run that has a lease takes it over at once if the holder is of its
@@ -93,16 +93,32 @@ def _born(pid: int) -> int | None:
 
 
 class Lease:
-    """The right to train a run, from `acquire` to `close`.
+    """The right to train a run, from `acquire` to `close`; or to do something else alone.
 
     Args:
-        run: The run's folder.
+        run: The run's folder, or another that the lease is kept in.
         gang: The identity that all attempts of one gang share.
+        name: The lease's file.
+        title: What is held, in a sentence; the run unless given.
+        doing: What is done to it.
+        by: What does it.
+        instead: What else a refused one may do.
     """
 
-    def __init__(self, run: StoragePath, gang: str) -> None:
-        self._run = run
-        self._path = run / NAME
+    def __init__(
+        self,
+        run: StoragePath,
+        gang: str,
+        *,
+        name: str = NAME,
+        title: str = "",
+        doing: str = "trained",
+        by: str = "gang",
+        instead: str = ", or choose another RUN",
+    ) -> None:
+        self._title, self._doing = title or f"run {run.name}", doing
+        self._by, self._instead = by, instead
+        self._path = run / name
         self._holder = Holder.here(gang)
         self._lost: QfleetError | None = None
         self._stop = threading.Event()
@@ -135,7 +151,7 @@ class Lease:
         holder = Holder.parse(found)
         known_free = holder is not None and (holder.gang == self._holder.gang or holder.is_gone())
         if not known_free:
-            log.info(f"run {self._run.name} has a lease: watching whether its holder is alive")
+            log.info(f"{self._title} has a lease: watching whether its holder is alive")
             if moving({self._path: found}, WATCH_SECONDS):
                 raise self._refusal(_content(self._path) or found)
         storage.write_whole(self._path, self._holder.to_bytes())
@@ -168,7 +184,7 @@ class Lease:
             if found is not None and self._is_ours(found):
                 storage.delete(self._path)
         except (StorageError, StorageUnavailable) as error:
-            log.warning(f"the lease of run {self._run.name} was left behind: {error}")
+            log.warning(f"the lease of {self._title} was left behind: {error}")
 
     def _is_ours(self, content: bytes) -> bool:
         holder = Holder.parse(content)
@@ -189,23 +205,22 @@ class Lease:
             except (StorageError, StorageUnavailable) as error:
                 # Training goes on: the next checkpoint meets the same storage and decides.
                 if not away:
-                    log.warning(f"the lease of run {self._run.name} was not renewed: {error}")
+                    log.warning(f"the lease of {self._title} was not renewed: {error}")
                 away = True
 
     def _refusal(self, content: bytes | None) -> QfleetError:
-        name = self._run.name
         if content is None:
             return RunError(
-                f"the lease of run {name} went away while this gang wanted it: was the run"
-                " deleted? Start again to train it"
+                f"the lease of {self._title} went away while it was wanted: was it deleted?"
+                " Start again to go on with it"
             )
         holder = Holder.parse(content)
         who = f" (process {holder.pid} on {holder.host})" if holder else ""
         if holder and holder.gang == self._holder.gang:
-            return PeerLost(f"a newer attempt of this gang{who} has taken over run {name}")
+            return PeerLost(f"a newer attempt of this gang{who} has taken over {self._title}")
         return RunError(
-            f"run {name} is being trained by another gang{who}: wait for it, stop it, or choose"
-            " another RUN"
+            f"{self._title} is being {self._doing} by another {self._by}{who}: wait for it, stop"
+            f" it{self._instead}"
         )
 
 
