@@ -7,7 +7,8 @@ and hands the Program to a backend:
     tensorflow  plain TensorFlow operations on 4x4 blocks (dense.py)
     tfq         TensorFlow Quantum, from the circuit itself (tfq.py)
 
-Another backend is a subclass of Simulator that takes the same Program.
+Inside `split.over(group)` the workers of a group hold each state together (split.py,
+split_simulator.py). Another backend is a subclass of Simulator that takes the same Program.
 """
 
 import functools
@@ -16,6 +17,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import cirq
+
+from common.errors import CircuitError
+from common.simulator import split
 
 if TYPE_CHECKING:
     from common.simulator.interface import Simulator
@@ -53,6 +57,19 @@ def build(
         CircuitError: Something in the circuit, its symbols or the observables can't be taken.
     """
     # The backends import TensorFlow, which whoever only compiles need not wait for.
+    if (group := split.current()) is not None:
+        from common.simulator import kernel
+
+        if backend != "qfleet":
+            raise CircuitError(
+                f"SPLIT={group.size} needs the simulator qfleet: {backend!r} can't hold a part of"
+                " a state"
+            )
+        if (why := kernel.missing()) is not None:
+            raise CircuitError(f"SPLIT={group.size} can't be had here: {why}")
+        from common.simulator.split_simulator import SplitSimulator
+
+        return SplitSimulator(circuit, inputs, parameters, observables, group, dtype=dtype)
     if backend == "tfq":
         from common.simulator.tfq import TfqSimulator
 

@@ -1,6 +1,6 @@
 """What the native backend will do with a circuit and a batch, in words and numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,9 +61,13 @@ def _layout(simulator: "NativeSimulator", batch: int, threads: int) -> Iterator[
     )
 
 
-def _operations(simulator: "NativeSimulator") -> Iterator[str]:
-    """Floating-point operations of an example: two for each multiply-add."""
-    blocks = simulator.plan.blocks
+def operations(blocks: Sequence[Block], qubits: int) -> tuple[float, float]:
+    """Floating-point operations of an example, forward and back: two for each multiply-add.
+
+    Args:
+        blocks: In the order in which they are applied.
+        qubits: Width of the state.
+    """
     wanted = [any(factor.symbols for factor in block.factors) for block in blocks]
     forward = backward = 0.0
     for block, one, undone in zip(blocks, wanted, weaving.undone(blocks, wanted), strict=True):
@@ -71,11 +75,13 @@ def _operations(simulator: "NativeSimulator") -> Iterator[str]:
         applied = 4 * weaving.entries(block).sum() / size
         forward += applied
         backward += one * 4 * weaving.closure(block).sum() / size + undone * 2 * applied
-    amplitudes = 2 * 2 ** len(simulator.qubits)
-    yield (
-        f"operations: {forward * amplitudes:,.0f} forward and {backward * amplitudes:,.0f} back,"
-        " for an example"
-    )
+    amplitudes = 2 * 2**qubits
+    return forward * amplitudes, backward * amplitudes
+
+
+def _operations(simulator: "NativeSimulator") -> Iterator[str]:
+    forward, backward = operations(simulator.plan.blocks, len(simulator.qubits))
+    yield f"operations: {forward:,.0f} forward and {backward:,.0f} back, for an example"
 
 
 def _blocks(simulator: "NativeSimulator") -> Iterator[str]:

@@ -58,3 +58,41 @@ class Exponents:
         columns_walked = [column for column, _ in self._walked]
         where = tf.one_hot(columns_walked, len(self._offset), dtype=self._real)
         return exponents + tf.matmul(tf.stack(walked, axis=1), where)
+
+
+class BatchExponents:
+    """The exponents of a written program: those that a batch shares and those of each example.
+
+    Args:
+        shared: E expressions of trained symbols alone.
+        each: F expressions with a data symbol.
+        inputs: Names of the data symbols.
+        parameters: Names of the trained symbols.
+
+    Attributes:
+        mixed: Whether a trained symbol is inside an exponent that differs by example, so that it
+            has its gradient from there.
+    """
+
+    def __init__(
+        self,
+        shared: Sequence[sympy.Expr],
+        each: Sequence[sympy.Expr],
+        inputs: Sequence[str],
+        parameters: Sequence[str],
+    ) -> None:
+        trained = set(parameters)
+        self.mixed = any(expressions.symbol_names(one) & trained for one in each)
+        self._parameters = len(parameters)
+        self._shared = Exponents(shared, parameters, tf.float64)
+        names = (*inputs, *parameters) if self.mixed else tuple(inputs)
+        self._each = Exponents(each, names, tf.float64)
+
+    def __call__(self, angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """[B, inputs] and [parameters] -> [E] and [B, F], in float64."""
+        symbols, parameters = tf.cast(angles, tf.float64), tf.cast(parameters, tf.float64)
+        shared = self._shared(parameters[tf.newaxis])[0]
+        if self.mixed:
+            rows = tf.broadcast_to(parameters, [tf.shape(angles)[0], self._parameters])
+            symbols = tf.concat([symbols, rows], axis=1)
+        return shared, self._each(symbols)

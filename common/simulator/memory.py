@@ -43,7 +43,7 @@ def of_states(qubits: int, amplitude: int, states: int) -> int:
     return states * amplitude << qubits
 
 
-def require(qubits: int, amplitude: int, states: int, copies: int) -> None:
+def require(qubits: int, amplitude: int, states: int, copies: int, holders: int = 1) -> None:
     """Refuse what this machine has no memory for, before it is begun.
 
     Args:
@@ -51,15 +51,16 @@ def require(qubits: int, amplitude: int, states: int, copies: int) -> None:
         amplitude: Bytes of one, 8 or 16.
         states: How many states a process holds at a time.
         copies: How many processes there are on this machine.
+        holders: How many processes hold a state together.
 
     Raises:
         CircuitError: It says how many bytes are needed and what would fit.
     """
-    needed, free = of_states(qubits, amplitude, states * copies), available()
+    needed, free = of_states(qubits, amplitude, states * copies) // holders, available()
     if needed <= free:
         return
     fits = qubits
-    while fits and of_states(fits, amplitude, states * copies) > free:
+    while fits and of_states(fits, amplitude, states * copies) // holders > free:
         fits -= 1
     what = "training" if states > 1 else "reading"
     workers = f" in each of {copies} workers" if copies > 1 else ""

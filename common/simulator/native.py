@@ -10,18 +10,15 @@ from typing import Any, final
 
 import cirq
 import numpy as np
-import sympy
 
-from common.simulator import description, expressions, kernel, memory, weaving, windows
+from common.simulator import description, kernel, memory, split_plan, windows
 from common.simulator.dense import DenseSimulator
-from common.simulator.exponents import Exponents
-from common.simulator.factor import Factor
+from common.simulator.exponents import BatchExponents
 from common.simulator.fusion import Block
 from common.simulator.interface import COMPLEX, REAL, Simulator
-from common.simulator.program import Program, compile_program
+from common.simulator.program import compile_program
+from common.simulator.written import Written
 from common.tensorflow import tf, watched
-
-FORMAT = 1  # of what kernel/program.cc reads
 
 
 @final
@@ -62,14 +59,10 @@ class NativeSimulator(Simulator):
         stages = [blocks[:prefix], blocks[prefix:]]
         self.prefix = prefix
         self.plan = windows.plan(stages, len(self.qubits), windows.WINDOW[dtype])
-        written = _Written(self.program, self.plan, prefix)
+        written = Written(self.program, self.plan, prefix)
         self._written = written.bytes()
-        # A trained symbol inside an exponent that differs by example has its gradient from there.
-        trained = set(self.parameters)
-        self._mixed = any(expressions.symbol_names(one) & trained for one in written.each)
-        names = (*self.inputs, *self.parameters) if self._mixed else self.inputs
-        self._shared = Exponents(written.shared, self.parameters, tf.float64)
-        self._each = Exponents(written.each, names, tf.float64)
+        self._exponents = BatchExponents(written.shared, written.each, self.inputs, self.parameters)
+        self._mixed = self._exponents.mixed
         width = len(self.qubits)
         # Bit i of the kernel's index is this bit of Cirq's, where the first qubit is the highest.
         self._order = [width - 1 - position for position in self.plan.order]
@@ -96,6 +89,15 @@ class NativeSimulator(Simulator):
         exponents = self._exponents(angles, tf.zeros([len(self.parameters)], self.dtype))
         found = kernel.ops().qfleet_span(*exponents, program=self._written, **self._room(True))
         return int(found)
+
+    def split_exchanges(self, bits: int) -> int:
+        """How often states that 2**bits workers hold together would be exchanged, to be read.
+
+        Raises:
+            CircuitError: There are too few qubits.
+        """
+        *circuit, _ = self._source
+        return len(split_plan.of(compile_program(*circuit, target="split"), bits).exchanges)
 
     @tf.autograph.experimental.do_not_convert  # which would take longer than all the rest
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
@@ -171,15 +173,6 @@ class NativeSimulator(Simulator):
         # The same number for forward and gradient, which must take the same plan.
         return {"span": span and not self._mixed, "room": self._free // 4}
 
-    def _exponents(self, angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """[E] exponents that the batch shares and [B, F] those of each example, in float64."""
-        symbols, parameters = tf.cast(angles, tf.float64), tf.cast(parameters, tf.float64)
-        shared = self._shared(parameters[tf.newaxis])[0]
-        if self._mixed:
-            rows = tf.broadcast_to(parameters, [tf.shape(angles)[0], len(self.parameters)])
-            symbols = tf.concat([symbols, rows], axis=1)
-        return shared, self._each(symbols)
-
     def _slopes(
         self,
         op: str,
@@ -233,128 +226,3 @@ def _prefix(blocks: Sequence[Block]) -> int:
         if any(factor.symbols for factor in block.factors):
             return at
     return len(blocks)
-
-
-class _Written:
-    """A program as kernel/program.cc reads it, and what its exponents are.
-
-    Attributes:
-        shared: Expressions of trained symbols alone.
-        each: Expressions with a data symbol.
-    """
-
-    def __init__(self, program: Program, plan: windows.Plan, prefix: int) -> None:
-        self._inputs = frozenset(program.inputs)
-        self._factors: dict[tuple, int] = {}
-        self._runs: dict[tuple[int, ...], int] = {}
-        self._exponents: dict[bool, dict[sympy.Expr, int]] = {False: {}, True: {}}
-        self._factor_ints: list[int] = []
-        self._reals: list[float] = []
-        self._run_ints: list[int] = []
-        self._bit = {position: bit for bit, position in enumerate(plan.order)}
-        blocks = self._blocks(plan.blocks)
-        self.shared, self.each = list(self._exponents[False]), list(self._exponents[True])
-        reals = self._reals
-        ints = [FORMAT, len(program.qubits), len(self.shared), len(self.each)]
-        ints += [len(self._factors), *self._factor_ints, len(self._runs), *self._run_ints]
-        ints += [len(plan.blocks), *blocks, prefix, len(plan.windows)]
-        for window in plan.windows:
-            bits = sorted(self._bit[position] for position in window.qubits)
-            ints += [window.blocks, len(bits), *bits]
-        terms = program.readout.terms
-        assert terms is not None
-        groups: dict[int, list[tuple[int, int, np.ndarray]]] = {}
-        for string, weights in zip(terms.strings, terms.weights, strict=True):
-            flip = sum(1 << self._bit[at] for at, pauli in string.items() if pauli != "Z")
-            signs = sum(1 << self._bit[at] for at, pauli in string.items() if pauli != "X")
-            turned = sum(pauli == "Y" for pauli in string.values())
-            groups.setdefault(flip, []).append((signs, turned, weights))
-        ints.append(len(groups))
-        for flip, group in groups.items():
-            ints += [flip, len(group), *(signs for signs, _, _ in group)]
-            ints += [turned for _, turned, _ in group]
-            for _, _, weights in group:
-                reals += list(weights)
-        ints.append(len(terms.offsets))
-        reals += list(terms.offsets)
-        ints.append(int(program.initial is not None))
-        if program.initial is not None:
-            # From Cirq's order, the first qubit highest, to the plan's.
-            axes = program.initial.reshape((2,) * len(plan.order)).transpose(plan.order[::-1])
-            reals += list(np.stack([axes.real.ravel(), axes.imag.ravel()], -1).ravel())
-        self._ints = ints
-
-    def bytes(self) -> bytes:
-        """How many integers there are, the integers, and the real numbers."""
-        ints = np.array([len(self._ints), *self._ints], np.int64)
-        return ints.tobytes() + np.array(self._reals, np.float64).tobytes()
-
-    def _blocks(self, blocks: Sequence[Block]) -> list[int]:
-        ints: list[int] = []
-        # By what gradients are wanted: by trained symbols alone, or by all.
-        wanted = [
-            [any(self._wanted(factor, everything) for factor in block.factors) for block in blocks]
-            for everything in (False, True)
-        ]
-        undone = [weaving.undone(blocks, one) for one in wanted]
-        for block, *flags in zip(blocks, *wanted, *undone, strict=True):
-            ints += [len(block.qubits), *(self._bit[position] for position in block.qubits)]
-            items = self._items(block.factors)
-            ints += [len(items), *items]
-            ints += map(int, flags)
-            ints += [_mask(weaving.entries(block)), _mask(weaving.closure(block))]
-        return ints
-
-    def _wanted(self, factor: Factor, everything: bool) -> bool:
-        """Whether a gradient by one of its exponents is wanted."""
-        if everything:
-            return not factor.fixed
-        return any(not self._names(one) & self._inputs for one in factor.exponents)
-
-    def _items(self, factors: Sequence[Factor]) -> list[int]:
-        """A block's factors: runs of shared ones, and single ones that differ by example."""
-        items: list[int] = []
-        run: list[int] = []
-        size = len(factors[0].projectors[0])
-        for factor in (*factors, None):
-            if factor is not None and not factor.symbols & self._inputs:
-                run.append(self._factor(factor))
-                continue
-            if run:
-                items.append(self._run(tuple(run), size))
-                run = []
-            if factor is not None:
-                items.append(~self._factor(factor))
-        return items
-
-    def _run(self, factors: tuple[int, ...], size: int) -> int:
-        if factors not in self._runs:
-            self._runs[factors] = len(self._runs)
-            self._run_ints += [size, len(factors), *factors]
-        return self._runs[factors]
-
-    def _factor(self, factor: Factor) -> int:
-        key = (factor.turns.tobytes(), factor.projectors.tobytes(), factor.exponents)
-        if key not in self._factors:
-            self._factors[key] = len(self._factors)
-            self._factor_ints += [len(factor.projectors[0]), len(factor.projectors)]
-            self._factor_ints += [len(factor.exponents), *map(self._exponent, factor.exponents)]
-            self._reals += list(factor.turns.ravel())
-            parts = np.stack([factor.projectors.real, factor.projectors.imag], axis=-1)
-            self._reals += list(parts.ravel())
-        return self._factors[key]
-
-    def _exponent(self, expression: sympy.Expr) -> int:
-        data = bool(self._names(expression) & self._inputs)
-        table = self._exponents[data]
-        index = table.setdefault(expression, len(table))
-        return ~index if data else index
-
-    @staticmethod
-    def _names(expression: sympy.Expr) -> frozenset[str]:
-        return expressions.symbol_names(expression)
-
-
-def _mask(entries: np.ndarray) -> int:
-    """Bit row * D + col for each entry."""
-    return sum(1 << int(at) for at in np.flatnonzero(entries.ravel()))

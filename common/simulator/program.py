@@ -18,7 +18,7 @@ from common.simulator.fusion import Block, Layer
 from common.simulator.observables import Readout
 
 # The widest state that is worth keeping as a constant in a graph; the kernel is quick to make it.
-PREFIX_QUBITS = {"tensorflow": 16, "kernel": 12}
+PREFIX_QUBITS = {"tensorflow": 16, "kernel": 12, "split": 0}
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def compile_program(
     parameters: Sequence[str],
     readouts: Sequence[cirq.PauliSum],
     *,
-    target: Literal["tensorflow", "kernel"] = "tensorflow",
+    target: Literal["tensorflow", "kernel", "split"] = "tensorflow",
 ) -> Program:
     """Compile a circuit.
 
@@ -138,7 +138,7 @@ def compile_program(
     initial, rest = _prefix(parts, len(qubits), PREFIX_QUBITS[target])
     terms = observables.collect(sums, position)
     steps: Sequence[Block | Layer]
-    if target == "kernel":
+    if target in ("kernel", "split"):
         steps, readout = weaving.weave(rest, data), Readout(terms.offsets, terms=terms)
     elif sums:
         steps, readout = observables.plan(terms, fusion.fuse(rest, data))

@@ -6,7 +6,7 @@ applied to each chunk before the next; the fewer windows, the less often the sta
 memory bus. The LANES lowest qubits may lie across a vector's lanes, so every window holds them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from common.simulator.fusion import Block
@@ -43,13 +43,16 @@ class Plan:
     windows: tuple[Window, ...]
 
 
-def plan(stages: Sequence[Sequence[Block]], width: int, size: int) -> Plan:
+def plan(
+    stages: Sequence[Sequence[Block]], width: int, size: int, high: Collection[int] = ()
+) -> Plan:
     """Plan windows, each within one stage.
 
     Args:
         stages: Blocks that must not be mixed, in order: the prefix, and what comes after.
         width: How many qubits there are.
         size: How many a chunk holds.
+        high: Positions that must not lie across lanes; where all fits a chunk they lie highest.
     """
     natural = tuple(range(width - 1, -1, -1))
     # To exchange lanes costs something, so the qubits that the fewest blocks touch lie across them.
@@ -58,8 +61,10 @@ def plan(stages: Sequence[Sequence[Block]], width: int, size: int) -> Plan:
         for block in stage:
             for qubit in block.qubits:
                 touched[qubit] += 1
-    lanes = sorted(natural, key=lambda qubit: touched[qubit])[:LANES]
+    free = [qubit for qubit in natural if qubit not in high]
+    lanes = sorted(free, key=lambda qubit: touched[qubit])[:LANES]
     low: list[int] = list(lanes)
+    natural = (*free, *high)
     if width <= size:
         low += [qubit for qubit in natural if qubit not in low]
         return Plan(tuple(low), tuple(block for stage in stages for block in stage), ())
@@ -68,7 +73,7 @@ def plan(stages: Sequence[Sequence[Block]], width: int, size: int) -> Plan:
     for stage in reversed(stages):
         found = _windows(stage, frozenset(lanes), size)
         # The first window after the prefix lies lowest, and is worked on where it is.
-        if found and len(low) == LANES:
+        if found and len(low) == len(lanes):
             low += sorted(found[0][0] - set(low), reverse=True)
             low += [qubit for qubit in natural if qubit not in low]
         windows[:0] = [Window(_filled(qubits, low, size), len(part)) for qubits, part in found]

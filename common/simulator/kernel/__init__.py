@@ -15,8 +15,16 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SOURCES = ("kernels.cc", "sets.cc", "program.cc", "sweep.cc", "ops.cc")
-HEADERS = ("kernels.h", "program.h", "sweep.h")
+SOURCES = (
+    "kernels.cc",
+    "sets.cc",
+    "program.cc",
+    "sweep.cc",
+    "stages.cc",
+    "ops.cc",
+    "stage_ops.cc",
+)
+HEADERS = ("kernels.h", "program.h", "sweep.h", "parts.h", "stages.h", "ops.h")
 # Instruction sets by processor: name, bytes of a vector, compiler's flags.
 SETS = {
     "x86_64": (

@@ -71,9 +71,10 @@ def build(compiler: str, target: Path) -> None:
                 continue
             objects.append(Path(folder, f"{name}.o"))
             # TensorFlow's headers are slow to compile, and full of warnings that are not ours.
-            extra = (*headers, "-O1", "-w") if name == "ops.cc" else ()
+            extra = (*headers, "-O1", "-w") if name.endswith("ops.cc") else ()
             commands.append([*COMMON, *extra, "-c", name, "-o", str(objects[-1])])
-        commands.sort(key=lambda command: "ops.cc" not in command)  # the longest first
+        # The longest first.
+        commands.sort(key=lambda command: not command[-3].endswith("ops.cc"))
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             for _ in pool.map(lambda command: run(compiler, command), commands):
                 pass

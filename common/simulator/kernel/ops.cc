@@ -1,117 +1,11 @@
 // The TensorFlow ops around sweep.h: forward and adjoint, of expectation values and of states.
+#include <chrono>
 #include <cstring>
-#include <exception>
-#include <new>
-#include <stdexcept>
 
-#include "sweep.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
-#include "tensorflow/core/util/work_sharder.h"
+#include "ops.h"
 
 namespace qfleet {
 namespace {
-
-namespace tf = tensorflow;
-using tf::OpKernelConstruction;
-using tf::OpKernelContext;
-using tf::Tensor;
-using tf::TensorShape;
-using tf::shape_inference::InferenceContext;
-using tf::shape_inference::ShapeHandle;
-
-constexpr int64_t kKeptBytes = int64_t{4} << 30;  // of examples' states that wait for the gradient
-
-template <class T>
-struct ComplexOf;
-template <>
-struct ComplexOf<float> {
-  using type = tf::complex64;
-};
-template <>
-struct ComplexOf<double> {
-  using type = tf::complex128;
-};
-
-// What all four ops share: the program, and the exponents' checks.
-template <class T>
-class ProgramOp : public tf::OpKernel {
- public:
-  explicit ProgramOp(OpKernelConstruction* context) : OpKernel(context) {
-    std::string program;
-    OP_REQUIRES_OK(context, context->GetAttr("program", &program));
-    try {
-      program_ = std::make_shared<Program>(program);
-      sweep_ = std::make_unique<Sweep<T>>(program_, BestKernels<T>());
-    } catch (const std::exception& error) {
-      context->CtxFailure(tf::errors::InvalidArgument(error.what()));
-    }
-  }
-
- protected:
-  // Checks the first two inputs; `batch` is only valid if the context is.
-  bool Take(OpKernelContext* context, Batch* batch) {
-    const Tensor& shared = context->input(0);
-    const Tensor& each = context->input(1);
-    if (shared.dims() != 1 || shared.dim_size(0) != program_->shared) {
-      context->CtxFailure(tf::errors::InvalidArgument("shared exponents must be [",
-          program_->shared, "], not ", shared.shape().DebugString()));
-      return false;
-    }
-    if (each.dims() != 2 || each.dim_size(1) != program_->each) {
-      context->CtxFailure(tf::errors::InvalidArgument("exponents of each example must be [batch, ",
-          program_->each, "], not ", each.shape().DebugString()));
-      return false;
-    }
-    const auto* workers = context->device()->tensorflow_cpu_worker_threads();
-    batch->shared = shared.flat<double>().data();
-    batch->each = each.flat<double>().data();
-    batch->size = each.dim_size(0);
-    batch->threads = workers->num_threads;
-    batch->parallel = [workers](int64_t count, int64_t cost, const Work& work) {
-      tf::Shard(workers->num_threads, workers->workers, count, cost,
-                [&work](int64_t from, int64_t to) {
-                  for (int64_t i = from; i < to; ++i) work(i);
-                });
-    };
-    return true;
-  }
-
-  bool Check(OpKernelContext* context, const char* name, const Tensor& tensor, int64_t rows,
-             int64_t columns) {
-    if (tensor.dims() == 2 && tensor.dim_size(0) == rows && tensor.dim_size(1) == columns)
-      return true;
-    context->CtxFailure(tf::errors::InvalidArgument(name, " must be [", rows, ", ", columns,
-                                                    "], not ", tensor.shape().DebugString()));
-    return false;
-  }
-
-  // Allocates [rows, columns], unless there are more than an index can count.
-  static tf::Status Allocate(OpKernelContext* context, int output, int64_t rows, int64_t columns,
-                             Tensor** tensor) {
-    TensorShape shape;
-    TF_RETURN_IF_ERROR(TensorShape::BuildTensorShape({rows, columns}, &shape));
-    return context->allocate_output(output, shape, tensor);
-  }
-
-  // Runs what may throw, and tells the context what was thrown.
-  template <class Body>
-  void Guard(OpKernelContext* context, const Body& body) {
-    try {
-      body();
-    } catch (const std::bad_alloc&) {
-      context->CtxFailure(tf::errors::ResourceExhausted(
-          "there is not enough memory for a state of ", program_->qubits, " qubits"));
-    } catch (const std::exception& error) {
-      context->CtxFailure(tf::errors::Internal(error.what()));
-    }
-  }
-
-  std::shared_ptr<const Program> program_;
-  std::unique_ptr<Sweep<T>> sweep_;
-};
 
 // What Expectation and its gradient share: whether the subspace plan may be taken.
 template <class T>
@@ -170,22 +64,6 @@ class ExpectationOp : public SpanOp<T> {
  private:
   bool keep_ = false;
 };
-
-// The two outputs of a gradient, cleared.
-template <class Kernel>
-bool Slopes(Kernel*, OpKernelContext* context, const Program& program, int64_t batch, bool by_each,
-            Tensor** shared, Tensor** each) {
-  const int64_t rows = by_each ? batch : 0;
-  tf::Status status = context->allocate_output(0, TensorShape({program.shared}), shared);
-  if (status.ok()) status = context->allocate_output(1, TensorShape({rows, program.each}), each);
-  if (!status.ok()) {
-    context->CtxFailure(status);
-    return false;
-  }
-  (*shared)->template flat<double>().setZero();
-  (*each)->template flat<double>().setZero();
-  return true;
-}
 
 template <class T>
 class ExpectationGradientOp : public SpanOp<T> {
@@ -270,6 +148,22 @@ class SpanSizeOp : public SpanOp<float> {
   }
 };
 
+// Seconds of a steady clock, for who times the parts of a graph: TensorFlow's own Timestamp is
+// refused where operations must be deterministic, and a call into Python costs 50 us.
+class ClockOp : public tf::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    Tensor* seconds;
+    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({}), &seconds));
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    seconds->scalar<double>()() = std::chrono::duration<double>(now).count();
+  }
+
+  bool IsExpensive() override { return false; }  // it runs where it is found, not in a queue
+};
+
 // What State and its gradient share: which bit of the state's index each bit of ours is.
 template <class T>
 class StateOpBase : public ProgramOp<T> {
@@ -338,26 +232,7 @@ class StateGradientOp : public StateOpBase<T> {
   bool by_each_ = true;
 };
 
-tf::Status GradientShape(InferenceContext* context) {
-  context->set_output(0, context->input(0));
-  bool by_each;
-  TF_RETURN_IF_ERROR(context->GetAttr("by_each", &by_each));
-  context->set_output(1, by_each ? context->input(1) : context->UnknownShapeOfRank(2));
-  return tf::OkStatus();
-}
-
-tf::Status RowsShape(InferenceContext* context) {
-  ShapeHandle each;
-  TF_RETURN_IF_ERROR(context->WithRank(context->input(1), 2, &each));
-  context->set_output(0, context->Matrix(context->Dim(each, 0), context->UnknownDim()));
-  if (context->num_outputs() > 1) context->set_output(1, context->UnknownShapeOfRank(1));
-  return tf::OkStatus();
-}
-
 }  // namespace
-
-#define QFLEET_OP(name) REGISTER_OP(name).Attr("program: string") \
-    .Input("shared: double").Input("each: double")
 
 QFLEET_OP("QfleetExpectation")
     .Output("values: T").Output("kept: T")
@@ -371,6 +246,8 @@ QFLEET_OP("QfleetExpectationGradient")
 QFLEET_OP("QfleetSpan")
     .Output("states: int64").Attr("span: bool").Attr("room: int")
     .SetShapeFn(tf::shape_inference::ScalarShape);
+REGISTER_OP("QfleetClock")
+    .Output("seconds: double").SetIsStateful().SetShapeFn(tf::shape_inference::ScalarShape);
 QFLEET_OP("QfleetState")
     .Output("states: T")
     .Attr("T: {complex64, complex128}").Attr("order: list(int)").SetShapeFn(RowsShape);
@@ -381,9 +258,7 @@ QFLEET_OP("QfleetStateGradient")
     .SetShapeFn(GradientShape);
 
 REGISTER_KERNEL_BUILDER(Name("QfleetSpan").Device(tf::DEVICE_CPU), SpanSizeOp);
-
-#define QFLEET_KERNEL(name, type, constraint) \
-  REGISTER_KERNEL_BUILDER(Name(name).Device(tf::DEVICE_CPU).TypeConstraint<constraint>("T"), type)
+REGISTER_KERNEL_BUILDER(Name("QfleetClock").Device(tf::DEVICE_CPU), ClockOp);
 
 QFLEET_KERNEL("QfleetExpectation", ExpectationOp<float>, float);
 QFLEET_KERNEL("QfleetExpectation", ExpectationOp<double>, double);

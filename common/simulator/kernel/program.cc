@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kFormat = 1;
 constexpr int64_t kMaxQubits = 40;
+constexpr int64_t kMaxExponents = int64_t{1} << 20;
 constexpr int64_t kMaxCount = int64_t{1} << 32;
 
 // Reads the two lists in the order in which native.py wrote them.
@@ -112,8 +113,9 @@ Block ReadBlock(Reader* in, const Program& program) {
 }
 
 std::vector<Column> Columns(const Program& program) {
-  std::vector<Column> columns(program.each, Column{false, {0, 0}});
-  std::vector<int64_t> uses(program.each, 0);
+  // As many as blocks name; a part of a program need not name all of its exponents.
+  std::vector<Column> columns;
+  std::vector<int64_t> uses;
   for (const Block& block : program.blocks)
     for (int64_t item : block.items) {
       if (item >= 0) continue;
@@ -121,8 +123,13 @@ std::vector<Column> Columns(const Program& program) {
       const int64_t exponents = factor.exponents.size();
       for (int64_t e = 0; e < exponents; ++e) {
         if (factor.exponents[e] >= 0) continue;
-        Column& column = columns[~factor.exponents[e]];
-        ++uses[~factor.exponents[e]];
+        const size_t at = ~factor.exponents[e];
+        if (at >= columns.size()) {
+          columns.resize(at + 1, Column{false, {0, 0}});
+          uses.resize(at + 1, 0);
+        }
+        Column& column = columns[at];
+        ++uses[at];
         double low = factor.turns[e], high = factor.turns[e];
         for (int64_t k = 0; k < factor.spaces; ++k) {
           low = std::min(low, factor.turns[k * exponents + e]);
@@ -135,7 +142,7 @@ std::vector<Column> Columns(const Program& program) {
         }
       }
     }
-  for (int64_t e = 0; e < program.each; ++e) columns[e].two &= uses[e] == 1;
+  for (size_t e = 0; e < columns.size(); ++e) columns[e].two &= uses[e] == 1;
   return columns;
 }
 
@@ -314,8 +321,9 @@ Program::Program(const std::string& written) {
   Reader in(written);
   in.Int(kFormat, kFormat);
   qubits = static_cast<int32_t>(in.Int(1, kMaxQubits));
-  shared = in.Count();
-  each = in.Count();
+  // Parts of one program share a list of exponents, which may be longer than what a part holds.
+  shared = in.Int(0, kMaxExponents);
+  each = in.Int(0, kMaxExponents);
   for (int64_t left = in.Count(); left > 0; --left)
     factors.push_back(ReadFactor(&in, shared, each));
   for (int64_t left = in.Count(); left > 0; --left) {
@@ -496,6 +504,7 @@ Span FindSpan(const Program& program, const double* each, int64_t examples, int6
   Span span;
   std::map<std::vector<int64_t>, int64_t> known;  // a set of turned columns -> its state
   const auto none = [] { return Span(); };
+  if (static_cast<int64_t>(program.columns.size()) < program.each) return none();
   for (const Column& column : program.columns)
     if (!column.two) return none();
   span.first.push_back(0);

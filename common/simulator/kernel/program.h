@@ -69,7 +69,7 @@ struct Program {
   int32_t qubits;
   int64_t shared, each;            // how many exponents of either kind
   std::vector<Factor> factors;
-  std::vector<Column> columns;     // [each]
+  std::vector<Column> columns;     // as many of `each` as blocks name
   std::vector<Run> runs;
   std::vector<Block> blocks;
   double cost;                     // multiply-adds of a forward pass, for each amplitude

@@ -1,7 +1,3 @@
-#include "sweep.h"
-
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -9,53 +5,9 @@
 #include <new>
 #include <stdexcept>
 
+#include "parts.h"
+
 namespace qfleet {
-namespace {
-
-constexpr int64_t kAlignment = 64;
-constexpr int64_t kPooledBytes = int64_t{128} << 20;  // buffers up to this stay for the next call
-constexpr int64_t kHugePages = int64_t{4} << 20;     // buffers from this on ask for huge pages
-constexpr int64_t kPrefixBytes = int64_t{256} << 20; // a state up to this is kept for all tiles
-constexpr int64_t kSharedTile = int64_t{2} << 20;    // states of more bytes are shared by threads
-constexpr double kExact = 1e-15;
-constexpr int64_t kMostTurned = 6;          // angles of an example, for the subspace plan
-constexpr double kPassesPerNanosecond = 50;  // multiply-adds of a core
-constexpr int64_t kPieces = 64;                      // a shared tile's sums are made in so many
-
-int32_t Log2(int64_t value) {
-  int32_t log = 0;
-  while (int64_t{2} << log <= value) ++log;
-  return log;
-}
-
-void Serially(int64_t count, int64_t, const Work& work) {
-  for (int64_t i = 0; i < count; ++i) work(i);
-}
-
-// Spreads the low bits of `value` over the given bits of an index.
-int64_t Spread(int64_t value, const std::vector<int32_t>& bits) {
-  int64_t index = 0;
-  for (size_t i = 0; i < bits.size(); ++i) index |= (value >> i & 1) << bits[i];
-  return index;
-}
-
-}  // namespace
-
-template <class T>
-struct Sweep<T>::Buffer {
-  explicit Buffer(int64_t count) : reals(count) {
-    const int64_t bytes = count * sizeof(T);
-    const int64_t alignment = bytes >= kHugePages ? int64_t{2} << 20 : kAlignment;
-    const int64_t size = (bytes + alignment - 1) / alignment * alignment;
-    data = static_cast<T*>(std::aligned_alloc(alignment, std::max(size, alignment)));
-    if (!data) throw std::bad_alloc();
-    if (size >= kHugePages) madvise(data, size, MADV_HUGEPAGE);
-  }
-  ~Buffer() { std::free(data); }
-  Buffer(const Buffer&) = delete;
-  int64_t reals;
-  T* data;
-};
 
 template <class T>
 std::unique_ptr<typename Sweep<T>::Buffer> Sweep<T>::Take(int64_t reals) {
@@ -79,41 +31,6 @@ void Sweep<T>::Give(std::unique_ptr<Buffer> buffer) {
   pool_.push_back(std::move(buffer));
 }
 
-// A program's moves and windows for one way of laying qubits over lanes.
-template <class T>
-struct Sweep<T>::Layout {
-  std::vector<Move> moves;
-  std::vector<Window> windows;
-  std::vector<Strings> strings;
-  std::vector<std::vector<int64_t>> runs, z;
-  std::vector<std::vector<int32_t>> outside, ys;
-  std::vector<int64_t> chunks;  // of each window
-  int64_t arena = 0;            // reals of all matrices of one direction
-  std::vector<int64_t> place;   // of each block's matrix there
-};
-
-template <class T>
-struct Sweep<T>::Call {
-  Call(const Batch& batch_, const Shape& shape_) : batch(&batch_), shape(shape_) {}
-  const Batch* batch;
-  Shape shape;
-  const Layout* layout;
-  std::unique_ptr<Runs> runs;
-  std::vector<Move> moves;       // those of shared blocks with their matrices
-  std::unique_ptr<Buffer> matrices, inverses;
-  std::vector<T> initial;
-  bool both = false;             // inverses too
-  int mode = 0;                  // 1 where gradients by each are wanted as well
-  std::unique_ptr<Buffer> prefix;  // the state before the first exponent, of one tile
-
-  int64_t present(int64_t tile) const {
-    return std::min<int64_t>(shape.samples, batch->size - tile * shape.samples);
-  }
-  const double* each(int64_t tile, int64_t width) const {
-    return batch->each + tile * shape.samples * width;
-  }
-};
-
 template <class T>
 Sweep<T>::Sweep(std::shared_ptr<const Program> program, const Kernels<T>& kernels)
     : program_(std::move(program)), kernels_(kernels) {
@@ -129,14 +46,17 @@ Sweep<T>::Sweep(std::shared_ptr<const Program> program, const Kernels<T>& kernel
 template <class T>
 Sweep<T>::~Sweep() = default;
 
-Shape ShapeFor(int32_t qubits, int32_t lanes, int32_t real_bytes, int64_t batch, int64_t threads) {
+Shape ShapeFor(int32_t qubits, int32_t lanes, int32_t real_bytes, int64_t batch, int64_t threads,
+               int32_t across_at_most) {
   const int32_t chunk = Log2(kChunkBytes / (2 * lanes * real_bytes));
-  const int32_t most = std::min(Log2(lanes), qubits);
+  const bool free = across_at_most == kAnyLanes;
+  const int32_t most = std::min({Log2(lanes), qubits, across_at_most});
   // Half a chunk, where lanes can make it so small: both states, and what else is near.
   int32_t across = std::clamp(qubits - (chunk - 1), 0, most);
   const auto tiles = [&] { return (batch + (lanes >> across) - 1) / (lanes >> across); };
   // Lanes without an example, and threads without a tile, take up qubits instead.
-  while (across < most && ((lanes >> across) / 2 >= batch || tiles() < threads)) ++across;
+  while (across < most && ((lanes >> across) / 2 >= batch || (free && tiles() < threads)))
+    ++across;
   Shape shape;
   shape.lane_qubits = across;
   shape.samples = lanes >> across;
@@ -150,7 +70,8 @@ Shape ShapeFor(int32_t qubits, int32_t lanes, int32_t real_bytes, int64_t batch,
 
 template <class T>
 Shape Sweep<T>::ShapeOf(const Batch& batch) const {
-  return ShapeFor(program_->qubits, kernels_.lanes, sizeof(T), batch.size, batch.threads);
+  return ShapeFor(program_->qubits, kernels_.lanes, sizeof(T), batch.size, batch.threads,
+                  batch.across_at_most);
 }
 
 template <class T>
@@ -410,30 +331,27 @@ T* ChunkBuffer() {
   return owned.data;
 }
 
-// Cuts `count` things into at most kPieces consecutive parts and calls part(piece, from, to).
-template <class Part>
-void InPieces(const Parallel& parallel, int64_t count, int64_t cost, const Part& part) {
-  const int64_t pieces = std::min(count, kPieces);
-  parallel(pieces, cost * (count / pieces), [&](int64_t piece) {
-    part(piece, piece * count / pieces, (piece + 1) * count / pieces);
+}  // namespace
+
+// One window's blocks.
+template <class T>
+void Sweep<T>::Through(const Window& window, int64_t chunks, const std::vector<Move>& moves,
+                       const Parallel& parallel, T* psi) {
+  const int64_t cost = window.count * (int64_t{4} << window.chunk_bits);
+  InPieces(parallel, chunks, cost, [&](int64_t, int64_t from, int64_t to) {
+    T* buffer = window.in_place ? nullptr : ChunkBuffer<T>();
+    for (int64_t chunk = from; chunk < to; ++chunk)
+      kernels_.forward(window, moves.data(), psi, chunk, buffer);
   });
 }
-
-}  // namespace
 
 template <class T>
 void Sweep<T>::Evolve(const Call& call, int64_t tile, const Parallel& parallel, T* psi) {
   const Layout& layout = *call.layout;
   const Program& program = *program_;
-  const auto go = [&](const Window& window, int64_t chunks, const std::vector<Move>& moves) {
-    const int64_t cost = window.count * (int64_t{4} << window.chunk_bits);
-    InPieces(parallel, chunks, cost, [&](int64_t, int64_t from, int64_t to) {
-      T* buffer = window.in_place ? nullptr : ChunkBuffer<T>();
-      for (int64_t chunk = from; chunk < to; ++chunk)
-        kernels_.forward(window, moves.data(), psi, chunk, buffer);
-    });
-  };
-  if (call.prefix) {
+  if (call.batch->seeds) {
+    Plant(call, tile, psi);
+  } else if (call.prefix) {
     const T* from = call.prefix->data;
     InPieces(parallel, call.shape.tile_reals, 1, [&](int64_t, int64_t first, int64_t to) {
       std::memcpy(psi + first, from + first, (to - first) * sizeof(T));
@@ -443,13 +361,20 @@ void Sweep<T>::Evolve(const Call& call, int64_t tile, const Parallel& parallel, 
                    call.initial.empty() ? nullptr : call.initial.data());
     for (size_t w = 0; w < layout.windows.size(); ++w)
       if (layout.windows[w].first < program.prefix)
-        go(layout.windows[w], layout.chunks[w], call.moves);
+        Through(layout.windows[w], layout.chunks[w], call.moves, parallel, psi);
   }
-  if (tile < 0) return;
+  if (tile >= 0) Pass(call, tile, parallel, psi);
+}
+
+// All blocks after the prefix.
+template <class T>
+void Sweep<T>::Pass(const Call& call, int64_t tile, const Parallel& parallel, T* psi) {
+  const Layout& layout = *call.layout;
   std::vector<Move> moves;
   std::unique_ptr<Buffer> arena = TileMoves(call, tile, false, &moves);
   for (size_t w = 0; w < layout.windows.size(); ++w)
-    if (layout.windows[w].first >= program.prefix) go(layout.windows[w], layout.chunks[w], moves);
+    if (layout.windows[w].first >= program_->prefix)
+      Through(layout.windows[w], layout.chunks[w], moves, parallel, psi);
   Give(std::move(arena));
 }
 
@@ -583,19 +508,6 @@ void Sweep<T>::End(Call* call) {
   if (call->inverses) Give(std::move(call->inverses));
 }
 
-// Calls job(tile, parallel) for all tiles: a tile for each thread, or all threads for each tile.
-template <class T>
-template <class Job>
-void Sweep<T>::OverTiles(const Call& call, const Job& job) {
-  const Batch& batch = *call.batch;
-  if (call.shape.shared_tile) {
-    for (int64_t tile = 0; tile < call.shape.tiles; ++tile) job(tile, batch.parallel);
-    return;
-  }
-  const int64_t cost = call.shape.groups * 4 * static_cast<int64_t>(program_->blocks.size() + 1);
-  batch.parallel(call.shape.tiles, cost, [&](int64_t tile) { job(tile, Serially); });
-}
-
 template <class T>
 void Sweep<T>::Expectation(const Batch& batch, T* values, T* kept, int64_t kept_reals) {
   if (batch.size == 0) return;
@@ -615,65 +527,25 @@ void Sweep<T>::Expectation(const Batch& batch, T* values, T* kept, int64_t kept_
   End(&call);
 }
 
-// Takes all tiles back; job(tile, parallel, own, lambda) fills lambda and returns psi, for which it
-// may call own() to have memory of its own.
-template <class T>
-template <class Job>
-void Sweep<T>::BackOverTiles(const Batch& batch, const Shape& shape, bool by_each,
-                             double* shared_slopes, double* each_slopes, const Job& job) {
-  if (batch.size == 0) return;
-  const Program& program = *program_;
-  Call call(batch, shape);
-  call.layout = &LayoutFor(call.shape);
-  call.both = true;
-  call.mode = by_each;
-  Begin(&call);
-  // Each tile adds into its own sums, which are added up in the order of the tiles, so that the
-  // result does not depend on which thread was quicker.
-  std::vector<std::vector<double>> none;
-  for (const Run& run : program.runs) none.emplace_back(2 * run.size * run.size);
-  std::vector<std::vector<std::vector<double>>> runs(call.shape.tiles, none);
-  std::vector<std::vector<double>> shared(call.shape.tiles, std::vector<double>(program.shared));
-  OverTiles(call, [&](int64_t tile, const Parallel& parallel) {
-    std::unique_ptr<Buffer> lambda = Take(call.shape.tile_reals), own;
-    const auto take = [&] {
-      own = Take(call.shape.tile_reals);
-      return own->data;
-    };
-    T* psi = job(call, tile, parallel, take, lambda->data);
-    Back(call, tile, parallel, psi, lambda->data, by_each, &runs[tile], shared[tile].data(),
-         each_slopes);
-    Give(std::move(lambda));
-    if (own) Give(std::move(own));
-  });
-  for (int64_t tile = 0; tile < call.shape.tiles; ++tile) {
-    for (size_t r = 0; r < none.size(); ++r)
-      for (size_t i = 0; i < none[r].size(); ++i) none[r][i] += runs[tile][r][i];
-    for (int64_t e = 0; e < program.shared; ++e) shared_slopes[e] += shared[tile][e];
-  }
-  RunSlopes(program, *call.runs, none, shared_slopes);
-  End(&call);
-}
-
 template <class T>
 void Sweep<T>::Gradient(const Batch& batch, const T* upstream, T* kept, int64_t kept_reals,
                         bool kept_is_ours, bool by_each, double* shared_slopes,
                         double* each_slopes) {
   BackOverTiles(batch, ShapeOf(batch), by_each, shared_slopes, each_slopes,
-                [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& own,
-                    T* lambda) {
+                [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& take) {
+                  T* lambda = take();
                   const int64_t reals = call.shape.tile_reals;
                   const int64_t first_kept = call.shape.tiles - kept_reals / reals;
                   T* psi = nullptr;
                   if (tile >= first_kept) psi = kept + (tile - first_kept) * reals;
                   if (!psi) {
-                    psi = own();
+                    psi = take();
                     Evolve(call, tile, parallel, psi);
                   } else if (!kept_is_ours) {
-                    psi = static_cast<T*>(std::memcpy(own(), psi, reals * sizeof(T)));
+                    psi = static_cast<T*>(std::memcpy(take(), psi, reals * sizeof(T)));
                   }
                   Weigh(call, tile, parallel, psi, upstream, lambda);
-                  return psi;
+                  return std::make_pair(psi, lambda);
                 });
 }
 
@@ -744,9 +616,8 @@ void Sweep<T>::StateGradient(const Batch& batch, const int64_t* order, const T* 
   const Reordered reordered(order, program_->qubits);
   const int32_t lanes = kernels_.lanes;
   BackOverTiles(batch, ShapeOf(batch), by_each, shared_slopes, each_slopes,
-                [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& own,
-                    T* lambda) {
-                  T* psi = own();
+                [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& take) {
+                  T *psi = take(), *lambda = take();
                   std::memset(psi, 0, call.shape.tile_reals * sizeof(T));
                   std::memset(lambda, 0, call.shape.tile_reals * sizeof(T));
                   // dL = Re <upstream|d psi>, where the adjoint method has 2 Re <lambda|d psi>.
@@ -757,7 +628,7 @@ void Sweep<T>::StateGradient(const Batch& batch, const int64_t* order, const T* 
                                lambda[real] = upstream[2 * amplitude] / 2;
                                lambda[real + lanes] = upstream[2 * amplitude + 1] / 2;
                              });
-                  return psi;
+                  return std::make_pair(psi, lambda);
                 });
 }
 
@@ -897,8 +768,8 @@ void Sweep<T>::SpanGradient(const Batch& batch, const Span& span, const T* upstr
   own.each = span.each.data();
   own.size = count;
   BackOverTiles(own, SpanShape(span), false, shared_slopes, nullptr,
-                [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& take,
-                    T* lambda) {
+                [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& take) {
+                  T* lambda = take();
                   const int64_t reals = call.shape.tile_reals;
                   std::vector<const T*> all;
                   for (int64_t j = 0; j < count; ++j) all.push_back(states + j * reals);
@@ -917,8 +788,8 @@ void Sweep<T>::SpanGradient(const Batch& batch, const Span& span, const T* upstr
                                      from * unit, (to - from) * unit, k > 0);
                              });
                   }
-                  return static_cast<T*>(
-                      std::memcpy(psi, states + tile * reals, reals * sizeof(T)));
+                  std::memcpy(psi, states + tile * reals, reals * sizeof(T));
+                  return std::make_pair(psi, lambda);
                 });
 }
 

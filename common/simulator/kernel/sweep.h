@@ -31,6 +31,8 @@ namespace qfleet {
 using Work = std::function<void(int64_t)>;
 using Parallel = std::function<void(int64_t count, int64_t cost, const Work& work)>;
 
+constexpr int32_t kAnyLanes = 64;
+
 // One call's examples and threads.
 struct Batch {
   const double* shared;  // [E]
@@ -38,6 +40,13 @@ struct Batch {
   int64_t size;
   int64_t threads;
   Parallel parallel;
+  // Of a part of a state that is split over workers (stages.cc); a program of such a part has no
+  // prefix. What it begins with, [size][2**bits] (re, im), where bit i of the index is bit
+  // (*seed_bits)[i] of the state's, and all else is 0; without it a state begins at |0...0>.
+  const double* seeds = nullptr;
+  const std::vector<int64_t>* seed_bits = nullptr;
+  double* seed_slopes = nullptr;  // as `seeds`: a gradient writes dL/dRe and dL/dIm
+  int32_t across_at_most = kAnyLanes;  // qubits across lanes; any but kAnyLanes: for any threads
 };
 
 // How a batch is laid out.
@@ -51,7 +60,8 @@ struct Shape {
 };
 
 // For states of 2**qubits amplitudes of `real_bytes` twice, in vectors of `lanes`.
-Shape ShapeFor(int32_t qubits, int32_t lanes, int32_t real_bytes, int64_t batch, int64_t threads);
+Shape ShapeFor(int32_t qubits, int32_t lanes, int32_t real_bytes, int64_t batch, int64_t threads,
+               int32_t across_at_most = kAnyLanes);
 
 template <class T>
 class Sweep {
@@ -91,6 +101,23 @@ class Sweep {
   void StateGradient(const Batch& batch, const int64_t* order, const T* states, const T* upstream,
                      bool by_each, double* shared_slopes, double* each_slopes);
 
+  // One stage of a part of states that are split over workers, for all tiles; `states` and `lambdas`
+  // hold ShapeOf(batch).tiles tiles. With `batch.seeds`, the stage is the first.
+  void StageForward(const Batch& batch, T* states);
+  void StageRead(const Batch& batch, const T* states, T* values);
+  void StageWeigh(const Batch& batch, const T* states, const T* upstream, T* lambdas);
+  void StageBack(const Batch& batch, T* states, T* lambdas, bool by_each, double* shared_slopes,
+                 double* each_slopes);
+
+  // Strings that flip qubits which a rank stands for: what `others`, another worker's groups `first`
+  // to `first + count` of all its tiles, add to values[b][k], and to lambda. `count` is a power of
+  // two that divides `first` and a tile's groups; a program of such strings has one flip, of the
+  // bits that are local, and no other.
+  void CrossRead(const Batch& batch, const T* states, const T* others, int64_t first,
+                 int64_t count, T* values);
+  void CrossWeigh(const Batch& batch, const T* others, int64_t first, int64_t count,
+                  const T* upstream, T* lambdas);
+
  private:
   struct Layout;
   struct Call;
@@ -101,6 +128,11 @@ class Sweep {
   std::unique_ptr<Buffer> TileMoves(const Call& call, int64_t tile, bool inverse,
                                     std::vector<Move>* moves);
   void Evolve(const Call& call, int64_t tile, const Parallel& parallel, T* psi);
+  void Pass(const Call& call, int64_t tile, const Parallel& parallel, T* psi);
+  void Through(const Window& window, int64_t chunks, const std::vector<Move>& moves,
+               const Parallel& parallel, T* psi);
+  void Plant(const Call& call, int64_t tile, T* psi);
+  void Harvest(const Call& call, int64_t tile, const T* lambda);
   void Measure(const Call& call, int64_t tile, const Parallel& parallel, const T* psi, T* values);
   void Weigh(const Call& call, int64_t tile, const Parallel& parallel, const T* psi,
              const T* upstream, T* lambda);
