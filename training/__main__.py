@@ -4,7 +4,8 @@ import logging
 import sys
 
 from common import runs, storage
-from common.errors import SettingsError, run_main
+from common.errors import SettingsError, end_on_signals, run_main
+from common.runs import planned
 from common.settings import Settings
 from training import transcript
 from training.gang import Gang
@@ -18,11 +19,18 @@ def main() -> int:
     transcript.start(0, verbose=settings.verbose)
     if settings.target != "local":
         raise SettingsError(f"TARGET={settings.target}: training runs with TARGET=local only")
-    workers = f"{settings.workers} worker" + "s" * (settings.workers > 1)
-    log.info(f"training {settings.model} in {workers} on this machine; TARGET=k8s for the cluster")
-    name = runs.next_name(storage.path(settings.storage), settings.run_name)
+    root = storage.path(settings.storage)
+    name = runs.next_name(root, settings.run_name)
     if name != settings.run_name:
         log.info(f"run {settings.run_name} is finished: this one is {name}")
+    settings = planned.as_begun(settings, root, name)
+    if planned.automatic(settings):
+        end_on_signals()  # the gang has its own way to end
+        log.info("planning: WORKERS and BATCH may stand as numbers, too")
+        settings, why = planned.planned(settings)
+        log.info(f"WORKERS={settings.workers} BATCH={settings.global_batch}: {why}")
+    workers = f"{settings.workers} worker" + "s" * (settings.workers > 1)
+    log.info(f"training {settings.model} in {workers} on this machine; TARGET=k8s for the cluster")
     return Gang(settings.model_copy(update={"run": name})).train()
 
 

@@ -1,6 +1,7 @@
 """What TensorBoard shows of a run, and metrics.jsonl: written while it trains."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,12 @@ from common.models import readouts
 from common.settings import Settings
 from common.storage import write_whole
 from common.tensorflow import keras, tf
+from training.learner import PARTS
+
+# Keras numbers its marks of steps anew in each epoch, and TensorBoard takes marks of one number for
+# one step: while a profile is taken they are numbered through the run.
+_PROFILER = keras.src.engine.training.tf.profiler.experimental
+_MARK = _PROFILER.Trace
 
 # The readouts' histogram is drawn from so many validation examples.
 SAMPLE = 256
@@ -19,7 +26,7 @@ class Board(keras.callbacks.Callback):
     """The chief's: scalars of training and validation, readouts, learning rate and rates.
 
     logs/train and logs/validation hold the scalars by epoch; logs/steps the loss of each step,
-    also of those inside one host call; logs/train also the model's graph.
+    also of those inside one host call, up to learner.TRACE; logs/train also the model's graph.
 
     Args:
         folder: A local folder for events.
@@ -41,6 +48,7 @@ class Board(keras.callbacks.Callback):
         )
         self._circuits = circuits
         self._sample = tf.constant(sample[:SAMPLE])
+        self._draw_readouts: Callable[[int], None] = lambda step: None
 
     def draw_graph(self, model: keras.Model, features: int) -> None:
         """Write the model's graph for the Graphs tab and make ready to read its readouts."""
@@ -65,11 +73,12 @@ class Board(keras.callbacks.Callback):
         self._first = self.model.steps
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """The loss of each step since the last call, however many steps it held."""
+        """The loss of each step since the last call, or of the newest that the learner keeps."""
+        losses, steps = self.model.losses_since(self._first), self.model.steps
         with self._steps.as_default():
-            for loss in self.model.losses_since(self._first):
-                self._first += 1
-                tf.summary.scalar("loss by step", loss, step=self._first)
+            for step, loss in enumerate(losses, steps - len(losses) + 1):
+                tf.summary.scalar("loss by step", loss, step=step)
+        self._first = steps
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Write the epoch's scalars, histogram and line."""
@@ -107,45 +116,71 @@ class Record(keras.callbacks.Callback):
         write_whole(self._file, "".join(f"{line}\n" for line in self._lines).encode())
 
 
-class Machine(keras.callbacks.Callback):
-    """Each worker's own: CPU and memory an epoch, and a profile of the steps that PROFILE names."""
+def profiled_steps(settings: Settings) -> range:
+    """Steps of the run that PROFILE names, counted from 1; none where it is not set."""
+    first, _, last = settings.profile.partition(":")
+    return range(int(first), int(last) + 1) if first else range(0)
 
-    def __init__(self, logs: Path, rank: int, settings: Settings) -> None:
+
+class Machine(keras.callbacks.Callback):
+    """Each worker's own: where a step's time went, CPU and memory, by epoch; and a profile.
+
+    Stands before what else happens at an epoch's end, so that a profile holds its steps alone.
+    Keras marks each host call as a step around its callbacks, and the profiler keeps the marks that
+    begin and end while it runs: so it starts after the call before, and stops in the one behind.
+
+    Args:
+        logs: The folder of all events.
+        rank: This worker's number.
+        profiled: Steps of the run to profile, counted from 1; each in a host call of its own.
+    """
+
+    def __init__(self, logs: Path, rank: int, profiled: range) -> None:
         super().__init__()
         self._folder = logs / f"worker-{rank}"
         self._writer = tf.summary.create_file_writer(str(self._folder))
         self._process = psutil.Process()
         self._process.cpu_percent()
-        first, _, last = settings.profile.partition(":")
-        self._profile = (int(first), int(last)) if first else None
+        self._profiled = profiled
         self._profiling = False
 
-    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        """Start the profile before the host call that holds its first step."""
-        if self._profile and not self._profiling:
-            done = self.model.steps
-            calls = self.model.steps_per_call
-            if done + calls >= self._profile[0] and done < self._profile[1]:
-                tf.profiler.experimental.start(str(self._folder))
-                self._profiling = True
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Start the profile before an epoch's first step, if that is the first to profile."""
+        self._start_profile()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Stop it after the host call that holds its last step."""
-        if self._profiling and self._profile and self.model.steps >= self._profile[1]:
-            self._stop_profile()
+        """Start the profile behind the step before its first."""
+        self._start_profile()
+
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        """Stop it behind its last step."""
+        self._stop_profile()
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Stop a profile whose last step never came."""
-        if self._profiling:
-            self._stop_profile()
+        self._stop_profile(anyhow=True)
 
-    def _stop_profile(self) -> None:
-        tf.profiler.experimental.stop()
-        self._profiling, self._profile = False, None
+    def _start_profile(self) -> None:
+        if self._profiled and not self._profiling and self.model.steps + 1 in self._profiled:
+            tf.profiler.experimental.start(str(self._folder))
+            _PROFILER.Trace = self._mark
+            self._profiling = True
+
+    def _stop_profile(self, *, anyhow: bool = False) -> None:
+        if self._profiling and (anyhow or self.model.steps + 1 not in self._profiled):
+            tf.profiler.experimental.stop()
+            _PROFILER.Trace = _MARK
+            self._profiling, self._profiled = False, range(0)
+
+    def _mark(self, name: str, **about: object) -> tf.profiler.experimental.Trace:
+        return _MARK(name, **{**about, "step_num": self.model.steps + 1})
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Write what this process used."""
+        """Write where a step's time went, and what this process used."""
+        self._stop_profile()
         with self._writer.as_default(step=epoch + 1):
+            for part in PARTS:
+                tf.summary.scalar(f"step/{part}, ms", (logs or {})[f"{part}_ms"])
             tf.summary.scalar("worker CPU, percent of a core", self._process.cpu_percent())
             tf.summary.scalar("worker memory, MiB", self._process.memory_info().rss / 2**20)
         self._writer.flush()

@@ -9,11 +9,16 @@ import numpy as np
 from common import models
 from common.data import Dataset
 from common.settings import Settings
+from common.simulator import split
 from common.tensorflow import configure, keras, tf
 from training.cluster import Cluster
+from training.exchange import total
 from training.learner import Learner
 
 log = logging.getLogger("qfleet")
+
+# Groups of workers that hold circuits together are numbered from here; see exchange.py.
+FIRST_GROUP = 2_000_000
 
 
 def strategy(settings: Settings, cluster: Cluster) -> tf.distribute.Strategy:
@@ -50,6 +55,12 @@ def serve_profiles(port: int) -> None:
     tf.profiler.experimental.server.start(port)
 
 
+def group(cluster: Cluster, settings: Settings) -> split.Group:
+    """The workers that hold the states of circuits together with this one: SPLIT in a row."""
+    number, rank = divmod(cluster.rank, settings.split)
+    return split.Group(settings.split, rank, FIRST_GROUP + number)
+
+
 def learner(
     gang: tf.distribute.Strategy, cluster: Cluster, data: Dataset, settings: Settings
 ) -> Learner:
@@ -58,12 +69,12 @@ def learner(
     Raises:
         CircuitError: The workers on this machine need more memory than it has.
     """
-    with gang.scope():
+    with gang.scope(), split.over(group(cluster, settings)):
         keras.utils.set_random_seed(settings.seed)
         model = models.build(data.features, settings, data.placement)
         for layer in models.circuits(model):
             layer.require_memory(cluster.here)
-        made = Learner(model)
+        made = Learner(model, settings.split)
         optimizer = keras.optimizers.Adam(settings.learning_rate)
         optimizer.build(model.trainable_variables)
         # Keras makes a function of one step or of a loop by the number that it finds now; with the
@@ -74,7 +85,7 @@ def learner(
     return made
 
 
-def first_weights(data: Dataset, settings: Settings) -> list[list[np.ndarray]]:
+def first_weights(cluster: Cluster, data: Dataset, settings: Settings) -> list[list[np.ndarray]]:
     """First weights of each start, the same in every worker; none where there is one start."""
     if settings.starts == 1:
         return []
@@ -82,9 +93,10 @@ def first_weights(data: Dataset, settings: Settings) -> list[list[np.ndarray]]:
     for start in range(settings.starts):
         seed = (settings.seed * 7919 + start * 104_729 + 1) % 2**31
         keras.utils.set_random_seed(seed)
-        model = models.build(
-            data.features, settings.model_copy(update={"seed": seed}), data.placement
-        )
+        with split.over(group(cluster, settings)):
+            model = models.build(
+                data.features, settings.model_copy(update={"seed": seed}), data.placement
+            )
         drawn.append(model.get_weights())
     return drawn
 
@@ -94,16 +106,9 @@ def exchange(gang: tf.distribute.Strategy, value: float) -> float:
     if gang.num_replicas_in_sync == 1:
         return value
 
-    @tf.function
-    def total(own: tf.Tensor) -> tf.Tensor:
-        def one() -> tf.Tensor:
-            context = tf.distribute.get_replica_context()
-            # The exchange wants a tensor that lies on the replica's own device.
-            return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(own))
-
-        return gang.run(one)
-
-    return float(total(tf.constant(value, tf.float32)))
+    # The exchange wants a tensor that lies on the replica's own device.
+    sums = tf.function(lambda own: gang.run(lambda: total(tf.identity(own))))
+    return float(sums(tf.constant([value], tf.float64))[0])
 
 
 def _fair_threads(cluster: Cluster) -> int:

@@ -4,14 +4,14 @@ import time
 from collections.abc import Callable, Iterator
 
 from common.checkpoints import Checkpoint
-from common.data import Dataset, Share
+from common.data import Dataset, Feed, Share
 from common.models import circuits
 from common.settings import Settings
 from common.tensorflow import keras, tf
 from training import computing
-from training.board import Board, Machine, Record
+from training.board import SAMPLE, Board, Machine, Record, profiled_steps
 from training.cluster import Cluster
-from training.input import batches, distributed
+from training.input import batches, distributed, own_failure
 from training.keeper import Keeper, Snapshot, put
 from training.learner import MOST_STEPS
 from training.place import Place
@@ -25,20 +25,40 @@ CALL_SECONDS = 0.5
 
 
 class Pace(keras.callbacks.Callback):
-    """Chooses how many steps one call into TensorFlow takes, from how long the first ones took.
+    """Chooses how many steps one call into TensorFlow takes.
 
     Keras costs about 3 ms a call. TensorFlow tells the exchanges of a loop apart by the loop's
-    turn, so every worker must cut its steps in the same places: they agree on their times' mean.
+    turn, so every worker must cut its steps in the same places: they agree on the mean of how long
+    their first steps took.
+
+    Args:
+        strategy: The workers.
+        steps: Steps in a call, where a person chose; 0 chooses.
+        single: Steps of the run, counted from 1, that take a call each: those that are profiled,
+            since a profile tells steps apart by the host's calls.
     """
 
     # The first call does not count, since it traces the graph.
     MEASURED = (2, 3)
 
-    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+    def __init__(
+        self, strategy: tf.distribute.Strategy, steps: int = 0, single: range = range(0)
+    ) -> None:
         super().__init__()
         self._strategy = strategy
-        self._calls = 0
+        self._steps = steps or 1
+        self._single = single
+        # A person's choice is not measured.
+        self._calls = self.MEASURED[-1] if steps else 0
         self._seconds = float("inf")
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """Have the profiled steps marked."""
+        self.model.unlooped = bool(self._single)
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Cut the first call; Keras has cut the last one before where the epoch ended."""
+        self._cut()
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Start the clock."""
@@ -52,7 +72,18 @@ class Pace(keras.callbacks.Callback):
         if self._calls == self.MEASURED[-1]:
             all_seconds = computing.exchange(self._strategy, self._seconds)
             seconds = all_seconds / self._strategy.num_replicas_in_sync
-            self.model.steps_per_call = min(MOST_STEPS, max(1, int(CALL_SECONDS / seconds)))
+            self._steps = min(MOST_STEPS, max(1, int(CALL_SECONDS / seconds)))
+        self._cut()
+
+    def _cut(self) -> None:
+        """Say how many steps the next call takes."""
+        coming, steps = self.model.steps + 1, self._steps
+        if coming in self._single:
+            steps = 1
+        elif coming < self._single.start:
+            steps = min(steps, self._single.start - coming)
+        if steps != self.model.steps_per_call:
+            self.model.steps_per_call = steps
 
 
 class Training:
@@ -62,12 +93,13 @@ class Training:
         self.settings, self.cluster, self.data, self.place = settings, cluster, data, place
         self.strategy = computing.strategy(settings, cluster)
         computing.serve_profiles(settings.profiler_port)
-        firsts = computing.first_weights(data, settings)
+        firsts = computing.first_weights(cluster, data, settings)
         self.learner = computing.learner(self.strategy, cluster, data, settings)
         self._shares: dict[str, Share] = {}
         self.starts = Starts(settings, firsts, lambda: self.measure("train")["mse"])
         # Batches of a split that is measured, epoch after epoch.
-        self._endless: dict[str, Iterator] = {}
+        self._endless: dict[str, tuple[Feed, Iterator]] = {}
+        self.clock = Clock(self._share("train").steps, data.rows("train"))
         self._from: Snapshot | None = None
         self._keeper: Keeper | None = None
 
@@ -95,13 +127,14 @@ class Training:
         """
         epoch, step = (self._from.epoch, self._from.step) if self._from else (0, 0)
         train = self._share("train")
+        profiled = profiled_steps(self.settings)
         callbacks: list[keras.callbacks.Callback] = [
-            Clock(train.steps, self.data.rows("train")),
+            self.clock,
+            Machine(self.place.logs, self.cluster.rank, profiled),
             Validation(lambda: self.measure("validation")),
+            Pace(self.strategy, self.settings.steps_per_call, profiled),
+            self.starts,
         ]
-        if not self.settings.steps_per_call:
-            callbacks.append(Pace(self.strategy))
-        callbacks += [self.starts, Machine(self.place.logs, self.cluster.rank, self.settings)]
         report = Report(
             self.settings.all_epochs, train.steps, done=epoch, shown=self.cluster.is_chief
         )
@@ -118,7 +151,6 @@ class Training:
             callbacks += [*self._boards(epoch), report, self._keeper]
         else:
             callbacks.append(report)
-        self.learner.steps_per_call = self.settings.steps_per_call or 1
         try:
             if step:
                 self._epochs(callbacks, epoch, step, epoch + 1)
@@ -127,40 +159,48 @@ class Training:
                 self._epochs(callbacks, epoch, step, self.settings.all_epochs)
         finally:
             report.stop()
+            if self._keeper:
+                self._keeper.close()
 
     def _epochs(
         self, callbacks: list[keras.callbacks.Callback], epoch: int, step: int, until: int
     ) -> None:
         """Epochs `epoch` to `until` - 1, the first of them from `step` on."""
         share = self._share("train")
-        data = batches(self.data.split("train"), share, epoch=epoch, step=step)
+        feed = self._feed("train")
+        data = batches(feed, share, epoch=epoch, step=step)
         self.learner.offset = step
-        self.learner.fit(
-            distributed(self.strategy, data),
-            initial_epoch=epoch,
-            epochs=until,
-            steps_per_epoch=share.steps - step,
-            callbacks=callbacks,
-            verbose=0,
-        )
+        with own_failure(feed, self.salvage):
+            self.learner.fit(
+                distributed(self.strategy, data),
+                initial_epoch=epoch,
+                epochs=until,
+                steps_per_epoch=share.steps - step,
+                callbacks=callbacks,
+                verbose=0,
+            )
         self.learner.offset = 0
 
     def _boards(self, epoch: int) -> list[keras.callbacks.Callback]:
         board = Board(
             self.place.logs,
             circuits=len(list(circuits(self.learner.model))),
-            sample=self.data.split("validation").angles,
+            sample=self.data.sample("validation", SAMPLE).angles,
         )
-        board.draw_graph(self.learner.model, self.data.features)
+        # A circuit that several workers hold can't be drawn, or run, by one of them.
+        if self.settings.split == 1:
+            board.draw_graph(self.learner.model, self.data.features)
         return [board, Record(self.place.metrics, epoch)]
 
     def measure(self, split: str) -> dict[str, float]:
         """What `Learner.measure` says of a whole split, by all workers together."""
         share = self._share(split)
         if split not in self._endless:
-            feed = distributed(self.strategy, batches(self.data.split(split), share))
-            self._endless[split] = iter(feed)
-        return self.learner.measure(self._endless[split], share.steps)
+            feed = self._feed(split)
+            self._endless[split] = feed, iter(distributed(self.strategy, batches(feed, share)))
+        feed, endless = self._endless[split]
+        with own_failure(feed, self.salvage):
+            return self.learner.measure(endless, share.steps)
 
     def salvage(self) -> None:
         """A peer was lost: the chief keeps the state of the last step boundary."""
@@ -176,9 +216,14 @@ class Training:
         if split not in self._shares:
             self._shares[split] = Share(
                 self.data.lane_sizes(split),
-                rank=self.cluster.rank,
-                world=self.cluster.size,
+                rank=self.cluster.rank // self.settings.split,
+                world=self.cluster.size // self.settings.split,
                 batch=self.settings.global_batch,
                 seed=self.settings.seed,
+                cut=self.data.cut(split),
             )
         return self._shares[split]
+
+    def _feed(self, split: str) -> Feed:
+        """What reads this worker's share of a split."""
+        return self.data.feed(split, self._share(split))

@@ -14,7 +14,7 @@ import time
 import uuid
 from contextlib import ExitStack
 
-from common.errors import DeadlineReached, PeerLost
+from common.errors import DeadlineReached, PeerLost, StorageUnavailable
 from common.settings import Settings
 from training.cluster import ENV, Cluster, local
 
@@ -52,6 +52,8 @@ class Gang:
                 if attempt < self._settings.restarts:
                     log.warning(f"a worker was lost: the gang starts again ({attempt + 1})")
             else:
+                if code == StorageUnavailable.exit_code:
+                    return code  # its workers have said where, and that the same command goes on
                 raise PeerLost(
                     f"the gang was lost {self._settings.restarts + 1} times, more than RESTARTS"
                     f" allows: its logs are in {self._settings.storage}/{self._name}/text, and"
@@ -72,7 +74,7 @@ class Gang:
         """Start every worker, wait for all, return the code that counts."""
         with ExitStack() as ports:
             # Held until all are chosen, so that no two are the same.
-            *workers, gate = (_free_port(ports) for _ in range(self._settings.workers + 1))
+            *workers, gate = (free_port(ports) for _ in range(self._settings.workers + 1))
         addresses = local(workers)
         gang = [
             self._start(Cluster(addresses, rank), gate) for rank in range(self._settings.workers)
@@ -125,8 +127,11 @@ class Gang:
             time.sleep(0.05)
         codes = [_code(worker) for worker in gang if worker.returncode is not None]
         permanent = [code for code in codes if 0 < code < 128]
-        # The chief's word before the others': it alone knows of a deadline.
-        return (permanent or [code for code in codes if code] or [0])[0]
+        failed = [code for code in codes if code]
+        # A lost peer is how another's end looks: its own word says more. And the chief's before the
+        # others': it alone knows of a deadline.
+        causes = [code for code in failed if code != PeerLost.exit_code]
+        return (permanent or causes or failed or [0])[0]
 
 
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -138,7 +143,8 @@ def _code(worker: subprocess.Popen) -> int:
     return 128 - code if code < 0 else code
 
 
-def _free_port(held: ExitStack) -> int:
+def free_port(held: ExitStack) -> int:
+    """A port of this machine that nobody has, held until `held` is closed."""
     holder = held.enter_context(socket.socket())
     holder.bind(("127.0.0.1", 0))
     return holder.getsockname()[1]

@@ -1,16 +1,27 @@
 """This worker's share of every global batch, as a TensorFlow data set."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
 import numpy as np
 
-from common.data import Examples, Share
+from common.data import Examples, Feed, Held, Share
+from common.errors import StorageUnavailable
 from common.tensorflow import tf
 
+# Steps that wait to be taken, besides the blocks that they are cut from.
+AHEAD = 8
 
-def batches(examples: Examples, share: Share, *, epoch: int = 0, step: int = 0) -> tf.data.Dataset:
+
+def batches(
+    source: Examples | Feed, share: Share, *, epoch: int = 0, step: int = 0
+) -> tf.data.Dataset:
     """Shares of global batches from (epoch, step) on, epoch after epoch without end.
 
+    Python gives many steps at a time; TensorFlow cuts them apart, so that no step waits for Python.
+
     Args:
-        examples: The split's rows.
+        source: The split's rows, or what reads them (`Dataset.feed`).
         share: Which of them this worker takes, and when.
         epoch: The first epoch, counted from 0.
         step: The first step in it, counted from 0; as after a restart in mid-epoch.
@@ -19,33 +30,51 @@ def batches(examples: Examples, share: Share, *, epoch: int = 0, step: int = 0) 
         Elements (angles [rows, features], labels [rows], weights [rows], count []), all float32;
         see `Learner`.
     """
-    angles = tf.constant(examples.angles, tf.float32)
-    labels = tf.constant(examples.labels, tf.float32)
+    feed = Held(source, share) if isinstance(source, Examples) else source
+    in_epoch = -(-share.steps // feed.steps)
 
-    def plan(number: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        planned = share.epoch(int(number))
-        skip = step if number == epoch else 0
-        rows, weights, counts = planned.rows, planned.weights, planned.counts
-        return rows[skip:].astype(np.int64), weights[skip:], counts[skip:].astype(np.float32)
+    def block(number: np.ndarray) -> tuple[np.ndarray, ...]:
+        place = step // feed.steps + int(number)
+        begin = place % in_epoch * feed.steps
+        end = min(begin + feed.steps, share.steps)
+        return tuple(feed.block(epoch + place // in_epoch, begin if number else step, end))
 
-    def one_epoch(number: tf.Tensor) -> tf.data.Dataset:
-        rows, weights, counts = tf.numpy_function(
-            plan, [number], (tf.int64, tf.float32, tf.float32), stateful=False
-        )
-        rows.set_shape([None, share.padded])
-        weights.set_shape([None, share.padded])
-        counts.set_shape([None])
-        return tf.data.Dataset.from_tensor_slices((rows, weights, counts))
+    features = feed.features
+    shapes = [None, share.padded, features], [None, share.padded], [None, share.padded], [None]
 
-    def gather(
-        rows: tf.Tensor, weights: tf.Tensor, count: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        return tf.gather(angles, rows), tf.gather(labels, rows), weights, count
+    def made(number: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        tensors = tf.numpy_function(block, [number], [tf.float32] * len(shapes))
+        return tuple(map(tf.ensure_shape, tensors, shapes))
 
-    epochs = tf.data.Dataset.range(epoch, np.iinfo(np.int64).max)
-    return epochs.flat_map(one_epoch).map(gather).prefetch(tf.data.AUTOTUNE)
+    numbers = tf.data.Dataset.range(np.iinfo(np.int64).max)
+    steps = (
+        numbers.map(made)
+        .prefetch(1)
+        .flat_map(lambda *parts: tf.data.Dataset.from_tensor_slices(parts))
+    )
+    return steps.prefetch(AHEAD)
 
 
 def distributed(strategy: tf.distribute.Strategy, dataset: tf.data.Dataset) -> tf.data.Dataset:
     """The data set as the strategy wants it, neither sharded nor batched anew by it."""
-    return strategy.distribute_datasets_from_function(lambda _: dataset)
+    # Of one that might end, the strategy asks all workers before each batch whether they have it.
+    endless = dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+    return strategy.distribute_datasets_from_function(lambda _: endless)
+
+
+@contextmanager
+def own_failure(feed: Feed, salvage: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Let what made reading fail out as it is: TensorFlow hands on its text alone.
+
+    Args:
+        feed: What reads.
+        salvage: Keeps the state of the last step boundary, if storage lets it.
+    """
+    try:
+        yield
+    except tf.errors.OpError:
+        if feed.failure is None:
+            raise
+        with suppress(StorageUnavailable):
+            salvage()
+        raise feed.failure from None

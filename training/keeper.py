@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +66,8 @@ class Keeper(keras.callbacks.Callback):
     """The chief's: notes the state at each step boundary and commits it when it is time.
 
     A commit happens every `every` epochs, when SIGTERM or the deadline asks for it, and, from the
-    newest note, when a peer was lost.
+    newest note, when a peer was lost. That of an epoch runs beside training, one at a time; what
+    made it fail is raised at the next boundary, and the end of training waits for the last.
 
     Args:
         commit: Writes a snapshot to storage, whole or not at all.
@@ -94,6 +96,8 @@ class Keeper(keras.callbacks.Callback):
         self._preemption = preemption
         self._deadline = deadline
         self._lock = threading.Lock()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="keeper")
+        self._writing: Future[None] | None = None
         self._newest: Snapshot | None = None
         self._committed = -1
         self._epoch = 0
@@ -106,11 +110,29 @@ class Keeper(keras.callbacks.Callback):
         self._preemption.on_stuck = self.commit
 
     def commit(self) -> None:
-        """Write the newest snapshot to storage, unless it is there. Safe from any thread."""
+        """Have the newest snapshot in storage when this returns. Safe from any thread."""
+        if self._newest:
+            self._write(self._newest)
+
+    def _write(self, snapshot: Snapshot) -> None:
         with self._lock:
-            if self._newest and self._newest.steps > self._committed:
-                self._commit(self._newest)
-                self._committed = self._newest.steps
+            if snapshot.steps > self._committed:
+                self._commit(snapshot)
+                self._committed = snapshot.steps
+
+    def _settle(self) -> None:
+        """Wait for the commit beside training; raise what made it fail."""
+        writing, self._writing = self._writing, None
+        if writing:
+            writing.result()
+
+    def close(self) -> None:
+        """Let the commit beside training end, however training did: nothing is written later."""
+        self._writer.shutdown()
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        """Training has ended when its last checkpoint is written."""
+        self._settle()
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Note which epoch it is."""
@@ -128,8 +150,11 @@ class Keeper(keras.callbacks.Callback):
 
     def _boundary(self, epoch: int, step: int, *, due: bool = False) -> None:
         self._newest = take(self.model, self._starts, epoch, step)
+        # At most one epoch passes beside a commit, so that a kill loses little more than `every`.
+        if step == 0 or (self._writing and self._writing.done()):
+            self._settle()
         if due:
-            self.commit()
+            self._writing = self._writer.submit(self._write, self._newest)
         if self._preemption.requested.is_set():
             self.commit()
             raise Preempted(f"stopped by SIGTERM; the checkpoint is at {self._newest}")

@@ -4,20 +4,31 @@ Keras alone would exchange gradients, and then each metric's two sums one by one
 an exchange. Here all of it is one vector, summed once. And the loss is what it would be on one
 worker: sum(weight * error) over the rows of the whole global batch, divided by how many they are,
 so that the loss curve does not depend on the number of workers.
+
+A step is timed inside the graph, by clocks that its parts wait for, so that the times are right
+also where one host call takes many steps.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from common.tensorflow import keras, tf
+from training import exchange
+from training.clock import clock, clocked
 
 # What is summed over the rows of a batch besides the gradients.
 SUMS = ("squared error", "signs right", "rows")
 TRACE = 1024
 # The most steps in one call into TensorFlow.
-MOST_STEPS = 50
+MOST_STEPS = 500
+# Where a step's time goes. An exchange also waits for the slowest worker; "other" is what the
+# three do not hold: the optimizer, the bookkeeping, and the host between two calls.
+PARTS = ("simulate", "exchange", "input", "other")
+# What a host call does with an iterator of batches, and the numbers that it returns.
+Call = Callable[[Any], dict[str, tf.Tensor]]
 
 
 class Learner(keras.Model):
@@ -28,13 +39,27 @@ class Learner(keras.Model):
         labels  float32 [rows]             -1 or 1
         weights float32 [rows]             1, or 0 for a row that only pads
         count   float32 []                 rows of the global batch, padding left out
+
+    Args:
+        model: What is trained.
+        members: Workers that have the same rows as this one, itself included, because they hold
+            the states of its circuits together; each row counts a member's part in each of them.
     """
 
-    def __init__(self, model: keras.Model) -> None:
+    train_function: Any
+    test_function: Any
+
+    def __init__(self, model: keras.Model, members: int = 1) -> None:
         super().__init__(name="learner")
         self.model = model
+        self._members = members
         # What a step returns is the same in every worker; Keras would exchange and add it.
         self.distribute_reduction_method = "first"
+        # Whether no call is a loop that need not be one: where a profile holds a loop, TensorBoard
+        # takes its turns for the steps, and not the calls that Keras has marked.
+        self.unlooped = False
+        # The graphs of training and measuring, of a loop and of one step.
+        self.graphs: list[Any] = []
         # Steps of the epoch in hand that were done before this call of fit: it counts from there.
         self.offset = 0
         # Each replica holds its own copy, and all hold the same: they add the exchanged sums.
@@ -46,6 +71,8 @@ class Learner(keras.Model):
         self._sums = tf.Variable(tf.zeros([len(SUMS)], tf.float64), name="sums", **local)
         self._trace = tf.Variable(tf.zeros([TRACE]), name="trace", **local)
         self._steps = tf.Variable(tf.zeros([], tf.int64), name="steps", **local)
+        self._times = tf.Variable(tf.zeros([len(PARTS) - 1], tf.float64), name="times", **local)
+        self._began = time.perf_counter()
 
     @property
     def steps_per_call(self) -> int:
@@ -69,6 +96,17 @@ class Learner(keras.Model):
         """Start an epoch's sums anew, as Keras does; an epoch that is taken up goes on with its."""
         if not self.offset:
             self.sums = np.zeros(len(SUMS))
+        self._times.assign(np.zeros(len(PARTS) - 1))
+        self._began = time.perf_counter()
+
+    @property
+    def times(self) -> np.ndarray:
+        """float64 [4]: seconds of PARTS since the epoch, or what is left of it, began.
+
+        They sum to the time that has passed since then.
+        """
+        known = self._times.numpy()
+        return np.append(known, time.perf_counter() - self._began - known.sum())
 
     @property
     def sums(self) -> np.ndarray:
@@ -93,8 +131,44 @@ class Learner(keras.Model):
         steps = np.arange(first, self.steps)
         return self._trace.numpy()[steps[-TRACE:] % TRACE]
 
-    def train_step(self, batch: Any) -> dict[str, tf.Tensor]:
-        """One step of the optimizer on this worker's share of a global batch."""
+    def make_train_function(self, force: bool = False) -> Call:
+        """What one host call does: `steps_per_call` steps on the batches of an iterator."""
+        if self.train_function is None or force:
+
+            def one_step(batches: Any) -> dict[str, tf.Tensor]:
+                begun = clock()
+                with tf.control_dependencies([begun]):
+                    batch = next(batches)
+                self.distribute_strategy.run(self.train_step, args=(batch, begun))
+                return self._numbers()
+
+            def some_steps(batches: Any) -> dict[str, tf.Tensor]:
+                for _ in tf.range(self._steps_per_execution):
+                    numbers = one_step(batches)
+                return numbers
+
+            self.train_function = self._function(some_steps, one_step)
+        return self.train_function
+
+    def _function(self, some: Call, one: Call) -> Call:
+        """Of the two graphs, of a loop and of one step, the one that a call wants."""
+        loop, single = (tf.function(made, reduce_retracing=True) for made in (some, one))
+        self.graphs += [loop, single]
+
+        def call(batches: Any) -> dict[str, tf.Tensor]:
+            alone = self.unlooped and self.steps_per_call == 1
+            return (single if alone else loop)(batches)
+
+        return call
+
+    def train_step(self, batch: Any, begun: tf.Tensor) -> None:
+        """One step of the optimizer on this worker's share of a global batch.
+
+        Args:
+            batch: See the class.
+            begun: When it was asked for, in seconds.
+        """
+        batch, came = clocked(batch)
         angles, labels, weights, count = batch
         variables = self.model.trainable_variables
         with tf.GradientTape() as tape:
@@ -103,8 +177,10 @@ class Learner(keras.Model):
             if self.model.losses:  # regularisers, the same in every worker: each adds its part
                 loss += tf.add_n(self.model.losses) / _replicas()
         gradients = tape.gradient(loss, variables, unconnected_gradients="zero")
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        *gradients, loss, sums = _sum_over_workers([*gradients, loss, sums])
+        parts = [tf.convert_to_tensor(part) for part in [*gradients, loss, sums]]
+        (packed,), simulated = clocked([tf.concat([tf.reshape(part, [-1]) for part in parts], 0)])
+        (packed,), exchanged = clocked([exchange.total(packed)])
+        *gradients, loss, sums = _unpacked(packed, parts)
         self._trace.assign(
             tf.tensor_scatter_nd_update(
                 self._trace.read_value(), [[self._steps.read_value() % TRACE]], [loss]
@@ -114,27 +190,56 @@ class Learner(keras.Model):
         self.optimizer.apply_gradients(
             zip(gradients, variables, strict=True), skip_gradients_aggregation=True
         )
-        return self._add(sums)
+        self._sums.assign_add(tf.cast(sums, tf.float64))
+        self._times.assign_add([simulated - came, exchanged - simulated, came - begun])
 
     def measure(self, batches: Iterator[Any], steps: int) -> dict[str, float]:
         """Mean squared error and accuracy of the sign over the next `steps` batches.
 
-        What Keras's `evaluate` does, but on an iterator that lives on: to make one costs the
-        strategy 0.1 s, more than a small epoch. The sums of the epoch in hand are lost to it.
+        What Keras's `evaluate` does, but on an iterator that lives on (to make one costs the
+        strategy 0.1 s, more than a small epoch), and with one exchange a call instead of one a
+        step. The sums of the epoch in hand are lost to it.
         """
-        pace = self.steps_per_call  # what the workers agreed on; a step back and forth takes longer
+        agreed = self.steps_per_call  # by the workers; a step back and forth takes longer
+        pace = 1 if self.unlooped else agreed
         self.sums = np.zeros(len(SUMS))
         for done in range(0, steps, pace):
             self.steps_per_call = min(pace, steps - done)
             numbers = self.test_function(batches)
-        self.steps_per_call = pace
+        self.steps_per_call = agreed
         return {name: float(number) for name, number in numbers.items()}
 
-    def test_step(self, batch: Any) -> dict[str, tf.Tensor]:
-        """Measure this worker's share of a global batch."""
+    def make_test_function(self, force: bool = False) -> Call:
+        """What one host call of `measure` does: `steps_per_call` batches, then one exchange."""
+        if self.test_function is None or force:
+
+            def batch_sums(batches: Any) -> tf.Tensor:
+                return self.distribute_strategy.run(self.test_step, args=(next(batches),))
+
+            def added(sums: tf.Tensor) -> dict[str, tf.Tensor]:
+                self.distribute_strategy.run(self._add_all, args=(sums,))
+                return self._numbers()
+
+            def some_batches(batches: Any) -> dict[str, tf.Tensor]:
+                sums = tf.zeros([len(SUMS)], tf.float64)
+                for _ in tf.range(self._steps_per_execution):
+                    sums += batch_sums(batches)
+                return added(sums)
+
+            self.test_function = self._function(
+                some_batches, lambda batches: added(batch_sums(batches))
+            )
+        return self.test_function
+
+    def test_step(self, batch: Any) -> tf.Tensor:
+        """float64 [3]: SUMS of this worker's share of a global batch."""
         angles, labels, weights, _ = batch
-        (sums,) = _sum_over_workers([self._measure(angles, labels, weights, training=False)])
-        return self._add(sums)
+        return tf.cast(self._measure(angles, labels, weights, training=False), tf.float64)
+
+    def _add_all(self, sums: tf.Tensor) -> None:
+        """Add all workers' sums to the epoch's."""
+        # the exchange wants a tensor that lies on the replica's own device
+        self._sums.assign_add(exchange.total(tf.identity(sums)))
 
     def _measure(
         self, angles: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, *, training: bool
@@ -143,11 +248,10 @@ class Learner(keras.Model):
         # The sign of an answer is its class; 0 counts as +1.
         right = tf.cast((answers >= 0) == (labels >= 0), tf.float32)
         rows = tf.stack([tf.square(answers - labels), right, tf.ones_like(labels)])
-        return tf.reduce_sum(rows * weights, axis=1)
+        return tf.reduce_sum(rows * (weights / self._members), axis=1)
 
-    def _add(self, sums: tf.Tensor) -> dict[str, tf.Tensor]:
-        total = self._sums.assign_add(tf.cast(sums, tf.float64), read_value=True)
-        total = tf.convert_to_tensor(total)
+    def _numbers(self) -> dict[str, tf.Tensor]:
+        total = self._sums.read_value()
         return {"mse": total[0] / total[2], "accuracy": total[1] / total[2], "examples": total[2]}
 
 
@@ -155,11 +259,7 @@ def _replicas() -> float:
     return float(tf.distribute.get_strategy().num_replicas_in_sync)
 
 
-def _sum_over_workers(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-    """The float32 tensors summed over all workers, packed into one exchange."""
-    if _replicas() == 1:
-        return tensors
-    flat = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
-    flat = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, flat)
-    parts = tf.split(flat, [tensor.shape.num_elements() for tensor in tensors])
-    return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+def _unpacked(packed: tf.Tensor, like: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """The vector's parts in the shapes of the tensors that were packed into it."""
+    parts = tf.split(packed, [tensor.shape.num_elements() for tensor in like])
+    return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, like, strict=True)]

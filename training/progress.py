@@ -2,23 +2,25 @@
 
 import logging
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common.errors import leave_word
 from common.runs import Run
 from common.tensorflow import keras
+from training.learner import PARTS
 
 log = logging.getLogger("qfleet")
 
 
 class Clock(keras.callbacks.Callback):
-    """Adds to an epoch's numbers how long it took, its rate, and the learning rate.
+    """Adds to an epoch's numbers its time, its rate, where a step's time went, the learning rate.
 
-    Stands first in the list, so that the callbacks behind it see what it adds.
+    Stands first in the list, so that the callbacks behind it see what it adds, and that none of
+    their work at an epoch's end is counted.
 
     Args:
         steps: Steps in a whole epoch.
@@ -28,20 +30,32 @@ class Clock(keras.callbacks.Callback):
     def __init__(self, steps: int, examples: int) -> None:
         super().__init__()
         self._steps, self._examples = steps, examples
-
-    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Start the clock."""
-        self._began = time.monotonic()
+        self._epochs: list[np.ndarray] = []
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Add the numbers."""
         if logs is None:
             return
-        share = 1 - self.model.offset / self._steps  # an epoch taken up in its middle is shorter
-        seconds = time.monotonic() - self._began
-        logs["seconds"] = seconds
-        logs["examples_per_second"] = share * self._examples / max(seconds, 1e-9)
+        times = self.model.times
+        steps = self._steps - self.model.offset  # an epoch taken up in its middle is shorter
+        self._epochs.append(times / steps)
+        logs["seconds"] = times.sum()
+        logs["examples_per_second"] = steps / self._steps * self._examples / times.sum()
+        logs |= {f"{name}_ms": 1e3 * part / steps for name, part in zip(PARTS, times, strict=True)}
         logs["learning_rate"] = float(keras.backend.get_value(self.model.optimizer.learning_rate))
+
+    @property
+    def said(self) -> str:
+        """Where a step's time went in the epoch of the median step; empty where there was none.
+
+        The first epoch also makes the graph, which is no step's time.
+        """
+        if not self._epochs:
+            return ""
+        by_time = sorted(self._epochs, key=np.sum)
+        step = 1e3 * by_time[(len(by_time) - 1) // 2]
+        parts = ", ".join(f"{name} {part:.1f}" for name, part in zip(PARTS, step, strict=True))
+        return f"a step took {step.sum():.1f} ms: {parts}"
 
 
 class Validation(keras.callbacks.Callback):
@@ -122,15 +136,12 @@ class Report(keras.callbacks.Callback):
         log.log(self._level, f"epoch {self._done}/{self._epochs}  {numbers}")
 
 
-def summary(run: Run, result: dict[str, Any]) -> None:
-    """Say how it ended, where the run is, and what to say next."""
+def summary(run: Run, result: dict[str, Any], step: str = "") -> None:
+    """Say how it ended, what a step took, where the run is, and what to say next."""
     test = result["metrics"]["test"]
     seconds = result["seconds"]
     done = f"done in {seconds:.0f} s: test mse {test['mse']:.4f}, accuracy {test['accuracy']:.3f}"
     leave_word(done)
-    log.info(
-        f"{done}\n"
-        f"the run is in {run.path}\n"
-        f"next:  make inference RUN={run.name}\n"
-        f"       make tensorboard RUN={run.name}"
-    )
+    lines = [done, *filter(None, [step]), f"the run is in {run.path}"]
+    lines += [f"next:  make inference {run.words}", f"       make tensorboard {run.words}"]
+    log.info("\n".join(lines))

@@ -54,7 +54,7 @@ def work(settings: Settings, cluster: Cluster, preemption: Preemption) -> None:
         from training.fit import Training
         from training.progress import summary
 
-        data = load(storage.path(order.data))
+        data = load(storage.path(order.data), settings.data_memory)
         training = Training(settings, cluster, data, place)
         with lost_peers(cluster, training.salvage, preemption):
             if order.checkpoint is not None:
@@ -63,7 +63,8 @@ def work(settings: Settings, cluster: Cluster, preemption: Preemption) -> None:
             metrics = {split: training.measure(split) for split in data.splits}
             place.send()
             if chief:
-                summary(run, chief.publish(training.learner.model, data, metrics))
+                result = chief.publish(training.learner.model, data, metrics)
+                summary(run, result, training.clock.said)
             # The others wait here for the chief's result, so that none leaves too early.
             training.barrier()
 

@@ -1,0 +1,48 @@
+"""One exchange between the workers of a gang: the sum of their vectors, the same bits in each.
+
+A small vector goes from every worker to every other at once, and each adds what it has got in the
+order of ranks: one hop, however many workers there are. The ring that TensorFlow's strategy takes
+needs 2 (W - 1) hops one after another, but each worker sends about two vectors instead of W - 1, so
+large vectors go that way. `benchmarks/exchange.py` measures both.
+
+A peer that is lost ends an exchange with a tf.errors.OpError (see training/work.py).
+"""
+
+from common.tensorflow import tf
+
+# TensorFlow tells exchanges apart by the keys of group and instance, and by the loop's turn. Its
+# strategy numbers its groups from 1; groups of workers that hold one state have other numbers.
+GROUP = 1_000_003
+# What a worker sends at most in one hop, in bytes; beyond it the ring is faster.
+ONE_HOP = 2**18
+
+
+def total(vector: tf.Tensor) -> tf.Tensor:
+    """The sum of all workers' vectors; to be called in a replica's context, in a graph.
+
+    All workers must make the same exchanges in the same order, and no two at a time.
+
+    Args:
+        vector: float32 or float64 [n], n known and the same in every worker.
+
+    Returns:
+        Of the same type and shape, and the same bit for bit in every worker.
+    """
+    context = tf.distribute.get_replica_context()
+    workers = context.num_replicas_in_sync
+    if workers == 1:
+        return vector
+    length = vector.shape.num_elements()
+    if workers * length * vector.dtype.size > ONE_HOP:
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, vector)
+    sent = tf.tile(vector[None], [workers, 1])
+    came = tf.raw_ops.CollectiveAllToAllV2(
+        input=sent,
+        group_size=workers,
+        group_key=GROUP,
+        # One key for each length and type: an instance is of one type for good.
+        instance_key=16 * length + vector.dtype.size,
+        ordering_token=[],
+        communication_hint="auto",
+    )
+    return tf.ensure_shape(tf.reduce_sum(came, axis=0), vector.shape)
