@@ -1,0 +1,227 @@
+"""`make scaling`: how much faster more workers are, and what keeps them from being faster still.
+
+Each number of workers is one gang, which measures in turns: the whole gang; each worker by itself
+at the same time, with as many examples a step and without exchange; the first worker alone, with
+as many examples, and with the whole batch. Turns are taken several times, so that a machine whose
+speed drifts does not look like scaling. What follows is a product of three ratios:
+
+    gang / one worker = W x  gang / W independent workers         efficiency: what exchanges cost
+                          x  W independent / (W x one of them)    what neighbours cost
+                          x  one with its share / one with all    what few examples a step cost
+"""
+
+import logging
+import platform
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from common import storage
+from common.errors import QfleetError, SettingsError, end_on_signals, run_main
+from common.settings import Settings
+from common.settings.settings import AUTO
+from planning import measure
+from planning.limits import headline
+from planning.measure import Case, Measured
+from planning.point import Point, by_case, points_of
+from training import transcript
+
+log = logging.getLogger("qfleet")
+
+
+@dataclass(frozen=True)
+class Form:
+    """How much is measured.
+
+    Attributes:
+        workers: Numbers of workers.
+        qubits: Widths of the circuit.
+        weak: Examples a step in each worker.
+        strong: Examples a step in all workers, however many.
+        rounds: Turns.
+        seconds: How long a turn measures, about.
+    """
+
+    workers: Sequence[int]
+    qubits: Sequence[int]
+    weak: Sequence[int]
+    strong: Sequence[int]
+    rounds: int
+    seconds: float
+
+
+FULL = Form((1, 2, 4, 8), (8, 10, 12, 14, 16), (64,), (64, 256), rounds=3, seconds=1.0)
+# In two workers 32 each is 64 in all, so that both kinds of scaling take the same measurements.
+QUICK = Form((1, 2), (8, 12), (32,), (64,), rounds=2, seconds=0.4)
+
+
+def main() -> int:
+    """Measure, and write what was found into a folder below STORAGE."""
+    settings = Settings.from_args(sys.argv[1:])
+    transcript.start(0, verbose=settings.verbose)
+    form, settings = chosen(settings)
+    end_on_signals()
+    folder = storage.path(settings.storage) / f"scaling_{datetime.now():%Y-%m-%d_%H-%M-%S}"
+    conditions = _conditions(settings, form)
+    storage.write_json(folder / "conditions.json", conditions)  # told now if it can't be written
+    from planning.report import write  # matplotlib: a second, while nothing is measured
+
+    points: list[Point] = []
+    left_out: dict[int, str] = {}
+    try:
+        # A gang of one is measured beside each larger one; by itself only where there is no other.
+        for workers in [number for number in form.workers if number > 1] or form.workers:
+            try:
+                found = _gang(form, workers, settings)
+            except QfleetError as error:
+                # A larger gang may find no place or no memory: what was measured before stands.
+                if not points:
+                    raise
+                log.warning(f"{workers} workers are left out: {error}")
+                left_out[workers], found = str(error), []
+            points += found
+            for one in found:
+                if one.workers == workers:
+                    log.info(headline(one))
+            write(folder, points, left_out, conditions)  # also for who interrupts the next gang
+    finally:
+        if not points:
+            storage.delete(folder)
+    log.info(f"the report is in {folder}/report.md")
+    return 0
+
+
+def chosen(settings: Settings) -> tuple[Form, Settings]:
+    """What the settings ask for: those that are said replace what the form has.
+
+    Raises:
+        SettingsError: A setting has no meaning here.
+    """
+    said = settings.model_fields_set
+    if settings.split > 1:
+        raise SettingsError(
+            f"SPLIT={settings.split}: scaling compares with workers that are alone, and a state"
+            " that is split has none: leave SPLIT out"
+        )
+    if AUTO in (settings.workers, settings.batch):
+        raise SettingsError("scaling measures what `auto` chooses from: give numbers, or none")
+    form = QUICK if settings.quick else FULL
+    more: dict[str, Any] = {}
+    if "workers" in said:
+        more["workers"] = [*_doubled(settings.workers)]
+    if "qubits" in said:
+        more["qubits"] = (settings.qubits,)
+    if settings.batch or settings.batch_per_worker:
+        more["strong"] = (settings.batch,) if settings.batch else ()
+        more["weak"] = (settings.batch_per_worker,) if settings.batch_per_worker else ()
+    form = Form(**vars(form) | more)
+    for batch in form.strong:
+        if batch < max(form.workers):
+            raise SettingsError(
+                f"BATCH={batch} is less than {max(form.workers)} workers, which would leave some"
+                " without examples: raise BATCH, or set WORKERS to the most that are wanted"
+            )
+    told: dict[str, Any] = {
+        "batch": None,
+        "batch_per_worker": None,
+        "lanes": max(settings.lanes, *form.workers),
+    }
+    if "model" not in said:
+        told["model"] = "qcnn"
+    if "cpu" not in said:
+        told["cpu"] = str(settings.threads or 1)
+    return form, settings.model_copy(update=told)
+
+
+def _doubled(most: int) -> Iterator[int]:
+    workers = 1
+    while workers < most:
+        yield workers
+        workers *= 2
+    yield most
+
+
+def _gang(form: Form, workers: int, settings: Settings) -> list[Point]:
+    """All points of one number of workers, measured by one gang."""
+    cores = measure.places(workers, settings.threads or 1)
+    local = settings.target == "local"
+    crowded = local and workers * len(cores[0]) > len({core for own in cores for core in own})
+    rounds = 1 if crowded else form.rounds
+    kinds = [("weak", batch * workers) for batch in form.weak]
+    kinds += [("strong", batch) for batch in form.strong]
+    cases: list[Case] = []
+    for qubits in form.qubits:
+        for number in range(rounds):
+            for told in _turn(kinds, workers, backwards=number % 2 == 1):
+                cases.append({"qubits": qubits, "seconds": form.seconds, **told})
+    where = "on this machine" if local else "in the cluster"
+    log.info(
+        f"{workers} workers {where}, {len(cases)} measurements"
+        + f": they share {len({c for own in cores for c in own})} cores" * crowded
+    )
+
+    began = time.monotonic()
+
+    def heard(line: Measured) -> None:
+        if line.rank == 0:
+            who = {"": f"{workers} together", "all": f"{workers} independent", "first": "one alone"}
+            log.info(
+                f"{line.case + 1:4}/{len(cases)}  {time.monotonic() - began:4.0f} s"
+                f"  {line.qubits} qubits  batch {line.batch:<4} {who[line.alone]:14}"
+                f" {line.examples_per_second:10,.0f} examples/s"
+            )
+
+    found = measure.gang(
+        cases, workers=workers, cores=cores if local else None, settings=settings, heard=heard
+    )
+    return [
+        point
+        for qubits in form.qubits
+        for kind, batch in kinds
+        for point in points_of(kind, qubits, batch, workers, by_case(cases, found, qubits))
+    ]
+
+
+def _turn(
+    kinds: Sequence[tuple[str, int]], workers: int, *, backwards: bool
+) -> list[dict[str, Any]]:
+    """What one turn measures of one width, once each; the gang beside its independent peers."""
+    turn: list[dict[str, Any]] = []
+    for kind, batch in kinds:
+        share = -(-batch // workers)
+        single = share if kind == "weak" else batch
+        turn += [{"batch": batch}, {"batch": share, "alone": "all"}]
+        turn += [{"batch": share, "alone": "first"}, {"batch": single, "alone": "first"}]
+    if workers == 1:
+        turn = [one for one in turn if "alone" not in one]
+    once = [one for number, one in enumerate(turn) if one not in turn[:number]]
+    return once[::-1] if backwards else once
+
+
+def _conditions(settings: Settings, form: Form) -> dict[str, Any]:
+    """Where and how it was measured."""
+    return {
+        "command": " ".join(["make scaling", *sys.argv[1:]]),
+        "when": datetime.now().isoformat(timespec="seconds"),
+        "target": settings.target,
+        "processor": _processor() if settings.target == "local" else "",
+        "model": settings.model,
+        "threads": settings.threads or 1,
+        **vars(form),
+    }
+
+
+def _processor() -> str:
+    told = Path("/proc/cpuinfo")
+    for line in told.read_text(encoding="utf-8").splitlines() if told.is_file() else ():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+if __name__ == "__main__":
+    sys.exit(run_main(main))
