@@ -1,83 +1,209 @@
-"""What is answered: the run's own test split, or a table of new examples."""
+"""What is answered: the run's own test split, another data set's, or a table of new examples.
 
+INPUT unset              the test split of the data set that the run was trained on
+INPUT=folder             the test split of a data set, local or gs://
+INPUT=folder/SPLIT       its split of that name: train, validation or test
+INPUT=table              all rows of a .csv, .parquet or .npz table
+"""
+
+import functools
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from common import storage
 from common.data import Dataset, Encoding, load, prepare, read_examples
-from common.data.splits import Examples
+from common.data.formats import FORMATS, sha256
+from common.data.splits import SPLITS
 from common.errors import DataError, QfleetError, WeightsError, one_line
 from common.runs import DATASETS
 from common.settings import Settings
 from common.storage import StoragePath
 from inference.source import Source
 
+TEST = "test"
+MANIFEST = "manifest.json"
+
+
+class Block(NamedTuple):
+    """Examples that are read together: a shard, or a whole table.
+
+    Attributes:
+        rows: int64 [n], their numbers from 0.
+        angles: float32 [n, features], radians.
+        labels: float32 [n] of -1 and +1; None where they are not known.
+    """
+
+    rows: np.ndarray
+    angles: np.ndarray
+    labels: np.ndarray | None
+
 
 @dataclass(frozen=True)
 class Question:
-    """Examples to answer.
+    """Examples to answer, of which one block at a time is in memory.
 
     Attributes:
         name: A name fit for a file: `test`, or the table's.
         title: What to call them in a sentence.
-        angles: float32 [n, features], radians.
-        labels: float32 [n] of -1 and +1; None where the table has no label.
+        fingerprint: What tells them from all others.
         classes: The label of -1 and the label of +1.
+        labelled: Whether labels are known.
+        features: Angles of an example.
+        sizes: Examples in each block.
+        read: Reads a block by its number; the last one is kept.
         data: The data set that the model was trained on; None where it is gone and not needed.
         missing: Why `data` is None; empty where it is there.
+        is_test_split: Whether this is the test split that was recorded with the model.
     """
 
     name: str
     title: str
-    angles: np.ndarray
-    labels: np.ndarray | None
+    fingerprint: str
     classes: tuple[str, str]
+    labelled: bool
+    features: int
+    sizes: tuple[int, ...]
+    read: Callable[[int], Block]
     data: Dataset | None
     missing: str = ""
+    is_test_split: bool = False
 
     @property
-    def is_test_split(self) -> bool:
-        """Whether this is the test split that was recorded with the model."""
-        return self.name == TEST
+    def total(self) -> int:
+        """Examples in all."""
+        return sum(self.sizes)
 
+    def blocks(self) -> Iterator[Block]:
+        """All examples, block by block."""
+        return map(self.read, range(len(self.sizes)))
 
-TEST = "test"
+    def head(self, most: int) -> Block:
+        """The first examples, at most so many."""
+        taken: list[Block] = []
+        for block in self.blocks():
+            taken.append(block)
+            if sum(len(one.rows) for one in taken) >= most:
+                break
+        rows = np.concatenate([block.rows for block in taken])[:most]
+        angles = np.concatenate([block.angles for block in taken])[:most]
+        known = [block.labels for block in taken if block.labels is not None]
+        return Block(rows, angles, np.concatenate(known)[:most] if self.labelled else None)
 
 
 def ask(settings: Settings, source: Source) -> Question:
-    """The examples that the settings mean.
+    """The examples that the settings mean; the first block has been read.
 
     Args:
         settings: INPUT and STORAGE are read.
         source: The model, whose encoding applies.
 
     Raises:
-        DataError: The table does not fit the model, or the recorded data set is gone.
+        DataError: The examples do not fit the model, or the recorded data set is gone.
         WeightsError: model.json's encoding is damaged.
     """
     encoding = _encoding(source)
     root = _root(settings, source)
     if not settings.input:
         data = recorded(source, root)
-        examples: Examples = data.split(TEST)
-        title = f"test split of {data.name}"
-        return Question(TEST, title, examples.angles, examples.labels, encoding.classes, data)
-    angles, labels = read_examples(settings.input, encoding)
-    known: Dataset | None = None
-    missing = ""
-    try:
-        known = recorded(source, root)
-    except QfleetError as error:  # new examples can be answered without it
-        missing = one_line(error)
-    name = _file_name(settings.input)
-    return Question(name, settings.input, angles, labels, encoding.classes, known, missing)
+        asked = _of_split(data, TEST, TEST, known=data, is_test_split=True)
+    else:
+        known: Dataset | None = None
+        missing = ""
+        try:
+            known = recorded(source, root)
+        except QfleetError as error:  # new examples can be answered without it
+            missing = one_line(error)
+        found = None if settings.input.lower().endswith(tuple(FORMATS)) else _dataset(settings)
+        if found is None:
+            asked = _of_table(settings.input, encoding, known, missing)
+        else:
+            asked = _of_dataset(*found, source, known, missing)
+    if asked.total:
+        asked.read(0)
+    return asked
 
 
-def _file_name(table: str) -> str:
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(table).stem).strip("-.")[:80] or "table"
+def _dataset(settings: Settings) -> tuple[Dataset, str] | None:
+    """The data set and the split that INPUT names; None where it names none."""
+    path = storage.path(settings.input.rstrip("/") or "/")
+    if storage.exists(path / MANIFEST):
+        return load(path, settings.data_memory), TEST
+    if path.name in SPLITS and storage.exists(path.parent / MANIFEST):
+        return load(path.parent, settings.data_memory), path.name
+    return None
+
+
+def _of_dataset(
+    data: Dataset, split: str, source: Source, known: Dataset | None, missing: str
+) -> Question:
+    if data.manifest.encoding != source.described["encoding"]:
+        raise DataError(
+            f"INPUT={data.path} holds angles that were made in another way than those that"
+            f" {source.name} was trained on: give the features as a table, which is encoded as"
+            " recorded with the model"
+        )
+    if not data.rows(split):
+        raise DataError(f"INPUT={data.path} has no example in its split {split}: name another one")
+    trained = known is not None and data.fingerprint == known.fingerprint and split == TEST
+    name = TEST if trained else _file_name(f"{data.name}-{split}")
+    return _of_split(data, split, name, known=known, missing=missing, is_test_split=trained)
+
+
+def _of_split(
+    data: Dataset,
+    split: str,
+    name: str,
+    *,
+    known: Dataset | None,
+    missing: str = "",
+    is_test_split: bool,
+) -> Question:
+    shards = data.shards(split)
+
+    @functools.lru_cache(maxsize=1)
+    def read(block: int) -> Block:
+        examples, rows = data.read(shards[block])
+        return Block(rows, examples.angles, examples.labels)
+
+    return Question(
+        name=name,
+        title=f"{split} split of {data.name}",
+        fingerprint=f"{data.fingerprint} {split}",
+        classes=data.encoding.classes,
+        labelled=True,
+        features=data.features,
+        sizes=tuple(shard.rows for shard in shards),
+        read=read,
+        data=known,
+        missing=missing,
+        is_test_split=is_test_split,
+    )
+
+
+def _of_table(path: str, encoding: Encoding, known: Dataset | None, missing: str) -> Question:
+    angles, labels = read_examples(path, encoding)
+    block = Block(np.arange(len(angles)), angles, labels)
+    return Question(
+        name=_file_name(Path(path).stem),
+        title=path,
+        fingerprint=f"{sha256(path)} {encoding.to_json()}",
+        classes=encoding.classes,
+        labelled=labels is not None,
+        features=encoding.symbols,
+        sizes=(len(angles),),
+        read=lambda _: block,
+        data=known,
+        missing=missing,
+    )
+
+
+def _file_name(text: str) -> str:
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:80] or "table"
     return f"{stem}-table" if stem == TEST else stem
 
 

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.ticker import MaxNLocator  # noqa: E402
 
 from inference.gradients import LITTLE_SLOPE, Slopes  # noqa: E402
-from inference.scoring import Scores  # noqa: E402
+from inference.scoring import Histogram, Scores  # noqa: E402
 
 # Stand-ins, which become the page's variables.
 COLOURS = {
@@ -33,7 +33,6 @@ COLOURS = {
     "band": "#070707",
     "warning": "#080808",
 }
-MOST_READOUTS = 12
 WIDTH = 9.2  # inches, of a plot as wide as the page
 STYLE: Any = {
     "font.size": 9.5,
@@ -151,24 +150,22 @@ def answers(scores: Scores, classes: tuple[str, str]) -> str:
     """Histogram of the model's answers, by label where labels are known."""
     with mpl.rc_context(STYLE):
         figure, axes = _figure(WIDTH, 2.9)
-        low, high = float(scores.answers.min()), float(scores.answers.max())
-        edge = max(1.0, -low, high) * 1.02
-        _histogram(axes, scores.answers, scores.labels, classes, _edges(edge, scores))
+        edge = max(1.0, scores.answers.largest) * 1.02
+        _histogram(axes, scores.answers, edge, scores, classes)
         axes.axvline(0, color=COLOURS["muted"], linewidth=1, linestyle=(0, (4, 3)))
         axes.set(xlabel="answer (its sign is the class)", ylabel="examples")
-        if scores.labels is not None:
+        if scores.labelled:
             axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
         return _svg(figure, "answers", "Histogram of answers by label")
 
 
 def readouts(scores: Scores, classes: tuple[str, str]) -> str:
-    """Histograms of the readouts, by label where labels are known; the first MOST_READOUTS."""
-    assert scores.readouts is not None
-    shown = min(scores.readouts.shape[1], MOST_READOUTS)
+    """Histograms of the readouts, by label where labels are known; the first few."""
+    shown = len(scores.readouts)
     columns = min(shown, 4)
     rows = -(-shown // columns)
     # Readouts of a trained circuit may all be small; all panels have the same scale.
-    largest = float(np.abs(scores.readouts[:, :shown]).max())
+    largest = max(histogram.largest for histogram in scores.readouts)
     edge = min(1.0, max(0.05, np.ceil(largest * 22) / 20))
     with mpl.rc_context(STYLE):
         width = WIDTH * min(1, 0.5 + 0.25 * (columns - 1))
@@ -180,8 +177,7 @@ def readouts(scores: Scores, classes: tuple[str, str]) -> str:
             if i >= shown:
                 axes.set_visible(False)
                 continue
-            values = scores.readouts[:, i]
-            _histogram(axes, values, scores.labels, classes, _edges(edge, scores))
+            _histogram(axes, scores.readouts[i], edge, scores, classes)
             axes.set_title(f"readout {i}")
             axes.set(xlim=(-edge * 1.02, edge * 1.02), xticks=(-edge, 0, edge))
         for axes in grid[-1]:
@@ -191,31 +187,21 @@ def readouts(scores: Scores, classes: tuple[str, str]) -> str:
         return _svg(figure, "readouts", "Histograms of readouts by label")
 
 
-def _edges(edge: float, scores: Scores) -> np.ndarray:
-    """Edges of bins that are fewer where examples are few; 0, where the class changes, is one."""
-    bins = 2 * round(min(30, max(6, len(scores.answers) ** 0.5)))
-    return np.linspace(-edge, edge, bins + 1)
-
-
 def _histogram(
-    axes: Axes,
-    values: np.ndarray,
-    labels: np.ndarray | None,
-    classes: tuple[str, str],
-    edges: np.ndarray,
+    axes: Axes, values: Histogram, edge: float, scores: Scores, classes: tuple[str, str]
 ) -> None:
-    groups = [(values, COLOURS["train"], "")]
-    if labels is not None:
+    # Bins are fewer where examples are few; 0, where the class changes, is an edge.
+    edges, counts = values.binned(edge, 2 * round(min(30, max(6, scores.total**0.5))))
+    groups = [(counts[0], COLOURS["train"], "")]
+    if scores.labelled:
         groups = [
-            (values[labels < 0], COLOURS["negative"], f"label {_plain(classes[0])}"),
-            (values[labels > 0], COLOURS["positive"], f"label {_plain(classes[1])}"),
+            (counts[0], COLOURS["negative"], f"label {_plain(classes[0])}"),
+            (counts[1], COLOURS["positive"], f"label {_plain(classes[1])}"),
         ]
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     for group, colour, name in groups:
-        values = np.clip(group, edges[0], edges[-1])
-        bins = edges.tolist()
-        axes.hist(values, bins, histtype="stepfilled", color=colour, alpha=0.42, label=name)
-        axes.hist(values, bins, histtype="step", color=colour, linewidth=1.1)
+        axes.stairs(group, edges, fill=True, color=colour, alpha=0.42, label=name)
+        axes.stairs(group, edges, color=colour, linewidth=1.1)
 
 
 def gradient_variance(measured: Slopes, name: str) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import numpy as np
+
 from inference import sections
 from inference.findings import Findings
 from inference.sections import note, section
@@ -46,7 +48,7 @@ def render(found: Findings) -> str:
         title=escape(title),
         lead=escape(
             f"{found.source.settings.get('model')} on {found.source.settings.get('qubits')} qubits,"
-            f" answering {len(found.scores.answers):,} examples: {found.question.title}"
+            f" answering {found.scores.total:,} examples: {found.question.title}"
         ),
         warnings="\n".join(f'<p class="warning">{escape(text)}</p>' for text in warnings),
         cards="\n".join(_card(*card) for card in _headline(found)),
@@ -64,21 +66,21 @@ def _card(what: str, value: str, more: str) -> str:
 
 def _headline(found: Findings) -> list[tuple[str, str, str]]:
     scores = found.scores
-    total = len(scores.answers)
+    total = scores.total
     rate = (
         "examples answered",
         f"{total:,}",
         f"in {scores.seconds:.2g} s: {scores.rate}",
     )
-    if scores.labels is None or scores.accuracy is None or scores.mse is None:
-        positive = int((scores.predicted > 0).sum())
+    if scores.accuracy is None or scores.mse is None:
+        negative, positive = scores.predicted
         negative_class, positive_class = found.question.classes
         return [
             rate,
-            (f"answered {negative_class}", f"{total - positive:,}", f"{1 - positive / total:.1%}"),
+            (f"answered {negative_class}", f"{negative:,}", f"{negative / total:.1%}"),
             (f"answered {positive_class}", f"{positive:,}", f"{positive / total:.1%}"),
         ]
-    wrong = int((scores.predicted != scores.labels).sum())
+    wrong = total - int(np.trace(scores.counts))
     cards = [
         ("accuracy", f"{scores.accuracy:.2%}", f"{wrong:,} of {total:,} wrong"),
         ("mean squared error", f"{scores.mse:.4f}", "of answers against labels -1 and +1"),

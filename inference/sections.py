@@ -7,6 +7,7 @@ from typing import Any
 from inference import drawing, plots
 from inference.findings import Findings
 from inference.gradients import LITTLE_SLOPE, NEAR_PLATEAU
+from inference.scoring import MOST_READOUTS
 
 MOST_CIRCUITS = 8
 
@@ -48,14 +49,13 @@ def answers(found: Findings) -> str:
         note("The model answers with a number, whose sign is the class."),
         plots.answers(found.scores, found.question.classes),
     ]
-    if found.scores.readouts is not None and found.scores.readouts.shape[1]:
-        count = found.scores.readouts.shape[1]
-        shown = f" The first {plots.MOST_READOUTS} of {count} are shown."
+    if count := found.scores.readouts_each:
+        shown = f" The first {MOST_READOUTS} of {count} are shown."
         parts += [
             "<h3>Readouts</h3>",
             note(
                 "What the circuit itself says before any classical layer: expectation values, from"
-                " -1 to 1." + (shown if count > plots.MOST_READOUTS else "")
+                " -1 to 1." + (shown if count > MOST_READOUTS else "")
             ),
             plots.readouts(found.scores, found.question.classes),
         ]
@@ -88,7 +88,7 @@ def confusion(found: Findings) -> str:
 
 def baselines(found: Findings) -> str:
     """Accuracy and error beside classical models; nothing where labels are not known."""
-    if found.scores.labels is None:
+    if not found.scores.labelled:
         return ""
     if not found.baselines:
         reason = found.question.missing or "the training split holds one class alone"
@@ -97,7 +97,7 @@ def baselines(found: Findings) -> str:
     trained = data.rows("train") if data else 0
     rows = [
         _row(found.source.settings.get("model"), found.scores.accuracy, found.scores.mse, trained,
-             len(found.scores.answers), ours=True)
+             found.scores.total, ours=True)
     ]  # fmt: skip
     rows += [_row(b.name, b.accuracy, b.mse, b.trained, b.tested) for b in found.baselines]
     return section(

@@ -14,7 +14,7 @@ from inference.source import Source
 
 def announce(console: Console, source: Source, question: Question) -> None:
     """Say what begins, which may take long."""
-    examples = f"{len(question.angles):,} examples"
+    examples = f"{question.total:,} examples"
     console.print(f"[bold]{escape(source.title)}[/] answers {examples}: {escape(question.title)}")
 
 
@@ -23,7 +23,7 @@ def show(console: Console, found: Findings, predictions: StoragePath, report: St
     scores = found.scores
     for note in found.notes:
         console.print(escape(note), style="yellow")
-    if scores.labels is not None:
+    if scores.labelled:
         console.print(_scores(found))
         console.print(_confusion(found))
     else:
@@ -31,8 +31,7 @@ def show(console: Console, found: Findings, predictions: StoragePath, report: St
     for measured in found.slopes:
         if measured.warning:
             console.print(escape(measured.warning), style="yellow")
-    total = len(scores.answers)
-    console.print(f"{total:,} examples in {scores.seconds:.2g} s: {scores.rate}")
+    console.print(f"{scores.total:,} examples in {scores.seconds:.2g} s: {scores.rate}")
     console.print(f"predictions  {escape(str(predictions))}")
     console.print(f"report       {escape(str(report))}")
     console.print(f"next:  {escape(_next(found, report))}")
@@ -69,8 +68,7 @@ def _counts(found: Findings) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column("")
     table.add_column("examples", justify="right")
-    for sign, name in zip((-1, 1), found.question.classes, strict=True):
-        count = int((found.scores.predicted == sign).sum())
+    for count, name in zip(found.scores.predicted, found.question.classes, strict=True):
         table.add_row(f"answered {escape(name)}", f"{count:,}")
     return table
 
@@ -80,7 +78,7 @@ def _next(found: Findings, report: StoragePath) -> str:
     said = [f"open {report}" if isinstance(report, Path) else f"gcloud storage cp {report} ."]
     run = found.source.run
     if run and found.question.is_test_split:
-        said.append(f"make inference RUN={run.name} INPUT=table.csv")
+        said.append(f"make inference {run.words} INPUT=table.csv")
     elif run:
-        said.append(f"make inference RUN={run.name}")
+        said.append(f"make inference {run.words}")
     return "\n       ".join(said)
