@@ -1,10 +1,9 @@
 """`python -m launch VERB`: the thin client of a cluster."""
 
-import signal
 import sys
 from collections.abc import Sequence
 
-from common.errors import SettingsError, run_main
+from common.errors import SettingsError, end_on_signals, run_main
 from common.settings import Settings
 
 VERBS = {
@@ -14,6 +13,7 @@ VERBS = {
     "status": ("[RUN]", "where a job and its workers stand"),
     "logs": ("[RUN]", "what workers say, or have said once their pods are gone"),
     "stop": ("[RUN]", "stop a training job; the same RUN goes on later"),
+    "probe": ("CASES", "measure short trainings in pods (training/probe.py), and take them away"),
     "list": ("", "qfleet's jobs in the namespace"),
     "delete": ("WHAT [RUN]", "take training, inference or tensorboard out of the cluster"),
     "render": ("[WHAT]", "print the manifests of training, inference or tensorboard"),
@@ -44,8 +44,7 @@ def main() -> int:
     if verb not in VERBS:
         raise SettingsError(f"{verb} is no verb of the client: it is one of {', '.join(VERBS)}")
     # Who ends this process ends the ways into the cluster that it opened, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    signal.signal(signal.SIGHUP, lambda *_: sys.exit(128 + signal.SIGHUP))
+    end_on_signals()
     words = _words(verb, rest)
     return _do(verb, words, Settings.from_args(rest[len(words) :] + _named(verb, words)))
 
@@ -63,7 +62,7 @@ def _words(verb: str, rest: Sequence[str]) -> list[str]:
 
 def _named(verb: str, words: Sequence[str]) -> list[str]:
     """RUN as a setting, where it was said as a word."""
-    run = words[1:] if verb in ("delete", "render") else words
+    run = words[1:] if verb in ("delete", "render", "probe") else words
     return [f"--run={run[0]}"] if run else []
 
 
@@ -98,6 +97,10 @@ def _do(verb: str, words: Sequence[str], settings: Settings) -> int:
             from launch.verbs.stop import stop
 
             return stop(settings)
+        case "probe":
+            from launch.verbs.probe import probe
+
+            return probe(settings, words[0] if words else "[]")
         case "delete":
             from launch.verbs.stop import delete
 

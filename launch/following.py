@@ -26,6 +26,9 @@ SOON_SECONDS = 15.0
 SCALE_UP_SECONDS = 600.0
 """How long a node that the autoscaler makes is waited for at least."""
 
+MOST_LOGS = 64
+"""Pods of a Job whose logs are read side by side, a connection each."""
+
 AWAY_SECONDS = 120.0
 """How long the API server may be away while a job is followed."""
 
@@ -71,7 +74,7 @@ class Following:
         self._excused = True  # whether a cause was told since all workers were running
         self._news: list[str] = []
         self._lines: Lines = queue.Queue()
-        self._tail: Tail | None = None
+        self._tails: dict[str, Tail] = {}  # title -> what reads that pod's log
 
     def until_end(self) -> Outcome:
         """Follow it until it has ended.
@@ -94,8 +97,8 @@ class Following:
                     raise
                 outcome = None
             if outcome:
-                if self._tail:
-                    self._tail.finish(seconds=10)
+                for tail in self._tails.values():
+                    tail.finish(seconds=10)
                 self._relay(0)
                 return outcome
             self._relay(LOOK_SECONDS)
@@ -114,7 +117,8 @@ class Following:
 
     def _look(self) -> Outcome | None:
         # Pods first: those that a finished job cleans away are then not taken for lost ones.
-        pods = job.pods(self._cluster.list("Pod", job.pods_of(self._kind, self._name)))
+        every = job.pods(self._cluster.list("Pod", job.pods_of(self._kind, self._name)))
+        pods = job.newest(every)
         found = self._cluster.get(self._kind, self._name)
         if found is None or (self._uid and found["metadata"]["uid"] != self._uid):
             raise Preempted(
@@ -127,9 +131,9 @@ class Following:
         ended = job.finished(found)
         self._losses(pods, ended)
         self._say_stand(found, pods)
-        self._follow_chief(pods)
+        self._follow_logs(pods)
         if ended:
-            return outcome_of(found, pods)
+            return outcome_of(found, every)
         resized = reasons.resized(found)
         if resized and resized != self._resized:
             self._screen.say(resized)
@@ -151,16 +155,18 @@ class Following:
         self._stand = stand
 
     def _losses(self, pods: Sequence[Pod], ended: bool) -> None:
-        """Say which workers went away and why; the gang starts again then.
+        """Say which workers went away and why, and what starts again then.
 
         One look later: where the job itself has ended or is deleted, nothing starts again.
         """
         while self._news and not ended:
             self._screen.say(self._news.pop(0))
         for pod in [*self._changes.take(), *pods]:
+            if pod.uid in self._gone:
+                continue
             before = self._pods.get(pod.title)
             self._pods[pod.title] = pod
-            if self._kind != "TFJob" or ended or pod.uid in self._gone:
+            if pod.index is None or ended:
                 continue
             if before and before.uid not in (pod.uid, *self._gone):
                 self._lost(before, "" if self._excused else "was replaced")
@@ -174,23 +180,32 @@ class Following:
     def _lost(self, pod: Pod, why: str) -> None:
         self._gone.add(pod.uid)
         if why:
-            self._news.append(f"{pod.title} {why}; the gang starts again")
+            again = "the gang starts again" if self._kind == "TFJob" else "it alone starts again"
+            self._news.append(f"{pod.title} {why}; {again}")
             self._excused = True
 
-    def _follow_chief(self, pods: Sequence[Pod]) -> None:
-        """Read the chief's log, also after its pod was replaced."""
-        chief = next((pod for pod in pods if pod.index in (0, None) and pod.begun), None)
-        if self._kind == "Job":
-            chief = next((pod for pod in reversed(pods) if pod.begun), None)
-        if chief is None:
+    def _follow_logs(self, pods: Sequence[Pod]) -> None:
+        """Read the chief's log, or that of each worker of a Job, also after a pod was replaced."""
+        if self._kind == "TFJob":
+            read = [pod for pod in pods if pod.index in (0, None)][:1]
+        elif any(pod.index is not None for pod in pods):
+            read = list(pods[:MOST_LOGS])
+        else:
+            read = [pod for pod in pods if pod.begun][-1:]
+        for pod in read:
+            if pod.begun:
+                self._follow_log(pod)
+
+    def _follow_log(self, pod: Pod) -> None:
+        title = pod.title if pod.index is not None else ""
+        tail = self._tails.get(title)
+        if tail and tail.key == (pod.uid, pod.restarts):
+            tail.renew(pod)
             return
-        if self._tail and self._tail.key == (chief.uid, chief.restarts):
-            self._tail.renew(chief)
-            return
-        if self._tail:
-            self._tail.finish(seconds=2)
-        last = RECENT_LINES if self._again and not self._tail else None
-        self._tail = Tail(self._cluster, chief, self._lines, last=last)
+        if tail:
+            tail.finish(seconds=2)
+        last = RECENT_LINES if self._again and not tail else None
+        self._tails[title] = Tail(self._cluster, pod, self._lines, last=last)
 
     def _hindered(self, found: Object, pods: Sequence[Pod]) -> None:
         """Say what keeps pods from starting.

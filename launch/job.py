@@ -7,7 +7,9 @@ from typing import Any
 
 Object = Mapping[str, Any]
 
-INDEX = "training.kubeflow.org/replica-index"
+INDICES = ("training.kubeflow.org/replica-index", "batch.kubernetes.io/job-completion-index")
+"""The labels that number the pods of a TFJob, and of an Indexed Job."""
+
 ENDED = {"Succeeded": "Succeeded", "Failed": "Failed", "Complete": "Succeeded"}
 """Conditions that are the last: those of a TFJob, and of a Job."""
 
@@ -118,8 +120,8 @@ class Pod:
     @property
     def index(self) -> int | None:
         """Which worker it is; None for a pod of another kind of job."""
-        text = (self.object["metadata"].get("labels") or {}).get(INDEX)
-        return int(text) if text is not None else None
+        labels = self.object["metadata"].get("labels") or {}
+        return next((int(labels[name]) for name in INDICES if name in labels), None)
 
     @property
     def title(self) -> str:
@@ -230,3 +232,8 @@ def pods(objects: Sequence[Object]) -> list[Pod]:
     """Pods by their workers' numbers; of others the oldest first."""
     found = [Pod(one) for one in objects]
     return sorted(found, key=lambda pod: (pod.index or 0, started_at(pod.object), pod.name))
+
+
+def newest(pods: Sequence[Pod]) -> list[Pod]:
+    """The newest pod of each number, all of pods without: a Job keeps those that have failed."""
+    return list({pod.title: pod for pod in pods}.values())

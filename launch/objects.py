@@ -1,7 +1,7 @@
 """The jobs of k8s/base as plain dicts, from settings. Only this file knows TFJob.
 
     training      ServiceAccount, ConfigMap RUN-settings, NetworkPolicy and TFJob RUN
-    inference     ServiceAccount, ConfigMap and Job inference-RUN
+    inference     ServiceAccount, ConfigMap and Job inference-RUN; Indexed where PARALLEL is above 1
 
 STORAGE, images and the Google service account are the overlay's (launch/own.py).
 """
@@ -9,6 +9,7 @@ STORAGE, images and the Google service account are the overlay's (launch/own.py)
 from typing import Any
 
 from common.errors import SettingsError
+from common.runs import planned
 from common.settings import Settings
 from common.settings.described import extra
 from launch.own_model import OwnModel
@@ -26,6 +27,7 @@ from launch.pods import (
 )
 
 WORKER_PORT = 2222  # the operator's own number
+RETRIES = 6  # of a pod of inference
 SETTINGS = "qfleet/settings"  # what k8s/base/own finds settings by
 QUEUE = "kueue.x-k8s.io/queue-name"
 
@@ -33,11 +35,16 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 _NOT_HANDED_OVER = {"target", "storage", "run", "config", "workers", "threads"}
 _NOT_HANDED_OVER |= {"restarts", "gang", "tensorboard_port", "tensorboard_host"}
 _NOT_HANDED_OVER |= {"tensorboard_folder"}
-_ANSWERED = {"input", "weights"}
+_ANSWERED = {"input", "parallel", "weights"}
 
 
 def training(settings: Settings) -> list[Object]:
     """What a training job is: the workers and what they need."""
+    if planned.automatic(settings):
+        raise SettingsError(
+            "a manifest holds numbers, so WORKERS and BATCH can't be auto in it: `make plan"
+            " TARGET=k8s` says which to take"
+        )
     run = settings.run_name
     _check_name(run, settings.workers)
     ports = _ports(settings)
@@ -63,7 +70,7 @@ def training(settings: Settings) -> list[Object]:
     )
     template = {
         "metadata": {"labels": labels("training", run)},
-        "spec": pod(worker, settings, affinity=_apart(run), volumes=model.volumes(run)),
+        "spec": pod(worker, settings, affinity=_apart({JOB_NAME: run}), volumes=model.volumes(run)),
     }
     job: Any = manifest(
         "kubeflow.org/v1",
@@ -150,10 +157,10 @@ def _queued(job: Object, settings: Settings) -> None:
         job["metadata"]["labels"][QUEUE] = settings.queue
 
 
-def _apart(run: str) -> Object:
-    """Prefer another node for each worker of a gang."""
+def _apart(selected: dict[str, str]) -> Object:
+    """Prefer another node for each of the pods with these labels."""
     term = {
-        "labelSelector": {"matchLabels": {JOB_NAME: run}},
+        "labelSelector": {"matchLabels": selected},
         "topologyKey": "kubernetes.io/hostname",
     }
     preferred = [{"weight": 100, "podAffinityTerm": term}]
@@ -201,19 +208,25 @@ def _gang_policy(run: str, ports: dict[str, int]) -> Object:
 
 
 def inference(settings: Settings) -> list[Object]:
-    """What answers with a run's weights: a Job."""
+    """What answers with a run's weights: a Job, of PARALLEL pods."""
     run = settings.run_name
     name = f"inference-{run}"
+    several = settings.parallel > 1
+    _check_inference(name, settings)
     model = OwnModel.of(settings)
+    # A pod of several leaves and restarts alone; the Job's uid tells its pods from another's.
+    job_uid = {"fieldPath": "metadata.labels['batch.kubernetes.io/controller-uid']"}
+    gang = {"name": "QFLEET_GANG", "valueFrom": {"fieldRef": job_uid}}
     answering: Any = container(
         "inference",
         "worker",
-        ["python", "-m", "inference"],
+        ["python", "-m", "inference.worker" if several else "inference"],
         {"cpu": settings.cpu, "memory": settings.memory},
         envFrom=[{"configMapRef": {"name": name}}],
-        env=[_threads(settings)],
+        env=[_threads(settings), *[gang] * several],
         volumeMounts=model.mounts,
     )
+    more: Any = {"affinity": _apart(labels("inference", run))} if several else {}
     job: Any = manifest(
         "batch/v1",
         "Job",
@@ -221,7 +234,7 @@ def inference(settings: Settings) -> list[Object]:
         "inference",
         run,
         spec={
-            "backoffLimit": 6,
+            **(_indexed(settings.parallel) if several else {"backoffLimit": RETRIES}),
             # 1 is a bug and 2 a mistake: both would end the same way again. 128 and more are tried
             # again, and a pod that was evicted does not count.
             "podFailurePolicy": {
@@ -241,7 +254,7 @@ def inference(settings: Settings) -> list[Object]:
             "template": {
                 "metadata": {"labels": labels("inference", run)},
                 "spec": pod(
-                    answering, settings, restartPolicy="Never", volumes=model.volumes(name)
+                    answering, settings, restartPolicy="Never", volumes=model.volumes(name), **more
                 ),
             },
         },
@@ -249,3 +262,28 @@ def inference(settings: Settings) -> list[Object]:
     _queued(job, settings)
     told = _settings(name, "inference", settings)
     return [account(), told, *model.objects(name, "inference", run), job]
+
+
+def _indexed(pods: int) -> Object:
+    """Of a Job: so many pods at once, each known by its number and tried again alone."""
+    return {
+        "completionMode": "Indexed",
+        "completions": pods,
+        "parallelism": pods,
+        "backoffLimitPerIndex": RETRIES,
+    }
+
+
+def _check_inference(name: str, settings: Settings) -> None:
+    if settings.split > 1:
+        raise SettingsError(
+            f"SPLIT={settings.split} splits states in training alone: leave SPLIT out of inference;"
+            " PARALLEL is how many pods answer"
+        )
+    last = f"{name}-{settings.parallel - 1}"
+    if settings.parallel > 1 and len(last) > 63:
+        raise SettingsError(
+            f"RUN={settings.run_name} with PARALLEL={settings.parallel} makes a pod's name {last}"
+            f" of {len(last)} characters, and the cluster's DNS takes 63: PARALLEL=1 answers in a"
+            " Job that needs no numbers"
+        )

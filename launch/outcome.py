@@ -33,7 +33,8 @@ def outcome_of(found: Object, pods: Sequence[Pod]) -> Outcome:
     """
     name, phase = found["metadata"]["name"], job.phase(found)
     if phase == "Succeeded":
-        words = next((pod.last_words for pod in pods if pod.last_words), "")
+        # Of a Job, those pods are there, too, that were lost and left another word.
+        words = next((pod.last_words for pod in pods if pod.last_words and not pod.exit_code), "")
         return Outcome(0, f"job {name} Succeeded" + f": {words}" * bool(words))
     if job.past_deadline(found):
         return Outcome(

@@ -14,6 +14,11 @@ from rich.text import Text
 EPOCH = re.compile(r"epoch (\d+)/(\d+)  (.*)")
 """The chief's line after an epoch: which, of how many, the numbers."""
 
+PIECE = re.compile(r"worker \d+: piece (\d+)/(\d+)  (.*)")
+"""A worker's line after a piece of inference: likewise."""
+
+BEFORE = re.compile(r"worker \d+: pieces (\d+)-(\d+) of \d+, (\d+) of them answered before")
+
 
 class Screen:
     """A context: leaving it takes the bar away."""
@@ -21,6 +26,8 @@ class Screen:
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True, markup=False)
         self._bar: Progress | None = None
+        self._pieces: set[str] = set()  # answered while this was looked at
+        self._before = 0  # and before
 
     def __enter__(self) -> Self:
         return self
@@ -40,15 +47,26 @@ class Screen:
         self._console.print(Text(text))
 
     def relay(self, line: str) -> None:
-        """A line of the job's; what it says of epochs moves a bar where there is a terminal."""
-        epoch = EPOCH.fullmatch(line)
-        if epoch is None or not self._console.is_terminal:
+        """A line of the job's; what it says of epochs, or pieces, moves a bar on a terminal."""
+        epoch, piece, before = (one.fullmatch(line) for one in (EPOCH, PIECE, BEFORE))
+        if before:  # of a worker that has started again they have been counted
+            first, last, there = map(int, before.groups())
+            self._before += max(0, there - sum(first <= int(n) <= last for n in self._pieces))
+        if not self._console.is_terminal or not (epoch or piece):
             self.say(line)
-            return
+        elif epoch:
+            done, total, numbers = epoch.groups()
+            self._show("epoch", int(done), int(total), numbers)
+        elif piece:
+            number, total, numbers = piece.groups()
+            self._pieces.add(number)
+            self._show("piece", self._before + len(self._pieces), int(total), numbers)
+
+    def _show(self, unit: str, done: int, total: int, numbers: str) -> None:
         if self._bar is None:
             self._bar = Progress(
                 TextColumn(
-                    "epoch {task.completed}/{task.total}", table_column=Column(no_wrap=True)
+                    f"{unit} {{task.completed}}/{{task.total}}", table_column=Column(no_wrap=True)
                 ),
                 BarColumn(bar_width=12),
                 TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
@@ -59,8 +77,7 @@ class Screen:
             )
             self._task = self._bar.add_task("", numbers="")
             self._bar.start()
-        done, total, numbers = epoch.groups()
-        self._bar.update(self._task, completed=int(done), total=int(total), numbers=numbers)
+        self._bar.update(self._task, completed=done, total=total, numbers=numbers)
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Rows under heads."""

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Sequence
 
 from common.errors import RunError
+from common.runs import planned
 from common.settings import Settings
 from launch import job, manifests
 from launch.client import Cluster, Object
@@ -72,6 +73,6 @@ def only(
 def place(cluster: Cluster, settings: Settings, live: Object | None) -> Place:
     """Where the runs of a job are kept; without one, where the settings would have them."""
     if live is None:
-        return Place.of(manifests.training(settings))
+        return Place.of(manifests.training(planned.any_numbers(settings)))
     told = cluster.get("ConfigMap", f"{live['metadata']['name']}-settings")
     return Place.of([live, *([told] if told else [])])

@@ -1,10 +1,12 @@
 """`launch run`: a training job into the cluster, and along with it until it ends."""
 
+import contextlib
 import sys
 from collections.abc import Sequence
 
 from common import runs
 from common.errors import ClusterError, RunError, StorageError, StorageUnavailable
+from common.runs import planned
 from common.settings import Settings
 from launch import apply, job, manifests, refusals, storage
 from launch.client import Cluster, Object
@@ -21,6 +23,7 @@ def run(settings: Settings) -> int:
     Returns:
         The job's exit code; 130 after Ctrl-C, which leaves it running.
     """
+    asked, settings = settings, planned.any_numbers(settings)
     objects = manifests.training(settings)  # first what is wrong without any cluster
     cluster = Cluster.connect(settings)
     cluster.check()
@@ -31,9 +34,11 @@ def run(settings: Settings) -> int:
         name = which(cluster, objects, settings.run_name, screen)
         if name != settings.run_name:
             screen.say(f"run {settings.run_name} is finished: this one is {name}")
-            settings = settings.model_copy(update={"run": name})
-            objects = manifests.training(settings)
         live = cluster.get("TFJob", name)
+        if planned.automatic(asked):
+            settings = _with_numbers(cluster, objects, asked, name, live, screen)
+        settings = settings.model_copy(update={"run": name})
+        objects = manifests.training(settings)
         stand = _stand(cluster, objects, live, screen)
         if settings.dry_run:
             if stand == "runs":
@@ -47,6 +52,29 @@ def run(settings: Settings) -> int:
             for body in apply.ordered(objects):
                 screen.say(str(apply.apply(cluster, body)))
         return follow(cluster, "TFJob", name, settings, screen, again=stand == "runs")
+
+
+def _with_numbers(
+    cluster: Cluster,
+    objects: Sequence[Object],
+    settings: Settings,
+    name: str,
+    live: Object | None,
+    screen: Screen,
+) -> Settings:
+    """WORKERS=auto and BATCH=auto as numbers: a living job's and the run's own, else planned."""
+    with (
+        contextlib.suppress(storage.NotThereYet),
+        storage.reached(cluster, storage.Place.of(objects)) as root,
+    ):
+        settings = planned.as_begun(settings, root, name)
+    if live is not None and not job.finished(live):
+        return planned.any_numbers(settings).model_copy(update={"workers": job.told_workers(live)})
+    if planned.automatic(settings):
+        screen.say("planning in pods of the cluster, unless that was done before")
+        settings, why = planned.planned(settings, planned.ROOT / ".venv" / "bin" / "python")
+        screen.say(f"WORKERS={settings.workers} BATCH={settings.global_batch}: {why}")
+    return settings
 
 
 def which(cluster: Cluster, objects: Sequence[Object], wanted: str, screen: Screen) -> str:
@@ -143,9 +171,14 @@ def follow(
         patience = settings.rendezvous_timeout
         ended = Following(cluster, kind, name, screen, patience, again=again).until_end()
     except KeyboardInterrupt:
+        others = (
+            f"`python -m launch logs {run}` shows what it says, `python -m launch stop {run}` ends"
+            " it"
+            if kind == "TFJob"
+            else f"`make delete-{verb} RUN={run}` ends it"
+        )
         screen.say(
-            f"job {name} goes on; `make {verb} TARGET=k8s RUN={run}` follows it again, `python -m"
-            f" launch logs {run}` shows what it says, `python -m launch stop {run}` ends it"
+            f"job {name} goes on; `make {verb} TARGET=k8s RUN={run}` follows it again, {others}"
         )
         return INTERRUPTED
     except refusals.Unreachable:
