@@ -1,0 +1,95 @@
+"""What an exchange between workers costs: `python -m benchmarks.exchange [WORKERS] [FLOATS]`.
+
+Real workers on this machine, each pinned to a core in turn and with one thread, sum a vector 50
+times in one call into TensorFlow, in the ways that TensorFlow has; the ways take turns in one run.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from common.settings import Settings
+from training.cluster import ENV, Cluster
+from training.gang import free_port
+
+TURNS, CALLS = 50, 20
+
+
+def main(workers: int, floats: int) -> int:
+    """Start the workers; 0 if all ended well."""
+    with ExitStack() as held:
+        addresses = [f"127.0.0.1:{free_port(held)}" for _ in range(workers)]
+    cores = sorted(os.sched_getaffinity(0))
+    started = []
+    for rank in range(workers):
+        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
+        command = ["taskset", "-c", str(cores[rank % len(cores)]), sys.executable]
+        command += ["-m", "benchmarks.exchange", str(workers), str(floats)]
+        environment = {**os.environ, ENV: json.dumps(task)}
+        started.append(subprocess.Popen(command, env=environment))
+    return max(worker.wait() for worker in started)
+
+
+def worker(workers: int, floats: int) -> None:
+    """Take part, and let the first worker print."""
+    from common.tensorflow import tf
+    from training import computing
+    from training.exchange import total
+
+    cluster = Cluster.from_environment(workers)
+    strategy = computing.strategy(Settings(workers=workers, threads=1), cluster)
+
+    def gathered(own: tf.Tensor) -> tf.Tensor:
+        """In W - 1 hops, each worker's vector in each."""
+        came = tf.raw_ops.CollectiveGatherV2(
+            input=own[None], group_size=workers, group_key=999, instance_key=1,
+            ordering_token=[], communication_hint="auto",
+        )  # fmt: skip
+        return tf.reduce_sum(came, axis=0)
+
+    def ring(own: tf.Tensor) -> tf.Tensor:
+        """In 2 (W - 1) hops, as TensorFlow's strategy does."""
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, own)
+
+    def loop(exchange: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], tf.Tensor]:
+        @tf.function
+        def turns(own: tf.Tensor) -> tf.Tensor:
+            for _ in tf.range(TURNS):
+                own = strategy.run(lambda own: exchange(tf.identity(own)) / workers, args=(own,))
+                own = tf.ensure_shape(own, [floats])
+            return own
+
+        return turns
+
+    ways = {"training.exchange": loop(total), "gather": loop(gathered), "ring": loop(ring)}
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    vector = tf.ones([floats])
+    for _ in range(CALLS + 1):  # the first makes the graph
+        for name, way in ways.items():
+            computing.exchange(strategy, 0.0)
+            began = time.perf_counter()
+            way(vector).numpy()
+            seconds[name].append((time.perf_counter() - began) / TURNS)
+    if cluster.is_chief:
+        print(f"{workers} workers, {floats} floats: ms an exchange, median (best)")
+        for name, taken in seconds.items():
+            median, best = statistics.median(taken[1:]), min(taken[1:])
+            print(f"{name:18} {1e3 * median:.3f} ({1e3 * best:.3f})")
+    computing.exchange(strategy, 0.0)
+    sys.stdout.flush()
+    os._exit(0)  # TensorFlow's own farewell complains of peers that are gone
+
+
+if __name__ == "__main__":
+    given = [int(argument) for argument in sys.argv[1:]]
+    numbers = (given + [2, 63][len(given) :])[:2]
+    if ENV in os.environ:
+        worker(*numbers)
+    else:
+        sys.exit(main(*numbers))

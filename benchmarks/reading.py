@@ -1,0 +1,252 @@
+"""Reading shards from storage while training, beside memory: `python -m benchmarks.reading`.
+
+A million examples of 8 qubits (200,000 with QUICK=1), batch 256, behind a proxy of 20 ms and
+50 MB/s, with a tenth of the data as memory. Two data sets: excitations, whose steps cost least, and
+a table that turns every qubit. It prints
+
+    rate        examples a second of the real training step, by parts and from memory, in turns
+    one by one  the rate of reading each example with a request of its own
+    bytes       what a gang of 1, 2, 4 workers reads, over what it uses
+    shuffle     statistics of the order beside those of a full shuffle, with their bounds
+
+and ends with 1 where a bound is missed.
+"""
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common import storage
+from common.data import Dataset, Share, epoch_order, load, prepare
+from common.errors import run_main
+from common.settings import Settings
+
+DELAY_MS, MEGABYTES = 20, 50
+QUBITS, BATCH, SEED = 8, 256, 3
+GANGS = (1, 2, 4)
+ROUNDS = 5
+STEPS_PER_CALL = 50
+# At least, and at most.
+RATE, BYTES = 0.95, 1.1
+
+
+@contextmanager
+def distant_storage() -> Iterator[tuple[str, str]]:
+    """Addresses of an emulator, and of the proxy before it."""
+    from tests.emulator import Emulator
+
+    emulator = Emulator().start()
+    proxy = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.proxy", str(emulator.port), str(DELAY_MS),
+         str(MEGABYTES)],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert proxy.stdout is not None
+        yield emulator.address, f"http://127.0.0.1:{proxy.stdout.readline().strip()}"
+    finally:
+        proxy.kill()
+        proxy.wait()
+        emulator.stop()
+
+
+def table(folder: Path, rows: int) -> Path:
+    """Examples that turn every qubit, as a person's own table."""
+    generator = np.random.default_rng(SEED)
+    features = generator.uniform(-1, 1, (rows, QUBITS)).astype("f4")
+    np.savez(folder / "turned.npz", x=features, label=(features.sum(axis=1) > 0).astype("i4"))
+    return folder / "turned.npz"
+
+
+def counted(proxy: str) -> dict[str, int]:
+    """What has gone through the proxy."""
+    peer = http.client.HTTPConnection(proxy.removeprefix("http://"))
+    peer.request("GET", "/counted")
+    return json.loads(peer.getresponse().read())
+
+
+def share(data: Dataset, rank: int = 0, world: int = 1) -> Share:
+    """A worker's share of the training split."""
+    return Share(
+        data.lane_sizes("train"), rank=rank, world=world, batch=BATCH, seed=SEED,
+        cut=data.cut("train"),
+    )  # fmt: skip
+
+
+def bytes_read(path: str, memory: int, world: int, proxy: str) -> float:
+    """Bytes that a gang reads in three epochs, over those of the rows that it uses."""
+    before, epochs = counted(proxy)["bytes"], 3
+    for rank in range(world):
+        data = load(storage.path(path), memory)
+        mine = share(data, rank, world)
+        feed = data.feed("train", mine)
+        for epoch in range(epochs):
+            for step in range(0, mine.steps, feed.steps):
+                feed.block(epoch, step, min(step + feed.steps, mine.steps))
+        feed.let_go()  # type: ignore[attr-defined]
+    used = epochs * sum(shard.bytes for shard in data.shards("train"))
+    return (counted(proxy)["bytes"] - before) / used
+
+
+def one_by_one(path: str, reads: int) -> float:
+    """Examples a second where each is a request, as many at a time as there are shards."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from common.data.stream import HANDS
+
+    data = load(storage.path(path), 1)
+    shards = data.shards("train")
+    generator = np.random.default_rng(SEED)
+
+    def read(_: int) -> None:
+        shard = shards[generator.integers(len(shards))]
+        place: Any = data.path / shard.file
+        blob = place.client.client.bucket(place.bucket).blob(place.blob)
+        first = int(generator.integers(shard.bytes - 36))
+        blob.download_as_bytes(start=first, end=first + 35, checksum=None)
+
+    with ThreadPoolExecutor(HANDS) as hands:
+        began = time.monotonic()
+        list(hands.map(read, range(reads)))
+        return reads / (time.monotonic() - began)
+
+
+def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float], dict[str, Any]]:
+    """Examples a second of training steps, by parts and from memory, round by round.
+
+    Runs in a process of its own (`main` starts it), with two threads, as a worker alone does.
+    """
+    import psutil
+
+    from common.data.stream import Stream
+    from training import computing
+    from training.cluster import Cluster
+    from training.input import batches, distributed
+
+    settings = Settings(
+        batch=BATCH, workers=1, qubits=QUBITS, starts=1, threads=2, seed=SEED, data=path
+    )
+    cluster = Cluster(("127.0.0.1:1",), 0)
+    strategy = computing.strategy(settings, cluster)
+    sets = [load(storage.path(path), m) for m in (memory, 1024)]
+    learner = computing.learner(strategy, cluster, sets[0], settings)
+    learner.steps_per_call = STEPS_PER_CALL
+    feeds = [data.feed("train", share(data)) for data in sets]
+    assert isinstance(feeds[0], Stream)
+    assert not isinstance(feeds[1], Stream)
+    ways = [iter(distributed(strategy, batches(feed, feed.share))) for feed in feeds]
+    found: tuple[list[float], list[float]] = ([], [])
+    process, used = psutil.Process(), [0.0, 0.0]
+    for turn in range(ROUNDS + 1):
+        for way in (0, 1) if turn % 2 else (1, 0):
+            began, cpu = time.monotonic(), sum(process.cpu_times()[:2])
+            for _ in range(steps // STEPS_PER_CALL if turn else 4):
+                learner.train_function(ways[way])
+            learner.sums  # noqa: B018 (waits for the last step)
+            if turn:
+                found[way].append(steps * BATCH / (time.monotonic() - began))
+                used[way] += sum(process.cpu_times()[:2]) - cpu
+    return *found, {"cpu_seconds": used, "room": feeds[0]._room._asdict()}
+
+
+def shuffle(data: Dataset, epochs: int = 4) -> list[tuple[str, float, float]]:
+    """Name, value and bound of each statistic of the order; a full shuffle has 1, 0 and 1."""
+    rows, cut = data.rows("train"), data.cut("train")
+    orders = [epoch_order(data.lane_sizes("train"), SEED, e, cut) for e in range(epochs)]
+    places = np.empty((epochs, rows), np.int64)
+    for epoch, order in enumerate(orders):
+        places[epoch, order] = np.arange(rows)
+    per = -(-rows // BATCH)
+    met = []
+    for before, after in pairwise(places):
+        _, counts = np.unique(before // BATCH * per + after // BATCH, return_counts=True)
+        met.append((counts * (counts - 1)).sum() / 2)
+    chance = rows * (BATCH - 1) / 2 * BATCH / rows
+    # Rows of a batch lie in one shard of G; those of a shard come again within 1 / S of the epoch.
+    again = (cut.segments + cut.groups - 1) / cut.groups
+    turn = np.arange(rows) % data.lane_sizes("train")[0]
+    far = [abs(np.corrcoef(place, turn)[0, 1]) for place in places]
+    far += [abs(np.corrcoef(a, b)[0, 1]) for a, b in pairwise(places)]
+    labels = data.split("train").labels[orders[0]][: rows // BATCH * BATCH].reshape(-1, BATCH)
+    p = (1 + labels.mean()) / 2
+    exact = BATCH * p * (1 - p) * (rows - BATCH) / (rows - 1)
+    variance = ((labels > 0).sum(axis=1)).var() / exact
+    return [
+        ("how often two rows of a batch meet again, over chance", float(np.mean(met) / chance),
+         1.1 * again),
+        ("largest correlation of places: with the rows' order, and of two epochs",
+         float(max(far)), 4 / (cut.groups * (cut.segments - 1)) ** 0.5),
+        ("variance of a batch's labels, over a full shuffle's", float(variance),
+         1 + 4 * (2 / len(labels)) ** 0.5),
+    ]  # fmt: skip
+
+
+def main() -> int:
+    """Measure, print, compare with the bounds."""
+    quick = Settings.from_args(sys.argv[1:]).quick
+    rows = 200_000 if quick else 1_000_000
+    missed: list[str] = []
+
+    def hold(name: str, value: float, bound: float, *, least: bool = False) -> None:
+        print(f"  {name}: {value:.3f} ({'at least' if least else 'at most'} {bound:.3f})")
+        if value < bound if least else value > bound:
+            missed.append(f"{name} is {value:.3f}, not {bound:.3f}")
+
+    with tempfile.TemporaryDirectory() as scratch, distant_storage() as (emulator, proxy):
+        memory = max(1, int(rows * 36 / 10) >> 20)
+        sizes = {"examples": rows, "validation": 200, "test": 4000}
+        for name, data in (
+            ("excitations", "excitations"),
+            ("every qubit turned", str(table(Path(scratch), rows + 4200))),
+        ):
+            os.environ["STORAGE_EMULATOR_HOST"] = emulator
+            made = prepare(Settings(data=data, **sizes), storage.path("gs://qfleet-test/datasets"))
+            os.environ["STORAGE_EMULATOR_HOST"] = proxy
+            path, cut = str(made.path), made.cut("train")
+            size = sum(shard.bytes for shard in made.shards("train"))
+            print(
+                f"{name}: {rows:,} examples, {rows * 36 / 1e6:.0f} MB in memory, {size / 1e6:.1f}"
+                f" MB in {cut.groups} x {cut.segments} shards; DATA_MEMORY={memory}"
+            )
+            steps = 1000 if quick else 4000
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.reading", "rates", path, str(memory),
+                 str(steps)],
+                stdout=subprocess.PIPE, text=True, check=True,
+            )  # fmt: skip
+            parts, whole, more = json.loads(done.stdout.splitlines()[-1])
+            ratio = float(np.median(np.array(parts) / np.array(whole)))
+            print(
+                f"  by parts {np.median(parts):,.0f} examples/s, from memory"
+                f" {np.median(whole):,.0f}; processor seconds {more['cpu_seconds'][0]:.1f} and"
+                f" {more['cpu_seconds'][1]:.1f}; {more['room']}"
+            )
+            hold("by parts over from memory, median of rounds", ratio, RATE, least=True)
+            one = one_by_one(path, 100)
+            print(f"  one by one {one:,.0f} examples/s: {np.median(parts) / one:,.0f} times slower")
+            for world in GANGS:
+                hold(f"bytes read over used, {world} workers",
+                     bytes_read(path, memory, world, proxy), BYTES)  # fmt: skip
+        for statistic in shuffle(load(storage.path(path))):
+            hold(*statistic)
+    for sentence in missed:
+        print(f"missed: {sentence}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["rates"]:
+        print(json.dumps(rates(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
+    else:
+        sys.exit(run_main(main))
