@@ -50,10 +50,16 @@ help: ## list the verbs
 .PHONY: training
 training: ## train on this machine, or with TARGET=k8s in a cluster: make training WORKERS=2 EPOCHS=50
 	@$(setup) $(if $(cluster),$(launch),$(worker))
+	@$(if $(and $(cluster),$(filter %=auto,$(words))),$(setup) $(worker))
 	@exec $(if $(cluster),.venv-launch/bin/python -m launch run,.venv/bin/python -m training) $(settings)
 
+.PHONY: dataset
+dataset: ## write a data set that many trainings read: make dataset EXAMPLES=1000000 STORAGE=gs://bucket/path
+	@$(setup) $(worker)
+	@exec .venv/bin/python -m common.data $(settings)
+
 .PHONY: inference
-inference: ## score the latest finished run, or RUN=name, on its test split or INPUT=file
+inference: ## score the latest finished run, or RUN=name, on its test split or INPUT=file, in PARALLEL processes or pods
 	@$(setup) $(if $(cluster),$(launch),$(worker))
 	@exec $(if $(cluster),.venv-launch/bin/python -m launch infer,.venv/bin/python -m inference) $(settings)
 
@@ -114,6 +120,24 @@ benchmark: ## time the simulator beside its peers: 20 minutes, or 3 with QUICK=1
 	@$(setup) $(referee)
 	@$(setup) $(peers)
 	@exec .venv/bin/python -m benchmarks $(settings)
+
+.PHONY: fleet
+fleet: ## simulate a training on 1 to 10,000 workers that may be lost: make fleet QUBITS=16 EXAMPLES=100000 PREEMPTIONS=0.1
+	@$(setup) $(worker)
+	@$(if $(cluster),$(setup) $(launch))
+	@exec .venv/bin/python -m planning.fleet $(settings)
+
+.PHONY: scaling
+scaling: ## measure 1, 2, 4, 8 workers on this machine, or with TARGET=k8s in a cluster: 30 minutes, or one with QUICK=1
+	@$(setup) $(worker)
+	@$(if $(cluster),$(setup) $(launch))
+	@exec .venv/bin/python -m planning.scaling $(settings)
+
+.PHONY: plan
+plan: ## say beforehand what a training takes, and how many workers to train with: make plan QUBITS=16 APPLY=1
+	@$(setup) $(worker)
+	@$(if $(cluster),$(setup) $(launch))
+	@exec .venv/bin/python -m planning $(settings)
 
 .PHONY: settings-table
 settings-table: ## write the table of settings in README.md anew

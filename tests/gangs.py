@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -139,3 +141,37 @@ def metrics(run: Path) -> list[dict]:
 def checkpoints(run: Path) -> list[Path]:
     """The checkpoints that are complete, oldest first."""
     return sorted((run / "checkpoints").glob("step-*.json"))
+
+
+def two_workers(module: str, *args: str) -> list[dict[str, Any]]:
+    """What each of two workers of one strategy said: `python -m module` prints SAID and JSON."""
+    holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    addresses = [f"127.0.0.1:{holder.getsockname()[1]}" for holder in holders]
+    for holder in holders:
+        holder.close()
+    clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}
+    started = []
+    for rank in range(2):
+        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", module, *args],
+                cwd=ROOT,
+                env={**clean, "TF_CONFIG": json.dumps(task), "PYTHONHASHSEED": "0"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    said = []
+    try:
+        for worker in started:
+            out, err = worker.communicate(timeout=400)
+            lines = [line for line in out.splitlines() if line.startswith("SAID ")]
+            assert lines, err[-3000:]
+            said.append(json.loads(lines[0].removeprefix("SAID ")))
+    finally:
+        for worker in started:
+            worker.kill()
+            worker.wait()
+    return said

@@ -154,8 +154,11 @@ class Job:
         lines = []
         for line in kubectl("logs", self.pod(rank), "--timestamps", check=False).splitlines():
             stamp, _, text = line.partition(" ")
-            # Nanoseconds are more than datetime takes.
-            lines.append((datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", stamp)), text))
+            # Where a pod is on its way out, a line is the kubelet's own, without a time.
+            with contextlib.suppress(ValueError):
+                # Nanoseconds are more than datetime takes.
+                stamped = datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", stamp))
+                lines.append((stamped, text))
         return lines
 
     def epoch(self) -> int:

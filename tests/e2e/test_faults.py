@@ -164,7 +164,7 @@ def test_the_gang_starts_again_after_a_fault(
         f"{fault.__name__} worker {rank}: {took:.1f} s to the first epoch,"
         f" {max(repeated, 0)} epochs repeated"
     )
-    assert repeated <= INTERVAL
+    assert repeated <= INTERVAL + 1  # the last of them beside the checkpoint's upload
 
 
 def test_training_goes_on_when_the_storage_starts_again(

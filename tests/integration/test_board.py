@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from common.tensorflow import tf
 from tests.gangs import ROOT, SMALL, gangs, metrics
+from training.learner import PARTS
 
 start = pytest.fixture(gangs)
 
@@ -40,8 +42,27 @@ def tags(folder):
     return found
 
 
+STEP_TIMES = """
+import json, sys
+from xprof.convert import raw_to_tool_data
+page, _ = raw_to_tool_data.xspace_to_tool_data([sys.argv[1]], "input_pipeline_analyzer", {})
+names = lambda table: [column["id"] for column in table.get("cols", [])]
+(table,) = [table for table in json.loads(page) if "stepTimeMs" in names(table)]
+rows = [dict(zip(names(table), (cell["v"] for cell in row["c"]))) for row in table["rows"]]
+print(json.dumps({row["stepnum"]: row["stepTimeMs"] for row in rows}))
+"""
+
+
+def step_times(profile):
+    """Step -> milliseconds, as the profiler's page gives them; it drops the ends of over five."""
+    asked = [ROOT / ".venv-tensorboard" / "bin" / "python", "-c", STEP_TIMES, profile]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def test_a_run_shows_its_scalars_readouts_graph_and_profile(start, tmp_path):
-    gang = start(tmp_path, *SMALL, "PROFILE=9:12")
+    gang = start(tmp_path, *SMALL, "PROFILE=10:14")
     assert gang.end() == 0, gang.said
     logs = tmp_path / "hybrid" / "logs"
     epochs = list(range(1, 13))
@@ -51,17 +72,26 @@ def test_a_run_shows_its_scalars_readouts_graph_and_profile(start, tmp_path):
     assert tags(logs / "steps") == {"loss by step": list(range(1, 4 * 12 + 1))}
     for rank in (0, 1):
         worker = logs / f"worker-{rank}"
+        parts = [f"step/{part}, ms" for part in PARTS]
         assert tags(worker) == dict.fromkeys(
-            ("worker CPU, percent of a core", "worker memory, MiB"), epochs
+            ("worker CPU, percent of a core", "worker memory, MiB", *parts), epochs
         )
         (profile,) = worker.glob("plugins/profile/*/*.xplane.pb")
-        assert b"train" in profile.read_bytes()
+        steps = step_times(profile)
+        assert list(steps) == [f"train {step}" for step in range(10, 15)]
+        assert all(0 < milliseconds < 10_000 for milliseconds in steps.values())
     assert any(event.graph_def for event in events(logs / "train"))
     (lines,) = {json.dumps(sorted(line)) for line in metrics(tmp_path / "hybrid")}
     assert json.loads(lines) == sorted(
         ["epoch", "mse", "accuracy", "examples", "val_mse", "val_accuracy", "val_examples",
-         "seconds", "examples_per_second", "learning_rate"]
+         "seconds", "examples_per_second", "learning_rate", *(f"{part}_ms" for part in PARTS)]
     )  # fmt: skip
+    for line in metrics(tmp_path / "hybrid"):
+        milliseconds = sum(line[f"{part}_ms"] for part in PARTS)
+        assert 4 * milliseconds / 1000 == pytest.approx(line["seconds"], abs=1e-4)
+    assert re.search(
+        r"a step took \d+\.\d ms: simulate [\d.]+, exchange [\d.]+, input [\d.]+, other", gang.said
+    )
 
 
 CAPTURE = """

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -154,3 +156,28 @@ def test_missing_credentials_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
     with pytest.raises(StorageError, match="gcloud auth application-default login"):
         storage.path(f"gs://{BUCKET}/x")
+
+
+def test_reading_goes_through_a_persons_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    class Through(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", "5")
+            self.end_headers()
+            self.wfile.write(b"hello")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://storage.invalid:4443")
+    with HTTPServer(("127.0.0.1", 0), Through) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.server_port}")
+        assert storage.read_bytes(storage.path("gs://bucket/file")) == b"hello"
+        proxy.shutdown()
+    assert asked == ["http://storage.invalid:4443/download/storage/v1/b/bucket/o/file?alt=media"]

@@ -12,7 +12,7 @@ from common import storage
 from common.data import folder, load, prepare
 from common.data.dataset import Dataset
 from common.data.order import Share
-from common.errors import DataError
+from common.errors import DataError, SettingsError
 from common.settings import Settings
 from common.storage import StoragePath
 
@@ -144,8 +144,7 @@ def test_many_shards_read_as_one_and_hold_the_lanes_that_the_manifest_says(
     cut = small(tmp_path / "many")
     for split in whole.splits:
         shards = cut.manifest.splits[split]["shards"]
-        assert len(shards) >= 8
-        assert all(len(shard["lanes"]) == 1 for shard in shards)
+        assert len(shards) == cut.cut(split).groups * cut.cut(split).segments >= 8
         for ours, theirs in zip(cut.split(split), whole.split(split), strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
@@ -201,7 +200,10 @@ def test_a_shard_that_is_not_what_was_written_is_refused(
     ("change", "words"),
     [
         (lambda said: said.replace('"seed": 0', '"seed": 1'), "was altered"),
-        (lambda said: said.replace('"format": 1', '"format": 2'), "of format 2, not 1"),
+        (
+            lambda said: said.replace('"format": 2', '"format": 1'),
+            "of format 1, and .* reads format 2",
+        ),
         (lambda said: said[: len(said) // 2], "not JSON"),
         (lambda said: "[]", "of format None"),
         (lambda said: "\xff", "not JSON"),
@@ -216,6 +218,14 @@ def test_a_manifest_that_is_not_what_was_written_is_refused(
     manifest.write_text(change(manifest.read_text()), encoding="latin-1")
     with pytest.raises(DataError, match=f"manifest.json .*{words}"):
         small(tmp_path)
+
+
+def test_a_folder_with_fewer_lanes_than_workers_is_told(tmp_path: Path) -> None:
+    made = prepare(Settings(examples=50, validation=20, test=30, lanes=3, workers=3), tmp_path)
+    there = Settings(data=str(made.path), workers=6, split=2)
+    assert prepare(there, tmp_path).path == made.path
+    with pytest.raises(SettingsError, match=r"WORKERS=4 is more than the 3 .* made with LANES=3"):
+        prepare(Settings(data=str(made.path), workers=4), tmp_path)
 
 
 def test_a_folder_without_a_manifest_is_no_data_set(tmp_path: Path) -> None:

@@ -32,8 +32,3 @@ def test_settings_that_excitations_do_not_have_are_refused_not_ignored(
 ) -> None:
     with pytest.raises(SettingsError, match="does not fit DATA=excitations"):
         prepare(Settings(**settings), tmp_path)
-
-
-def test_more_examples_than_memory_are_refused_before_they_are_made(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"EXAMPLES=1000000000.*GiB of memory"):
-        prepare(Settings(examples=10**9, qubits=30), tmp_path)

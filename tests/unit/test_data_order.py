@@ -67,9 +67,9 @@ def test_a_worker_takes_rows_of_its_own_lanes_alone(plan: dict, data: st.DataObj
 
 
 def test_rows_come_round_robin_from_the_lanes_and_the_exhausted_are_skipped() -> None:
-    order = epoch_order([3, 1, 2], seed=4, epoch=0)
-    lane_of = np.array([0, 0, 0, 1, 2, 2])
-    assert lane_of[order].tolist() == [0, 1, 2, 0, 2, 0]
+    order = epoch_order([3, 2, 2], seed=4, epoch=0)
+    lane_of = np.array([0, 0, 0, 1, 1, 2, 2])
+    assert lane_of[order].tolist() == [0, 1, 2, 0, 1, 2, 0]
 
 
 def test_the_padded_size_is_the_largest_share_not_the_mean() -> None:

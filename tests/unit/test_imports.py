@@ -1,6 +1,6 @@
 """The import law of ARCHITECTURE.md: which arrow may lead where, read from the source text.
 
-training, inference, launch -> common
+training, inference, launch -> common; planning -> training's gang
 common: models -> layers -> simulator -> circuits, data -> circuits; all -> errors, settings
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-APPLICATIONS = ("training", "inference", "launch")
+APPLICATIONS = ("training", "inference", "launch", "planning")
 ROOMS = ("common", *APPLICATIONS)
 KERAS = {"tensorflow", "tf_keras", "keras"}
 
@@ -25,7 +25,8 @@ ARROWS = {
     "tensorflow": {"errors", "settings"},
     "storage": {"errors", "settings"},
     "circuits": {"errors", "settings"},
-    "data": {"errors", "settings", "storage", "circuits"},
+    "lease": {"errors", "settings", "storage"},
+    "data": {"errors", "settings", "storage", "lease", "circuits"},
     "simulator": {"errors", "settings", "tensorflow", "circuits"},
     "layers": {"errors", "settings", "tensorflow", "circuits", "simulator"},
     "models": {"errors", "settings", "tensorflow", "circuits", "simulator", "layers"},
@@ -169,6 +170,12 @@ def test_the_clusters_client_imports_common_alone_and_nothing_heavy(module: str)
     assert not reached(module, late=False) & heavy
 
 
+@pytest.mark.parametrize("module", [name for name in FILES if name.split(".")[0] == "planning"])
+def test_planning_starts_what_needs_tensorflow_as_processes(module: str) -> None:
+    assert not {one.name.split(".")[0] for one in IMPORTS[module]} & {"inference", "launch"}
+    assert not reached(module, late=False) & {*KERAS, "tensorflow_quantum"}
+
+
 @pytest.mark.parametrize("name", ARROWS)
 def test_a_part_of_common_leads_only_where_its_arrows_do(name: str) -> None:
     for module in in_common(name):
@@ -177,7 +184,7 @@ def test_a_part_of_common_leads_only_where_its_arrows_do(name: str) -> None:
         assert leads <= ARROWS[name], module
 
 
-@pytest.mark.parametrize("name", ["errors", "settings", "storage", "circuits", "data"])
+@pytest.mark.parametrize("name", ["errors", "settings", "storage", "lease", "circuits", "data"])
 def test_a_part_without_tensorflow_never_reaches_it(name: str) -> None:
     for module in in_common(name):
         assert not reached(module) & {*KERAS, "tensorflow_quantum"}, module

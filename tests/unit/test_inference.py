@@ -24,7 +24,7 @@ from common.errors import run_main
 from common.runs import Run
 from common.settings import Settings
 from common.storage import StoragePath
-from inference import drawing, examples, gradients, scoring, source
+from inference import answering, drawing, examples, gradients, source
 from inference.__main__ import main
 from inference.baseline import baselines
 from inference.layers import layers_of
@@ -199,10 +199,10 @@ def test_a_subclassed_model_without_circuits_is_answered_and_reported(tmp_path, 
     assert list(rows_of(run.predictions / "test.csv")[0]) == ["row", "answer", "predicted", "label"]
 
 
-@pytest.mark.parametrize(("qubits", "most"), [(1, 4096), (20, 16), (30, 1)])
+@pytest.mark.parametrize(("qubits", "most"), [(1, 1024), (20, 16), (30, 1)])
 def test_batches_are_bounded_by_memory(qubits, most):
-    assert 1 <= scoring.rows_at_once(qubits) <= most
-    assert scoring.rows_at_once(qubits, asked=3) <= 3
+    assert 1 <= answering.rows_at_once(qubits) <= most
+    assert answering.rows_at_once(qubits, asked=3) <= 3
 
 
 def test_baselines_are_bounded_and_seeded():

@@ -140,7 +140,9 @@ def scores(n: int, readouts: int, labels: bool = True) -> Scores:
     answers = generator.normal(size=n).astype(np.float32)
     said = np.where(np.arange(n) % 2, 1, -1).astype(np.float32)
     read = generator.uniform(-1, 1, (n, readouts)).astype(np.float32)
-    return Scores(answers, read, said if labels else None, 1.0, 1)
+    found = Scores(readouts, labels, 1)
+    found.add(answers, read, said if labels else None)
+    return found
 
 
 @pytest.mark.parametrize("n", [1, 2, 500])

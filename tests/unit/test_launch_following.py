@@ -140,3 +140,84 @@ def test_status_tells_a_changed_number_of_workers_too() -> None:
     (told,) = status._sentences(cluster, cluster.job, [])
     assert "was changed to WORKERS=1" in told
     assert status._sentences(cluster, job(), []) == []
+
+
+def indexed(conditions: list[str]) -> dict[str, Any]:
+    """An Indexed Job of two pods."""
+    return {
+        "kind": "Job",
+        "metadata": {"name": "inference-qcnn", "uid": "job"},
+        "spec": {"completions": 2, "completionMode": "Indexed"},
+        "status": {"conditions": [{"type": c, "status": "True"} for c in conditions]},
+    }
+
+
+def pod(index: int, uid: str, second: int, code: int | None = None, word: str = "") -> Any:
+    """A pod of that Job: running, or ended."""
+    state: dict[str, Any] = {"running": {}}
+    if code is not None:
+        state = {"terminated": {"exitCode": code, "message": word}}
+    return {
+        "metadata": {
+            "name": f"inference-qcnn-{index}-{uid}",
+            "uid": uid,
+            "creationTimestamp": f"2026-01-01T00:00:{second:02}Z",
+            "labels": {"batch.kubernetes.io/job-completion-index": str(index)},
+        },
+        "spec": {"containers": [{"name": "inference"}]},
+        "status": {"containerStatuses": [{"name": "inference", "state": state}]},
+    }
+
+
+@pytest.fixture
+def tails(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pods whose logs were read, in order, in place of reading them."""
+    read: list[str] = []
+
+    class Tail:
+        def __init__(self, cluster: Any, pod: Any, lines: Any, last: int | None = None) -> None:
+            read.append(pod.uid)
+            self.key = (pod.uid, pod.restarts)
+
+        def renew(self, pod: Any) -> None:
+            pass
+
+        def finish(self, seconds: float) -> None:
+            pass
+
+    monkeypatch.setattr(following, "Tail", Tail)
+    return read
+
+
+def test_of_an_indexed_job_each_lost_pod_is_told_once_and_every_log_is_read(
+    tails: list[str],
+) -> None:
+    cluster, said = Recorded(indexed([]), [pod(0, "a", 0), pod(1, "b", 0)], {}), Said()
+    one = Following(cluster, "Job", "inference-qcnn", said, 60)
+    one._look()
+    cluster.pods = [pod(0, "a", 0), pod(1, "b", 0, 137)]
+    one._look()
+    # A Job keeps the pod that failed beside its next.
+    cluster.pods = [pod(1, "c", 9), pod(0, "a", 0, 0), pod(1, "b", 0, 137)]
+    for _ in range(3):
+        one._look()
+    told = "worker 1 was killed (SIGKILL); it alone starts again"
+    assert [line for line in said.lines if "again" in line] == [told]
+    assert tails == ["a", "b", "c"]
+
+
+def test_an_indexed_job_ends_with_the_word_of_the_pod_that_failed_or_merged(
+    tails: list[str],
+) -> None:
+    word = "weights.h5 was altered"
+    pods = [pod(0, "a", 0, 137), pod(1, "b", 0, 2, word), pod(0, "c", 9)]
+    failed = Following(Recorded(indexed(["Failed"]), pods, {}), "Job", "inference-qcnn", Said(), 60)
+    ended = failed._look()
+    assert ended
+    assert (ended.code, ended.sentence) == (2, f"job inference-qcnn Failed: worker 1: {word}")
+    lost = pod(0, "a", 0, 143, "stopped by SIGTERM")
+    pods = [lost, pod(0, "c", 9, 0), pod(1, "b", 0, 0, "20 examples answered")]
+    done = Following(Recorded(indexed(["Complete"]), pods, {}), "Job", "inference-qcnn", Said(), 60)
+    ended = done._look()
+    assert ended
+    assert ended.sentence == "job inference-qcnn Succeeded: 20 examples answered"

@@ -1,12 +1,14 @@
-"""A learner that is taken up in mid-epoch goes on as if nothing had happened."""
+"""A learner that is taken up in mid-epoch goes on as if nothing had happened; losses by step."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 
 from common.tensorflow import keras, tf
+from training.board import Board
 from training.keeper import put, take
-from training.learner import Learner
+from training.learner import TRACE, Learner
 
 ROWS, STEPS = 3, 4
 
@@ -50,3 +52,21 @@ def test_the_next_epoch_begins_at_nothing() -> None:
     fit(made, 0, STEPS)
     fit(made, 0, STEPS)
     assert made.sums[2] == ROWS * STEPS
+
+
+def test_losses_are_shown_at_their_steps_also_where_a_call_holds_more_than_are_kept(
+    tmp_path: Path,
+) -> None:
+    made = learner()
+    board = Board(tmp_path, circuits=1, sample=np.zeros((1, 2), "f4"))
+    board.set_model(made)
+    board.on_epoch_begin(0)
+    for done in (1, 3, 3 + TRACE + 10, 3 + TRACE + 12):
+        made.steps = done
+        board.on_train_batch_end(0)
+    board._steps.flush()
+    (file,) = (tmp_path / "steps").iterdir()
+    records = tf.data.TFRecordDataset(str(file)).as_numpy_iterator()
+    events = [tf.compat.v1.Event.FromString(record) for record in records]
+    shown = [event.step for event in events if event.summary.value]
+    assert shown == [1, 2, 3, *range(3 + 10 + 1, 3 + TRACE + 12 + 1)]

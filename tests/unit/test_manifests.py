@@ -323,6 +323,37 @@ def test_inference_fails_at_once_for_a_mistake_and_goes_on_otherwise():
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
 
 
+def test_several_pods_answer_as_an_indexed_job_each_tried_again_alone():
+    found = objects.inference(settings(parallel=4))
+    job = one(found, "Job")
+    spec = job["spec"]
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 4, 4)
+    assert spec["backoffLimitPerIndex"] > 0
+    assert "backoffLimit" not in spec, "the whole Job's would count all its pods' together"
+    alone = one(objects.inference(settings()), "Job")["spec"]
+    assert spec["podFailurePolicy"] == alone["podFailurePolicy"]
+    assert "completionMode" not in alone
+    assert container(job)["command"] == ["python", "-m", "inference.worker"]
+    (gang,) = (e for e in container(job)["env"] if e["name"] == "QFLEET_GANG")
+    path = gang["valueFrom"]["fieldRef"]["fieldPath"]
+    assert path == "metadata.labels['batch.kubernetes.io/controller-uid']"
+    assert one(found, "ConfigMap")["data"]["QFLEET_PARALLEL"] == "4"
+    for key in ("securityContext", "automountServiceAccountToken", "serviceAccountName"):
+        assert spec["template"]["spec"][key] == alone["template"]["spec"][key]
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"split": 2}, "SPLIT=2 splits states in training alone"),
+        ({"run": "r" * 52, "parallel": 2}, "makes a pod's name inference-r"),
+    ],
+)
+def test_what_an_indexed_job_can_not_be_is_one_sentence(said, words):
+    with pytest.raises(SettingsError, match=words):
+        objects.inference(settings(**said))
+
+
 def test_weights_stand_in_for_a_run():
     told = one(objects.inference(settings(weights="gs://b/model")), "ConfigMap")["data"]
     assert told["QFLEET_WEIGHTS"] == "gs://b/model"
@@ -535,3 +566,9 @@ def test_nothing_is_written_where_something_is_refused(k8s: Path):
     with pytest.raises(SettingsError):
         manifests.main(["WORKERS=3", "DATA=my.csv"])
     assert {path: path.read_bytes() for path in k8s.rglob("*.yaml")} == before
+
+
+@pytest.mark.parametrize("said", ["WORKERS=auto", "BATCH=auto"])
+def test_a_manifest_holds_numbers(said):
+    with pytest.raises(SettingsError, match=r"a manifest holds numbers.*make plan"):
+        manifests.training(Settings.from_args([said]))

@@ -13,10 +13,9 @@ import pytest
 import sympy
 from rich.console import Console
 
-from common import checkpoints, runs, storage
+from common import checkpoints, lease, runs, storage
 from common.errors import RunError, UserError, WeightsError
 from common.runs import __main__ as command
-from common.runs import lease
 from common.storage import StoragePath
 
 IDENTITY = {"model": "hybrid", "qubits": 8, "data": "excitations", "seed": 0, "classes": ""}
@@ -410,3 +409,8 @@ def test_a_run_without_circuits_says_so(tmp_path: Path) -> None:
     storage.write_json(run.path / "model" / "model.json", {**described(), "circuits": []})
     with pytest.raises(RunError, match="holds no circuit"):
         _ = runs.load(str(run.path)).circuit
+
+
+def test_the_words_for_a_run_hold_its_storage_where_that_is_another():
+    assert runs.Run(Path("runs/mine")).words == "RUN=mine"
+    assert runs.Run(Path("/my data/mine")).words == "STORAGE='/my data' RUN=mine"

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from common import storage
+from common import lease, storage
 from common.errors import PeerLost, RunError
-from common.runs import lease
-from common.runs.lease import Holder, Lease
+from common.lease import Holder, Lease
 from common.storage import StoragePath
 
 BEAT, WATCH, CONFIRM = 0.2, 1.5, 0.3
@@ -24,7 +23,7 @@ HOLD = """
 import sys
 from common import storage
 from common.errors import QfleetError
-from common.runs import lease
+from common import lease
 lease.BEAT_SECONDS, lease.WATCH_SECONDS, lease.CONFIRM_SECONDS = map(float, sys.argv[3:6])
 run = storage.path(sys.argv[1])
 print("ready", flush=True)
@@ -199,7 +198,7 @@ def test_a_run_deleted_while_it_trains_is_noticed(tmp_path: Path) -> None:
     held = Lease(tmp_path / "r", "a").acquire()
     (tmp_path / "r" / lease.NAME).unlink()
     time.sleep(3 * BEAT)
-    with pytest.raises(RunError, match="was the run deleted"):
+    with pytest.raises(RunError, match="was it deleted"):
         held.check()
     held.close()
 

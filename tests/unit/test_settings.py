@@ -72,6 +72,7 @@ def test_the_same_global_batch_said_in_two_ways_is_the_same_run():
         (["--epochs"], "--epochs needs a value: a whole number from 1"),
         (["RUN=../x"], "RUN is small letters"),
         (["BATCH=64", "BATCH_PER_WORKER=32"], "set one of them"),
+        (["BATCH=auto", "BATCH_PER_WORKER=32"], "BATCH=auto and BATCH_PER_WORKER=32 say the same"),
         (["WORKERS=65"], "LANES=64"),
         (["WORKERS=8", "BATCH=4"], "raise BATCH or lower WORKERS"),
         (["PROFILE=9:3"], "first:last"),

@@ -44,7 +44,7 @@ def built(
     for name, size, flags in kernel.SETS[machine]:
         chosen = [f"-DQFLEET_SET={name}", f"-DQFLEET_BYTES={size}", *flags]
         commands.append(["kernels.cc", "-o", f"{name}.o", "-O1", *watch, *chosen])
-    for name in ("program.cc", "sets.cc"):
+    for name in ("program.cc", "sets.cc", "stages.cc"):
         commands.append([name, "-o", f"{name}.o", "-O1", *(() if name in unwatched else watch)])
     for source in sorted(TESTS.glob("*.cc")):  # huge.cc includes sweep.cc
         flags = ("-O2",) if source.name in REFERENCE else ("-O0", *watch)

@@ -1,0 +1,96 @@
+"""`make scaling TARGET=k8s`: gangs of probes as TFJobs, measured and then gone."""
+
+import csv
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import client_places as places
+from tests.e2e import kube
+from tests.e2e.client_places import in_
+
+SMALL = ("QUICK=1", "QUBITS=8", "BATCH=64", "WORKERS=2")
+
+
+@pytest.fixture
+def place(cluster: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace of the test's own."""
+    with places.namespace(places.ending(request.node.name)) as name:
+        yield name
+
+
+def scaling(place: str, storage: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`make scaling TARGET=k8s`."""
+    return subprocess.run(
+        ["make", "scaling", "TARGET=k8s", f"STORAGE={storage}", *words, in_(place)],
+        cwd=kube.ROOT, env=kube.environment(), capture_output=True, text=True, timeout=400,
+        check=False,
+    )  # fmt: skip
+
+
+def left(place: str) -> str:
+    """What a probe may have left in the cluster."""
+    return kube.kubectl("get", "tfjobs,pods,netpol,configmaps", "--namespace", place, "-o", "name")
+
+
+def rows(storage: Path) -> list[dict[str, str]]:
+    (folder,) = storage.glob("scaling_*")
+    with (folder / "scaling.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_two_pods_are_measured_and_taken_away(place: str, tmp_path: Path, measured) -> None:
+    done = scaling(place, tmp_path, *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 workers in the cluster, 8 measurements" in done.stdout
+    assert "2 workers Running" in done.stdout
+    assert "8/8" in done.stdout
+    assert "grpc_server_lib" not in done.stdout, "TensorFlow's own lines are no news"
+    one, two = rows(tmp_path)
+    assert (one["workers"], two["workers"], two["batch"]) == ("1", "2", "64")
+    assert float(two["efficiency"]) > 0  # how much is for a machine with nothing else to do
+    assert len(two["cpu_of_each_worker"].split()) == 2
+    measured(f"probe pods: efficiency {two['efficiency']} at 8 qubits, batch 64, 2 workers")
+    kept = [name for name in left(place).split() if "kube-root-ca" not in name]
+    assert not kept
+
+
+def test_more_workers_than_the_node_has_cores_are_told(place: str, tmp_path: Path) -> None:
+    nodes = kube.get("nodes")["items"]
+    threads = max(int(node["status"]["capacity"]["cpu"]) for node in nodes)
+    if len(nodes) > 1:
+        pytest.skip("several nodes may have cores for all")
+    done = scaling(place, tmp_path, *SMALL, f"THREADS={threads}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    one, two = rows(tmp_path)
+    assert (one["more_workers_than_cores"], two["more_workers_than_cores"]) == ("false", "true")
+    assert two["limit"] == "more workers than cores"
+    (report,) = tmp_path.glob("scaling_*/report.md")
+    assert f"**There are {threads} cores for 2 workers of {threads} threads" in report.read_text()
+
+
+def test_a_probe_that_is_stopped_leaves_nothing(place: str, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [kube.ROOT / ".venv/bin/python", "-m", "planning.scaling", "target=k8s",
+         f"storage={tmp_path}", *SMALL, in_(place)],
+        cwd=kube.ROOT, env=kube.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True,
+    ) as client:  # fmt: skip
+        kube.until(lambda: "tfjob" in left(place), 60, "a job of probes")
+        client.send_signal(signal.SIGTERM)
+        said, _ = client.communicate(timeout=60)
+    assert client.returncode == 143, said
+    kube.until(lambda: "probe" not in left(place), 90, "the job's end")
+
+
+def test_a_namespace_that_is_not_there_is_told_in_one_sentence(
+    cluster: str, tmp_path: Path
+) -> None:
+    done = scaling("qfleet-is-not-there", tmp_path, *SMALL)
+    assert done.returncode == 2
+    (sentence,) = [one for one in done.stderr.splitlines() if one.startswith("qfleet: ")]
+    assert "qfleet-is-not-there" in sentence
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,159 @@
+"""Data sets made and read by real processes, on a real storage emulator, broken from outside."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from common import storage
+from common.data import load
+from tests.emulator import BUCKET, Emulator
+from tests.gangs import ROOT, Gang, gangs, metrics
+
+LARGE = ("EXAMPLES=70000", "QUBITS=2", "VALIDATION=20", "TEST=20")
+# Storage that went away is given up after 5 s, and who is told so stops after so many shards.
+QUICK = """
+import itertools, os, time
+from common import storage
+storage.RETRY_SECONDS = 5.0
+if most := os.environ.get("STOPS_AFTER"):
+    write, written = storage.write_whole, itertools.count()
+    def stopping(path, data):
+        if path.name.endswith(".parquet") and next(written) >= int(most):
+            time.sleep(3600)
+        write(path, data)
+    storage.write_whole = stopping
+"""
+
+
+@pytest.fixture
+def gang() -> Iterator[Callable[..., Gang]]:
+    yield from gangs()
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> dict[str, str]:
+    """The environment of processes that are less patient."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(QUICK)
+    return {"PYTHONPATH": f"{tmp_path / 'site'}{os.pathsep}{ROOT}"}
+
+
+def shards(root: Path) -> list[Path]:
+    return sorted(root.glob("datasets/*/train-*.parquet"))
+
+
+def test_making_that_was_killed_goes_on_and_ends_with_the_same_bytes(
+    tmp_path: Path, quick: dict[str, str], gang: Callable[..., Gang]
+) -> None:
+    first = gang(tmp_path / "a", *LARGE, module="common.data", STOPS_AFTER="42", **quick)
+    first.until(lambda: len(shards(tmp_path / "a")) == 42)
+    second = gang(tmp_path / "a", *LARGE, module="common.data", **quick)
+    assert second.end() == 2
+    assert "is being made by another process (process " in second.said
+    assert "Traceback" not in second.said
+    first.process.send_signal(signal.SIGKILL)
+    first.end()
+    (folder,) = (tmp_path / "a" / "datasets").iterdir()
+    assert not (folder / "manifest.json").exists()
+    there = {path: path.stat().st_mtime_ns for path in shards(tmp_path / "a")}
+    altered = shards(tmp_path / "a")[0]
+    altered.write_bytes(b"x" + altered.read_bytes()[1:])
+    (folder / f".{altered.name}.0{storage.PART}").write_bytes(b"half of a sh")
+
+    again = gang(tmp_path / "a", *LARGE, module="common.data", **quick)
+    assert again.end() == 0, again.said
+    assert f"next:  make training DATA={folder}" in again.said
+    assert f"{altered} is not as it was written: it is made again" in again.said
+    kept = [path for path, when in there.items() if path.stat().st_mtime_ns == when]
+    assert len(kept) == 39  # the five segments that were noted, but for the altered one
+    assert {path.name for path in folder.iterdir()} == {
+        "manifest.json",
+        *(s.file for split in ("train", "validation", "test") for s in load(folder).shards(split)),
+    }
+    anew = gang(tmp_path / "b", *LARGE, module="common.data", **quick)
+    assert anew.end() == 0
+    for path in folder.iterdir():
+        assert (
+            path.read_bytes()
+            == (tmp_path / "b" / "datasets" / folder.name / path.name).read_bytes()
+        )
+
+
+def test_storage_that_goes_away_in_mid_epoch_ends_with_145_and_comes_back(
+    tmp_path: Path,
+    quick: dict[str, str],
+    gang: Callable[..., Gang],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The data set is in gs://, read by parts by two workers; the run is local."""
+    emulator = Emulator().start()
+    environment = {**quick, "STORAGE_EMULATOR_HOST": emulator.address}
+    args = ("WORKERS=2", "BATCH=32", "STARTS=1", "EPOCHS=2", "QUBITS=2", "PROFILER_PORT=0")
+    args += ("DATA_MEMORY=1", "RESTARTS=0", "CHECKPOINT_EVERY=1")
+    try:
+        large = ("EXAMPLES=150000", *LARGE[1:])
+        address = {"STORAGE_EMULATOR_HOST": emulator.address}
+        made = gang(f"gs://{BUCKET}", *large, module="common.data", **address)
+        assert made.end() == 0, made.said
+        data = made.said.rpartition("DATA=")[2].split()[0]
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", emulator.address)
+        kept = {str(f): storage.read_bytes(f) for f in storage.files(storage.path(data))}
+        training = gang(tmp_path / "runs", *args, f"DATA={data}", **environment)
+        events = tmp_path / "runs" / "hybrid" / "logs" / "steps"
+        training.until(lambda: any(f.stat().st_size > 3000 for f in events.glob("*")))
+        emulator.stop()
+        assert training.end() == 145, training.said
+        assert "Traceback" not in training.said
+        assert "storage does not answer for gs://" in training.said
+        assert "tensorflow" not in training.said.lower()
+
+        emulator.start()
+        for file, content in kept.items():
+            storage.write_whole(storage.path(file), content)
+        again = gang(tmp_path / "runs", *args, f"DATA={data}", **environment)
+        assert again.end() == 0, again.said
+        assert "goes on at step" in again.said
+        assert [line["epoch"] for line in metrics(tmp_path / "runs" / "hybrid")] == [1, 2]
+    finally:
+        emulator.stop()
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "words"),
+    [
+        (lambda f: None, ["QUBITS=3"], "QUBITS=3 does not fit DATA="),
+        (lambda f: None, ["QUBITS=2", "EXAMPLES=80"], "EXAMPLES=80 does not fit DATA="),
+        (lambda f: (f / "manifest.json").unlink(), [], "is not a data set: allowed are"),
+        (
+            lambda f: (f / "manifest.json").write_text(
+                json.dumps({**json.loads((f / "manifest.json").read_text()), "format": 1})
+            ),
+            [],
+            "is of format 1, and this qfleet reads format 2",
+        ),
+        (lambda f: next(f.glob("train-*")).unlink(), [], "is missing from its data set"),
+    ],
+)
+def test_a_folder_that_can_not_be_trained_on_is_told_in_a_sentence(
+    change: Callable, settings: list[str], words: str, tmp_path: Path
+) -> None:
+    from common.data import prepare
+    from common.settings import Settings
+
+    made = prepare(Settings(qubits=2, examples=90, validation=20, test=20), tmp_path)
+    change(made.path)
+    done = subprocess.run(
+        [sys.executable, "-m", "training.worker", f"STORAGE={tmp_path}", f"DATA={made.path}",
+         "WORKERS=1", *(settings or ["QUBITS=2"])],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = (done.stdout + done.stderr).strip()
+    assert words in said
+    assert "Traceback" not in said

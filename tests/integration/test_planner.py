@@ -1,0 +1,54 @@
+"""A real plan, and a training that leaves WORKERS and BATCH to it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from common.settings import Settings
+from tests.gangs import ROOT, gangs
+
+start = pytest.fixture(gangs)
+
+WHAT = ("QUBITS=4", "EXAMPLES=400", "VALIDATION=30", "TEST=50", "MODEL=qcnn")
+
+
+def test_a_plan_is_measured_once_and_training_follows_it(start, tmp_path):
+    clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    plan = subprocess.run(
+        [sys.executable, "-m", "planning", *WHAT, "QUICK=1", "APPLY=1", "PRICE=2"],
+        cwd=tmp_path, env={**clean, **cache, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert plan.returncode == 0, plan.stdout + plan.stderr
+    assert "qcnn: 4 qubits" in plan.stdout
+    assert "measured in" in plan.stdout
+    assert "at 4 qubits and batch" in plan.stdout
+    assert "price of" in plan.stdout
+    chosen = Settings.from_args([f"CONFIG={tmp_path / 'plan.yaml'}"])
+    assert (chosen.qubits, chosen.examples) == (4, 400)
+    assert chosen.global_batch <= 400 / 16
+
+    more = ("WORKERS=auto", "BATCH=auto", "EPOCHS=2", "STARTS=1", "PROFILER_PORT=0")
+    gang = start(tmp_path / "runs", *WHAT, *more, **cache)
+    assert gang.end() == 0, gang.said
+    assert f"WORKERS={chosen.workers} BATCH={chosen.global_batch}: " in gang.said
+    assert "(measured before)" in gang.said
+    record = json.loads((tmp_path / "runs" / "qcnn" / "run.json").read_text())
+    assert record["settings"]["batch"] == chosen.global_batch
+    assert record["other"]["workers"] == chosen.workers
+
+
+def test_what_can_not_be_planned_is_one_sentence(tmp_path):
+    (tmp_path / "plan.yaml").write_text("epochs: 3\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "planning", "APPLY=1"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("qfleet: APPLY would write over plan.yaml")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,67 @@
+"""One member of a group: `python -m tests.split_worker RANK SIZE PORT FILE`.
+
+Writes the values and its own slopes of every case to FILE, and of the first one also what three
+steps in one call into TensorFlow give.
+"""
+
+import json
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+rank, size, port = (int(text) for text in sys.argv[1:4])
+workers = [f"127.0.0.1:{port + index}" for index in range(size)]
+os.environ["TF_CONFIG"] = json.dumps(
+    {"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}
+)
+
+from common.simulator import build, split  # noqa: E402
+from common.tensorflow import configure, tf  # noqa: E402
+from tests.split_cases import CASES  # noqa: E402
+
+
+def main() -> None:
+    configure(threads=1, seed=1)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    found: dict[str, np.ndarray] = {}
+    for name, make in CASES[size].items():
+        case = make()
+        with split.over(split.Group(size=size, rank=rank, key=2000)):
+            simulator = build(case.circuit, case.inputs, case.parameters, case.observables)
+        arguments = [tf.constant(one) for one in case.arguments(name)]
+        upstream = tf.constant(case.upstream(name, rank))
+        for part, one in zip(
+            ("values", "by angles", "by parameters"),
+            step(simulator, upstream, *arguments),
+            strict=True,
+        ):
+            found[f"{name}: {part}"] = one.numpy()
+        if "three" not in found:
+            found["three"] = strategy.run(three, (simulator, upstream, *arguments)).numpy()
+    np.savez(sys.argv[4], **found)
+
+
+@tf.function
+def step(simulator: Any, upstream: tf.Tensor, angles: tf.Tensor, parameters: tf.Tensor) -> Any:
+    """Values and slopes."""
+    with tf.GradientTape() as tape:
+        tape.watch([angles, parameters])
+        values = simulator.expectation(angles, parameters)
+        loss = tf.reduce_sum(values * upstream)
+    return values, *tape.gradient(loss, [angles, parameters])
+
+
+@tf.function
+def three(simulator: Any, upstream: tf.Tensor, angles: tf.Tensor, parameters: tf.Tensor) -> Any:
+    """The slopes by parameters of three steps, each at other ones, added up."""
+    total = tf.zeros_like(parameters)
+    for at in tf.range(3):
+        moved = parameters + tf.cast(at, tf.float32)
+        total += step(simulator, upstream, angles, moved)[2]
+    return total
+
+
+if __name__ == "__main__":
+    main()
