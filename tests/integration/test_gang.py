@@ -53,8 +53,8 @@ def test_a_run_says_where_it_is_and_what_to_say_next(undisturbed):
     first, *_, last = said.strip().splitlines()
     assert "on this machine; TARGET=k8s for the cluster" in first
     assert str(run) in said
-    assert "make inference RUN=hybrid" in said
-    assert "make tensorboard RUN=hybrid" in last
+    assert f"make inference STORAGE={run.parent} RUN=hybrid" in said
+    assert f"make tensorboard STORAGE={run.parent} RUN=hybrid" in last
     assert not [line for line in said.splitlines() if "grpc" in line or "cuda" in line.lower()]
 
 

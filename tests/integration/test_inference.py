@@ -32,7 +32,7 @@ def test_a_run_answers_and_says_where_and_what_next(tmp_path):
     assert (ended.returncode, ended.stderr) == (0, "")
     assert f"predictions  {run.predictions / 'test.csv'}" in ended.stdout
     assert f"report       {run.predictions / 'report.html'}" in ended.stdout
-    assert "make inference RUN=small INPUT=" in ended.stdout
+    assert f"make inference STORAGE={tmp_path} RUN=small INPUT=" in ended.stdout
     assert len(storage.read_bytes(run.predictions / "test.csv").splitlines()) == 61
 
 

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,10 +121,18 @@ def test_interrupted_it_leaves_whole_pieces_and_goes_on_from_them(run: Run) -> N
     storage_of = f"STORAGE={run.path.parent}"
     with begun(storage_of, "PARALLEL=2") as child:
         assert child.stdout
+        said, held = "", None
         for line in child.stdout:
-            if ": piece " in line:
-                child.send_signal(signal.SIGINT)
+            said += line
+            if not held and "worker 1: pieces " in said:
+                held = worker(child, 1)
+                held.suspend()  # so that not all is answered before the signal comes
+            if held and "worker 0: piece " in said:
                 break
+        assert held
+        child.send_signal(signal.SIGINT)
+        time.sleep(1)
+        held.resume()
         rest, complaint = child.communicate(timeout=60)
     assert (child.returncode, complaint) == (130, "")
     assert rest.endswith("stopped: the same command goes on from the pieces that are answered\n")
