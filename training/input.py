@@ -47,12 +47,7 @@ def batches(
         return tuple(map(tf.ensure_shape, tensors, shapes))
 
     numbers = tf.data.Dataset.range(np.iinfo(np.int64).max)
-    steps = (
-        numbers.map(made)
-        .prefetch(1)
-        .flat_map(lambda *parts: tf.data.Dataset.from_tensor_slices(parts))
-    )
-    return steps.prefetch(AHEAD)
+    return numbers.map(made).prefetch(1).unbatch().prefetch(AHEAD)
 
 
 def distributed(strategy: tf.distribute.Strategy, dataset: tf.data.Dataset) -> tf.data.Dataset:

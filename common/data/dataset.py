@@ -111,16 +111,12 @@ class Dataset:
         """
         return folder.fetch(self.path, shard)
 
-    def decode(self, content: bytes) -> Examples:
-        """The rows of a shard's content, in the shard's order."""
-        return folder.decode(content, self.manifest.columns)
-
     def read(self, shard: Shard) -> tuple[Examples, np.ndarray]:
         """A shard's rows, and int64 [n]: their numbers in the split; raises as `fetch` does."""
         cut = self.cut(shard.split)
         whole = order.Order(self.lane_sizes(shard.split), cut, seed=0)
         numbers = whole.numbers(*divmod(shard.number, cut.segments))
-        return self.decode(self.fetch(shard)), numbers
+        return folder.decode(self.fetch(shard)), numbers
 
     def split(self, split: str) -> Examples:
         """All examples of `train`, `validation` or `test`, by their numbers; read once.

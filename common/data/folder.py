@@ -36,9 +36,9 @@ SHARD_ROWS = 65_536
 # A group's shards, at least: one of each group is in memory at a time, so about a twentieth of the
 # data is enough to read it.
 SEGMENTS = 32
-GROUPS = (8, 64)
-# Bytes of a shard's rows for each group there is: what is in use at a time grows up to 256 MiB.
-SHARE_BYTES = 2**16
+GROUPS = (4, 64)
+# Bytes of a shard's rows for each group there is: what is in use at a time grows up to 512 MiB.
+SHARE_BYTES = 2**17
 
 REMAKE = "delete the folder, and what made it (`make dataset` or a training) makes it again"
 
@@ -128,25 +128,33 @@ def row_bytes(columns: int) -> int:
 
 def encode(examples: Examples, columns: Sequence[str]) -> bytes:
     """A shard's content."""
-    table = pa.table(
-        {
-            **{column: examples.angles[:, i] for i, column in enumerate(columns)},
-            "label": examples.labels,
-        }
-    )
+    names = [*columns, "label"]
+    schema = pa.schema([pa.field(name, pa.float32(), nullable=False) for name in names])
+    table = pa.table([*examples.angles.T, examples.labels], schema=schema)
     sink = io.BytesIO()
-    # Angles hardly repeat: a dictionary of them only costs time and room.
-    pa.parquet.write_table(table, sink, compression="zstd", use_dictionary=False)
+    # Angles hardly repeat, so they hardly compress: to unpack them would take longer than to fetch
+    # them. A shard is read whole, so that statistics would only be parsed.
+    pa.parquet.write_table(
+        table,
+        sink,
+        compression="none",
+        use_dictionary=False,
+        write_statistics=False,
+        store_schema=False,
+    )
     return sink.getvalue()
 
 
-def decode(content: bytes, columns: Sequence[str]) -> Examples:
-    """The rows of a shard whose content was checked."""
+def columns_of(content: bytes) -> list[np.ndarray]:
+    """float32 [rows] each: the angles' columns in order, and the label's, of a checked shard."""
     table = pa.parquet.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
-    angles = np.empty((table.num_rows, len(columns)), np.float32)
-    for i, column in enumerate(columns):
-        angles[:, i] = table[column].to_numpy()
-    return Examples(angles, table["label"].to_numpy())
+    return [column.to_numpy() for column in table.columns]
+
+
+def decode(content: bytes) -> Examples:
+    """The rows of a shard whose content was checked."""
+    *angles, labels = columns_of(content)
+    return Examples(np.stack(angles, axis=1), labels)
 
 
 def file_name(split: str, number: int, count: int) -> str:

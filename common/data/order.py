@@ -93,13 +93,24 @@ class Order:
 
     def shuffled(self, epoch: int, group: int, segment: int) -> list[np.ndarray]:
         """int64 [n] of each lane of a group: its turns in a segment, as an epoch takes them."""
-        lanes = [int(lane) for lane in self.group(group)]
-        shuffled = [np.arange(*self.span(lane, segment)) for lane in lanes]
-        generator = None if self.cut == WHOLE else _generator(self._seed, epoch, group, segment)
-        for lane, turns in zip(lanes, shuffled, strict=True):
-            if len(turns) > 1:
-                (generator or _generator(self._seed, epoch, lane)).shuffle(turns)
-        return shuffled
+        lanes = self.group(group)
+        if self.cut == WHOLE:
+            shuffled = [np.arange(*self.span(int(lane), segment)) for lane in lanes]
+            for lane, turns in zip(lanes, shuffled, strict=True):
+                if len(turns) > 1:
+                    _generator(self._seed, epoch, int(lane)).shuffle(turns)
+            return shuffled
+        # Lanes with a row in the last turn come first; all at once, since shards are many.
+        generator = _generator(self._seed, epoch, group, segment)
+        first, last = self.bounds[segment : segment + 2]
+        ends = np.minimum(self.sizes[lanes], last)
+        return [
+            turns
+            for end in sorted(set(ends.tolist()), reverse=True)
+            for turns in generator.permuted(
+                np.tile(np.arange(first, end), (int((ends == end).sum()), 1)), axis=1
+            )
+        ]
 
     def starts(self, epoch: int, group: int) -> np.ndarray:
         """int64 [lanes, segments + 1]: rows that a group's lanes give before their k-th segment."""
@@ -234,6 +245,11 @@ class Share:
         lane = np.tile(np.arange(len(self.lanes)), len(turns))[kept]
         turn = np.repeat(turns, len(self.lanes))[kept]
         return Places(lane, turn, step, np.arange(len(step)) - before[step])
+
+    def before(self, steps: np.ndarray) -> np.ndarray:
+        """int64 [n]: rows of an epoch that this worker has given before each step."""
+        turns, lanes = np.divmod(np.minimum(steps * self.batch, self.order.rows), self.order.lanes)
+        return turns * len(self.lanes) + np.searchsorted(self.lanes, lanes)
 
     def counts(self, first: int, last: int) -> np.ndarray:
         """int64 [last - first]: rows of each whole global batch."""

@@ -1,9 +1,10 @@
 """A split that is larger than its memory, read shard by shard while it is computed with.
 
 The order (see order.py) goes through one shard of each group at a time. The next ones are fetched
-by threads; their rows wait in a pool of slots, of which each is free again once its row was given.
-So the memory is what DATA_MEMORY says, to the byte that is counted here, and reading goes on as
-fast as rows are used. Where a stretch begins in mid-epoch, what lies before is not read.
+by threads; their rows are put where they will be given from, into a ring of turns by lanes, as soon
+as the rows that stood there were given. So the memory is what DATA_MEMORY says, to the byte that is
+counted here, reading goes on as fast as rows are used, and a block of steps is a copy of one
+stretch of the ring. Where a stretch begins in mid-epoch, what lies before is not read.
 """
 
 import itertools
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 HANDS = 4
 # Copies of a block there are at a time: made, waiting, taken apart.
 COPIES = 4
-# The pool holds this much more than what is in use, if memory allows fewer hands: what is fetched
+# The ring holds this much more than what is in use, if memory allows fewer hands: what is put away
 # ahead.
 SPARE = 0.25
 
@@ -36,23 +37,20 @@ class Room(NamedTuple):
     """How the memory is used.
 
     Attributes:
-        slots: Rows in the pool.
+        turns: Turns of each lane in the ring.
         hands: Shards on their way at a time.
         steps: Steps of a block.
-        turns: Turns of a lane that may be in the pool at a time.
     """
 
-    slots: int
+    turns: int
     hands: int
     steps: int
-    turns: int
 
 
 class Task(NamedTuple):
     """A shard that is wanted: a group's segment of that place in an epoch.
 
     Attributes:
-        rows: How many of it are kept.
         begin: int64 [own lanes], the first turn of each, counted from the first epoch on.
         end: int64 [own lanes], the one after the last.
     """
@@ -60,7 +58,6 @@ class Task(NamedTuple):
     epoch: int
     place: int
     group: int
-    rows: int
     begin: np.ndarray
     end: np.ndarray
 
@@ -87,32 +84,29 @@ def room(data: "Dataset", split: str, share: Share, memory: int) -> Room:
     shards = data.shards(split)
     most_bytes = max(shard.bytes for shard in shards)
     most_rows = max(shard.rows for shard in shards)
-    lanes = len(share.lanes)
+    turn = len(share.lanes) * row
     lengths = np.diff(share.order.bounds)
     # Groups come to their longer segments in different places, and so drift apart by a little.
     longest = int(lengths.max())
     long = int((lengths == longest).sum())
     drift = min(long, len(lengths) - long) + 2
-    window = lanes * longest
-    block = COPIES * share.padded * (row + 8)
+    block = COPIES * share.padded * (row + 4)
     steps = min(MOST_STEPS, max(1, memory // 8 // block))
 
     def fixed(hands: int, steps: int) -> int:
-        index = 4 * lanes * (2 * longest + drift)
-        # A shard is there as it came, as Arrow's columns and as rows while it is put away.
-        return hands * most_bytes + 2 * most_rows * row + steps * block + index
+        # A shard is there as it came and as Arrow's columns while it is put away, with two int64
+        # that say where each row comes from and where it goes, and a column or two in between.
+        return hands * most_bytes + most_rows * (row + 16 + 8) + steps * block
 
-    # A slot holds a row, stands in the list of free ones and in its lane's index.
-    each = row + 8
     for hands in range(HANDS, 0, -1):
-        slots = (memory - fixed(hands, steps)) // each
-        if slots >= (1 + SPARE) * window + lanes * drift:
+        turns = (memory - fixed(hands, steps)) // turn
+        if turns >= (1 + SPARE) * longest + drift:
             break
     else:
         steps = 1
-        slots = (memory - fixed(1, 1)) // each
-        if slots < window + lanes * drift:
-            least = fixed(1, 1) + each * (window + lanes * drift)
+        turns = (memory - fixed(1, 1)) // turn
+        if turns < longest + drift:
+            least = fixed(1, 1) + (longest + drift) * turn
             other = data.memory - memory
             raise SettingsError(
                 f"DATA_MEMORY={data.memory >> 20} is too little to read the"
@@ -120,8 +114,7 @@ def room(data: "Dataset", split: str, share: Share, memory: int) -> Room:
                 f" workers: set DATA_MEMORY to {math.ceil((least + other) / 2**20)} or more"
             )
     # More would only be read too much where training ends.
-    slots = min(slots, 2 * window + lanes * drift)
-    return Room(slots, hands, steps, slots // lanes + 2 * longest + drift)
+    return Room(min(turns, 2 * longest + drift), hands, steps)
 
 
 class Stream:
@@ -147,6 +140,7 @@ class Stream:
         self.steps = self._room.steps
         self._shards = data.shards(split)
         self._sizes = self._order.sizes[share.lanes]
+        self._epoch_turns = int(self._order.sizes.max())
         place, groups = np.divmod(share.lanes, self._order.cut.groups)
         self._groups = {
             int(g): Own(np.flatnonzero(groups == g), place[groups == g]) for g in np.unique(groups)
@@ -176,23 +170,22 @@ class Stream:
         self._at = None
         self._hands.shutdown(wait=False, cancel_futures=True)
         self._pending.clear()
-        del self._angles, self._labels, self._ring, self._free
+        del self._angles, self._labels
 
     def _start(self, epoch: int, step: int) -> None:
         self.let_go()
-        space = self._room
-        self._angles = np.zeros((space.slots, self._data.features), np.float32)
-        self._labels = np.zeros(space.slots, np.float32)
-        # Of each own lane, the slots of its rows by turn, counted from the first epoch on.
-        self._ring = np.zeros((len(self.share.lanes), space.turns), np.int32)
-        self._free = np.arange(space.slots, dtype=np.int32)
-        self._left = space.slots  # the first so many of the list are free
-        self._promised = 0
+        # The ring: of each turn, a row of each own lane. Turns count on from epoch to epoch.
+        shape = self._room.turns, len(self.share.lanes)
+        self._angles = np.zeros((*shape, self._data.features), np.float32)
+        self._labels = np.zeros(shape, np.float32)
         given = (step * self.share.batch - self.share.lanes - 1) // self._order.lanes + 1
-        self._there = epoch * self._sizes + np.maximum(given, 0)
+        # Of each own lane, the turn up to which its rows were put away; and of all, that up to
+        # which they were given.
+        self._there = epoch * self._epoch_turns + np.maximum(given, 0)
+        self._given = int(self._there.min())
         self._tasks = self._wanted(epoch)
         self._next = next(self._tasks)
-        self._hands = ThreadPoolExecutor(space.hands, "shard")
+        self._hands = ThreadPoolExecutor(self._room.hands, "shard")
         self._at = (epoch, step)
 
     def _wanted(self, first: int) -> Iterator[Task]:
@@ -204,76 +197,124 @@ class Stream:
                 for group, own in self._groups.items():
                     begin, end = ends[group][:, place : place + 2].T
                     begin = np.clip(before[own.lane], begin, end)
-                    if rows := int((end - begin).sum()):
-                        yield Task(epoch, place, group, rows, begin, end)
+                    if (end > begin).any():
+                        yield Task(epoch, place, group, begin, end)
 
     def _ends(self, epoch: int, group: int) -> np.ndarray:
-        """int64 [own lanes, segments + 1]: rows that lanes of a group give before each segment."""
-        own = self._groups[group]
-        starts = self._order.starts(epoch, group)[own.place]
-        return epoch * self._sizes[own.lane][:, None] + starts
+        """int64 [own lanes, segments + 1]: the turn in which a group's lanes come to a segment."""
+        starts = self._order.starts(epoch, group)[self._groups[group].place]
+        return epoch * self._epoch_turns + starts
 
     def _block(self, epoch: int, first: int, last: int) -> Block:
-        places = self.share.places(first, last)
-        shape = (last - first, self.share.padded)
-        angles = np.zeros((*shape, self._data.features), np.float32)
-        labels, weights = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-        weights[places.step, places.slot] = 1
-        turns = epoch * self._sizes[places.lane] + places.turn
-        done, end = 0, len(turns)
-        while done < end:
-            ready = int(np.searchsorted(places.turn, (self._there - epoch * self._sizes).min()))
-            now = slice(done, max(done, ready))
-            slots = self._ring[places.lane[now], turns[now] % self._room.turns]
-            to = places.step[now], places.slot[now]
-            angles[to], labels[to] = self._angles[slots], self._labels[slots]
-            self._free[self._left : self._left + len(slots)] = slots
-            self._left += len(slots)
-            done = now.stop
+        share, lanes = self.share, len(self.share.lanes)
+        begins = share.before(np.arange(first, last + 1))
+        counts = np.diff(begins)
+        even = bool((counts == share.padded).all())
+        rows = int(begins[-1] - begins[0])
+        angles = np.empty((rows, self._data.features), np.float32)
+        labels = np.empty(rows, np.float32)
+        # Rows of the ring, counted on and on.
+        base = epoch * self._epoch_turns * lanes + int(begins[0])
+        size = self._room.turns * lanes
+        ring = self._angles.reshape(size, -1), self._labels.reshape(size)
+        done = 0
+        while done < rows:
+            ready = min(rows, self._ready(epoch) - base)
+            while done < ready:
+                at = (base + done) % size
+                some = min(ready - done, size - at)
+                angles[done : done + some] = ring[0][at : at + some]
+                labels[done : done + some] = ring[1][at : at + some]
+                done += some
+            self._given = (base + done) // lanes
             self._ask()
-            if done < end:
+            if done < rows:
                 self._put_away()
         while self._pending and self._pending[0][1].done():
             self._put_away()
             self._ask()
-        pads = np.nonzero(weights == 0)
-        if len(pads[0]):
-            angles[pads], labels[pads] = angles[pads[0], 0], labels[pads[0], 0]
-        return Block(angles, labels, weights, self.share.counts(first, last).astype(np.float32))
+        of_all = share.counts(first, last).astype(np.float32)
+        shape = last - first, share.padded
+        if even:
+            weights = np.ones(shape, np.float32)
+            return Block(angles.reshape(*shape, -1), labels.reshape(shape), weights, of_all)
+        # A row that pads is the last one of its step, or one of the block's.
+        slots = np.arange(share.padded)
+        taken = np.minimum(slots, np.maximum(counts, 1)[:, None] - 1)
+        taken = np.minimum(taken + (begins[:-1] - begins[0])[:, None], max(rows - 1, 0))
+        weights = (slots < counts[:, None]).astype(np.float32)
+        if not rows:  # this worker has no row in any of these steps
+            angles, labels = np.zeros((1, self._data.features), np.float32), np.ones(1, np.float32)
+        return Block(angles[taken], labels[taken], weights, of_all)
+
+    def _ready(self, epoch: int) -> int:
+        """Up to which row of the ring, counted on and on, all rows of this epoch are there."""
+        there, lanes = self._there, len(self.share.lanes)
+        end = epoch * self._epoch_turns + self._sizes
+        # A lane that has given all is not waited for; of the others the one that is least far on.
+        waited = np.flatnonzero(there < end)
+        if not len(waited):
+            return int(self._epoch_turns * lanes * (epoch + 1))
+        return int((there[waited] * lanes + waited).min())
 
     def _ask(self) -> None:
-        """Have the next shards fetched, as far as there are hands and slots."""
+        """Have the next shards fetched, as far as there are hands and room in the ring."""
         while (
-            len(self._pending) < self._room.hands and self._left - self._promised >= self._next.rows
+            len(self._pending) < self._room.hands
+            and self._next.end.max() <= self._given + self._room.turns
         ):
             task = self._next
             segment = int(self._order.segments(task.epoch, task.group)[task.place])
             shard = self._shards[task.group * self._order.cut.segments + segment]
             self._pending.append((task, self._hands.submit(self._data.fetch, shard)))
-            self._promised += task.rows
             self._next = next(self._tasks)
 
     def _put_away(self) -> None:
-        """Wait for the next shard and put its rows into slots."""
+        """Wait for the next shard and put its rows where they will be given from."""
         task, fetched = self._pending.popleft()
-        examples = self._data.decode(fetched.result())
+        columns = folder.columns_of(fetched.result())
         own = self._groups[task.group]
         segment = int(self._order.segments(task.epoch, task.group)[task.place])
         shuffled = self._order.shuffled(task.epoch, task.group, segment)
         first = int(self._order.bounds[segment])
-        begins = np.cumsum([0, *map(len, shuffled)])
-        kept = [
-            begins[place] - first + shuffled[place][len(shuffled[place]) - (end - begin) :]
-            for place, begin, end in zip(own.place, task.begin, task.end, strict=True)
-        ]
-        self._left -= task.rows
-        slots = self._free[self._left : self._left + task.rows].copy()
-        rows = np.concatenate(kept)
-        self._angles[slots] = examples.angles[rows]
-        self._labels[slots] = examples.labels[rows]
-        for index, begin, end in zip(own.lane, task.begin, task.end, strict=True):
-            turns = np.arange(begin, end)
-            self._ring[index, turns % self._room.turns] = slots[: len(turns)]
-            slots = slots[len(turns) :]
+        begins = np.cumsum([0, *map(len, shuffled)]) - first
+        # Lanes that have the same turns here stand beside each other: all, or two or three runs.
+        runs = np.flatnonzero(np.diff(task.begin) | np.diff(task.end)) + 1
+        for run in np.split(np.arange(len(own.lane)), runs):
+            begin, end = int(task.begin[run[0]]), int(task.end[run[0]])
+            # What lies before `begin` was given before a restart.
+            rows = [
+                begins[n] + shuffled[n][len(shuffled[n]) - (end - begin) :] for n in own.place[run]
+            ]
+            self._put(columns, np.stack(rows, axis=1), _stride(own.lane[run]), begin)
         self._there[own.lane] = task.end
-        self._promised -= task.rows
+
+    def _put(
+        self, columns: list[np.ndarray], rows: np.ndarray, lanes: slice | np.ndarray, begin: int
+    ) -> None:
+        """Rows of a shard into the ring.
+
+        Args:
+            columns: The shard's columns.
+            rows: int64 [turns, lanes], which row is whose.
+            lanes: The lanes, among the worker's own.
+            begin: The first turn.
+        """
+        done = 0
+        while done < len(rows):
+            at = (begin + done) % self._room.turns
+            some = min(len(rows) - done, self._room.turns - at)
+            stretch = rows[done : done + some]
+            for number, column in enumerate(columns[:-1]):
+                self._angles[at : at + some, lanes, number] = column.take(stretch)
+            self._labels[at : at + some, lanes] = columns[-1].take(stretch)
+            done += some
+
+
+def _stride(numbers: np.ndarray) -> slice | np.ndarray:
+    """The same as a slice, where it can be one: NumPy copies by slices several times as fast."""
+    steps = np.diff(numbers)
+    if len(steps) and (steps != steps[0]).any():
+        return numbers
+    step = int(steps[0]) if len(steps) else 1
+    return slice(int(numbers[0]), int(numbers[-1]) + 1, step)

@@ -144,7 +144,7 @@ def test_many_shards_read_as_one_and_hold_the_lanes_that_the_manifest_says(
     cut = small(tmp_path / "many")
     for split in whole.splits:
         shards = cut.manifest.splits[split]["shards"]
-        assert len(shards) == cut.cut(split).groups * cut.cut(split).segments >= 8
+        assert len(shards) == cut.cut(split).groups * cut.cut(split).segments >= 4
         for ours, theirs in zip(cut.split(split), whole.split(split), strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
