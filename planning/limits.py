@@ -90,7 +90,13 @@ def _crowded(point: Point) -> str:
 def _step(point: Point) -> str:
     step = sum(point.step_ms.values())
     shares = ", ".join(f"{part} {_ms(point.step_ms[part])}" for part in PARTS)
-    return f"A step of {_ms(step)} ms: {shares}."
+    told = f"A step of {_ms(step)} ms: {shares}."
+    if point.wait_ms > step / 100:
+        told += (
+            f" Of the exchange {_ms(point.wait_ms)} ms are a wait for whichever worker is slower in"
+            f" a step; without it the efficiency would be {point.unwaited:.2f}."
+        )
+    return told
 
 
 def _ms(value: float) -> str:

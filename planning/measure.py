@@ -57,6 +57,7 @@ class Measured:
         seconds: How long they took.
         examples_per_second: Rate of all that train together.
         step_ms: Milliseconds a step by PARTS.
+        wait_ms: Those of the exchange in which it only waited for a slower worker.
         cpu_seconds: Processor seconds of this worker.
         start_seconds: From the start of the process until it could build a model.
         build_seconds: From there until the first step was done.
@@ -79,6 +80,7 @@ class Measured:
     seconds: float
     examples_per_second: float
     step_ms: Mapping[str, float]
+    wait_ms: float
     cpu_seconds: float
     start_seconds: float
     build_seconds: float

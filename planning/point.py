@@ -26,6 +26,7 @@ class Point:
         efficiency: rate / alone, median of the rounds.
         ratio: rate / single, median of the rounds.
         step_ms: The gang's milliseconds a step by PARTS, mean of the workers.
+        wait_ms: Those of the exchange in which a worker only waited for a slower one.
         alone_ms: The same of the independent workers.
         cpu: Processor seconds a second of each worker in the gang.
         alone_cpu: The same of the independent workers, the one that got least; about `threads`
@@ -47,11 +48,18 @@ class Point:
     efficiency: float
     ratio: float
     step_ms: Mapping[str, float]
+    wait_ms: float
     alone_ms: Mapping[str, float]
     cpu: Sequence[float]
     alone_cpu: float
     rss_mib: Sequence[int]
     steps_per_call: int
+
+    @property
+    def unwaited(self) -> float:
+        """The efficiency if no worker had to wait for a slower one."""
+        step = sum(self.step_ms.values())
+        return self.efficiency * step / (step - self.wait_ms)
 
     @property
     def work(self) -> str:
@@ -103,6 +111,7 @@ def points_of(kind: str, qubits: int, batch: int, workers: int, turns: Turns) ->
         efficiency=median(a / b for a, b in zip(rates, independent, strict=True)),
         ratio=median(a / b for a, b in zip(rates, one, strict=True)),
         step_ms=_mean_ms(lines),
+        wait_ms=statistics.fmean(line.wait_ms for line in lines),
         alone_ms=_mean_ms(alone_lines),
         cpu=_cpu(together),
         alone_cpu=min(_cpu(turns["all", share])),
@@ -118,7 +127,7 @@ def _single(kind: str, qubits: int, batch: int, turns: Sequence[list[Measured]])
     return Point(
         kind=kind, qubits=qubits, workers=1, batch=batch, cores=len(lines[0].cores),
         crowded=lines[0].threads > len(lines[0].cores), rate=rate, alone=rate, share=rate,
-        single=rate, efficiency=1.0, ratio=1.0, step_ms=parts, alone_ms=parts,
+        single=rate, efficiency=1.0, ratio=1.0, step_ms=parts, wait_ms=0.0, alone_ms=parts,
         cpu=(cpu := _cpu([[line] for line in lines])), alone_cpu=cpu[0],
         rss_mib=[round(max(line.rss_bytes for line in lines) / 2**20)],
         steps_per_call=lines[0].steps_per_call,

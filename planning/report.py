@@ -42,7 +42,7 @@ def table(points: Sequence[Point]) -> str:
     heads += ["examples_per_second", "independent_examples_per_second"]
     heads += ["efficiency", "ratio_to_one_worker"]
     heads += [f"{part}_ms" for part in PARTS] + [f"independent_{part}_ms" for part in PARTS]
-    heads += ["steps_per_call", "cpu_of_each_worker", "mib_of_each_worker", "limit"]
+    heads += ["wait_ms", "steps_per_call", "cpu_of_each_worker", "mib_of_each_worker", "limit"]
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(heads)
     for one in points:
@@ -50,7 +50,7 @@ def table(points: Sequence[Point]) -> str:
             [one.kind, one.qubits, one.workers, one.batch, one.cores, str(one.crowded).lower()]
             + [f"{one.rate:.1f}", f"{one.alone:.1f}", f"{one.efficiency:.4f}", f"{one.ratio:.4f}"]
             + [f"{ms[part]:.4f}" for ms in (one.step_ms, one.alone_ms) for part in PARTS]
-            + [one.steps_per_call, " ".join(f"{cpu:.2f}" for cpu in one.cpu)]
+            + [f"{one.wait_ms:.4f}", one.steps_per_call, " ".join(f"{cpu:.2f}" for cpu in one.cpu)]
             + [" ".join(map(str, one.rss_mib)), limit(one)]
         )
     return text.getvalue()

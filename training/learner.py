@@ -24,8 +24,9 @@ SUMS = ("squared error", "signs right", "rows")
 TRACE = 1024
 # The most steps in one call into TensorFlow.
 MOST_STEPS = 500
-# Where a step's time goes. An exchange also waits for the slowest worker; "other" is what the
-# three do not hold: the optimizer, the bookkeeping, and the host between two calls.
+# Where a step's time goes. An exchange also waits for the slowest worker (`Learner.waited` says how
+# long); "other" is what the three do not hold: the optimizer, the bookkeeping, and the host between
+# two calls.
 PARTS = ("simulate", "exchange", "input", "other")
 # What a host call does with an iterator of batches, and the numbers that it returns.
 Call = Callable[[Any], dict[str, tf.Tensor]]
@@ -72,6 +73,8 @@ class Learner(keras.Model):
         self._trace = tf.Variable(tf.zeros([TRACE]), name="trace", **local)
         self._steps = tf.Variable(tf.zeros([], tf.int64), name="steps", **local)
         self._times = tf.Variable(tf.zeros([len(PARTS) - 1], tf.float64), name="times", **local)
+        # Of the exchanges: what the last one took, and all of them without the wait.
+        self._exchange = tf.Variable(tf.zeros([2], tf.float64), name="exchange", **local)
         self._began = time.perf_counter()
 
     @property
@@ -97,6 +100,7 @@ class Learner(keras.Model):
         if not self.offset:
             self.sums = np.zeros(len(SUMS))
         self._times.assign(np.zeros(len(PARTS) - 1))
+        self._exchange.assign(np.zeros(2))
         self._began = time.perf_counter()
 
     @property
@@ -125,6 +129,16 @@ class Learner(keras.Model):
     @steps.setter
     def steps(self, steps: int) -> None:
         self._steps.assign(steps)
+
+    @property
+    def waited(self) -> float:
+        """Seconds of the exchanges since then in which this worker only waited for a slower one.
+
+        Who is last in an exchange waits for nobody, so what is more than the shortest among the
+        workers is a wait. They tell each other a step later; the last step's is not known.
+        """
+        last, without = self._exchange.numpy()
+        return max(0.0, float(self._times.numpy()[1] - last - without))
 
     def losses_since(self, first: int) -> np.ndarray:
         """The loss of each step from `first` (counted from 0) on; of the newest TRACE at most."""
@@ -177,10 +191,11 @@ class Learner(keras.Model):
             if self.model.losses:  # regularisers, the same in every worker: each adds its part
                 loss += tf.add_n(self.model.losses) / _replicas()
         gradients = tape.gradient(loss, variables, unconnected_gradients="zero")
-        parts = [tf.convert_to_tensor(part) for part in [*gradients, loss, sums]]
+        last = tf.cast(self._exchange.read_value()[0], tf.float32) * _mine()
+        parts = [tf.convert_to_tensor(part) for part in [*gradients, loss, sums, last]]
         (packed,), simulated = clocked([tf.concat([tf.reshape(part, [-1]) for part in parts], 0)])
         (packed,), exchanged = clocked([exchange.total(packed)])
-        *gradients, loss, sums = _unpacked(packed, parts)
+        *gradients, loss, sums, last = _unpacked(packed, parts)
         self._trace.assign(
             tf.tensor_scatter_nd_update(
                 self._trace.read_value(), [[self._steps.read_value() % TRACE]], [loss]
@@ -192,6 +207,8 @@ class Learner(keras.Model):
         )
         self._sums.assign_add(tf.cast(sums, tf.float64))
         self._times.assign_add([simulated - came, exchanged - simulated, came - begun])
+        without = self._exchange.read_value()[1] + tf.cast(tf.reduce_min(last), tf.float64)
+        self._exchange.assign([exchanged - simulated, without])
 
     def measure(self, batches: Iterator[Any], steps: int) -> dict[str, float]:
         """Mean squared error and accuracy of the sign over the next `steps` batches.
@@ -257,6 +274,12 @@ class Learner(keras.Model):
 
 def _replicas() -> float:
     return float(tf.distribute.get_strategy().num_replicas_in_sync)
+
+
+def _mine() -> tf.Tensor:
+    """float32 [workers]: 1 at this worker's place, else 0."""
+    context = tf.distribute.get_replica_context()
+    return tf.one_hot(context.replica_id_in_sync_group, context.num_replicas_in_sync)
 
 
 def _unpacked(packed: tf.Tensor, like: Sequence[tf.Tensor]) -> list[tf.Tensor]:

@@ -57,7 +57,8 @@ class Stopwatch(keras.callbacks.Callback):
     Args:
         strategy: The workers that begin together and do the same number of steps.
         seconds: How long, about.
-        warm: Calls before the first one that tells how long a call takes.
+        warm: Calls until one tells how long a call takes; another one, where this is 2 or more and
+            a call is a loop of several steps.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, seconds: float, warm: int) -> None:
@@ -87,26 +88,27 @@ class Stopwatch(keras.callbacks.Callback):
                 self._end = self._now()
                 self.model.stop_training = True
             return
-        # A loop of several steps takes a call of its own to get warm.
-        if self._calls < self._warm + (self.model.steps_per_call > 1):
+        # A new loop of several steps takes a call of its own to get warm.
+        if self._calls < self._warm + (self._warm > 1 and self.model.steps_per_call > 1):
             return
         mean = computing.exchange(self._strategy, took) / self._strategy.num_replicas_in_sync
         self._left = max(1, round(self._for / mean))
         self.steps = self._left * self.model.steps_per_call
         self._start = self._now()
 
-    def _now(self) -> tuple[float, float, np.ndarray]:
-        return time.monotonic(), time.process_time(), self.model.times
+    def _now(self) -> tuple[float, float, np.ndarray, float]:
+        return time.monotonic(), time.process_time(), self.model.times, self.model.waited
 
     @property
     def measured(self) -> dict[str, Any]:
-        """Seconds, processor seconds, and milliseconds a step by PARTS."""
+        """Seconds, processor seconds, and milliseconds a step: by PARTS, and of waiting."""
         parts = self._end[2] - self._start[2]
         return {
             "steps": self.steps,
             "seconds": self._end[0] - self._start[0],
             "cpu_seconds": self._end[1] - self._start[1],
             "step_ms": dict(zip(PARTS, (1e3 * parts / self.steps).tolist(), strict=True)),
+            "wait_ms": 1e3 * max(0.0, self._end[3] - self._start[3]) / self.steps,
         }
 
 
@@ -147,10 +149,13 @@ class Probe:
     def _measure(self, case: "Case") -> dict[str, Any]:
         settings = case.settings
         _forget_peak()
-        known, chosen = case in self._built, settings.steps_per_call
+        known = case in self._built
         learner, feed, build_seconds = self._build(case)
+        # The first turn finds out how many steps a call takes; the later ones go on with that.
+        chosen = learner.steps_per_call if known else settings.steps_per_call
         together = self._strategies["first"] if case.alone == "first" else self._gang
-        watch = Stopwatch(together, case.seconds, 2 if chosen else Pace.MEASURED[-1])
+        warm = 1 if known else 2 if chosen else Pace.MEASURED[-1]
+        watch = Stopwatch(together, case.seconds, warm)
         pace = Pace(together, chosen)
         learner.fit(feed, steps_per_epoch=2**40, callbacks=[pace, watch], verbose=0)
         measured = watch.measured

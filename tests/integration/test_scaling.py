@@ -70,6 +70,10 @@ def test_a_step_without_exchange_has_none(measured: list[list[Measured]]) -> Non
     together, independent, *_ = measured
     assert all(line.step_ms["exchange"] < 0.1 for line in independent)
     assert all(line.step_ms["exchange"] > 0.1 for line in together)
+    # Both wait for each other now and then, and neither during what the exchange itself takes.
+    assert all(0 <= line.wait_ms < line.step_ms["exchange"] for line in together)
+    assert sum(line.wait_ms for line in together) > 0
+    assert not any(line.wait_ms for line in independent)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no pinning here")

@@ -36,7 +36,7 @@ def line(rank: int = 0, **more: Any) -> Measured:
     said = {
         "case": 0, "rank": rank, "workers": 2, "qubits": 12, "batch": 64, "threads": 1, "split": 1,
         "alone": "", "data": "turned", "steps_per_call": 50, "steps": 100, "seconds": 1.0,
-        "examples_per_second": 6400.0, "step_ms": ms(9.0, 0.8), "cpu_seconds": 0.95,
+        "examples_per_second": 6400.0, "step_ms": ms(9.0, 0.8), "wait_ms": 0.3, "cpu_seconds": 0.95,
         "start_seconds": 5.0, "build_seconds": 1.5, "rss_bytes": 800 * 2**20, "cores": [rank],
     }  # fmt: skip
     return Measured.from_line(json.dumps(said | more))
@@ -46,8 +46,8 @@ def point(**more: Any) -> Point:
     said = {
         "kind": "strong", "qubits": 12, "workers": 2, "batch": 64, "cores": 2, "crowded": False,
         "rate": 195.0, "alone": 200.0, "share": 100.0, "single": 100.0, "efficiency": 0.975,
-        "ratio": 1.95, "step_ms": ms(9.0, 0.2), "alone_ms": ms(9.0), "cpu": [0.97, 0.96],
-        "alone_cpu": 1.0, "rss_mib": [800, 790], "steps_per_call": 50,
+        "ratio": 1.95, "step_ms": ms(9.0, 0.2), "wait_ms": 0.0, "alone_ms": ms(9.0),
+        "cpu": [0.97, 0.96], "alone_cpu": 1.0, "rss_mib": [800, 790], "steps_per_call": 50,
     }  # fmt: skip
     return Point(**said | more)
 
@@ -138,6 +138,14 @@ def test_losses_multiply_to_what_is_missing() -> None:
         step_ms=ms(9.0, 3.0),
     )  # fmt: skip
     assert math.exp(-sum(losses(found).values())) == pytest.approx(found.ratio / 2)
+
+
+def test_it_is_said_what_of_an_exchange_is_a_wait_and_what_the_efficiency_is_without() -> None:
+    found = point(efficiency=0.8, ratio=1.6, step_ms=ms(8.0, 1.8), wait_ms=1.5)
+    assert found.unwaited == pytest.approx(0.8 * 10 / 8.5)
+    assert "Of the exchange 1.5 ms are a wait" in paragraph(found)
+    assert "without it the efficiency would be 0.94" in paragraph(found)
+    assert "are a wait" not in paragraph(point())
 
 
 def test_a_gang_whose_steps_took_no_longer_is_told_no_number_of_examples() -> None:
