@@ -33,6 +33,7 @@ class Calls(keras.callbacks.Callback):
         self.steps: list[list[int]] = []
         self.seconds: list[float] = []
         self.times: list[list[float]] = []
+        self.waited: list[float] = []
         self.examples: list[float] = []
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
@@ -47,13 +48,15 @@ class Calls(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         self.times.append(self.model.times.tolist())
+        self.waited.append(self.model.waited)
         self.seconds.append(time.perf_counter() - self._began)
         self.examples.append(float(logs["examples"]) if logs else 0.0)
 
     @property
     def said(self) -> dict[str, Any]:
         """By epoch."""
-        return {name: getattr(self, name) for name in ("steps", "seconds", "times", "examples")}
+        names = ("steps", "seconds", "times", "waited", "examples")
+        return {name: getattr(self, name) for name in names}
 
 
 class Slow(keras.layers.Layer):
