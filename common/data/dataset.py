@@ -263,12 +263,18 @@ def _given(settings: Settings) -> Dataset | None:
     there = {"QUBITS": recipe.get("qubits"), **{s.upper(): found.rows(s) for s in SPLITS}}
     asked = {"QUBITS": settings.qubits, "TRAIN": settings.examples}
     asked |= {"VALIDATION": settings.validation, "TEST": settings.test}
+    for name in ("lanes", "encoder", "classes", "label"):  # a default was perhaps not asked for
+        if (value := getattr(settings, name)) != Settings.model_fields[name].default:
+            asked[name.upper()], there[name.upper()] = value, recipe.get(name, "")
     for name, value in asked.items():
         if value is not None and value != there[name]:
             name, has = "EXAMPLES" if name == "TRAIN" else name, there[name]
+            made = f"without it: leave {name} out"
+            if has != "":
+                made = f"with {name}={has}: say {name}={has}"
             raise SettingsError(
-                f"{name}={value} does not fit DATA={settings.data}, which was made with"
-                f" {name}={has}: say {name}={has}, or make another data set"
+                f"{name}={value} does not fit DATA={settings.data}, which was made {made}, or make"
+                " another data set"
             )
     if settings.workers // settings.split > found.lanes:
         raise SettingsError(

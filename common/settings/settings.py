@@ -496,8 +496,13 @@ class Settings(BaseSettings):
                 f" WORKERS to a multiple of {self.split}"
             )
         if self.workers > self.lanes * self.split:
+            most = f"LANES={self.lanes}"
+            if self.split > 1:
+                most = (
+                    f"{self.lanes * self.split} (LANES={self.lanes} groups of SPLIT={self.split})"
+                )
             raise ValueError(
-                f"WORKERS={self.workers} is more than LANES={self.lanes}, the most workers that"
+                f"WORKERS={self.workers} is more than {most}, the most workers that"
                 " this data set can be dealt to: lower WORKERS or raise LANES"
             )
         if self.global_batch * self.split < self.workers:

@@ -129,6 +129,8 @@ def test_storage_that_goes_away_in_mid_epoch_ends_with_145_and_comes_back(
     [
         (lambda f: None, ["QUBITS=3"], "QUBITS=3 does not fit DATA="),
         (lambda f: None, ["QUBITS=2", "EXAMPLES=80"], "EXAMPLES=80 does not fit DATA="),
+        (lambda f: None, ["QUBITS=2", "LANES=8"], "LANES=8 does not fit DATA="),
+        (lambda f: None, ["QUBITS=2", "ENCODER=pca"], "made without it: leave ENCODER out"),
         (lambda f: (f / "manifest.json").unlink(), [], "is not a data set: allowed are"),
         (
             lambda f: (f / "manifest.json").write_text(
