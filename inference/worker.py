@@ -32,9 +32,20 @@ from inference.plan import Piece, Plan
 INDEX = "JOB_COMPLETION_INDEX"
 
 
+class _Stopped(BaseException):
+    """SIGTERM came. No Exception: libraries that it comes in the middle of make others of those."""
+
+
 def main() -> None:
     """Plan -> this worker's pieces, but those that are there -> all there? -> merge."""
     signal.signal(signal.SIGTERM, _leave)
+    try:
+        _work()
+    except _Stopped:
+        raise Preempted("stopped by SIGTERM: the pieces that are answered stay") from None
+
+
+def _work() -> None:
     settings = Settings.from_args(sys.argv[1:])
     logging.basicConfig(format="%(message)s")
     plan.check(settings)
@@ -63,7 +74,8 @@ def main() -> None:
 
 
 def _leave(number: int, frame: object) -> None:
-    raise Preempted("stopped by SIGTERM: the pieces that are answered stay")
+    signal.signal(number, signal.SIG_IGN)  # what ends this worker's work is not interrupted
+    raise _Stopped
 
 
 def _index(settings: Settings) -> int:

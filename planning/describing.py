@@ -20,6 +20,7 @@ from planning.workload import Workload
 
 THREAD_BITS = 7  # 1 to 64 threads: a pod may have more cores than this machine
 SPLIT_BITS = 5  # so many workers' doublings, at most, may hold a state together in a plan
+SPLIT_QUBITS = 20  # narrower states fit everywhere and are done before an exchange is
 SAMPLE = 4096  # examples that are looked at for states that span them
 
 
@@ -77,7 +78,7 @@ def _workload(settings: Settings) -> Workload:
         samples=_shape(widest.qubits, 1 << 20, 1).samples if native else 1,
         fill=dict(_fill(widest.qubits, native)),
         spans=dict(_spans(native, sample.angles)) if len(compiled) == 1 else {},
-        swaps=dict(_swaps(circuits)) if all(one.native for one in compiled) else {},
+        swaps=dict(_swaps(circuits)) if _may_be_split(settings, compiled) else {},
         examples=sample.rows["train"],
         validation=sample.rows["validation"],
         lanes=settings.lanes,
@@ -160,6 +161,11 @@ def _work(qubits: int, rows: int, threads: int) -> float:
     if shape.shared_tile:
         return shape.tiles * shape.samples / threads
     return -(-shape.tiles // threads) * shape.samples
+
+
+def _may_be_split(settings: Settings, compiled: Sequence["_Compiled"]) -> bool:
+    widest = max(one.qubits for one in compiled)
+    return all(one.native for one in compiled) and (settings.split > 1 or widest >= SPLIT_QUBITS)
 
 
 def _swaps(natives: Sequence[Any]) -> Iterator[tuple[int, int]]:

@@ -92,7 +92,7 @@ def _described(settings: Settings) -> Path:
     fields = type(settings).model_fields
     groups = {"Model", "Data"}
     said = {n: str(getattr(settings, n)) for n, f in fields.items() if extra(f, "group") in groups}
-    return _path("workload", {**machine(settings), **said})
+    return _path("workload", {**machine(settings), **said, "is split": settings.split > 1})
 
 
 def _measured(settings: Settings, found: Workload, effort: str) -> Path:

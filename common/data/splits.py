@@ -5,7 +5,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from common.circuits.encoders import data_symbols
 from common.data.encoding import Encoding, fit
@@ -121,6 +120,8 @@ def digits(settings: Settings) -> Made:
     Raises:
         DataError: CLASSES are not two digits, or there are too few for the splits.
     """
+    from sklearn.datasets import load_digits  # takes seconds, which others need not pay
+
     bunch = load_digits()
     labels = np.array([str(digit) for digit in bunch.target])
     table = Table(bunch.data, labels, tuple(bunch.feature_names))
