@@ -47,7 +47,7 @@ def batches(
         return tuple(map(tf.ensure_shape, tensors, shapes))
 
     numbers = tf.data.Dataset.range(np.iinfo(np.int64).max)
-    return numbers.map(made).prefetch(1).unbatch().prefetch(AHEAD)
+    return numbers.map(made).unbatch().prefetch(AHEAD)
 
 
 def distributed(strategy: tf.distribute.Strategy, dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 # Shards on their way at a time, if memory allows: about 50 ms each from a bucket.
 HANDS = 4
-# Copies of a block there are at a time: made, waiting, taken apart.
-COPIES = 4
+# Copies of a block there are at a time: made, padded, taken apart.
+COPIES = 3
 # The ring holds this much more than what is in use, if memory allows fewer hands: what is put away
 # ahead.
 SPARE = 0.25
@@ -184,8 +184,8 @@ class Stream:
         self._there = epoch * self._epoch_turns + np.maximum(given, 0)
         self._given = int(self._there.min())
         self._tasks = self._wanted(epoch)
-        self._next = next(self._tasks)
         self._hands = ThreadPoolExecutor(self._room.hands, "shard")
+        self._ask()
         self._at = (epoch, step)
 
     def _wanted(self, first: int) -> Iterator[Task]:
@@ -227,12 +227,10 @@ class Stream:
                 labels[done : done + some] = ring[1][at : at + some]
                 done += some
             self._given = (base + done) // lanes
-            self._ask()
             if done < rows:
                 self._put_away()
-        while self._pending and self._pending[0][1].done():
+        while self._pending[0][1].done() and self._fits(self._pending[0][0]):
             self._put_away()
-            self._ask()
         of_all = share.counts(first, last).astype(np.float32)
         shape = last - first, share.padded
         if even:
@@ -258,21 +256,23 @@ class Stream:
         return int((there[waited] * lanes + waited).min())
 
     def _ask(self) -> None:
-        """Have the next shards fetched, as far as there are hands and room in the ring."""
-        while (
-            len(self._pending) < self._room.hands
-            and self._next.end.max() <= self._given + self._room.turns
-        ):
-            task = self._next
+        """Have the next shards fetched, as many as there are hands."""
+        while len(self._pending) < self._room.hands:
+            task = next(self._tasks)
             segment = int(self._order.segments(task.epoch, task.group)[task.place])
             shard = self._shards[task.group * self._order.cut.segments + segment]
             self._pending.append((task, self._hands.submit(self._data.fetch, shard)))
-            self._next = next(self._tasks)
+
+    def _fits(self, task: Task) -> bool:
+        """Whether the rows that stand in its place in the ring were given."""
+        return bool(task.end.max() <= self._given + self._room.turns)
 
     def _put_away(self) -> None:
         """Wait for the next shard and put its rows where they will be given from."""
-        task, fetched = self._pending.popleft()
+        task, fetched = self._pending[0]
         columns = folder.columns_of(fetched.result())
+        self._pending.popleft()
+        del fetched  # the content, before the next one comes
         own = self._groups[task.group]
         segment = int(self._order.segments(task.epoch, task.group)[task.place])
         shuffled = self._order.shuffled(task.epoch, task.group, segment)
@@ -288,6 +288,7 @@ class Stream:
             ]
             self._put(columns, np.stack(rows, axis=1), _stride(own.lane[run]), begin)
         self._there[own.lane] = task.end
+        self._ask()
 
     def _put(
         self, columns: list[np.ndarray], rows: np.ndarray, lanes: slice | np.ndarray, begin: int
