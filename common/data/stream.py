@@ -270,6 +270,8 @@ class Stream:
     def _put_away(self) -> None:
         """Wait for the next shard and put its rows where they will be given from."""
         task, fetched = self._pending[0]
+        # By the room that `room` leaves for drift; else rows would be given in others' stead.
+        assert self._fits(task)
         columns = folder.columns_of(fetched.result())
         self._pending.popleft()
         del fetched  # the content, before the next one comes
