@@ -102,7 +102,15 @@ def answered(said: str) -> list[int]:
     return sorted(int(n) for n in re.findall(r"worker \d+: piece (\d+)/5  ", said))
 
 
-def test_a_killed_worker_is_started_again_alone(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("number", "how"),
+    [
+        (signal.SIGKILL, "was killed (SIGKILL)"),
+        (signal.SIGTERM, "ended with exit code 143 (stopped by SIGTERM: the pieces that are"
+         " answered stay)"),
+    ],
+)  # fmt: skip
+def test_a_lost_worker_is_started_again_alone(run: Run, number: int, how: str) -> None:
     said = []
     with begun(f"STORAGE={run.path.parent}", "PARALLEL=2") as child:
         assert child.stdout
@@ -110,12 +118,12 @@ def test_a_killed_worker_is_started_again_alone(run: Run) -> None:
         for line in child.stdout:
             said.append(line)
             if line.startswith("worker 1: pieces"):
-                worker(child, 1).kill()
+                worker(child, 1).send_signal(number)
                 break
         rest, complaint = child.communicate(timeout=200)
     text = "".join(said) + rest
     assert (child.returncode, complaint) == (0, "")
-    assert "worker 1 was killed (SIGKILL): it alone starts again\n" in text
+    assert f"worker 1 {how}: it alone starts again\n" in text
     assert text.count("worker 0: pieces 1-2 of 5\n") == 1
     assert text.count("worker 1: pieces 3-5 of 5") == 2
     assert answered(text) == [1, 2, 3, 4, 5]
