@@ -289,7 +289,7 @@ class Stream:
                 begins[n] + shuffled[n][len(shuffled[n]) - (end - begin) :] for n in own.place[run]
             ]
             self._put(columns, np.stack(rows, axis=1), _stride(own.lane[run]), begin)
-        self._there[own.lane] = task.end
+        self._there[own.lane] = np.maximum(self._there[own.lane], task.end)
         self._ask()
 
     def _put(
