@@ -57,7 +57,7 @@ def test_workers_do_the_same_number_of_steps_for_about_as_long_as_they_should(
     for lines in measured:
         assert len({(line.steps, line.steps_per_call) for line in lines}) == 1
         for line in lines:
-            assert 0.05 < line.seconds < 10  # a busy machine is slower than it was a moment ago
+            assert 0.01 < line.seconds < 10  # a busy machine is slower than it was a moment ago
             assert line.examples_per_second == pytest.approx(line.batch * line.steps / line.seconds)
             assert sum(line.step_ms.values()) == pytest.approx(1e3 * line.step_seconds, rel=0.05)
             assert 0 < line.cpu_seconds < 1.2 * line.seconds * line.threads + 0.1
@@ -73,7 +73,7 @@ def test_a_step_without_exchange_has_none(measured: list[list[Measured]]) -> Non
     # Both wait for each other now and then, and neither during what the exchange itself takes.
     assert all(0 <= line.wait_ms < line.step_ms["exchange"] for line in together)
     assert sum(line.wait_ms for line in together) > 0
-    assert not any(line.wait_ms for line in independent)
+    assert all(line.wait_ms < 1e-3 for line in independent)  # but for rounding
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no pinning here")
