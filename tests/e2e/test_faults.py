@@ -28,8 +28,9 @@ SETTINGS = (
     "MODEL=hybrid", "QUBITS=4", "EXAMPLES=200", "VALIDATION=50", "TEST=100", "BATCH=32", "STARTS=1",
     f"CHECKPOINT_EVERY={INTERVAL}", "EPOCHS=600", "MEMORY=1500Mi",
 )  # fmt: skip
-# From a fault to the first step of the gang that starts again, in seconds.
-AIM, LIMIT = 25.0, 45.0
+# From a fault to the first step of the gang that starts again, in seconds; where the machine is
+# slow, so many times as long as an undisturbed job takes to its first.
+AIM, LIMIT, STARTS = 25.0, 45.0, 2.5
 
 
 def start(name: str, *settings: str) -> Job:
@@ -52,10 +53,19 @@ def weights(run: storage.StoragePath, folder: Path) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def calm(cluster_storage: None) -> Job:
+def started() -> list[float]:
+    """How long the undisturbed job took to its first epoch."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def calm(cluster_storage: None, started: list[float]) -> Job:
     """The job that nothing happens to, at its end."""
+    since = datetime.now(UTC)
     job = start("calm")
     assert job.end(300) == "Succeeded"
+    first = next(moment for moment, text in job.said() if text.startswith("epoch "))
+    started.append((first - since).total_seconds())
     return job
 
 
@@ -184,6 +194,7 @@ def test_the_weights_are_those_of_the_job_that_nothing_happened_to(
     root: storage.StoragePath,
     tmp_path: Path,
     seconds: list[float],
+    started: list[float],
     measured: Callable[[str], None],
 ) -> None:
     assert broken.end(400) == "Succeeded"
@@ -192,8 +203,11 @@ def test_the_weights_are_those_of_the_job_that_nothing_happened_to(
     assert difference <= 1e-6
     median = statistics.median(seconds)
     told = "  ".join(f"{took:.1f}" for took in sorted(seconds))
-    measured(f"from fault to first epoch: median {median:.1f} s (aim {AIM:g}); {told}")
-    assert median <= LIMIT
+    measured(
+        f"from fault to first epoch: median {median:.1f} s (aim {AIM:g}); {told};"
+        f" undisturbed {started[0]:.1f}"
+    )
+    assert median <= max(LIMIT, STARTS * started[0])
 
 
 def killed_after_result(name: str, root: storage.StoragePath) -> bool:
