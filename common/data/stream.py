@@ -48,7 +48,7 @@ class Room(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A shard that is wanted: a group's segment of that place in an epoch.
+    """A shard that is wanted in an epoch.
 
     Attributes:
         begin: int64 [own lanes], the first turn of each, counted from the first epoch on.
@@ -56,8 +56,8 @@ class Task(NamedTuple):
     """
 
     epoch: int
-    place: int
     group: int
+    segment: int
     begin: np.ndarray
     end: np.ndarray
 
@@ -94,8 +94,8 @@ def room(data: "Dataset", split: str, share: Share, memory: int) -> Room:
     steps = min(MOST_STEPS, max(1, memory // 8 // block))
 
     def fixed(hands: int, steps: int) -> int:
-        # A shard is there as it came and as Arrow's columns while it is put away, with two int64
-        # that say where each row comes from and where it goes, and a column or two in between.
+        # A shard is there as it came and as Arrow's columns while it is put away, with int64 that
+        # say which row is whose: as drawn, as numbers of the shard's rows, and side by side.
         return hands * most_bytes + most_rows * (row + 16 + 8) + steps * block
 
     for hands in range(HANDS, 0, -1):
@@ -193,12 +193,13 @@ class Stream:
         before = self._there.copy()
         for epoch in itertools.count(first):
             ends = {group: self._ends(epoch, group) for group in self._groups}
+            segments = {group: self._order.segments(epoch, group) for group in self._groups}
             for place in range(self._order.cut.segments):
                 for group, own in self._groups.items():
                     begin, end = ends[group][:, place : place + 2].T
                     begin = np.clip(before[own.lane], begin, end)
                     if (end > begin).any():
-                        yield Task(epoch, place, group, begin, end)
+                        yield Task(epoch, group, int(segments[group][place]), begin, end)
 
     def _ends(self, epoch: int, group: int) -> np.ndarray:
         """int64 [own lanes, segments + 1]: the turn in which a group's lanes come to a segment."""
@@ -259,8 +260,7 @@ class Stream:
         """Have the next shards fetched, as many as there are hands."""
         while len(self._pending) < self._room.hands:
             task = next(self._tasks)
-            segment = int(self._order.segments(task.epoch, task.group)[task.place])
-            shard = self._shards[task.group * self._order.cut.segments + segment]
+            shard = self._shards[task.group * self._order.cut.segments + task.segment]
             self._pending.append((task, self._hands.submit(self._data.fetch, shard)))
 
     def _fits(self, task: Task) -> bool:
@@ -276,9 +276,8 @@ class Stream:
         self._pending.popleft()
         del fetched  # the content, before the next one comes
         own = self._groups[task.group]
-        segment = int(self._order.segments(task.epoch, task.group)[task.place])
-        shuffled = self._order.shuffled(task.epoch, task.group, segment)
-        first = int(self._order.bounds[segment])
+        shuffled = self._order.shuffled(task.epoch, task.group, task.segment)
+        first = int(self._order.bounds[task.segment])
         begins = np.cumsum([0, *map(len, shuffled)]) - first
         # Lanes that have the same turns here stand beside each other: all, or two or three runs.
         runs = np.flatnonzero(np.diff(task.begin) | np.diff(task.end)) + 1
