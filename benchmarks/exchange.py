@@ -39,18 +39,10 @@ def worker(workers: int, floats: int) -> None:
     """Take part, and let the first worker print."""
     from common.tensorflow import tf
     from training import computing
-    from training.exchange import total
+    from training.exchange import by_tensorflow, total
 
     cluster = Cluster.from_environment(workers)
     strategy = computing.strategy(Settings(workers=workers, threads=1), cluster)
-
-    def gathered(own: tf.Tensor) -> tf.Tensor:
-        """In W - 1 hops, each worker's vector in each."""
-        came = tf.raw_ops.CollectiveGatherV2(
-            input=own[None], group_size=workers, group_key=999, instance_key=1,
-            ordering_token=[], communication_hint="auto",
-        )  # fmt: skip
-        return tf.reduce_sum(came, axis=0)
 
     def ring(own: tf.Tensor) -> tf.Tensor:
         """In 2 (W - 1) hops, as TensorFlow's strategy does."""
@@ -67,7 +59,11 @@ def worker(workers: int, floats: int) -> None:
 
         return turns
 
-    ways = {"training.exchange": loop(total), "gather": loop(gathered), "ring": loop(ring)}
+    ways = {
+        "training.exchange": loop(total),
+        "all-to-all": loop(lambda own: by_tensorflow(own, workers)),
+        "ring": loop(ring),
+    }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     vector = tf.ones([floats])
     for _ in range(CALLS + 1):  # the first makes the graph

@@ -1,8 +1,10 @@
 """What a worker computes with: TensorFlow's threads, its strategy, and the learner in its scope."""
 
+import functools
 import logging
 import os
 import socket
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +13,9 @@ from common.data import Dataset
 from common.settings import Settings
 from common.simulator import split
 from common.tensorflow import configure, keras, tf
+from training import links
 from training.cluster import Cluster
-from training.exchange import total
+from training.exchange import go_over, total
 from training.learner import Learner
 
 log = logging.getLogger("qfleet")
@@ -35,7 +38,14 @@ def strategy(settings: Settings, cluster: Cluster) -> tf.distribute.Strategy:
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=tf.distribute.experimental.CommunicationImplementation.RING
     )
-    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    gang = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    told = _summing(gang)
+    go_over(
+        links.connect(
+            cluster, settings.gate_port, lambda own: told(tf.constant(own, tf.float64)).numpy()
+        )
+    )
+    return gang
 
 
 def serve_profiles(port: int) -> None:
@@ -105,10 +115,17 @@ def exchange(gang: tf.distribute.Strategy, value: float) -> float:
     """The sum of all workers' values, the same in each; returns when every worker has come here."""
     if gang.num_replicas_in_sync == 1:
         return value
+    return float(_summed(gang)(tf.constant([value], tf.float64))[0])
 
+
+def _summing(gang: tf.distribute.Strategy) -> Any:
+    """Makes the sum of all workers' vectors of one."""
     # The exchange wants a tensor that lies on the replica's own device.
-    sums = tf.function(lambda own: gang.run(lambda: total(tf.identity(own))))
-    return float(sums(tf.constant([value], tf.float64))[0])
+    return tf.function(lambda own: gang.run(lambda: total(tf.identity(own))))
+
+
+# Over the connections of the gang's start: their graph takes longer to make than an exchange.
+_summed = functools.cache(_summing)
 
 
 def _fair_threads(cluster: Cluster) -> int:

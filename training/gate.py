@@ -25,6 +25,8 @@ SAID_EVERY = 15.0
 PAUSE = 0.2
 PATIENCE = 5.0
 LONGEST_LINE = 65_536
+# Seconds without a sign of life before the first question, between two, and how many of them.
+KEEPALIVE = 5, 5, 2
 
 
 class Gate:
@@ -37,9 +39,8 @@ class Gate:
             RendezvousTimeout: The port is taken, as by a gang that is just leaving.
         """
         self.cluster = cluster
-        host = "127.0.0.1" if cluster.chief_host in ("127.0.0.1", "localhost") else ""
         try:
-            self._server = socket.create_server((host, port), backlog=max(cluster.size, 16))
+            self._server = listening(cluster, port)
         except OSError as error:
             raise RendezvousTimeout(
                 f"the chief can't listen on port {port} for the other workers: {error.strerror}"
@@ -131,11 +132,7 @@ def pass_gate(cluster: Cluster, port: int, timeout: float) -> dict[str, Any]:
             contextlib.suppress(OSError, ValueError),
             socket.create_connection((cluster.chief_host, port), timeout=2) as chief,
         ):
-            # A chief whose machine vanishes is noticed in a quarter of a minute.
-            chief.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            chief.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
-            chief.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
-            chief.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2)
+            keep_alive(chief)
             chief.settimeout(None)
             chief.sendall(f"{cluster.rank}\n".encode())
             if line := _read_line(chief):
@@ -145,6 +142,27 @@ def pass_gate(cluster: Cluster, port: int, timeout: float) -> dict[str, Any]:
         f"worker {cluster.rank} did not get word from the chief ({cluster.workers[0]}, gate port"
         f" {port}) within RENDEZVOUS_TIMEOUT={timeout:g} seconds"
     )
+
+
+def listening(cluster: Cluster, port: int) -> socket.socket:
+    """A socket for the gang's workers: of this machine alone, where all of them are on it."""
+    host = "127.0.0.1" if cluster.chief_host in ("127.0.0.1", "localhost") else ""
+    return socket.create_server((host, port), backlog=max(cluster.size, 16))
+
+
+def keep_alive(peer: socket.socket) -> None:
+    """Have a peer whose machine vanishes noticed in a quarter of a minute."""
+    idle, pause, count = KEEPALIVE
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", idle),
+        ("TCP_KEEPINTVL", pause),
+        ("TCP_KEEPCNT", count),
+        # What was sent and never acknowledged: while that is waited for, nothing is asked.
+        ("TCP_USER_TIMEOUT", 1000 * (idle + pause * count)),
+    ):
+        if hasattr(socket, name):  # macOS has other names, or none
+            peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _read_line(peer: socket.socket) -> bytes:

@@ -55,7 +55,8 @@ def work(settings: Settings, cluster: Cluster, preemption: Preemption) -> None:
         from training.progress import summary
 
         data = load(storage.path(order.data), settings.data_memory)
-        training = Training(settings, cluster, data, place)
+        with lost_peers(cluster, lambda: None, preemption):  # they exchange already
+            training = Training(settings, cluster, data, place)
         with lost_peers(cluster, training.salvage, preemption):
             if order.checkpoint is not None:
                 training.resume(checkpoints.read(run.path, order.checkpoint))

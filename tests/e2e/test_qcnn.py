@@ -123,7 +123,9 @@ def test_it_succeeds_and_both_workers_report_the_same_losses(
     job: Job, root: storage.StoragePath
 ) -> None:
     assert job.end(300) == "Succeeded"
-    assert job.log().count("done in ") == 1
+    said = job.log()
+    assert said.count("done in ") == 1
+    assert "TensorFlow exchanges" not in said  # the pods could connect to each other
     assert losses(root, 0) == losses(root, 1)
     assert len(losses(root, 0)) == 170
 

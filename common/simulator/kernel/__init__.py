@@ -23,6 +23,7 @@ SOURCES = (
     "stages.cc",
     "ops.cc",
     "stage_ops.cc",
+    "exchange_ops.cc",
 )
 HEADERS = ("kernels.h", "program.h", "sweep.h", "parts.h", "stages.h", "ops.h")
 # Instruction sets by processor: name, bytes of a vector, compiler's flags.

@@ -1,4 +1,4 @@
-"""Builds the native kernel with g++, in some seconds; where it is built already, at once.
+"""Builds the native kernel with g++, in half a minute; where it is built already, at once.
 
 Prints where the library is, or nothing where there is none.
 """
@@ -38,7 +38,7 @@ def attempt(target: Path) -> None:
             file=sys.stderr,
         )
         return
-    print("Building the native kernel: some seconds, this first time only.", file=sys.stderr)
+    print("Building the native kernel: up to a minute, this first time only.", file=sys.stderr)
     try:
         build(compiler, target)
     except subprocess.CalledProcessError as error:
