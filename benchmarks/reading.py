@@ -4,7 +4,9 @@ A million examples of 8 qubits (200,000 with QUICK=1), batch 256, behind a proxy
 50 MB/s, with a tenth of the data as memory. Two data sets: excitations, whose steps cost least, and
 a table that turns every qubit. It prints
 
-    rate        examples a second of the real training step, by parts and from memory, in turns
+    rate        examples a second of the real training step, by parts and from memory, in turns: by
+                a worker on half of the cores, with the storage on the others, since a bucket
+                takes nothing of a worker's; then with the whole machine for both
     one by one  the rate of reading each example with a request of its own
     bytes       what a gang of 1, 2, 4 workers reads, over what it uses
     shuffle     statistics of the order beside those of a full shuffle, with their bounds
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from common import storage
 from common.data import Dataset, Share, epoch_order, load, prepare
@@ -35,15 +38,22 @@ from common.settings import Settings
 DELAY_MS, MEGABYTES = 20, 50
 QUBITS, BATCH, SEED = 8, 256, 3
 GANGS = (1, 2, 4)
-ROUNDS = 5
+ROUNDS = 7
 STEPS_PER_CALL = 50
 # At least, and at most.
 RATE, BYTES = 0.95, 1.1
 
 
+def halves() -> tuple[list[int], list[int]]:
+    """Cores of the worker, and of the storage; the same where there is one."""
+    cores = sorted(os.sched_getaffinity(0))
+    half = max(1, len(cores) // 2)
+    return cores[:half], cores[half:] or cores
+
+
 @contextmanager
-def distant_storage() -> Iterator[tuple[str, str]]:
-    """Addresses of an emulator, and of the proxy before it."""
+def distant_storage() -> Iterator[tuple[str, str, psutil.Process]]:
+    """Addresses of an emulator and of the proxy before it, and the proxy's process."""
     from tests.emulator import Emulator
 
     emulator = Emulator().start()
@@ -54,7 +64,8 @@ def distant_storage() -> Iterator[tuple[str, str]]:
     )  # fmt: skip
     try:
         assert proxy.stdout is not None
-        yield emulator.address, f"http://127.0.0.1:{proxy.stdout.readline().strip()}"
+        address = f"http://127.0.0.1:{proxy.stdout.readline().strip()}"
+        yield emulator.address, address, psutil.Process(proxy.pid)
     finally:
         proxy.kill()
         proxy.wait()
@@ -125,18 +136,17 @@ def one_by_one(path: str, reads: int) -> float:
 def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float], dict[str, Any]]:
     """Examples a second of training steps, by parts and from memory, round by round.
 
-    Runs in a process of its own (`main` starts it), with two threads, as a worker alone does.
+    Runs in a process of its own (`main` starts it), with a thread for each of its cores.
     """
-    import psutil
-
     from common.data.stream import Stream
     from training import computing
     from training.cluster import Cluster
     from training.input import batches, distributed
 
     settings = Settings(
-        batch=BATCH, workers=1, qubits=QUBITS, starts=1, threads=2, seed=SEED, data=path
-    )
+        batch=BATCH, workers=1, qubits=QUBITS, starts=1, seed=SEED, data=path,
+        threads=len(os.sched_getaffinity(0)),
+    )  # fmt: skip
     cluster = Cluster(("127.0.0.1:1",), 0)
     strategy = computing.strategy(settings, cluster)
     sets = [load(storage.path(path), m) for m in (memory, 1024)]
@@ -203,7 +213,7 @@ def main() -> int:
         if value < bound if least else value > bound:
             missed.append(f"{name} is {value:.3f}, not {bound:.3f}")
 
-    with tempfile.TemporaryDirectory() as scratch, distant_storage() as (emulator, proxy):
+    with tempfile.TemporaryDirectory() as scratch, distant_storage() as (emulator, proxy, process):
         memory = max(1, int(rows * 36 / 10) >> 20)
         sizes = {"examples": rows, "validation": 200, "test": 4000}
         for name, data in (
@@ -219,20 +229,29 @@ def main() -> int:
                 f"{name}: {rows:,} examples, {rows * 36 / 1e6:.0f} MB in memory, {size / 1e6:.1f}"
                 f" MB in {cut.groups} x {cut.segments} shards; DATA_MEMORY={memory}"
             )
-            steps = 1000 if quick else 4000
-            done = subprocess.run(
-                [sys.executable, "-m", "benchmarks.reading", "rates", path, str(memory),
-                 str(steps)],
-                stdout=subprocess.PIPE, text=True, check=True,
-            )  # fmt: skip
-            parts, whole, more = json.loads(done.stdout.splitlines()[-1])
-            ratio = float(np.median(np.array(parts) / np.array(whole)))
-            print(
-                f"  by parts {np.median(parts):,.0f} examples/s, from memory"
-                f" {np.median(whole):,.0f}; processor seconds {more['cpu_seconds'][0]:.1f} and"
-                f" {more['cpu_seconds'][1]:.1f}; {more['room']}"
-            )
-            hold("by parts over from memory, median of rounds", ratio, RATE, least=True)
+            steps = 500 if quick else 1500
+            own, others = halves()
+            for name, mine, storages in (
+                ("cores of its own", own, others),
+                ("the storage on its cores", [*own, *others], [*own, *others]),
+            ):
+                process.cpu_affinity(storages)
+                done = subprocess.run(
+                    ["taskset", "-c", ",".join(map(str, sorted({*mine}))), sys.executable, "-m",
+                     "benchmarks.reading", "rates", path, str(memory), str(steps)],
+                    stdout=subprocess.PIPE, text=True, check=True,
+                )  # fmt: skip
+                parts, whole, more = json.loads(done.stdout.splitlines()[-1])
+                ratios = np.array(parts) / np.array(whole)
+                print(
+                    f"  {name}: by parts {np.median(parts):,.0f} examples/s, from memory"
+                    f" {np.median(whole):,.0f}, ratio {np.median(ratios):.3f} ({ratios.min():.2f}"
+                    f" to {ratios.max():.2f}); processor seconds {more['cpu_seconds'][0]:.1f} and"
+                    f" {more['cpu_seconds'][1]:.1f}; {more['room']}"
+                )
+                if mine == own:
+                    hold("by parts over from memory, median of rounds", float(np.median(ratios)),
+                         RATE, least=True)  # fmt: skip
             one = one_by_one(path, 100)
             print(f"  one by one {one:,.0f} examples/s: {np.median(parts) / one:,.0f} times slower")
             for world in GANGS:

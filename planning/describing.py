@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from common.data import splits
 from common.errors import CircuitError, SettingsError, UserError, run_main
 from common.settings import Settings
 from planning.workload import Workload
@@ -89,6 +88,8 @@ class _Sample:
     """Some of the data's examples, and how many there are of each split."""
 
     def __init__(self, settings: Settings) -> None:
+        from common.data import splits  # Cirq, seconds that who calls `described` need not wait for
+
         if settings.data == "excitations":
             made = splits.excitations(settings)  # its rows are drawn when they are read
             encoding, origins = made.encoding, made.splits

@@ -24,6 +24,7 @@ from common.errors import BUG, ClusterError, PeerLost, RetryableError, SettingsE
 from common.settings import Settings
 from training.cluster import ENV, Cluster, local
 from training.gang import free_port
+from training.probe import LATER
 
 log = logging.getLogger("qfleet")
 
@@ -59,7 +60,7 @@ class Measured:
         step_ms: Milliseconds a step by PARTS.
         wait_ms: Those of the exchange in which it only waited for a slower worker.
         cpu_seconds: Processor seconds of this worker.
-        start_seconds: From the start of the process until it could build a model.
+        start_seconds: Processor seconds from the start of the process until it could build a model.
         build_seconds: From there until the first step was done.
         rss_bytes: The most memory that it held.
         cores: The cores that it could run on, by number.
@@ -144,7 +145,49 @@ def gang(
         else:
             cores = cores or places(workers)
             started = _gang(stack, text, told, workers, cores, settings.verbose)
-        lines = _lines(started, patience, heard)
+        return _by_case(cases, _lines(started, patience, heard))
+
+
+class Waiting:
+    """A gang on this machine that is told later what to measure, so that it can start meanwhile.
+
+    A context: leaving it ends its processes.
+
+    Args:
+        workers: Processes.
+        settings: As in `gang`.
+    """
+
+    def __init__(self, workers: int, settings: Settings) -> None:
+        self._stack = ExitStack()
+        told = [f"{name}={getattr(settings, name)}" for name in TAKEN]
+        with self._stack:
+            self._started = _gang(
+                self._stack, LATER, told, workers, places(workers), settings.verbose
+            )
+            self._stack = self._stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *cause: object) -> None:
+        self._stack.close()
+
+    def ready(self) -> None:
+        """Wait until all have started (or ended, which `measure` tells)."""
+        for process in self._started:
+            process.first_line()
+
+    def measure(self, cases: Sequence[Case], patience: float = 600.0) -> list[list[Measured]]:
+        """What `gang` does; once, and after `ready`."""
+        text = json.dumps([dict(case) for case in cases])
+        for process in self._started:
+            process.tell(text)
+        with self:
+            return _by_case(cases, _lines(self._started, patience, None))
+
+
+def _by_case(cases: Sequence[Case], lines: Sequence[Measured]) -> list[list[Measured]]:
     found: list[list[Measured]] = [[] for _ in cases]
     for line in sorted(lines, key=lambda line: (line.case, line.rank)):
         found[line.case].append(line)
@@ -242,7 +285,7 @@ class _Process:
             command,
             cwd=ROOT,
             env=dict(environment),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if LATER in command else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._said,
             text=True,
@@ -255,6 +298,9 @@ class _Process:
     def __exit__(self, *cause: object) -> None:
         self.end()
         self._said.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe:
+                pipe.close()
 
     def end(self) -> None:
         """End it, if it has not ended; the client takes what it made out of the cluster."""
@@ -265,6 +311,18 @@ class _Process:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+
+    def first_line(self) -> str:
+        """Wait for its first line; empty where it ends without."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def tell(self, line: str) -> None:
+        """Give it the only line that it reads."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which its code tells
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.close()
 
     def read(self, lines: "queue.Queue[tuple[_Process, str | None]]") -> None:
         """Put its lines into the queue in a thread of its own; None at the end."""

@@ -1,7 +1,8 @@
 """A plan: what is trained, what was measured, and what is recommended."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from common.errors import SettingsError
@@ -11,7 +12,8 @@ from planning import remembered
 from planning.choose import Choice, check, choose
 from planning.costs import Costs, Machine
 from planning.describing import described
-from planning.profile import FULL, QUICK, Profile, take, this_machines_cores
+from planning.measure import Waiting
+from planning.profile import FULL, QUICK, Profile, started, take, this_machines_cores
 from planning.workload import Workload
 
 _UNITS = {"Mi": 2**20, "Gi": 2**30}
@@ -55,16 +57,20 @@ def plan(
     """
     machine = the_machine(settings)
     heard("compiling the circuits")
-    workload = None if fresh else remembered.workload(settings)
-    if workload is None:
-        workload = described(settings)
-        remembered.keep_workload(settings, workload)
-    check(workload, settings, keep_workers=keep_workers)
     effort = QUICK if settings.quick else FULL
-    profile = None if fresh else remembered.profile(settings, workload, effort)
-    if profile is None:
-        profile = take(workload, settings, machine.cores, effort, heard)
-        remembered.keep_profile(settings, workload, effort, profile)
+    with ExitStack() as stack:
+        gangs: Sequence[Waiting] = ()
+        workload = None if fresh else remembered.workload(settings)
+        if workload is None:
+            # Most likely nothing of it was measured either.
+            gangs = stack.enter_context(started(settings, machine.cores))
+            workload = described(settings)
+            remembered.keep_workload(settings, workload)
+        check(workload, settings, keep_workers=keep_workers)
+        profile = None if fresh else remembered.profile(settings, workload, effort)
+        if profile is None:
+            profile = take(workload, settings, machine.cores, effort, gangs, heard)
+            remembered.keep_profile(settings, workload, effort, profile)
     costs = Costs(workload, profile, machine, settings)
     return Plan(workload, machine, profile, choose(costs, keep_workers=keep_workers))
 

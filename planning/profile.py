@@ -11,12 +11,14 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from common.errors import PeerLost
 from common.settings import Settings
-from planning.measure import Case, Measured, gang
+from planning.measure import Case, Measured, Waiting, gang
 from planning.model import Model, Point
 from planning.workload import Workload
 
@@ -69,6 +71,7 @@ def take(
     settings: Settings,
     cores: int,
     effort: Effort,
+    gangs: Sequence[Waiting] = (),
     heard: Callable[[str], None] = lambda text: None,
 ) -> Profile:
     """Measure what a plan for a workload needs.
@@ -78,6 +81,7 @@ def take(
         settings: With TARGET=k8s the gangs are pods.
         cores: Of this machine, or of a pod.
         effort: FULL or QUICK.
+        gangs: Those of `started`, if some were.
         heard: Told what is being measured.
 
     Raises:
@@ -86,13 +90,19 @@ def take(
     began = time.monotonic()
     points: list[Point] = []
     qubits = size_to_measure(workload)
-    for workers, threads in set_ups(cores, pods=settings.target == "k8s"):
+    for waiting in gangs:
+        waiting.ready()
+    set_up = set_ups(cores, pods=settings.target == "k8s")
+    for (workers, threads), waiting in zip_longest(set_up, gangs):
         heard(f"measuring {workers} worker{'s'[: workers > 1]} at {qubits} qubits")
         cases = list(cases_to_fit(workload, settings, qubits, workers, threads, effort))
         slow = _seconds(workload, qubits) > SLOW
         cases_in_turn = cases * (1 if slow else effort.turns)
         try:
-            found = gang(cases_in_turn, workers=workers, settings=settings)
+            if waiting:
+                found = waiting.measure(cases_in_turn)
+            else:
+                found = gang(cases_in_turn, workers=workers, settings=settings)
         except PeerLost:
             heard("a probe was lost: once more")
             found = gang(cases_in_turn, workers=workers, settings=settings)
@@ -101,6 +111,20 @@ def take(
             best = min(turns, key=lambda lines: lines[0].step_seconds)
             points.append(point(best, workload, workers, pods=settings.target == "k8s"))
     return Profile(tuple(points), cores, time.monotonic() - began, time.time())
+
+
+@contextmanager
+def started(settings: Settings, cores: int) -> Iterator[Sequence[Waiting]]:
+    """The gangs that `take` will want, starting while it is found out what they are to measure.
+
+    None in a cluster, whose pods cost. Leaving the context ends those that still wait.
+    """
+    with ExitStack() as stack:
+        if settings.target == "local":
+            numbers = [workers for workers, _ in set_ups(cores, pods=False)]
+            yield [stack.enter_context(Waiting(workers, settings)) for workers in numbers]
+        else:
+            yield []
 
 
 def set_ups(cores: int, *, pods: bool) -> Iterator[tuple[int, int]]:

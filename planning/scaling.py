@@ -54,7 +54,7 @@ class Form:
     seconds: float
 
 
-FULL = Form((1, 2, 4, 8), (8, 10, 12, 14, 16), (64,), (64, 256), rounds=3, seconds=1.0)
+FULL = Form((1, 2, 4, 8), (8, 10, 12, 14, 16), (64,), (64, 256), rounds=7, seconds=0.5)
 # In two workers 32 each is 64 in all, so that both kinds of scaling take the same measurements.
 QUICK = Form((1, 2), (8, 12), (32,), (64,), rounds=2, seconds=0.4)
 

@@ -17,7 +17,7 @@ from common.settings import Settings
 from common.tensorflow import keras, tf
 from training import computing
 from training.cluster import Cluster
-from training.exchange import ONE_HOP, total
+from training.exchange import ONE_HOP, go_over, total
 from training.fit import Pace
 from training.input import batches, distributed
 from training.learner import Learner
@@ -128,7 +128,7 @@ def trained(strategy: tf.distribute.Strategy, cluster: Cluster) -> dict[str, Any
     return {
         **calls.said,
         "traces": traces,
-        "collectives": [node.op for node in nodes if node.op.startswith("Collective")],
+        "collectives": [n.op for n in nodes if n.op.startswith(("Collective", "QfleetExchange"))],
         "measured": measured,
     }
 
@@ -168,6 +168,8 @@ def main() -> None:
         "one simulates longer": slowed(strategy, simulate=cluster.rank * PAUSE),
         "one waits for input": slowed(strategy, feed=cluster.rank * PAUSE),
     }
+    go_over(None)
+    said["exchanged by TensorFlow"] = list(exchanged(strategy, cluster.rank))
     computing.exchange(strategy, 0.0)
     print("SAID", json.dumps(said), flush=True)
 

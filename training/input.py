@@ -14,7 +14,12 @@ AHEAD = 8
 
 
 def batches(
-    source: Examples | Feed, share: Share, *, epoch: int = 0, step: int = 0
+    source: Examples | Feed,
+    share: Share,
+    *,
+    epoch: int = 0,
+    step: int = 0,
+    any_size: bool = False,
 ) -> tf.data.Dataset:
     """Shares of global batches from (epoch, step) on, epoch after epoch without end.
 
@@ -25,6 +30,7 @@ def batches(
         share: Which of them this worker takes, and when.
         epoch: The first epoch, counted from 0.
         step: The first step in it, counted from 0; as after a restart in mid-epoch.
+        any_size: Whether a graph that is made for these batches shall take those of other sizes.
 
     Returns:
         Elements (angles [rows, features], labels [rows], weights [rows], count []), all float32;
@@ -39,8 +45,8 @@ def batches(
         end = min(begin + feed.steps, share.steps)
         return tuple(feed.block(epoch + place // in_epoch, begin if number else step, end))
 
-    features = feed.features
-    shapes = [None, share.padded, features], [None, share.padded], [None, share.padded], [None]
+    rows = None if any_size else share.padded
+    shapes = [None, rows, feed.features], [None, rows], [None, rows], [None]
 
     def made(number: tf.Tensor) -> tuple[tf.Tensor, ...]:
         tensors = tf.numpy_function(block, [number], [tf.float32] * len(shapes))

@@ -13,6 +13,9 @@ Any setting may stand in a case but those of the whole process (FIXED). Three na
     alone    `all`: each worker trains by itself, on `batch` examples of its own, and no step has an
              exchange; `first`: worker 0 alone does, while the others wait
 
+CASES may be `-`: then they are read from standard input, one line, once a worker is ready for them,
+which it says in a line of its own.
+
 Workers begin to measure together and do the same number of steps. A case that comes again later
 keeps its model until then, so that turns can be taken. Each worker prints a JSON line a case, with
 the number of the case; planning/measure.py knows what stands in it.
@@ -35,6 +38,7 @@ from training.preemption import Preemption, end_with_parent
 
 FIXED = ("workers", "threads", "seed", "config")
 DATA = ("turned", "excitations")
+LATER, READY = "-", "ready"
 ALONE = ("", "all", "first")
 
 
@@ -110,6 +114,12 @@ def main() -> None:
     preemption = Preemption(is_chief=False)  # it has nothing to leave behind
     preemption.watch()
     end_with_parent()
+    if text == LATER:
+        import training.steady  # noqa: F401 - takes seconds, and is wanted whatever the cases are
+
+        print(READY, flush=True)
+        if not (text := sys.stdin.readline()):
+            return  # who started it wants nothing after all
     cases = read(text, args, cluster.size)
     if cluster.is_chief and cluster.size > 1:
         Gate(cluster, settings.gate_port).open({}, settings.rendezvous_timeout)
@@ -122,7 +132,7 @@ def main() -> None:
     with lost_peers(cluster, lambda: None, preemption):
         probe = Probe(settings, cluster)
         for number, case in enumerate(cases):
-            line = probe.measure(case, last=case not in cases[number + 1 :])
+            line = probe.measure(case, cases[number + 1 :])
             if line is not None:
                 print(json.dumps({"case": number, **line}), flush=True)
 

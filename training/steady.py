@@ -127,21 +127,24 @@ class Probe:
         more = {"threads": self._threads}
         self._gang = computing.strategy(settings.model_copy(update=more), cluster)
         self._strategies = {"": self._gang, "all": alone, "first": alone}
-        self._start_seconds = time.time() - psutil.Process().create_time()
-        self._built: dict[Any, tuple[Any, Any, float]] = {}
+        # The processor's, so that neither neighbours nor waiting for peers or cases count.
+        self._start_seconds = sum(psutil.Process().cpu_times()[:2])
+        self._built: dict[tuple[Any, str], tuple[Any, float]] = {}
+        # By case: what its learner is fed, and the steps of a call that the first turn found.
+        self._feeds: dict[Case, Any] = {}
+        self._steps: dict[Case, int] = {}
 
-    def measure(self, case: "Case", *, last: bool) -> dict[str, Any] | None:
+    def measure(self, case: "Case", later: Sequence["Case"]) -> dict[str, Any] | None:
         """What a case takes; None where this worker has no part in it.
 
         Args:
             case: The case.
-            last: Whether its model is not wanted again.
+            later: Those that come after it.
         """
         line = None
         if case.alone != "first" or self._cluster.is_chief:
             line = self._measure(case)
-            if last:
-                self._drop(case)
+            self._drop(case, later)
         if case.alone == "first":
             computing.exchange(self._gang, 0.0)
         return line
@@ -149,19 +152,22 @@ class Probe:
     def _measure(self, case: "Case") -> dict[str, Any]:
         settings = case.settings
         _forget_peak()
-        known = case in self._built
-        learner, feed, build_seconds = self._build(case)
-        # The first turn finds out how many steps a call takes; the later ones go on with that.
-        chosen = learner.steps_per_call if known else settings.steps_per_call
+        began = time.monotonic()
+        learner, build_seconds = self._learner(case)
+        feed = self._feed(case)
+        build_seconds = build_seconds or time.monotonic() - began
+        known = case in self._steps
+        chosen = self._steps.get(case, settings.steps_per_call)
         together = self._strategies["first"] if case.alone == "first" else self._gang
         warm = 1 if known else 2 if chosen else Pace.MEASURED[-1]
         watch = Stopwatch(together, case.seconds, warm)
         pace = Pace(together, chosen)
         learner.fit(feed, steps_per_epoch=2**40, callbacks=[pace, watch], verbose=0)
         measured = watch.measured
-        if not known:  # the first call traces the graph
+        self._steps[case] = learner.steps_per_call
+        if not self._built[_kind(case)][1]:  # the first call of a learner makes the graph
             build_seconds += watch.first
-            self._built[case] = learner, feed, build_seconds
+            self._built[_kind(case)] = learner, build_seconds
         return {
             "rank": self._cluster.rank,
             "workers": settings.workers,
@@ -180,33 +186,52 @@ class Probe:
             "cores": _cores(),
         }
 
-    def _build(self, case: "Case") -> tuple[Any, Any, float]:
-        """The learner, what it is fed, and the seconds that took; those of before, if kept."""
-        if case in self._built:
-            return self._built[case]
-        began = time.monotonic()
-        strategy, settings = self._strategies[case.alone], case.settings
-        made = Made(settings, case.data)
-        learner = computing.learner(strategy, self._cluster, cast(Dataset, made), settings)
-        share = Share(
-            made.lane_sizes,
-            rank=0 if case.alone else self._cluster.rank // settings.split,
-            world=settings.workers // settings.split,
-            batch=settings.global_batch,
-            seed=settings.seed,
-        )
-        feed = distributed(strategy, batches(made.examples, share))
-        self._built[case] = learner, feed, time.monotonic() - began
-        return self._built[case]
+    def _learner(self, case: "Case") -> tuple[Any, float]:
+        """The learner, and the seconds until its first step was done: 0 where it is yet to come."""
+        kind = _kind(case)
+        if kind not in self._built:
+            made = cast(Dataset, Made(case.settings, case.data))
+            strategy = self._strategies[case.alone]
+            self._built[kind] = (
+                computing.learner(strategy, self._cluster, made, case.settings),
+                0.0,
+            )
+        return self._built[kind]
 
-    def _drop(self, case: "Case") -> None:
-        """Free a case's memory, so that the next one's is its own."""
-        del self._built[case]
+    def _feed(self, case: "Case") -> Any:
+        """What the learner is fed: batches of any size, so that its graph is made once."""
+        if case not in self._feeds:
+            settings, made = case.settings, Made(case.settings, case.data)
+            share = Share(
+                made.lane_sizes,
+                rank=0 if case.alone else self._cluster.rank // settings.split,
+                world=settings.workers // settings.split,
+                batch=settings.global_batch,
+                seed=settings.seed,
+            )
+            self._feeds[case] = distributed(
+                self._strategies[case.alone], batches(made.examples, share, any_size=True)
+            )
+        return self._feeds[case]
+
+    def _drop(self, case: "Case", later: Sequence["Case"]) -> None:
+        """Free what no later case wants, so that a case's memory is its own."""
+        if case not in later:
+            del self._feeds[case]
+        if _kind(case) in map(_kind, later):
+            return
+        del self._built[_kind(case)]
         if not self._built:
             keras.backend.clear_session()
         gc.collect()
         with contextlib.suppress(OSError, AttributeError):  # glibc alone has it
             ctypes.CDLL(None).malloc_trim(0)
+
+
+def _kind(case: "Case") -> tuple[Any, str]:
+    """What a case's learner depends on: all but the batches."""
+    free = {"batch": None, "batch_per_worker": None}
+    return case.settings.model_copy(update=free), case.alone
 
 
 def _cores() -> Sequence[int]:

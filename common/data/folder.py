@@ -147,8 +147,8 @@ def encode(examples: Examples, columns: Sequence[str]) -> bytes:
 
 def columns_of(content: bytes) -> list[np.ndarray]:
     """float32 [rows] each: the angles' columns in order, and the label's, of a checked shard."""
-    table = pa.parquet.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
-    return [column.to_numpy() for column in table.columns]
+    file = pa.parquet.ParquetFile(pa.BufferReader(content), pre_buffer=False)
+    return [column.to_numpy() for column in file.read(use_threads=False).columns]
 
 
 def decode(content: bytes) -> Examples:

@@ -91,7 +91,7 @@ def room(data: "Dataset", split: str, share: Share, memory: int) -> Room:
     long = int((lengths == longest).sum())
     drift = min(long, len(lengths) - long) + 2
     block = COPIES * share.padded * (row + 4)
-    steps = min(MOST_STEPS, max(1, memory // 8 // block))
+    steps = min(MOST_STEPS, max(1, memory // 6 // block))
 
     def fixed(hands: int, steps: int) -> int:
         # A shard is there as it came and as Arrow's columns while it is put away, with int64 that

@@ -330,7 +330,7 @@ class Settings(BaseSettings):
         ),
     ] = ""
     gate_port: Annotated[
-        Port, _survival("the chief's port for the workers' meeting before the start; 0 chooses")
+        Port, _survival("where workers meet before the start, and pods then exchange; 0 chooses")
     ] = 2224
 
     profile: Annotated[

@@ -16,22 +16,23 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-import cirq
-
 from common.errors import CircuitError
 from common.simulator import split
 
 if TYPE_CHECKING:
+    # Seconds to import, which whoever wants a module of this package alone need not wait for.
+    import cirq
+
     from common.simulator.interface import Simulator
 
 __all__ = ["build"]
 
 
 def build(
-    circuit: cirq.AbstractCircuit,
+    circuit: "cirq.AbstractCircuit",
     inputs: Sequence[str],
     parameters: Sequence[str],
-    observables: Sequence[cirq.PauliSum],
+    observables: "Sequence[cirq.PauliSum]",
     *,
     backend: Literal["qfleet", "tensorflow", "tfq"] = "qfleet",
     dtype: Literal["complex64", "complex128"] = "complex64",

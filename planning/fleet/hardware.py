@@ -19,7 +19,8 @@ AMPLITUDE = 8  # bytes, complex64
 STATES = 2  # of an example at work in training, psi and lambda
 USABLE = 0.8  # of a node's memory; the rest is the system's and TensorFlow's
 BUFFERS = 1.2  # a split state with its exchange in pieces, over the state alone
-# An exchange of two workers takes 0.6 ms in a loop of steps (on one machine): two hops of a ring.
+# A hop of TensorFlow's ring on one machine. One of training/exchange.py takes 0.1 ms there, to
+# which a data centre's network adds one to three tenths.
 HOP = 0.3e-3
 VECTOR = 4 * 68  # bytes: a QCNN's slopes, the loss and the sums, float32
 GIB = 2**30

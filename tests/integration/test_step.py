@@ -17,15 +17,16 @@ def workers() -> list[dict[str, Any]]:
     return two_workers("tests.step_worker")
 
 
-def test_an_exchange_is_the_sum_and_the_same_bits_in_every_worker(workers) -> None:
-    one, other = (worker["exchanged"] for worker in workers)
+@pytest.mark.parametrize("way", ["exchanged", "exchanged by TensorFlow"])
+def test_an_exchange_is_the_sum_and_the_same_bits_in_every_worker(workers, way: str) -> None:
+    one, other = (worker[way] for worker in workers)
     assert all(found["right"] for found in one + other)
     assert [found["bits"] for found in one] == [found["bits"] for found in other]
 
 
 def test_a_step_has_one_exchange_and_asks_nobody_for_its_batch(workers) -> None:
     for worker in workers:
-        assert worker["trained"]["collectives"] == ["CollectiveAllToAllV2"]
+        assert worker["trained"]["collectives"] == ["QfleetExchange"]
 
 
 def test_each_graph_is_made_once_and_calls_are_cut_where_they_are_told(workers) -> None:
