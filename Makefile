@@ -98,7 +98,7 @@ test: ## run the unit and integration tests
 	@$(no_settings)$(setup) $(referee)
 	@$(setup) $(tensorboard)
 	@$(setup) $(peers)
-	@.venv/bin/python -m pytest
+	@.venv/bin/python -m pytest --numprocesses=2 --dist=loadfile
 
 .PHONY: verify
 verify: ## check style, types, the import law and the files that are generated

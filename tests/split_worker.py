@@ -1,7 +1,8 @@
-"""One member of a group: `python -m tests.split_worker RANK SIZE PORT FILE`.
+"""One of several workers: `python -m tests.split_worker RANK WORKERS PORT FILE`.
 
-Writes the values and its own slopes of every case to FILE, and of the first one also what three
-steps in one call into TensorFlow give.
+The first two are a group, then the first four, and so on. Each writes the values and its own slopes
+of every case that it has a part in to FILE, and of the first one of each size also what three steps
+in one call into TensorFlow give.
 """
 
 import json
@@ -11,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-rank, size, port = (int(text) for text in sys.argv[1:4])
-workers = [f"127.0.0.1:{port + index}" for index in range(size)]
+rank, count, port = (int(text) for text in sys.argv[1:4])
+workers = [f"127.0.0.1:{port + index}" for index in range(count)]
 os.environ["TF_CONFIG"] = json.dumps(
     {"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}
 )
 
+from common.errors import run_main  # noqa: E402
 from common.simulator import build, split  # noqa: E402
 from common.tensorflow import configure, tf  # noqa: E402
 from tests.split_cases import CASES  # noqa: E402
@@ -26,20 +28,25 @@ def main() -> None:
     configure(threads=1, seed=1)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     found: dict[str, np.ndarray] = {}
-    for name, make in CASES[size].items():
-        case = make()
-        with split.over(split.Group(size=size, rank=rank, key=2000)):
-            simulator = build(case.circuit, case.inputs, case.parameters, case.observables)
-        arguments = [tf.constant(one) for one in case.arguments(name)]
-        upstream = tf.constant(case.upstream(name, rank))
-        for part, one in zip(
-            ("values", "by angles", "by parameters"),
-            step(simulator, upstream, *arguments),
-            strict=True,
-        ):
-            found[f"{name}: {part}"] = one.numpy()
-        if "three" not in found:
-            found["three"] = strategy.run(three, (simulator, upstream, *arguments)).numpy()
+    for size, cases in sorted(CASES.items()):  # the last one keeps all here until the end
+        if rank >= size:
+            continue
+        group = split.Group(size=size, rank=rank, key=2000 + size)
+        for at, (name, make) in enumerate(cases.items()):
+            case = make()
+            with split.over(group):
+                simulator = build(case.circuit, case.inputs, case.parameters, case.observables)
+            arguments = [tf.constant(one) for one in case.arguments(name)]
+            upstream = tf.constant(case.upstream(name, rank))
+            for part, one in zip(
+                ("values", "by angles", "by parameters"),
+                step(simulator, upstream, *arguments),
+                strict=True,
+            ):
+                found[f"{name}: {part}"] = one.numpy()
+            if at == 0:
+                steps = strategy.run(three, (simulator, upstream, *arguments))
+                found[f"{name}: three"] = steps.numpy()
     np.savez(sys.argv[4], **found)
 
 
@@ -64,4 +71,4 @@ def three(simulator: Any, upstream: tf.Tensor, angles: tf.Tensor, parameters: tf
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_main(main))
