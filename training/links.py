@@ -85,14 +85,14 @@ def connect(
                 _meet(cluster, server, ports, secret, peers)
             except OSError as error:
                 reason = f"worker {cluster.rank} could not: {error}"
+        links = Links(peers, cluster.size)
         if agreed([len(peers) == cluster.size - 1])[0] == cluster.size:
             for peer in peers.values():
                 peer.settimeout(None)
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 keep_alive(peer)
-            return Links(peers, cluster.size)
-    for peer in peers.values():
-        peer.close()
+            return links
+    links.close()
     if all(ports) and (reason or cluster.is_chief):
         log.warning(
             f"the workers can't all connect to each other on ports {sorted(set(ports))}"

@@ -47,6 +47,7 @@ class Dataset:
         self.memory = memory * MIB
         self.encoding = Encoding.from_json(manifest.encoding)
         self._read: dict[str, Examples] = {}
+        self._sums: dict[str, int] = {}
         self._turn = threading.Lock()
         self._reader: Stream | None = None
 
@@ -109,7 +110,7 @@ class Dataset:
             DataError: It is missing, cut short or altered.
             StorageUnavailable: Storage does not answer.
         """
-        return folder.fetch(self.path, shard)
+        return folder.fetch(self.path, shard, self._sums)
 
     def read(self, shard: Shard) -> tuple[Examples, np.ndarray]:
         """A shard's rows, and int64 [n]: their numbers in the split; raises as `fetch` does."""

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 # Shards on their way at a time, if memory allows: about 50 ms each from a bucket.
 HANDS = 4
-# Copies of a block there are at a time: made, padded, taken apart.
-COPIES = 3
+# Copies of a block there are at a time: made and padded, or padded and taken apart.
+COPIES = 2
 # The ring holds this much more than what is in use, if memory allows fewer hands: what is put away
 # ahead.
 SPARE = 0.25

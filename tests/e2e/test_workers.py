@@ -34,6 +34,7 @@ def test_a_worker_alone_trains_without_a_gang(cluster_storage: None) -> None:
     job.delete()
 
 
+@pytest.mark.timeout(900)  # three workers on two cores, beside the other tests
 def test_a_run_that_was_stopped_goes_on_with_more_workers(root: storage.StoragePath) -> None:
     settings = (*SETTINGS, "EPOCHS=300", "RUN=wide")
     job = start("wide", "EPOCHS=300")
@@ -41,7 +42,7 @@ def test_a_run_that_was_stopped_goes_on_with_more_workers(root: storage.StorageP
     done = kube.launch("stop", "RUN=wide", timeout=90)
     assert done.returncode == 0, done.stderr
     assert not job.pods()
-    done = kube.launch("run", *settings, "WORKERS=3", timeout=240)
+    done = kube.launch("run", *settings, "WORKERS=3", timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(job.pods()) == 3
     found = kube.RESUMED.search(done.stdout)
@@ -56,7 +57,7 @@ def test_a_run_that_was_stopped_goes_on_with_more_workers(root: storage.StorageP
     assert max(with_three) == 300
     # The same global batches: the curve goes on where it was, and the twin of two workers agrees.
     twin = start("twin", "EPOCHS=300")
-    assert twin.end(240) == "Succeeded"
+    assert twin.end(400) == "Succeeded"
     same = losses(storage.read_bytes(root / "twin" / "text" / "worker-0.attempt-1.log").decode())
     first = min(with_three)
     for epoch in range(first, first + 5):

@@ -3,7 +3,7 @@
 import threading
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -179,13 +179,16 @@ def test_only_splits_that_fit_are_kept_and_one_stream_at_a_time_has_memory(
         (lambda path: path.write_bytes(b"x" + path.read_bytes()[1:]), "was altered"),
     ],
 )
+@pytest.mark.parametrize("read_before", [False, True])
 def test_a_shard_that_is_damaged_ends_reading_in_a_sentence(
-    data: Dataset, damage: object, words: str, tmp_path: Path
+    data: Dataset, damage: Callable[[Path], None], words: str, read_before: bool, tmp_path: Path
 ) -> None:
     for file in data.path.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     copy = load(tmp_path)
     shard = copy.shards("train")[100]
+    if read_before:
+        copy.fetch(shard)
     damage(tmp_path / shard.file)
     mine = share(copy, 0, 1)
     stream = Stream(copy, "train", mine, MEMORY)
