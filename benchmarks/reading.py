@@ -141,7 +141,7 @@ def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float],
     from common.data.stream import Stream
     from training import computing
     from training.cluster import Cluster
-    from training.input import batches, distributed
+    from training.input import batches
 
     settings = Settings(
         batch=BATCH, workers=1, qubits=QUBITS, starts=1, seed=SEED, data=path,
@@ -155,7 +155,7 @@ def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float],
     feeds = [data.feed("train", share(data)) for data in sets]
     assert isinstance(feeds[0], Stream)
     assert not isinstance(feeds[1], Stream)
-    ways = [iter(distributed(strategy, batches(feed, feed.share))) for feed in feeds]
+    ways = [iter(batches(feed, feed.share)) for feed in feeds]
     found: tuple[list[float], list[float]] = ([], [])
     process, used = psutil.Process(), [0.0, 0.0]
     for turn in range(ROUNDS + 1):

@@ -19,7 +19,7 @@ from training import computing
 from training.cluster import Cluster
 from training.exchange import ONE_HOP, go_over, total
 from training.fit import Pace
-from training.input import batches, distributed
+from training.input import batches
 from training.learner import Learner
 
 ROWS, STEPS, PAUSE = 440, 7, 0.05
@@ -109,7 +109,7 @@ def trained(strategy: tf.distribute.Strategy, cluster: Cluster) -> dict[str, Any
     def fit(epoch: int, step: int, until: int) -> None:
         learner.offset = step
         learner.fit(
-            distributed(strategy, batches(examples, share, epoch=epoch, step=step)),
+            batches(examples, share, epoch=epoch, step=step),
             initial_epoch=epoch,
             epochs=until,
             steps_per_epoch=STEPS - step,
@@ -120,7 +120,7 @@ def trained(strategy: tf.distribute.Strategy, cluster: Cluster) -> dict[str, Any
     fit(0, 0, 4)
     learner.sums = learner.sums * 5 / STEPS  # as if the epoch had been left behind its fifth step
     fit(3, 5, 4)
-    feed = iter(distributed(strategy, batches(examples, share)))
+    feed = iter(batches(examples, share))
     measured = [learner.measure(feed, STEPS) for _ in range(2)]
     traces = [graph.experimental_get_tracing_count() for graph in learner.graphs]
     graph = learner.graphs[0].get_concrete_function(feed).graph.as_graph_def()
@@ -149,7 +149,7 @@ def slowed(
         data = data.map(lambda angles, *rest: (after(feed, angles), *rest))
     calls = Calls()
     learner.fit(
-        distributed(strategy, data),
+        data,
         epochs=2,
         steps_per_epoch=STEPS,
         callbacks=[calls, Pace(strategy, steps=STEPS)],

@@ -11,7 +11,7 @@ from common.tensorflow import keras, tf
 from training import computing
 from training.board import SAMPLE, Board, Machine, Record, profiled_steps
 from training.cluster import Cluster
-from training.input import batches, distributed, own_failure
+from training.input import batches, own_failure
 from training.keeper import Keeper, Snapshot, put
 from training.learner import MOST_STEPS
 from training.place import Place
@@ -168,11 +168,10 @@ class Training:
         """Epochs `epoch` to `until` - 1, the first of them from `step` on."""
         share = self._share("train")
         feed = self._feed("train")
-        data = batches(feed, share, epoch=epoch, step=step)
         self.learner.offset = step
         with own_failure(feed, self.salvage):
             self.learner.fit(
-                distributed(self.strategy, data),
+                batches(feed, share, epoch=epoch, step=step),
                 initial_epoch=epoch,
                 epochs=until,
                 steps_per_epoch=share.steps - step,
@@ -197,7 +196,7 @@ class Training:
         share = self._share(split)
         if split not in self._endless:
             feed = self._feed(split)
-            self._endless[split] = feed, iter(distributed(self.strategy, batches(feed, share)))
+            self._endless[split] = feed, iter(batches(feed, share))
         feed, endless = self._endless[split]
         with own_failure(feed, self.salvage):
             return self.learner.measure(endless, share.steps)

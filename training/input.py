@@ -56,13 +56,6 @@ def batches(
     return numbers.map(made).unbatch().prefetch(AHEAD)
 
 
-def distributed(strategy: tf.distribute.Strategy, dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The data set as the strategy wants it, neither sharded nor batched anew by it."""
-    # Of one that might end, the strategy asks all workers before each batch whether they have it.
-    endless = dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
-    return strategy.distribute_datasets_from_function(lambda _: endless)
-
-
 @contextmanager
 def own_failure(feed: Feed, salvage: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Let what made reading fail out as it is: TensorFlow hands on its text alone.

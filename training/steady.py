@@ -19,7 +19,7 @@ from common.tensorflow import keras, tf
 from training import computing
 from training.cluster import Cluster
 from training.fit import Pace
-from training.input import batches, distributed
+from training.input import batches
 from training.learner import PARTS
 
 if TYPE_CHECKING:
@@ -209,9 +209,7 @@ class Probe:
                 batch=settings.global_batch,
                 seed=settings.seed,
             )
-            self._feeds[case] = distributed(
-                self._strategies[case.alone], batches(made.examples, share, any_size=True)
-            )
+            self._feeds[case] = batches(made.examples, share, any_size=True)
         return self._feeds[case]
 
     def _drop(self, case: "Case", later: Sequence["Case"]) -> None:
