@@ -222,9 +222,8 @@ class Learner(keras.Model):
     def measure(self, batches: Iterator[Any], steps: int) -> dict[str, float]:
         """Mean squared error and accuracy of the sign over the next `steps` batches.
 
-        What Keras's `evaluate` does, but on an iterator that lives on (to make one costs the
-        strategy 0.1 s, more than a small epoch), and with one exchange a call instead of one a
-        step. The sums of the epoch in hand are lost to it.
+        What Keras's `evaluate` does, but on an iterator that lives on, and with one exchange a call
+        instead of one a step. The sums of the epoch in hand are lost to it.
         """
         agreed = self.steps_per_call  # by the workers; a step back and forth takes longer
         pace = 1 if self.unlooped else agreed
