@@ -231,25 +231,26 @@ def main() -> int:
             )
             steps = 500 if quick else 1500
             own, others = halves()
-            for name, mine, storages in (
+            both = sorted({*own, *others})
+            for where, mine, storages in (
                 ("cores of its own", own, others),
-                ("the storage on its cores", [*own, *others], [*own, *others]),
+                ("the storage on its cores", both, both),
             ):
                 process.cpu_affinity(storages)
                 done = subprocess.run(
-                    ["taskset", "-c", ",".join(map(str, sorted({*mine}))), sys.executable, "-m",
+                    ["taskset", "-c", ",".join(map(str, mine)), sys.executable, "-m",
                      "benchmarks.reading", "rates", path, str(memory), str(steps)],
                     stdout=subprocess.PIPE, text=True, check=True,
                 )  # fmt: skip
                 parts, whole, more = json.loads(done.stdout.splitlines()[-1])
                 ratios = np.array(parts) / np.array(whole)
                 print(
-                    f"  {name}: by parts {np.median(parts):,.0f} examples/s, from memory"
+                    f"  {where}: by parts {np.median(parts):,.0f} examples/s, from memory"
                     f" {np.median(whole):,.0f}, ratio {np.median(ratios):.3f} ({ratios.min():.2f}"
                     f" to {ratios.max():.2f}); processor seconds {more['cpu_seconds'][0]:.1f} and"
                     f" {more['cpu_seconds'][1]:.1f}; {more['room']}"
                 )
-                if mine == own:
+                if mine is own:
                     hold("by parts over from memory, median of rounds", float(np.median(ratios)),
                          RATE, least=True)  # fmt: skip
             one = one_by_one(path, 100)

@@ -137,8 +137,7 @@ def gang(
         QfleetError: A worker refused a case or was lost; the sentence is its own.
     """
     settings = settings or Settings.from_record({})
-    told = [f"{name}={getattr(settings, name)}" for name in TAKEN]
-    text = json.dumps([dict(case) for case in cases])
+    told, text = _told(settings), _text(cases)
     with ExitStack() as stack:
         if settings.target == "k8s":
             started = [stack.enter_context(_client(text, told, workers, settings))]
@@ -160,11 +159,9 @@ class Waiting:
 
     def __init__(self, workers: int, settings: Settings) -> None:
         self._stack = ExitStack()
-        told = [f"{name}={getattr(settings, name)}" for name in TAKEN]
+        told, cores = _told(settings), places(workers)
         with self._stack:
-            self._started = _gang(
-                self._stack, LATER, told, workers, places(workers), settings.verbose
-            )
+            self._started = _gang(self._stack, LATER, told, workers, cores, settings.verbose)
             self._stack = self._stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -180,11 +177,20 @@ class Waiting:
 
     def measure(self, cases: Sequence[Case], patience: float = 600.0) -> list[list[Measured]]:
         """What `gang` does; once, and after `ready`."""
-        text = json.dumps([dict(case) for case in cases])
         for process in self._started:
-            process.tell(text)
+            process.tell(_text(cases))
         with self:
             return _by_case(cases, _lines(self._started, patience, None))
+
+
+def _told(settings: Settings) -> list[str]:
+    """The settings that hold for all cases, as a probe's arguments."""
+    return [f"{name}={getattr(settings, name)}" for name in TAKEN]
+
+
+def _text(cases: Sequence[Case]) -> str:
+    """Cases as a probe reads them."""
+    return json.dumps([dict(case) for case in cases])
 
 
 def _by_case(cases: Sequence[Case], lines: Sequence[Measured]) -> list[list[Measured]]:

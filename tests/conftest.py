@@ -5,10 +5,11 @@ import socket
 
 import pytest
 
+from common.errors import COLLECT_AFTER
+
 pytest_plugins = ["tests.emulator"]
 
-# As in run_main: what TensorFlow and Cirq leave is looked through less often. A fifth of the time.
-gc.set_threshold(10_000)
+gc.set_threshold(COLLECT_AFTER)  # as run_main does: a fifth of the time of tests that compile
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import resource
@@ -39,16 +40,22 @@ class Made:
 
     def __init__(self, settings: "Settings", data: str) -> None:
         # Enough batches that an epoch's order is made seldom, as in training.
-        rows = settings.global_batch * max(4, min(64, 65_536 // settings.global_batch))
-        generator = np.random.Generator(np.random.PCG64([settings.seed, rows]))
-        angles = generator.uniform(-np.pi, np.pi, (rows, settings.qubits)).astype("f4")
-        if data == "excitations":
-            turned = generator.integers(settings.qubits, size=rows)
-            angles *= np.arange(settings.qubits) == turned[:, None]
-        labels = np.where(generator.random(rows) < 0.5, 1, -1).astype("f4")
+        self._rows = settings.global_batch * max(4, min(64, 65_536 // settings.global_batch))
+        self._seed, self._data = settings.seed, data
         self.features = settings.qubits
-        self.examples = Examples(angles, labels)
-        self.lane_sizes = order.lane_sizes(rows, settings.lanes)
+        self.lane_sizes = order.lane_sizes(self._rows, settings.lanes)
+
+    @functools.cached_property
+    def examples(self) -> Examples:
+        """Its rows; a learner is made for them without."""
+        rows = self._rows
+        generator = np.random.Generator(np.random.PCG64([self._seed, rows]))
+        angles = generator.uniform(-np.pi, np.pi, (rows, self.features)).astype("f4")
+        if self._data == "excitations":
+            turned = generator.integers(self.features, size=rows)
+            angles *= np.arange(self.features) == turned[:, None]
+        labels = np.where(generator.random(rows) < 0.5, 1, -1).astype("f4")
+        return Examples(angles, labels)
 
 
 class Stopwatch(keras.callbacks.Callback):
