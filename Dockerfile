@@ -14,6 +14,7 @@ COPY images/environment.sh /usr/local/bin/
 FROM $BASE AS source
 WORKDIR /qfleet
 COPY common common
+COPY qfleet qfleet
 COPY training training
 COPY inference inference
 COPY k8s/emulator.py k8s/
@@ -47,27 +48,29 @@ FROM build AS worker-build
 COPY requirements/worker-cpu.txt requirements/
 RUN environment.sh make requirements/worker-cpu.txt
 # The kernel and all that it is built with: other changes do not build it again.
-COPY common/tensorflow.py common/
-COPY common/simulator/kernel common/simulator/kernel
-RUN /opt/venv/bin/python -m common.simulator.kernel && test -d common/simulator/kernel/built
+COPY qfleet/__init__.py qfleet/
+COPY qfleet/tensorflow/__init__.py qfleet/tensorflow/runtime.py qfleet/tensorflow/
+COPY qfleet/native qfleet/native
+RUN /opt/venv/bin/python -m qfleet.native && test -d qfleet/native/built
 RUN environment.sh slim
 
 FROM runtime AS worker
 COPY --from=worker-build /opt/venv /opt/venv
 COPY --from=source /qfleet /qfleet
-COPY --from=worker-build /qfleet/common/simulator/kernel/built common/simulator/kernel/built
+COPY --from=worker-build /qfleet/qfleet/native/built qfleet/native/built
 
 FROM build AS worker-gpu-build
 COPY requirements/worker-gpu.txt requirements/
 RUN environment.sh make requirements/worker-gpu.txt
-COPY common/tensorflow.py common/
-COPY common/simulator/kernel common/simulator/kernel
-RUN /opt/venv/bin/python -m common.simulator.kernel && test -d common/simulator/kernel/built
+COPY qfleet/__init__.py qfleet/
+COPY qfleet/tensorflow/__init__.py qfleet/tensorflow/runtime.py qfleet/tensorflow/
+COPY qfleet/native qfleet/native
+RUN /opt/venv/bin/python -m qfleet.native && test -d qfleet/native/built
 RUN environment.sh slim
 
 FROM runtime AS worker-gpu
 COPY --from=worker-gpu-build /opt/venv /opt/venv
 COPY --from=source /qfleet /qfleet
-COPY --from=worker-gpu-build /qfleet/common/simulator/kernel/built common/simulator/kernel/built
+COPY --from=worker-gpu-build /qfleet/qfleet/native/built qfleet/native/built
 # Where GKE and Nvidia's container runtime put the driver's libraries.
 ENV LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64 NVIDIA_DRIVER_CAPABILITIES=compute,utility

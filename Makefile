@@ -71,7 +71,7 @@ runs: ## list the runs below STORAGE, compare and delete them
 .PHONY: tensorboard
 tensorboard: ## show the runs below STORAGE, or RUN=name alone, while they train and afterwards
 	@$(setup) $(if $(cluster),$(launch),$(tensorboard))
-	@exec $(if $(cluster),.venv-launch/bin/python -m launch tensorboard,.venv-tensorboard/bin/python -m training.tensorboard) $(settings)
+	@exec $(if $(cluster),.venv-launch/bin/python -m launch tensorboard,.venv-tensorboard/bin/python -m training.tensorboard_launcher) $(settings)
 
 .PHONY: images push
 images: ## build the images that pods run: make images BASE=image ENGINE=podman GPU=1
@@ -185,5 +185,5 @@ infra-down: ## destroy what infra-up made, and nothing else; it says what is los
 .PHONY: clean
 clean: ## remove the environments and caches; runs stay
 	@$(no_settings)rm -rf .venv .venv-tensorboard .venv-peers .venv-launch
-	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis common/simulator/kernel/built
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis qfleet/native/built
 	@find . -name __pycache__ -prune -exec rm -rf {} +

@@ -88,11 +88,11 @@ install() {
 
 # Builds the native kernel where a worker will need it and it, or a source of it, has changed.
 build_kernel() {
-    local stamp=$venv/kernel.sha256 folder=common/simulator/kernel
+    local stamp=$venv/kernel.sha256 folder=qfleet/native
     [[ ${locks[0]} == requirements/worker.txt ]] || return 0
     sha256sum --status --check "$stamp" 2>/dev/null && return
     local built
-    built=$("$venv/bin/python" -m common.simulator.kernel)
+    built=$("$venv/bin/python" -m qfleet.native)
     # Where there is none, plain TensorFlow serves, and the next verb tries again.
     [[ -z $built ]] || sha256sum "$folder"/*.{cc,h,py} "$built" >"$stamp"
 }

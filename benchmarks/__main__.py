@@ -15,23 +15,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks import cells, machine, plots, table
-from benchmarks.cells import BOUNDS, Cell, Row
+from benchmarks import cases, machine, result_plots, table
+from benchmarks.cases import BOUNDS, BenchmarkCell, Row
 from benchmarks.rounds import Disagreement, measure
-from benchmarks.talk import ANSWER_S, System
-from common.errors import DONE, SettingsError
+from benchmarks.subprocess_protocol import ANSWER_S, SubprocessSystem
+from common.errors import EXIT_OK, SettingsError
 
 HERE = Path(__file__).parent
 ROUNDS, QUICK_ROUNDS = 5, 3
 EPOCH_PATIENCE_S = 1_800.0  # a whole epoch of 23 qubits is one answer
 MISSED = 1
 # Of qfleet alone, each in a fresh process, whose peak of memory is the cell's.
-FULL = ((Cell("qcnn", 23, 1000, turned=1), "epoch"),)
-LARGE = (*FULL, (Cell("qcnn", 23, 32), "epoch"), (Cell("qcnn", 28, 1), "train"))
+FULL = ((BenchmarkCell("qcnn", 23, 1000, turned=1), "epoch"),)
+LARGE = (*FULL, (BenchmarkCell("qcnn", 23, 32), "epoch"), (BenchmarkCell("qcnn", 28, 1), "train"))
 
 
 @dataclass
-class Findings:
+class BenchmarkResults:
     """What came out: rows of results.json, who was left out and why, what went wrong."""
 
     rows: list[Row] = field(default_factory=list)
@@ -47,7 +47,7 @@ def main(words: Sequence[str]) -> int:
     facts = machine.facts()
     systems = start()
     try:
-        found = measure_all(systems, cells.quick() if quick else cells.full(), quick)
+        found = measure_all(systems, cases.quick() if quick else cases.full(), quick)
         for cell, task in () if quick else (LARGE if "LARGE" in flags else FULL):
             systems["qfleet"].close()
             run([systems["qfleet"]], cell, task, 1, found)
@@ -67,23 +67,23 @@ def main(words: Sequence[str]) -> int:
     for sentence in sentences:
         print(f"qfleet: {sentence}", file=sys.stderr)
     broken = [limit for limit in limits if limit.below_floor] if quick else sentences
-    return MISSED if broken or found.wrong else DONE
+    return MISSED if broken or found.wrong else EXIT_OK
 
 
 def measure_all(
-    systems: Mapping[str, System],
-    plan: Mapping[tuple[Cell, str], Sequence[str]],
+    systems: Mapping[str, SubprocessSystem],
+    plan: Mapping[tuple[BenchmarkCell, str], Sequence[str]],
     quick: bool,
-) -> Findings:
+) -> BenchmarkResults:
     """Measure the cells of a plan, each by the systems that are named and not left out."""
     begun = time.monotonic()
     rounds = QUICK_ROUNDS if quick else ROUNDS
-    found = Findings()
+    found = BenchmarkResults()
     for (cell, task), names in plan.items():
         taking_part = []
         for name in names:
             elapsed = time.monotonic() - begun
-            reason = cells.why_left_out(found.rows, name, task, cell, rounds, elapsed)
+            reason = cases.why_left_out(found.rows, name, task, cell, rounds, elapsed)
             if reason:
                 found.left_out.append(f"{name}, {task}, {cell}: {reason}")
             else:
@@ -92,7 +92,13 @@ def measure_all(
     return found
 
 
-def run(systems: list[System], cell: Cell, task: str, rounds: int, found: Findings) -> None:
+def run(
+    systems: list[SubprocessSystem],
+    cell: BenchmarkCell,
+    task: str,
+    rounds: int,
+    found: BenchmarkResults,
+) -> None:
     """Measure a cell, note what came out and say it."""
     begun = time.monotonic()
     try:
@@ -126,29 +132,29 @@ def read(words: Sequence[str]) -> set[str]:
     return flags
 
 
-def start() -> dict[str, System]:
+def start() -> dict[str, SubprocessSystem]:
     """The systems, each in the environment that it lives in."""
     peers = str(HERE.parent / ".venv-peers" / "bin" / "python")
     sides = {
-        "qfleet": [sys.executable, "-m", "benchmarks.keras_side"],
-        "tfq": [sys.executable, "-m", "benchmarks.keras_side"],
-        "lightning": [peers, "-m", "benchmarks.peers_side"],
-        "qsim": [peers, "-m", "benchmarks.peers_side"],
+        "qfleet": [sys.executable, "-m", "benchmarks.run_keras"],
+        "tfq": [sys.executable, "-m", "benchmarks.run_keras"],
+        "lightning": [peers, "-m", "benchmarks.run_peers"],
+        "qsim": [peers, "-m", "benchmarks.run_peers"],
     }
     patience = {"qfleet": EPOCH_PATIENCE_S}
     return {
-        name: System(name, [*command, name], patience.get(name, ANSWER_S))
+        name: SubprocessSystem(name, [*command, name], patience.get(name, ANSWER_S))
         for name, command in sides.items()
     }
 
 
-def write(folder: Path, found: Findings, text: str) -> None:
+def write(folder: Path, found: BenchmarkResults, text: str) -> None:
     """results.json, a row a line, RESULTS.md and the plots."""
     folder.mkdir(exist_ok=True)
     lines = ",\n".join(json.dumps(row) for row in found.rows)
     (folder / "results.json").write_text(f"[\n{lines}\n]\n")
     (folder / "RESULTS.md").write_text(text)
-    plots.draw(found.rows, folder)
+    result_plots.draw(found.rows, folder)
 
 
 def _joined(versions: Mapping[str, str]) -> str:

@@ -20,7 +20,7 @@ SEEDS = (9001, 9002, 9003, 9004, 9005)
 TEST = 16_384
 
 
-class Goal(NamedTuple):
+class QualityGoal(NamedTuple):
     """What a model is to reach with five seeds."""
 
     name: str
@@ -31,14 +31,14 @@ class Goal(NamedTuple):
 
 
 GOALS = (
-    Goal("qcnn", ("MODEL=qcnn",), 1 - 4 / math.pi + 1 / 2, 0.24, 0.30),
-    Goal("hybrid, linear head", ("ACTIVATION=linear",), 1 - 8 / math.pi**2, 0.205, 0.27),
-    Goal("hybrid (the default)", (), None, 0.12, 0.20),
+    QualityGoal("qcnn", ("MODEL=qcnn",), 1 - 4 / math.pi + 1 / 2, 0.24, 0.30),
+    QualityGoal("hybrid, linear head", ("ACTIVATION=linear",), 1 - 8 / math.pi**2, 0.205, 0.27),
+    QualityGoal("hybrid (the default)", (), None, 0.12, 0.20),
 )
 ACCURACY = 0.97
 
 
-def train(storage: str, goal: Goal, seed: int) -> dict[str, float]:
+def train(storage: str, goal: QualityGoal, seed: int) -> dict[str, float]:
     """Train one model with one seed, alone on one thread; its numbers on the test split."""
     run = f"{goal.name.split(',')[0].split(' ')[0]}-{GOALS.index(goal)}-{seed}"
     settings = [*goal.settings, f"SEED={seed}", f"TEST={TEST}", f"RUN={run}", f"STORAGE={storage}"]

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from benchmarks.cells import Cell, Row
-from benchmarks.talk import Message, System, SystemFailed
+from benchmarks.cases import BenchmarkCell, Row
+from benchmarks.subprocess_protocol import Message, SubprocessSystem, SystemFailed
 
 TOLERANCE = 1e-4  # TensorFlow Quantum rounds the numbers in its circuits to six digits
 
@@ -15,7 +15,7 @@ class Disagreement(Exception):
 
 
 def measure(
-    systems: Iterable[System], cell: Cell, task: str, rounds: int
+    systems: Iterable[SubprocessSystem], cell: BenchmarkCell, task: str, rounds: int
 ) -> tuple[list[Row], list[str]]:
     """Time the systems in a cell.
 
@@ -32,8 +32,8 @@ def measure(
         Disagreement: The readouts of two systems differ.
     """
     request = {"cell": asdict(cell), "task": task, "rounds": rounds}
-    ready: dict[System, Message] = {}
-    times: dict[System, list[Message]] = {}
+    ready: dict[SubprocessSystem, Message] = {}
+    times: dict[SubprocessSystem, list[Message]] = {}
     failures = []
     for system in systems:
         try:
@@ -67,7 +67,9 @@ def agree(values: Mapping[str, list[list[float]]], where: str) -> None:
                     raise Disagreement(f"{where}: {first} reads {a:.6f} and {other} {b:.6f}")
 
 
-def _row(system: System, cell: Cell, task: str, ready: Message, answers: list[Message]) -> Row:
+def _row(
+    system: SubprocessSystem, cell: BenchmarkCell, task: str, ready: Message, answers: list[Message]
+) -> Row:
     runs = [answer["ms"] for answer in answers]
     row = {
         "system": system.name,

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.cells import LONGEST_S, SYSTEMS, Bound, Cell, Row, find, ratio
-from benchmarks.models import MODELS
+from benchmarks.cases import LONGEST_S, SYSTEMS, BenchmarkCell, Row, SpeedBound, find, ratio
+from benchmarks.circuit_models import MODELS
 from benchmarks.rounds import TOLERANCE
 
 EXAMPLES = 1_000  # in the epoch of the QCNN of 23 qubits
@@ -68,12 +68,12 @@ def results(
     return "\n\n".join(parts) + "\n"
 
 
-def limits(rows: Sequence[Row], bounds: Iterable[Bound]) -> list[Limit]:
+def limits(rows: Sequence[Row], bounds: Iterable[SpeedBound]) -> list[Limit]:
     """The ratios that are bound, and the named figures that the rows tell."""
     return [_compared(rows, bound) for bound in bounds] + list(_figures(rows))
 
 
-def _compared(rows: Sequence[Row], bound: Bound) -> Limit:
+def _compared(rows: Sequence[Row], bound: SpeedBound) -> Limit:
     times = ratio(rows, bound)
     theirs = f" (its batch: {bound.peer_batch})" if bound.peer_batch else ""
     floor = f" (CI: {bound.floor:g})" if bound.floor else ""
@@ -94,10 +94,10 @@ def _figures(rows: Sequence[Row]) -> Iterator[Limit]:
     def figure(what: str, value: float, unit: str, most: float, aim: str = "") -> Limit:
         return Limit(what, f"at most {most:g} {unit}", aim, f"{value:.3g} {unit}", value <= most)
 
-    first = find(rows, "qfleet", "train", Cell("qcnn", 20, 2))
+    first = find(rows, "qfleet", "train", BenchmarkCell("qcnn", 20, 2))
     if first:
         yield figure("compile and first step, 20 qubits", first["first_step_s"], "s", 5)
-    span = find(rows, "qfleet", "epoch", Cell("qcnn", 23, EXAMPLES))
+    span = find(rows, "qfleet", "epoch", BenchmarkCell("qcnn", 23, EXAMPLES))
     if span:
         seconds = span["ms_per_circuit"] * EXAMPLES / 1e3
         what = (
@@ -106,11 +106,11 @@ def _figures(rows: Sequence[Row]) -> Iterator[Limit]:
         yield figure(what, seconds, "s", 30)
     epoch = f"an epoch of {EXAMPLES:,} examples, QCNN, 23 qubits, batch 32"
     for task, how in (("train", "extrapolated from 5 steps"), ("epoch", "the whole of it")):
-        row = find(rows, "qfleet", task, Cell("qcnn", 23, 32))
+        row = find(rows, "qfleet", task, BenchmarkCell("qcnn", 23, 32))
         if row:
             seconds = row["ms_per_circuit"] * EXAMPLES / 1e3
             yield figure(f"{epoch}: {how}", seconds, "s", 360, "150 s")
-    large = find(rows, "qfleet", "train", Cell("qcnn", 28, 1))
+    large = find(rows, "qfleet", "train", BenchmarkCell("qcnn", 28, 1))
     if large:
         step = f"a training step, 28 qubits, batch 1, {large['ms_per_circuit'] / 1e3:.0f} s: memory"
         yield figure(step, large["peak_gib"], "GiB", 24)
@@ -160,7 +160,9 @@ def _table(
         "|---" * (3 + len(systems)) + "|",
     ]
     cells = dict.fromkeys(
-        Cell(row["model"], row["qubits"], row["batch"]) for row in rows if row["task"] == task
+        BenchmarkCell(row["model"], row["qubits"], row["batch"])
+        for row in rows
+        if row["task"] == task
     )
     for cell in sorted(
         cells, key=lambda cell: (list(MODELS).index(cell.model), cell.qubits, cell.batch)

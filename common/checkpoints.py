@@ -76,7 +76,7 @@ def save(
         "state": dict(state),
     }
     folder = run / "checkpoints"
-    storage.write_whole(folder / f"step-{step:08}.npz", content)
+    storage.write_atomic(folder / f"step-{step:08}.npz", content)
     storage.write_json(folder / f"step-{step:08}.json", description)
     _prune(folder, step, keep)
 

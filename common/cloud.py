@@ -168,7 +168,7 @@ def write(path: GSPath, data: bytes | Path) -> None:
         _blob(path).upload_from_string(data, "application/octet-stream", **_patience())
 
 
-def create(path: GSPath, data: bytes) -> bool:
+def create_exclusive(path: GSPath, data: bytes) -> bool:
     """Upload unless the object exists; whether ours is there now."""
     try:
         _blob(path).upload_from_string(
@@ -225,7 +225,7 @@ def delete(path: GSPath) -> None:
                 continue  # gone already, or deleted by a first try whose answer was lost
 
 
-def told(error: BaseException, path: object) -> QfleetError | None:
+def translate_errors(error: BaseException, path: object) -> QfleetError | None:
     """The error of Google's libraries as one of ours; None if it is none of theirs."""
     where = str(path)
     if isinstance(error, api.NotFound):

@@ -31,15 +31,15 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-DONE = 0
-BUG = 1
+EXIT_OK = 0
+EXIT_BUG = 1
 
 TERMINATION_LOG = Path("/dev/termination-log")
 """In a pod, the file whose content Kubernetes keeps in the pod's status."""
 
 # Importing TensorFlow and Cirq makes objects that stay; by default (after 700 new ones) they are
 # looked through again and again for garbage, which is a sixth of a program's start.
-COLLECT_AFTER = 10_000
+GC_THRESHOLD = 10_000
 
 
 class QfleetError(Exception):
@@ -135,33 +135,33 @@ def run_main(main: Callable[[], int | None]) -> int:
     Returns:
         The exit code for sys.exit.
     """
-    gc.set_threshold(COLLECT_AFTER)
+    gc.set_threshold(GC_THRESHOLD)
     try:
-        return main() or DONE
+        return main() or EXIT_OK
     except QfleetError as error:
         print(f"qfleet: {one_line(error)}", file=sys.stderr)
-        leave_word(one_line(error))
+        write_termination_message(one_line(error))
         return error.exit_code
     except KeyboardInterrupt:
         print("qfleet: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # The reader of our output went away (`| head`); there is nobody left to tell.
-        return DONE
+        return EXIT_OK
     except Exception as error:
         logging.getLogger("qfleet").debug("a bug", exc_info=True)
         traceback.print_exc()
-        leave_word(f"a bug: {error!r}")
-        return BUG
+        write_termination_message(f"a bug: {error!r}")
+        return EXIT_BUG
 
 
-def end_on_signals() -> None:
+def exit_on_signals() -> None:
     """SIGTERM and SIGHUP end this process by way of `finally`, and with it what it has started."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
-def leave_word(text: str) -> None:
+def write_termination_message(text: str) -> None:
     """Leave a sentence in the pod's status, where this is a pod; the newest one stays."""
     if TERMINATION_LOG.is_file():
         # The same stands in the pod's log, so a file that can't be written costs nothing.

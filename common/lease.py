@@ -24,8 +24,8 @@ from common.storage import StoragePath
 
 log = logging.getLogger("qfleet")
 
-BEAT_SECONDS = 5.0
-WATCH_SECONDS = 15.0
+RENEW_INTERVAL_SECONDS = 5.0
+EXPIRY_SECONDS = 15.0
 CONFIRM_SECONDS = 0.5
 """Pause before a new holder reads again whether the lease is still its own."""
 
@@ -132,7 +132,7 @@ class Lease:
         """
         found = _content(self._path)
         if found is None:
-            if not storage.create(self._path, self._holder.to_bytes()):
+            if not storage.create_exclusive(self._path, self._holder.to_bytes()):
                 raise self._refusal(_content(self._path))
         else:
             self._take_over(found)
@@ -152,9 +152,9 @@ class Lease:
         known_free = holder is not None and (holder.gang == self._holder.gang or holder.is_gone())
         if not known_free:
             log.info(f"{self._title} has a lease: watching whether its holder is alive")
-            if moving({self._path: found}, WATCH_SECONDS):
+            if wait_for_renewals({self._path: found}, EXPIRY_SECONDS):
                 raise self._refusal(_content(self._path) or found)
-        storage.write_whole(self._path, self._holder.to_bytes())
+        storage.write_atomic(self._path, self._holder.to_bytes())
 
     def check(self) -> None:
         """Raise if the lease is lost; cheap, since the thread finds out.
@@ -192,7 +192,7 @@ class Lease:
 
     def _renew(self) -> None:
         away = False
-        while not self._stop.wait(BEAT_SECONDS):
+        while not self._stop.wait(RENEW_INTERVAL_SECONDS):
             try:
                 found = _content(self._path)
                 if found is None or not self._is_ours(found):
@@ -200,7 +200,7 @@ class Lease:
                     log.warning(str(self._lost))
                     return
                 self._holder = replace(self._holder, beat=self._holder.beat + 1)
-                storage.write_whole(self._path, self._holder.to_bytes())
+                storage.write_atomic(self._path, self._holder.to_bytes())
                 away = False
             except (StorageError, StorageUnavailable) as error:
                 # Training goes on: the next checkpoint meets the same storage and decides.
@@ -231,7 +231,7 @@ def _content(path: StoragePath) -> bytes | None:
         return None
 
 
-def moving(known: dict[StoragePath, bytes], seconds: float) -> set[StoragePath]:
+def wait_for_renewals(known: dict[StoragePath, bytes], seconds: float) -> set[StoragePath]:
     """Which of the leases change within this time (a lease that is given back does not count).
 
     Args:
@@ -251,7 +251,7 @@ def moving(known: dict[StoragePath, bytes], seconds: float) -> set[StoragePath]:
     return moved
 
 
-def held(runs: Iterable[StoragePath]) -> set[StoragePath]:
+def active_leases(runs: Iterable[StoragePath]) -> set[StoragePath]:
     """Which of these run folders a living gang holds now.
 
     A holder on this machine is known at once; the others are watched together for a little more
@@ -267,4 +267,6 @@ def held(runs: Iterable[StoragePath]) -> set[StoragePath]:
             unknown[run / NAME] = content
         elif not holder.is_gone():
             alive.add(run)
-    return alive | {path.parent for path in moving(unknown, BEAT_SECONDS * 1.3)}
+    return alive | {
+        path.parent for path in wait_for_renewals(unknown, RENEW_INTERVAL_SECONDS * 1.3)
+    }

@@ -38,7 +38,7 @@ RETRY_SECONDS = 60.0
 DATASETS = "datasets"
 """Name of the folder of data sets below STORAGE, beside the runs; no run may take it."""
 
-PART = ".part"
+PARTIAL_SUFFIX = ".part"
 """Ending of a file that is being written; such files are never listed."""
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
@@ -158,7 +158,7 @@ def read_json(path: StoragePath) -> Any:
     return json.loads(read_bytes(path).decode("utf-8"))
 
 
-def write_whole(path: StoragePath, data: bytes | str | Path) -> None:
+def write_atomic(path: StoragePath, data: bytes | str | Path) -> None:
     """Write a file that appears whole or not at all, in place of one that may be there.
 
     Args:
@@ -179,10 +179,10 @@ def write_whole(path: StoragePath, data: bytes | str | Path) -> None:
 
 def write_json(path: StoragePath, value: Any) -> None:
     """Write JSON, whole or not at all. NaN and infinity are refused: they are not JSON."""
-    write_whole(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+    write_atomic(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
-def create(path: StoragePath, data: bytes) -> bool:
+def create_exclusive(path: StoragePath, data: bytes) -> bool:
     """Write a file unless there is one already: of several writers one wins.
 
     (The emulator of cloud storage ignores the precondition that makes this so; who relies on it
@@ -195,7 +195,7 @@ def create(path: StoragePath, data: bytes) -> bool:
         if not isinstance(path, Path):
             from common import cloud
 
-            return cloud.create(path, data)
+            return cloud.create_exclusive(path, data)
         with _beside(path, data) as part:
             try:
                 os.link(part, path)
@@ -215,7 +215,7 @@ def create(path: StoragePath, data: bytes) -> bool:
 @contextlib.contextmanager
 def _beside(path: Path, data: bytes | Path) -> Iterator[Path]:
     """A complete copy of the data, on disk for good, in the folder of `path`."""
-    part = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex[:8]}{PART}")
+    part = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex[:8]}{PARTIAL_SUFFIX}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = part.open("xb")
@@ -275,7 +275,7 @@ def children(path: StoragePath) -> list[StoragePath]:
 
             return sorted(cloud.files(path, deep=False), key=str)
         try:
-            return sorted(p for p in path.iterdir() if not p.name.endswith(PART))
+            return sorted(p for p in path.iterdir() if not p.name.endswith(PARTIAL_SUFFIX))
         except FileNotFoundError:
             return []
 
@@ -287,7 +287,9 @@ def files(path: StoragePath) -> list[StoragePath]:
             from common import cloud
 
             return sorted(cloud.files(path, deep=True), key=str)
-        return sorted(p for p in path.rglob("*") if p.is_file() and not p.name.endswith(PART))
+        return sorted(
+            p for p in path.rglob("*") if p.is_file() and not p.name.endswith(PARTIAL_SUFFIX)
+        )
 
 
 def sizes(path: StoragePath) -> dict[str, int]:
@@ -301,7 +303,7 @@ def sizes(path: StoragePath) -> dict[str, int]:
             found = [entry for entry in os.scandir(path) if entry.is_file()]
         except FileNotFoundError:
             return {}
-        return {e.name: e.stat().st_size for e in found if not e.name.endswith(PART)}
+        return {e.name: e.stat().st_size for e in found if not e.name.endswith(PARTIAL_SUFFIX)}
 
 
 def delete(path: StoragePath) -> None:
@@ -317,11 +319,11 @@ def delete(path: StoragePath) -> None:
             path.unlink(missing_ok=True)
 
 
-def clear_parts(path: StoragePath) -> None:
+def remove_partial_files(path: StoragePath) -> None:
     """Delete what killed processes left half-written below a folder (a cloud keeps no such)."""
     if isinstance(path, Path):
         with errors(path):
-            for part in path.rglob(f".*{PART}"):
+            for part in path.rglob(f".*{PARTIAL_SUFFIX}"):
                 part.unlink(missing_ok=True)
 
 

@@ -104,7 +104,7 @@ class Uploader:
             if self._closing.is_set() and not last:
                 return
             try:
-                storage.write_whole(self._remote / path.relative_to(self._local).as_posix(), path)
+                storage.write_atomic(self._remote / path.relative_to(self._local).as_posix(), path)
             except FileNotFoundError:
                 continue  # deleted since it was listed
             self._uploaded[path] = mark
@@ -120,6 +120,6 @@ class Uploader:
                 except FileNotFoundError:
                     continue
                 mark = (status.st_mtime_ns, status.st_size)
-                if not name.endswith(storage.PART) and self._uploaded.get(path) != mark:
+                if not name.endswith(storage.PARTIAL_SUFFIX) and self._uploaded.get(path) != mark:
                     changed.append((path, mark))
         return changed

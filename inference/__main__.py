@@ -6,7 +6,7 @@ import uuid
 
 from common.errors import SettingsError, run_main
 from common.settings import Settings
-from inference import source
+from inference import model_source
 
 
 def main() -> int:
@@ -15,24 +15,24 @@ def main() -> int:
     if settings.target != "local":
         raise SettingsError(f"TARGET={settings.target}: inference runs with TARGET=local only")
     logging.basicConfig(format="%(message)s")
-    chosen = source.choose(settings)
+    chosen = model_source.choose_model(settings)
     with chosen.local_weights():
         pass  # compared now, before the seconds that TensorFlow takes to load
 
-    from inference import examples, plan
+    from inference import chunk_plan, inference_input
 
-    plan.check(settings)
-    question = examples.ask(settings, chosen)
+    chunk_plan.check(settings)
+    question = inference_input.resolve_input(settings, chosen)
     if settings.parallel > 1:
-        from inference.team import Team
+        from inference.local_workers import LocalWorkers
 
         settings = settings.model_copy(update={"gang": settings.gang or uuid.uuid4().hex})
-        return Team(settings, plan.agree(settings, chosen, question)).answer()
+        return LocalWorkers(settings, chunk_plan.agree_on_plan(settings, chosen, question)).answer()
 
     # TensorFlow only now: what was wrong so far has been said within a second or two.
-    from inference import alone
+    from inference import single_process
 
-    alone.answer(settings, chosen, question)
+    single_process.predict_in_process(settings, chosen, question)
     return 0
 
 

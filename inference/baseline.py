@@ -16,9 +16,9 @@ from inference.scoring import mean_squared_error
 
 # A support vector machine's time grows as the square of its examples and more: 5,000 of them take
 # a second or two. Logistic regression's grows with them.
-MOST_FOR_SVM = 5_000
-MOST_FOR_LOGISTIC = 200_000
-MOST_TESTED = 100_000
+MAX_SVM_ROWS = 5_000
+MAX_LOGISTIC_ROWS = 200_000
+MAX_TEST_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def baselines(train: Examples, angles: np.ndarray, labels: np.ndarray, seed: int
         return []
     logistic = LogisticRegression(max_iter=1000)
     return [
-        _measure("logistic regression", logistic, MOST_FOR_LOGISTIC, train, angles, labels, seed),
-        _measure("SVM with RBF kernel", SVC(), MOST_FOR_SVM, train, angles, labels, seed),
+        _measure("logistic regression", logistic, MAX_LOGISTIC_ROWS, train, angles, labels, seed),
+        _measure("SVM with RBF kernel", SVC(), MAX_SVM_ROWS, train, angles, labels, seed),
     ]
 
 
@@ -77,7 +77,7 @@ def _measure(
 ) -> Baseline:
     began = time.monotonic()
     rows = _sample(len(train.labels), most, seed)
-    angles, labels = angles[:MOST_TESTED], labels[:MOST_TESTED]
+    angles, labels = angles[:MAX_TEST_ROWS], labels[:MAX_TEST_ROWS]
     model = make_pipeline(StandardScaler(), classifier)
     with warnings.catch_warnings():
         # Not quite the optimum is as good a baseline.

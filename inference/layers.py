@@ -7,7 +7,7 @@ are; so they are named in the circuits that ship with qfleet, and usually in a p
 import re
 from collections.abc import Sequence
 
-MOST_LAYERS = 24
+MAX_LAYERS = 24
 
 _LAST_NUMBER = re.compile(r"[_\[(.-]*(\d+)[\])]?$")
 _SHIPPED = re.compile(r"(?:f\d+_)?theta_(\d+)")
@@ -28,7 +28,7 @@ def layers_of(parameters: Sequence[str]) -> dict[str, list[int]]:
         stem = _LAST_NUMBER.sub("", name) or name
         shipped = _SHIPPED.fullmatch(stem)
         layers.setdefault(f"layer {int(shipped[1]) + 1}" if shipped else stem, []).append(place)
-    return layers if len(layers) <= MOST_LAYERS else {"all angles": list(range(len(parameters)))}
+    return layers if len(layers) <= MAX_LAYERS else {"all angles": list(range(len(parameters)))}
 
 
 def number_of(symbol: str) -> str:

@@ -12,10 +12,10 @@ import pyarrow.parquet
 
 from common import storage
 from common.storage import StoragePath
-from inference.examples import Question
-from inference.scoring import predicted
+from inference.inference_input import InferenceInput
+from inference.scoring import predicted_label
 
-MOST_CSV = 1_000_000
+MAX_CSV_ROWS = 1_000_000
 """Rows that are written as CSV; more are written as Parquet."""
 
 
@@ -31,9 +31,9 @@ class Predictions:
         path: The table.
     """
 
-    def __init__(self, folder: StoragePath, question: Question, readouts: int | None) -> None:
+    def __init__(self, folder: StoragePath, question: InferenceInput, readouts: int | None) -> None:
         self._classes, self._labelled = question.classes, question.labelled
-        large = question.total > MOST_CSV
+        large = question.total > MAX_CSV_ROWS
         self.path = folder / f"{question.name}.{'parquet' if large else 'csv'}"
         fields = [("row", pa.int64()), ("answer", pa.float32()), ("predicted", pa.string())]
         fields += [("label", pa.string())] * question.labelled
@@ -63,7 +63,7 @@ class Predictions:
             readouts: float32 [n, readouts] or None.
             labels: float32 [n] of -1 and +1 where labels are known.
         """
-        columns = [pa.array(rows + 1), pa.array(answers), self._names(predicted(answers))]
+        columns = [pa.array(rows + 1), pa.array(answers), self._names(predicted_label(answers))]
         if self._labelled:
             assert labels is not None
             columns.append(self._names(labels))
@@ -81,7 +81,7 @@ class Predictions:
         """Write the table to its place."""
         with storage.errors(self._file):
             self._table.close()
-        storage.write_whole(self.path, self._file)
+        storage.write_atomic(self.path, self._file)
 
     def __enter__(self) -> Self:
         return self

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-FINE = 2**13
+FINE_BINS = 2**13
 """Bins of a histogram on each side of 0; what is drawn is made of many of them."""
 
-MOST_READOUTS = 12
+MAX_READOUTS = 12
 """Readouts that are drawn."""
 
 
@@ -22,7 +22,7 @@ class Histogram:
     def __init__(self) -> None:
         self.largest = 0.0
         self._limit = 1.0
-        self._counts = np.zeros((2, 2 * FINE), np.int64)
+        self._counts = np.zeros((2, 2 * FINE_BINS), np.int64)
 
     def add(self, values: np.ndarray, groups: np.ndarray) -> None:
         """Count values [n] of groups [n], each 0 or 1."""
@@ -30,13 +30,16 @@ class Histogram:
             return
         self.largest = max(self.largest, float(np.abs(values).max()))
         while self.largest > self._limit:
-            pairs = self._counts.reshape(2, FINE, 2).sum(axis=2)
+            pairs = self._counts.reshape(2, FINE_BINS, 2).sum(axis=2)
             self._counts[:] = 0
-            self._counts[:, FINE // 2 : FINE + FINE // 2] = pairs
+            self._counts[:, FINE_BINS // 2 : FINE_BINS + FINE_BINS // 2] = pairs
             self._limit *= 2
-        places = np.floor(values.astype(np.float64) * (FINE / self._limit)).astype(np.int64) + FINE
-        places = np.clip(places, 0, 2 * FINE - 1) + 2 * FINE * groups
-        self._counts += np.bincount(places, minlength=4 * FINE).reshape(2, -1)
+        places = (
+            np.floor(values.astype(np.float64) * (FINE_BINS / self._limit)).astype(np.int64)
+            + FINE_BINS
+        )
+        places = np.clip(places, 0, 2 * FINE_BINS - 1) + 2 * FINE_BINS * groups
+        self._counts += np.bincount(places, minlength=4 * FINE_BINS).reshape(2, -1)
 
     def binned(self, edge: float, bins: int) -> tuple[np.ndarray, np.ndarray]:
         """Bins of a plot from -edge to edge; what lies outside counts in the first or the last.
@@ -49,8 +52,10 @@ class Histogram:
             Edges float64 [bins + 1], and counts int64 [2, bins] by group.
         """
         edges = np.linspace(-edge, edge, bins + 1)
-        places = np.clip(np.rint(edges * (FINE / self._limit)).astype(int) + FINE, 0, 2 * FINE)
-        places[0], places[-1] = 0, 2 * FINE
+        places = np.clip(
+            np.rint(edges * (FINE_BINS / self._limit)).astype(int) + FINE_BINS, 0, 2 * FINE_BINS
+        )
+        places[0], places[-1] = 0, 2 * FINE_BINS
         before = np.concatenate([np.zeros((2, 1), np.int64), self._counts.cumsum(axis=1)], axis=1)
         return edges, np.diff(before[:, places], axis=1)
 
@@ -79,7 +84,7 @@ class Scores:
         self.seconds = 0.0
         self.workers = 1
         self.answers = Histogram()
-        self.readouts = [Histogram() for _ in range(min(readouts or 0, MOST_READOUTS))]
+        self.readouts = [Histogram() for _ in range(min(readouts or 0, MAX_READOUTS))]
         self.counts = np.zeros((2, 2), np.int64)
         self._squares = 0.0
 
@@ -98,7 +103,9 @@ class Scores:
             groups = (labels > 0).astype(np.int64)
             self._squares += float(np.sum((answers.astype(np.float64) - labels) ** 2))
         self.total += len(answers)
-        self.counts += np.bincount(2 * groups + (predicted(answers) > 0), minlength=4).reshape(2, 2)
+        self.counts += np.bincount(
+            2 * groups + (predicted_label(answers) > 0), minlength=4
+        ).reshape(2, 2)
         self.answers.add(answers, groups)
         for i, histogram in enumerate(self.readouts):
             assert readouts is not None
@@ -133,7 +140,7 @@ class Scores:
         return int(negative), int(positive)
 
 
-def predicted(answers: np.ndarray) -> np.ndarray:
+def predicted_label(answers: np.ndarray) -> np.ndarray:
     """The classes, float32 [n] of -1 and +1, that answers [n] mean."""
     return np.where(answers >= 0, 1, -1).astype(np.float32)
 

@@ -7,18 +7,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from common.storage import StoragePath
-from inference.examples import Question
-from inference.findings import Findings
-from inference.source import Source
+from inference.inference_input import InferenceInput
+from inference.model_source import ModelSource
+from inference.results import InferenceResults
 
 
-def announce(console: Console, source: Source, question: Question) -> None:
+def log_start(console: Console, source: ModelSource, question: InferenceInput) -> None:
     """Say what begins, which may take long."""
     examples = f"{question.total:,} examples"
     console.print(f"[bold]{escape(source.title)}[/] answers {examples}: {escape(question.title)}")
 
 
-def show(console: Console, found: Findings, predictions: StoragePath, report: StoragePath) -> None:
+def log_results(
+    console: Console, found: InferenceResults, predictions: StoragePath, report: StoragePath
+) -> None:
     """Print the findings."""
     scores = found.scores
     for note in found.notes:
@@ -37,7 +39,7 @@ def show(console: Console, found: Findings, predictions: StoragePath, report: St
     console.print(f"next:  {escape(_next(found, report))}")
 
 
-def _scores(found: Findings) -> Table:
+def _scores(found: InferenceResults) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for title in ("", "MSE", "accuracy"):
         table.add_column(title, justify="right" if title else "left", no_wrap=True)
@@ -52,7 +54,7 @@ def _scores(found: Findings) -> Table:
     return table
 
 
-def _confusion(found: Findings) -> Table:
+def _confusion(found: InferenceResults) -> Table:
     counts, classes = found.scores.confusion, [escape(name) for name in found.question.classes]
     assert counts is not None
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
@@ -64,7 +66,7 @@ def _confusion(found: Findings) -> Table:
     return table
 
 
-def _counts(found: Findings) -> Table:
+def _counts(found: InferenceResults) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column("")
     table.add_column("examples", justify="right")
@@ -73,7 +75,7 @@ def _counts(found: Findings) -> Table:
     return table
 
 
-def _next(found: Findings, report: StoragePath) -> str:
+def _next(found: InferenceResults, report: StoragePath) -> str:
     """The next command: a browser, new examples, or the training curves."""
     said = [f"open {report}" if isinstance(report, Path) else f"gcloud storage cp {report} ."]
     run = found.source.run

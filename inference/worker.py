@@ -24,12 +24,12 @@ from common.errors import Preempted, RunError, SettingsError, run_main
 from common.lease import CONFIRM_SECONDS, Lease
 from common.settings import Settings
 from common.storage import StoragePath
-from inference import examples, pieces, plan, source, summary
-from inference.examples import Question
-from inference.pieces import Answers
-from inference.plan import Piece, Plan
+from inference import chunk_plan, chunks, inference_input, model_source, summary
+from inference.chunk_plan import Chunk, ChunkPlan
+from inference.chunks import ChunkPredictions
+from inference.inference_input import InferenceInput
 
-INDEX = "JOB_COMPLETION_INDEX"
+COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
 
 
 class _Stopped(BaseException):
@@ -48,14 +48,14 @@ def main() -> None:
 def _work() -> None:
     settings = Settings.from_args(sys.argv[1:])
     logging.basicConfig(format="%(message)s")
-    plan.check(settings)
+    chunk_plan.check(settings)
     settings = settings.model_copy(update={"gang": settings.gang or uuid.uuid4().hex})
     index = _index(settings)
-    chosen = source.choose(settings)
-    question = examples.ask(settings, chosen)
-    agreed = plan.agree(settings, chosen, question)
+    chosen = model_source.choose_model(settings)
+    question = inference_input.resolve_input(settings, chosen)
+    agreed = chunk_plan.agree_on_plan(settings, chosen, question)
     lease = Lease(
-        plan.place(chosen, question),
+        chunk_plan.plan_path(chosen, question),
         settings.gang,
         name=f"worker-{index}.lease.json",
         title=f"{question.title} for {chosen.name} (worker {index})",
@@ -64,7 +64,7 @@ def _work() -> None:
         instead="",
     ).acquire()
     try:
-        worker = Worker(settings, index, chosen, question, agreed)
+        worker = InferenceWorker(settings, index, chosen, question, agreed)
         worker.answer(lease)
         if len(agreed.there()) == len(agreed.pieces) and _is_to_merge(agreed, index, settings.gang):
             worker.merge()
@@ -79,16 +79,16 @@ def _leave(number: int, frame: object) -> None:
 
 
 def _index(settings: Settings) -> int:
-    said = os.environ.get(INDEX, "")
+    said = os.environ.get(COMPLETION_INDEX, "")
     if not said.isdecimal() or int(said) >= settings.parallel:
         raise SettingsError(
-            f"{INDEX}={said} is not a worker of PARALLEL={settings.parallel}: it is a number from"
+            f"{COMPLETION_INDEX}={said} is not a worker of PARALLEL={settings.parallel}: it is a number from"
             " 0, which an Indexed Job gives to its pods; start with `make inference`"
         )
     return int(said)
 
 
-class Worker:
+class InferenceWorker:
     """One worker.
 
     Args:
@@ -103,9 +103,9 @@ class Worker:
         self,
         settings: Settings,
         index: int,
-        chosen: source.Source,
-        question: Question,
-        agreed: Plan,
+        chosen: model_source.ModelSource,
+        question: InferenceInput,
+        agreed: ChunkPlan,
     ) -> None:
         self._settings, self._index = settings, index
         self._source, self._question, self._plan = chosen, question, agreed
@@ -114,17 +114,17 @@ class Worker:
     @functools.cached_property
     def _model(self) -> Any:
         """The model, only where something is left to do: TensorFlow takes seconds."""
-        from common.tensorflow import configure
-        from inference import model
+        from inference import model_loading
+        from qfleet.tensorflow.runtime import configure
 
         configure(threads=self._settings.threads, seed=self._settings.seed)
-        return model.load(self._source)
+        return model_loading.load(self._source)
 
     @functools.cached_property
     def _answering(self) -> Any:
-        from inference.answering import Answering
+        from inference.predictor import Predictor
 
-        return Answering(self._model, self._question.features, self._settings.batch)
+        return Predictor(self._model, self._question.features, self._settings.batch)
 
     def answer(self, lease: Lease) -> None:
         """Answer this worker's pieces, but those that were answered before.
@@ -135,18 +135,18 @@ class Worker:
         total = len(self._plan.pieces)
         mine = self._plan.of(self._index, self._settings.parallel)
         if self._index == 0:
-            summary.announce(self._console, self._source, self._question)
+            summary.log_start(self._console, self._source, self._question)
         if not mine:
             self._say(f"nothing to do: {total} pieces are fewer than {self._settings.parallel}")
             return
         there = self._plan.there()
-        left = [p for p in mine if p not in there or pieces.read(self._plan, p) is None]
+        left = [p for p in mine if p not in there or chunks.read_chunk(self._plan, p) is None]
         before = f", {len(mine) - len(left)} of them answered before" * (len(left) < len(mine))
         self._say(f"pieces {mine[0].number + 1}-{mine[-1].number + 1} of {total}{before}")
         for piece in left:
             lease.check()
             said = self._answer(piece)
-            pieces.write(self._plan, piece, said)
+            chunks.write_chunk(self._plan, piece, said)
             circuits = max(1, self._answering.circuits)
             unit = "circuits" if self._answering.circuits else "examples"
             self._say(
@@ -157,16 +157,16 @@ class Worker:
     def _say(self, text: str) -> None:
         self._console.print(f"worker {self._index}: {text}", markup=False)
 
-    def _answer(self, piece: Piece) -> Answers:
+    def _answer(self, piece: Chunk) -> ChunkPredictions:
         block = self._question.read(piece.block)
         part = slice(piece.first, piece.first + piece.count)
         rows, labels = block.rows[part], None if block.labels is None else block.labels[part]
         answers, readouts, seconds = self._answering.answer(block.angles[part], rows)
-        return Answers(rows, labels, answers, readouts, self._index, seconds)
+        return ChunkPredictions(rows, labels, answers, readouts, self._index, seconds)
 
     def merge(self) -> None:
         """Put all pieces together: predictions and report, as one process would write them."""
-        from inference.conclusion import conclude
+        from inference.finalize import finalize
         from inference.predictions import Predictions
         from inference.scoring import Scores
 
@@ -176,11 +176,11 @@ class Worker:
         seconds: dict[int, float] = {}
         with Predictions(self._source.predictions, question, answering.readouts) as predictions:
             for piece in self._plan.pieces:
-                said = pieces.read(self._plan, piece)
+                said = chunks.read_chunk(self._plan, piece)
                 if said is None:  # altered since its worker wrote it
                     self._say(f"piece {piece.number + 1} is damaged and is answered again")
                     said = self._answer(piece)
-                    pieces.write(self._plan, piece, said)
+                    chunks.write_chunk(self._plan, piece, said)
                 seconds[said.worker] = seconds.get(said.worker, 0.0) + said.seconds
                 scores.add(said.answers, said.readouts, said.labels)
                 predictions.add(said.rows, said.answers, said.readouts, said.labels)
@@ -191,36 +191,36 @@ class Worker:
                 )
             # They worked side by side: the one that took longest is how long it took.
             scores.workers, scores.seconds = len(seconds), max(seconds.values())
-            conclude(
+            finalize(
                 self._settings, self._source, question, self._model, scores, predictions,
                 self._console,
             )  # fmt: skip
 
 
-def _is_to_merge(agreed: Plan, index: int, gang: str) -> bool:
+def _is_to_merge(agreed: ChunkPlan, index: int, gang: str) -> bool:
     """Whether this worker merges: the first that finds all pieces there, also after a restart."""
     path = _merge_file(agreed, gang)
-    created = storage.create(path, json.dumps({"worker": index}).encode())
+    created = storage.create_exclusive(path, json.dumps({"worker": index}).encode())
     if created and not storage.is_local(path):
         time.sleep(CONFIRM_SECONDS)  # an emulator lets several create it: the last one has it
     return storage.read_json(path).get("worker") == index
 
 
-def _merge_file(agreed: Plan, gang: str) -> StoragePath:
+def _merge_file(agreed: ChunkPlan, gang: str) -> StoragePath:
     return agreed.folder / f"merge-{gang}.json"
 
 
-def _clear(agreed: Plan, gang: str) -> None:
+def _clear(agreed: ChunkPlan, gang: str) -> None:
     """Delete what no one needs any more: pieces of other weights, and what killed workers left."""
     root = agreed.folder.parent
     for path in storage.children(root):
-        another = path.name.startswith("gang-") and path != plan.gang_file(root, gang)
+        another = path.name.startswith("gang-") and path != chunk_plan.job_id_file(root, gang)
         if another or (path != agreed.folder and storage.is_file(path / "plan.json")):
             storage.delete(path)
     for path in storage.children(agreed.folder):
         if path.name.startswith("merge-") and path != _merge_file(agreed, gang):
             storage.delete(path)
-    storage.clear_parts(agreed.folder)
+    storage.remove_partial_files(agreed.folder)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from common.errors import SettingsError, end_on_signals, run_main
+from common.errors import SettingsError, exit_on_signals, run_main
 from common.settings import Settings
 
 VERBS = {
@@ -13,7 +13,10 @@ VERBS = {
     "status": ("[RUN]", "where a job and its workers stand"),
     "logs": ("[RUN]", "what workers say, or have said once their pods are gone"),
     "stop": ("[RUN]", "stop a training job; the same RUN goes on later"),
-    "probe": ("CASES", "measure short trainings in pods (training/probe.py), and take them away"),
+    "probe": (
+        "CASES",
+        "measure short trainings in pods (training/step_benchmark_worker.py), and take them away",
+    ),
     "list": ("", "qfleet's jobs in the namespace"),
     "delete": ("WHAT [RUN]", "take training, inference or tensorboard out of the cluster"),
     "render": ("[WHAT]", "print the manifests of training, inference or tensorboard"),
@@ -44,7 +47,7 @@ def main() -> int:
     if verb not in VERBS:
         raise SettingsError(f"{verb} is no verb of the client: it is one of {', '.join(VERBS)}")
     # Who ends this process ends the ways into the cluster that it opened, too.
-    end_on_signals()
+    exit_on_signals()
     words = _words(verb, rest)
     return _do(verb, words, Settings.from_args(rest[len(words) :] + _named(verb, words)))
 
@@ -70,39 +73,39 @@ def _do(verb: str, words: Sequence[str], settings: Settings) -> int:
     # Imported by verb, so that a mistake in the settings is said at once.
     match verb:
         case "run":
-            from launch.verbs.run import run
+            from launch.commands.run import run
 
             return run(settings)
         case "infer":
-            from launch.verbs.infer import infer
+            from launch.commands.infer import infer
 
             return infer(settings)
         case "tensorboard":
-            from launch.verbs.tensorboard import tensorboard
+            from launch.commands.tensorboard import tensorboard
 
             return tensorboard(settings)
         case "status":
-            from launch.verbs.status import status
+            from launch.commands.status import status
 
             return status(settings)
         case "list":
-            from launch.verbs.status import list_jobs
+            from launch.commands.status import list_jobs
 
             return list_jobs(settings)
         case "logs":
-            from launch.verbs.logs import logs
+            from launch.commands.logs import logs
 
             return logs(settings)
         case "stop":
-            from launch.verbs.stop import stop
+            from launch.commands.stop import stop
 
             return stop(settings)
         case "probe":
-            from launch.verbs.probe import probe
+            from launch.commands.benchmark import benchmark
 
-            return probe(settings, words[0] if words else "[]")
+            return benchmark(settings, words[0] if words else "[]")
         case "delete":
-            from launch.verbs.stop import delete
+            from launch.commands.stop import delete
 
             return delete(settings, words[0] if words else "")
     from launch import manifests

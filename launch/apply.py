@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from common.errors import ClusterError
-from launch import job, refusals
+from launch import api_errors, job
 
 if TYPE_CHECKING:
-    from launch.client import Cluster
+    from launch.kube_client import KubeClient
 
 Object = dict[str, Any]
 
-LAST = ("Deployment", "Job", "TFJob")
+LAST_APPLIED = ("Deployment", "Job", "TFJob")
 """What starts pods comes after what pods need."""
 
 GONE_SECONDS = 120.0
@@ -21,7 +21,7 @@ _SERVERS = ("managedFields", "resourceVersion", "generation", "uid", "creationTi
 
 
 @dataclass(frozen=True)
-class Change:
+class AppliedChange:
     """What applying an object does.
 
     Args:
@@ -43,27 +43,30 @@ class Change:
 
 def ordered(objects: Sequence[Object]) -> list[Object]:
     """Objects in the order in which they are applied."""
-    return sorted(objects, key=lambda one: LAST.index(one["kind"]) if one["kind"] in LAST else -1)
+    return sorted(
+        objects,
+        key=lambda one: LAST_APPLIED.index(one["kind"]) if one["kind"] in LAST_APPLIED else -1,
+    )
 
 
-def change(cluster: "Cluster", body: Object) -> Change:
+def change(cluster: "KubeClient", body: Object) -> AppliedChange:
     """What applying an object would do, by the API server's own word; nothing is changed."""
     return _change(cluster, body, dry_run=True)
 
 
-def apply(cluster: "Cluster", body: Object) -> Change:
+def apply(cluster: "KubeClient", body: Object) -> AppliedChange:
     """Apply an object."""
     return _change(cluster, body, dry_run=False)
 
 
-def _change(cluster: "Cluster", body: Object, *, dry_run: bool) -> Change:
+def _change(cluster: "KubeClient", body: Object, *, dry_run: bool) -> AppliedChange:
     kind, name = body["kind"], body["metadata"]["name"]
     before = cluster.get(kind, name, body["apiVersion"])
     after = cluster.apply(body, dry_run=dry_run)
     if before is None:
-        return Change(kind, name, "created")
+        return AppliedChange(kind, name, "created")
     fields = differences(_said(before), _said(after))
-    return Change(kind, name, "changed" if fields else "unchanged", fields)
+    return AppliedChange(kind, name, "changed" if fields else "unchanged", fields)
 
 
 def _said(thing: Object) -> Object:
@@ -103,7 +106,7 @@ def _leaves(thing: Any, path: str) -> Iterator[tuple[str, str]]:
         yield path, str(thing)
 
 
-def settings_that_differ(cluster: "Cluster", objects: Sequence[Object]) -> list[str]:
+def settings_that_differ(cluster: "KubeClient", objects: Sequence[Object]) -> list[str]:
     """What a living job was started with, where `objects` say otherwise: NAME=was (now said).
 
     A job's own settings are read from its ConfigMap; of what else a TFJob or Job is made of, the
@@ -119,7 +122,7 @@ def settings_that_differ(cluster: "Cluster", objects: Sequence[Object]) -> list[
         elif body["kind"] in ("TFJob", "Job"):
             try:
                 fields = change(cluster, body).fields
-            except refusals.Invalid:  # the pods of a Job that is there can't be made otherwise
+            except api_errors.Invalid:  # the pods of a Job that is there can't be made otherwise
                 told.append("other IMAGE, CPU, MEMORY or THREADS")
                 continue
             for path, before, after in fields:
@@ -129,7 +132,7 @@ def settings_that_differ(cluster: "Cluster", objects: Sequence[Object]) -> list[
     return told
 
 
-def remove(cluster: "Cluster", kind: str, name: str) -> float | None:
+def remove(cluster: "KubeClient", kind: str, name: str) -> float | None:
     """Delete a job and wait until it and its pods are gone.
 
     Args:

@@ -72,7 +72,7 @@ def workers(job: Object) -> int:
     return int(job["spec"].get("completions") or 1)
 
 
-def told_workers(job: Object) -> int:
+def configured_workers(job: Object) -> int:
     """How many workers its pods are told that they are (QFLEET_WORKERS); `workers` by default."""
     for replica in (job["spec"].get("tfReplicaSpecs") or {}).values():
         for container in replica["template"]["spec"]["containers"]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from common.errors import SettingsError, run_main
 from common.settings import Settings
-from launch import kustomize, objects, own, services
+from launch import kustomize, objects, services, site_config
 from launch.kustomize import to_yaml
 from launch.pods import ROOT, Object
 
@@ -92,9 +92,9 @@ def _own(settings: Settings) -> dict[str, str]:
         raise SettingsError(
             f"OVERLAY={settings.overlay} is no folder of k8s/overlays: it has {', '.join(there)}"
         )
-    file = own.file(K8S, settings.overlay)
+    file = site_config.file(K8S, settings.overlay)
     name = file.parents[1].name
-    text = own.renewed(file.read_text(encoding="utf-8"), name, settings)
+    text = site_config.update_text(file.read_text(encoding="utf-8"), name, settings)
     return {str(file.relative_to(K8S)): text}
 
 
@@ -122,7 +122,7 @@ def _refuse_unfilled(found: Sequence[Object], settings: Settings) -> None:
         if "" in one["metadata"].get("annotations", {}).values():
             lacking.append("SERVICE_ACCOUNT=name@project.iam.gserviceaccount.com")
     if lacking:
-        file = own.file(K8S, settings.overlay).relative_to(K8S.parent)
+        file = site_config.file(K8S, settings.overlay).relative_to(K8S.parent)
         raise SettingsError(
             f"{file} is not filled in: edit it, or say"
             f" `make manifests OVERLAY={settings.overlay} {' '.join(dict.fromkeys(lacking))}`"

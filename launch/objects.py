@@ -3,16 +3,15 @@
     training      ServiceAccount, ConfigMap RUN-settings, NetworkPolicy and TFJob RUN
     inference     ServiceAccount, ConfigMap and Job inference-RUN; Indexed where PARALLEL is above 1
 
-STORAGE, images and the Google service account are the overlay's (launch/own.py).
+STORAGE, images and the Google service account are the overlay's (launch/site_config.py).
 """
 
 from typing import Any
 
 from common.errors import SettingsError
-from common.runs import planned
+from common.runs import auto_settings
 from common.settings import Settings
-from common.settings.described import extra
-from launch.own_model import OwnModel
+from common.settings.schema import field_metadata
 from launch.pods import (
     JOB_NAME,
     PROFILES,
@@ -25,6 +24,7 @@ from launch.pods import (
     pod,
     policy,
 )
+from launch.user_model import UserModel
 
 WORKER_PORT = 2222  # the operator's own number
 RETRIES = 6  # of a pod of inference
@@ -40,7 +40,7 @@ _ANSWERED = {"input", "parallel", "weights"}
 
 def training(settings: Settings) -> list[Object]:
     """What a training job is: the workers and what they need."""
-    if planned.automatic(settings):
+    if auto_settings.is_automatic(settings):
         raise SettingsError(
             "a manifest holds numbers, so WORKERS and BATCH can't be auto in it: `make plan"
             " TARGET=k8s` says which to take"
@@ -48,7 +48,7 @@ def training(settings: Settings) -> list[Object]:
     run = settings.run_name
     _check_name(run, settings.workers)
     ports = _ports(settings)
-    model = OwnModel.of(settings)
+    model = UserModel.of(settings)
     worker: Any = container(
         "tensorflow",
         "worker",
@@ -185,7 +185,7 @@ def _settings(name: str, component: str, settings: Settings) -> Object:
         del told["QFLEET_RUN"]  # both would say which weights are meant
     for field, described in Settings.model_fields.items():
         value = getattr(settings, field)
-        group = extra(described, "group")
+        group = field_metadata(described, "group")
         if group == "Inference and runs":
             meant = component == "inference" and field in _ANSWERED
         else:
@@ -213,7 +213,7 @@ def inference(settings: Settings) -> list[Object]:
     name = f"inference-{run}"
     several = settings.parallel > 1
     _check_inference(name, settings)
-    model = OwnModel.of(settings)
+    model = UserModel.of(settings)
     # A pod of several leaves and restarts alone; the Job's uid tells its pods from another's.
     job_uid = {"fieldPath": "metadata.labels['batch.kubernetes.io/controller-uid']"}
     gang = {"name": "QFLEET_GANG", "valueFrom": {"fieldRef": job_uid}}

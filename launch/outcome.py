@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.errors import BUG, DeadlineReached, RetryableError
-from launch import job, reasons
+from common.errors import EXIT_BUG, DeadlineReached, RetryableError
+from launch import diagnosis, job
 from launch.job import Pod
 
 Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """How a job ended.
 
     Args:
@@ -24,7 +24,7 @@ class Outcome:
     sentence: str
 
 
-def outcome_of(found: Object, pods: Sequence[Pod]) -> Outcome:
+def outcome_of(found: Object, pods: Sequence[Pod]) -> JobOutcome:
     """How a finished job ended, by what its pods left.
 
     Args:
@@ -35,17 +35,19 @@ def outcome_of(found: Object, pods: Sequence[Pod]) -> Outcome:
     if phase == "Succeeded":
         # Of a Job, those pods are there, too, that were lost and left another word.
         words = next((pod.last_words for pod in pods if pod.last_words and not pod.exit_code), "")
-        return Outcome(0, f"job {name} Succeeded" + f": {words}" * bool(words))
+        return JobOutcome(0, f"job {name} Succeeded" + f": {words}" * bool(words))
     if job.past_deadline(found):
-        return Outcome(
+        return JobOutcome(
             DeadlineReached.exit_code, f"job {name} Failed: DEADLINE seconds have passed"
         )
     failed = [pod for pod in pods if pod.exit_code]
     if not failed:
-        return Outcome(BUG, f"job {name} Failed: {job.reason(found) or 'its pods are gone'}")
+        return JobOutcome(
+            EXIT_BUG, f"job {name} Failed: {job.reason(found) or 'its pods are gone'}"
+        )
     worst = min(failed, key=_blame)
-    words = worst.last_words or reasons.how_it_ended(worst)
-    return Outcome(worst.exit_code or BUG, f"job {name} Failed: {worst.title}: {words}")
+    words = worst.last_words or diagnosis.termination_cause(worst)
+    return JobOutcome(worst.exit_code or EXIT_BUG, f"job {name} Failed: {worst.title}: {words}")
 
 
 def _blame(pod: Pod) -> tuple[bool, str]:

@@ -30,7 +30,7 @@ def tensorboard() -> list[Object]:
     board: Any = container(
         "tensorboard",
         "tensorboard",
-        ["python", "-m", "training.tensorboard"],
+        ["python", "-m", "training.tensorboard_launcher"],
         {"cpu": "1", "memory": "2Gi"},
         env=[
             {"name": "QFLEET_STORAGE", "value": ""},

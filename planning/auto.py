@@ -1,31 +1,31 @@
 """WORKERS=auto and BATCH=auto: `python -m planning.auto SETTING=value ...`, for what starts jobs.
 
 It plans with what was measured before, or measures shortly, and prints JSON: the settings that
-were chosen, and why. What starts it (training, the cluster's client; common/runs/planned.py) needs
+were chosen, and why. What starts it (training, the cluster's client; common/runs/auto_settings.py) needs
 nothing of what a plan needs.
 """
 
 import json
 import sys
 
-from common.errors import end_on_signals, run_main
+from common.errors import exit_on_signals, run_main
 from common.settings import Settings
 from common.settings.settings import AUTO
-from planning.planner import plan
-from planning.written import threads_to_say
+from planning.plan_file import recommended_threads
+from planning.planner import make_plan
 
 
 def main() -> None:
     """Print what is chosen."""
     settings = Settings.from_args([*sys.argv[1:], "QUICK=true"])
-    end_on_signals()
+    exit_on_signals()
     if settings.batch != AUTO and not settings.batch_per_worker:
         # What is not left to the planner stays as training would take it.
         settings = Settings.from_args([*settings.to_args(), f"BATCH={settings.global_batch}"])
-    found = plan(settings, keep_workers=True)
+    found = make_plan(settings, keep_workers=True)
     option = found.choice.best.option
     measured = f"in {found.profile.seconds:.0f} s" if found.profile.seconds else "before"
-    threads = threads_to_say(option, found.machine)
+    threads = recommended_threads(option, found.machine)
     said = {
         "workers": option.workers,
         "batch": option.batch,

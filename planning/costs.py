@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from common.settings import Settings
-from planning.model import Model, Step
-from planning.profile import Profile
-from planning.workload import Workload
+from planning.machine_profile import MachineProfile
+from planning.step_model import PredictedStep, StepModel
+from planning.workload import WorkloadAnalysis
 
 KEPT = 4 << 30  # bytes of states that wait between forward and gradient, at most (kernel/ops.cc)
 PER_EPOCH = 0.03  # seconds: metrics, events and a checkpoint
@@ -15,7 +15,7 @@ IDLE = 450 << 20  # bytes of a worker before its model is built, where none was 
 BUFFERS = 1.2  # a split state with its exchange in pieces, over the state alone
 
 
-class Option(NamedTuple):
+class WorkerOption(NamedTuple):
     """One way to train.
 
     Attributes:
@@ -32,7 +32,7 @@ class Option(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineMemory:
     """What the workers run on.
 
     Attributes:
@@ -51,7 +51,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class CostForecast:
     """What an option would take.
 
     Attributes:
@@ -67,8 +67,8 @@ class Outlook:
         run_price: Money for the run.
     """
 
-    option: Option
-    step: Step
+    option: WorkerOption
+    step: PredictedStep
     plan: str
     epoch: float
     start: float
@@ -95,10 +95,14 @@ class Costs:
     """
 
     def __init__(
-        self, workload: Workload, profile: Profile, machine: Machine, settings: Settings
+        self,
+        workload: WorkloadAnalysis,
+        profile: MachineProfile,
+        machine: MachineMemory,
+        settings: Settings,
     ) -> None:
         self.workload, self.machine, self.settings = workload, machine, settings
-        self.model: Model = profile.model()
+        self.model: StepModel = profile.model()
         self._start = max((p.start_seconds for p in profile.points), default=0.0)
         self._build = max((p.build_seconds for p in profile.points), default=0.0)
         self._idle = min(
@@ -110,7 +114,7 @@ class Costs:
             default=IDLE,
         )
 
-    def of(self, option: Option) -> Outlook:
+    def of(self, option: WorkerOption) -> CostForecast:
         """What an option would take."""
         workload, machine, settings = self.workload, self.machine, self.settings
         workers, batch, threads, split = option
@@ -133,7 +137,7 @@ class Costs:
         rows = math.ceil(batch * split / workers)
         memory = self.memory(rows, threads, split, machine.room(workers))
         price = settings.price / 3600 * workers
-        return Outlook(
+        return CostForecast(
             option,
             step,
             self._plan(rows, split),
@@ -159,7 +163,12 @@ class Costs:
 
 
 def states_bytes(
-    workload: Workload, rows: int, threads: int, split: int, room: int, qubits: int | None = None
+    workload: WorkloadAnalysis,
+    rows: int,
+    threads: int,
+    split: int,
+    room: int,
+    qubits: int | None = None,
 ) -> int:
     """Bytes of the states that a worker trains with: two a thread at work, and those that wait.
 

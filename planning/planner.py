@@ -7,20 +7,27 @@ from dataclasses import dataclass
 
 from common.errors import SettingsError
 from common.settings import Settings
-from common.simulator import memory
-from planning import remembered
-from planning.choose import Choice, check, choose
-from planning.costs import Costs, Machine
-from planning.describing import described
-from planning.measure import Waiting
-from planning.profile import FULL, QUICK, Profile, started, take, this_machines_cores
-from planning.workload import Workload
+from planning import measurement_cache
+from planning.costs import Costs, MachineMemory
+from planning.machine_profile import (
+    FULL,
+    QUICK,
+    MachineProfile,
+    local_cpu_count,
+    measure_profile,
+    start_groups,
+)
+from planning.recommend import Recommendation, check, recommend
+from planning.step_measurement import StandbyGroup
+from planning.workload import WorkloadAnalysis
+from planning.workload_analysis import analyze_workload
+from qfleet.engine import memory
 
 _UNITS = {"Mi": 2**20, "Gi": 2**30}
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """Everything that a plan says.
 
     Attributes:
@@ -30,19 +37,19 @@ class Plan:
         choice: What is recommended, and what was considered.
     """
 
-    workload: Workload
-    machine: Machine
-    profile: Profile
-    choice: Choice
+    workload: WorkloadAnalysis
+    machine: MachineMemory
+    profile: MachineProfile
+    choice: Recommendation
 
 
-def plan(
+def make_plan(
     settings: Settings,
     *,
     heard: Callable[[str], None] = lambda text: None,
     fresh: bool = False,
     keep_workers: bool = False,
-) -> Plan:
+) -> TrainingPlan:
     """Plan a training.
 
     Args:
@@ -55,34 +62,34 @@ def plan(
     Raises:
         QfleetError: Nothing fits, or the model, the data or the cluster can't be used.
     """
-    machine = the_machine(settings)
+    machine = machine_memory(settings)
     heard("compiling the circuits")
     effort = QUICK if settings.quick else FULL
     with ExitStack() as stack:
-        gangs: Sequence[Waiting] = ()
-        workload = None if fresh else remembered.workload(settings)
+        gangs: Sequence[StandbyGroup] = ()
+        workload = None if fresh else measurement_cache.workload(settings)
         if workload is None:
             # Most likely nothing of it was measured either.
-            gangs = stack.enter_context(started(settings, machine.cores))
-            workload = described(settings)
-            remembered.keep_workload(settings, workload)
+            gangs = stack.enter_context(start_groups(settings, machine.cores))
+            workload = analyze_workload(settings)
+            measurement_cache.keep_workload(settings, workload)
         check(workload, settings, keep_workers=keep_workers)
-        profile = None if fresh else remembered.profile(settings, workload, effort)
+        profile = None if fresh else measurement_cache.profile(settings, workload, effort)
         if profile is None:
-            profile = take(workload, settings, machine.cores, effort, gangs, heard)
-            remembered.keep_profile(settings, workload, effort, profile)
+            profile = measure_profile(workload, settings, machine.cores, effort, gangs, heard)
+            measurement_cache.keep_profile(settings, workload, effort, profile)
     costs = Costs(workload, profile, machine, settings)
-    return Plan(workload, machine, profile, choose(costs, keep_workers=keep_workers))
+    return TrainingPlan(workload, machine, profile, recommend(costs, keep_workers=keep_workers))
 
 
-def the_machine(settings: Settings) -> Machine:
+def machine_memory(settings: Settings) -> MachineMemory:
     """What the workers run on: this machine, or pods of CPU and MEMORY each.
 
     Raises:
         SettingsError: A pod has less than a core.
     """
     if settings.target == "local":
-        return Machine(this_machines_cores(), memory.available(), own=False)
+        return MachineMemory(local_cpu_count(), memory.available_bytes(), own=False)
     found = re.fullmatch(r"(\d+)(m?)", settings.cpu)
     assert found
     cores = int(found[1]) // (1000 if found[2] else 1)
@@ -92,4 +99,4 @@ def the_machine(settings: Settings) -> Machine:
             " or more, or set WORKERS and BATCH yourself"
         )
     room = int(settings.memory[:-2]) * _UNITS[settings.memory[-2:]]
-    return Machine(cores, room, own=True)
+    return MachineMemory(cores, room, own=True)

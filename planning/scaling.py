@@ -21,20 +21,20 @@ from pathlib import Path
 from typing import Any
 
 from common import storage
-from common.errors import QfleetError, SettingsError, end_on_signals, run_main
+from common.errors import QfleetError, SettingsError, exit_on_signals, run_main
 from common.settings import Settings
 from common.settings.settings import AUTO
-from planning import measure
-from planning.limits import headline
-from planning.measure import Case, Measured
-from planning.point import Point, by_case, points_of
-from training import transcript
+from planning import step_measurement
+from planning.bottlenecks import headline
+from planning.scaling_point import ScalingPoint, by_case, scaling_points
+from planning.step_measurement import Case, StepMeasurement
+from training import logging_setup
 
 log = logging.getLogger("qfleet")
 
 
 @dataclass(frozen=True)
-class Form:
+class ScalingCases:
     """How much is measured.
 
     Attributes:
@@ -54,23 +54,23 @@ class Form:
     seconds: float
 
 
-FULL = Form((1, 2, 4, 8), (8, 10, 12, 14, 16), (64,), (64, 256), rounds=7, seconds=0.5)
+FULL = ScalingCases((1, 2, 4, 8), (8, 10, 12, 14, 16), (64,), (64, 256), rounds=7, seconds=0.5)
 # In two workers 32 each is 64 in all, so that both kinds of scaling take the same measurements.
-QUICK = Form((1, 2), (8, 12), (32,), (64,), rounds=2, seconds=0.4)
+QUICK = ScalingCases((1, 2), (8, 12), (32,), (64,), rounds=2, seconds=0.4)
 
 
 def main() -> int:
     """Measure, and write what was found into a folder below STORAGE."""
     settings = Settings.from_args(sys.argv[1:])
-    transcript.start(0, verbose=settings.verbose)
-    form, settings = chosen(settings)
-    end_on_signals()
+    logging_setup.start_console(0, verbose=settings.verbose)
+    form, settings = selected_cases(settings)
+    exit_on_signals()
     folder = storage.path(settings.storage) / f"scaling_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     conditions = _conditions(settings, form)
     storage.write_json(folder / "conditions.json", conditions)  # told now if it can't be written
-    from planning.report import write  # matplotlib: a second, while nothing is measured
+    from planning.scaling_report import write  # matplotlib: a second, while nothing is measured
 
-    points: list[Point] = []
+    points: list[ScalingPoint] = []
     left_out: dict[int, str] = {}
     try:
         # A gang of one is measured beside each larger one; by itself only where there is no other.
@@ -95,7 +95,7 @@ def main() -> int:
     return 0
 
 
-def chosen(settings: Settings) -> tuple[Form, Settings]:
+def selected_cases(settings: Settings) -> tuple[ScalingCases, Settings]:
     """What the settings ask for: those that are said replace what the form has.
 
     Raises:
@@ -118,7 +118,7 @@ def chosen(settings: Settings) -> tuple[Form, Settings]:
     if settings.batch or settings.batch_per_worker:
         more["strong"] = (settings.batch,) if settings.batch else ()
         more["weak"] = (settings.batch_per_worker,) if settings.batch_per_worker else ()
-    form = Form(**vars(form) | more)
+    form = ScalingCases(**vars(form) | more)
     for batch in form.strong:
         if batch < max(form.workers):
             raise SettingsError(
@@ -145,9 +145,9 @@ def _doubled(most: int) -> Iterator[int]:
     yield most
 
 
-def _gang(form: Form, workers: int, settings: Settings) -> list[Point]:
+def _gang(form: ScalingCases, workers: int, settings: Settings) -> list[ScalingPoint]:
     """All points of one number of workers, measured by one gang."""
-    cores = measure.places(workers, settings.threads or 1)
+    cores = step_measurement.cpu_sets(workers, settings.threads or 1)
     local = settings.target == "local"
     crowded = local and workers * len(cores[0]) > len({core for own in cores for core in own})
     rounds = 1 if crowded else form.rounds
@@ -166,7 +166,7 @@ def _gang(form: Form, workers: int, settings: Settings) -> list[Point]:
 
     began = time.monotonic()
 
-    def heard(line: Measured) -> None:
+    def heard(line: StepMeasurement) -> None:
         if line.rank == 0:
             who = {"": f"{workers} together", "all": f"{workers} independent", "first": "one alone"}
             log.info(
@@ -175,14 +175,14 @@ def _gang(form: Form, workers: int, settings: Settings) -> list[Point]:
                 f" {line.examples_per_second:10,.0f} examples/s"
             )
 
-    found = measure.gang(
+    found = step_measurement.measure_group(
         cases, workers=workers, cores=cores if local else None, settings=settings, heard=heard
     )
     return [
         point
         for qubits in form.qubits
         for kind, batch in kinds
-        for point in points_of(kind, qubits, batch, workers, by_case(cases, found, qubits))
+        for point in scaling_points(kind, qubits, batch, workers, by_case(cases, found, qubits))
     ]
 
 
@@ -202,7 +202,7 @@ def _turn(
     return once[::-1] if backwards else once
 
 
-def _conditions(settings: Settings, form: Form) -> dict[str, Any]:
+def _conditions(settings: Settings, form: ScalingCases) -> dict[str, Any]:
     """Where and how it was measured."""
     return {
         "command": " ".join(["make scaling", *sys.argv[1:]]),

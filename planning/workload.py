@@ -8,7 +8,7 @@ from typing import Any, Self
 
 
 @dataclass(frozen=True)
-class Workload:
+class WorkloadAnalysis:
     """A model and its data.
 
     Attributes:

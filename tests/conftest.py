@@ -5,11 +5,11 @@ import socket
 
 import pytest
 
-from common.errors import COLLECT_AFTER
+from common.errors import GC_THRESHOLD
 
-pytest_plugins = ["tests.emulator"]
+pytest_plugins = ["tests.support.storage_emulator"]
 
-gc.set_threshold(COLLECT_AFTER)  # as run_main does: a fifth of the time of tests that compile
+gc.set_threshold(GC_THRESHOLD)  # as run_main does: a fifth of the time of tests that compile
 
 
 @pytest.fixture

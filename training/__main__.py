@@ -4,11 +4,11 @@ import logging
 import sys
 
 from common import runs, storage
-from common.errors import SettingsError, end_on_signals, run_main
-from common.runs import planned
+from common.errors import SettingsError, exit_on_signals, run_main
+from common.runs import auto_settings
 from common.settings import Settings
-from training import transcript
-from training.gang import Gang
+from training import logging_setup
+from training.local_launcher import LocalLauncher
 
 log = logging.getLogger("qfleet")
 
@@ -16,22 +16,22 @@ log = logging.getLogger("qfleet")
 def main() -> int:
     """Find out which run is meant, and have a gang of WORKERS processes train it."""
     settings = Settings.from_args(sys.argv[1:])
-    transcript.start(0, verbose=settings.verbose)
+    logging_setup.start_console(0, verbose=settings.verbose)
     if settings.target != "local":
         raise SettingsError(f"TARGET={settings.target}: training runs with TARGET=local only")
     root = storage.path(settings.storage)
     name = runs.next_name(root, settings.run_name)
     if name != settings.run_name:
         log.info(f"run {settings.run_name} is finished: this one is {name}")
-    settings = planned.as_begun(settings, root, name)
-    if planned.automatic(settings):
-        end_on_signals()  # the gang has its own way to end
+    settings = auto_settings.inherit_batch(settings, root, name)
+    if auto_settings.is_automatic(settings):
+        exit_on_signals()  # the gang has its own way to end
         log.info("planning: WORKERS and BATCH may stand as numbers, too")
-        settings, why = planned.planned(settings)
+        settings, why = auto_settings.resolve_auto(settings)
         log.info(f"WORKERS={settings.workers} BATCH={settings.global_batch}: {why}")
     workers = f"{settings.workers} worker" + "s" * (settings.workers > 1)
     log.info(f"training {settings.model} in {workers} on this machine; TARGET=k8s for the cluster")
-    return Gang(settings.model_copy(update={"run": name})).train()
+    return LocalLauncher(settings.model_copy(update={"run": name})).train()
 
 
 if __name__ == "__main__":

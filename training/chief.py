@@ -15,39 +15,39 @@ from common.data import Dataset, prepare
 from common.errors import QfleetError, RendezvousTimeout, one_line
 from common.settings import Settings
 from common.storage import StoragePath
-from training.cluster import Cluster
-from training.gate import Gate
-from training.order import FINISHED, Order
+from training.cluster import ClusterSpec
+from training.rendezvous import RendezvousServer
+from training.start_message import FINISHED, StartMessage
 
 if TYPE_CHECKING:  # it brings TensorFlow, for which the gate need not wait
-    from training.keeper import Snapshot
+    from training.checkpointing import TrainingState
 
 log = logging.getLogger("qfleet")
 
 # How long the chief of a run that turned out to be finished stays to tell the others, in seconds.
-FAREWELL = 10.0
+FINISHED_NOTICE_SECONDS = 10.0
 
 
 class Chief:
     """The run in the chief's hands. A context: leaving it gives the run up, with the cause."""
 
-    def __init__(self, root: StoragePath, settings: Settings, cluster: Cluster) -> None:
+    def __init__(self, root: StoragePath, settings: Settings, cluster: ClusterSpec) -> None:
         self._root, self._settings, self._cluster = root, settings, cluster
         self._began = time.monotonic()
-        self._held: runs.HeldRun | None = None
+        self._held: runs.ClaimedRun | None = None
         # Listening comes first: workers find the chief while it still makes the data set.
-        self._gate = Gate(cluster, settings.gate_port) if cluster.size > 1 else None
+        self._gate = RendezvousServer(cluster, settings.gate_port) if cluster.size > 1 else None
 
     def __enter__(self) -> Self:
         return self
 
     @property
-    def held(self) -> runs.HeldRun:
+    def held(self) -> runs.ClaimedRun:
         """The run, once `gather` has opened it."""
         assert self._held is not None
         return self._held
 
-    def gather(self) -> Order | None:
+    def gather(self) -> StartMessage | None:
         """Make the data set, open or resume the run, and send the gang off.
 
         Returns:
@@ -59,7 +59,7 @@ class Chief:
         """
         settings = self._settings
         data = prepare(settings, self._root / runs.DATASETS)
-        opened = runs.open_for_training(
+        opened = runs.claim_for_training(
             self._root,
             settings.run_name,
             settings.identity(),
@@ -69,17 +69,17 @@ class Chief:
             settings.gang,
             other={"epochs": settings.epochs, "workers": settings.workers, "dataset": data.name},
         )
-        if isinstance(opened, runs.Finished):
+        if isinstance(opened, runs.FinishedRun):
             log.info(str(opened))
             if self._gate:
                 with contextlib.suppress(RendezvousTimeout):  # who comes later finds out by itself
-                    self._gate.open(FINISHED, FAREWELL)
+                    self._gate.open(FINISHED, FINISHED_NOTICE_SECONDS)
             return None
         self._held = opened
         attempt = opened.begin_attempt(settings.attempts)
         resumed = checkpoints.newest(opened.run.path)
         log.info(_greeting(opened.run, data, attempt, resumed))
-        order = Order(
+        order = StartMessage(
             run=opened.run.name,
             attempt=attempt,
             data=str(data.path),
@@ -94,7 +94,7 @@ class Chief:
                 raise
         return order
 
-    def commit(self, snapshot: "Snapshot") -> None:
+    def commit(self, snapshot: "TrainingState") -> None:
         """Write a checkpoint, unless another gang has taken the run."""
         self.held.check()
         checkpoints.save(
@@ -118,12 +118,12 @@ class Chief:
         Returns:
             What result.json holds.
         """
-        from common.models import describe  # TensorFlow is there by now
+        from common.models import describe_model  # TensorFlow is there by now
 
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "weights.h5"
             model.save_weights(file)
-            described = describe(model, data.features, self._settings, data.manifest.encoding)
+            described = describe_model(model, data.features, self._settings, data.manifest.encoding)
             weights = self.held.run.write_model(described, file)
         result = {
             "metrics": {

@@ -13,11 +13,11 @@ from typing import Any, Self
 
 from common.errors import SettingsError
 
-ENV = "TF_CONFIG"
+TF_CONFIG = "TF_CONFIG"
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterSpec:
     """The workers' addresses and which of them this process is. Worker 0 is the chief."""
 
     workers: tuple[str, ...]
@@ -62,16 +62,16 @@ class Cluster:
             SettingsError: TF_CONFIG is not what TensorFlow or the operator defines, or there is
                 another number of workers; one sentence says where.
         """
-        text = os.environ.get(ENV, "").strip()
+        text = os.environ.get(TF_CONFIG, "").strip()
         if not text:
             if workers > 1:
                 raise SettingsError(
-                    f"WORKERS={workers}, but {ENV} is not set, so this worker is the only one:"
+                    f"WORKERS={workers}, but {TF_CONFIG} is not set, so this worker is the only one:"
                     f" {_CHANGE}"
                 )
             return cls(("127.0.0.1:0",), 0)
         cluster = cls.parse(text, workers)
-        os.environ[ENV] = cluster.to_config()
+        os.environ[TF_CONFIG] = cluster.to_config()
         return cluster
 
     @classmethod
@@ -80,23 +80,27 @@ class Cluster:
         try:
             config = json.loads(text)
         except ValueError as error:
-            raise SettingsError(f"{ENV} is not JSON: {error}") from None
+            raise SettingsError(f"{TF_CONFIG} is not JSON: {error}") from None
         listed = _at(_at(config, "cluster", dict), "worker", (list, dict), "cluster.")
         task = _at(config, "task", dict)
         if (kind := task.get("type")) != "worker":
-            raise SettingsError(f"{ENV}: task.type is {kind!r}, but qfleet knows only 'worker'")
+            raise SettingsError(
+                f"{TF_CONFIG}: task.type is {kind!r}, but qfleet knows only 'worker'"
+            )
         rank = task.get("index")
         if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
-            raise SettingsError(f"{ENV}: task.index is {rank!r}, but must be a whole number from 0")
+            raise SettingsError(
+                f"{TF_CONFIG}: task.index is {rank!r}, but must be a whole number from 0"
+            )
         if isinstance(listed, dict):
             listed = _complete(listed, rank, workers)
         for address in listed:
             _check_address(address)
         if not listed or len(set(listed)) < len(listed):
-            raise SettingsError(f"{ENV}: cluster.worker must list each worker's address once")
+            raise SettingsError(f"{TF_CONFIG}: cluster.worker must list each worker's address once")
         if rank >= len(listed):
             raise SettingsError(
-                f"{ENV}: task.index is {rank}, but must be a whole number from 0 to"
+                f"{TF_CONFIG}: task.index is {rank}, but must be a whole number from 0 to"
                 f" {len(listed) - 1}, since cluster.worker lists {len(listed)}"
             )
         return cls(tuple(listed), rank)
@@ -117,7 +121,7 @@ def _complete(own: dict[str, Any], rank: int, workers: int) -> list[str]:
     found = re.fullmatch(rf"([^.:]*-worker-){rank}([.:].*)", address)
     if not found:
         raise SettingsError(
-            f"{ENV}: cluster.worker holds {address!r} alone, which does not name worker {rank} as"
+            f"{TF_CONFIG}: cluster.worker holds {address!r} alone, which does not name worker {rank} as"
             " the operator does, JOB-worker-NUMBER.NAMESPACE.svc:PORT"
         )
     if rank >= workers:
@@ -129,16 +133,18 @@ def _at(config: Any, name: str, kind: type | tuple[type, ...], path: str = "") -
     found = config.get(name) if isinstance(config, dict) else None
     if not isinstance(found, kind):
         what = "an object" if kind is dict else "a list of addresses"
-        raise SettingsError(f"{ENV}: {path}{name} is missing or not {what}")
+        raise SettingsError(f"{TF_CONFIG}: {path}{name} is missing or not {what}")
     return found
 
 
 def _check_address(address: Any) -> None:
     host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise SettingsError(f"{ENV}: cluster.worker holds {address!r}, which is not host:port")
+        raise SettingsError(
+            f"{TF_CONFIG}: cluster.worker holds {address!r}, which is not host:port"
+        )
 
 
-def local(ports: Sequence[int]) -> tuple[str, ...]:
+def loopback_addresses(ports: Sequence[int]) -> tuple[str, ...]:
     """Addresses of a gang on this machine."""
     return tuple(f"127.0.0.1:{port}" for port in ports)

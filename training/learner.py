@@ -15,19 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from common.tensorflow import keras, tf
-from training import exchange
-from training.clock import clock, clocked
+from qfleet.tensorflow.runtime import keras, tf
+from training import allreduce
+from training.graph_timer import read_clock, read_clock_after
 
 # What is summed over the rows of a batch besides the gradients.
 SUMS = ("squared error", "signs right", "rows")
 TRACE = 1024
 # The most steps in one call into TensorFlow.
-MOST_STEPS = 500
+MAX_STEPS_PER_CALL = 500
 # Where a step's time goes. An exchange also waits for the slowest worker (`Learner.waited` says how
 # long); "other" is what the three do not hold: the optimizer, the bookkeeping, and the host between
 # two calls.
-PARTS = ("simulate", "exchange", "input", "other")
+STEP_PARTS = ("simulate", "exchange", "input", "other")
 # What a host call does with an iterator of batches, and the numbers that it returns.
 Call = Callable[[Any], dict[str, tf.Tensor]]
 
@@ -73,7 +73,9 @@ class Learner(keras.Model):
         self._sums = tf.Variable(tf.zeros([len(SUMS)], tf.float64), name="sums", **local)
         self._trace = tf.Variable(tf.zeros([TRACE]), name="trace", **local)
         self._steps = tf.Variable(tf.zeros([], tf.int64), name="steps", **local)
-        self._times = tf.Variable(tf.zeros([len(PARTS) - 1], tf.float64), name="times", **local)
+        self._times = tf.Variable(
+            tf.zeros([len(STEP_PARTS) - 1], tf.float64), name="times", **local
+        )
         # Of the exchanges: what the last one took, and all of them without the wait.
         self._exchange = tf.Variable(tf.zeros([2], tf.float64), name="exchange", **local)
         self._began = time.perf_counter()
@@ -108,7 +110,7 @@ class Learner(keras.Model):
         """Start an epoch's sums anew, as Keras does; an epoch that is taken up goes on with its."""
         if not self.offset:
             self.sums = np.zeros(len(SUMS))
-        self._times.assign(np.zeros(len(PARTS) - 1))
+        self._times.assign(np.zeros(len(STEP_PARTS) - 1))
         self._exchange.assign(np.zeros(2))
         self._began = time.perf_counter()
 
@@ -159,7 +161,7 @@ class Learner(keras.Model):
         if self.train_function is None or force:
 
             def one_step(batches: Any) -> dict[str, tf.Tensor]:
-                begun = clock()
+                begun = read_clock()
                 with tf.control_dependencies([begun]):
                     batch = next(batches)
                 self._gang.run(self.train_step, args=(batch, begun))
@@ -191,7 +193,7 @@ class Learner(keras.Model):
             batch: See the class.
             begun: When it was asked for, in seconds.
         """
-        batch, came = clocked(batch)
+        batch, came = read_clock_after(batch)
         angles, labels, weights, count = batch
         variables = self.model.trainable_variables
         with tf.GradientTape() as tape:
@@ -202,8 +204,10 @@ class Learner(keras.Model):
         gradients = tape.gradient(loss, variables, unconnected_gradients="zero")
         last = tf.cast(self._exchange.read_value()[0], tf.float32) * _mine()
         parts = [tf.convert_to_tensor(part) for part in [*gradients, loss, sums, last]]
-        (packed,), simulated = clocked([tf.concat([tf.reshape(part, [-1]) for part in parts], 0)])
-        (packed,), exchanged = clocked([exchange.total(packed)])
+        (packed,), simulated = read_clock_after(
+            [tf.concat([tf.reshape(part, [-1]) for part in parts], 0)]
+        )
+        (packed,), exchanged = read_clock_after([allreduce.all_reduce_sum(packed)])
         *gradients, loss, sums, last = _unpacked(packed, parts)
         self._trace.assign(
             tf.tensor_scatter_nd_update(
@@ -264,7 +268,7 @@ class Learner(keras.Model):
     def _add_all(self, sums: tf.Tensor) -> None:
         """Add all workers' sums to the epoch's."""
         # the exchange wants a tensor that lies on the replica's own device
-        self._sums.assign_add(exchange.total(tf.identity(sums)))
+        self._sums.assign_add(allreduce.all_reduce_sum(tf.identity(sums)))
 
     def _measure(
         self, angles: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, *, training: bool

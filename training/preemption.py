@@ -14,12 +14,12 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-from common.errors import Preempted, leave_word
+from common.errors import Preempted, write_termination_message
 
 log = logging.getLogger("qfleet")
 
 PR_SET_PDEATHSIG = 1
-FAREWELL = 3.0
+LOG_UPLOAD_TIMEOUT_SECONDS = 3.0
 
 
 class Preemption:
@@ -59,15 +59,15 @@ class Preemption:
     def _leave(self) -> NoReturn:
         """End the process, with its logs sent if that takes no longer than FAREWELL seconds."""
         log.warning("stopped by SIGTERM")
-        leave_word("stopped by SIGTERM")
+        write_termination_message("stopped by SIGTERM")
         if self.farewell:
             sending = threading.Thread(target=self.farewell, daemon=True)
             sending.start()
-            sending.join(FAREWELL)
+            sending.join(LOG_UPLOAD_TIMEOUT_SECONDS)
         os._exit(Preempted.exit_code)
 
 
-def end_with_parent() -> None:
+def exit_with_parent() -> None:
     """Ask the kernel for SIGTERM when the process that started this one dies (Linux only)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -10,26 +10,26 @@ import sys
 
 from common.errors import run_main
 from common.settings import Settings
-from training import transcript
-from training.cluster import Cluster
-from training.preemption import Preemption, end_with_parent
+from training import logging_setup
+from training.cluster import ClusterSpec
+from training.preemption import Preemption, exit_with_parent
 
 
 def main() -> None:
     """Train this worker's share of a run; the gang's other workers do the same."""
     settings = Settings.from_args(sys.argv[1:])
-    cluster = Cluster.from_environment(settings.workers)
+    cluster = ClusterSpec.from_environment(settings.workers)
     if settings.workers != cluster.size:
         # TF_CONFIG is what the gang is made of; the settings must hold for that many.
         settings = Settings.from_args([*settings.to_args(), f"--workers={cluster.size}"])
-    transcript.start(cluster.rank, verbose=settings.verbose)
+    logging_setup.start_console(cluster.rank, verbose=settings.verbose)
     preemption = Preemption(is_chief=cluster.is_chief)
     preemption.watch()
-    end_with_parent()
+    exit_with_parent()
     # NumPy, too, starts threads when it is imported: not before SIGTERM is blocked.
-    from training.work import work
+    from training.train import train
 
-    work(settings, cluster, preemption)
+    train(settings, cluster, preemption)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,32 @@
 """Data sets: angles in radians and labels of -1 and +1, from a generator, images or a table."""
 
 from common.data.dataset import Dataset, load, prepare, read_examples
+from common.data.dataset_dir import Shard
 from common.data.encoding import Encoding
-from common.data.feed import Feed, Held
-from common.data.folder import Shard
-from common.data.order import Cut, EpochShare, Share, epoch_order, lane_sizes
+from common.data.sampling import (
+    EpochPositions,
+    ShardLayout,
+    WorkerSampler,
+    epoch_order,
+    partition_sizes,
+)
+from common.data.sources import BatchSource, InMemorySource
 from common.data.splits import Examples
 from common.data.tables import read_table
 
 __all__ = [
-    "Cut",
+    "BatchSource",
     "Dataset",
     "Encoding",
-    "EpochShare",
+    "EpochPositions",
     "Examples",
-    "Feed",
-    "Held",
+    "InMemorySource",
     "Shard",
-    "Share",
+    "ShardLayout",
+    "WorkerSampler",
     "epoch_order",
-    "lane_sizes",
     "load",
+    "partition_sizes",
     "prepare",
     "read_examples",
     "read_table",

@@ -15,7 +15,7 @@ from common.settings import Settings
 LINES = 10.0
 
 
-class Shown:
+class ProgressDisplay:
     """How far it is: a bar on a terminal, now and then a line elsewhere."""
 
     def __init__(self, console: Console) -> None:
@@ -28,7 +28,7 @@ class Shown:
         )  # fmt: skip
         self._task = self._bar.add_task("", total=None)
 
-    def __enter__(self) -> "Shown":
+    def __enter__(self) -> "ProgressDisplay":
         self._bar.start()
         return self
 
@@ -47,7 +47,7 @@ def main() -> None:
     """Find the data set or make it, and say where it is and what comes next."""
     settings = Settings.from_args(sys.argv[1:])
     console = Console(highlight=False, soft_wrap=True)
-    with Shown(console) as shown:
+    with ProgressDisplay(console) as shown:
         # What a training of these settings could read is not asked here.
         asked = settings.model_copy(update={"data_memory": 1_000_000})
         found = prepare(asked, storage.path(settings.storage) / storage.DATASETS, shown)

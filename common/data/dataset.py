@@ -12,16 +12,24 @@ from typing import Any
 import numpy as np
 
 from common import storage
-from common.data import folder, order
+from common.data import dataset_dir, sampling
+from common.data.dataset_dir import Shard
 from common.data.encoding import Encoding
-from common.data.feed import Feed, Held
-from common.data.folder import Shard
-from common.data.formats import FORMATS, sha256
-from common.data.making import HANDS, Making, Progress
-from common.data.order import Share
-from common.data.splits import SPLITS, Examples, Made, digits, excitations, own_table, signs
-from common.data.stream import Stream
+from common.data.formats import FORMATS, sha256_file
+from common.data.sampling import WorkerSampler
+from common.data.shard_stream import ShardStream
+from common.data.sources import BatchSource, InMemorySource
+from common.data.splits import (
+    SPLITS,
+    Examples,
+    PreparedSplits,
+    digits,
+    excitations,
+    labels_to_signs,
+    read_user_table,
+)
 from common.data.tables import read_table
+from common.data.writer import WRITER_THREADS, DatasetWriter, Progress
 from common.errors import DataError, SettingsError
 from common.settings import Settings
 from common.storage import StoragePath
@@ -41,7 +49,9 @@ class Dataset:
         memory: MiB that examples may take in this process.
     """
 
-    def __init__(self, path: StoragePath, manifest: folder.Manifest, memory: int = MEMORY) -> None:
+    def __init__(
+        self, path: StoragePath, manifest: dataset_dir.Manifest, memory: int = MEMORY
+    ) -> None:
         self.path = path
         self.manifest = manifest
         self.memory = memory * MIB
@@ -49,7 +59,7 @@ class Dataset:
         self._read: dict[str, Examples] = {}
         self._sums: dict[str, int] = {}
         self._turn = threading.Lock()
-        self._reader: Stream | None = None
+        self._reader: ShardStream | None = None
 
     @property
     def name(self) -> str:
@@ -87,16 +97,16 @@ class Dataset:
 
     def size(self, split: str) -> int:
         """Bytes that a split takes in memory."""
-        return self.rows(split) * folder.row_bytes(self.features)
+        return self.rows(split) * dataset_dir.row_bytes(self.features)
 
     def lane_sizes(self, split: str) -> list[int]:
         """Rows of each lane of a split."""
-        return order.lane_sizes(self.rows(split), self.lanes)
+        return sampling.partition_sizes(self.rows(split), self.lanes)
 
-    def cut(self, split: str) -> order.Cut:
+    def cut(self, split: str) -> sampling.ShardLayout:
         """How a split is cut into shards."""
         said = self.manifest.splits[split]
-        return order.Cut(said["groups"], said["segments"])
+        return sampling.ShardLayout(said["groups"], said["segments"])
 
     def shards(self, split: str) -> list[Shard]:
         """The files of a split, in order."""
@@ -110,14 +120,14 @@ class Dataset:
             DataError: It is missing, cut short or altered.
             StorageUnavailable: Storage does not answer.
         """
-        return folder.fetch(self.path, shard, self._sums)
+        return dataset_dir.fetch(self.path, shard, self._sums)
 
     def read(self, shard: Shard) -> tuple[Examples, np.ndarray]:
         """A shard's rows, and int64 [n]: their numbers in the split; raises as `fetch` does."""
         cut = self.cut(shard.split)
-        whole = order.Order(self.lane_sizes(shard.split), cut, seed=0)
+        whole = sampling.EpochOrder(self.lane_sizes(shard.split), cut, seed=0)
         numbers = whole.numbers(*divmod(shard.number, cut.segments))
-        return folder.decode(self.fetch(shard)), numbers
+        return dataset_dir.decode(self.fetch(shard)), numbers
 
     def split(self, split: str) -> Examples:
         """All examples of `train`, `validation` or `test`, by their numbers; read once.
@@ -129,7 +139,7 @@ class Dataset:
             angles = np.empty((self.rows(split), self.features), np.float32)
             labels = np.empty(self.rows(split), np.float32)
             shards = self.shards(split)
-            with ThreadPoolExecutor(min(HANDS, len(shards))) as hands:
+            with ThreadPoolExecutor(min(WRITER_THREADS, len(shards))) as hands:
                 for examples, numbers in hands.map(self.read, shards):
                     angles[numbers], labels[numbers] = examples
             self._read[split] = Examples(angles, labels)
@@ -145,7 +155,7 @@ class Dataset:
                 kept.add(split)
         return kept
 
-    def feed(self, split: str, share: Share) -> Feed:
+    def feed(self, split: str, share: WorkerSampler) -> BatchSource:
         """What gives a worker's share of a split, from memory or from storage.
 
         Raises:
@@ -153,11 +163,11 @@ class Dataset:
         """
         held = self.held()
         if split in held:
-            return Held(self.split(split), share)
-        return Stream(self, split, share, self.memory - sum(map(self.size, held)))
+            return InMemorySource(self.split(split), share)
+        return ShardStream(self, split, share, self.memory - sum(map(self.size, held)))
 
     @contextmanager
-    def reading(self, stream: Stream) -> Iterator[None]:
+    def reading(self, stream: ShardStream) -> Iterator[None]:
         """A stream's turn: one at a time has the memory."""
         with self._turn:
             if self._reader is not stream:
@@ -200,14 +210,16 @@ def prepare(
     """
     if (found := _given(settings)) is None:
         path, recipe = _place(settings, root)
-        if not storage.exists(path / folder.MANIFEST):
-            made: Made = MAKERS.get(settings.data, own_table)(settings)
+        if not storage.exists(path / dataset_dir.MANIFEST):
+            made: PreparedSplits = MAKERS.get(settings.data, read_user_table)(settings)
             gang = settings.gang or uuid.uuid4().hex
-            Making(path, recipe, settings.lanes, progress).make(made, settings.seed, gang)
+            DatasetWriter(path, recipe, settings.lanes, progress).make(made, settings.seed, gang)
         found = load(path, settings.data_memory)
-    folder.check_sizes(found.path, [shard for split in SPLITS for shard in found.shards(split)])
+    dataset_dir.check_sizes(
+        found.path, [shard for split in SPLITS for shard in found.shards(split)]
+    )
     for split in SPLITS:
-        if found.cut(split) == order.WHOLE:
+        if found.cut(split) == sampling.SINGLE_SHARD:
             found.split(split)
     if settings.workers > 0:  # else the planner has not chosen yet
         _require_memory(found, settings)
@@ -219,7 +231,7 @@ def _require_memory(found: Dataset, settings: Settings) -> None:
     groups = settings.workers // settings.split
     held = found.held()
     for split in filter(lambda split: split not in held, SPLITS):
-        share = Share(
+        share = WorkerSampler(
             found.lane_sizes(split),
             rank=0,
             world=groups,
@@ -240,7 +252,7 @@ def load(path: StoragePath, memory: int = MEMORY) -> Dataset:
     Raises:
         DataError: There is none, or its manifest was altered or is of another version.
     """
-    return Dataset(path, folder.read_manifest(path), memory)
+    return Dataset(path, dataset_dir.read_manifest(path), memory)
 
 
 def _given(settings: Settings) -> Dataset | None:
@@ -253,7 +265,7 @@ def _given(settings: Settings) -> Dataset | None:
     if settings.data in MAKERS or settings.data.lower().endswith(tuple(FORMATS)):
         return None
     path = storage.path(settings.data.rstrip("/") or "/")
-    if not storage.exists(path / folder.MANIFEST):
+    if not storage.exists(path / dataset_dir.MANIFEST):
         raise DataError(
             f"DATA={settings.data} is not a data set: allowed are {', '.join(MAKERS)}, the path of"
             f" a table whose name ends in {', '.join(FORMATS)}, or a folder that `make dataset`"
@@ -290,17 +302,17 @@ def _place(settings: Settings, root: StoragePath) -> tuple[StoragePath, dict[str
     """The folder of a data set that is made, and all that determines it."""
     recipe = _recipe(settings)
     name = re.sub(r"[^a-z0-9]+", "-", Path(settings.data).stem.lower()).strip("-")[:40] or "table"
-    return root / f"{name}-{folder.fingerprint(recipe)[:12]}", recipe
+    return root / f"{name}-{dataset_dir.fingerprint(recipe)[:12]}", recipe
 
 
 def _recipe(settings: Settings) -> dict[str, Any]:
     names = ("data", "qubits", "seed", "lanes", "examples", "validation", "test")
-    recipe = {"format": folder.FORMAT, **{name: getattr(settings, name) for name in names}}
+    recipe = {"format": dataset_dir.FORMAT, **{name: getattr(settings, name) for name in names}}
     if settings.data != "excitations":
         recipe |= {name: getattr(settings, name) for name in ("classes", "encoder", "label")}
     if settings.data not in MAKERS:
         # By content: the same table at another place is the same data.
-        recipe |= {"data": "table", "sha256": sha256(settings.data)}
+        recipe |= {"data": "table", "sha256": sha256_file(settings.data)}
     return recipe
 
 
@@ -329,4 +341,4 @@ def read_examples(path: str, encoding: Encoding) -> tuple[np.ndarray, np.ndarray
             f" {encoding.label!r}: the model tells {encoding.classes[0]} from"
             f" {encoding.classes[1]}"
         )
-    return angles, signs(table.labels, encoding.classes)
+    return angles, labels_to_signs(table.labels, encoding.classes)

@@ -32,7 +32,7 @@ def read_bytes(path: str) -> bytes:
         ) from None
 
 
-def sha256(path: str) -> str:
+def sha256_file(path: str) -> str:
     """sha256 (hex) of a file's content."""
     return hashlib.sha256(read_bytes(path)).hexdigest()
 

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common.circuits.encoders import data_symbols
 from common.data.encoding import Encoding, fit
 from common.data.tables import Table, read_table
 from common.errors import DataError, SettingsError
 from common.settings import Settings
+from qfleet.circuits.encoders import data_symbols
 
 SPLITS = ("train", "validation", "test")
 EXCITATIONS = {"train": 400, "validation": 200, "test": 4000}
@@ -18,7 +18,7 @@ EXCITATIONS = {"train": 400, "validation": 200, "test": 4000}
 DIGITS = "1,8"
 VALIDATION_SHARE, TEST_SHARE = 0.15, 0.20
 # Rows of excitations that are drawn together.
-DRAWN = 65_536
+GENERATED = 65_536
 
 
 class Examples(NamedTuple):
@@ -33,7 +33,7 @@ class Examples(NamedTuple):
     labels: np.ndarray
 
 
-class Origin(NamedTuple):
+class RowSource(NamedTuple):
     """Where the rows of a split come from, a stretch at a time.
 
     Attributes:
@@ -45,19 +45,19 @@ class Origin(NamedTuple):
     read: Callable[[int, int], Examples]
 
     @classmethod
-    def of(cls, examples: Examples) -> "Origin":
+    def of(cls, examples: Examples) -> "RowSource":
         """Rows that are in memory."""
         return cls(len(examples.labels), lambda a, b: Examples(*(part[a:b] for part in examples)))
 
 
-class Made(NamedTuple):
+class PreparedSplits(NamedTuple):
     """All splits of a data set, and what made angles of its features."""
 
-    splits: Mapping[str, Origin]
+    splits: Mapping[str, RowSource]
     encoding: Encoding
 
 
-def excitations(settings: Settings) -> Made:
+def excitations(settings: Settings) -> PreparedSplits:
     """One qubit of a cluster state turned by rx(angle); the label says whether it is excited.
 
     The angle is uniform in (-pi, pi), the qubit uniform; the label is +1 where |angle| <= pi/2.
@@ -80,10 +80,10 @@ def excitations(settings: Settings) -> Made:
     rows = {split: asked[split] or EXCITATIONS[split] for split in SPLITS}
     made = {s: _drawn(settings, number, rows[s]) for number, s in enumerate(SPLITS)}
     columns = data_symbols(settings.qubits)
-    return Made(made, Encoding("none", "cluster", columns, "label", ("-1", "1")))
+    return PreparedSplits(made, Encoding("none", "cluster", columns, "label", ("-1", "1")))
 
 
-def _drawn(settings: Settings, number: int, rows: int) -> Origin:
+def _drawn(settings: Settings, number: int, rows: int) -> RowSource:
     """A split of excitations, DRAWN rows at a time, each lot from a stream of its own.
 
     So any stretch can be had by itself, and the size of one split does not change the others.
@@ -91,8 +91,10 @@ def _drawn(settings: Settings, number: int, rows: int) -> Origin:
 
     @lru_cache(maxsize=2)
     def lot(place: int) -> Examples:
-        count = min(DRAWN, rows - place * DRAWN)
-        stream = [settings.seed, number] if rows <= DRAWN else [settings.seed, number, 1 + place]
+        count = min(GENERATED, rows - place * GENERATED)
+        stream = (
+            [settings.seed, number] if rows <= GENERATED else [settings.seed, number, 1 + place]
+        )
         generator = np.random.Generator(np.random.PCG64(stream))
         angles = np.zeros((count, settings.qubits), np.float32)
         turned = generator.integers(settings.qubits, size=count)
@@ -102,16 +104,16 @@ def _drawn(settings: Settings, number: int, rows: int) -> Origin:
 
     def read(first: int, last: int) -> Examples:
         parts = []
-        for place in range(first // DRAWN, -(-last // DRAWN)):
-            begin, drawn = place * DRAWN, lot(place)
+        for place in range(first // GENERATED, -(-last // GENERATED)):
+            begin, drawn = place * GENERATED, lot(place)
             parts.append([part[max(0, first - begin) : last - begin] for part in drawn])
         angles, labels = zip(*parts, strict=True)
         return Examples(np.concatenate(angles), np.concatenate(labels))
 
-    return Origin(rows, read)
+    return RowSource(rows, read)
 
 
-def digits(settings: Settings) -> Made:
+def digits(settings: Settings) -> PreparedSplits:
     """Two of scikit-learn's handwritten digits, 8 by 8 pixels; about 360 images.
 
     Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
@@ -128,7 +130,7 @@ def digits(settings: Settings) -> Made:
     return from_table(table, settings, where="DATA=digits", classes=settings.classes or DIGITS)
 
 
-def own_table(settings: Settings) -> Made:
+def read_user_table(settings: Settings) -> PreparedSplits:
     """The table that DATA names.
 
     Raises:
@@ -138,7 +140,7 @@ def own_table(settings: Settings) -> Made:
     return from_table(table, settings, where=settings.data, classes=settings.classes)
 
 
-def from_table(table: Table, settings: Settings, *, where: str, classes: str) -> Made:
+def from_table(table: Table, settings: Settings, *, where: str, classes: str) -> PreparedSplits:
     """Choose two classes, split the rows, fit the encoding on training rows, make angles of all.
 
     Args:
@@ -151,7 +153,7 @@ def from_table(table: Table, settings: Settings, *, where: str, classes: str) ->
     chosen = choose_classes(table.labels, classes, where)
     kept = np.flatnonzero(np.isin(table.labels, chosen))
     features = table.features[kept]
-    labels = signs(table.labels[kept], chosen)
+    labels = labels_to_signs(table.labels[kept], chosen)
     rows = _split(labels, settings, where)
     encoding = fit(
         features[rows["train"]],
@@ -162,7 +164,7 @@ def from_table(table: Table, settings: Settings, *, where: str, classes: str) ->
         classes=chosen,
     )
     made = {s: Examples(encoding.apply(features[rows[s]]), labels[rows[s]]) for s in SPLITS}
-    return Made({s: Origin.of(examples) for s, examples in made.items()}, encoding)
+    return PreparedSplits({s: RowSource.of(examples) for s, examples in made.items()}, encoding)
 
 
 def choose_classes(labels: np.ndarray, classes: str, where: str) -> tuple[str, str]:
@@ -206,7 +208,7 @@ def _by_number(label: str) -> tuple[float, str]:
         return np.inf, label
 
 
-def signs(labels: np.ndarray, classes: tuple[str, str]) -> np.ndarray:
+def labels_to_signs(labels: np.ndarray, classes: tuple[str, str]) -> np.ndarray:
     """Labels as float32 [n]: -1 for the first class and +1 for the second."""
     return np.where(labels == classes[1], 1, -1).astype(np.float32)
 

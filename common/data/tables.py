@@ -11,7 +11,7 @@ from common.data.formats import read_file
 from common.errors import DataError
 
 # Squares of larger numbers, which standard deviations are made of, come near float64's end.
-LARGEST = 1e100
+MAX_TABLE_BYTES = 1e100
 
 
 class Table(NamedTuple):
@@ -148,12 +148,12 @@ def _numbers(path: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
     numbers = column.cast(pa.float64(), safe=False).to_numpy()
-    refused = ~(np.abs(numbers) <= LARGEST)
+    refused = ~(np.abs(numbers) <= MAX_TABLE_BYTES)
     if refused.any():
         row = int(refused.argmax())
         raise DataError(
             f"{path}: row {row + 1} of column {name!r} holds {numbers[row]}: allowed are numbers"
-            f" from -{LARGEST:g} to {LARGEST:g}"
+            f" from -{MAX_TABLE_BYTES:g} to {MAX_TABLE_BYTES:g}"
         )
     return numbers
 

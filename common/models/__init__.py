@@ -7,16 +7,16 @@ class. What it is made from is recorded as JSON (`describe`), from which inferen
 from collections.abc import Iterator
 from typing import Any
 
-from common.circuits import ModelCircuit, hybrid_layers, qcnn
 from common.errors import WeightsError
-from common.layers import Expectation, Readouts
-from common.models import own
+from common.models import user_model
 from common.settings import Settings
-from common.simulator.saving import to_json
-from common.tensorflow import keras, tf
+from qfleet.circuits import ModelCircuit, hybrid_layers, qcnn
+from qfleet.circuits.circuit_json import to_json
+from qfleet.tensorflow.layers import Expectation, PauliReadouts
+from qfleet.tensorflow.runtime import keras, tf
 
 
-def build(features: int, settings: Settings, encoder: str = "angle") -> keras.Model:
+def build_model(features: int, settings: Settings, encoder: str = "angle") -> keras.Model:
     """The model that the settings name, with its first weights drawn by SEED.
 
     Args:
@@ -29,7 +29,7 @@ def build(features: int, settings: Settings, encoder: str = "angle") -> keras.Mo
             makes one that fails when it is called.
     """
     if ":" in settings.model:
-        return own.build(features, settings)
+        return user_model.build_user_model(features, settings)
     inputs = keras.Input((features,), name="angles")
     if settings.model == "qcnn":
         outputs = _readouts(inputs, settings, encoder, layers=None)
@@ -75,19 +75,19 @@ def _head(readouts: Any, settings: Settings) -> Any:
     return keras.layers.Dense(1, kernel_initializer=drawn(1), name="answer")(hidden(readouts))
 
 
-def circuits(model: keras.Model) -> Iterator[Readouts]:
+def circuit_layers(model: keras.Model) -> Iterator[PauliReadouts]:
     """The model's layers that read circuits with trained angles, in order."""
     for layer in model.submodules:
-        if isinstance(layer, Readouts):
+        if isinstance(layer, PauliReadouts):
             yield layer
 
 
-def readouts(model: keras.Model) -> keras.Model | None:
+def readout_model(model: keras.Model) -> keras.Model | None:
     """The part of the model that gives the readouts float32 [B, readouts] of all its circuits.
 
     None where that can't be told from outside: a model without circuits, or a subclassed one.
     """
-    found = list(circuits(model))
+    found = list(circuit_layers(model))
     if not found or not getattr(model, "_is_graph_network", False):
         return None
     try:
@@ -98,7 +98,7 @@ def readouts(model: keras.Model) -> keras.Model | None:
     return keras.Model(model.inputs, together)
 
 
-def describe(model: keras.Model, features: int, settings: Settings, encoding: Any) -> dict:
+def describe_model(model: keras.Model, features: int, settings: Settings, encoding: Any) -> dict:
     """What model.json holds: all that is needed to rebuild the model and to read its circuits.
 
     Args:
@@ -125,7 +125,7 @@ def describe(model: keras.Model, features: int, settings: Settings, encoding: An
                     for name, value in zip(layer.parameters, layer.angles.numpy(), strict=True)
                 },
             }
-            for layer in circuits(model)
+            for layer in circuit_layers(model)
         ],
     }
 
@@ -143,7 +143,7 @@ def rebuild(described: dict, weights: str | None = None) -> keras.Model:
     try:
         said = described["settings"]
         settings = Settings.from_record(said)
-        model = build(described["features"], settings, described["encoding"]["placement"])
+        model = build_model(described["features"], settings, described["encoding"]["placement"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"model.json does not describe a model: {error}") from None
     if not model.built:  # a subclassed model has no weights to load into before its first call

@@ -3,9 +3,11 @@
 `python -m common.runs` (`make runs`) lists, compares and deletes them.
 """
 
-from common.runs.catalogue import (
-    Comparison,
-    Summary,
+from common.runs.claim import ClaimedRun, FinishedRun, claim_for_training, next_name, numbered
+from common.runs.loading import LoadedCircuit, LoadedRun, load
+from common.runs.registry import (
+    RunComparison,
+    RunSummary,
     compare,
     delete,
     find,
@@ -14,19 +16,18 @@ from common.runs.catalogue import (
     names,
     resolve,
 )
-from common.runs.loading import LoadedCircuit, LoadedRun, load
-from common.runs.opening import Finished, HeldRun, next_name, numbered, open_for_training
 from common.runs.run import DATASETS, Run
 
 __all__ = [
     "DATASETS",
-    "Comparison",
-    "Finished",
-    "HeldRun",
+    "ClaimedRun",
+    "FinishedRun",
     "LoadedCircuit",
     "LoadedRun",
     "Run",
-    "Summary",
+    "RunComparison",
+    "RunSummary",
+    "claim_for_training",
     "compare",
     "delete",
     "find",
@@ -36,6 +37,5 @@ __all__ = [
     "names",
     "next_name",
     "numbered",
-    "open_for_training",
     "resolve",
 ]

@@ -11,7 +11,7 @@ from common import checkpoints, storage
 from common.errors import RunError
 from common.storage import StoragePath
 
-NO_WORD = "it ended without a word, as a process that is killed does (out of memory?)"
+UNKNOWN_CAUSE = "it ended without a word, as a process that is killed does (out of memory?)"
 
 
 class Attempts:
@@ -45,7 +45,7 @@ class Attempts:
             self._write({**known, "in_vain": 0, "checkpoint": newest})
             raise RunError(
                 f"run {self._run.name} was started {in_vain} times in a row without reaching a"
-                f" newer checkpoint (ATTEMPTS={limit}); the last cause: {known['cause'] or NO_WORD}"
+                f" newer checkpoint (ATTEMPTS={limit}); the last cause: {known['cause'] or UNKNOWN_CAUSE}"
             )
         started = known["started"] + 1
         entry = {"started": started, "in_vain": in_vain + 1, "checkpoint": newest, "cause": ""}

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from common.errors import RunError, WeightsError
-from common.runs.catalogue import resolve
+from common.runs.registry import resolve
 from common.runs.run import Run
 from common.storage import path as path_of
 
 if TYPE_CHECKING:
     import cirq
 
-    from common.tensorflow import keras
+    from qfleet.tensorflow.runtime import keras
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class LoadedCircuit:
 
     def to_json(self) -> str:
         """Cirq's JSON; `cirq.read_json(json_text=...)` reads it."""
-        from common.simulator.saving import to_json
+        from qfleet.circuits.circuit_json import to_json
 
         return to_json(self.circuit)
 

@@ -165,7 +165,7 @@ class Run:
             {"path", "sha256"} of the weights, for `finish`.
         """
         content = weights.read_bytes()
-        storage.write_whole(self.weights, content)
+        storage.write_atomic(self.weights, content)
         storage.write_json(self.path / "model" / "model.json", dict(model))
         return {"path": "model/weights.h5", "sha256": hashlib.sha256(content).hexdigest()}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from common.errors import SettingsError, run_main
 from common.settings import Settings
-from common.settings.described import markdown_table
+from common.settings.schema import markdown_table
 
 BEGIN, END = "<!-- settings: begin (make settings-table) -->", "<!-- settings: end -->"
 

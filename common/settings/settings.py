@@ -19,14 +19,14 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from common.errors import SettingsError
-from common.settings.described import extra, help_text
-from common.settings.reading import (
+from common.settings.schema import field_metadata, help_text
+from common.settings.sources import (
     ENV_PREFIX,
     YamlFile,
     config,
+    format_error,
     read_args,
     refuse_unknown_environment,
-    sentence,
 )
 
 RUN_NAME = r"[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?"
@@ -545,7 +545,7 @@ class Settings(BaseSettings):
     def identity(self) -> dict[str, Any]:
         """The settings that make a run what it is: with another value it is another run."""
         fields = type(self).model_fields
-        chosen = {n: getattr(self, n) for n, f in fields.items() if extra(f, "identity")}
+        chosen = {n: getattr(self, n) for n, f in fields.items() if field_metadata(f, "identity")}
         return {**chosen, "batch": self.global_batch}
 
     def fingerprint(self) -> str:
@@ -579,7 +579,7 @@ class Settings(BaseSettings):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise SettingsError(sentence(error, values, cls.model_fields)) from None
+            raise SettingsError(format_error(error, values, cls.model_fields)) from None
 
     @classmethod
     def from_record(cls, recorded: Mapping[str, Any]) -> Self:

@@ -15,16 +15,16 @@ from rich.console import Console
 from rich.table import Table
 
 from common import checkpoints, storage
-from common.errors import SettingsError, end_on_signals, run_main
+from common.errors import SettingsError, exit_on_signals, run_main
 from common.settings import Settings
 from common.settings.settings import AUTO
 from common.storage import StoragePath
-from planning.costs import Costs, Machine, Option
+from planning.costs import Costs, MachineMemory, WorkerOption
 from planning.fleet import published, study
 from planning.fleet.hardware import FLEETS, VECTOR, epoch, exchange_seconds, reach
-from planning.fleet.simulation import Hazards, Job, Step, chief_mtbf, daly
+from planning.fleet.simulation import Hazards, SimulatedJob, StepTiming, chief_mtbf, daly
 from planning.fleet.study import duration
-from planning.planner import plan
+from planning.planner import make_plan
 
 WIDTH = 132  # of the table, where a terminal is narrower
 PUBLISHED = (1_000, 1_024)  # examples and batch that the reach is told for, as the published epoch
@@ -36,19 +36,23 @@ def main() -> None:
     """Measure a few steps, simulate the fleet, show what came of it, and write it down."""
     settings = Settings.from_args(sys.argv[1:])
     refuse(settings)
-    end_on_signals()
+    exit_on_signals()
     console = Console(width=max(WIDTH, Console().width))
     folder = storage.path(settings.storage) / f"fleet_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     commit = commit_seconds(folder)
     with console.status("measuring") as status:
-        found = plan(settings, heard=status.update)
-    machine = Machine(found.machine.cores, found.machine.memory, own=True)
+        found = make_plan(settings, heard=status.update)
+    machine = MachineMemory(found.machine.cores, found.machine.memory, own=True)
     began = time.monotonic()
     kinds = {settings.data: found.workload}
     if any(found.workload.spans.values()):
         kinds[TURNED] = dataclasses.replace(found.workload, spans={})
     studies = [
-        Study(data, Jobs(Costs(load, found.profile, machine, settings), settings, commit), settings)
+        FleetStudy(
+            data,
+            FleetJobs(Costs(load, found.profile, machine, settings), settings, commit),
+            settings,
+        )
         for data, load in kinds.items()
     ]
     show(console, settings, studies, time.monotonic() - began)
@@ -57,7 +61,7 @@ def main() -> None:
     console.print(f"plots and tables are in {folder}", soft_wrap=True, highlight=False)
 
 
-class Study:
+class FleetStudy:
     """All that is simulated of one kind of data.
 
     Args:
@@ -66,7 +70,7 @@ class Study:
         settings: The rates, BATCH, the most WORKERS, PRICE, SEED and QUICK.
     """
 
-    def __init__(self, data: str, jobs: "Jobs", settings: Settings) -> None:
+    def __init__(self, data: str, jobs: "FleetJobs", settings: Settings) -> None:
         self.data, self.jobs = data, jobs
         self.hazards = Hazards(
             settings.preemptions, settings.stragglers, settings.recovery, settings.notice
@@ -82,7 +86,7 @@ class Study:
             most=settings.workers if "workers" in settings.model_fields_set else study.MOST,
             data=data,
         )
-        self.one = study.advised(self.points, batch)
+        self.one = study.advised_workers(self.points, batch)
         self.job = jobs(batch, self.one.workers)
         tried = {self.one.workers, *(n for n in (1, 16, 256) if n <= batch)}
         self.tried = {
@@ -116,7 +120,7 @@ def refuse(settings: Settings) -> None:
         )
 
 
-class Jobs:
+class FleetJobs:
     """The planner's costs as jobs: batch, workers -> what they have to do.
 
     A worker is a machine like this one (or a pod), with all its cores unless THREADS says less.
@@ -132,25 +136,25 @@ class Jobs:
         self.threads = settings.threads or costs.machine.cores
         self.examples = costs.workload.examples
         # Of as few rows as there may be: what is fitted grows with the wait for the slower one.
-        self.hop = costs.of(Option(2, 2, self.threads)).step.exchange
+        self.hop = costs.of(WorkerOption(2, 2, self.threads)).step.exchange
         self.vector = max(VECTOR, 4 * (costs.workload.weights + 4))
 
     def batches(self, batch: int) -> list[int]:
         """The batch that is asked for, and larger ones that the examples suffice for."""
         return [b for b in (batch, 16 * batch, 256 * batch) if b == batch or b <= self.examples]
 
-    def __call__(self, batch: int, workers: int) -> Job:
+    def __call__(self, batch: int, workers: int) -> SimulatedJob:
         """The whole run, its validation spread over its steps."""
         steps = -(-self.examples // batch)
         rows = -(-self.examples // steps)  # of a step; the last of an epoch may have fewer
-        seen = self._costs.of(Option(workers, batch, self.threads))
-        alone = self._costs.of(Option(1, -(-rows // workers), self.threads)).step
+        seen = self._costs.of(WorkerOption(workers, batch, self.threads))
+        alone = self._costs.of(WorkerOption(1, -(-rows // workers), self.threads)).step
         rest = max(seen.epoch - steps * seen.step.seconds, 0.0) / steps
         own = alone.simulate + alone.input + alone.other
         shared = exchange_seconds(workers, self.hop, self.vector) + rest
         settings = self._settings
-        return Job(
-            workers, settings.all_epochs, steps, Step(own, shared), seen.start,
+        return SimulatedJob(
+            workers, settings.all_epochs, steps, StepTiming(own, shared), seen.start,
             every=min(settings.checkpoint_every, settings.all_epochs), commit=self.commit,
             attempts=settings.attempts,
         )  # fmt: skip
@@ -174,7 +178,7 @@ def commit_seconds(folder: StoragePath) -> float:
     return float(np.median(taken))
 
 
-def show(console: Console, settings: Settings, studies: Sequence[Study], took: float) -> None:
+def show(console: Console, settings: Settings, studies: Sequence[FleetStudy], took: float) -> None:
     """Print what was assumed, the table, and the advice."""
     first = studies[0]
     said = [
@@ -200,7 +204,7 @@ def show(console: Console, settings: Settings, studies: Sequence[Study], took: f
             console.print(line, soft_wrap=True, highlight=False)
 
 
-def _table(found: Study, settings: Settings) -> Table:
+def _table(found: FleetStudy, settings: Settings) -> Table:
     table = Table(box=box.SIMPLE, padding=(0, 1))
     names = ["", "batch", "workers", "step ms", "shared ms", "undisturbed", "mean", "10 %", "90 %"]
     for name in [*names, "losses", "finish", *(["cost"] if settings.price else [])]:
@@ -229,7 +233,7 @@ def show_published(console: Console) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Reach:
+class FleetReach:
     """A line of reach.csv: a fleet, and an epoch of so many qubits on it."""
 
     fleet: str
@@ -242,7 +246,7 @@ class Reach:
     within_an_hour: bool
 
 
-def reached(examples: int, batch: int) -> list[Reach]:
+def measure_reach(examples: int, batch: int) -> list[FleetReach]:
     """What the plot of the qubits within reach shows."""
     found = []
     for fleet in FLEETS:
@@ -250,13 +254,15 @@ def reached(examples: int, batch: int) -> list[Reach]:
         for qubits in range(8, 46):
             one = epoch(fleet, qubits, examples, batch)
             if one is not None:
-                found.append(Reach(fleet.name, qubits, **vars(one), within_an_hour=qubits <= most))
+                found.append(
+                    FleetReach(fleet.name, qubits, **vars(one), within_an_hour=qubits <= most)
+                )
     return found
 
 
-def write(folder: StoragePath, settings: Settings, studies: Sequence[Study]) -> None:
+def write(folder: StoragePath, settings: Settings, studies: Sequence[FleetStudy]) -> None:
     """Write tables and plots, each whole or not at all."""
-    from planning.fleet import plots  # matplotlib only now: it takes a second
+    from planning.fleet import fleet_plots  # matplotlib only now: it takes a second
 
     examples, batch = PUBLISHED
     points = [point for found in studies for point in found.points]
@@ -265,20 +271,20 @@ def write(folder: StoragePath, settings: Settings, studies: Sequence[Study]) -> 
     tables: dict[str, Sequence[object]] = {
         "fleet": points,
         "checkpoints": [one for found in last.tried.values() for one in found],
-        "reach": reached(examples, batch),
+        "reach": measure_reach(examples, batch),
         "published": published.cases(),
     }
     for name, rows in tables.items():
-        storage.write_whole(folder / f"{name}.csv", study.table(rows).encode())
+        storage.write_atomic(folder / f"{name}.csv", study.table(rows).encode())
     figures = {
-        "fleet": plots.workers(points, settings.price),
-        "checkpoints": plots.checkpoints(last.tried, wanted),
-        "reach": plots.within_reach(examples, batch),
+        "fleet": fleet_plots.workers(points, settings.price),
+        "checkpoints": fleet_plots.checkpoints(last.tried, wanted),
+        "reach": fleet_plots.reachable_fleets(examples, batch),
     }
     with tempfile.TemporaryDirectory() as name:
         for title, figure in figures.items():
             figure.savefig(Path(name) / f"{title}.png", dpi=110, metadata={"Software": None})
-            storage.write_whole(folder / f"{title}.png", Path(name) / f"{title}.png")
+            storage.write_atomic(folder / f"{title}.png", Path(name) / f"{title}.png")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from planning.model import MESSAGE, ONE_HOP
+from planning.step_model import MESSAGE, ONE_HOP
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results.json"
 CORES = 2  # of the machine that RESULTS were measured on
@@ -19,7 +19,7 @@ AMPLITUDE = 8  # bytes, complex64
 STATES = 2  # of an example at work in training, psi and lambda
 USABLE = 0.8  # of a node's memory; the rest is the system's and TensorFlow's
 BUFFERS = 1.2  # a split state with its exchange in pieces, over the state alone
-# A hop of TensorFlow's ring on one machine. One of training/exchange.py takes 0.1 ms there, to
+# A hop of TensorFlow's ring on one machine. One of training/allreduce.py takes 0.1 ms there, to
 # which a data centre's network adds one to three tenths.
 HOP = 0.3e-3
 VECTOR = 4 * 68  # bytes: a QCNN's slopes, the loss and the sums, float32
@@ -78,7 +78,7 @@ def circuit_seconds(qubits: int, task: str = "train", system: str = "qfleet") ->
 
 
 def exchange_seconds(workers: int, hop: float = HOP, vector: int = VECTOR) -> float:
-    """One exchange of a small vector, as training/exchange.py makes it.
+    """One exchange of a small vector, as training/allreduce.py makes it.
 
     From each to all at once while that is little; beyond it around a ring, in 2 (W - 1) hops.
     """
@@ -90,7 +90,7 @@ def exchange_seconds(workers: int, hop: float = HOP, vector: int = VECTOR) -> fl
 
 
 @dataclass(frozen=True)
-class Epoch:
+class EpochCost:
     """An epoch on a fleet, at the best number of workers to a state.
 
     Attributes:
@@ -113,12 +113,12 @@ def state_bytes(qubits: int, split: int = 1) -> float:
     return STATES * AMPLITUDE * 2.0**qubits / split * (BUFFERS if split > 1 else 1)
 
 
-def epoch(fleet: Fleet, qubits: int, examples: int, batch: int) -> Epoch | None:
+def epoch(fleet: Fleet, qubits: int, examples: int, batch: int) -> EpochCost | None:
     """The fastest epoch of a QCNN on a fleet; None where no split makes the states fit."""
     return min(_epochs(fleet, qubits, examples, batch), key=lambda e: e.seconds, default=None)
 
 
-def _epochs(fleet: Fleet, qubits: int, examples: int, batch: int) -> Iterable[Epoch]:
+def _epochs(fleet: Fleet, qubits: int, examples: int, batch: int) -> Iterable[EpochCost]:
     split = 1
     while split <= fleet.nodes:
         memory = state_bytes(qubits, split)
@@ -132,7 +132,7 @@ def _epochs(fleet: Fleet, qubits: int, examples: int, batch: int) -> Iterable[Ep
             sent = 3 * AMPLITUDE * 2.0**qubits / split * (1 - 1 / split)
             crossing = sent / fleet.network + (2 * exchange_seconds(split) if split > 1 else 0.0)
             exchange = rows * crossing + steps * exchange_seconds(groups * split)
-            yield Epoch(compute + exchange, compute, exchange, split, memory)
+            yield EpochCost(compute + exchange, compute, exchange, split, memory)
         split *= 2
 
 

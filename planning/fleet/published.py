@@ -12,7 +12,7 @@ TUTORIAL = "https://blog.tensorflow.org/2021/06/training-with-multiple-workers-u
 
 
 @dataclass(frozen=True)
-class Case:
+class PublishedCase:
     """A line of the table.
 
     Attributes:
@@ -32,7 +32,7 @@ class Case:
     our_circuit: float
 
 
-def cases() -> list[Case]:
+def cases() -> list[PublishedCase]:
     """The two published cases, each part a line."""
     found = []
     for fleet, seconds in ((NODE, 4 * 3600.0), (CLUSTER, 5 * 60.0)):
@@ -40,7 +40,7 @@ def cases() -> list[Case]:
         assert ours is not None
         vcpus = fleet.nodes * fleet.vcpus
         found.append(
-            Case(
+            PublishedCase(
                 f"{fleet.name}: an epoch of 1,000 examples, 23 qubits",
                 TUTORIAL,
                 seconds,
@@ -54,7 +54,7 @@ def cases() -> list[Case]:
         each = circuit_seconds(30, task)
         what = {"forward": "circuits", "train": "circuits with gradients"}[task]
         found.append(
-            Case(
+            PublishedCase(
                 f"{LARGE.name}: {count:,} {what} of 30 qubits",
                 TUTORIAL,
                 0.0,

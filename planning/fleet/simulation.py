@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planning.model import calls
+from planning.step_model import calls
 
 HOUR = 3600.0
 
 
 @dataclass(frozen=True)
-class Step:
+class StepTiming:
     """One training step of a gang, undisturbed.
 
     Attributes:
@@ -52,7 +52,7 @@ class Hazards:
 
 
 @dataclass(frozen=True)
-class Job:
+class SimulatedJob:
     """What is to be done by how many.
 
     Attributes:
@@ -70,7 +70,7 @@ class Job:
     workers: int
     epochs: int
     steps: int
-    step: Step
+    step: StepTiming
     start: float = 0.0
     end: float = 0.0
     every: int = 1
@@ -79,7 +79,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SimulatedOutcome:
     """What became of the trials, one entry each.
 
     Attributes:
@@ -123,13 +123,13 @@ def slowest(workers: int, stragglers: float) -> tuple[float, float]:
     )
 
 
-def step_time(job: Job, stragglers: float) -> tuple[float, float]:
+def step_time(job: SimulatedJob, stragglers: float) -> tuple[float, float]:
     """Mean and standard deviation, in seconds, of a step with its wait for the slowest worker."""
     mean, spread = slowest(job.workers, stragglers)
     return job.step.own * mean + job.step.shared, job.step.own * spread
 
 
-def undisturbed(job: Job) -> float:
+def undisturbed(job: SimulatedJob) -> float:
     """Seconds to the result where nothing goes wrong."""
     step = job.step.own + job.step.shared
     work = job.epochs * job.steps * step + (job.epochs // job.every) * job.commit
@@ -139,7 +139,7 @@ def undisturbed(job: Job) -> float:
 class _Path:
     """Steps done <-> seconds of work, checkpoints included, at the mean pace."""
 
-    def __init__(self, job: Job, step: float) -> None:
+    def __init__(self, job: SimulatedJob, step: float) -> None:
         self._step = step
         self._block = float(job.every * job.steps)  # steps between two checkpoints
         self._cycle = self._block * step + job.commit
@@ -178,13 +178,13 @@ class Kill:
 
 
 def simulate(
-    job: Job,
+    job: SimulatedJob,
     hazards: Hazards,
     *,
     trials: int = 200,
     seed: int = 0,
     kills: Sequence[Kill] | None = None,
-) -> Outcome:
+) -> SimulatedOutcome:
     """Run a job many times: attempt by attempt, all trials at once.
 
     The waits for stragglers are summed over an attempt by the central limit theorem, so that an
@@ -232,7 +232,7 @@ def simulate(
         now[lost] += left[lost] + hazards.restart
         kept, losses = np.where(lost, saved, kept), losses + lost
         running = lost & (in_vain < job.attempts)
-    return Outcome(now, losses, repeated, kept, finished)
+    return SimulatedOutcome(now, losses, repeated, kept, finished)
 
 
 def _next(kills: Sequence[Kill], now: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from planning.fleet.simulation import (
     Hazards,
-    Job,
-    Outcome,
+    SimulatedJob,
+    SimulatedOutcome,
     chief_mtbf,
     daly,
     simulate,
@@ -21,11 +21,11 @@ from planning.fleet.simulation import (
 
 MOST = 10_000
 WORTH = 0.1  # doubling the workers is worth it where it saves this share of the time
-Jobs = Callable[[int, int], Job]
+Jobs = Callable[[int, int], SimulatedJob]
 
 
 @dataclass(frozen=True)
-class Point:
+class SweepPoint:
     """One number of workers with one batch, simulated.
 
     Attributes:
@@ -61,7 +61,7 @@ class Point:
     cost: float
 
 
-def gangs(most: int = MOST) -> list[int]:
+def group_sizes(most: int = MOST) -> list[int]:
     """Numbers of workers: powers of two, and the most."""
     return [2**power for power in range(most.bit_length()) if 2**power < most] + [most]
 
@@ -76,22 +76,24 @@ def sweep(
     seed: int,
     most: int = MOST,
     data: str = "",
-) -> list[Point]:
+) -> list[SweepPoint]:
     """Simulate each batch with each number of workers, `most` at most, that it has examples for."""
     return [
         replace(
             point(jobs(batch, workers), batch, hazards, price, trials=trials, seed=seed), data=data
         )
         for batch in batches
-        for workers in gangs(min(batch, most))
+        for workers in group_sizes(min(batch, most))
     ]
 
 
-def point(job: Job, batch: int, hazards: Hazards, price: float, *, trials: int, seed: int) -> Point:
+def point(
+    job: SimulatedJob, batch: int, hazards: Hazards, price: float, *, trials: int, seed: int
+) -> SweepPoint:
     """Simulate one job."""
     outcome = simulate(job, hazards, trials=trials, seed=seed)
     some = outcome.finished.any()
-    return Point(
+    return SweepPoint(
         data="",
         batch=batch,
         workers=job.workers,
@@ -109,7 +111,7 @@ def point(job: Job, batch: int, hazards: Hazards, price: float, *, trials: int, 
     )
 
 
-def _cost(outcome: Outcome, workers: int, price: float) -> float:
+def _cost(outcome: SimulatedOutcome, workers: int, price: float) -> float:
     return price * workers * outcome.mean / 3600 if price else 0.0
 
 
@@ -130,7 +132,7 @@ class Interval:
     overhead: float
 
 
-def intervals(job: Job, hazards: Hazards, *, trials: int, seed: int) -> list[Interval]:
+def intervals(job: SimulatedJob, hazards: Hazards, *, trials: int, seed: int) -> list[Interval]:
     """Simulate a job with many distances between checkpoints; the same losses for all."""
     epoch = job.steps * step_time(job, hazards.stragglers)[0]
     calm = simulate(
@@ -144,7 +146,7 @@ def intervals(job: Job, hazards: Hazards, *, trials: int, seed: int) -> list[Int
     return found
 
 
-def advised(points: Sequence[Point], batch: int) -> Point:
+def advised_workers(points: Sequence[SweepPoint], batch: int) -> SweepPoint:
     """The fewest workers, with this batch, that doubling them is not worth it for."""
     row = sorted((one for one in points if one.batch == batch), key=lambda one: one.workers)
     row = [one for one in row if math.isfinite(one.seconds)] or row[:1]
@@ -155,10 +157,10 @@ def advised(points: Sequence[Point], batch: int) -> Point:
 
 
 def advice(
-    points: Sequence[Point],
-    one: Point,
+    points: Sequence[SweepPoint],
+    one: SweepPoint,
     tried: Sequence[Interval],
-    job: Job,
+    job: SimulatedJob,
     hazards: Hazards,
     price: float,
 ) -> list[str]:
@@ -200,7 +202,7 @@ def advice(
     return said
 
 
-def _why(points: Sequence[Point], one: Point) -> str:
+def _why(points: Sequence[SweepPoint], one: SweepPoint) -> str:
     more = [p for p in points if p.batch == one.batch and p.workers > one.workers]
     if not more and one.workers >= one.batch:
         return ", since no worker would have an example more to spare"
@@ -222,7 +224,7 @@ def _why(points: Sequence[Point], one: Point) -> str:
 
 
 def _preempted(
-    points: Sequence[Point], one: Point, job: Job, hazards: Hazards, price: float
+    points: Sequence[SweepPoint], one: SweepPoint, job: SimulatedJob, hazards: Hazards, price: float
 ) -> str:
     calm = simulate(job, replace(hazards, preemptions=0.0), trials=50).mean
     more = max(one.seconds / calm - 1, 0.0)  # two simulations' difference scatters around 0
@@ -237,7 +239,7 @@ def _preempted(
     return said + "."
 
 
-def _in_vain(lost: Point, job: Job, hazards: Hazards) -> str:
+def _in_vain(lost: SweepPoint, job: SimulatedJob, hazards: Hazards) -> str:
     """Why most runs of so many workers never finish."""
     gap = 3600 / hazards.preemptions / lost.workers
     return (

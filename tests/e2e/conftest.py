@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from common import storage
-from tests.e2e import client_places as places
+from tests.e2e import client_environments as places
 from tests.e2e import kube
 
 STORAGE = "gs://qfleet/runs"

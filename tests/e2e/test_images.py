@@ -159,14 +159,14 @@ def test_simulates_with_the_kernel_that_it_brought(worker: str) -> None:
     program = """
 import cirq, sympy, tensorflow as tf
 from common import simulator
-from common.simulator import kernel
+from qfleet.tensorflow.backends import kernel
 qubits = cirq.LineQubit.range(2)
 circuit = cirq.Circuit(cirq.rx(sympy.Symbol("x")).on(qubits[0]), cirq.CNOT(*qubits))
 made = simulator.build(circuit, ["x"], [], [cirq.PauliSum() + cirq.Z(qubits[1])])
 print(type(made).__name__, kernel.library().parent, kernel.instruction_set())
 """
     name, place, _ = in_container(worker, program).split(maxsplit=2)
-    assert (name, place) == ("NativeSimulator", "/qfleet/common/simulator/kernel/built")
+    assert (name, place) == ("NativeSimulator", "/qfleet/qfleet/native/built")
 
 
 def answer(image: str, command: tuple[str, ...], url: str) -> str:
@@ -192,7 +192,7 @@ def answer(image: str, command: tuple[str, ...], url: str) -> str:
 
 
 def test_tensorboard_serves(engine: None) -> None:
-    command = ("python", "-m", "training.tensorboard", "STORAGE=/tmp/runs")
+    command = ("python", "-m", "training.tensorboard_launcher", "STORAGE=/tmp/runs")
     page = answer(built("tensorboard"), command, "http://127.0.0.1:5001/data/environment")
     assert "window_title" in page
 

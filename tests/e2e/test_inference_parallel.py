@@ -20,7 +20,7 @@ from common.errors import run_main
 from inference.__main__ import main
 from tests.e2e import kube
 from tests.e2e.kube import kubectl
-from tests.finished_run import finish
+from tests.support.finished_run import finish
 
 NAME = "wide"
 JOB = f"inference-{NAME}"
@@ -125,7 +125,7 @@ def test_altered_weights_fail_the_job_at_once_with_the_sentence(
 ) -> None:
     run = finish(root, "altered")
     content = storage.read_bytes(run.weights)
-    storage.write_whole(run.weights, content[:-1] + b"x")
+    storage.write_atomic(run.weights, content[:-1] + b"x")
     done = kube.launch("infer", "RUN=altered", "PARALLEL=2", timeout=120)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "qfleet: job inference-altered Failed: worker " in done.stderr

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import client_places as places
+from tests.e2e import client_environments as places
 from tests.e2e import kube
-from tests.e2e.client_places import SMALL, Checkout, in_, refused
+from tests.e2e.client_environments import SMALL, Checkout, in_, refused
 
 READ = {"verbs": ["get", "list", "watch"]}
 ALL = {"apiGroups": ["*"], "resources": ["*"]}

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from common import storage
-from common.tensorflow import tf  # noqa: F401 - brings the protobufs of profiles
+from qfleet.tensorflow.runtime import tf  # noqa: F401 - brings the protobufs of profiles
 from tests.e2e import kube
 from tests.e2e.kube import Job, kubectl, until
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import client_places as places
+from tests.e2e import client_environments as places
 from tests.e2e import kube
-from tests.e2e.client_places import in_
+from tests.e2e.client_environments import in_
 
 SMALL = ("QUICK=1", "QUBITS=8", "BATCH=64", "WORKERS=2")
 

@@ -61,7 +61,7 @@ def test_what_was_written_is_there_after_a_kill(
         try:
             while number < 10_000:
                 name, content = f"{life}-{number}", chance.randbytes(chance.randrange(1, 5000))
-                storage.write_whole(place / name, content)
+                storage.write_atomic(place / name, content)
                 written[name] = content
                 number += 1
         except StorageUnavailable:
@@ -85,8 +85,8 @@ def test_what_is_deleted_or_replaced_takes_no_room(
 ) -> None:
     process = start(tmp_path, free_port)
     for _ in range(20):
-        storage.write_whole(place / "lease.json", b"x" * 10_000)
-    storage.write_whole(place / "other", b"y")
+        storage.write_atomic(place / "lease.json", b"x" * 10_000)
+    storage.write_atomic(place / "other", b"y")
     storage.delete(place / "other")
     process.terminate()
     process.wait(20)

@@ -12,8 +12,8 @@ import pytest
 
 from common import storage
 from common.data import load
-from tests.emulator import BUCKET, Emulator
-from tests.gangs import ROOT, Gang, gangs, metrics
+from tests.support.storage_emulator import BUCKET, Emulator
+from tests.support.training_processes import ROOT, Gang, gangs, metrics
 
 LARGE = ("EXAMPLES=70000", "QUBITS=2", "VALIDATION=20", "TEST=20")
 # Storage that went away is given up after 5 s, and who is told so stops after so many shards.
@@ -64,7 +64,7 @@ def test_making_that_was_killed_goes_on_and_ends_with_the_same_bytes(
     there = {path: path.stat().st_mtime_ns for path in shards(tmp_path / "a")}
     altered = shards(tmp_path / "a")[0]
     altered.write_bytes(b"x" + altered.read_bytes()[1:])
-    (folder / f".{altered.name}.0{storage.PART}").write_bytes(b"half of a sh")
+    (folder / f".{altered.name}.0{storage.PARTIAL_SUFFIX}").write_bytes(b"half of a sh")
 
     again = gang(tmp_path / "a", *LARGE, module="common.data", **quick)
     assert again.end() == 0, again.said
@@ -115,7 +115,7 @@ def test_storage_that_goes_away_in_mid_epoch_ends_with_145_and_comes_back(
 
         emulator.start()
         for file, content in kept.items():
-            storage.write_whole(storage.path(file), content)
+            storage.write_atomic(storage.path(file), content)
         again = gang(tmp_path / "runs", *args, f"DATA={data}", **environment)
         assert again.end() == 0, again.said
         assert "goes on at step" in again.said

@@ -2,12 +2,12 @@
 
 import pytest
 
-from planning.fleet.check import Task, real
+from planning.fleet.validation import ValidationTask, run_with_kills
 
 
 def test_a_real_gang_whose_chief_is_killed_does_what_the_simulation_says(tmp_path):
-    task = Task.of(epochs=40, every=12, examples=1024)
-    run = real(tmp_path / "runs", task, [(18, 0)])
+    task = ValidationTask.of(epochs=40, every=12, examples=1024)
+    run = run_with_kills(tmp_path / "runs", task, [(18, 0)])
     outcome = run.simulated(task)
     assert outcome.finished[0]
     assert outcome.losses[0] == len(run.kills) == len(run.noticed) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from common import storage
 from common.errors import run_main
 from inference.__main__ import main
-from tests.finished_run import finish
+from tests.support.finished_run import finish
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,7 +48,7 @@ def test_a_run_in_the_cloud_answers_there_though_storage_often_fails(flaky_gs, m
 def test_weights_in_the_cloud_are_compared_before_they_are_used(gs):
     run = finish(storage.path(gs), "small", "MODEL=qcnn")
     content = storage.read_bytes(run.weights)
-    storage.write_whole(run.weights, content[:-1] + b"x")
+    storage.write_atomic(run.weights, content[:-1] + b"x")
     ended = infer(f"WEIGHTS={run.weights}")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "was altered" in ended.stderr

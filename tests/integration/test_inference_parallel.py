@@ -17,7 +17,7 @@ import pytest
 from common import storage
 from common.lease import Lease
 from common.runs import Run
-from tests.finished_run import finish
+from tests.support.finished_run import finish
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = 5_000  # five pieces

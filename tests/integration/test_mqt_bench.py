@@ -1,6 +1,6 @@
 """Circuits that nobody here wrote: MQT Bench's families against cirq.Simulator.
 
-They are made at test time by tests/mqt_circuits.py in .venv-peers, which `make test` sets up.
+They are made at test time by tests/support/mqt_circuits.py in .venv-peers, which `make test` sets up.
 Global phases count: amplitudes are compared as they are.
 """
 
@@ -14,9 +14,9 @@ import pytest
 import sympy
 from cirq.circuits.qasm_output import QasmUGate
 
-from common.simulator import build
-from common.tensorflow import tf
-from tests.reference import Reference
+from qfleet.tensorflow.backends import build_simulator
+from qfleet.tensorflow.runtime import tf
+from tests.support.reference import Reference
 
 ROOT = Path(__file__).parents[2]
 PEERS = ROOT / ".venv-peers" / "bin" / "python"
@@ -52,7 +52,7 @@ def test_final_states_agree_with_cirq(circuits: Circuits) -> None:
     for family, circuit in circuits.items():
         expected = Reference(circuit, ()).state(np.zeros(0))
         for dtype, tolerance in TOLERANCE.items():
-            simulator = build(circuit, (), (), (), dtype=dtype)
+            simulator = build_simulator(circuit, (), (), (), dtype=dtype)
             nothing = tf.zeros([0], simulator.dtype)
             (state,) = simulator.state(nothing[None], nothing).numpy()
             np.testing.assert_allclose(state, expected, rtol=0, atol=tolerance, err_msg=family)
@@ -69,7 +69,7 @@ def test_states_after_data_agree_with_cirq(circuits: Circuits) -> None:
         angles = np.random.default_rng(0).uniform(-2, 2, (3, len(names))).astype(np.float32)
         expected = [reference.state(example) for example in angles[[0, 2]]]
         for dtype, tolerance in TOLERANCE.items():
-            simulator = build(whole, names, (), (), dtype=dtype)
+            simulator = build_simulator(whole, names, (), (), dtype=dtype)
             nothing = tf.zeros([0], simulator.dtype)
             states = simulator.state(tf.cast(angles, simulator.dtype), nothing).numpy()
             np.testing.assert_allclose(
@@ -114,7 +114,7 @@ def test_rotations_that_are_symbols_have_the_plain_values_and_their_slopes(
         cirq.PauliSum.from_pauli_strings([cirq.Z(q) * (0.2 + 0.1 * i) for i, q in enumerate(rest)]),
         cirq.X(first) * cirq.Y(rest[0]) - cirq.Z(first) * cirq.Z(rest[-1]),
     )
-    simulator = build(circuit, inputs, parameters, observables, dtype=dtype)
+    simulator = build_simulator(circuit, inputs, parameters, observables, dtype=dtype)
     point = np.array(values).astype(simulator.dtype.as_numpy_dtype)
     angles, trained = tf.constant(point[None, ::2]), tf.constant(point[1::2])
     with tf.GradientTape() as tape:

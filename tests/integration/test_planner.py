@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from common.settings import Settings
-from tests.gangs import ROOT, gangs
+from tests.support.training_processes import ROOT, gangs
 
 start = pytest.fixture(gangs)
 

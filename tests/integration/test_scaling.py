@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from common.errors import PeerLost, SettingsError
-from planning.measure import Measured, gang, places
-from planning.point import by_case, points_of
+from planning.scaling_point import by_case, scaling_points
+from planning.step_measurement import StepMeasurement, cpu_sets, measure_group
 
 TURN = [
     {"batch": 64},
@@ -22,9 +22,9 @@ CASES = [{"qubits": 8, "seconds": 0.3, **case} for case in TURN + TURN[::-1]]
 
 
 @pytest.fixture(scope="module")
-def measured() -> list[list[Measured]]:
+def measured() -> list[list[StepMeasurement]]:
     """What a gang of two says of CASES."""
-    return gang(CASES, workers=2, cores=places(2, 1))
+    return measure_group(CASES, workers=2, cores=cpu_sets(2, 1))
 
 
 def probes() -> list[psutil.Process]:
@@ -32,13 +32,16 @@ def probes() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if "training.probe" in child.cmdline() and child.status() != psutil.STATUS_ZOMBIE:
+            if (
+                "training.step_benchmark_worker" in child.cmdline()
+                and child.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(child)
     return found
 
 
 def test_each_worker_tells_each_case_that_it_has_a_part_in(
-    measured: list[list[Measured]],
+    measured: list[list[StepMeasurement]],
 ) -> None:
     assert [[line.rank for line in lines] for lines in measured] == [
         [0, 1], [0, 1], [0], [0], [0], [0], [0, 1], [0, 1],
@@ -52,7 +55,7 @@ def test_each_worker_tells_each_case_that_it_has_a_part_in(
 
 
 def test_workers_do_the_same_number_of_steps_for_about_as_long_as_they_should(
-    measured: list[list[Measured]],
+    measured: list[list[StepMeasurement]],
 ) -> None:
     for lines in measured:
         assert len({(line.steps, line.steps_per_call) for line in lines}) == 1
@@ -66,7 +69,7 @@ def test_workers_do_the_same_number_of_steps_for_about_as_long_as_they_should(
             assert line.build_seconds > 0.1
 
 
-def test_a_step_without_exchange_has_none(measured: list[list[Measured]]) -> None:
+def test_a_step_without_exchange_has_none(measured: list[list[StepMeasurement]]) -> None:
     together, independent, *_ = measured
     assert all(line.step_ms["exchange"] < 0.01 for line in independent)
     assert all(line.step_ms["exchange"] > 0.02 for line in together)
@@ -77,14 +80,16 @@ def test_a_step_without_exchange_has_none(measured: list[list[Measured]]) -> Non
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no pinning here")
-def test_each_worker_is_pinned_to_cores_of_its_own(measured: list[list[Measured]]) -> None:
+def test_each_worker_is_pinned_to_cores_of_its_own(measured: list[list[StepMeasurement]]) -> None:
     for lines in measured:
-        assert [list(line.cores) for line in lines] == places(2, 1)[: len(lines)]
+        assert [list(line.cores) for line in lines] == cpu_sets(2, 1)[: len(lines)]
         assert all(line.threads == 1 for line in lines)
 
 
-def test_efficiency_is_computed_from_what_was_measured(measured: list[list[Measured]]) -> None:
-    one, two = points_of("strong", 8, 64, 2, by_case(CASES, measured, 8))
+def test_efficiency_is_computed_from_what_was_measured(
+    measured: list[list[StepMeasurement]],
+) -> None:
+    one, two = scaling_points("strong", 8, 64, 2, by_case(CASES, measured, 8))
     rates = [sum(line.examples_per_second for line in lines) for lines in measured]
     together = [lines[0].examples_per_second for lines in (measured[0], measured[7])]
     independent, first = (rates[1], rates[6]), (rates[3], rates[4])
@@ -98,17 +103,17 @@ def test_efficiency_is_computed_from_what_was_measured(measured: list[list[Measu
 def test_a_case_that_is_refused_ends_the_gang_in_one_sentence() -> None:
     began = time.monotonic()
     with pytest.raises(SettingsError, match=r"^QUBITS=40 is not allowed: QUBITS is a whole number"):
-        gang([{"qubits": 40}], workers=2)
+        measure_group([{"qubits": 40}], workers=2)
     assert time.monotonic() - began < 20
     assert not probes()
 
 
 def test_a_worker_that_is_killed_ends_the_gang_in_one_sentence() -> None:
-    def kill(line: Measured) -> None:
+    def kill(line: StepMeasurement) -> None:
         for probe in probes():
             if probe.environ().get("TF_CONFIG", "").endswith('"index": 1}}'):
                 probe.kill()
 
     with pytest.raises(PeerLost, match="worker"):
-        gang([{"qubits": 4, "batch": 8, "seconds": 0.1}] * 50, workers=2, heard=kill)
+        measure_group([{"qubits": 4, "batch": 8, "seconds": 0.1}] * 50, workers=2, heard=kill)
     assert not probes()

@@ -12,13 +12,13 @@ import pytest
 from common import storage
 from common.errors import StorageError, StorageUnavailable
 from common.storage import StoragePath
-from tests.emulator import BUCKET, Emulator, Proxy, point_to
+from tests.support.storage_emulator import BUCKET, Emulator, Proxy, point_to
 
 
 def test_what_is_written_is_read_and_never_from_a_cache(root: StoragePath) -> None:
     file = root / "a" / "file.json"
     for content in (b"first", b"second", b"", b"third"):
-        storage.write_whole(file, content)
+        storage.write_atomic(file, content)
         assert storage.read_bytes(file) == content
     storage.write_json(file, {"a": 1})
     assert storage.read_json(file) == {"a": 1}
@@ -26,7 +26,7 @@ def test_what_is_written_is_read_and_never_from_a_cache(root: StoragePath) -> No
 
 def test_children_files_exists_and_delete(root: StoragePath) -> None:
     for name in ("a", "b/c", "b/d/e", "bb"):
-        storage.write_whole(root / name, name)
+        storage.write_atomic(root / name, name)
     assert [p.name for p in storage.children(root)] == ["a", "b", "bb"]
     assert [str(p).removeprefix(str(root)) for p in storage.files(root)] == [
         "/a",
@@ -43,7 +43,7 @@ def test_children_files_exists_and_delete(root: StoragePath) -> None:
 
 
 def test_a_missing_file_is_file_not_found(root: StoragePath) -> None:
-    storage.write_whole(root / "there", b"x")
+    storage.write_atomic(root / "there", b"x")
     for _ in range(3):
         with pytest.raises(FileNotFoundError):
             storage.read_bytes(root / "not-there")
@@ -54,7 +54,7 @@ def test_a_missing_file_is_file_not_found(root: StoragePath) -> None:
 def test_a_file_is_handed_over_and_fetched(root: StoragePath, tmp_path: Path) -> None:
     source = tmp_path / "weights.h5"
     source.write_bytes(bytes(range(256)) * 40_000)  # 10 MB: more than one request carries
-    storage.write_whole(root / "model" / "weights.h5", source)
+    storage.write_atomic(root / "model" / "weights.h5", source)
     with storage.local(root / "model" / "weights.h5") as copy:
         assert copy.name == "weights.h5"
         assert copy.read_bytes() == source.read_bytes()
@@ -63,11 +63,11 @@ def test_a_file_is_handed_over_and_fetched(root: StoragePath, tmp_path: Path) ->
 def test_a_bucket_that_does_not_exist_is_one_sentence(gs: str) -> None:
     there_is_none = storage.path("gs://no-such-bucket/runs")
     for act in (
-        lambda: storage.write_whole(there_is_none / "run.json", b"x"),
+        lambda: storage.write_atomic(there_is_none / "run.json", b"x"),
         lambda: storage.read_bytes(there_is_none / "run.json"),
         lambda: storage.children(there_is_none),
         lambda: storage.exists(there_is_none / "run.json"),
-        lambda: storage.create(there_is_none / "lease.json", b"x"),
+        lambda: storage.create_exclusive(there_is_none / "lease.json", b"x"),
         lambda: storage.delete(there_is_none),
     ):
         with pytest.raises(StorageError) as caught:
@@ -96,11 +96,11 @@ def test_storage_that_went_away_is_worth_another_try(monkeypatch: pytest.MonkeyP
     try:
         point_to(monkeypatch, own.address)
         file = storage.path(f"gs://{BUCKET}/file")
-        storage.write_whole(file, b"x")
+        storage.write_atomic(file, b"x")
     finally:
         own.stop()
     for act in (
-        lambda: storage.write_whole(file, b"y"),
+        lambda: storage.write_atomic(file, b"y"),
         lambda: storage.read_bytes(file),
         lambda: storage.children(file.parent),
         lambda: storage.exists(file),
@@ -118,7 +118,7 @@ def test_storage_that_comes_back_is_waited_for(
     with Proxy(emulator, lambda number: 503 if number <= 3 else None) as proxy:
         point_to(monkeypatch, proxy.address)
         file = storage.path(f"gs://{BUCKET}/waited-for")
-        storage.write_whole(file, b"x")
+        storage.write_atomic(file, b"x")
         assert proxy.failed == 3
         assert storage.read_bytes(file) == b"x"
 
@@ -130,7 +130,7 @@ def test_permission_denied_is_one_sentence(
     with Proxy(emulator, lambda _: status) as proxy:
         point_to(monkeypatch, proxy.address)
         file = storage.path(f"gs://{BUCKET}/x")
-        for act in (lambda: storage.write_whole(file, b"x"), lambda: storage.read_bytes(file)):
+        for act in (lambda: storage.write_atomic(file, b"x"), lambda: storage.read_bytes(file)):
             with pytest.raises(StorageError, match=f"gs://{BUCKET}/x .*{told}"):
                 act()
 
@@ -142,7 +142,7 @@ def test_too_many_requests_is_worth_another_try(
     with Proxy(emulator, lambda _: 429) as proxy:
         point_to(monkeypatch, proxy.address)
         with pytest.raises(StorageUnavailable, match="429"):
-            storage.write_whole(storage.path(f"gs://{BUCKET}/x"), b"x")
+            storage.write_atomic(storage.path(f"gs://{BUCKET}/x"), b"x")
 
 
 def test_an_emulator_without_a_scheme_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from common import storage
-from common.tensorflow import tf
+from qfleet.tensorflow.runtime import tf
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-tensorboard" / "bin" / "python"
@@ -61,7 +61,7 @@ def wait_for(url: str, route: str, wanted: object) -> None:
 def start(*settings: str, **environment: str) -> subprocess.Popen[str]:
     outer = {n: v for n, v in os.environ.items() if not n.startswith("QFLEET_")}
     return subprocess.Popen(
-        [PYTHON, "-m", "training.tensorboard", *settings],
+        [PYTHON, "-m", "training.tensorboard_launcher", *settings],
         cwd=ROOT,
         env={**outer, **environment},
         stdout=subprocess.PIPE,
@@ -118,7 +118,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def upload(folder: Path, place: storage.StoragePath) -> None:
     for path in folder.rglob("*"):
         if path.is_file():
-            storage.write_whole(place / path.relative_to(folder).as_posix(), path)
+            storage.write_atomic(place / path.relative_to(folder).as_posix(), path)
 
 
 def check_pages(url: str, runs: Path) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from common import runs
-from tests.gangs import ROOT, SMALL, gangs
+from tests.support.training_processes import ROOT, SMALL, gangs
 
 start = pytest.fixture(gangs)
 
@@ -39,21 +39,21 @@ def test_the_readme_s_own_model_trains_as_it_stands_there(start, tmp_path):
 )
 def test_a_mistake_in_the_person_s_model_is_one_sentence(tmp_path, code, words, monkeypatch):
     from common.errors import SettingsError
-    from common.models import build
+    from common.models import build_model
     from common.settings import Settings
 
     (tmp_path / "mine.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     sys.modules.pop("mine", None)
     with pytest.raises(SettingsError) as error:
-        build(2, Settings(model="mine:build"))
+        build_model(2, Settings(model="mine:build"))
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 
 
 CALLED = """
-from common.layers import Expectation
-from common.tensorflow import keras, tf
+from qfleet.tensorflow.layers import Expectation
+from qfleet.tensorflow.runtime import keras, tf
 import cirq, sympy
 
 class Model(keras.Model):
@@ -85,14 +85,14 @@ def build(features, settings):
 )
 def test_a_model_that_fails_when_it_is_called_is_one_sentence(tmp_path, line, said, monkeypatch):
     from common.errors import SettingsError
-    from common.models import build
+    from common.models import build_model
     from common.settings import Settings
 
     name = f"called_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(CALLED.format(line=line))
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(SettingsError) as error:
-        build(2, Settings(model=f"{name}:build"))
+        build_model(2, Settings(model=f"{name}:build"))
     message = str(error.value)
     assert message.startswith(f"MODEL={name}:build failed: ")
     assert said in message
@@ -103,14 +103,14 @@ def test_a_model_that_fails_when_it_is_called_is_one_sentence(tmp_path, line, sa
 
 def test_a_layer_inside_the_person_s_model_is_named_by_its_own_line(tmp_path, monkeypatch):
     from common.errors import SettingsError
-    from common.models import build
+    from common.models import build_model
     from common.settings import Settings
 
     code = CALLED.format(line="return self.dense(Inner()(angles))")
     (tmp_path / "called_inside.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(SettingsError, match=r"KeyError: 'inside' at .*called_inside\.py:16$"):
-        build(2, Settings(model="called_inside:build"))
+        build_model(2, Settings(model="called_inside:build"))
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_a_layer_inside_the_person_s_model_is_named_by_its_own_line(tmp_path, mo
 )
 def test_a_bug_of_ours_in_the_person_s_model_stays_a_traceback(tmp_path, raised, told, monkeypatch):
     from common.errors import SettingsError
-    from common.layers import Expectation
-    from common.models import build
+    from common.models import build_model
     from common.settings import Settings
+    from qfleet.tensorflow.layers import Expectation
 
     line = (
         "return Expectation(cirq.Circuit(cirq.rx(sympy.Symbol('x'))(cirq.q(0))), ['x'],"
@@ -134,11 +134,11 @@ def test_a_bug_of_ours_in_the_person_s_model_stays_a_traceback(tmp_path, raised,
     def broken(layer, inputs):
         raise raised
 
-    place = f"{ROOT}/common/layers/expectation.py"  # as if it stood there
+    place = f"{ROOT}/qfleet/tensorflow/layers/expectation.py"  # as if it stood there
     broken.__code__ = broken.__code__.replace(co_filename=place)
     monkeypatch.setattr(Expectation, "call", broken)
     with pytest.raises(told or SettingsError):
-        build(2, Settings(model="called_bug:build"))
+        build_model(2, Settings(model="called_bug:build"))
 
 
 def test_a_subclassed_model_that_fails_when_called_ends_a_gang_with_2(start, tmp_path):

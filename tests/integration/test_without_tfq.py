@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gangs import SMALL, gangs
+from tests.support.training_processes import SMALL, gangs
 
 start = pytest.fixture(gangs)
 

@@ -7,12 +7,12 @@ import cirq
 import numpy as np
 import pytest
 
-from benchmarks import cells, table
+from benchmarks import cases, table
 from benchmarks.__main__ import read
-from benchmarks.cells import BOUNDS, Bound, Cell
-from benchmarks.models import MODELS, draw, model
+from benchmarks.cases import BOUNDS, BenchmarkCell, SpeedBound
+from benchmarks.circuit_models import MODELS, draw, model
 from benchmarks.rounds import Disagreement, agree
-from benchmarks.talk import System, SystemFailed
+from benchmarks.subprocess_protocol import SubprocessSystem, SystemFailed
 from common.errors import SettingsError
 
 
@@ -23,13 +23,13 @@ def row(system: str, qubits: int, batch: int, ms: float, task: str = "train") ->
 
 def test_a_ratio_is_the_peers_time_over_ours_at_the_batch_that_the_bound_names() -> None:
     rows = [row("qfleet", 20, 16, 10.0), row("tfq", 20, 2, 400.0), row("tfq", 20, 16, 1.0)]
-    bound = Bound("train", "tfq", 20, 16, least=35, peer_batch=2)
-    assert cells.ratio(rows, bound) == 40.0
-    assert cells.ratio(rows[:1], bound) is None
+    bound = SpeedBound("train", "tfq", 20, 16, least=35, peer_batch=2)
+    assert cases.ratio(rows, bound) == 40.0
+    assert cases.ratio(rows[:1], bound) is None
 
 
 def test_a_missed_bound_is_said_in_a_sentence_and_so_is_one_that_was_not_measured() -> None:
-    bound = Bound("train", "tfq", 8, 32, least=200)
+    bound = SpeedBound("train", "tfq", 8, 32, least=200)
     rows = [row("qfleet", 8, 32, 0.01), row("tfq", 8, 32, 1.5)]
     what = "train, QCNN, 8 qubits, batch 32: times tfq"
 
@@ -42,7 +42,7 @@ def test_a_missed_bound_is_said_in_a_sentence_and_so_is_one_that_was_not_measure
 
 
 def test_the_quick_form_fails_below_the_floor_and_says_what_it_misses_above() -> None:
-    bound = Bound("train", "tfq", 8, 32, least=200, floor=130)
+    bound = SpeedBound("train", "tfq", 8, 32, least=200, floor=130)
 
     def found(theirs: float) -> table.Limit:
         return table.limits([row("qfleet", 8, 32, 1.0), row("tfq", 8, 32, theirs)], [bound])[0]
@@ -79,26 +79,30 @@ def test_a_wider_circuit_is_predicted_from_two_narrower_ones() -> None:
         return model("qcnn", qubits).gates * (0.01 + 2**qubits * 1e-6)
 
     rows = [row("tfq", qubits, 32, ms(qubits)) for qubits in (4, 8, 12)]
-    cell = Cell("qcnn", 16, 64)
-    expected = (5 + cells.BESIDE) * 64 * ms(16) / 1e3
-    assert cells.predicted_seconds(rows, "tfq", "train", cell, 5) == pytest.approx(expected)
+    cell = BenchmarkCell("qcnn", 16, 64)
+    expected = (5 + cases.BESIDE) * 64 * ms(16) / 1e3
+    assert cases.predicted_seconds(rows, "tfq", "train", cell, 5) == pytest.approx(expected)
 
 
 def test_a_cell_is_predicted_from_another_batch_of_its_width_and_not_at_all_from_wider_ones() -> (
     None
 ):
     rows = [row("tfq", 16, 4, 100.0)]
-    same = cells.predicted_seconds(rows, "tfq", "train", Cell("qcnn", 16, 64), 5)
-    assert same == pytest.approx((5 + cells.BESIDE) * 64 * 0.1)
-    assert cells.predicted_seconds(rows, "tfq", "train", Cell("qcnn", 8, 32), 5) is None
-    assert cells.predicted_seconds(rows, "lightning", "train", Cell("qcnn", 16, 4), 5) is None
+    same = cases.predicted_seconds(rows, "tfq", "train", BenchmarkCell("qcnn", 16, 64), 5)
+    assert same == pytest.approx((5 + cases.BESIDE) * 64 * 0.1)
+    assert cases.predicted_seconds(rows, "tfq", "train", BenchmarkCell("qcnn", 8, 32), 5) is None
+    assert (
+        cases.predicted_seconds(rows, "lightning", "train", BenchmarkCell("qcnn", 16, 4), 5) is None
+    )
 
 
 def test_a_peer_is_left_out_where_it_would_take_too_long_and_qfleet_never() -> None:
     rows = [row(system, 16, 4, 1_000.0) for system in ("qfleet", "tfq")]
 
     def why(system: str, batch: int, elapsed: float) -> str | None:
-        return cells.why_left_out(rows, system, "train", Cell("qcnn", 16, batch), 5, elapsed)
+        return cases.why_left_out(
+            rows, system, "train", BenchmarkCell("qcnn", 16, batch), 5, elapsed
+        )
 
     assert why("tfq", 4, 0) is None
     assert why("tfq", 32, 0) == "predicted to take 256 s"
@@ -108,13 +112,13 @@ def test_a_peer_is_left_out_where_it_would_take_too_long_and_qfleet_never() -> N
 
 def test_every_bound_is_among_the_cells_that_the_forms_measure() -> None:
     for bounds, plan in (
-        (BOUNDS, cells.full()),
-        ([b for b in BOUNDS if b.floor is not None], cells.quick()),
+        (BOUNDS, cases.full()),
+        ([b for b in BOUNDS if b.floor is not None], cases.quick()),
     ):
         for bound in bounds:
-            names = plan[Cell("qcnn", bound.qubits, bound.batch), bound.task]
+            names = plan[BenchmarkCell("qcnn", bound.qubits, bound.batch), bound.task]
             assert "qfleet" in names
-            theirs = Cell("qcnn", bound.qubits, bound.peer_batch or bound.batch)
+            theirs = BenchmarkCell("qcnn", bound.qubits, bound.peer_batch or bound.batch)
             assert bound.peer in plan[theirs, bound.task]
 
 
@@ -158,7 +162,7 @@ def test_as_many_angles_are_turned_as_asked_for() -> None:
 
 
 CHILD = """
-from benchmarks.talk import Talk, versions
+from benchmarks.subprocess_protocol import Talk, versions
 
 def answer(request):
     if request["do"] == "leave":
@@ -174,25 +178,29 @@ talk.serve({"versions": versions(["numpy"])}, answer)
 
 
 @pytest.fixture
-def system() -> Iterator[System]:
+def system() -> Iterator[SubprocessSystem]:
     """A system in a real process, which answers, fails or leaves as it is told."""
-    system = System("tfq", [sys.executable, "-c", CHILD])
+    system = SubprocessSystem("tfq", [sys.executable, "-c", CHILD])
     yield system
     system.close()
 
 
-def test_a_system_answers_and_its_library_may_print(system: System) -> None:
+def test_a_system_answers_and_its_library_may_print(system: SubprocessSystem) -> None:
     assert system.ask({"do": "measure"}) == {"heard": "measure"}
     assert system.versions == {"numpy": np.__version__}
 
 
-def test_a_system_that_failed_says_why_and_answers_the_next_request(system: System) -> None:
+def test_a_system_that_failed_says_why_and_answers_the_next_request(
+    system: SubprocessSystem,
+) -> None:
     with pytest.raises(SystemFailed, match="tfq: ValueError: no such gate"):
         system.ask({"do": "fail"})
     assert system.ask({"do": "measure"}) == {"heard": "measure"}
 
 
-def test_a_system_that_ended_says_its_last_word_and_is_started_again(system: System) -> None:
+def test_a_system_that_ended_says_its_last_word_and_is_started_again(
+    system: SubprocessSystem,
+) -> None:
     with pytest.raises(SystemFailed, match="tfq ended with 1: no more memory"):
         system.ask({"do": "leave"})
     assert system.ask({"do": "measure"}) == {"heard": "measure"}

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import sympy
 
-from common.circuits import (
+from common.errors import CircuitError
+from qfleet.circuits import (
     PLACEMENTS,
     ModelCircuit,
     cluster_state,
@@ -18,9 +19,8 @@ from common.circuits import (
     two_qubit_pool,
     two_qubit_unitary,
 )
-from common.circuits.encoders import before_layer, data_symbols
-from common.circuits.qcnn import SYMBOLS_A_LAYER, convolution, pooling
-from common.errors import CircuitError
+from qfleet.circuits.encoders import data_symbols, reupload_circuit
+from qfleet.circuits.qcnn import SYMBOLS_PER_LAYER, convolution, pooling
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 LINE = cirq.LineQubit.range(16)
@@ -83,7 +83,7 @@ def test_every_symbol_moves_the_readouts(
 ) -> None:
     made = qcnn(qubits, layers=cut(qubits), encoder=placement)
     found = gradients(made, seed=qubits)
-    assert len(found) == qubits + SYMBOLS_A_LAYER * cut(qubits)
+    assert len(found) == qubits + SYMBOLS_PER_LAYER * cut(qubits)
     dead = [name for name, gradient in found.items() if abs(gradient) < 1e-6]
     assert dead == []
 
@@ -260,7 +260,7 @@ def test_reuploading_wraps_features_around_the_active_qubits() -> None:
 
 
 def test_features_that_share_a_qubit_turn_about_different_axes() -> None:
-    turned = before_layer(LINE[:2], data_symbols(4), "reupload")
+    turned = reupload_circuit(LINE[:2], data_symbols(4), "reupload")
     gates = [(op.qubits[0].x, type(op.gate)) for op in turned.all_operations()]
     assert sorted(gates, key=str) == sorted(
         [(0, cirq.Ry), (1, cirq.Ry), (0, cirq.Rz), (1, cirq.Rz)], key=str

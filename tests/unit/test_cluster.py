@@ -6,7 +6,7 @@ import os
 import pytest
 
 from common.errors import SettingsError
-from training.cluster import ENV, Cluster, local
+from training.cluster import TF_CONFIG, ClusterSpec, loopback_addresses
 
 
 def config(workers=("a:1", "b:2"), task=None):
@@ -14,25 +14,25 @@ def config(workers=("a:1", "b:2"), task=None):
 
 
 def test_a_worker_finds_its_place():
-    cluster = Cluster.parse(json.dumps(config()), 2)
+    cluster = ClusterSpec.parse(json.dumps(config()), 2)
     assert (cluster.rank, cluster.size, cluster.is_chief, cluster.chief_host) == (1, 2, False, "a")
 
 
 def test_what_the_local_gang_writes_is_read_back():
-    cluster = Cluster(local([1000, 1001, 1002]), 2)
-    assert Cluster.parse(cluster.to_config(), 3) == cluster
+    cluster = ClusterSpec(loopback_addresses([1000, 1001, 1002]), 2)
+    assert ClusterSpec.parse(cluster.to_config(), 3) == cluster
 
 
 @pytest.mark.parametrize("text", ["", "  "])
 def test_no_config_is_a_worker_alone(monkeypatch, text):
-    monkeypatch.setenv(ENV, text)
-    assert Cluster.from_environment(1).size == 1
+    monkeypatch.setenv(TF_CONFIG, text)
+    assert ClusterSpec.from_environment(1).size == 1
 
 
 def test_no_config_but_several_workers_is_refused(monkeypatch):
-    monkeypatch.delenv(ENV, raising=False)
+    monkeypatch.delenv(TF_CONFIG, raising=False)
     with pytest.raises(SettingsError, match=r"WORKERS=2, but TF_CONFIG is not set"):
-        Cluster.from_environment(2)
+        ClusterSpec.from_environment(2)
 
 
 def sparse(rank, address=None):
@@ -43,20 +43,20 @@ def sparse(rank, address=None):
 
 
 def test_a_sparse_config_becomes_the_full_one(monkeypatch):
-    monkeypatch.setenv(ENV, sparse(1))
-    cluster = Cluster.from_environment(3)
+    monkeypatch.setenv(TF_CONFIG, sparse(1))
+    cluster = ClusterSpec.from_environment(3)
     assert cluster.workers == tuple(
         f"q-worker-1-worker-{rank}.lab-worker-1.svc:2222" for rank in range(3)
     )
     assert cluster.rank == 1
     # TensorFlow reads the environment for itself.
-    assert json.loads(os.environ[ENV])["cluster"] == {"worker": list(cluster.workers)}
-    assert Cluster.from_environment(3) == cluster
+    assert json.loads(os.environ[TF_CONFIG])["cluster"] == {"worker": list(cluster.workers)}
+    assert ClusterSpec.from_environment(3) == cluster
 
 
 def test_a_worker_too_many_is_refused():
     with pytest.raises(SettingsError, match=r"this is worker 2, but WORKERS=2: .*WORKERS=3"):
-        Cluster.parse(sparse(2), 2)
+        ClusterSpec.parse(sparse(2), 2)
 
 
 # What test_malformed.py hands to a worker's process: text -> words of the answer.

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from common import storage
-from common.data import folder, load, prepare
+from common.data import dataset_dir, load, prepare
 from common.data.dataset import Dataset
-from common.data.order import Share
+from common.data.sampling import WorkerSampler
 from common.errors import DataError, SettingsError
 from common.settings import Settings
 from common.storage import StoragePath
@@ -87,7 +87,7 @@ def test_it_is_made_and_read_in_any_storage(root: StoragePath) -> None:
 
 def test_a_table_is_read_from_any_storage(root: StoragePath) -> None:
     rows = "".join(f"{i},{i % 2}\n" for i in range(40))
-    storage.write_whole(root / "my.csv", f"a,label\n{rows}")
+    storage.write_atomic(root / "my.csv", f"a,label\n{rows}")
     data = prepare(Settings(data=str(root / "my.csv")), root / "datasets")
     assert data.name.startswith("my-")
     with pytest.raises(DataError, match=r"other\.csv does not exist"):
@@ -140,7 +140,7 @@ def test_many_shards_read_as_one_and_hold_the_lanes_that_the_manifest_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = small(tmp_path / "one")
-    monkeypatch.setattr(folder, "SHARD_ROWS", 4)
+    monkeypatch.setattr(dataset_dir, "SHARD_ROWS", 4)
     cut = small(tmp_path / "many")
     for split in whole.splits:
         shards = cut.manifest.splits[split]["shards"]
@@ -160,7 +160,9 @@ def test_shares_of_a_data_set_cover_it(tmp_path: Path) -> None:
     data = small(tmp_path)
     seen: Counter[int] = Counter()
     for rank in range(3):
-        share = Share(data.lane_sizes("train"), rank=rank, world=3, batch=16, seed=0).epoch(0)
+        share = WorkerSampler(data.lane_sizes("train"), rank=rank, world=3, batch=16, seed=0).epoch(
+            0
+        )
         seen.update(share.rows[share.weights == 1].tolist())
     assert seen == Counter(range(50))
 

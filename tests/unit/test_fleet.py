@@ -7,9 +7,8 @@ import pytest
 
 from common.errors import SettingsError
 from common.settings import Settings
-from planning.fleet import plots, published, study
+from planning.fleet import fleet_plots, published, study
 from planning.fleet.__main__ import refuse
-from planning.fleet.check import Run, Task
 from planning.fleet.hardware import (
     CLUSTER,
     LARGE,
@@ -23,9 +22,9 @@ from planning.fleet.hardware import (
 )
 from planning.fleet.simulation import (
     Hazards,
-    Job,
     Kill,
-    Step,
+    SimulatedJob,
+    StepTiming,
     chief_mtbf,
     daly,
     simulate,
@@ -33,9 +32,10 @@ from planning.fleet.simulation import (
     undisturbed,
     young,
 )
+from planning.fleet.validation import KilledRun, ValidationTask
 
 # 40 epochs of 10 steps of a second: a call into TensorFlow is one step.
-JOB = Job(4, 40, 10, Step(0.9, 0.1), start=5.0, end=2.0, every=3, commit=0.25)
+JOB = SimulatedJob(4, 40, 10, StepTiming(0.9, 0.1), start=5.0, end=2.0, every=3, commit=0.25)
 LOSSES = Hazards(preemptions=20.0, restart=7.0)
 
 
@@ -84,7 +84,7 @@ def test_what_a_lost_worker_left_is_there_when_the_chief_is_killed_later():
 
 def test_steps_of_one_call_are_kept_or_lost_together():
     # Steps of 10 ms go 50 to a call, none of which reaches into another epoch.
-    job = replace(JOB, steps=120, step=Step(0.01), commit=0.0, every=40)
+    job = replace(JOB, steps=120, step=StepTiming(0.01), commit=0.0, every=40)
     outcome = simulate(job, LOSSES, trials=1, kills=[Kill(5.0 + 1.2 + 0.99, 1)])
     assert outcome.resumed[0] == 120 + 50
 
@@ -111,7 +111,9 @@ def test_with_one_worker_the_mean_is_that_of_the_exact_formula():
 
     a segment of length L takes (e^(L/M) - 1) e^(s/M) (M + r), the first start (e^(s/M) - 1)(M + r).
     """
-    job = Job(1, 40, 100, Step(1.0), start=30.0, every=5, commit=20.0, attempts=10_000)
+    job = SimulatedJob(
+        1, 40, 100, StepTiming(1.0), start=30.0, every=5, commit=20.0, attempts=10_000
+    )
     hazards = Hazards(preemptions=3.0, restart=50.0)
     mtbf = chief_mtbf(hazards)
     assert mtbf == 1200.0
@@ -124,7 +126,7 @@ def test_with_one_worker_the_mean_is_that_of_the_exact_formula():
 
 
 def test_youngs_and_dalys_distance_is_near_the_best_simulated():
-    job = Job(1, 300, 10, Step(1.0), start=10.0, commit=15.0, attempts=10_000)
+    job = SimulatedJob(1, 300, 10, StepTiming(1.0), start=10.0, commit=15.0, attempts=10_000)
     hazards = Hazards(preemptions=4.0, restart=10.0)
     wanted = daly(15.0, chief_mtbf(hazards))
     assert wanted == pytest.approx(young(15.0, 900.0), rel=0.1)
@@ -172,7 +174,7 @@ def test_the_worse_the_rates_the_longer_it_takes(name, values):
 
 
 def test_the_seed_decides_and_ten_thousand_workers_cost_no_more_than_one():
-    job = replace(JOB, workers=10_000, start=0.5, step=Step(0.02), attempts=10_000)
+    job = replace(JOB, workers=10_000, start=0.5, step=StepTiming(0.02), attempts=10_000)
     hazards = Hazards(preemptions=0.3, restart=7.0, stragglers=0.1)
     one, same, other = (simulate(job, hazards, seed=seed).seconds for seed in (0, 0, 1))
     assert (one == same).all()
@@ -182,10 +184,10 @@ def test_the_seed_decides_and_ten_thousand_workers_cost_no_more_than_one():
 def test_a_real_run_is_simulated_from_what_it_shows():
     # Epochs of 2 s after a start of 10; the chief is killed in epoch 6, of which 1 s is done, and
     # goes on from epoch 5 (of 10, a checkpoint every 5) after 3 s and another start.
-    task = Task.of(epochs=10, every=5)
+    task = ValidationTask.of(epochs=10, every=5)
     first = [12.0 + 2 * n for n in range(5)]
     second = [36.0 + 2 * n for n in range(5)]
-    run = Run([first, second], [Kill(21.0, 0)], [24.0], [5 * task.steps], 47.0)
+    run = KilledRun([first, second], [Kill(21.0, 0)], [24.0], [5 * task.steps], 47.0)
     assert run.starts == [10.0, 10.0]
     assert run.restart == 3.0
     outcome = run.simulated(task)
@@ -196,7 +198,7 @@ def test_a_real_run_is_simulated_from_what_it_shows():
 def flat(batch, workers):
     """A job whose own work is shared without loss, and whose exchange grows with the gang."""
     own = 0.01 * -(-batch // workers)
-    return Job(workers, 10, 20, Step(own, 0.001 * (workers - 1)), start=3.0)
+    return SimulatedJob(workers, 10, 20, StepTiming(own, 0.001 * (workers - 1)), start=3.0)
 
 
 def test_a_sweep_goes_from_one_worker_to_one_for_each_example_or_ten_thousand():
@@ -208,7 +210,7 @@ def test_a_sweep_goes_from_one_worker_to_one_for_each_example_or_ten_thousand():
 def test_the_advised_workers_are_those_whose_doubling_saves_less_than_a_tenth():
     points = study.sweep(flat, [64], Hazards(), 2.0, trials=1, seed=0)
     times = {p.workers: p.seconds for p in points}
-    one = study.advised(points, 64)
+    one = study.advised_workers(points, 64)
     assert times[2 * one.workers] > 0.9 * one.seconds
     assert one.seconds <= 0.9 * times[one.workers // 2]
     assert one.cost == pytest.approx(2.0 * one.workers * one.seconds / 3600)
@@ -217,7 +219,7 @@ def test_the_advised_workers_are_those_whose_doubling_saves_less_than_a_tenth():
 def test_advice_names_workers_checkpoints_and_what_losses_cost():
     hazards = Hazards(preemptions=1.0, restart=20.0)
     points = study.sweep(flat, [4096], hazards, 1.0, trials=200, seed=0)
-    one = study.advised(points, 4096)
+    one = study.advised_workers(points, 4096)
     job = replace(flat(4096, one.workers), commit=0.05)
     tried = study.intervals(job, hazards, trials=200, seed=0)
     first, second, third = study.advice(points, one, tried, job, hazards, 1.0)
@@ -231,19 +233,19 @@ def test_advice_names_workers_checkpoints_and_what_losses_cost():
 def test_where_no_run_finishes_it_says_so_and_draws_it(tmp_path):
     hazards = Hazards(preemptions=5000.0, restart=20.0)
     points = study.sweep(flat, [64], hazards, 1.0, trials=20, seed=0)
-    one = study.advised(points, 64)
+    one = study.advised_workers(points, 64)
     assert one.workers == 1
     tried = study.intervals(flat(64, 1), hazards, trials=20, seed=0)
     (said,) = study.advice(points, one, tried, flat(64, 1), hazards, 1.0)
     assert "most runs never finish; with 1 worker one is lost every" in said
     assert "inf" not in said
-    plots.workers(points, 1.0).savefig(tmp_path / "workers.png")
-    plots.checkpoints({1: tried}, daly(0.05, chief_mtbf(hazards))).savefig(tmp_path / "c.png")
+    fleet_plots.workers(points, 1.0).savefig(tmp_path / "workers.png")
+    fleet_plots.checkpoints({1: tried}, daly(0.05, chief_mtbf(hazards))).savefig(tmp_path / "c.png")
 
 
 def test_more_workers_than_were_tried_are_not_judged():
     points = study.sweep(flat, [4096], Hazards(), 0.0, trials=1, seed=0, most=4)
-    one = study.advised(points, 4096)
+    one = study.advised_workers(points, 4096)
     first, *_ = study.advice(points, one, [], flat(4096, 4), Hazards(), 0.0)
     assert first.endswith("twice as many would save less than 10%, or were not tried.")
 

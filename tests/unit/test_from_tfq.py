@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import sympy
 
-from common.circuits.from_tfq import circuits_to_angles
 from common.errors import CircuitError
+from qfleet.circuits.from_tfq import circuits_to_angles
 
 A, B, C = QUBITS = cirq.GridQubit.rect(1, 3)
 S = sympy.Symbol("x1")

@@ -145,15 +145,15 @@ def test_imports_are_found_wherever_they_stand() -> None:
 @pytest.mark.parametrize("module", FILES)
 def test_tensorflow_is_imported_in_one_place(module: str) -> None:
     third_parties = {one.name.split(".")[0] for one in IMPORTS[module]}
-    if module != "common.tensorflow":
-        assert not third_parties & KERAS, "take tf and keras from common.tensorflow"
+    if module != "qfleet.tensorflow.runtime":
+        assert not third_parties & KERAS, "take tf and keras from qfleet.tensorflow.runtime"
 
 
 @pytest.mark.parametrize("module", FILES)
 def test_tensorflow_quantum_is_imported_late_and_in_one_place(module: str) -> None:
     found = [one for one in IMPORTS[module] if one.name.startswith("tensorflow_quantum")]
     assert all(one.late for one in found), "it must come after the strategy: inside a function"
-    assert not found or module == "common.simulator.tfq"
+    assert not found or module == "qfleet.tensorflow.tfq"
 
 
 @pytest.mark.parametrize("module", [name for name in FILES if name.split(".")[0] == "common"])
@@ -191,7 +191,7 @@ def test_a_part_without_tensorflow_never_reaches_it(name: str) -> None:
 
 
 def test_what_the_tensorboard_environment_runs_reaches_no_tensorflow() -> None:
-    assert not reached("training.tensorboard") & {*KERAS, "tensorflow_quantum"}
+    assert not reached("training.tensorboard_launcher") & {*KERAS, "tensorflow_quantum"}
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

@@ -18,22 +18,22 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from common import runs, storage
-from common.circuits import qcnn
 from common.data import Dataset, Encoding, load
 from common.errors import run_main
 from common.runs import Run
 from common.settings import Settings
 from common.storage import StoragePath
-from inference import answering, drawing, examples, gradients, source
+from inference import circuit_svg, gradient_variance, inference_input, model_source, predictor
 from inference.__main__ import main
 from inference.baseline import baselines
 from inference.layers import layers_of
-from tests.finished_run import finish
+from qfleet.circuits import qcnn
+from tests.support.finished_run import finish
 
 OWN = '''
 """A person's models."""
 
-from common.tensorflow import keras
+from qfleet.tensorflow.runtime import keras
 
 
 class Subclassed(keras.Model):
@@ -115,7 +115,7 @@ def test_answers_and_readouts_are_the_models_own(run):
     loaded = runs.load("digits", str(run.path.parent)).model
     angles = data_of(run).split("test").angles
     assert np.allclose([float(r["answer"]) for r in rows], loaded(angles).numpy()[:, 0], atol=1e-6)
-    readouts = models.readouts(loaded)(angles).numpy()
+    readouts = models.readout_model(loaded)(angles).numpy()
     for i in range(readouts.shape[1]):
         assert np.allclose([float(r[f"readout_{i}"]) for r in rows], readouts[:, i], atol=1e-6)
 
@@ -163,8 +163,8 @@ def test_a_table_is_matched_by_name_encoded_as_recorded_and_answered(run, infer,
 
 
 def test_a_data_set_that_is_gone_is_made_again_where_it_comes_out_the_same(run, tmp_path):
-    chosen = source.choose(Settings.from_args([f"STORAGE={run.path.parent}"]))
-    assert examples.recorded(chosen, tmp_path).fingerprint == run.record()["data"]
+    chosen = model_source.choose_model(Settings.from_args([f"STORAGE={run.path.parent}"]))
+    assert inference_input.recorded_input(chosen, tmp_path).fingerprint == run.record()["data"]
 
 
 def test_a_data_set_that_can_not_be_made_again_is_one_sentence(tmp_path, capsys, monkeypatch):
@@ -201,8 +201,8 @@ def test_a_subclassed_model_without_circuits_is_answered_and_reported(tmp_path, 
 
 @pytest.mark.parametrize(("qubits", "most"), [(1, 1024), (20, 16), (30, 1)])
 def test_batches_are_bounded_by_memory(qubits, most):
-    assert 1 <= answering.rows_at_once(qubits) <= most
-    assert answering.rows_at_once(qubits, asked=3) <= 3
+    assert 1 <= predictor.rows_per_batch(qubits) <= most
+    assert predictor.rows_per_batch(qubits, asked=3) <= 3
 
 
 def test_baselines_are_bounded_and_seeded():
@@ -221,7 +221,7 @@ def test_baselines_are_bounded_and_seeded():
 
 
 def expectation(circuit, parameters, observables, name="c"):
-    from common.layers import Expectation
+    from qfleet.tensorflow.layers import Expectation
 
     data = [s for s in cirq.parameter_names(circuit) if s not in parameters]
     layer = Expectation(circuit, data, observables, parameters=parameters, name=name, seed=0)
@@ -238,11 +238,11 @@ def test_the_gradients_variance_is_that_of_the_formula_where_it_is_known():
         cirq.rz(sympy.Symbol("x"))(qubit),
     )
     layer = expectation(circuit, ["a_0", "b_0"], [cirq.Z(qubit)])
-    found = gradients.slopes(layer, np.zeros((4, 1), np.float32), seed=1)
+    found = gradient_variance.gradient_variance(layer, np.zeros((4, 1), np.float32), seed=1)
     assert [each.name for each in found.layers] == ["a", "b"]
     assert found.layers[0].variance == pytest.approx(0.5, abs=0.12)
     assert found.layers[1].variance == pytest.approx(0.0, abs=1e-9)
-    assert found.draws == gradients.DRAWS
+    assert found.draws == gradient_variance.SAMPLES
 
 
 def test_a_random_circuit_has_the_variance_that_the_plateau_states():
@@ -257,7 +257,7 @@ def test_a_random_circuit_has_the_variance_that_the_plateau_states():
         circuit += [cirq.CZ(a, b) for a, b in pairwise(qubits)]
     parameters = [s for layer in names for s in layer]
     layer = expectation(circuit, parameters, [cirq.X(qubits[0]) * cirq.Z(qubits[1])])
-    found = gradients.slopes(layer, np.zeros((1, 1), np.float32), seed=2)
+    found = gradient_variance.gradient_variance(layer, np.zeros((1, 1), np.float32), seed=2)
     middle = found.layers[depth // 2]
     assert middle.plateau == pytest.approx(256 / (2 * 17**2 * 15))
     assert middle.variance == pytest.approx(middle.plateau, rel=0.35)
@@ -265,10 +265,10 @@ def test_a_random_circuit_has_the_variance_that_the_plateau_states():
 
 
 def test_a_flat_layer_is_warned_of_with_its_name():
-    flat = gradients.Layer("layer 1", 9e-4, 6e-4, 21)
-    steep = gradients.Layer("layer 2", 3e-3, 6e-4, 21)
-    small = gradients.Layer("layer 3", 9e-4, 1e-5, 21)
-    found = gradients.Slopes("c", 12, (flat, steep, small), draws=100)
+    flat = gradient_variance.LayerGradients("layer 1", 9e-4, 6e-4, 21)
+    steep = gradient_variance.LayerGradients("layer 2", 3e-3, 6e-4, 21)
+    small = gradient_variance.LayerGradients("layer 3", 9e-4, 1e-5, 21)
+    found = gradient_variance.GradientVariance("c", 12, (flat, steep, small), draws=100)
     assert [layer.is_flat for layer in found.layers] == [True, False, False]
     assert "shows in layer 1:" in found.warning
 
@@ -276,7 +276,7 @@ def test_a_flat_layer_is_warned_of_with_its_name():
 def test_too_many_qubits_are_not_measured_and_it_is_said():
     made = qcnn(19, layers=1)
     layer = expectation(made.circuit, made.parameters, made.observables)
-    found = gradients.slopes(layer, np.zeros((1, 19), np.float32), seed=0)
+    found = gradient_variance.gradient_variance(layer, np.zeros((1, 19), np.float32), seed=0)
     assert not found.layers
     assert "19 qubits" in found.skipped
 
@@ -286,7 +286,7 @@ def test_filters_of_one_shape_are_measured_once():
         expectation(made.circuit, made.parameters, made.observables, f"c{i}")
         for i, made in enumerate([qcnn(3, prefix="f1_"), qcnn(3), qcnn(3, layers=1)])
     ]
-    assert gradients.distinct(layers) == [layers[0], layers[2]]
+    assert gradient_variance.distinct(layers) == [layers[0], layers[2]]
 
 
 def test_layers_are_told_by_names():
@@ -298,7 +298,7 @@ def test_layers_are_told_by_names():
 def test_every_gate_is_drawn_once_and_no_two_cross():
     made = qcnn(5, encoder="reupload", features=7)
     trained = dict.fromkeys(made.parameters, 0.5)
-    columns = drawing.columns_of(made.circuit, made.inputs, trained)
+    columns = circuit_svg.columns_of(made.circuit, made.inputs, trained)
     gates = [gate for column in columns for gate in column]
     assert len(gates) == len(list(made.circuit.all_operations()))
     assert sum(gate.kind == "data" for gate in gates) == 7 * 3
@@ -311,7 +311,7 @@ def test_any_gate_can_be_drawn_and_what_is_too_large_is_not():
     a, b = cirq.LineQubit.range(2)
     matrix = cirq.MatrixGate(cirq.unitary(cirq.ISWAP), name="<b>&")
     circuit = cirq.Circuit(matrix(a, b), cirq.CNOT(a, b) ** 0.5, cirq.FSimGate(1, 2)(a, b))
-    drawn = drawing.draw(circuit, [], {}, [cirq.PauliSum.wrap(cirq.X(a) * cirq.Z(b))])
+    drawn = circuit_svg.circuit_to_svg(circuit, [], {}, [cirq.PauliSum.wrap(cirq.X(a) * cirq.Z(b))])
     assert drawn.count('class="gate fixed"') == 3
     assert "<b>" not in drawn
-    assert drawing.draw(cirq.Circuit([cirq.X(a)] * 4001), [], {}) == ""
+    assert circuit_svg.circuit_to_svg(cirq.Circuit([cirq.X(a)] * 4001), [], {}) == ""

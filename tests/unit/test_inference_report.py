@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from common.errors import run_main
-from inference import gradients, plots, report
+from inference import gradient_variance, html_report, report_plots
 from inference.__main__ import main
 from inference.scoring import Scores
-from tests.finished_run import finish
+from tests.support.finished_run import finish
 
 NAMES = ("a<b>$x$&", 'c"$')
 
@@ -105,8 +105,8 @@ def test_ids_are_unique_and_references_are_met(text, page):
 
 
 def test_plots_take_the_pages_colours(text):
-    assert not [colour for colour in plots.COLOURS.values() if colour in text]
-    for variable in plots.COLOURS:
+    assert not [colour for colour in report_plots.COLOURS.values() if colour in text]
+    for variable in report_plots.COLOURS:
         assert f"--{variable}:" in text, "the template defines it"
 
 
@@ -148,8 +148,8 @@ def scores(n: int, readouts: int, labels: bool = True) -> Scores:
 @pytest.mark.parametrize("n", [1, 2, 500])
 @pytest.mark.parametrize("labels", [True, False])
 def test_any_number_of_answers_can_be_drawn(n, labels):
-    Page(plots.answers(scores(n, 1, labels), NAMES))
-    Page(plots.readouts(scores(n, 14, labels), NAMES))
+    Page(report_plots.answers(scores(n, 1, labels), NAMES))
+    Page(report_plots.readouts(scores(n, 14, labels), NAMES))
 
 
 @pytest.mark.parametrize(
@@ -159,24 +159,26 @@ def test_a_loss_curve_of_any_length_can_be_drawn(epochs, starts, each):
     rows: list[dict[str, Any]] = [
         {"epoch": i + 1, "mse": 1.0, "val_mse": 2.0} for i in range(epochs)
     ]
-    words = Page(plots.loss_curve(rows, starts, each)).words
+    words = Page(report_plots.loss_curve(rows, starts, each)).words
     assert ("random starts" in words) == (starts > 1)
     assert ("the best start is trained on" in words) == (starts > 1 and epochs > starts * each)
 
 
 def test_a_flat_layer_stands_out():
-    flat = gradients.Layer("layer $1", 1e-5, 1e-5, 21)
-    steep = gradients.Layer("layer 2", 1e-1, 1e-5, 21)
-    drawn = plots.gradient_variance(gradients.Slopes("c", 12, (flat, steep), 100), "g")
+    flat = gradient_variance.LayerGradients("layer $1", 1e-5, 1e-5, 21)
+    steep = gradient_variance.LayerGradients("layer 2", 1e-1, 1e-5, 21)
+    drawn = report_plots.gradient_variance(
+        gradient_variance.GradientVariance("c", 12, (flat, steep), 100), "g"
+    )
     assert "a barren plateau" in Page(drawn).words
     assert "layer $1 (21 angles)" in Page(drawn).words
-    assert "a barren plateau" not in plots.gradient_variance(
-        gradients.Slopes("c", 12, (steep,), 100), "g"
+    assert "a barren plateau" not in report_plots.gradient_variance(
+        gradient_variance.GradientVariance("c", 12, (steep,), 100), "g"
     )
 
 
 def test_the_template_has_no_dollar_that_is_no_place():
-    text = report.TEMPLATE.read_text(encoding="utf-8")
+    text = html_report.TEMPLATE.read_text(encoding="utf-8")
     assert set(re.findall(r"\$(\w*)", text)) == {
         "title", "lead", "warnings", "cards", "sections", "footer",
     }  # fmt: skip

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from common.settings import Settings
-from launch import manifests, refusals
-from launch.verbs import infer
-from launch.verbs.infer import infer as verb
+from launch import api_errors, manifests
+from launch.commands import infer
+from launch.commands.infer import infer as verb
 
 needs_kubectl = pytest.mark.skipif(
     not shutil.which("kubectl"), reason="kubectl, which holds kustomize, is not on the PATH"
@@ -41,13 +41,13 @@ class Recorded:
         return []
 
     def watch(self, kind: str, labels: str) -> Iterator[Any]:
-        raise refusals.Forbidden("not recorded")
+        raise api_errors.Forbidden("not recorded")
 
     def apply(self, body: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
         assert dry_run
         if body["spec"] == self.objects["Job"]["spec"]:
             return body
-        raise refusals.Invalid("the cluster takes no such Job: spec.template: field is immutable")
+        raise api_errors.Invalid("the cluster takes no such Job: spec.template: field is immutable")
 
 
 @needs_kubectl
@@ -65,7 +65,7 @@ def test_an_inference_that_is_there_says_what_differs(
 ) -> None:
     was = {**manifests.COMMITTED, "weights": "gs://b/weights.h5", "input": "gs://b/old.csv"}
     cluster = Recorded(manifests.inference(Settings.from_record(was)))
-    monkeypatch.setattr(infer.Cluster, "connect", lambda settings: cluster)
+    monkeypatch.setattr(infer.KubeClient, "connect", lambda settings: cluster)
     assert verb(Settings.from_record(was | now)) == 0
     said = capsys.readouterr().out
     assert "job inference-qcnn is there already (Running): following it\n" in said

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from common.errors import CircuitError
-from common.layers import (
+from qfleet.tensorflow.layers import (
     ControlledExpectation,
     Expectation,
     SampledExpectation,
     Samples,
     State,
 )
-from common.tensorflow import keras, tf
-from tests.layer_cases import (
+from qfleet.tensorflow.runtime import keras, tf
+from tests.support.layer_cases import (
     ANGLES,
     CIRCUIT,
     INPUTS,

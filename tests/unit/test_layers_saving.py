@@ -5,12 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.layers import (
-    Expectation,
-    Samples,
-)
-from common.tensorflow import keras, tf
-from tests.layer_cases import (
+from qfleet.tensorflow.layers import Expectation, Samples
+from qfleet.tensorflow.runtime import keras, tf
+from tests.support.layer_cases import (
     ANGLES,
     CIRCUIT,
     FEATURES,

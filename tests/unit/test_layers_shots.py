@@ -7,15 +7,11 @@ import cirq
 import numpy as np
 import pytest
 
-from common.layers import (
-    SampledExpectation,
-    Samples,
-    State,
-)
-from common.simulator import build
-from common.simulator.shift import cut
-from common.tensorflow import keras, tf
-from tests.layer_cases import (
+from qfleet.compiler.parameter_shift import shiftable_circuit
+from qfleet.tensorflow.backends import build_simulator
+from qfleet.tensorflow.layers import SampledExpectation, Samples, State
+from qfleet.tensorflow.runtime import keras, tf
+from tests.support.layer_cases import (
     ANGLES,
     CIRCUIT,
     INPUTS,
@@ -85,8 +81,10 @@ def test_a_number_of_shots_that_cannot_be_is_refused(shots: Any) -> None:
 def test_the_shift_rule_is_exact_for_every_turn() -> None:
     """The cut circuit has the original's readouts and, by the two-term rule, its gradients."""
     wanted = {qubit for observable in SUMS for qubit in observable.qubits}
-    parts = cut(CIRCUIT, INPUTS, wanted)
-    simulator = build(parts.circuit, parts.data.names, parts.shared.names, SUMS, dtype="complex128")
+    parts = shiftable_circuit(CIRCUIT, INPUTS, wanted)
+    simulator = build_simulator(
+        parts.circuit, parts.data.names, parts.shared.names, SUMS, dtype="complex128"
+    )
     point = dict(zip((X, Y, P, Q), map(float, [*ANGLES[0], *TRAINED]), strict=True))
     data = np.array([[float(e.subs(point)) for e in parts.data.exponents]])
     shared = np.array([float(e.subs(point)) for e in parts.shared.exponents])

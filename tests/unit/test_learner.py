@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from common.tensorflow import keras, tf
-from training.board import Board
-from training.keeper import put, take
+from qfleet.tensorflow.runtime import keras, tf
+from training.checkpointing import capture_state, restore_state
 from training.learner import TRACE, Learner
+from training.tensorboard_callbacks import TensorBoardCallback
 
 ROWS, STEPS = 3, 4
 
@@ -40,7 +40,7 @@ def test_an_epoch_that_is_taken_up_counts_all_of_its_examples() -> None:
     starts = SimpleNamespace(arrays={})
     fit(whole, 0, STEPS)
     fit(begun, 0, 1)
-    put(again, starts, take(begun, starts, 0, 1))
+    restore_state(again, starts, capture_state(begun, starts, 0, 1))
     fit(again, 1, STEPS)
     assert whole.sums[2] == ROWS * STEPS
     np.testing.assert_allclose(again.sums, whole.sums)
@@ -58,7 +58,7 @@ def test_losses_are_shown_at_their_steps_also_where_a_call_holds_more_than_are_k
     tmp_path: Path,
 ) -> None:
     made = learner()
-    board = Board(tmp_path, circuits=1, sample=np.zeros((1, 2), "f4"))
+    board = TensorBoardCallback(tmp_path, circuits=1, sample=np.zeros((1, 2), "f4"))
     board.set_model(made)
     board.on_epoch_begin(0)
     for done in (1, 3, 3 + TRACE + 10, 3 + TRACE + 12):

@@ -13,13 +13,13 @@ from common import checkpoints, runs
 from common.data import prepare
 from common.errors import run_main
 from common.settings import Settings
-from common.settings.described import allowed
-from tests.malformed_tables import CASES
+from common.settings.schema import describe_constraint
+from tests.support.malformed_tables import CASES
 from tests.unit.test_checkpoints import DAMAGES
 from tests.unit.test_cluster import MALFORMED
 from tests.unit.test_runs import LOADING, finished
 from training import worker
-from training.cluster import ENV
+from training.cluster import TF_CONFIG
 
 
 class Case(NamedTuple):
@@ -40,8 +40,11 @@ def settings() -> list[Case]:
     """Each bound of each setting passed by one, and each type and choice missed."""
     cases = []
     for name, field in Settings.model_fields.items():
-        wrong = {"no number": "many"} if "number" in allowed(field) else {}
-        if allowed(field).startswith("one of") or allowed(field) == "true or false":
+        wrong = {"no number": "many"} if "number" in describe_constraint(field) else {}
+        if (
+            describe_constraint(field).startswith("one of")
+            or describe_constraint(field) == "true or false"
+        ):
             wrong["no choice"] = "perhaps"
         for bound in field.metadata:
             if isinstance(bound, Ge):
@@ -80,11 +83,11 @@ def cluster() -> list[Case]:
 
     def case(name: str, text: str, words: str) -> Case:
         def make(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
-            monkeypatch.setenv(ENV, text)
+            monkeypatch.setenv(TF_CONFIG, text)
             monkeypatch.setattr(sys, "argv", ["worker", f"STORAGE={folder}"])
             return worker.main
 
-        return Case(f"TF_CONFIG {name}", make, (ENV, words))
+        return Case(f"TF_CONFIG {name}", make, (TF_CONFIG, words))
 
     return [case(name, text, words) for name, (text, words) in MALFORMED.items()]
 

@@ -11,7 +11,7 @@ import yaml
 
 from common.errors import SettingsError
 from common.settings import Settings
-from launch import kustomize, manifests, objects, own
+from launch import kustomize, manifests, objects, site_config
 from launch.pods import ROOT, VERSION
 
 BUILDS = ("training", "inference", "tensorboard")
@@ -57,7 +57,7 @@ def k8s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copy = tmp_path / "k8s"
     shutil.copytree(ROOT / "k8s", copy)
     monkeypatch.setattr(manifests, "K8S", copy)
-    monkeypatch.setattr(own, "DIGESTS", tmp_path / ".images.json")
+    monkeypatch.setattr(site_config, "DIGESTS", tmp_path / ".images.json")
     return copy
 
 
@@ -366,7 +366,9 @@ def test_weights_stand_in_for_a_run():
 @needs_kubectl
 def test_gke_has_bucket_identity_images_and_spot_nodes_and_no_emulator(k8s: Path):
     pushed = f"{OWN['image']}-worker@sha256:{'0' * 64}"
-    own.DIGESTS.write_text(json.dumps({"worker": pushed, "tensorboard": "another/name@sha256:1"}))
+    site_config.DIGESTS.write_text(
+        json.dumps({"worker": pushed, "tensorboard": "another/name@sha256:1"})
+    )
     found = manifests.training(settings(overlay="gke", **OWN))
     assert sorted(it["kind"] for it in found) == [
         "ConfigMap", "NetworkPolicy", "ServiceAccount", "TFJob",
@@ -555,9 +557,9 @@ def test_an_own_file_that_is_damaged_is_told(k8s: Path, text: str):
 
 
 def test_digests_that_are_damaged_are_told(k8s: Path):
-    own.DIGESTS.write_text("{")
+    site_config.DIGESTS.write_text("{")
     with pytest.raises(SettingsError, match=r"images.json is damaged: `make push`"):
-        own.reference("worker", OWN["image"])
+        site_config.reference("worker", OWN["image"])
 
 
 @needs_kubectl

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from training.preemption import FAREWELL
+from training.preemption import LOG_UPLOAD_TIMEOUT_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -49,4 +49,4 @@ def test_a_worker_that_is_stopped_sends_its_logs_if_it_can(tmp_path, role, farew
     process.communicate(timeout=30)
     assert process.returncode == 143
     assert file.read_text() == left
-    assert (time.monotonic() - began > FAREWELL) == (farewell == "hangs")
+    assert (time.monotonic() - began > LOG_UPLOAD_TIMEOUT_SECONDS) == (farewell == "hangs")

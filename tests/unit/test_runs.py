@@ -40,17 +40,17 @@ def open_run(
     data: str = "d" * 64,
     gang: str = "gang-a",
     **changes: Any,
-) -> runs.HeldRun | runs.Finished:
+) -> runs.ClaimedRun | runs.FinishedRun:
     identity = {**IDENTITY, **changes}
     fingerprint = fingerprint or str(sorted(identity.items()))
-    return runs.open_for_training(
+    return runs.claim_for_training(
         root, name, identity, fingerprint, data, VERSIONS, gang, other={"epochs": 50}
     )
 
 
-def held(*args: Any, **kwargs: Any) -> runs.HeldRun:
+def held(*args: Any, **kwargs: Any) -> runs.ClaimedRun:
     opened = open_run(*args, **kwargs)
-    assert isinstance(opened, runs.HeldRun)
+    assert isinstance(opened, runs.ClaimedRun)
     return opened
 
 
@@ -75,7 +75,7 @@ def finished(
     with held(root, name, **changes) as opened:
         checkpoints.save(opened.run.path, 7, {"x": np.ones(3)}, {"epoch": 1}, 3)
         rows = [{"epoch": e, "loss": 1 / e} for e in (1, 2)]
-        storage.write_whole(
+        storage.write_atomic(
             opened.run.path / "metrics.jsonl", "".join(json.dumps(r) + "\n" for r in rows)
         )
         file = tmp / "weights.h5"
@@ -111,7 +111,7 @@ def test_a_whole_life(root: StoragePath, tmp_path: Path) -> None:
     run = finished(root, "hybrid", tmp_path)
     assert run.finished()
     over = open_run(root)
-    assert isinstance(over, runs.Finished)
+    assert isinstance(over, runs.FinishedRun)
     assert str(over) == "run hybrid is finished already: there is nothing left to do"
     assert runs.resolve(root) == run
     assert run.metrics() == [{"epoch": 1, "loss": 1.0}, {"epoch": 2, "loss": 0.5}]
@@ -180,15 +180,15 @@ def test_what_can_not_be_a_run_name_is_refused(tmp_path: Path, name: str) -> Non
 
 
 def test_a_folder_that_is_no_run_is_not_written_into(tmp_path: Path) -> None:
-    storage.write_whole(tmp_path / "hybrid" / "thesis.tex", "years of work")
+    storage.write_atomic(tmp_path / "hybrid" / "thesis.tex", "years of work")
     with pytest.raises(RunError, match=r"is not a run \(it holds thesis.tex"):
         open_run(tmp_path)
     assert [p.name for p in (tmp_path / "hybrid").iterdir()] == ["thesis.tex"]
 
 
 def test_a_start_that_was_killed_before_run_json_is_in_nobodys_way(tmp_path: Path) -> None:
-    storage.write_whole(tmp_path / "hybrid" / "text" / "worker-0.attempt-1.log", "hello")
-    storage.write_whole(
+    storage.write_atomic(tmp_path / "hybrid" / "text" / "worker-0.attempt-1.log", "hello")
+    storage.write_atomic(
         tmp_path / "hybrid" / "attempts.json",
         '{"started": 1, "in_vain": 1, "checkpoint": -1, "cause": ""}',
     )
@@ -201,7 +201,7 @@ def test_a_start_that_was_killed_before_run_json_is_in_nobodys_way(tmp_path: Pat
 def test_what_a_killed_process_left_half_written_is_cleared(tmp_path: Path) -> None:
     held(tmp_path).close()
     part = tmp_path / "hybrid" / "checkpoints" / ".step-00000001.npz.0a1b2c3d.part"
-    storage.write_whole(part, b"half")
+    storage.write_atomic(part, b"half")
     held(tmp_path).close()
     assert not part.exists()
 
@@ -399,7 +399,7 @@ def test_a_damaged_run_is_not_trained_on(tmp_path: Path, name: str) -> None:
 def test_metrics_that_are_damaged_are_told(tmp_path: Path) -> None:
     run = finished(tmp_path / "runs", "hybrid", tmp_path)
     for text in ('{"epoch": 1}\n{"ep', "5\n", "\xff"):
-        storage.write_whole(run.path / "metrics.jsonl", text.encode("latin-1"))
+        storage.write_atomic(run.path / "metrics.jsonl", text.encode("latin-1"))
         with pytest.raises(RunError, match=r"metrics.jsonl is damaged"):
             run.metrics()
 

@@ -156,7 +156,7 @@ def test_a_holder_elsewhere_that_stands_still_is_replaced_after_a_while(tmp_path
 def test_a_holder_that_lives_keeps_its_run(place: StoragePath) -> None:
     with gangs(place, "a") as (gang,):
         assert gang.acquire() == "held"
-        assert lease.held([place, place.parent / "other"]) == {place}
+        assert lease.active_leases([place, place.parent / "other"]) == {place}
         start = time.monotonic()
         with pytest.raises(RunError, match="being trained by another gang"):
             Lease(place, "b").acquire()
@@ -229,7 +229,7 @@ def test_a_damaged_lease_keeps_nobody_out(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "WATCH_SECONDS", 0.2)
-    storage.write_whole(tmp_path / "r" / lease.NAME, content)
+    storage.write_atomic(tmp_path / "r" / lease.NAME, content)
     held = Lease(tmp_path / "r", "b").acquire()
     held.check()
     held.close()

@@ -19,16 +19,16 @@ def train(root: StoragePath, scratch: Path, model: str) -> tuple[np.ndarray, lis
 
     settings = Settings(model=model, qubits=4, filters=2, seed=7)
     identity, fingerprint = settings.identity(), settings.fingerprint()
-    opened = runs.open_for_training(root, "r", identity, fingerprint, "d", {}, "g")
-    assert isinstance(opened, runs.HeldRun)
+    opened = runs.claim_for_training(root, "r", identity, fingerprint, "d", {}, "g")
+    assert isinstance(opened, runs.ClaimedRun)
     with opened:
-        made = models.build(4, settings)
+        made = models.build_model(4, settings)
         file = scratch / "weights.h5"
         made.save_weights(file)
-        described = models.describe(made, 4, settings, {"placement": "angle"})
+        described = models.describe_model(made, 4, settings, {"placement": "angle"})
         weights = opened.run.write_model(described, file)
         opened.finish({"metrics": {}, "epochs": 1, "seconds": 0.5, "weights": weights})
-    circuits = [str(layer.bound_circuit()) for layer in models.circuits(made)]
+    circuits = [str(layer.bound_circuit()) for layer in models.circuit_layers(made)]
     return made(ANGLES).numpy(), circuits
 
 

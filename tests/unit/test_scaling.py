@@ -15,12 +15,19 @@ from matplotlib.figure import Figure
 from common.errors import SettingsError
 from common.settings import Settings
 from launch import objects
-from launch.probing import probing
-from planning import plots, report, scaling
-from planning.limits import CROWDED, NEIGHBOURS, ROWS, limit, losses, paragraph
-from planning.measure import PARTS, Measured, places
-from planning.point import Point, points_of
-from training import probe
+from launch.benchmark_manifest import benchmark_objects
+from planning import scaling, scaling_plots, scaling_report
+from planning.bottlenecks import (
+    CROWDED,
+    NEIGHBOURS,
+    ROWS,
+    efficiency_losses,
+    main_bottleneck,
+    paragraph,
+)
+from planning.scaling_point import ScalingPoint, scaling_points
+from planning.step_measurement import MEASURED_PARTS, StepMeasurement, cpu_sets
+from training import step_benchmark_worker
 
 CONDITIONS = {
     "command": "make scaling", "when": "2026-11-21T20:00:00", "target": "local", "model": "qcnn",
@@ -29,27 +36,27 @@ CONDITIONS = {
 
 
 def ms(simulate: float, exchange: float = 0.0, data: float = 0.1, other: float = 0.1) -> dict:
-    return dict(zip(PARTS, (simulate, exchange, data, other), strict=True))
+    return dict(zip(MEASURED_PARTS, (simulate, exchange, data, other), strict=True))
 
 
-def line(rank: int = 0, **more: Any) -> Measured:
+def line(rank: int = 0, **more: Any) -> StepMeasurement:
     said = {
         "case": 0, "rank": rank, "workers": 2, "qubits": 12, "batch": 64, "threads": 1, "split": 1,
         "alone": "", "data": "turned", "steps_per_call": 50, "steps": 100, "seconds": 1.0,
         "examples_per_second": 6400.0, "step_ms": ms(9.0, 0.8), "wait_ms": 0.3, "cpu_seconds": 0.95,
         "start_seconds": 5.0, "build_seconds": 1.5, "rss_bytes": 800 * 2**20, "cores": [rank],
     }  # fmt: skip
-    return Measured.from_line(json.dumps(said | more))
+    return StepMeasurement.from_line(json.dumps(said | more))
 
 
-def point(**more: Any) -> Point:
+def point(**more: Any) -> ScalingPoint:
     said = {
         "kind": "strong", "qubits": 12, "workers": 2, "batch": 64, "cores": 2, "crowded": False,
         "rate": 195.0, "alone": 200.0, "share": 100.0, "single": 100.0, "efficiency": 0.975,
         "ratio": 1.95, "step_ms": ms(9.0, 0.2), "wait_ms": 0.0, "alone_ms": ms(9.0),
         "cpu": [0.97, 0.96], "alone_cpu": 1.0, "rss_mib": [800, 790], "steps_per_call": 50,
     }  # fmt: skip
-    return Point(**said | more)
+    return ScalingPoint(**said | more)
 
 
 def gang(rates: list[float], independent: list[float], one: list[float], **more: Any) -> Any:
@@ -68,7 +75,7 @@ def gang(rates: list[float], independent: list[float], one: list[float], **more:
 def test_efficiency_is_over_independent_workers_of_the_same_turn() -> None:
     # A machine that becomes twice as fast between two turns does not change what was seen in each.
     turns = gang([95.0, 190.0, 95.0], [50.0, 100.0, 50.0], [60.0, 120.0, 60.0])
-    one, two = points_of("strong", 12, 64, 2, turns)
+    one, two = scaling_points("strong", 12, 64, 2, turns)
     assert (one.workers, one.efficiency, one.ratio, one.rate) == (1, 1.0, 1.0, 60.0)
     assert two.efficiency == pytest.approx(0.95)
     assert two.ratio == pytest.approx(95 / 60)
@@ -82,7 +89,7 @@ def test_efficiency_is_over_independent_workers_of_the_same_turn() -> None:
 def test_in_weak_scaling_one_worker_has_its_own_examples_alone() -> None:
     turns = gang([95.0], [50.0], [50.0])
     turns["first", 64] = [[line(examples_per_second=1e9)]]
-    one, two = points_of("weak", 12, 64, 2, turns)
+    one, two = scaling_points("weak", 12, 64, 2, turns)
     assert one.batch == 32
     assert two.ratio == pytest.approx(1.9)
     assert "32 examples a worker" in paragraph(two)
@@ -105,9 +112,9 @@ def test_workers_outnumber_cores_where_a_machine_has_fewer_than_their_threads(
     turns["", 64] = [
         [line(r, cores=cores[r], node=nodes[r], threads=threads, step_ms=ms(9)) for r in (0, 1)]
     ]
-    *_, two = points_of("strong", 12, 64, 2, turns)
+    *_, two = scaling_points("strong", 12, 64, 2, turns)
     assert two.crowded is crowded
-    assert (limit(two) == CROWDED) is crowded
+    assert (main_bottleneck(two) == CROWDED) is crowded
     assert ("workers share" in paragraph(two)) is crowded
 
 
@@ -125,7 +132,7 @@ def test_workers_outnumber_cores_where_a_machine_has_fewer_than_their_threads(
 )
 def test_the_largest_loss_is_named(reason: str, more: dict[str, Any]) -> None:
     found = point(**more)
-    assert limit(found) == reason
+    assert main_bottleneck(found) == reason
     told = paragraph(found)
     assert told.startswith(f"**12 qubits, global batch 64, 2 workers: {reason}.**")
     assert "97 % 96 %" in told
@@ -137,7 +144,7 @@ def test_losses_multiply_to_what_is_missing() -> None:
         rate=110.0, alone=140.0, share=80.0, single=100.0, efficiency=110 / 140, ratio=1.1,
         step_ms=ms(9.0, 3.0),
     )  # fmt: skip
-    assert math.exp(-sum(losses(found).values())) == pytest.approx(found.ratio / 2)
+    assert math.exp(-sum(efficiency_losses(found).values())) == pytest.approx(found.ratio / 2)
 
 
 def test_it_is_said_what_of_an_exchange_is_a_wait_and_what_the_efficiency_is_without() -> None:
@@ -151,7 +158,7 @@ def test_it_is_said_what_of_an_exchange_is_a_wait_and_what_the_efficiency_is_wit
 def test_a_gang_whose_steps_took_no_longer_is_told_no_number_of_examples() -> None:
     found = point(efficiency=0.8, ratio=1.6, step_ms=ms(0.8, 0.5), alone_ms=ms(1.4, 0.1))
     said = paragraph(found)
-    assert limit(found) == "exchange"
+    assert main_bottleneck(found) == "exchange"
     assert "Lost to" in said
     assert "more in a gang" not in said
 
@@ -164,7 +171,7 @@ def test_it_is_said_how_many_examples_an_exchange_wants() -> None:
 
 
 @pytest.fixture
-def points() -> list[Point]:
+def points() -> list[ScalingPoint]:
     """Of one, two and four workers on two cores."""
     return [
         point(qubits=qubits, workers=workers, crowded=workers > 2, rate=rate * 1000 / 2**qubits,
@@ -175,8 +182,8 @@ def points() -> list[Point]:
 
 
 @pytest.fixture
-def figure(points: list[Point], request: pytest.FixtureRequest) -> Iterator[Figure]:
-    made = getattr(plots, request.param)(points)
+def figure(points: list[ScalingPoint], request: pytest.FixtureRequest) -> Iterator[Figure]:
+    made = getattr(scaling_plots, request.param)(points)
     yield made
     plt.close(made)
 
@@ -203,7 +210,7 @@ def single(figure: Figure) -> list[tuple[list[float], list[float]]]:
 
 @pytest.mark.parametrize("figure", ["time"], indirect=True)
 def test_the_plot_of_times_has_a_line_for_each_number_of_workers(
-    figure: Figure, points: list[Point]
+    figure: Figure, points: list[ScalingPoint]
 ) -> None:
     def times(workers: int) -> tuple[list[float], list[float]]:
         return [8, 12], [1e3 / one.rate for one in points if one.workers == workers]
@@ -220,9 +227,9 @@ def test_the_plot_of_efficiencies_draws_no_line_to_workers_without_cores(figure:
     assert labels == ["8 qubits", "12 qubits", "more workers than cores: no line"]
 
 
-def test_a_folder_gets_table_plots_and_report(points: list[Point], tmp_path: Path) -> None:
-    report.write(tmp_path, points, {8: "there is no place for them"}, CONDITIONS)
-    for name in (plots.TIME, plots.EFFICIENCY):
+def test_a_folder_gets_table_plots_and_report(points: list[ScalingPoint], tmp_path: Path) -> None:
+    scaling_report.write(tmp_path, points, {8: "there is no place for them"}, CONDITIONS)
+    for name in (scaling_plots.TIME, scaling_plots.EFFICIENCY):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
         assert name in (tmp_path / "report.md").read_text()
     rows = list(csv.DictReader(io.StringIO((tmp_path / "scaling.csv").read_text())))
@@ -236,17 +243,19 @@ def test_a_folder_gets_table_plots_and_report(points: list[Point], tmp_path: Pat
     assert "Other programs" not in text
 
 
-def test_a_machine_that_did_something_else_is_told(points: list[Point]) -> None:
+def test_a_machine_that_did_something_else_is_told(points: list[ScalingPoint]) -> None:
     busy = [point(alone_cpu=0.5), *points]
-    assert "Other programs used these cores" in report.report(busy, {}, CONDITIONS)
+    assert "Other programs used these cores" in scaling_report.report(busy, {}, CONDITIONS)
 
 
 def test_what_is_said_replaces_what_is_measured() -> None:
-    form, settings = scaling.chosen(Settings.from_args(["workers=6", "qubits=16", "batch=96"]))
+    form, settings = scaling.selected_cases(
+        Settings.from_args(["workers=6", "qubits=16", "batch=96"])
+    )
     assert list(form.workers) == [1, 2, 4, 6]
     assert (form.qubits, form.strong, form.weak) == ((16,), (96,), ())
     assert settings.model == "qcnn"
-    form, settings = scaling.chosen(Settings.from_args(["quick=1", "model=hybrid"]))
+    form, settings = scaling.selected_cases(Settings.from_args(["quick=1", "model=hybrid"]))
     assert form == scaling.QUICK
     assert settings.model == "hybrid"
 
@@ -263,10 +272,10 @@ def test_what_is_said_replaces_what_is_measured() -> None:
 def test_what_cannot_be_measured_is_refused(args: list[str], said: str | None) -> None:
     settings = Settings.from_args(args)
     if said is None:
-        scaling.chosen(settings)
+        scaling.selected_cases(settings)
         return
     with pytest.raises(SettingsError, match=said):
-        scaling.chosen(settings)
+        scaling.selected_cases(settings)
 
 
 def test_a_turn_measures_each_thing_once_and_the_gang_beside_independent_workers() -> None:
@@ -284,9 +293,9 @@ def test_workers_have_cores_of_their_own_while_there_are_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {2, 3, 5, 7})
-    assert places(2) == [[2, 3], [5, 7]]
-    assert places(2, 1) == [[2], [3]]
-    assert places(6) == [[2], [3], [5], [7], [2], [3]]
+    assert cpu_sets(2) == [[2, 3], [5, 7]]
+    assert cpu_sets(2, 1) == [[2], [3]]
+    assert cpu_sets(6) == [[2], [3], [5], [7], [2], [3]]
 
 
 @pytest.mark.parametrize(
@@ -306,24 +315,24 @@ def test_workers_have_cores_of_their_own_while_there_are_enough(
 )
 def test_a_case_that_makes_no_sense_is_refused(text: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        probe.read(text, [], 2)
+        step_benchmark_worker.read(text, [], 2)
 
 
 def test_a_worker_by_itself_has_a_batch_of_its_own() -> None:
-    (case,) = probe.read('[{"batch": 1, "alone": "all"}]', ["seed=3"], 8)
+    (case,) = step_benchmark_worker.read('[{"batch": 1, "alone": "all"}]', ["seed=3"], 8)
     assert (case.settings.workers, case.settings.global_batch, case.settings.seed) == (1, 1, 3)
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", '{"rank": 0}', "nonsense"])
 def test_a_line_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not what a probe says|Expecting value"):
-        Measured.from_line(text)
+        StepMeasurement.from_line(text)
 
 
 def test_pods_of_a_probe_keep_nothing_and_may_do_as_little_as_workers() -> None:
     settings = Settings.from_record({"run": "probe-1", "model": "qcnn", "workers": 3, "cpu": "1"})
     trained = objects.training(settings)
-    found = probing(trained, '[{"qubits": 8}]', settings)
+    found = benchmark_objects(trained, '[{"qubits": 8}]', settings)
     assert [one["kind"] for one in found] == ["ServiceAccount", "NetworkPolicy", "TFJob"]
     worker = found[-1]["spec"]["tfReplicaSpecs"]["Worker"]
     assert (worker["replicas"], worker["restartPolicy"]) == (3, "Never")
@@ -337,7 +346,12 @@ def test_pods_of_a_probe_keep_nothing_and_may_do_as_little_as_workers() -> None:
     assert labels["app.kubernetes.io/component"] == "probe"
     (container,) = after["containers"]
     assert container["securityContext"] == before["containers"][0]["securityContext"]
-    assert container["command"][:4] == ["python", "-m", "training.probe", '[{"qubits": 8}]']
+    assert container["command"][:4] == [
+        "python",
+        "-m",
+        "training.step_benchmark_worker",
+        '[{"qubits": 8}]',
+    ]
     assert {"workers=3", "model=qcnn"} <= set(container["command"])
     assert "envFrom" not in container
     assert {one["name"] for one in container["env"]} == {"HOME", "QFLEET_WORKERS", "QFLEET_THREADS"}

@@ -4,7 +4,7 @@ import pytest
 
 from common.errors import SettingsError
 from common.settings import Settings, flag
-from common.settings.described import help_text, markdown_table
+from common.settings.schema import help_text, markdown_table
 
 
 @pytest.fixture(autouse=True)

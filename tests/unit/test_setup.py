@@ -38,7 +38,7 @@ def make_checkout(folder: Path) -> Path:
         path = folder / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(PROGRAM)
-    kernel = folder / "common/simulator/kernel"
+    kernel = folder / "qfleet/native"
     kernel.mkdir(parents=True)
     (kernel / "__main__.py").write_text(KERNEL)
     for name in ("sweep.cc", "sweep.h"):
@@ -353,7 +353,7 @@ def test_tensorflow_quantum_is_refused_where_it_is_not_built_for(checkout: Path)
 
 
 def test_the_kernel_is_built_once_and_again_when_a_source_of_it_changes(checkout: Path) -> None:
-    kernel = checkout / "common/simulator/kernel"
+    kernel = checkout / "qfleet/native"
     for _ in range(2):
         assert make(checkout, "training", f"PYTHON={PYTHON}").returncode == 0
         assert (kernel / "kernel.so").read_text() == "built "
@@ -364,11 +364,11 @@ def test_the_kernel_is_built_once_and_again_when_a_source_of_it_changes(checkout
 
 
 def test_without_a_compiler_the_kernel_is_tried_again_and_nothing_fails(checkout: Path) -> None:
-    (checkout / "common/simulator/kernel/__main__.py").write_text("")
+    (checkout / "qfleet/native/__main__.py").write_text("")
     assert arguments(make(checkout, "training", f"PYTHON={PYTHON}")) == []
-    (checkout / "common/simulator/kernel/__main__.py").write_text(KERNEL)
+    (checkout / "qfleet/native/__main__.py").write_text(KERNEL)
     assert arguments(make(checkout, "training")) == []
-    assert (checkout / "common/simulator/kernel/kernel.so").exists()
+    assert (checkout / "qfleet/native/kernel.so").exists()
 
 
 def test_the_worker_s_lock_names_no_tensorflow_quantum() -> None:

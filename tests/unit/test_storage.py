@@ -12,13 +12,13 @@ from common.errors import StorageError, StorageUnavailable
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     file = tmp_path / "a" / "b" / "file"
-    storage.write_whole(file, b"bytes")
+    storage.write_atomic(file, b"bytes")
     assert storage.read_bytes(file) == b"bytes"
-    storage.write_whole(file, "täxt")
+    storage.write_atomic(file, "täxt")
     assert storage.read_bytes(file).decode() == "täxt"
     source = tmp_path / "source"
     source.write_bytes(b"from a file")
-    storage.write_whole(file, source)
+    storage.write_atomic(file, source)
     assert file.read_bytes() == b"from a file"
     storage.write_json(file, {"a": [1, None]})
     assert storage.read_json(file) == {"a": [1, None]}
@@ -41,7 +41,7 @@ def test_a_missing_file_is_file_not_found(tmp_path: Path) -> None:
 
 def test_children_files_and_delete(tmp_path: Path) -> None:
     for name in ("a", "b/c", "b/d/e"):
-        storage.write_whole(tmp_path / name, name)
+        storage.write_atomic(tmp_path / name, name)
     assert [p.name for p in storage.children(tmp_path)] == ["a", "b"]
     assert [str(p.relative_to(tmp_path)) for p in storage.files(tmp_path)] == ["a", "b/c", "b/d/e"]
     storage.delete(tmp_path / "b")
@@ -62,8 +62,8 @@ def test_a_file_half_written_by_a_killed_process_is_never_seen(tmp_path: Path) -
 
 
 def test_create_is_won_by_one(tmp_path: Path) -> None:
-    assert storage.create(tmp_path / "x", b"first")
-    assert not storage.create(tmp_path / "x", b"second")
+    assert storage.create_exclusive(tmp_path / "x", b"first")
+    assert not storage.create_exclusive(tmp_path / "x", b"second")
     assert (tmp_path / "x").read_bytes() == b"first"
 
 
@@ -95,7 +95,7 @@ def test_a_home_folder_is_understood() -> None:
 def test_a_file_where_a_folder_belongs_is_told(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file")
     for act in (
-        lambda: storage.write_whole(tmp_path / "runs" / "r" / "run.json", b"x"),
+        lambda: storage.write_atomic(tmp_path / "runs" / "r" / "run.json", b"x"),
         lambda: storage.children(tmp_path / "runs"),
         lambda: storage.read_bytes(tmp_path / "runs" / "r"),
         lambda: storage.read_bytes(tmp_path),
@@ -108,7 +108,7 @@ def test_a_file_where_a_folder_belongs_is_told(tmp_path: Path) -> None:
 def test_a_file_in_the_place_of_a_folder_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "folder" / "inside").mkdir(parents=True)
     with pytest.raises(StorageError):
-        storage.write_whole(tmp_path / "folder", b"x")
+        storage.write_atomic(tmp_path / "folder", b"x")
     assert (tmp_path / "folder" / "inside").is_dir()
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
 
@@ -144,7 +144,7 @@ def test_a_full_device_is_told() -> None:
 def test_a_place_where_no_folder_can_be_made_is_told() -> None:
     """/proc refuses even root."""
     with pytest.raises(StorageError, match=r"/proc/qfleet can't be made, .*change STORAGE"):
-        storage.write_whole(Path("/proc/qfleet/run.json"), b"x")
+        storage.write_atomic(Path("/proc/qfleet/run.json"), b"x")
 
 
 def test_a_permission_denied_is_told(tmp_path: Path) -> None:

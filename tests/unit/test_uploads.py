@@ -10,7 +10,7 @@ import pytest
 from common import storage
 from common.errors import StorageError, StorageUnavailable
 from common.uploads import Uploader
-from tests.emulator import BUCKET, Emulator, Proxy, point_to
+from tests.support.storage_emulator import BUCKET, Emulator, Proxy, point_to
 
 
 def until(condition: Callable[[], bool]) -> None:

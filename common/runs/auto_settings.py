@@ -1,0 +1,102 @@
+"""WORKERS=auto and BATCH=auto become numbers, before anything is started with them.
+
+The planner is asked, as a process of its own: it needs TensorFlow, and half a minute where it has
+not measured such a model on this machine before, and what starts a job needs neither.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from common.errors import EXIT_BUG, QfleetError, SettingsError
+from common.runs.run import Run
+from common.settings import Settings
+from common.settings.settings import AUTO
+from common.storage import StoragePath
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def is_automatic(settings: Settings) -> bool:
+    """Whether a person left WORKERS or BATCH to the planner."""
+    return AUTO in (settings.workers, settings.batch)
+
+
+def with_placeholder_numbers(settings: Settings) -> Settings:
+    """The settings with some numbers for auto: enough to find out what else is wrong with them."""
+    if not is_automatic(settings):
+        return settings
+    batch = {"batch": settings.global_batch} if settings.batch == AUTO else {}
+    workers = {"workers": settings.split} if settings.workers == AUTO else {}
+    return _with(settings, **batch, **workers)
+
+
+def inherit_batch(settings: Settings, root: StoragePath, name: str) -> Settings:
+    """BATCH=auto is the run's own where it was begun before: another would be another run.
+
+    Args:
+        settings: As a person said them.
+        root: STORAGE.
+        name: The run's.
+    """
+    run = Run.at(root, name)
+    if settings.batch != AUTO or not run.exists():
+        return settings
+    return _with(settings, batch=run.record()["settings"]["batch"])
+
+
+def resolve_auto(settings: Settings, python: Path | None = None) -> tuple[Settings, str]:
+    """The settings with numbers, and why these, in one line.
+
+    Args:
+        settings: With WORKERS or BATCH auto.
+        python: Of the environment that the planner runs in; this process's unless given.
+
+    Raises:
+        SettingsError: There is no way to plan here, or none to train that fits.
+    """
+    python = python or Path(sys.executable)
+    if not python.is_file():
+        raise SettingsError(
+            "WORKERS=auto and BATCH=auto need the planner, whose environment is not there:"
+            " `./setup.sh .venv worker` makes it; or set WORKERS and BATCH to numbers"
+        )
+    with subprocess.Popen(
+        [str(python), "-m", "planning.auto", *settings.to_args()],
+        cwd=None if python == Path(sys.executable) else ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("QFLEET_")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as planner:
+        try:
+            printed, complaint = planner.communicate()
+        except BaseException:
+            planner.terminate()  # not killed: it ends what it measures with
+            raise
+    if planner.returncode:
+        words = [line for line in complaint.splitlines() if line.startswith("qfleet: ")]
+        if not words or planner.returncode == EXIT_BUG:
+            raise RuntimeError(f"the planner failed:\n{complaint}")
+        raise _Ended(words[-1].removeprefix("qfleet: "), planner.returncode)
+    said = json.loads(printed.splitlines()[-1])
+    why = said.pop("why")
+    return _with(settings, **said), why
+
+
+class _Ended(QfleetError):
+    """What the planner ended with, code and sentence."""
+
+    def __init__(self, sentence: str, code: int) -> None:
+        super().__init__(sentence)
+        self.exit_code = code
+
+
+def _with(settings: Settings, **numbers: int) -> Settings:
+    """The settings with other numbers, checked again as if a person had said them."""
+    batch = {"batch_per_worker": ""} if "batch" in numbers else {}
+    said = {**batch, **numbers}
+    more = [f"--{name}={value}" for name, value in said.items()]
+    return Settings.from_args([*settings.to_args(), *more])

@@ -1,0 +1,38 @@
+"""Circuits as Cirq's JSON, with the functions of symbols that Cirq's own does not write.
+
+`cirq.read_json` reads it once this module is imported.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import cirq
+import sympy
+from cirq.protocols.json_serialization import CirqEncoder
+
+from qfleet.compiler.expressions import FUNCTIONS
+
+_KNOWN = {*FUNCTIONS, "Min", "Max"}
+
+
+class _Encoder(CirqEncoder):
+    def default(self, o: Any) -> Any:
+        name = type(o).__name__
+        if isinstance(o, sympy.Function | sympy.Min | sympy.Max) and name in _KNOWN:
+            return {"cirq_type": f"sympy.{name}", "args": o.args}
+        return super().default(o)
+
+
+def _resolver(cirq_type: str) -> Callable[..., sympy.Expr] | None:
+    room, _, name = cirq_type.partition(".")
+    if room != "sympy" or name not in _KNOWN:
+        return None
+    return lambda args: getattr(sympy, name)(*args)
+
+
+cirq.DEFAULT_RESOLVERS.append(_resolver)
+
+
+def to_json(value: Any) -> str:
+    """A circuit, or anything else that Cirq writes, as JSON."""
+    return cirq.to_json(value, cls=_Encoder)

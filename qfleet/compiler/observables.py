@@ -1,0 +1,207 @@
+"""Observables as what is measured at the end: a small operator, or signs of bit patterns.
+
+Where all observables together touch few qubits, they become dense operators on those, and the
+blocks at the circuit's end that act within them are applied to the operators instead of to the
+state (the Heisenberg picture): once a step instead of once an example. Otherwise terms that are
+diagonal in one product basis are measured together.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import cirq
+import numpy as np
+
+from common.errors import CircuitError
+from qfleet.compiler.dense_fusion import FusedBlock, PhaseLayer
+from qfleet.compiler.factor import fixed_factor
+
+REDUCED_QUBITS = 4  # widest support that is measured through a dense operator
+
+_TO_Z: Mapping[str, np.ndarray] = {
+    "X": np.array([[1, 1], [1, -1]], np.complex128) / np.sqrt(2),
+    "Y": np.array([[1, -1j], [1, 1j]], np.complex128) / np.sqrt(2),
+}
+_PAULI: Mapping[str, np.ndarray] = {
+    "X": np.array([[0, 1], [1, 0]], np.complex128),
+    "Y": np.array([[0, -1j], [1j, 0]], np.complex128),
+    "Z": np.diag([1, -1]).astype(np.complex128),
+}
+
+PauliTerm = Mapping[int, str]  # position -> "X", "Y" or "Z"
+
+
+@dataclass(frozen=True)
+class PauliTerms:
+    """PauliSums by their terms.
+
+    Attributes:
+        strings: [T] Pauli strings, without the identity.
+        weights: [T, K] real coefficients of each string in each observable.
+        offsets: [K] coefficients of the identity.
+    """
+
+    strings: tuple[PauliTerm, ...]
+    weights: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def support(self) -> tuple[int, ...]:
+        """All positions that any string touches, sorted."""
+        return tuple(sorted({position for string in self.strings for position in string}))
+
+
+@dataclass(frozen=True)
+class ReducedReadout:
+    """Dense operators on few qubits.
+
+    Attributes:
+        support: Positions, the first the most significant bit.
+        operators: [K, D, D] complex128, D = 2**len(support).
+        tail: Blocks after the state's, with positions in `support`.
+    """
+
+    support: tuple[int, ...]
+    operators: np.ndarray
+    tail: tuple[FusedBlock, ...]
+
+
+@dataclass(frozen=True)
+class MeasurementBasis:
+    """Strings that are diagonal after one-qubit rotations.
+
+    Attributes:
+        rotations: Blocks to apply before reading bits.
+        strings: [T] positions whose parity is each string's value.
+        weights: [T, K].
+    """
+
+    rotations: tuple[FusedBlock, ...]
+    strings: tuple[tuple[int, ...], ...]
+    weights: np.ndarray
+
+
+@dataclass(frozen=True)
+class ReadoutPlan:
+    """What to measure: one Reduced, or Bases, or the terms as they are; and what is added to it.
+
+    Attributes:
+        offsets: [K] added to every value.
+    """
+
+    offsets: np.ndarray
+    reduced: ReducedReadout | None = None
+    bases: tuple[MeasurementBasis, ...] = field(default=())
+    terms: PauliTerms | None = None
+
+
+def collect(observables: Sequence[cirq.PauliSum], position: Mapping[cirq.Qid, int]) -> PauliTerms:
+    """Sort the terms of all observables.
+
+    Raises:
+        CircuitError: A coefficient is no real number.
+    """
+    found: dict[tuple[tuple[int, str], ...], np.ndarray] = {}
+    offsets = np.zeros(len(observables))
+    for column, observable in enumerate(observables):
+        for string in cirq.PauliSum.wrap(observable):
+            if abs(complex(string.coefficient).imag) > 1e-9:
+                raise CircuitError(
+                    f"observable {column} has the coefficient {string.coefficient} at {string}:"
+                    " only real ones give real readouts"
+                )
+            weight = complex(string.coefficient).real
+            key = tuple(sorted((position[q], str(pauli)) for q, pauli in string.items()))
+            if not key:
+                offsets[column] += weight
+            else:
+                found.setdefault(key, np.zeros(len(observables)))[column] += weight
+    weights = np.array(list(found.values())).reshape(len(found), len(observables))
+    return PauliTerms(tuple(dict(key) for key in found), weights, offsets)
+
+
+def plan_readout(
+    terms: PauliTerms, steps: Sequence[FusedBlock | PhaseLayer]
+) -> tuple[list[FusedBlock | PhaseLayer], ReadoutPlan]:
+    """Choose how to measure.
+
+    Returns:
+        The steps that are left to the state, and the readout.
+    """
+    if not terms.strings:
+        return [], ReadoutPlan(terms.offsets)
+    diagonal = all(pauli == "Z" for string in terms.strings for pauli in string.values())
+    state, tail, support = _split(steps, terms.support)
+    if len(support) > REDUCED_QUBITS or (not tail and diagonal):
+        return list(steps), ReadoutPlan(terms.offsets, bases=measurement_bases(terms))
+    local = {position: at for at, position in enumerate(support)}
+    moved = tuple(
+        FusedBlock(tuple(local[q] for q in block.qubits), block.factors) for block in tail
+    )
+    reduced = ReducedReadout(support, _dense(terms, support), moved)
+    return state, ReadoutPlan(terms.offsets, reduced=reduced)
+
+
+def _split(
+    steps: Sequence[FusedBlock | PhaseLayer], support: tuple[int, ...]
+) -> tuple[list[FusedBlock | PhaseLayer], list[FusedBlock], tuple[int, ...]]:
+    """Split blocks off the end while they stay within few qubits."""
+    inside, held = set(support), set[int]()
+    state: list[FusedBlock | PhaseLayer] = []
+    tail: list[FusedBlock] = []
+    for step in reversed(steps):
+        qubits = set(step.qubits)
+        fits = len(inside | qubits) <= max(REDUCED_QUBITS, len(support))
+        if isinstance(step, FusedBlock) and fits and not qubits & held:
+            inside |= qubits
+            tail.append(step)
+        else:
+            held |= qubits
+            state.append(step)
+    return state[::-1], tail[::-1], tuple(sorted(inside))
+
+
+def _dense(terms: PauliTerms, support: tuple[int, ...]) -> np.ndarray:
+    """[K, D, D] operators on the support."""
+    size = 2 ** len(support)
+    operators = np.zeros((terms.weights.shape[1], size, size), np.complex128)
+    for string, weights in zip(terms.strings, terms.weights, strict=True):
+        matrix = np.ones((1, 1), np.complex128)
+        for position in support:
+            matrix = np.kron(matrix, _PAULI.get(string.get(position, ""), np.eye(2)))
+        operators += weights[:, None, None] * matrix
+    return operators
+
+
+def measurement_bases(terms: PauliTerms) -> tuple[MeasurementBasis, ...]:
+    """Group strings that agree on every qubit they share, first come first served."""
+    groups: list[tuple[dict[int, str], list[int]]] = []
+    for index, string in enumerate(terms.strings):
+        for basis, members in groups:
+            if all(basis.get(position, pauli) == pauli for position, pauli in string.items()):
+                basis.update(string)
+                members.append(index)
+                break
+        else:
+            groups.append((dict(string), [index]))
+    return tuple(
+        MeasurementBasis(
+            _rotations(basis),
+            tuple(tuple(sorted(terms.strings[index])) for index in members),
+            terms.weights[members],
+        )
+        for basis, members in groups
+    )
+
+
+def _rotations(basis: PauliTerm) -> tuple[FusedBlock, ...]:
+    """What turns a basis into Z, two qubits to a block."""
+    turned = [position for position, pauli in sorted(basis.items()) if pauli != "Z"]
+    blocks = []
+    for at in range(0, len(turned), 2):
+        qubits = tuple(turned[at : at + 2])
+        matrix = np.ones((1, 1), np.complex128)
+        for position in qubits:
+            matrix = np.kron(matrix, _TO_Z[basis[position]])
+        blocks.append(FusedBlock(qubits, (fixed_factor(tuple(range(len(qubits))), matrix),)))
+    return tuple(blocks)

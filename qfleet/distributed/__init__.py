@@ -1,0 +1,1 @@
+"""State vectors that are sharded over processes. Imports no framework."""

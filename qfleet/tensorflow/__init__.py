@@ -1,0 +1,1 @@
+"""The TensorFlow adapter: runtime configuration, simulators and Keras layers."""

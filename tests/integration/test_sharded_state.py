@@ -1,0 +1,109 @@
+"""States split over real processes: what they give together is what one process gives."""
+
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from qfleet import native
+from qfleet.tensorflow.backends import build_simulator
+from qfleet.tensorflow.runtime import tf
+from tests.support.reference import Reference
+from tests.support.sharding_cases import CASES, SplitCase
+
+pytestmark = pytest.mark.skipif(
+    native.unavailable_reason() is not None, reason=str(native.unavailable_reason())
+)
+
+
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that nothing listens on."""
+    for first in range(23000, 60000, 100):
+        holders = []
+        try:
+            for port in range(first, first + count):
+                holders.append(socket.create_server(("127.0.0.1", port)))
+        except OSError:
+            continue
+        finally:
+            for holder in holders:
+                holder.close()
+        return first
+    raise AssertionError("no ports are free")
+
+
+def unsplit(case: SplitCase, name: str, upstream: np.ndarray, *, add: float = 0.0) -> list:
+    simulator = build_simulator(case.circuit, case.inputs, case.parameters, case.observables)
+    angles, parameters = case.arguments(name)
+    variables = [tf.constant(angles), tf.constant(parameters + np.float32(add))]
+    with tf.GradientTape() as tape:
+        tape.watch(variables)
+        values = simulator.expectation(*variables)
+        loss = tf.reduce_sum(values * upstream)
+    return [values.numpy(), *(one.numpy() for one in tape.gradient(loss, variables))]
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray]]:
+    """What each of as many workers as the largest group has found."""
+    folder, count = tmp_path_factory.mktemp("split"), max(CASES)
+    port = free_ports(count)
+    command = [sys.executable, "-m", "tests.support.sharding_worker"]
+    gang = [
+        subprocess.Popen(
+            [*command, str(rank), str(count), str(port), str(folder / f"{rank}.npz")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    try:
+        said = [worker.communicate(timeout=400)[0] for worker in gang]
+        # The first to fall takes the others with it, so all of them are heard.
+        assert not any(worker.returncode for worker in gang), "\n".join(w[-3000:] for w in said)
+    finally:
+        for worker in gang:
+            worker.kill()
+    return [dict(np.load(folder / f"{rank}.npz")) for rank in range(count)]
+
+
+@pytest.mark.parametrize("size", sorted(CASES))
+def test_values_and_gradients_are_those_of_one_worker(
+    size: int, parts: list[dict[str, np.ndarray]]
+) -> None:
+    compare(size, parts[:size])
+
+
+def compare(size: int, parts: list[dict[str, np.ndarray]]) -> None:
+    """Hold what the members of a group found against one worker, and against Cirq."""
+    for at, (name, make) in enumerate(CASES[size].items()):
+        case = make()
+        # The loss is the sum over the members of their losses.
+        upstream = sum(case.upstream(name, rank) for rank in range(size))
+        tolerance = 1e-5 * scale(case) * max(1, case.batch)
+        values, by_angles, by_parameters = unsplit(case, name, upstream)
+        for part in parts:
+            np.testing.assert_array_equal(part[f"{name}: values"], parts[0][f"{name}: values"])
+        np.testing.assert_allclose(parts[0][f"{name}: values"], values, atol=1e-5 * scale(case))
+        together = sum(part[f"{name}: by angles"] for part in parts)
+        np.testing.assert_allclose(together, by_angles, atol=tolerance)
+        together = sum(part[f"{name}: by parameters"] for part in parts)
+        np.testing.assert_allclose(together, by_parameters, atol=tolerance)
+        if at == 0:
+            steps = sum(unsplit(case, name, upstream, add=add)[2] for add in (0.0, 1.0, 2.0))
+            three = sum(part[f"{name}: three"] for part in parts)
+            np.testing.assert_allclose(three, steps, atol=3 * tolerance)
+        if case.batch:
+            angles, parameters = case.arguments(name)
+            known = Reference(case.circuit, [*case.inputs, *case.parameters], case.observables)
+            expected = known.values(np.concatenate([angles[0], parameters]).astype(np.float64))
+            found = parts[0][f"{name}: values"][0]
+            np.testing.assert_allclose(found, expected, atol=1e-5 * scale(case))
+
+
+def scale(case: SplitCase) -> float:
+    """The largest sum of an observable's absolute coefficients, or 1."""
+    return float(max(1.0, *(sum(abs(s.coefficient) for s in o) for o in case.observables)))

@@ -1,0 +1,1 @@
+"""Support code that several test modules share."""

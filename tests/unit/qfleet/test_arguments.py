@@ -1,0 +1,174 @@
+"""Angles and parameters of a wrong shape or dtype are refused by name; no example is no trouble."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cirq
+import numpy as np
+import pytest
+import sympy
+
+from qfleet import native
+from qfleet.tensorflow.backends import build_simulator
+from qfleet.tensorflow.native import NativeSimulator
+from qfleet.tensorflow.runtime import tf
+from qfleet.tensorflow.simulator import Simulator
+
+REFUSALS = (TypeError, ValueError, tf.errors.InvalidArgumentError)
+BACKENDS = ("qfleet", "tensorflow", "tfq")
+
+
+def made(backend: str, *, observables: bool = True) -> Simulator:
+    """Of 2 inputs, 3 parameters and 2 readouts."""
+    a, b = cirq.LineQubit.range(2)
+    x, y, p, q, r = sympy.symbols("x y p q r")
+    circuit = cirq.Circuit(
+        cirq.rx(x).on(a), cirq.ry(p).on(b), (cirq.CZ**q).on(a, b), cirq.rx(y * r).on(b)
+    )
+    read = [cirq.PauliSum() + cirq.Z(a), cirq.X(a) * cirq.Y(b) + 0.5] if observables else []
+    return build_simulator(circuit, ("x", "y"), ("p", "q", "r"), read, backend=backend)
+
+
+WRONG: Mapping[str, tuple[str, Any, Any]] = {
+    "a scalar": ("angles", 0.5, np.zeros(3, np.float32)),
+    "one row": ("angles", np.zeros(2, np.float32), np.zeros(3, np.float32)),
+    "too few inputs": ("angles", np.zeros((4, 1), np.float32), np.zeros(3, np.float32)),
+    "too many inputs": ("angles", np.zeros((4, 3), np.float32), np.zeros(3, np.float32)),
+    "no inputs": ("angles", np.zeros((4, 0), np.float32), np.zeros(3, np.float32)),
+    "three axes": ("angles", np.zeros((1, 4, 2), np.float32), np.zeros(3, np.float32)),
+    "a trained scalar": ("parameters", np.zeros((4, 2), np.float32), 0.5),
+    "too few": ("parameters", np.zeros((4, 2), np.float32), np.zeros(2, np.float32)),
+    "one": ("parameters", np.zeros((4, 2), np.float32), np.zeros(1, np.float32)),
+    "too many": ("parameters", np.zeros((4, 2), np.float32), np.zeros(4, np.float32)),
+    "a row each": ("parameters", np.zeros((4, 2), np.float32), np.zeros((4, 3), np.float32)),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_shape_is_refused_by_name(backend: str, wrong: str) -> None:
+    name, angles, parameters = WRONG[wrong]
+    with pytest.raises(REFUSALS, match=name):
+        made(backend).expectation(tf.constant(angles), tf.constant(parameters))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_shape_that_shows_late_is_refused_by_name(backend: str, wrong: str) -> None:
+    name, angles, parameters = WRONG[wrong]
+    anything = tf.TensorSpec(None, tf.float32)
+    late = tf.function(made(backend).expectation, input_signature=[anything, anything])
+    with pytest.raises(REFUSALS, match=name):
+        late(tf.constant(angles), tf.constant(parameters))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", ["float64", "int32", "complex64", "string", "bool"])
+@pytest.mark.parametrize("name", ["angles", "parameters"])
+def test_a_wrong_dtype_is_refused_by_name(backend: str, dtype: str, name: str) -> None:
+    shapes = {"angles": (4, 2), "parameters": (3,)}
+    given = {one: tf.zeros(shape) for one, shape in shapes.items()}
+    given[name] = (
+        tf.fill(shapes[name], "0.5") if dtype == "string" else tf.zeros(shapes[name], dtype)
+    )
+    with pytest.raises(REFUSALS, match=name):
+        made(backend).expectation(**given)
+
+
+@pytest.mark.parametrize("backend", ["qfleet", "tensorflow"])
+def test_states_take_the_same_arguments(backend: str) -> None:
+    simulator = made(backend, observables=False)
+    for name, angles, parameters in WRONG.values():
+        with pytest.raises(REFUSALS, match=name):
+            simulator.state(tf.constant(angles), tf.constant(parameters))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("wrap", [lambda call: call, tf.function], ids=["eager", "graph"])
+def test_no_example_has_no_values_and_no_slope(backend: str, wrap: Callable) -> None:
+    simulator = made(backend)
+    angles, parameters = tf.zeros([0, 2]), tf.ones([3])
+
+    @wrap
+    def run(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            tape.watch([angles, parameters])
+            values = simulator.expectation(angles, parameters)
+            loss = tf.reduce_sum(values)
+        return values, tape.gradient(loss, [angles, parameters])
+
+    values, (by_angle, by_parameter) = run(angles, parameters)
+    assert values.shape == (0, 2)
+    assert by_angle.shape == (0, 2)
+    np.testing.assert_array_equal(by_parameter, np.zeros(3))
+
+
+def test_the_kernel_s_ops_refuse_what_does_not_fit_their_program() -> None:
+    simulator = made("qfleet")
+    assert isinstance(simulator, NativeSimulator), "the kernel is not built"
+    ops, program = native.ops(), simulator._written
+    shared, each = simulator._exponents(tf.zeros([4, 2]), tf.zeros([3]))
+    plan = {"span": False, "room": 1 << 30}
+
+    def values(shared: Any = shared, each: Any = each, program: bytes = program) -> Any:
+        return ops.qfleet_expectation(
+            shared, each, program=program, T=tf.float32, keep=True, **plan
+        )
+
+    def slopes(upstream: Any, kept: Any, each: Any = each) -> Any:
+        return ops.qfleet_expectation_gradient(
+            shared, each, upstream, kept, program=program, by_each=True, **plan
+        )
+
+    found, kept = values()
+    slopes(found, kept)
+    wider = tf.zeros([4, each.shape[1] + 1], tf.float64)
+    refused: list[Callable[[], Any]] = [
+        lambda: values(shared=tf.zeros([shared.shape[0] + 1], tf.float64)),
+        lambda: values(shared=tf.zeros([0], tf.float64)),
+        lambda: values(shared=shared[None]),
+        lambda: values(shared=tf.zeros([], tf.float64)),
+        lambda: values(each=wider),
+        lambda: values(each=each[0]),
+        lambda: values(each=each[None]),
+        lambda: values(program=b""),
+        lambda: values(program=b"\x00" * 64),
+        lambda: values(program=program[:-8]),
+        lambda: values(program=program + b"\x00" * 8),
+        lambda: values(program=program[: len(program) // 2]),
+        lambda: values(program=program[1:]),
+        lambda: slopes(found[:2], kept),
+        lambda: slopes(found[:, :1], kept),
+        lambda: slopes(found[0], kept),
+        lambda: slopes(found, kept[:-1]),
+        lambda: slopes(found, tf.concat([kept] * 9, axis=0)),
+        lambda: slopes(found, kept, each=wider),
+    ]
+    for call in refused:
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            call()
+    for wrong in (tf.cast(shared, tf.float32), tf.cast(shared, tf.int64)):
+        with pytest.raises(REFUSALS):
+            values(shared=wrong)
+
+
+def test_the_kernel_takes_no_damaged_program_for_another() -> None:
+    """A number changed at random is refused, or harmless: the process survives in any case."""
+    simulator = made("qfleet")
+    assert isinstance(simulator, NativeSimulator), "the kernel is not built"
+    operands = simulator._exponents(tf.zeros([4, 2]), tf.zeros([3]))
+    random = np.random.default_rng(0)
+    words = np.frombuffer(simulator._written, np.int64)
+    refused = 0
+    for _ in range(300):
+        damaged = words.copy()
+        at = random.integers(len(damaged))
+        damaged[at] = random.choice([-1, 0, 1, 2, 7, 2**31, 2**62, -(2**62), damaged[at] + 1])
+        try:
+            native.ops().qfleet_expectation(
+                *operands, program=damaged.tobytes(), T=tf.float32, keep=False, span=True,
+                room=1 << 30,
+            )  # fmt: skip
+        except (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError):
+            refused += 1
+    assert refused > 30

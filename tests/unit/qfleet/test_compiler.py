@@ -1,0 +1,165 @@
+"""What the compiler makes of circuits, and what it refuses."""
+
+import subprocess
+import sys
+
+import cirq
+import numpy as np
+import pytest
+import sympy
+
+from common.errors import CircuitError
+from qfleet.circuits.blocks import two_qubit_unitary
+from qfleet.circuits.qcnn import qcnn
+from qfleet.compiler.dense_fusion import PhaseLayer
+from qfleet.compiler.program import compile_program
+from qfleet.tensorflow.backends import build_simulator
+from qfleet.tensorflow.runtime import tf
+
+A, B, C = cirq.LineQubit.range(3)
+S = sympy.Symbol("s")
+
+
+def refusal(
+    *operations: cirq.Operation,
+    observables: tuple[cirq.PauliSum, ...] = (cirq.PauliSum() + cirq.Z(A),),
+) -> str:
+    with pytest.raises(CircuitError) as caught:
+        compile_program(cirq.Circuit(operations), ("x",), ("s",), observables)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+class Opaque(cirq.Gate):
+    """A gate with a symbol, of which Cirq knows nothing more."""
+
+    def _num_qubits_(self) -> int:
+        return 2
+
+    def _parameter_names_(self) -> set[str]:
+        return {"s"}
+
+    def _is_parameterized_(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return "Opaque"
+
+
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [
+        (cirq.depolarize(0.1).on(A), ["depolarize", "moment 1", "q(0)", "noise"]),
+        (cirq.amplitude_damp(0.1).on(A), ["amplitude_damp", "moment 1", "q(0)"]),
+        (cirq.measure(A, B, key="m"), ["moment 1", "q(0), q(1)", "measures"]),
+        (cirq.reset(A), ["reset", "moment 1", "q(0)"]),
+        (Opaque().on(A, B), ["Opaque", "moment 1", "q(0), q(1)", "symbols"]),
+        (cirq.X(A) ** sympy.Symbol("t"), ["X**t", "moment 1", "q(0)", "symbol t"]),
+        (cirq.X(A) ** sympy.gamma(S), ["moment 1", "q(0)", "gamma"]),
+        (cirq.X(A) ** (sympy.I * S), ["moment 1", "q(0)", "I"]),
+    ],
+)
+def test_what_cannot_be_taken_is_named_with_moment_and_qubits(
+    operation: cirq.Operation, said: list[str]
+) -> None:
+    message = refusal(cirq.H(A), operation)
+    for part in said:
+        assert part in message
+
+
+def test_a_classically_controlled_gate_is_refused() -> None:
+    message = refusal(cirq.measure(A, key="m"), cirq.X(B).with_classical_controls("m"))
+    assert "moment 0" in message
+
+
+def test_a_qudit_is_refused() -> None:
+    trit = cirq.LineQid(0, dimension=3)
+    shift = cirq.MatrixGate(np.roll(np.eye(3), 1, axis=0), qid_shape=(3,))
+    assert "qudit" in refusal(shift.on(trit))
+
+
+def test_an_observable_with_a_complex_coefficient_is_refused() -> None:
+    assert "real" in refusal(cirq.H(A), observables=(cirq.PauliSum() + 1j * cirq.Z(A),))
+
+
+def test_without_observables_the_result_is_the_state() -> None:
+    program = compile_program(cirq.Circuit(cirq.H(A), cirq.CNOT(A, B)), (), (), ())
+    assert program.qubits == (A, B)
+    assert not program.readout.offsets.size
+
+
+def test_a_symbol_that_is_named_twice_is_refused() -> None:
+    with pytest.raises(CircuitError, match="symbol s is named more than once"):
+        compile_program(cirq.Circuit(cirq.X(A) ** S), ("s",), ("s",), [cirq.PauliSum() + cirq.Z(A)])
+
+
+def test_tensorflow_quantum_refuses_complex128() -> None:
+    with pytest.raises(CircuitError, match="complex64"):
+        build_simulator(
+            cirq.Circuit(cirq.X(A) ** S), (), ("s",), [cirq.PauliSum() + cirq.Z(A)],
+            backend="tfq", dtype="complex128",
+        )  # fmt: skip
+
+
+def test_angles_of_another_width_are_refused() -> None:
+    model = qcnn(4, encoder="angle", features=4)
+    simulator = build_simulator(model.circuit, model.inputs, model.parameters, model.observables)
+    with pytest.raises(ValueError, match=r"\[batch, 4\]"):
+        simulator.expectation(tf.zeros([2, 3]), tf.zeros([len(model.parameters)]))
+
+
+def test_a_two_qubit_unitary_becomes_one_block() -> None:
+    symbols = [sympy.Symbol(f"s{at}") for at in range(15)]
+    program = compile_program(
+        two_qubit_unitary(A, B, symbols), (), [str(s) for s in symbols], [cirq.Z(A) * cirq.Z(C)]
+    )
+    assert len(program.readout.reduced.tail) == 1
+    assert not program.steps
+
+
+def test_fixed_gates_before_the_first_symbol_are_simulated_once() -> None:
+    circuit = cirq.Circuit(cirq.H(A), cirq.CNOT(A, B), cirq.Z(B) ** sympy.Symbol("x"))
+    program = compile_program(circuit, ("x",), (), [cirq.PauliSum() + cirq.X(A) * cirq.X(B)])
+    expected = cirq.final_state_vector(circuit[:2], dtype=np.complex128)
+    np.testing.assert_allclose(program.initial, expected, atol=1e-7)
+    assert len(program.steps) == 1
+
+
+def test_gates_outside_the_light_cone_are_dropped() -> None:
+    circuit = cirq.Circuit(cirq.X(A) ** S, cirq.CZ(B, C) ** S, cirq.X(C) ** S)
+    program = compile_program(circuit, (), ("s",), [cirq.PauliSum() + cirq.Z(A)])
+    assert program.qubits == (A,)
+    assert program.gates == (3, 1)
+
+
+def test_data_gates_on_all_qubits_are_one_layer() -> None:
+    x = sympy.Symbol("x")
+    circuit = cirq.Circuit(
+        [cirq.rx(x).on(qubit) for qubit in (A, B, C)],
+        [(cirq.ZZ**S).on(A, B), (cirq.ZZ**S).on(B, C), cirq.H.on_each(A, B, C)],
+    )
+    program = compile_program(circuit, ("x",), ("s",), [cirq.Z(A) * cirq.Z(B) * cirq.Z(C)])
+    layers = [step for step in program.steps if isinstance(step, PhaseLayer)]
+    assert [layer.qubits for layer in layers] == [(0, 1, 2)]
+
+
+def test_commuting_rotations_are_one_factor() -> None:
+    symbols = [sympy.Symbol(f"s{at}") for at in range(15)]
+    program = compile_program(
+        two_qubit_unitary(A, B, symbols), (), [str(s) for s in symbols], [cirq.Z(A) * cirq.Z(B)]
+    )
+    (block,) = program.readout.reduced.tail
+    assert len(block.factors) == 7
+
+
+def test_a_program_prints_its_blocks() -> None:
+    model = qcnn(8, encoder="angle", features=8)
+    text = str(compile_program(model.circuit, model.inputs, model.parameters, model.observables))
+    assert "8 qubits, 8 inputs, 63 parameters, 1 readouts" in text
+    assert "data turns" in text
+
+
+def test_compiling_needs_no_tensorflow() -> None:
+    code = "import sys, qfleet.compiler.program; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,149 @@
+"""States: global phases, the order of qubits, gradients, and what is refused."""
+
+import cirq
+import numpy as np
+import pytest
+import sympy
+
+from common.errors import CircuitError
+from qfleet.compiler.program import compile_program
+from qfleet.tensorflow.backends import build_simulator
+from qfleet.tensorflow.runtime import tf
+
+QUBITS = cirq.LineQubit.range(3)
+A, B, C = QUBITS
+X, P = sympy.symbols("x p")
+BACKENDS = ["qfleet", "tensorflow", "tfq"]
+TOLERANCE = {"qfleet": 1e-6, "tensorflow": 1e-6, "tfq": 1e-5}
+
+
+def wanted(circuit: cirq.Circuit, x: float, p: float) -> np.ndarray:
+    """The state that Cirq gives, complex128."""
+    simulator = cirq.Simulator(dtype=np.complex128)
+    resolved = cirq.resolve_parameters(circuit, {"x": x, "p": p})
+    return simulator.simulate(resolved, qubit_order=sorted(circuit.all_qubits())).final_state_vector
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "operation",
+    [
+        (cirq.X**X).on(A),
+        (cirq.X**P).on(A),
+        cirq.XPowGate(exponent=P, global_shift=0.3).on(B),
+        cirq.ZZPowGate(exponent=X, global_shift=-0.2).on(C, A),
+        (cirq.X**X).controlled().on(B, C),
+        (cirq.Y**P).controlled(2, control_values=[0, 0]).on(*QUBITS),
+        (cirq.ZZ**X).controlled(control_values=[0]).on(*QUBITS),
+        (cirq.CCX**P).on(C, A, B),
+        cirq.MatrixGate(cirq.testing.random_unitary(2, random_state=1)).on(A),
+        cirq.MatrixGate(cirq.testing.random_unitary(4, random_state=2)).on(C, A),
+        cirq.MatrixGate(cirq.testing.random_unitary(8, random_state=3)).on(C, A, B),
+        cirq.GlobalPhaseGate(1j**0.3).on(),
+        cirq.GlobalPhaseGate(sympy.exp(sympy.I * X / 2) * 1j**P).on(),
+        cirq.GlobalPhaseGate(sympy.exp(sympy.I * P)).controlled(2).on(C, A),
+        cirq.ThreeQubitDiagonalGate([X, 0.1, 0.2, P, 0.4, 0.5, 0.6, 0.7]).on(*QUBITS),
+        cirq.CircuitOperation(
+            cirq.FrozenCircuit(cirq.X(A) ** 0.3, cirq.global_phase_operation(1j)),
+            use_repetition_ids=False,
+        ),
+    ],
+)
+def test_a_state_has_cirq_s_global_phase(backend: str, operation: cirq.Operation) -> None:
+    # Without a symbol before it on its qubits, and with one.
+    spread = [cirq.H.on_each(*QUBITS), (cirq.Y**0.3).on_each(A, C), cirq.rx(X).on(B)]
+    circuit = cirq.Circuit(spread, operation, cirq.CNOT(A, B), operation)
+    simulator = build_simulator(circuit, ["x"], ["p"], (), backend=backend)
+    found = simulator.state(tf.constant([[0.7], [-1.3]]), tf.constant([0.4]))
+    assert found.dtype == tf.complex64
+    for row, x in zip(found.numpy(), (0.7, -1.3), strict=True):
+        np.testing.assert_allclose(row, wanted(circuit, x, 0.4), rtol=0, atol=TOLERANCE[backend])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_first_of_twelve_qubits_is_the_highest_bit(backend: str) -> None:
+    qubits = cirq.LineQubit.range(12)
+    circuit = cirq.Circuit(cirq.X(qubits[0]), cirq.X(qubits[10]) ** X, cirq.I.on_each(*qubits))
+    simulator = build_simulator(circuit, ["x"], (), (), backend=backend)
+    assert simulator.qubits == tuple(qubits)
+    state = simulator.state(tf.constant([[1.0]]), tf.zeros([0])).numpy()
+    assert state.shape == (1, 4096)
+    assert abs(state[0, 0b100000000010]) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["qfleet", "tensorflow"])
+def test_a_state_s_gradient_is_that_of_differences(backend: str) -> None:
+    circuit = cirq.Circuit(
+        cirq.X(A) ** X, cirq.CNOT(A, B), (cirq.Y**P).controlled(2).on(*QUBITS), cirq.H(C) ** (X * P)
+    )
+    simulator = build_simulator(circuit, ["x"], ["p"], (), backend=backend, dtype="complex128")
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(2, 8)) + 1j * rng.normal(size=(2, 8))
+
+    def loss(angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.math.real(simulator.state(angles, parameters) * weights))
+
+    angles, parameters = tf.constant([[0.3], [-0.8]], tf.float64), tf.constant([0.6], tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch([angles, parameters])
+        value = loss(angles, parameters)
+    by_angles, by_parameters = tape.gradient(value, [angles, parameters])
+    step = 1e-5
+    for row in range(2):
+        shift = step * tf.one_hot([row], 2, dtype=tf.float64, axis=0)
+        slope = (loss(angles + shift, parameters) - loss(angles - shift, parameters)) / (2 * step)
+        assert by_angles[row, 0].numpy() == pytest.approx(slope.numpy(), abs=1e-8)
+    slope = (loss(angles, parameters + step) - loss(angles, parameters - step)) / (2 * step)
+    assert by_parameters[0].numpy() == pytest.approx(slope.numpy(), abs=1e-8)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_circuit_without_inputs_gives_every_example_the_same_state(backend: str) -> None:
+    simulator = build_simulator(cirq.Circuit(cirq.ry(P).on(A)), (), ["p"], (), backend=backend)
+    state = simulator.state(tf.zeros([3, 0]), tf.constant([0.4]))
+    np.testing.assert_allclose(state, [[np.cos(0.2), np.sin(0.2)]] * 3, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_empty_batch_has_no_states_and_no_values(backend: str) -> None:
+    circuit = cirq.Circuit(cirq.ry(X).on(A), cirq.CNOT(A, B))
+    nothing, parameters = tf.zeros([0, 1]), tf.zeros([0])
+    states = build_simulator(circuit, ["x"], (), (), backend=backend)
+    assert states.state(nothing, parameters).shape == (0, 4)
+    values = build_simulator(circuit, ["x"], (), [cirq.Z(A), cirq.X(B)], backend=backend)
+    assert values.expectation(nothing, parameters).shape == (0, 2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_simulator_that_reads_observables_has_no_state(backend: str) -> None:
+    simulator = build_simulator(
+        cirq.Circuit(cirq.rx(X).on(A)), ["x"], (), [cirq.Z(A)], backend=backend
+    )
+    with pytest.raises(ValueError, match="build it with observables="):
+        simulator.state(tf.zeros([1, 1]), tf.zeros([0]))
+
+
+def test_tensorflow_quantum_s_state_refuses_its_gradient() -> None:
+    simulator = build_simulator(cirq.Circuit(cirq.rx(X).on(A)), ["x"], (), (), backend="tfq")
+    angles = tf.zeros([1, 1])
+    with tf.GradientTape() as tape:
+        tape.watch(angles)
+        total = tf.reduce_sum(tf.math.real(simulator.state(angles, tf.zeros([0]))))
+    with pytest.raises(CircuitError, match="has no gradient: use backend='qfleet'"):
+        tape.gradient(total, angles)
+
+
+def test_a_circuit_without_qubits_has_no_state() -> None:
+    with pytest.raises(CircuitError, match="no qubit"):
+        compile_program(cirq.Circuit(cirq.global_phase_operation(1j)), (), (), ())
+
+
+@pytest.mark.parametrize(
+    ("coefficient", "said"),
+    [(2**P, "2**p is no phase"), (sympy.exp(P), "holds I"), (sympy.gamma(P), "gamma(p) is no")],
+)
+def test_what_is_no_phase_is_refused(coefficient: sympy.Expr, said: str) -> None:
+    operation = cirq.GlobalPhaseGate(coefficient).on()
+    with pytest.raises(CircuitError) as caught:
+        compile_program(cirq.Circuit(cirq.X(A), operation), (), ("p",), ())
+    assert said in str(caught.value)

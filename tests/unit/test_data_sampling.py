@@ -1,0 +1,121 @@
+"""Every example once an epoch, in batches that do not depend on the number of workers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.data import WorkerSampler, epoch_order, partition_sizes
+from common.errors import SettingsError
+
+plans = st.fixed_dictionaries(
+    {
+        "rows": st.integers(0, 500),
+        "lanes": st.integers(1, 70),
+        "batch": st.integers(1, 150),
+        "seed": st.integers(0, 2**31 - 1),
+        "epoch": st.integers(0, 10_000),
+    }
+)
+
+
+def batches(plan: dict, world: int) -> list[list[int]]:
+    """Rows of each global batch, put together from the shares of all workers."""
+    sizes = partition_sizes(plan["rows"], plan["lanes"])
+    shares = [
+        WorkerSampler(sizes, rank=rank, world=world, batch=plan["batch"], seed=plan["seed"])
+        for rank in range(world)
+    ]
+    assert len({share.padded for share in shares}) == 1
+    assert len({share.steps for share in shares}) == 1
+    epochs = [share.epoch(plan["epoch"]) for share in shares]
+    for share, epoch in zip(shares, epochs, strict=True):
+        assert epoch.rows.shape == epoch.weights.shape == (share.steps, share.padded)
+        assert epoch.weights.dtype == np.float32
+        np.testing.assert_array_equal(epoch.counts, sum(e.weights.sum(axis=1) for e in epochs))
+    return [
+        sorted(row for e in epochs for row in e.rows[step][e.weights[step] == 1].tolist())
+        for step in range(shares[0].steps)
+    ]
+
+
+@given(plan=plans, data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_every_row_is_seen_once_and_batches_are_the_same_for_any_number_of_workers(
+    plan: dict, data: st.DataObject
+) -> None:
+    order = epoch_order(partition_sizes(plan["rows"], plan["lanes"]), plan["seed"], plan["epoch"])
+    assert sorted(order.tolist()) == list(range(plan["rows"]))
+    size = plan["batch"]
+    expected = [sorted(order[i : i + size].tolist()) for i in range(0, plan["rows"], size)]
+    world = data.draw(st.integers(1, min(plan["lanes"], 9)))
+    assert batches(plan, world) == expected
+
+
+@given(plan=plans, data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_worker_takes_rows_of_its_own_lanes_alone(plan: dict, data: st.DataObject) -> None:
+    world = data.draw(st.integers(1, min(plan["lanes"], 9)))
+    rank = data.draw(st.integers(0, world - 1))
+    sizes = partition_sizes(plan["rows"], plan["lanes"])
+    share = WorkerSampler(sizes, rank=rank, world=world, batch=plan["batch"], seed=plan["seed"])
+    lane_of = np.repeat(np.arange(len(sizes)), sizes)
+    own = np.flatnonzero(lane_of % world == rank)
+    # Padding, too, is one of its own rows, where it has any.
+    if len(own):
+        assert set(share.epoch(plan["epoch"]).rows.ravel().tolist()) <= set(own.tolist())
+
+
+def test_rows_come_round_robin_from_the_lanes_and_the_exhausted_are_skipped() -> None:
+    order = epoch_order([3, 2, 2], seed=4, epoch=0)
+    lane_of = np.array([0, 0, 0, 1, 1, 2, 2])
+    assert lane_of[order].tolist() == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_the_padded_size_is_the_largest_share_not_the_mean() -> None:
+    # Batch 0 holds lanes 0..63, 0..63, 0, 1: worker 0 has 22 + 22 + 1 of its 130 rows, worker 1
+    # has 21 + 21 + 1, and so on; ceil(130 / 3) is 44.
+    shares = [
+        WorkerSampler(partition_sizes(10_000, 64), rank=rank, world=3, batch=130, seed=0)
+        for rank in range(3)
+    ]
+    assert [share.padded for share in shares] == [45, 45, 45]
+
+
+def test_the_last_batch_is_counted_as_small_as_it_is() -> None:
+    share = WorkerSampler(partition_sizes(100, 8), rank=1, world=2, batch=64, seed=0)
+    epoch = share.epoch(0)
+    assert epoch.counts.tolist() == [64, 36]
+    assert epoch.weights.sum(axis=1).tolist() == [32, 18]
+
+
+def test_the_order_depends_on_seed_and_epoch_and_nothing_else() -> None:
+    sizes = partition_sizes(1000, 64)
+    first = epoch_order(sizes, 1, 2)
+    np.testing.assert_array_equal(first, epoch_order(sizes, 1, 2))
+    assert not np.array_equal(first, epoch_order(sizes, 1, 3))
+    assert not np.array_equal(first, epoch_order(sizes, 2, 2))
+    # Not even by chance in some other epoch of a neighbouring seed.
+    assert not np.array_equal(epoch_order(sizes, 2, 1), first)
+
+
+def test_a_row_comes_at_every_turn_of_its_lane_equally_often() -> None:
+    sizes = partition_sizes(80, 8)
+    epochs = 2000
+    turns = np.zeros((80, 10))
+    for epoch in range(epochs):
+        order = epoch_order(sizes, 0, epoch)
+        turns[order, np.arange(80) // 8] += 1
+    # Binomial of 2000 at 1/10: a deviation of 5 sigma (67) in one of 800 is 1 in 2000.
+    assert np.abs(turns - epochs / 10).max() < 67
+
+
+def test_more_workers_than_lanes_are_refused() -> None:
+    with pytest.raises(SettingsError, match=r"WORKERS=5 .* 4 lanes"):
+        WorkerSampler(partition_sizes(100, 4), rank=0, world=5, batch=10, seed=0)
+
+
+@pytest.mark.parametrize(("rank", "world", "batch"), [(2, 2, 8), (-1, 2, 8), (0, 2, 0)])
+def test_a_share_that_can_not_be_is_a_bug(rank: int, world: int, batch: int) -> None:
+    with pytest.raises(ValueError, match="no such share"):
+        WorkerSampler([4, 4], rank=rank, world=world, batch=batch, seed=0)
