@@ -46,7 +46,7 @@ def kept(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> CheckpointCallbac
     def taken(learner: object, starts: object, epoch: int, step: int) -> TrainingState:
         return TrainingState(epoch, step, 4 * epoch + step, {})
 
-    monkeypatch.setattr(checkpointing, "take", taken)
+    monkeypatch.setattr(checkpointing, "capture_state", taken)
     made = CheckpointCallback(
         storage.commit,
         SimpleNamespace(),  # type: ignore[arg-type]

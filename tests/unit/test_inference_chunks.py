@@ -225,10 +225,10 @@ def test_storage_that_is_away_in_the_middle_is_145_and_what_is_there_stays(run, 
             raise StorageUnavailable("storage does not answer for piece-00001.parquet")
         whole(path, data)
 
-    monkeypatch.setattr(storage, "write_whole", away)
+    monkeypatch.setattr(storage, "write_atomic", away)
     code, out, err = infer(0, 1)
     assert (code, answered(out), err.count("\n")) == (145, [1], 1)
-    monkeypatch.setattr(storage, "write_whole", whole)
+    monkeypatch.setattr(storage, "write_atomic", whole)
     code, out, _ = infer(0, 1)
     assert (code, answered(out)) == (0, [2, 3])
     assert storage.read_bytes(run.predictions / "test.csv") == written
@@ -343,7 +343,7 @@ def test_many_rows_are_written_as_parquet(run, infer, monkeypatch):
     from inference import predictions
 
     written, _ = alone(infer, run)
-    monkeypatch.setattr(predictions, "MOST_CSV", EXAMPLES - 1)
+    monkeypatch.setattr(predictions, "MAX_CSV_ROWS", EXAMPLES - 1)
     assert infer(0, 1)[0] == 0
     table = pyarrow.parquet.read_table(run.predictions / "test.parquet").to_pylist()
     read = list(csv.DictReader(written.decode().splitlines()))

@@ -116,7 +116,7 @@ def test_all_take_tensorflows_way_where_one_has_no_kernel(
     gang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = iter([None, "no kernel", None])
-    monkeypatch.setattr(native, "missing", lambda: next(asked))
+    monkeypatch.setattr(native, "unavailable_reason", lambda: next(asked))
     assert gang(3).run() == [None] * 3
 
 
@@ -130,7 +130,7 @@ def test_all_take_tensorflows_way_where_a_port_is_taken(gang) -> None:
 def test_all_take_tensorflows_way_and_one_says_why_where_one_is_not_reached(
     gang, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(peer_mesh, "PATIENCE", 0.5)
+    monkeypatch.setattr(peer_mesh, "CONNECT_TIMEOUT_SECONDS", 0.5)
     meet = peer_mesh._meet
 
     def lost(cluster: ClusterSpec, *more: object) -> None:

@@ -67,7 +67,7 @@ def test_the_chief_names_the_workers_that_did_not_come(port):
 
 
 def test_the_chief_says_whom_it_waits_for(port, caplog, monkeypatch):
-    monkeypatch.setattr("training.rendezvous.SAID_EVERY", 0.3)
+    monkeypatch.setattr("training.rendezvous.WAIT_LOG_INTERVAL_SECONDS", 0.3)
     caplog.set_level("INFO", logger="qfleet")
     with pytest.raises(RendezvousTimeout):
         RendezvousServer(cluster(0), port).open({}, 1)

@@ -26,8 +26,8 @@ METRICS = {"test": {"mse": 0.1234567, "accuracy": 0.98}, "train": {"mse": 0.11, 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leases beat and are watched ten times faster."""
-    monkeypatch.setattr(lease, "BEAT_SECONDS", 0.5)
-    monkeypatch.setattr(lease, "WATCH_SECONDS", 1.5)
+    monkeypatch.setattr(lease, "RENEW_INTERVAL_SECONDS", 0.5)
+    monkeypatch.setattr(lease, "EXPIRY_SECONDS", 1.5)
     monkeypatch.setattr(lease, "CONFIRM_SECONDS", 0.02)
     return iter([None])
 

@@ -43,8 +43,8 @@ except QfleetError as error:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases beat and are watched faster; the processes of HOLD are told the same."""
-    monkeypatch.setattr(lease, "BEAT_SECONDS", BEAT)
-    monkeypatch.setattr(lease, "WATCH_SECONDS", WATCH)
+    monkeypatch.setattr(lease, "RENEW_INTERVAL_SECONDS", BEAT)
+    monkeypatch.setattr(lease, "EXPIRY_SECONDS", WATCH)
     monkeypatch.setattr(lease, "CONFIRM_SECONDS", CONFIRM)
 
 
@@ -228,7 +228,7 @@ def test_storage_that_is_away_for_a_while_costs_nothing(
 def test_a_damaged_lease_keeps_nobody_out(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "WATCH_SECONDS", 0.2)
+    monkeypatch.setattr(lease, "EXPIRY_SECONDS", 0.2)
     storage.write_atomic(tmp_path / "r" / lease.NAME, content)
     held = Lease(tmp_path / "r", "b").acquire()
     held.check()

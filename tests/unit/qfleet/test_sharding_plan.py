@@ -121,7 +121,9 @@ def test_other_simulators_are_refused(backend: str) -> None:
 
 
 def test_a_kernel_that_is_not_built_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "missing", lambda: "the native kernel is not built (make it)")
+    monkeypatch.setattr(
+        native, "unavailable_reason", lambda: "the native kernel is not built (make it)"
+    )
     circuit = brick(8, 2)
     read = [cirq.PauliSum.wrap(cirq.Z(cirq.LineQubit(0)))]
     with (
