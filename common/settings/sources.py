@@ -1,0 +1,202 @@
+"""Sources of settings (command line, environment, YAML file) and the errors in them."""
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from pydantic import ValidationError
+
+from common.errors import SettingsError
+from common.settings.fields import SettingField
+from common.settings.schema import describe_constraint
+
+ENV_PREFIX = "QFLEET_"
+
+Fields = Mapping[str, SettingField]
+
+# Terms of this field and of similar tools -> the setting that a user of that term looks for.
+_TERMS: Mapping[str, str] = MappingProxyType(
+    {
+        "batch_size": "batch",
+        "bucket": "storage",
+        "checkpoint_every": "checkpoint_interval",
+        "checkpoint_frequency": "checkpoint_interval",
+        "column": "label_column",
+        "cost": "price_per_worker_hour",
+        "cores": "cpu",
+        "cv": "step_time_cv",
+        "dataset": "data",
+        "debug": "verbose",
+        "examples": "train_examples",
+        "gang": "job_id",
+        "gate_port": "rendezvous_port",
+        "global_batch": "batch",
+        "group_id": "job_id",
+        "jobs": "parallelism",
+        "label": "label_column",
+        "lanes": "partitions",
+        "log_interval": "log_upload_interval",
+        "lr": "learning_rate",
+        "name": "run",
+        "nodes": "workers",
+        "notice": "preemption_notice_fraction",
+        "num_workers": "workers",
+        "parallel": "parallelism",
+        "port": "rendezvous_port",
+        "preemptions": "preemption_rate",
+        "price": "price_per_worker_hour",
+        "processes": "workers",
+        "profile": "profile_steps",
+        "ram": "memory",
+        "random_seed": "seed",
+        "random_starts": "initializations",
+        "recovery": "restart_seconds",
+        "replicas": "workers",
+        "restarts": "max_restarts",
+        "retries": "max_attempts",
+        "attempts": "max_attempts",
+        "run_name": "run",
+        "shards": "state_shards",
+        "split": "state_shards",
+        "start_epochs": "initialization_epochs",
+        "starts": "initializations",
+        "stragglers": "step_time_cv",
+        "test": "test_examples",
+        "time_limit": "deadline",
+        "timeout": "rendezvous_timeout",
+        "train": "train_examples",
+        "upload_every": "log_upload_interval",
+        "upload_interval": "log_upload_interval",
+        "validation": "validation_examples",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value from one of the sources.
+
+    Attributes:
+        value: The value as given; validation converts it.
+        text: The value and its source for error messages, such as `QFLEET_SEED=1`.
+    """
+
+    value: object
+    text: str
+
+
+def read_sources(args: Sequence[str], fields: Fields) -> dict[str, Given]:
+    """Read the command line, the environment and the YAML file, in this order of precedence.
+
+    Args:
+        args: `NAME=value`, `--name=value` or `--name value`. An empty value is the default.
+        fields: `Settings.fields()`.
+
+    Returns:
+        The given settings by name, not validated.
+
+    Raises:
+        SettingsError: A name is unknown, or a source can't be read.
+    """
+    given = _read_environment(fields) | _read_args(args, fields)
+    path = given["config"].value if "config" in given else None
+    if path:
+        given = _read_yaml(Path(str(path)), fields) | given
+    return given
+
+
+def suggest(name: str, fields: Fields) -> str:
+    """Return the end of an error message about an unknown setting: the closest match.
+
+    Args:
+        name: The unknown name.
+        fields: `Settings.fields()`.
+    """
+    wanted = name.lower().replace("-", "_")
+    matches = difflib.get_close_matches(wanted, [*_TERMS, *fields], n=1)
+    if matches:
+        return f": did you mean {_TERMS.get(matches[0], matches[0]).upper()}?"
+    return ": `make help` and --help list all settings"
+
+
+def format_error(error: ValidationError, given: Mapping[str, Given], fields: Fields) -> str:
+    """Return the first validation error as a sentence that names the value and its source.
+
+    Args:
+        error: Error of a setting group.
+        given: Result of `read_sources`.
+        fields: `Settings.fields()`.
+    """
+    first = error.errors()[0]
+    if not first["loc"]:
+        return first["msg"].removeprefix("Value error, ")
+    field = fields[str(first["loc"][0])]
+    return (
+        f"{given[field.name].text} is not allowed: {field.variable} is {describe_constraint(field)}"
+    )
+
+
+def _read_args(args: Sequence[str], fields: Fields) -> dict[str, Given]:
+    found: dict[str, Given] = {}
+    rest = iter(args)
+    for arg in rest:
+        name, equals, value = arg.removeprefix("--").partition("=")
+        if not arg.startswith("--") and not equals:
+            raise SettingsError(f"{arg!r} is not of the form NAME=value or --name=value")
+        field = fields.get(name.lower().replace("-", "_"))
+        if field is None:
+            raise SettingsError(f"{name} is not a setting{suggest(name, fields)}")
+        if not equals:
+            following = "true" if field.annotation is bool else next(rest, None)
+            if following is None:
+                raise SettingsError(f"--{name} needs a value: {describe_constraint(field)}")
+            value = following
+        # An empty value is the default, even if the environment or the file has another value.
+        found[field.name] = Given(
+            field.default if value == "" else value, f"{field.variable}={value}"
+        )
+    return found
+
+
+def _read_environment(fields: Fields) -> dict[str, Given]:
+    found: dict[str, Given] = {}
+    for variable in sorted(os.environ):
+        if variable.startswith(ENV_PREFIX):
+            name = variable.removeprefix(ENV_PREFIX).lower()
+            if name not in fields:
+                raise SettingsError(
+                    f"{variable} in the environment is not a setting{suggest(name, fields)}"
+                )
+            value = os.environ[variable]
+            found[name] = Given(value, f"{variable}={value}")
+    return found
+
+
+def _read_yaml(path: Path, fields: Fields) -> dict[str, Given]:
+    import yaml  # only here: most processes read no file
+
+    if not path.is_file():
+        raise SettingsError(f"CONFIG={path} is not a file: give the path of a YAML file")
+    try:
+        with path.open(encoding="utf-8") as file:
+            content = yaml.safe_load(file)
+    except OSError as error:
+        raise SettingsError(f"CONFIG={path} can't be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        position = " ".join(str(getattr(error, "problem_mark", "")).split())
+        raise SettingsError(
+            f"CONFIG={path} is not a YAML file of settings {position}".rstrip()
+        ) from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise SettingsError(
+            f"CONFIG={path} must contain lines of the form 'name: value', one per setting"
+        )
+    for name in content:
+        if name not in fields:
+            raise SettingsError(f"{name} in {path} is not a setting{suggest(name, fields)}")
+    return {name: Given(value, f"{name}: {value} in {path}") for name, value in content.items()}
