@@ -59,7 +59,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class SettingField:
-    """A setting as the rest of qfleet sees it: `Settings.fields()` maps each name to one.
+    """Definition of a setting: default, type, metadata and group; a value of `Settings.fields()`.
 
     Attributes:
         name: Name in lower case, as in a YAML file.

@@ -38,8 +38,8 @@ def help_text(fields: Mapping[str, SettingField]) -> str:
         fields: `Settings.fields()`.
     """
     lines = [
-        "Set NAME=value or --name=value on the command line, QFLEET_NAME in the environment, or",
-        "`name: value` in the YAML file given by CONFIG. The first of these wins over the next.",
+        "Sources of settings, in order of precedence: NAME=value or --name=value on the command",
+        "line, QFLEET_NAME in the environment, `name: value` in the YAML file given by CONFIG.",
     ]
     width = max(len(name) for name in fields) + 1
     for title, members in _by_title(fields).items():
