@@ -1,11 +1,50 @@
-"""Every setting of qfleet, once: its type, default, bounds, unit and meaning (settings.py).
+"""Settings of qfleet: one immutable group per concern (groups/), and `Settings` with all of them.
 
-A value comes from, in this order: the command line (`WORKERS=4` or `--workers=4`), the
-environment (`QFLEET_WORKERS=4`), the YAML file that CONFIG names (`workers: 4`), the default.
-A name that is not a setting is refused with the nearest one that is (reading.py). Help and the
-README's table are made from the same fields (described.py); `python -m common.settings` prints it.
+A value comes from, in this order: the command line (`WORKERS=4` or `--workers=4`), the environment
+(`QFLEET_WORKERS=4`), the YAML file given by CONFIG (`workers: 4`), the default. Unknown names are
+rejected; the error suggests the closest match (sources.py). Help and the table of settings are
+generated from the same fields (schema.py). `python -m common.settings` prints the table.
 """
 
-from common.settings.settings import MODELS, RUN_NAME, Settings, flag
+from common.settings.fields import AUTO, Scope, SettingField, SettingsGroup, Value
+from common.settings.groups import (
+    MODELS,
+    RUN_NAME,
+    CheckpointingSettings,
+    ClusterSettings,
+    DataSettings,
+    FaultToleranceSettings,
+    InferenceSettings,
+    JobSettings,
+    ModelSettings,
+    MonitoringSettings,
+    PlanningSettings,
+    RunsSettings,
+    TrainingSettings,
+)
+from common.settings.registry import flag, names_in_scope
+from common.settings.settings import Settings
 
-__all__ = ["MODELS", "RUN_NAME", "Settings", "flag"]
+__all__ = [
+    "AUTO",
+    "MODELS",
+    "RUN_NAME",
+    "CheckpointingSettings",
+    "ClusterSettings",
+    "DataSettings",
+    "FaultToleranceSettings",
+    "InferenceSettings",
+    "JobSettings",
+    "ModelSettings",
+    "MonitoringSettings",
+    "PlanningSettings",
+    "RunsSettings",
+    "Scope",
+    "SettingField",
+    "Settings",
+    "SettingsGroup",
+    "TrainingSettings",
+    "Value",
+    "flag",
+    "names_in_scope",
+]

@@ -1,4 +1,4 @@
-"""`python -m common.settings` prints the table of settings, compares or renews a file's copy."""
+"""`python -m common.settings` prints the table of settings, or checks or writes a file's copy."""
 
 import sys
 from collections.abc import Sequence
@@ -12,9 +12,20 @@ BEGIN, END = "<!-- settings: begin (make settings-table) -->", "<!-- settings: e
 
 
 def main(args: Sequence[str] = ()) -> int:
-    """Print the table; `--check FILE` compares FILE's copy of it, `--write FILE` renews it."""
+    """Print the table of settings, or check or write its copy in docs/configuration.md.
+
+    Args:
+        args: Empty to print, `--check FILE` to compare, or `--write FILE` to update; default: the
+            arguments of the process.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        SettingsError: FILE has no place for the table, or its table is out of date.
+    """
     args = args or sys.argv[1:]
-    table = markdown_table(Settings.model_fields)
+    table = markdown_table(Settings.fields())
     if len(args) != 2 or args[0] not in ("--check", "--write"):
         print(table)
         return 0
@@ -24,11 +35,13 @@ def main(args: Sequence[str] = ()) -> int:
         raise SettingsError(f"{path} has no place for the table of settings: {BEGIN} ... {END}")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    renewed = f"{before}{BEGIN}\n{table}\n{END}{after}"
+    updated = f"{before}{BEGIN}\n{table}\n{END}{after}"
     if args[0] == "--write":
-        path.write_text(renewed, encoding="utf-8")
-    elif text != renewed:
-        raise SettingsError(f"the table of settings in {path} is stale: `make settings-table`")
+        path.write_text(updated, encoding="utf-8")
+    elif text != updated:
+        raise SettingsError(
+            f"the table of settings in {path} is out of date: `make settings-table`"
+        )
     return 0
 
 

@@ -1,73 +1,83 @@
-"""Settings as words: what may be said, the text of --help, the README's table."""
+"""Settings in words: allowed values, the text of --help, and the markdown table."""
 
 from collections.abc import Mapping
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic.fields import FieldInfo
+
+from common.settings.fields import SettingField, Value
+
+_NUMBERS = {int: "a whole number", float: "a number"}
 
 
-def field_metadata(field: FieldInfo, key: str) -> Any:
-    """What a setting says of itself besides its type: group, unit, identity, allowed."""
-    return (field.json_schema_extra or {}).get(key)  # type: ignore[union-attr]
-
-
-def describe_constraint(field: FieldInfo) -> str:
-    """What may be said for a setting, as words: 'a whole number from 1 to 30'."""
-    if text := field_metadata(field, "allowed"):
-        return str(text)
-    kinds = [field.annotation]
-    if get_origin(field.annotation) in (Union, UnionType):
-        kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)]
-    if get_origin(kinds[0]) is Literal:
-        return "one of " + ", ".join(get_args(kinds[0]))
-    if kinds[0] is bool:
+def describe_constraint(field: SettingField) -> str:
+    """Return the allowed values of a setting in words, such as 'a whole number from 1 to 30'."""
+    if field.allowed:
+        return field.allowed
+    kind = field.annotation
+    if get_origin(kind) in (Union, UnionType):
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(get_args(kind))
+    if kind is bool:
         return "true or false"
-    words = {int: "a whole number", float: "a number"}[kinds[0]]  # type: ignore[index]
     low = high = ""
-    for bound in field.metadata:
+    for bound in field.bounds:
         low = f" from {bound.ge:,}" if isinstance(bound, Ge) else low
         low = f" above {bound.gt:,}" if isinstance(bound, Gt) else low
         high = f" to {bound.le:,}" if isinstance(bound, Le) else high
         high = f" below {bound.lt:,}" if isinstance(bound, Lt) else high
-    return words + low + high
+    return _NUMBERS[int if kind is int else float] + low + high
 
 
-def _groups(fields: Mapping[str, FieldInfo]) -> dict[str, list[tuple[str, FieldInfo]]]:
-    groups: dict[str, list[tuple[str, FieldInfo]]] = {}
-    for name, field in fields.items():
-        groups.setdefault(field_metadata(field, "group"), []).append((name, field))
-    return groups
+def help_text(fields: Mapping[str, SettingField]) -> str:
+    """Return the `--help` text of every program of qfleet.
 
-
-def _shown(value: Any) -> str:
-    return "" if value in (None, "") else str(value).lower() if value is False else str(value)
-
-
-def help_text(fields: Mapping[str, FieldInfo]) -> str:
-    """The `--help` of every program of qfleet."""
+    Args:
+        fields: `Settings.fields()`.
+    """
     lines = [
-        "Settings: NAME=value or --name=value, else QFLEET_NAME in the environment,",
-        "else `name: value` in the YAML file that CONFIG names, else the default.",
+        "Sources of settings, in order of precedence: NAME=value or --name=value on the command",
+        "line, QFLEET_NAME in the environment, `name: value` in the YAML file given by CONFIG.",
     ]
-    for group, members in _groups(fields).items():
-        lines += ["", f"{group}:"]
-        for name, field in members:
-            unit, default = field_metadata(field, "unit"), _shown(field.default)
-            more = [f"in {unit}"] * bool(unit) + [describe_constraint(field)]
-            lines.append(f"  {name.upper():<19} {field.description}")
-            lines.append(f"  {'':<19} [{'; '.join(more)}; default: {default or 'none'}]")
+    width = max(len(name) for name in fields) + 1
+    for title, members in _by_title(fields).items():
+        lines += ["", f"{title}:"]
+        for field in members:
+            constraint = describe_constraint(field)
+            facts = [f"in {field.unit}", constraint] if field.unit else [constraint]
+            lines.append(f"  {field.variable:<{width}} {field.description}")
+            default = format_value(field.default) or "none"
+            lines.append(f"  {'':<{width}} [{'; '.join(facts)}; default: {default}]")
     return "\n".join(lines)
 
 
-def markdown_table(fields: Mapping[str, FieldInfo]) -> str:
-    """The README's table of settings."""
+def markdown_table(fields: Mapping[str, SettingField]) -> str:
+    """Return the table of settings of docs/configuration.md.
+
+    Args:
+        fields: `Settings.fields()`.
+    """
     lines = ["| setting | default | allowed | unit | meaning |", "|---|---|---|---|---|"]
-    for group, members in _groups(fields).items():
-        lines.append(f"| **{group}** | | | | |")
-        for name, field in members:
-            cells = [f"`{name.upper()}`", _shown(field.default), describe_constraint(field)]
-            cells += [field_metadata(field, "unit"), field.description or ""]
+    for title, members in _by_title(fields).items():
+        lines.append(f"| **{title}** | | | | |")
+        for field in members:
+            cells = [f"`{field.variable}`", format_value(field.default)]
+            cells += [describe_constraint(field), field.unit, field.description]
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
+
+
+def format_value(value: Value) -> str:
+    """Return a value as it is written in settings; empty for None."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)
+
+
+def _by_title(fields: Mapping[str, SettingField]) -> dict[str, list[SettingField]]:
+    groups: dict[str, list[SettingField]] = {}
+    for field in fields.values():
+        groups.setdefault(field.title, []).append(field)
+    return groups

@@ -1,119 +1,202 @@
-"""What a person said (command line, environment, YAML file), and what is wrong with it."""
+"""Sources of settings (command line, environment, YAML file) and the errors in them."""
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 
-import yaml
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_settings import YamlConfigSettingsSource
 
 from common.errors import SettingsError
+from common.settings.fields import SettingField
 from common.settings.schema import describe_constraint
 
 ENV_PREFIX = "QFLEET_"
 
+Fields = Mapping[str, SettingField]
 
-class YamlFile(YamlConfigSettingsSource):
-    """pydantic-settings' YAML source, which says in one sentence what is wrong with the file."""
+# Terms of this field and of similar tools -> the setting that a user of that term looks for.
+_TERMS: Mapping[str, str] = MappingProxyType(
+    {
+        "batch_size": "batch",
+        "bucket": "storage",
+        "checkpoint_every": "checkpoint_interval",
+        "checkpoint_frequency": "checkpoint_interval",
+        "column": "label_column",
+        "cost": "price_per_worker_hour",
+        "cores": "cpu",
+        "cv": "step_time_cv",
+        "dataset": "data",
+        "debug": "verbose",
+        "examples": "train_examples",
+        "gang": "job_id",
+        "gate_port": "rendezvous_port",
+        "global_batch": "batch",
+        "group_id": "job_id",
+        "jobs": "parallelism",
+        "label": "label_column",
+        "lanes": "partitions",
+        "log_interval": "log_upload_interval",
+        "lr": "learning_rate",
+        "name": "run",
+        "nodes": "workers",
+        "notice": "preemption_notice_fraction",
+        "num_workers": "workers",
+        "parallel": "parallelism",
+        "port": "rendezvous_port",
+        "preemptions": "preemption_rate",
+        "price": "price_per_worker_hour",
+        "processes": "workers",
+        "profile": "profile_steps",
+        "ram": "memory",
+        "random_seed": "seed",
+        "random_starts": "initializations",
+        "recovery": "restart_seconds",
+        "replicas": "workers",
+        "restarts": "max_restarts",
+        "retries": "max_attempts",
+        "attempts": "max_attempts",
+        "run_name": "run",
+        "shards": "state_shards",
+        "split": "state_shards",
+        "start_epochs": "initialization_epochs",
+        "starts": "initializations",
+        "stragglers": "step_time_cv",
+        "test": "test_examples",
+        "time_limit": "deadline",
+        "timeout": "rendezvous_timeout",
+        "train": "train_examples",
+        "upload_every": "log_upload_interval",
+        "upload_interval": "log_upload_interval",
+        "validation": "validation_examples",
+    }
+)
 
-    def __init__(self, settings_cls: Any, file: Path) -> None:
-        if not file.is_file():  # pydantic-settings would take it for an empty one
-            raise SettingsError(f"CONFIG={file} is not a file: give the path of a YAML file")
-        self._fields = settings_cls.model_fields  # it reads the file while it is being made
-        super().__init__(settings_cls, file)
 
-    def _read_file(self, file_path: Any) -> dict[str, Any]:
-        try:
-            with file_path.open(encoding="utf-8") as file:
-                read = yaml.safe_load(file)
-        except OSError as error:
-            raise SettingsError(f"CONFIG={file_path} can't be read: {error.strerror}") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            where = " ".join(str(getattr(error, "problem_mark", "")).split())
-            raise SettingsError(
-                f"CONFIG={file_path} is not a YAML file of settings {where}".rstrip()
-            ) from None
-        if read is None:
-            return {}
-        if not isinstance(read, dict) or not all(isinstance(k, str) for k in read):
-            raise SettingsError(
-                f"CONFIG={file_path} must hold lines of the form 'name: value', one a setting"
-            )
-        for name in read:
-            if name not in self._fields:
-                near = suggest(name, self._fields)
-                raise SettingsError(f"{name} in {file_path} is not a setting{near}")
-        return read
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value from one of the sources.
+
+    Attributes:
+        value: The value as given; validation converts it.
+        text: The value and its source for error messages, such as `QFLEET_SEED=1`.
+    """
+
+    value: object
+    text: str
 
 
-def config(values: Mapping[str, Any]) -> str:
-    """The settings file that the command line or else the environment names; empty for none."""
-    return str(values.get("config") or os.environ.get(f"{ENV_PREFIX}CONFIG") or "")
+def read_sources(args: Sequence[str], fields: Fields) -> dict[str, Given]:
+    """Read the command line, the environment and the YAML file, in this order of precedence.
+
+    Args:
+        args: `NAME=value`, `--name=value` or `--name value`. An empty value is the default.
+        fields: `Settings.fields()`.
+
+    Returns:
+        The given settings by name, not validated.
+
+    Raises:
+        SettingsError: A name is unknown, or a source can't be read.
+    """
+    given = _read_environment(fields) | _read_args(args, fields)
+    path = given["config"].value if "config" in given else None
+    if path:
+        given = _read_yaml(Path(str(path)), fields) | given
+    return given
 
 
-def suggest(name: str, names: Iterable[str]) -> str:
-    """The end of a sentence that refuses `name`: which one may have been meant."""
-    near = difflib.get_close_matches(name.lower().replace("-", "_"), list(names), n=1)
-    if near:
-        return f": did you mean {near[0].upper()}?"
-    return ": `make help` and --help list them all"
+def suggest(name: str, fields: Fields) -> str:
+    """Return the end of an error message about an unknown setting: the closest match.
+
+    Args:
+        name: The unknown name.
+        fields: `Settings.fields()`.
+    """
+    wanted = name.lower().replace("-", "_")
+    matches = difflib.get_close_matches(wanted, [*_TERMS, *fields], n=1)
+    if matches:
+        return f": did you mean {_TERMS.get(matches[0], matches[0]).upper()}?"
+    return ": `make help` and --help list all settings"
 
 
-def read_args(args: Sequence[str], fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """Arguments -> field name -> text. An empty text stands for the default."""
-    values: dict[str, Any] = {}
-    rest = list(args)
-    while rest:
-        arg = rest.pop(0)
+def format_error(error: ValidationError, given: Mapping[str, Given], fields: Fields) -> str:
+    """Return the first validation error as a sentence that names the value and its source.
+
+    Args:
+        error: Error of a setting group.
+        given: Result of `read_sources`.
+        fields: `Settings.fields()`.
+    """
+    first = error.errors()[0]
+    if not first["loc"]:
+        return first["msg"].removeprefix("Value error, ")
+    field = fields[str(first["loc"][0])]
+    return (
+        f"{given[field.name].text} is not allowed: {field.variable} is {describe_constraint(field)}"
+    )
+
+
+def _read_args(args: Sequence[str], fields: Fields) -> dict[str, Given]:
+    found: dict[str, Given] = {}
+    rest = iter(args)
+    for arg in rest:
         name, equals, value = arg.removeprefix("--").partition("=")
         if not arg.startswith("--") and not equals:
             raise SettingsError(f"{arg!r} is not of the form NAME=value or --name=value")
-        field = name.lower().replace("-", "_")
-        if field not in fields:
+        field = fields.get(name.lower().replace("-", "_"))
+        if field is None:
             raise SettingsError(f"{name} is not a setting{suggest(name, fields)}")
         if not equals:
-            if fields[field].annotation is bool:
-                value = "true"
-            elif rest:
-                value = rest.pop(0)
-            else:
-                raise SettingsError(f"--{name} needs a value: {describe_constraint(fields[field])}")
-        if value == "":
-            # Said and empty is the default, not what a lower source says.
-            default = fields[field].default
-            values[field] = default if default is None else str(default)
-        else:
-            values[field] = value
-    return values
+            following = "true" if field.annotation is bool else next(rest, None)
+            if following is None:
+                raise SettingsError(f"--{name} needs a value: {describe_constraint(field)}")
+            value = following
+        # An empty value is the default, even if the environment or the file has another value.
+        found[field.name] = Given(
+            field.default if value == "" else value, f"{field.variable}={value}"
+        )
+    return found
 
 
-def refuse_unknown_environment(fields: Iterable[str]) -> None:
-    """Refuse a variable QFLEET_... that is not a setting."""
-    for name in sorted(os.environ):
-        if name.startswith(ENV_PREFIX):
-            field = name.removeprefix(ENV_PREFIX).lower()
-            if field not in fields:
+def _read_environment(fields: Fields) -> dict[str, Given]:
+    found: dict[str, Given] = {}
+    for variable in sorted(os.environ):
+        if variable.startswith(ENV_PREFIX):
+            name = variable.removeprefix(ENV_PREFIX).lower()
+            if name not in fields:
                 raise SettingsError(
-                    f"{name} in the environment is not a setting{suggest(field, fields)}"
+                    f"{variable} in the environment is not a setting{suggest(name, fields)}"
                 )
+            value = os.environ[variable]
+            found[name] = Given(value, f"{variable}={value}")
+    return found
 
 
-def format_error(
-    error: ValidationError, values: Mapping[str, Any], fields: Mapping[str, FieldInfo]
-) -> str:
-    """The first thing wrong, with the place that the value came from."""
-    first = error.errors()[0]
-    if not first["loc"]:
-        return str(first["msg"]).removeprefix("Value error, ")
-    name = str(first["loc"][0])
-    if name in values:
-        said = f"{name.upper()}={values[name]}"
-    elif (env := f"{ENV_PREFIX}{name.upper()}") in os.environ:
-        said = f"{env}={os.environ[env]}"
-    else:
-        said = f"{name}: {first['input']} in {config(values)}"
-    return f"{said} is not allowed: {name.upper()} is {describe_constraint(fields[name])}"
+def _read_yaml(path: Path, fields: Fields) -> dict[str, Given]:
+    import yaml  # only here: most processes read no file
+
+    if not path.is_file():
+        raise SettingsError(f"CONFIG={path} is not a file: give the path of a YAML file")
+    try:
+        with path.open(encoding="utf-8") as file:
+            content = yaml.safe_load(file)
+    except OSError as error:
+        raise SettingsError(f"CONFIG={path} can't be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        position = " ".join(str(getattr(error, "problem_mark", "")).split())
+        raise SettingsError(
+            f"CONFIG={path} is not a YAML file of settings {position}".rstrip()
+        ) from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise SettingsError(
+            f"CONFIG={path} must contain lines of the form 'name: value', one per setting"
+        )
+    for name in content:
+        if name not in fields:
+            raise SettingsError(f"{name} in {path} is not a setting{suggest(name, fields)}")
+    return {name: Given(value, f"{name}: {value} in {path}") for name, value in content.items()}

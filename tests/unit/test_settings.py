@@ -1,97 +1,369 @@
-"""Settings: where a value comes from, and what is said when it is wrong."""
+"""Settings: sources and their precedence, errors, resolved values, identity and scopes."""
+
+import dataclasses
+import os
 
 import pytest
 
 from common.errors import SettingsError
-from common.settings import Settings, flag
-from common.settings.schema import help_text, markdown_table
+from common.settings import (
+    Scope,
+    Settings,
+    TrainingSettings,
+    __main__,
+    flag,
+    names_in_scope,
+)
+from common.settings.registry import GROUPS
+from common.settings.schema import describe_constraint, help_text, markdown_table
+
+MODEL = ("model", "qubits", "activation", "filters", "simulator")
+DATA = ("data", "label_column", "classes", "encoder", "train_examples", "validation_examples",
+        "test_examples", "partitions", "seed", "data_memory")  # fmt: skip
+TRAINING = ("workers", "state_shards", "batch", "batch_per_worker", "epochs", "learning_rate",
+            "initializations", "initialization_epochs", "steps_per_call", "threads")  # fmt: skip
+CHECKPOINTING = ("checkpoint_interval", "keep_checkpoints")
+FAULT_TOLERANCE = ("deadline", "max_attempts", "max_restarts", "rendezvous_timeout",
+                   "rendezvous_port")  # fmt: skip
+PLANNING = ("price_per_worker_hour", "preemption_rate", "preemption_notice_fraction",
+            "restart_seconds", "step_time_cv", "apply", "quick")  # fmt: skip
+INFERENCE_AND_RUNS = {"parallelism", "weights", "input", "compare", "delete", "yes"}
+
+SUGGESTED = {
+    "starts": "initializations",
+    "start_epochs": "initialization_epochs",
+    "gang": "job_id",
+    "label": "label_column",
+    "examples": "train_examples",
+    "validation": "validation_examples",
+    "test": "test_examples",
+    "lanes": "partitions",
+    "split": "state_shards",
+    "checkpoint_every": "checkpoint_interval",
+    "attempts": "max_attempts",
+    "restarts": "max_restarts",
+    "gate_port": "rendezvous_port",
+    "profile": "profile_steps",
+    "upload_every": "log_upload_interval",
+    "price": "price_per_worker_hour",
+    "preemptions": "preemption_rate",
+    "notice": "preemption_notice_fraction",
+    "recovery": "restart_seconds",
+    "stragglers": "step_time_cv",
+    "parallel": "parallelism",
+    "exmples": "train_examples",
+    "batch-size": "batch",
+    "lr": "learning_rate",
+    "num_workers": "workers",
+    "epocs": "epochs",
+    "quibits": "qubits",
+}
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
+def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("QFLEET_")]:
         monkeypatch.delenv(name)
 
 
-def test_a_value_comes_from_flag_then_environment_then_file_then_default(tmp_path, monkeypatch):
+def test_sources_of_several_values_have_precedence(tmp_path, monkeypatch):
     file = tmp_path / "mine.yaml"
     file.write_text("epochs: 3\nseed: 3\nqubits: 3\n")
     monkeypatch.setenv("QFLEET_EPOCHS", "4")
     monkeypatch.setenv("QFLEET_SEED", "4")
     settings = Settings.from_args([f"CONFIG={file}", "EPOCHS=5"])
-    assert (settings.epochs, settings.seed, settings.qubits, settings.workers) == (5, 4, 3, 2)
+    assert settings.training.epochs == 5
+    assert settings.data.seed == 4
+    assert settings.model.qubits == 3
+    assert settings.training.workers == 2
+    assert settings.explicit == {"config", "epochs", "seed", "qubits"}
+
+
+def test_config_in_the_environment_is_read(tmp_path, monkeypatch):
+    file = tmp_path / "mine.yaml"
+    file.write_text("seed: 3\n")
+    monkeypatch.setenv("QFLEET_CONFIG", str(file))
+    assert Settings.from_args([]).data.seed == 3
+    assert Settings.from_args(["CONFIG="]).data.seed == 0
 
 
 @pytest.mark.parametrize("args", [["--batch-per-worker", "5"], ["--batch-per-worker=5"],
                                   ["BATCH_PER_WORKER=5"], ["--batch_per_worker=5"]])  # fmt: skip
-def test_a_flag_may_be_written_in_each_usual_way(args):
-    assert Settings.from_args(args).global_batch == 10
+def test_argument_in_each_form_is_read(args):
+    assert Settings.from_args(args).training.global_batch == 10
 
 
-def test_a_switch_needs_no_value():
-    assert Settings.from_args(["--verbose", "SEED=1"]).verbose
+def test_bool_flag_without_value_is_true():
+    settings = Settings.from_args(["--verbose", "SEED=1"])
+    assert settings.job.verbose
+    assert settings.data.seed == 1
 
 
-def test_an_empty_value_is_the_default_even_where_the_environment_says_more(monkeypatch):
+def test_empty_argument_is_the_default(monkeypatch):
     monkeypatch.setenv("QFLEET_RUN", "mine")
-    assert Settings.from_args(["RUN="]).run == ""
+    monkeypatch.setenv("QFLEET_EPOCHS", "7")
+    settings = Settings.from_args(["RUN=", "EPOCHS="])
+    assert settings.job.run == ""
+    assert settings.training.epochs == 170
 
 
-def test_settings_survive_the_way_to_another_process(monkeypatch):
-    settings = Settings.from_args(["STORAGE=a b='c", "EXAMPLES=7", "VERBOSE=yes", "PROFILE=2:3"])
+def test_to_args_of_any_settings_round_trips(monkeypatch):
+    args = ["STORAGE=a b='c", "TRAIN_EXAMPLES=7", "VERBOSE=yes", "PROFILE_STEPS=2:3", "BATCH=auto"]
+    settings = Settings.from_args(args)
     monkeypatch.setenv("QFLEET_SEED", "9")
     assert Settings.from_args(settings.to_args()) == settings
 
 
-def test_epochs_workers_and_logging_do_not_make_another_run():
-    one = Settings.from_args(["EPOCHS=3", "WORKERS=1", "VERBOSE=1", "RUN=a"])
-    other = Settings.from_args(["EPOCHS=4", "WORKERS=3", "PROFILE=1:2", "RUN=b"])
+def test_every_setting_is_in_help_and_table():
+    fields = Settings.fields()
+    for name, field in fields.items():
+        assert field.description
+        assert describe_constraint(field)
+        assert name.upper() in help_text(fields)
+        assert f"`{name.upper()}`" in markdown_table(fields)
+        assert "_" not in flag(name)
+
+
+def test_every_group_has_a_docstring():
+    assert [one.name for one in dataclasses.fields(Settings)] == list(GROUPS)
+    for group in GROUPS.values():
+        assert group.__doc__
+        assert group.__doc__ != group.__base__.__doc__
+
+
+def test_main_with_stale_table_refuses_it(tmp_path):
+    file = tmp_path / "configuration.md"
+    file.write_text(f"# Before\n{__main__.BEGIN}\nold\n{__main__.END}\nafter\n")
+    with pytest.raises(SettingsError, match="make settings-table"):
+        __main__.main(["--check", str(file)])
+    assert __main__.main(["--write", str(file)]) == 0
+    assert __main__.main(["--check", str(file)]) == 0
+    assert file.read_text().startswith("# Before\n")
+    assert file.read_text().endswith("\nafter\n")
+
+
+# Access and changes.
+
+
+def test_get_of_each_name_equals_the_group_field():
+    settings = Settings.from_args([])
+    assert list(settings.flat()) == list(Settings.fields())
+    for name, field in Settings.fields().items():
+        assert settings.get(name) == getattr(getattr(settings, field.group), name)
+        assert settings.flat()[name] == field.default
+    with pytest.raises(KeyError):
+        settings.get("epocs")
+
+
+def test_replace_of_two_groups_changes_a_copy():
+    settings = Settings.from_args([])
+    changed = settings.replace(run="x", workers=3)
+    assert (changed.job.run, changed.training.workers) == ("x", 3)
+    assert (settings.job.run, settings.training.workers) == ("", 2)
+    assert {"run", "workers"} <= changed.explicit
+    with pytest.raises(TypeError, match="epocs"):
+        settings.replace(epocs=3)
+
+
+def test_from_values_ignores_the_environment(monkeypatch):
+    monkeypatch.setenv("QFLEET_SEED", "9")
+    settings = Settings.from_values(qubits=2)
+    assert (settings.model.qubits, settings.data.seed) == (2, 0)
+    with pytest.raises(TypeError, match="quibits"):
+        Settings.from_values(quibits=2)
+    with pytest.raises(ValueError, match="qubits"):
+        Settings.from_values(qubits=1)
+
+
+def test_settings_are_immutable():
+    settings = Settings.from_args([])
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        settings.job = None
+    with pytest.raises(ValueError, match="frozen"):
+        settings.job.run = "x"
+
+
+@pytest.mark.parametrize(
+    ("args", "name"),
+    [([], "hybrid"), (["MODEL=my_pkg.net:Make"], "my-pkg-net-make"), (["RUN=a"], "a")],
+)
+def test_run_name_is_run_or_the_model(args, name):
+    assert Settings.from_args(args).run_name == name
+
+
+# Epochs and initializations.
+
+
+@pytest.mark.parametrize(
+    ("args", "count", "each"),
+    [
+        ([], 8, 15),
+        (["EPOCHS=1000000"], 8, 15),
+        (["EPOCHS=159"], 8, 14),
+        (["EPOCHS=11"], 8, 1),
+        (["EPOCHS=10"], 7, 1),
+        (["EPOCHS=3"], 2, 1),
+        (["EPOCHS=2"], 1, 0),
+        (["EPOCHS=1"], 1, 0),
+        (["EPOCHS=20", "INITIALIZATIONS=3"], 3, 5),
+        (["EPOCHS=4", "INITIALIZATIONS=3"], 3, 1),
+        (["EPOCHS=20", "INITIALIZATION_EPOCHS=5"], 3, 5),
+        (["EPOCHS=20", "INITIALIZATION_EPOCHS=10"], 1, 0),
+        (["EPOCHS=20", "INITIALIZATIONS=1", "INITIALIZATION_EPOCHS=30"], 1, 0),
+        (["EPOCHS=10", "INITIALIZATIONS=3", "INITIALIZATION_EPOCHS=3"], 3, 3),
+    ],
+)
+def test_initializations_for_epochs_are_resolved(args, count, each):
+    training = Settings.from_args(args).training
+    assert training.initialization_count == count
+    assert training.epochs_per_initialization == each
+    assert training.initialization_phase_epochs == count * each
+    assert training.main_phase_epochs == training.epochs - count * each
+    assert training.main_phase_epochs >= 1
+
+
+@pytest.mark.parametrize(
+    ("args", "least"),
+    [
+        (["EPOCHS=9", "INITIALIZATIONS=3", "INITIALIZATION_EPOCHS=3"], "10"),
+        (["EPOCHS=3", "INITIALIZATIONS=3"], "4"),
+        (["EPOCHS=10", "INITIALIZATION_EPOCHS=10"], "21"),
+    ],
+)
+def test_initializations_without_main_phase_are_refused(args, least):
+    with pytest.raises(SettingsError) as error:
+        Settings.from_args(args)
+    for words in (args[0], "INITIALIZATIONS", "INITIALIZATION_EPOCHS", f"at least {least},"):
+        assert words in str(error.value)
+
+
+def test_training_group_alone_is_usable():
+    training = TrainingSettings(batch_per_worker=5, workers=3)
+    assert training.global_batch == 15
+    assert training.initialization_phase_epochs == 120
+
+
+def test_continued_run_inherits_its_initializations():
+    recorded = Settings.from_args(["EPOCHS=10"]).identity()
+    longer = Settings.from_args(["EPOCHS=100"])
+    assert longer.identity() != recorded
+    assert longer.inherit_initializations(recorded).identity() == recorded
+    explicit = Settings.from_args(["EPOCHS=100", "INITIALIZATIONS=4"])
+    assert explicit.inherit_initializations(recorded).training.initialization_count == 4
+    single = Settings.from_args(["EPOCHS=1"]).identity()
+    assert longer.inherit_initializations(single).identity() == single
+    with pytest.raises(SettingsError, match="EPOCHS=5"):
+        Settings.from_args(["EPOCHS=5"]).inherit_initializations(recorded)
+
+
+# Identity.
+
+
+def test_fingerprint_of_equal_weights_is_equal():
+    one = Settings.from_args(["EPOCHS=200", "WORKERS=1", "VERBOSE=1", "RUN=a"])
+    other = Settings.from_args(["EPOCHS=400", "WORKERS=3", "PROFILE_STEPS=1:2", "RUN=b"])
     assert one.fingerprint() == other.fingerprint()
 
 
 @pytest.mark.parametrize("args", [["SEED=1"], ["QUBITS=9"], ["BATCH=32"], ["LEARNING_RATE=0.01"],
-                                  ["BATCH_PER_WORKER=16"], ["LANES=8"]])  # fmt: skip
-def test_what_changes_the_weights_makes_another_run(args):
+                                  ["BATCH_PER_WORKER=16"], ["PARTITIONS=8"], ["EPOCHS=10"],
+                                  ["INITIALIZATIONS=2"]])  # fmt: skip
+def test_fingerprint_of_other_weights_differs(args):
     assert Settings.from_args(args).fingerprint() != Settings.from_args([]).fingerprint()
 
 
-def test_the_same_global_batch_said_in_two_ways_is_the_same_run():
-    said = Settings.from_args(["BATCH_PER_WORKER=32", "WORKERS=2"])
-    assert said.fingerprint() == Settings.from_args(["BATCH=64"]).fingerprint()
+def test_fingerprint_of_resolved_values_is_equal():
+    default = Settings.from_args([]).fingerprint()
+    for args in (["BATCH=64"], ["BATCH_PER_WORKER=32"], ["INITIALIZATIONS=8"],
+                 ["INITIALIZATIONS=8", "INITIALIZATION_EPOCHS=15"]):  # fmt: skip
+        assert Settings.from_args(args).fingerprint() == default
+
+
+def test_identity_has_the_recorded_names():
+    training = ("batch", "learning_rate", "initializations", "initialization_epochs")
+    identity = Settings.from_args([]).identity()
+    assert set(identity) == {*MODEL, *DATA, *training} - {"data_memory"}
+    assert identity["batch"] == 64
+    assert identity["initializations"] == 8
+    assert identity["initialization_epochs"] == 15
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["EPOCHS=1"],
+        ["EPOCHS=10"],
+        ["EPOCHS=5000", "INITIALIZATIONS=100", "INITIALIZATION_EPOCHS=20"],
+        ["BATCH=1", "WORKERS=1"],
+        ["PARTITIONS=1", "WORKERS=1"],
+        ["CLASSES=a,b", "LEARNING_RATE=1e-4"],
+    ],
+)
+def test_from_record_of_an_identity_round_trips(args, monkeypatch):
+    settings = Settings.from_args(args)
+    monkeypatch.setenv("QFLEET_SEED", "9")
+    again = Settings.from_record(settings.identity() | {"no_setting": 1})
+    assert again.identity() == settings.identity()
+    assert again.fingerprint() == settings.fingerprint()
+
+
+def test_from_record_of_a_wrong_value_raises():
+    with pytest.raises(ValueError, match="qubits"):
+        Settings.from_record({"qubits": 99})
+
+
+# Errors.
 
 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
         (["EPOCS=5"], "EPOCS is not a setting: did you mean EPOCHS?"),
-        (["--quibits=5"], "did you mean QUBITS?"),
-        (["xyzzy=5"], "--help list them all"),
+        (["xyzzy=5"], "--help list all settings"),
         (["epochs"], "NAME=value"),
-        (["--epochs"], "--epochs needs a value: a whole number from 1"),
-        (["RUN=../x"], "RUN is small letters"),
-        (["BATCH=64", "BATCH_PER_WORKER=32"], "set one of them"),
-        (["BATCH=auto", "BATCH_PER_WORKER=32"], "BATCH=auto and BATCH_PER_WORKER=32 say the same"),
-        (["WORKERS=65"], "LANES=64"),
+        (["--epochs"], "--epochs needs a value: a whole number from 1 to 1,000,000"),
+        (["EPOCHS=0"], "EPOCHS=0 is not allowed: EPOCHS is a whole number from 1 to 1,000,000"),
+        (["WORKERS=-1"], "WORKERS=-1 is not allowed"),
+        (["RUN=../x"], "RUN is lower-case letters"),
+        (["BATCH=64", "BATCH_PER_WORKER=32"], "set only one of them"),
+        (["BATCH=auto", "BATCH_PER_WORKER=32"], "BATCH=auto and BATCH_PER_WORKER=32"),
+        (["STATE_SHARDS=3"], "set STATE_SHARDS to 2 or 4"),
+        (["STATE_SHARDS=4", "WORKERS=6"], "a multiple of 4"),
+        (["WORKERS=65"], "PARTITIONS=64"),
+        (["WORKERS=6", "PARTITIONS=2", "STATE_SHARDS=2"], "4 (PARTITIONS=2 groups of"),
         (["WORKERS=8", "BATCH=4"], "raise BATCH or lower WORKERS"),
-        (["PROFILE=9:3"], "first:last"),
+        (["PROFILE_STEPS=9:3"], "PROFILE_STEPS is first:last"),
     ],
 )
-def test_a_mistake_is_one_sentence(args, words):
+def test_wrong_argument_raises_one_sentence(args, words):
     with pytest.raises(SettingsError) as error:
         Settings.from_args(args)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_an_unknown_name_in_the_environment_is_refused(monkeypatch):
+@pytest.mark.parametrize(("name", "setting"), SUGGESTED.items())
+def test_unknown_name_suggests_the_setting(name, setting, tmp_path, monkeypatch):
+    expected = rf"not a setting: did you mean {setting.upper()}\?"
+    with pytest.raises(SettingsError, match=expected):
+        Settings.from_args([f"{name.upper()}=1"])
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"{name}: 1\n")
+    with pytest.raises(SettingsError, match=expected):
+        Settings.from_args([f"CONFIG={file}"])
+    monkeypatch.setenv(f"QFLEET_{name.upper()}", "1")
+    with pytest.raises(SettingsError, match=expected):
+        Settings.from_args([])
+
+
+def test_unknown_variable_is_refused_by_name(monkeypatch):
     monkeypatch.setenv("QFLEET_EPOCS", "5")
     with pytest.raises(SettingsError, match=r"QFLEET_EPOCS in the environment .*EPOCHS"):
         Settings.from_args([])
 
 
-def test_a_wrong_value_in_the_environment_is_named_by_its_variable(monkeypatch):
+def test_wrong_variable_is_refused_by_name(monkeypatch):
     monkeypatch.setenv("QFLEET_SEED", "-1")
     with pytest.raises(SettingsError, match="QFLEET_SEED=-1 is not allowed"):
         Settings.from_args([])
@@ -106,11 +378,13 @@ def test_a_wrong_value_in_the_environment_is_named_by_its_variable(monkeypatch):
         ("a: [", "not a YAML file"),
         ("\x00", "not a YAML file"),
         ("1: 2", "name: value"),
+        (None, "is not a file"),
     ],
 )
-def test_a_wrong_settings_file_is_one_sentence_that_names_it(tmp_path, text, words):
+def test_wrong_file_raises_one_sentence(tmp_path, text, words):
     file = tmp_path / "mine.yaml"
-    file.write_text(text)
+    if text is not None:
+        file.write_text(text)
     with pytest.raises(SettingsError) as error:
         Settings.from_args([f"CONFIG={file}"])
     assert words in str(error.value)
@@ -118,9 +392,55 @@ def test_a_wrong_settings_file_is_one_sentence_that_names_it(tmp_path, text, wor
     assert "\n" not in str(error.value)
 
 
-def test_every_setting_stands_in_help_and_table_with_its_meaning():
-    for name, field in Settings.model_fields.items():
-        assert field.description
-        assert name.upper() in help_text(Settings.model_fields)
-        assert f"`{name.upper()}`" in markdown_table(Settings.model_fields)
-        assert "_" not in flag(name)
+# Scopes: the literal sets are the contracts of launch/ and planning/.
+
+
+def test_scope_worker_is_all_but_cluster_and_client():
+    excluded = {"target", "storage", "run", "config", "workers", "threads", "max_restarts",
+                "job_id", "tensorboard_port", "tensorboard_host", "tensorboard_folder"}  # fmt: skip
+    assert {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)} == excluded
+    fields = Settings.fields()
+    cluster = {name for name, field in fields.items() if field.group == "cluster"}
+    passed = set(fields) - excluded - cluster - INFERENCE_AND_RUNS
+    assert set(names_in_scope(Scope.WORKER)) == passed
+    assert names_in_scope(Scope.INFERENCE) == ("parallelism", "weights", "input")
+
+
+def test_scope_pod_spec_is_set_by_the_manifest():
+    assert set(names_in_scope(Scope.POD_SPEC)) == {
+        "storage", "run", "job_id", "workers", "threads", "tensorboard_folder",
+    }  # fmt: skip
+
+
+def test_scope_benchmark_pod_is_the_passed_groups():
+    groups = {*MODEL, *DATA, *TRAINING, *CHECKPOINTING, *FAULT_TOLERANCE, "job_id"}
+    assert set(names_in_scope(Scope.BENCHMARK_POD)) == groups - {"workers", "threads"}
+    assert names_in_scope(Scope.BENCHMARK_ENV) == ("workers", "threads")
+
+
+def test_scope_benchmark_holds_for_all_cases():
+    assert names_in_scope(Scope.BENCHMARK) == (
+        "model", "activation", "filters", "simulator", "partitions", "seed", "rendezvous_timeout",
+    )  # fmt: skip
+
+
+def test_scope_placement_is_context_to_priority():
+    assert names_in_scope(Scope.PLACEMENT) == (
+        "context", "namespace", "overlay", "image", "cpu", "memory", "queue", "priority_class",
+    )  # fmt: skip
+
+
+def test_scope_profile_key_is_the_measured_pods():
+    expected = {"target", "context", "namespace", "cpu", "image"}
+    assert set(names_in_scope(Scope.PROFILE_KEY)) == expected
+
+
+def test_scope_plan_file_is_all_but_planning():
+    excluded = {"config", "batch_per_worker", "job_id", *PLANNING}
+    assert set(names_in_scope(Scope.PLAN_FILE)) == set(Settings.fields()) - excluded
+
+
+def test_scope_command_is_the_flags():
+    assert set(names_in_scope(Scope.COMMAND)) == {
+        "yes", "apply", "quick", "compare", "delete", "dry_run",
+    }  # fmt: skip

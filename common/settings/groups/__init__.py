@@ -1,0 +1,32 @@
+"""Groups of settings: one immutable model per concern, each usable without the others."""
+
+from common.settings.groups.commands import InferenceSettings, PlanningSettings, RunsSettings
+from common.settings.groups.experiment import (
+    MODELS,
+    RUN_NAME,
+    DataSettings,
+    JobSettings,
+    ModelSettings,
+)
+from common.settings.groups.operations import ClusterSettings, MonitoringSettings
+from common.settings.groups.training import (
+    CheckpointingSettings,
+    FaultToleranceSettings,
+    TrainingSettings,
+)
+
+__all__ = [
+    "MODELS",
+    "RUN_NAME",
+    "CheckpointingSettings",
+    "ClusterSettings",
+    "DataSettings",
+    "FaultToleranceSettings",
+    "InferenceSettings",
+    "JobSettings",
+    "ModelSettings",
+    "MonitoringSettings",
+    "PlanningSettings",
+    "RunsSettings",
+    "TrainingSettings",
+]

@@ -1,0 +1,88 @@
+"""Settings of single commands: planning, inference, and the list of runs."""
+
+from typing import Annotated, ClassVar
+
+from annotated_types import Ge, Le
+
+from common.settings.fields import Scope, Scopes, Setting, SettingsGroup
+
+_COMMAND = frozenset({Scope.COMMAND})
+
+
+class PlanningSettings(SettingsGroup):
+    """Planning: cost, preemption and step-time statistics of the planned workers."""
+
+    title: ClassVar[str] = "Planning"
+    scope: ClassVar[Scopes] = frozenset({Scope.WORKER})
+
+    price_per_worker_hour: Annotated[
+        float,
+        Ge(0),
+        Le(1_000_000),
+        Setting("cost per worker; 0 omits the cost estimate", unit="money per hour"),
+    ] = 0.0
+    preemption_rate: Annotated[
+        float,
+        Ge(0),
+        Le(1000),
+        Setting("preemptions of a worker", unit="preemptions per worker and hour"),
+    ] = 0.05
+    preemption_notice_fraction: Annotated[
+        float,
+        Ge(0),
+        Le(1),
+        Setting("fraction of preemptions that SIGTERM announces in time for a checkpoint"),
+    ] = 0.0
+    restart_seconds: Annotated[
+        float,
+        Ge(0),
+        Le(86_400),
+        Setting("time from the loss of a worker to the next rendezvous", unit="seconds"),
+    ] = 20.0
+    step_time_cv: Annotated[
+        float,
+        Ge(0),
+        Le(1),
+        Setting("coefficient of variation of a worker's step time (standard deviation / mean)"),
+    ] = 0.05
+    apply: Annotated[
+        bool, Setting("write the recommended settings to plan.yaml", also=_COMMAND)
+    ] = False
+    quick: Annotated[bool, Setting("run scaling and plan in short form", also=_COMMAND)] = False
+
+
+class InferenceSettings(SettingsGroup):
+    """Inference: the weights, the input examples, and the number of processes."""
+
+    title: ClassVar[str] = "Inference"
+    scope: ClassVar[Scopes] = frozenset({Scope.INFERENCE, Scope.PLAN_FILE})
+
+    parallelism: Annotated[
+        int, Ge(1), Le(4096), Setting("processes or pods that run inference in parallel")
+    ] = 1
+    weights: Annotated[
+        str,
+        Setting(
+            "weights.h5 with model.json in the same folder; default: the weights of the run",
+            allowed="a path or gs:// address",
+        ),
+    ] = ""
+    input: Annotated[
+        str,
+        Setting(
+            "examples to predict: a table, or one split of a data set (test, unless named as in"
+            " folder/train); default: the run's own test split",
+            allowed="the path of a .csv, .parquet or .npz table, or of a data set's folder",
+        ),
+    ] = ""
+
+
+class RunsSettings(SettingsGroup):
+    """The list of runs: runs to compare or to delete."""
+
+    title: ClassVar[str] = "Runs"
+    scope: ClassVar[Scopes] = frozenset({Scope.COMMAND, Scope.PLAN_FILE})
+
+    compare: Annotated[str, Setting("runs to compare", allowed="names separated by commas")] = ""
+    delete: Annotated[str, Setting("runs to delete", allowed="names separated by commas")] = ""
+    yes: Annotated[bool, Setting("delete without confirmation")] = False

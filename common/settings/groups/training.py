@@ -1,0 +1,257 @@
+"""Settings of training: optimization, checkpoints and fault tolerance."""
+
+from typing import Annotated, ClassVar, Self
+
+from annotated_types import Ge, Gt, Le
+from pydantic import model_validator
+
+from common.settings.fields import AUTO, OR_AUTO, Port, Scope, Scopes, Setting, SettingsGroup
+
+DEFAULT_BATCH = 64
+AUTO_INITIALIZATIONS = 8
+AUTO_INITIALIZATION_EPOCHS = 15
+
+
+class TrainingSettings(SettingsGroup):
+    """The optimization: workers, batch size, epochs, initializations and learning rate.
+
+    A training of several initializations has two phases. The initialization phase trains each
+    initialization for `epochs_per_initialization` epochs. The main phase trains the best of them
+    for the remaining epochs. With one initialization there is only the main phase.
+    """
+
+    title: ClassVar[str] = "Training"
+    scope: ClassVar[Scopes] = frozenset({Scope.WORKER, Scope.BENCHMARK_POD, Scope.PLAN_FILE})
+
+    workers: Annotated[
+        int,
+        Le(4096),
+        *OR_AUTO,
+        Setting(
+            "worker processes in the process group; auto lets the planner choose",
+            allowed="a whole number from 1 to 4,096, or auto",
+            also=frozenset({Scope.POD_SPEC, Scope.BENCHMARK_ENV}),
+            without=frozenset({Scope.WORKER, Scope.BENCHMARK_POD}),
+        ),
+    ] = 2
+    state_shards: Annotated[
+        int,
+        Ge(1),
+        Le(4096),
+        Setting(
+            "workers that share the state vector of one circuit, for circuits that exceed one"
+            " worker's memory",
+            allowed="1, 2, 4, 8 or another power of two that divides WORKERS",
+        ),
+    ] = 1
+    batch: Annotated[
+        int | None,
+        Le(1_000_000),
+        *OR_AUTO,
+        Setting(
+            f"examples per step over all workers; default: {DEFAULT_BATCH}; auto lets the planner"
+            " choose",
+            identity=True,
+            allowed="a whole number from 1 to 1,000,000, or auto",
+        ),
+    ] = None
+    batch_per_worker: Annotated[
+        int | None,
+        Ge(1),
+        Le(1_000_000),
+        Setting(
+            "examples per step and worker (alternative to BATCH)",
+            without=frozenset({Scope.PLAN_FILE}),
+        ),
+    ] = None
+    epochs: Annotated[
+        int,
+        Ge(1),
+        Le(1_000_000),
+        Setting("passes over the training data, including those of all initializations"),
+    ] = 170
+    learning_rate: Annotated[
+        float,
+        Gt(0),
+        Le(10),
+        Setting("peak learning rate of Adam, with cosine decay to 0", identity=True),
+    ] = 0.1
+    initializations: Annotated[
+        int | None,
+        Ge(1),
+        Le(1000),
+        Setting(
+            "random initializations, of which the best is trained further; default:"
+            f" {AUTO_INITIALIZATIONS}, or as many as fit into three quarters of EPOCHS",
+            identity=True,
+        ),
+    ] = None
+    initialization_epochs: Annotated[
+        int | None,
+        Ge(1),
+        Le(1_000_000),
+        Setting(
+            "epochs per initialization, if there are several; default:"
+            f" {AUTO_INITIALIZATION_EPOCHS}, or as many as fit into three quarters of EPOCHS",
+            identity=True,
+        ),
+    ] = None
+    steps_per_call: Annotated[
+        int,
+        Ge(0),
+        Le(10_000),
+        Setting("training steps per TensorFlow function call; 0 is automatic", unit="steps"),
+    ] = 0
+    threads: Annotated[
+        int,
+        Ge(0),
+        Le(1024),
+        Setting(
+            "compute threads per worker; 0 divides the machine's cores among its workers",
+            unit="threads",
+            also=frozenset({Scope.POD_SPEC, Scope.BENCHMARK_ENV}),
+            without=frozenset({Scope.WORKER, Scope.BENCHMARK_POD}),
+        ),
+    ] = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.batch and self.batch_per_worker:
+            raise ValueError(
+                f"BATCH={'auto' if self.batch == AUTO else self.batch} and BATCH_PER_WORKER="
+                f"{self.batch_per_worker} both set the batch size: set only one of them"
+            )
+        shards = self.state_shards
+        if shards & (shards - 1):
+            above = 1 << shards.bit_length()
+            raise ValueError(
+                f"STATE_SHARDS={shards} is not a power of two: set STATE_SHARDS to"
+                f" {above // 2} or {above}"
+            )
+        if self.workers != AUTO and self.workers % shards:
+            raise ValueError(
+                f"WORKERS={self.workers} can't be divided into groups of STATE_SHARDS={shards}:"
+                f" set WORKERS to a multiple of {shards}"
+            )
+        self.check_epochs()
+        return self
+
+    def check_epochs(self) -> None:
+        """Require at least one epoch after the initialization phase.
+
+        Raises:
+            ValueError: No epoch is left.
+        """
+        count, each = self._resolve_initializations()
+        if self.initializations is None and (self.initialization_epochs or 0) >= self.epochs:
+            # The automatic count is 1 here, which would silently ignore the explicit epochs.
+            count, each = 2, self.initialization_epochs or 0
+        if (phase := count * each) >= self.epochs:
+            raise ValueError(
+                f"EPOCHS={self.epochs} leaves no epoch after the initialization phase of"
+                f" INITIALIZATIONS={count} with INITIALIZATION_EPOCHS={each}: set EPOCHS to at"
+                f" least {phase + 1:,}, or lower INITIALIZATIONS or INITIALIZATION_EPOCHS"
+            )
+
+    def _resolve_initializations(self) -> tuple[int, int]:
+        budget = 3 * self.epochs // 4
+        count, each = self.initializations, self.initialization_epochs
+        if count is None:
+            count = min(AUTO_INITIALIZATIONS, budget // (each or 1))
+        if count <= 1:
+            return 1, 0
+        return count, each or max(1, min(AUTO_INITIALIZATION_EPOCHS, budget // count))
+
+    @property
+    def global_batch(self) -> int:
+        """Examples per step over all workers."""
+        if self.batch and self.batch != AUTO:
+            return self.batch
+        if self.batch_per_worker and self.workers != AUTO:
+            return self.batch_per_worker * self.workers
+        return DEFAULT_BATCH
+
+    @property
+    def initialization_count(self) -> int:
+        """Number of initializations: INITIALIZATIONS, or the automatic number."""
+        return self._resolve_initializations()[0]
+
+    @property
+    def epochs_per_initialization(self) -> int:
+        """Epochs of each initialization; 0 if there is only one initialization."""
+        return self._resolve_initializations()[1]
+
+    @property
+    def initialization_phase_epochs(self) -> int:
+        """Epochs of all initializations together; 0 if there is only one initialization."""
+        count, each = self._resolve_initializations()
+        return count * each
+
+    @property
+    def main_phase_epochs(self) -> int:
+        """Epochs after the initialization phase."""
+        return self.epochs - self.initialization_phase_epochs
+
+    def resolved(self) -> dict[str, int]:
+        """Return the settings that a run records with their resolved, not their given value."""
+        count, each = self._resolve_initializations()
+        return {
+            "batch": self.global_batch,
+            "initializations": count,
+            "initialization_epochs": each,
+        }
+
+
+class CheckpointingSettings(SettingsGroup):
+    """Checkpoints: how often they are written, and how many are kept."""
+
+    title: ClassVar[str] = "Checkpointing"
+    scope: ClassVar[Scopes] = frozenset({Scope.WORKER, Scope.BENCHMARK_POD, Scope.PLAN_FILE})
+
+    checkpoint_interval: Annotated[
+        int, Ge(1), Le(1_000_000), Setting("interval between checkpoints", unit="epochs")
+    ] = 1
+    keep_checkpoints: Annotated[
+        int, Ge(1), Le(1000), Setting("number of most recent checkpoints to keep")
+    ] = 3
+
+
+class FaultToleranceSettings(SettingsGroup):
+    """Fault tolerance: deadline, limits of attempts and restarts, and the rendezvous."""
+
+    title: ClassVar[str] = "Fault tolerance"
+    scope: ClassVar[Scopes] = frozenset({Scope.WORKER, Scope.BENCHMARK_POD, Scope.PLAN_FILE})
+
+    deadline: Annotated[
+        int,
+        Ge(0),
+        Le(31_536_000),
+        Setting("time after which training saves a checkpoint and exits; 0: none", unit="seconds"),
+    ] = 0
+    max_attempts: Annotated[
+        int, Ge(1), Le(1000), Setting("consecutive attempts without a new checkpoint, at most")
+    ] = 5
+    max_restarts: Annotated[
+        int,
+        Ge(0),
+        Le(1000),
+        Setting(
+            "restarts of the process group on this machine, at most",
+            also=frozenset({Scope.CLIENT}),
+            without=frozenset({Scope.WORKER}),
+        ),
+    ] = 10
+    rendezvous_timeout: Annotated[
+        int,
+        Ge(1),
+        Le(86_400),
+        Setting(
+            "time that workers wait for each other before training starts",
+            unit="seconds",
+            also=frozenset({Scope.BENCHMARK}),
+        ),
+    ] = 120
+    rendezvous_port: Annotated[
+        Port,
+        Setting("port of the rendezvous, and of the all-reduce between pods; 0: any free port"),
+    ] = 2224
