@@ -54,7 +54,7 @@ training: ## train on this machine, or with TARGET=k8s in a cluster: make traini
 	@exec $(if $(cluster),.venv-launch/bin/python -m launch run,.venv/bin/python -m training) $(settings)
 
 .PHONY: dataset
-dataset: ## write a data set that many trainings read: make dataset EXAMPLES=1000000 STORAGE=gs://bucket/path
+dataset: ## write a data set that many trainings read: make dataset TRAIN_EXAMPLES=1000000 STORAGE=gs://bucket/path
 	@$(setup) $(worker)
 	@exec .venv/bin/python -m common.data $(settings)
 
@@ -122,7 +122,7 @@ benchmark: ## time the simulator beside its peers: 20 minutes, or 3 with QUICK=1
 	@exec .venv/bin/python -m benchmarks $(settings)
 
 .PHONY: fleet
-fleet: ## simulate a training on 1 to 10,000 workers that may be lost: make fleet QUBITS=16 EXAMPLES=100000 PREEMPTIONS=0.1
+fleet: ## simulate a training on 1 to 10,000 workers that may be lost: make fleet QUBITS=16 TRAIN_EXAMPLES=100000 PREEMPTION_RATE=0.1
 	@$(setup) $(worker)
 	@$(if $(cluster),$(setup) $(launch))
 	@exec .venv/bin/python -m planning.fleet $(settings)

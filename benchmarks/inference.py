@@ -1,6 +1,6 @@
 """How fast a run answers 20,000 examples of 12 qubits with 1 and 2 processes, and one that is lost.
 
-    python -m benchmarks.inference [QUBITS=12] [TEST=20000]
+    python -m benchmarks.inference [QUBITS=12] [TEST_EXAMPLES=20000]
 
 Every example turns every qubit: a table of random features. The rates are those that `make
 inference` prints (the longest worker's, without starting). "Lost" is a worker that is killed in the
@@ -26,23 +26,23 @@ from common.settings import Settings
 
 def main() -> None:
     """Train a little, answer thrice, print a line each."""
-    said = Settings.from_args(["QUBITS=12", "TEST=20000", *sys.argv[1:]])
+    said = Settings.from_args(["QUBITS=12", "TEST_EXAMPLES=20000", *sys.argv[1:]])
     assert said.test
     with tempfile.TemporaryDirectory(prefix="qfleet-") as name:
         folder = Path(name)
         _table(folder / "random.parquet", said.qubits, said.test + 600)
-        shape = [f"QUBITS={said.qubits}", f"DATA={folder / 'random.parquet'}", "EXAMPLES=400",
-                 "VALIDATION=200", f"TEST={said.test}"]  # fmt: skip
+        shape = [f"QUBITS={said.qubits}", f"DATA={folder / 'random.parquet'}", "TRAIN_EXAMPLES=400",
+                 "VALIDATION_EXAMPLES=200", f"TEST_EXAMPLES={said.test}"]  # fmt: skip
         run = [f"STORAGE={folder}", "RUN=random"]
-        _ran("training", *shape, *run, "STARTS=1", "EPOCHS=1", "WORKERS=1")
+        _ran("training", *shape, *run, "INITIALIZATIONS=1", "EPOCHS=1", "WORKERS=1")
         for threads in (1, 2):
             print(f"1 process of {threads}: {_rate(_ran('inference', *run, f'THREADS={threads}'))}")
         began = time.monotonic()
-        print(f"2 processes of 1: {_rate(_ran('inference', *run, 'PARALLEL=2', 'THREADS=1'))}")
+        print(f"2 processes of 1: {_rate(_ran('inference', *run, 'PARALLELISM=2', 'THREADS=1'))}")
         print(f"  from the command to the report: {time.monotonic() - began:.1f} s")
         for piece in folder.glob("random/predictions/test/*/piece-*"):
             piece.unlink()
-        print(f"lost: {_lost(*run, 'PARALLEL=2', 'THREADS=1', 'BATCH=64'):.1f} s")
+        print(f"lost: {_lost(*run, 'PARALLELISM=2', 'THREADS=1', 'BATCH=64'):.1f} s")
 
 
 def _table(path: Path, columns: int, rows: int) -> None:

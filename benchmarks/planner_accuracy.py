@@ -39,11 +39,11 @@ FILE = Path(__file__).with_suffix(".json")
 def main() -> int:
     """Measure, compare, write."""
     settings = Settings.from_args(["MODEL=qcnn", *sys.argv[1:]])
-    effort, cores = QUICK if settings.quick else FULL, local_cpu_count()
+    effort, cores = QUICK if settings.planning.quick else FULL, local_cpu_count()
     facts = machine.facts()
     workloads = {}
     for qubits in QUBITS:
-        asked = settings.model_copy(update={"qubits": qubits})
+        asked = settings.replace(qubits=qubits)
         workload = measurement_cache.workload(asked) or analyze_workload(asked)
         measurement_cache.keep_workload(asked, workload)
         workloads[qubits] = workload.each_evolved()
@@ -57,7 +57,12 @@ def main() -> int:
             cases += cases_to_fit(workload, settings, qubits, workers, threads, effort)
         fits = len(cases)
         cases += [
-            {"qubits": qubits, "batch": batch, "seconds": effort.seconds, "model": settings.model}
+            {
+                "qubits": qubits,
+                "batch": batch,
+                "seconds": effort.seconds,
+                "model": settings.model.model,
+            }
             for qubits in QUBITS
             for batch in BATCHES
         ]
@@ -68,7 +73,7 @@ def main() -> int:
             one = fit_point(best, workloads[case["qubits"]], workers, pods=False)
             (fitted if number < fits else held).append(one)
     rows = [_row(one, fitted, workloads[one.qubits], cores) for one in held]
-    return _report(rows, facts, settings.quick)
+    return _report(rows, facts, settings.planning.quick)
 
 
 def _row(

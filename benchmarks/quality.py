@@ -41,7 +41,13 @@ ACCURACY = 0.97
 def train(storage: str, goal: QualityGoal, seed: int) -> dict[str, float]:
     """Train one model with one seed, alone on one thread; its numbers on the test split."""
     run = f"{goal.name.split(',')[0].split(' ')[0]}-{GOALS.index(goal)}-{seed}"
-    settings = [*goal.settings, f"SEED={seed}", f"TEST={TEST}", f"RUN={run}", f"STORAGE={storage}"]
+    settings = [
+        *goal.settings,
+        f"SEED={seed}",
+        f"TEST_EXAMPLES={TEST}",
+        f"RUN={run}",
+        f"STORAGE={storage}",
+    ]
     command = [sys.executable, "-m", "training", "WORKERS=1", "THREADS=1", "PROFILER_PORT=0"]
     done = subprocess.run([*command, *settings], capture_output=True, text=True)
     if done.returncode:

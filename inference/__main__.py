@@ -12,8 +12,8 @@ from inference import model_source
 def main() -> int:
     """Weights -> examples -> model -> answers -> predictions, report."""
     settings = Settings.from_args(sys.argv[1:])
-    if settings.target != "local":
-        raise SettingsError(f"TARGET={settings.target}: inference runs with TARGET=local only")
+    if settings.job.target != "local":
+        raise SettingsError(f"TARGET={settings.job.target}: inference runs with TARGET=local only")
     logging.basicConfig(format="%(message)s")
     chosen = model_source.choose_model(settings)
     with chosen.local_weights():
@@ -23,10 +23,10 @@ def main() -> int:
 
     chunk_plan.check(settings)
     question = inference_input.resolve_input(settings, chosen)
-    if settings.parallel > 1:
+    if settings.inference.parallelism > 1:
         from inference.local_workers import LocalWorkers
 
-        settings = settings.model_copy(update={"gang": settings.gang or uuid.uuid4().hex})
+        settings = settings.replace(job_id=settings.job.job_id or uuid.uuid4().hex)
         return LocalWorkers(settings, chunk_plan.agree_on_plan(settings, chosen, question)).answer()
 
     # TensorFlow only now: what was wrong so far has been said within a second or two.

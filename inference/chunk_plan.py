@@ -97,11 +97,11 @@ def check(settings: Settings) -> None:
     """Refuse what no inference takes.
 
     Raises:
-        SettingsError: SPLIT is more than 1.
+        SettingsError: STATE_SHARDS is more than 1.
     """
-    if settings.split > 1:
+    if settings.training.state_shards > 1:
         raise SettingsError(
-            f"SPLIT={settings.split} splits states in training alone: leave SPLIT out of inference;"
+            f"STATE_SHARDS={settings.training.state_shards} splits states in training alone: leave STATE_SHARDS out of inference;"
             " PARALLEL is how many processes or pods answer"
         )
 
@@ -115,12 +115,12 @@ def agree_on_plan(settings: Settings, source: ModelSource, question: InferenceIn
     """The plan that all workers follow: the one that is there, or a new one.
 
     Args:
-        settings: PARALLEL, BATCH and GANG are read.
+        settings: PARALLEL, BATCH and JOB_ID are read.
         source: The weights, which are hashed.
         question: The examples.
 
     Raises:
-        DataError: The plan that is there is damaged, or the examples changed since GANG began.
+        DataError: The plan that is there is damaged, or the examples changed since JOB_ID began.
         WeightsError: The weights are missing or altered.
     """
     with source.local_weights() as path:
@@ -132,9 +132,9 @@ def agree_on_plan(settings: Settings, source: ModelSource, question: InferenceIn
     file = folder / "plan.json"
     if (found := _read(file)) is None:
         batch = rows_per_batch(
-            int(source.settings.get("qubits", 1)), settings.batch, MAX_MEMORY_BYTES
+            int(source.settings.get("qubits", 1)), settings.training.batch, MAX_MEMORY_BYTES
         )
-        each = question.total / (settings.parallel * CHUNKS_PER_WORKER)
+        each = question.total / (settings.inference.parallelism * CHUNKS_PER_WORKER)
         rows = batch * min(MAX_BATCHES_PER_CHUNK, max(1, math.ceil(each / batch)))
         plan = {
             "format": FORMAT,
@@ -148,7 +148,7 @@ def agree_on_plan(settings: Settings, source: ModelSource, question: InferenceIn
         found = _read(file)  # of several who make it one wins
     if found is None or found.get("fingerprint") != fingerprint or not _fits(found, question):
         raise DataError(f"{file} is damaged: delete its folder, and all pieces are answered anew")
-    began = job_id_file(folder.parent, settings.gang)
+    began = job_id_file(folder.parent, settings.job.job_id)
     storage.create_exclusive(began, json.dumps({"plan": fingerprint}).encode())
     if storage.read_json(began).get("plan") != fingerprint:
         raise DataError(

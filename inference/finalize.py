@@ -45,7 +45,7 @@ def finalize(
         train = question.data.sample("train", baseline.MAX_LOGISTIC_ROWS)
         tested = question.head(baseline.MAX_TEST_ROWS)
         assert tested.labels is not None
-        classical = baseline.baselines(train, tested.angles, tested.labels, settings.seed)
+        classical = baseline.baselines(train, tested.angles, tested.labels, settings.data.seed)
     layers = list(models.circuit_layers(model))
     examples = question.head(SAMPLES).angles
     found = InferenceResults(
@@ -55,7 +55,9 @@ def finalize(
         weights=int(model.count_params()),
         circuits=layers,
         baselines=classical,
-        slopes=[gradient_variance(layer, examples, settings.seed) for layer in distinct(layers)],
+        slopes=[
+            gradient_variance(layer, examples, settings.data.seed) for layer in distinct(layers)
+        ],
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         notes=_notes(source, question, scores),
     )

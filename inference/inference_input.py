@@ -108,7 +108,7 @@ def resolve_input(settings: Settings, source: ModelSource) -> InferenceInput:
     """
     encoding = _encoding(source)
     root = _root(settings, source)
-    if not settings.input:
+    if not settings.inference.input:
         data = recorded_input(source, root)
         asked = _of_split(data, TEST, TEST, known=data, is_test_split=True)
     else:
@@ -118,9 +118,13 @@ def resolve_input(settings: Settings, source: ModelSource) -> InferenceInput:
             known = recorded_input(source, root)
         except QfleetError as error:  # new examples can be answered without it
             missing = one_line(error)
-        found = None if settings.input.lower().endswith(tuple(FORMATS)) else _dataset(settings)
+        found = (
+            None
+            if settings.inference.input.lower().endswith(tuple(FORMATS))
+            else _dataset(settings)
+        )
         if found is None:
-            asked = _of_table(settings.input, encoding, known, missing)
+            asked = _of_table(settings.inference.input, encoding, known, missing)
         else:
             asked = _of_dataset(*found, source, known, missing)
     if asked.total:
@@ -130,11 +134,11 @@ def resolve_input(settings: Settings, source: ModelSource) -> InferenceInput:
 
 def _dataset(settings: Settings) -> tuple[Dataset, str] | None:
     """The data set and the split that INPUT names; None where it names none."""
-    path = storage.path(settings.input.rstrip("/") or "/")
+    path = storage.path(settings.inference.input.rstrip("/") or "/")
     if storage.exists(path / MANIFEST):
-        return load(path, settings.data_memory), TEST
+        return load(path, settings.data.data_memory), TEST
     if path.name in SPLITS and storage.exists(path.parent / MANIFEST):
-        return load(path.parent, settings.data_memory), path.name
+        return load(path.parent, settings.data.data_memory), path.name
     return None
 
 
@@ -209,7 +213,7 @@ def _file_name(text: str) -> str:
 
 def _root(settings: Settings, source: ModelSource) -> StoragePath:
     """Where data sets are kept: beside the run, wherever that is."""
-    root = source.run.path.parent if source.run else storage.path(settings.storage)
+    root = source.run.path.parent if source.run else storage.path(settings.job.storage)
     return root / DATASETS
 
 

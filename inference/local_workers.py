@@ -33,7 +33,7 @@ class LocalWorkers:
     """P workers on this machine.
 
     Args:
-        settings: PARALLEL, THREADS and RESTARTS are read; all are handed on, GANG among them.
+        settings: PARALLEL, THREADS and MAX_RESTARTS are read; all are handed on, JOB_ID among them.
         plan: How the examples are cut.
 
     Attributes:
@@ -42,19 +42,19 @@ class LocalWorkers:
 
     def __init__(self, settings: Settings, plan: ChunkPlan) -> None:
         self._screen = _Screen(plan)
-        workers = min(settings.parallel, len(plan.pieces))
-        if workers < settings.parallel:
+        workers = min(settings.inference.parallelism, len(plan.pieces))
+        if workers < settings.inference.parallelism:
             self._screen.say(
-                f"PARALLEL={settings.parallel} is more than the {len(plan.pieces)} pieces that"
+                f"PARALLELISM={settings.inference.parallelism} is more than the {len(plan.pieces)} pieces that"
                 f" these examples are cut into: {workers} process{'es' * (workers > 1)} answer"
             )
         # What this process was started with is the workers' machine, too: cores by affinity.
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         more = {
             "parallel": workers,
-            "threads": settings.threads or max(1, (cores or 1) // workers),
+            "threads": settings.training.threads or max(1, (cores or 1) // workers),
         }
-        self.settings = settings.model_copy(update=more)
+        self.settings = settings.replace(**more)
         self._stop: int | None = None
 
     def answer(self) -> int:
@@ -64,11 +64,11 @@ class LocalWorkers:
             The exit code: 0, that of a worker that can't go on, or 128 + the signal that ended it.
 
         Raises:
-            PeerLost: Workers were lost more than RESTARTS times.
+            PeerLost: Workers were lost more than MAX_RESTARTS times.
             StorageUnavailable: Storage is away.
         """
         before = {number: signal.signal(number, self._ask_to_stop) for number in _STOPS}
-        working = [_Process(i, self.settings) for i in range(self.settings.parallel)]
+        working = [_Process(i, self.settings) for i in range(self.settings.inference.parallelism)]
         try:
             with self._screen:
                 code = self._until_end(working)
@@ -94,9 +94,9 @@ class LocalWorkers:
                 if lost.code in (StorageUnavailable.exit_code, *range(RetryableError.exit_code)):
                     return self._give_up(lost)
                 restarts += 1
-                if restarts > self.settings.restarts:
+                if restarts > self.settings.fault_tolerance.max_restarts:
                     raise PeerLost(
-                        f"workers were lost {restarts} times, more than RESTARTS allows, the last"
+                        f"workers were lost {restarts} times, more than MAX_RESTARTS allows, the last"
                         f" one ({lost.how}): the same command goes on from the pieces that are"
                         " answered"
                     )
@@ -121,7 +121,7 @@ class _Process:
     def __init__(self, index: int, settings: Settings) -> None:
         self.index = index
         environment = {n: v for n, v in os.environ.items() if not n.startswith("QFLEET_")}
-        environment["QFLEET_VERBOSE"] = str(settings.verbose).lower()
+        environment["QFLEET_VERBOSE"] = str(settings.job.verbose).lower()
         environment[COMPLETION_INDEX] = str(index)
         # A session of its own: Ctrl-C in the terminal is for this process, which passes it on.
         self._child = subprocess.Popen(

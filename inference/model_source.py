@@ -101,15 +101,15 @@ def choose_model(settings: Settings) -> ModelSource:
         WeightsError: model.json or the weights are missing or damaged.
         SettingsError: RUN and WEIGHTS are both set, or a setting contradicts what was recorded.
     """
-    if settings.weights and settings.run:
+    if settings.inference.weights and settings.job.run:
         raise SettingsError(
-            f"WEIGHTS={settings.weights} and RUN={settings.run} both say which weights to use: set"
+            f"WEIGHTS={settings.inference.weights} and RUN={settings.job.run} both say which weights to use: set"
             " one of them"
         )
-    if settings.weights:
-        source = _at(storage.path(settings.weights))
+    if settings.inference.weights:
+        source = _at(storage.path(settings.inference.weights))
     else:
-        source = _of(runs.resolve(storage.path(settings.storage), settings.run))
+        source = _of(runs.resolve(storage.path(settings.job.storage), settings.job.run))
     _refuse_contradictions(settings, source)
     return source
 
@@ -210,12 +210,12 @@ def _check_described(described: Any, path: StoragePath) -> None:
 
 def _refuse_contradictions(settings: Settings, source: ModelSource) -> None:
     """A model is answered with as it was trained, so another QUBITS or DATA is a mistake."""
-    for name, field_ in Settings.model_fields.items():
+    for name, field_ in Settings.fields().items():
         group = field_.json_schema_extra["group"]  # type: ignore[index, call-overload]
         if group not in ("Model", "Data") or name == "seed" or name not in source.settings:
             continue
-        said, recorded = getattr(settings, name), source.settings[name]
-        if name in settings.model_fields_set and said not in (recorded, field_.default):
+        said, recorded = settings.get(name), source.settings[name]
+        if name in settings.explicit and said not in (recorded, field_.default):
             hint = "INPUT is the table to answer" if name == "data" else f"leave {name.upper()} out"
             raise SettingsError(
                 f"{name.upper()}={said} contradicts {source.title}, which was trained with"

@@ -18,11 +18,11 @@ from qfleet.tensorflow.runtime import configure
 
 def predict_in_process(settings: Settings, source: ModelSource, question: InferenceInput) -> None:
     """Model -> answers, block by block -> predictions, report."""
-    configure(threads=settings.threads, seed=settings.seed)
+    configure(threads=settings.training.threads, seed=settings.data.seed)
     loaded = model_loading.load(source)
     console = Console(highlight=False, soft_wrap=True)
     summary.log_start(console, source, question)
-    answering = Predictor(loaded, question.features, settings.batch)
+    answering = Predictor(loaded, question.features, settings.training.batch)
     scores = Scores(answering.readouts, question.labelled, answering.circuits)
     show = sys.stdout.isatty() and question.total > answering.rows
     bar = Progress(

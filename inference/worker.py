@@ -49,14 +49,14 @@ def _work() -> None:
     settings = Settings.from_args(sys.argv[1:])
     logging.basicConfig(format="%(message)s")
     chunk_plan.check(settings)
-    settings = settings.model_copy(update={"gang": settings.gang or uuid.uuid4().hex})
+    settings = settings.replace(job_id=settings.job.job_id or uuid.uuid4().hex)
     index = _index(settings)
     chosen = model_source.choose_model(settings)
     question = inference_input.resolve_input(settings, chosen)
     agreed = chunk_plan.agree_on_plan(settings, chosen, question)
     lease = Lease(
         chunk_plan.plan_path(chosen, question),
-        settings.gang,
+        settings.job.job_id,
         name=f"worker-{index}.lease.json",
         title=f"{question.title} for {chosen.name} (worker {index})",
         doing="answered",
@@ -66,9 +66,11 @@ def _work() -> None:
     try:
         worker = InferenceWorker(settings, index, chosen, question, agreed)
         worker.answer(lease)
-        if len(agreed.there()) == len(agreed.pieces) and _is_to_merge(agreed, index, settings.gang):
+        if len(agreed.there()) == len(agreed.pieces) and _is_to_merge(
+            agreed, index, settings.job.job_id
+        ):
             worker.merge()
-            _clear(agreed, settings.gang)
+            _clear(agreed, settings.job.job_id)
     finally:
         lease.close()
 
@@ -80,9 +82,9 @@ def _leave(number: int, frame: object) -> None:
 
 def _index(settings: Settings) -> int:
     said = os.environ.get(COMPLETION_INDEX, "")
-    if not said.isdecimal() or int(said) >= settings.parallel:
+    if not said.isdecimal() or int(said) >= settings.inference.parallelism:
         raise SettingsError(
-            f"{COMPLETION_INDEX}={said} is not a worker of PARALLEL={settings.parallel}: it is a number from"
+            f"{COMPLETION_INDEX}={said} is not a worker of PARALLELISM={settings.inference.parallelism}: it is a number from"
             " 0, which an Indexed Job gives to its pods; start with `make inference`"
         )
     return int(said)
@@ -117,14 +119,14 @@ class InferenceWorker:
         from inference import model_loading
         from qfleet.tensorflow.runtime import configure
 
-        configure(threads=self._settings.threads, seed=self._settings.seed)
+        configure(threads=self._settings.training.threads, seed=self._settings.data.seed)
         return model_loading.load(self._source)
 
     @functools.cached_property
     def _answering(self) -> Any:
         from inference.predictor import Predictor
 
-        return Predictor(self._model, self._question.features, self._settings.batch)
+        return Predictor(self._model, self._question.features, self._settings.training.batch)
 
     def answer(self, lease: Lease) -> None:
         """Answer this worker's pieces, but those that were answered before.
@@ -133,11 +135,13 @@ class InferenceWorker:
             RunError: Another inference answers them.
         """
         total = len(self._plan.pieces)
-        mine = self._plan.of(self._index, self._settings.parallel)
+        mine = self._plan.of(self._index, self._settings.inference.parallelism)
         if self._index == 0:
             summary.log_start(self._console, self._source, self._question)
         if not mine:
-            self._say(f"nothing to do: {total} pieces are fewer than {self._settings.parallel}")
+            self._say(
+                f"nothing to do: {total} pieces are fewer than {self._settings.inference.parallelism}"
+            )
             return
         there = self._plan.there()
         left = [p for p in mine if p not in there or chunks.read_chunk(self._plan, p) is None]

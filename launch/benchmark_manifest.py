@@ -36,9 +36,9 @@ def benchmark_objects(training: Sequence[Object], cases: str, settings: Settings
 
 def _args(settings: Settings) -> list[str]:
     """What the pods are told, besides what the manifest says by itself."""
-    found = [f"workers={settings.workers}"]
-    for name, field in Settings.model_fields.items():
-        value = getattr(settings, name)
+    found = [f"workers={settings.training.workers}"]
+    for name, field in Settings.fields().items():
+        value = settings.get(name)
         if field_metadata(field, "group") in PASSED_SETTINGS and name not in ("workers", "threads"):
             found += [f"{name}={value}"] * (value != field.default)
     return found

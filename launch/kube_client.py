@@ -79,10 +79,12 @@ class KubeClient:
                 " (https://kubernetes.io/docs/tasks/tools)"
             )
         contexts, active = _contexts()
-        name = settings.context or active
+        name = settings.cluster.context or active
         chosen = contexts.get(name)
         if chosen is None:
-            said = f"CONTEXT={name}" if settings.context else f"the current context {name!r}"
+            said = (
+                f"CONTEXT={name}" if settings.cluster.context else f"the current context {name!r}"
+            )
             raise ClusterError(
                 f"{said} is not a context of {_kubeconfig()}: there are"
                 f" {', '.join(sorted(contexts)) or 'none'}"
@@ -98,7 +100,7 @@ class KubeClient:
                 " it, or name another as CONTEXT"
             ) from None
         configuration.retries = 1  # a number per request; the default is several
-        namespace = settings.namespace or chosen.get("namespace") or "default"
+        namespace = settings.cluster.namespace or chosen.get("namespace") or "default"
         return cls(name, namespace, configuration)
 
     @property

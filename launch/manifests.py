@@ -66,7 +66,7 @@ def _built(settings: Settings, build: str) -> list[Object]:
             shutil.copytree(K8S / room, folder / room)
         for path, text in {**_base(settings, build, "storage"), **_own(settings)}.items():
             (folder / path).write_text(text, encoding="utf-8")
-        found = kustomize.build(folder / "overlays" / settings.overlay / build)
+        found = kustomize.build(folder / "overlays" / settings.cluster.overlay / build)
     for one in found:
         for pod in kustomize.pods(one):
             kustomize.fit_requests(pod)
@@ -88,18 +88,22 @@ def _base(settings: Settings, *rooms: str) -> dict[str, str]:
 def _own(settings: Settings) -> dict[str, str]:
     """The overlay's own.yaml, likewise."""
     there = sorted(path.name for path in (K8S / "overlays").iterdir() if path.is_dir())
-    if settings.overlay not in there:
+    if settings.cluster.overlay not in there:
         raise SettingsError(
-            f"OVERLAY={settings.overlay} is no folder of k8s/overlays: it has {', '.join(there)}"
+            f"OVERLAY={settings.cluster.overlay} is no folder of k8s/overlays: it has {', '.join(there)}"
         )
-    file = site_config.file(K8S, settings.overlay)
+    file = site_config.file(K8S, settings.cluster.overlay)
     name = file.parents[1].name
     text = site_config.update_text(file.read_text(encoding="utf-8"), name, settings)
     return {str(file.relative_to(K8S)): text}
 
 
 def _refuse_local_paths(settings: Settings) -> None:
-    said = {"DATA": settings.data, "INPUT": settings.input, "WEIGHTS": settings.weights}
+    said = {
+        "DATA": settings.data.data,
+        "INPUT": settings.inference.input,
+        "WEIGHTS": settings.inference.weights,
+    }
     for name, value in said.items():
         if value and not value.startswith("gs://") and value not in ("excitations", "digits"):
             raise SettingsError(
@@ -122,10 +126,10 @@ def _refuse_unfilled(found: Sequence[Object], settings: Settings) -> None:
         if "" in one["metadata"].get("annotations", {}).values():
             lacking.append("SERVICE_ACCOUNT=name@project.iam.gserviceaccount.com")
     if lacking:
-        file = site_config.file(K8S, settings.overlay).relative_to(K8S.parent)
+        file = site_config.file(K8S, settings.cluster.overlay).relative_to(K8S.parent)
         raise SettingsError(
             f"{file} is not filled in: edit it, or say"
-            f" `make manifests OVERLAY={settings.overlay} {' '.join(dict.fromkeys(lacking))}`"
+            f" `make manifests OVERLAY={settings.cluster.overlay} {' '.join(dict.fromkeys(lacking))}`"
         )
 
 
@@ -156,9 +160,11 @@ def main(args: Sequence[str] = ()) -> None:
     committed = [f"{name}={value}" for name, value in COMMITTED.items()]
     settings = Settings.from_args([*committed, *args])
     texts = {**_base(settings), **_own(settings)}
-    if settings.overlay != LOCAL:  # what was said of this overlay is no business of `local`'s
+    if (
+        settings.cluster.overlay != LOCAL
+    ):  # what was said of this overlay is no business of `local`'s
         said = {"overlay": LOCAL, "storage": "runs", "image": "", "service_account": ""}
-        settings = settings.model_copy(update=said)
+        settings = settings.replace(**said)
     texts |= _builds(settings)
     stale = [path for path, text in texts.items() if _there(path) != text]
     for path in stale:

@@ -46,23 +46,23 @@ def training(settings: Settings) -> list[Object]:
             " TARGET=k8s` says which to take"
         )
     run = settings.run_name
-    _check_name(run, settings.workers)
+    _check_name(run, settings.training.workers)
     ports = _ports(settings)
     model = UserModel.of(settings)
     worker: Any = container(
         "tensorflow",
         "worker",
         ["python", "-m", "training.worker"],
-        {"cpu": settings.cpu, "memory": settings.memory},
+        {"cpu": settings.cluster.cpu, "memory": settings.cluster.memory},
         envFrom=[{"configMapRef": {"name": f"{run}-settings"}}],
         env=[
-            {"name": "QFLEET_WORKERS", "value": str(settings.workers)},
+            {"name": "QFLEET_WORKERS", "value": str(settings.training.workers)},
             _threads(settings),
             {
                 "name": "POD_NAMESPACE",
                 "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
             },
-            {"name": "QFLEET_GANG", "value": f"$(POD_NAMESPACE).{run}"},
+            {"name": "QFLEET_JOB_ID", "value": f"$(POD_NAMESPACE).{run}"},
             {"name": "QFLEET_TENSORBOARD_FOLDER", "value": PROFILES},
         ],
         ports=[{"name": name, "containerPort": port} for name, port in ports.items()],
@@ -86,7 +86,7 @@ def training(settings: Settings) -> list[Object]:
             "enableDynamicWorker": True,
             "tfReplicaSpecs": {
                 "Worker": {
-                    "replicas": settings.workers,
+                    "replicas": settings.training.workers,
                     "restartPolicy": "ExitCode",
                     "template": template,
                 }
@@ -119,42 +119,42 @@ def _check_name(run: str, workers: int) -> None:
 
 def _ports(settings: Settings) -> dict[str, int]:
     """The workers' ports by name. The operator's Services expose those that have names."""
-    if not settings.gate_port:
+    if not settings.fault_tolerance.rendezvous_port:
         raise SettingsError(
-            "GATE_PORT=0 leaves it to each worker to choose, but pods let each other in by number:"
-            " give a number, as in GATE_PORT=2224"
+            "RENDEZVOUS_PORT=0 leaves it to each worker to choose, but pods let each other in by number:"
+            " give a number, as in RENDEZVOUS_PORT=2224"
         )
     ports = {
         "tfjob-port": WORKER_PORT,
-        "profiler": settings.profiler_port,
-        "gate": settings.gate_port,
+        "profiler": settings.monitoring.profiler_port,
+        "gate": settings.fault_tolerance.rendezvous_port,
     }
     used = {name: port for name, port in ports.items() if port}
     if len(set(used.values())) < len(used):
         raise SettingsError(
-            f"GATE_PORT={settings.gate_port}, PROFILER_PORT={settings.profiler_port} and"
+            f"RENDEZVOUS_PORT={settings.fault_tolerance.rendezvous_port}, PROFILER_PORT={settings.monitoring.profiler_port} and"
             f" TensorFlow's {WORKER_PORT} must be three different ports"
         )
     return used
 
 
 def _run_policy(settings: Settings) -> Object:
-    policy: Object = {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": settings.ttl}
-    if settings.deadline:
+    policy: Object = {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": settings.cluster.ttl}
+    if settings.fault_tolerance.deadline:
         # The operator looks at it only when something happens, such as the chief's own DEADLINE.
-        policy["activeDeadlineSeconds"] = settings.deadline
-    if settings.gang_scheduling:
-        policy["schedulingPolicy"] = {"minAvailable": settings.workers}
-        if settings.priority_class:
-            policy["schedulingPolicy"]["priorityClass"] = settings.priority_class
+        policy["activeDeadlineSeconds"] = settings.fault_tolerance.deadline
+    if settings.cluster.gang_scheduling:
+        policy["schedulingPolicy"] = {"minAvailable": settings.training.workers}
+        if settings.cluster.priority_class:
+            policy["schedulingPolicy"]["priorityClass"] = settings.cluster.priority_class
     return policy
 
 
 def _queued(job: Object, settings: Settings) -> None:
     # Kueue's webhook suspends the job by itself; said here, nothing would wake it without Kueue,
     # and a second apply would suspend it again.
-    if settings.queue:
-        job["metadata"]["labels"][QUEUE] = settings.queue
+    if settings.cluster.queue:
+        job["metadata"]["labels"][QUEUE] = settings.cluster.queue
 
 
 def _apart(selected: dict[str, str]) -> Object:
@@ -168,8 +168,8 @@ def _apart(selected: dict[str, str]) -> Object:
 
 
 def _threads(settings: Settings) -> Object:
-    if settings.threads:
-        return {"name": "QFLEET_THREADS", "value": str(settings.threads)}
+    if settings.training.threads:
+        return {"name": "QFLEET_THREADS", "value": str(settings.training.threads)}
     # The limit, rounded up: a machine's cores are not the pod's.
     return {
         "name": "QFLEET_THREADS",
@@ -181,10 +181,10 @@ def _settings(name: str, component: str, settings: Settings) -> Object:
     """The ConfigMap of what a job's program is told: RUN, and settings that are no defaults."""
     run = settings.run_name
     told = {"QFLEET_STORAGE": "", "QFLEET_RUN": run}
-    if component == "inference" and settings.weights:
+    if component == "inference" and settings.inference.weights:
         del told["QFLEET_RUN"]  # both would say which weights are meant
-    for field, described in Settings.model_fields.items():
-        value = getattr(settings, field)
+    for field, described in Settings.fields().items():
+        value = settings.get(field)
         group = field_metadata(described, "group")
         if group == "Inference and runs":
             meant = component == "inference" and field in _ANSWERED
@@ -211,17 +211,17 @@ def inference(settings: Settings) -> list[Object]:
     """What answers with a run's weights: a Job, of PARALLEL pods."""
     run = settings.run_name
     name = f"inference-{run}"
-    several = settings.parallel > 1
+    several = settings.inference.parallelism > 1
     _check_inference(name, settings)
     model = UserModel.of(settings)
     # A pod of several leaves and restarts alone; the Job's uid tells its pods from another's.
     job_uid = {"fieldPath": "metadata.labels['batch.kubernetes.io/controller-uid']"}
-    gang = {"name": "QFLEET_GANG", "valueFrom": {"fieldRef": job_uid}}
+    gang = {"name": "QFLEET_JOB_ID", "valueFrom": {"fieldRef": job_uid}}
     answering: Any = container(
         "inference",
         "worker",
         ["python", "-m", "inference.worker" if several else "inference"],
-        {"cpu": settings.cpu, "memory": settings.memory},
+        {"cpu": settings.cluster.cpu, "memory": settings.cluster.memory},
         envFrom=[{"configMapRef": {"name": name}}],
         env=[_threads(settings), *[gang] * several],
         volumeMounts=model.mounts,
@@ -234,7 +234,7 @@ def inference(settings: Settings) -> list[Object]:
         "inference",
         run,
         spec={
-            **(_indexed(settings.parallel) if several else {"backoffLimit": RETRIES}),
+            **(_indexed(settings.inference.parallelism) if several else {"backoffLimit": RETRIES}),
             # 1 is a bug and 2 a mistake: both would end the same way again. 128 and more are tried
             # again, and a pod that was evicted does not count.
             "podFailurePolicy": {
@@ -250,7 +250,7 @@ def inference(settings: Settings) -> list[Object]:
                     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
                 ]
             },
-            "ttlSecondsAfterFinished": settings.ttl,
+            "ttlSecondsAfterFinished": settings.cluster.ttl,
             "template": {
                 "metadata": {"labels": labels("inference", run)},
                 "spec": pod(
@@ -275,15 +275,15 @@ def _indexed(pods: int) -> Object:
 
 
 def _check_inference(name: str, settings: Settings) -> None:
-    if settings.split > 1:
+    if settings.training.state_shards > 1:
         raise SettingsError(
-            f"SPLIT={settings.split} splits states in training alone: leave SPLIT out of inference;"
+            f"STATE_SHARDS={settings.training.state_shards} splits states in training alone: leave STATE_SHARDS out of inference;"
             " PARALLEL is how many pods answer"
         )
-    last = f"{name}-{settings.parallel - 1}"
-    if settings.parallel > 1 and len(last) > 63:
+    last = f"{name}-{settings.inference.parallelism - 1}"
+    if settings.inference.parallelism > 1 and len(last) > 63:
         raise SettingsError(
-            f"RUN={settings.run_name} with PARALLEL={settings.parallel} makes a pod's name {last}"
-            f" of {len(last)} characters, and the cluster's DNS takes 63: PARALLEL=1 answers in a"
+            f"RUN={settings.run_name} with PARALLELISM={settings.inference.parallelism} makes a pod's name {last}"
+            f" of {len(last)} characters, and the cluster's DNS takes 63: PARALLELISM=1 answers in a"
             " Job that needs no numbers"
         )

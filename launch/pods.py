@@ -73,8 +73,8 @@ def pod(container: Object, settings: Settings | None = None, **fields: Any) -> O
         **fields,
         "volumes": [scratch, *fields.get("volumes", [])],
     }
-    if settings and settings.priority_class:
-        spec["priorityClassName"] = settings.priority_class
+    if settings and settings.cluster.priority_class:
+        spec["priorityClassName"] = settings.cluster.priority_class
     return spec
 
 

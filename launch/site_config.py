@@ -54,23 +54,23 @@ def update_text(text: str, overlay: str, settings: Settings) -> str:
     read = _read(text, overlay)
     data = read["data"]
     before = dict(data)
-    if settings.storage != Settings.model_fields["storage"].default:
-        data["storage"] = _storage(settings.storage)
+    if settings.job.storage != Settings.fields()["storage"].default:
+        data["storage"] = _storage(settings.job.storage)
     if EMULATOR in data:
         _refuse_other_buckets(data.get("storage", ""), overlay)
-    if settings.service_account:
+    if settings.cluster.service_account:
         if ACCOUNT not in data:
             raise SettingsError(
-                f"SERVICE_ACCOUNT={settings.service_account} is for overlays of Google Cloud, and"
+                f"SERVICE_ACCOUNT={settings.cluster.service_account} is for overlays of Google Cloud, and"
                 f" {overlay} is none: leave it out or say OVERLAY=gke"
             )
-        data[ACCOUNT] = settings.service_account
+        data[ACCOUNT] = settings.cluster.service_account
     for key, value in data.items():
         part = key.removeprefix("image-")
         if part == key:
             continue
-        if settings.image:
-            data[key] = reference(part, settings.image)
+        if settings.cluster.image:
+            data[key] = reference(part, settings.cluster.image)
         elif value.startswith("qfleet-"):
             data[key] = f"qfleet-{part}:{VERSION}"  # made from this checkout, on this machine
     if data == before:

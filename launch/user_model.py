@@ -27,21 +27,21 @@ class UserModel:
         Raises:
             SettingsError: It is no single file of this folder, and no image of one's own is named.
         """
-        module, colon, _ = settings.model.partition(":")
+        module, colon, _ = settings.model.model.partition(":")
         if not colon:
             return cls(None)
         file = Path(f"{module}.py")
         if file.is_file():
             if file.stat().st_size > MOST_BYTES:
                 raise SettingsError(
-                    f"MODEL={settings.model}: {file} has more than {MOST_BYTES:,} bytes, too many"
+                    f"MODEL={settings.model.model}: {file} has more than {MOST_BYTES:,} bytes, too many"
                     " to hand to pods: build it into an image of your own and name that as IMAGE"
                 )
             return cls(file)
-        if settings.image:
+        if settings.cluster.image:
             return cls(None)
         raise SettingsError(
-            f"MODEL={settings.model}: there is no file {file} in this folder to hand to pods: put"
+            f"MODEL={settings.model.model}: there is no file {file} in this folder to hand to pods: put"
             " the model into one file here, or build it into an image of your own and name that as"
             " IMAGE"
         )

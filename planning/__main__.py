@@ -15,16 +15,16 @@ def main() -> None:
     """Plan, show the plan, and with APPLY write what it recommends as settings."""
     settings = Settings.from_args(sys.argv[1:])
     exit_on_signals()
-    if settings.apply:
+    if settings.planning.apply:
         plan_file.check()
     console = Console(width=None if sys.stdout.isatty() else 120)
     with console.status("planning") as status:
         heard = status.update if console.is_terminal else console.print
         # The short form takes what was measured before.
-        found = make_plan(settings, heard=heard, fresh=not settings.quick)
+        found = make_plan(settings, heard=heard, fresh=not settings.planning.quick)
     print_plan(found, settings, console)
     chosen = plan_file.apply_plan(settings, found.choice.best.option, found.machine)
-    if settings.apply:
+    if settings.planning.apply:
         path = plan_file.write(chosen)
         console.print(f"written to {path}", soft_wrap=True)
         console.print(f"next:  make training CONFIG={path}", soft_wrap=True)

@@ -19,9 +19,11 @@ def main() -> None:
     """Print what is chosen."""
     settings = Settings.from_args([*sys.argv[1:], "QUICK=true"])
     exit_on_signals()
-    if settings.batch != AUTO and not settings.batch_per_worker:
+    if settings.training.batch != AUTO and not settings.training.batch_per_worker:
         # What is not left to the planner stays as training would take it.
-        settings = Settings.from_args([*settings.to_args(), f"BATCH={settings.global_batch}"])
+        settings = Settings.from_args(
+            [*settings.to_args(), f"BATCH={settings.training.global_batch}"]
+        )
     found = make_plan(settings, keep_workers=True)
     option = found.choice.best.option
     measured = f"in {found.profile.seconds:.0f} s" if found.profile.seconds else "before"
@@ -30,7 +32,7 @@ def main() -> None:
         "workers": option.workers,
         "batch": option.batch,
         "split": option.split,
-        "threads": settings.threads if threads is None else threads,
+        "threads": settings.training.threads if threads is None else threads,
         "why": " ".join([*found.choice.reasons, f"(measured {measured})"]),
     }
     print(json.dumps(said))

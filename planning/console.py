@@ -35,8 +35,8 @@ def _heading(plan: TrainingPlan, settings: Settings) -> Iterator[str]:
     if workload.circuits > 1:
         same = f", {workload.circuits} circuits of which {workload.distinct} differ"
     yield (
-        f"{settings.model}: {workload.qubits} qubits{same}, {workload.operations:,.0f} operations"
-        f" each, {workload.weights} weights; {workload.examples:,} examples of {settings.data}"
+        f"{settings.model.model}: {workload.qubits} qubits{same}, {workload.operations:,.0f} operations"
+        f" each, {workload.weights} weights; {workload.examples:,} examples of {settings.data.data}"
     )
     where = "a pod" if machine.own else "this machine"
     if profile.seconds:
@@ -63,7 +63,9 @@ def _table(plan: TrainingPlan, settings: Settings) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     names = ["", "workers", "threads", "batch", "plan", "ms a\nstep", "of them\nexchange"]
     names += ["examples\na second", "s an\nepoch", "s a\nrun", "MiB a\nworker"]
-    names += ["price of\nan epoch", "price of\na run"] if settings.price else []
+    names += (
+        ["price of\nan epoch", "price of\na run"] if settings.planning.price_per_worker_hour else []
+    )
     for name in names:
         table.add_column(name, justify="left" if name in ("", "plan") else "right", no_wrap=True)
     for one in _rows(plan, settings):
@@ -78,10 +80,13 @@ def _rows(plan: TrainingPlan, settings: Settings) -> list[CostForecast]:
     return [
         one
         for one in every
-        if settings.batch_per_worker
+        if settings.training.batch_per_worker
         or one.option.batch == best.batch
         or one.option.workers == best.workers
-        or (settings.workers not in (AUTO, best.workers) and one.option.workers == settings.workers)
+        or (
+            settings.training.workers not in (AUTO, best.workers)
+            and one.option.workers == settings.training.workers
+        )
     ]
 
 
@@ -101,7 +106,7 @@ def _cells(one: CostForecast, plan: TrainingPlan, settings: Settings) -> list[st
         _short(one.run),
         f"{one.memory / 2**20:,.0f}" + ("" if one.fits else " too much"),
     ]
-    if settings.price:
+    if settings.planning.price_per_worker_hour:
         cells += [_short(one.epoch_price), _short(one.run_price)]
     return cells
 

@@ -91,7 +91,7 @@ class Costs:
         workload: What is trained.
         profile: What was measured.
         machine: What the workers run on.
-        settings: EPOCHS, STARTS, START_EPOCHS and PRICE are read.
+        settings: EPOCHS, INITIALIZATIONS, INITIALIZATION_EPOCHS and PRICE are read.
     """
 
     def __init__(
@@ -132,11 +132,15 @@ class Costs:
         validation = math.ceil(workload.validation / batch) * measured
         epoch = steps * step.seconds + validation + PER_EPOCH
         start = self._start + self._build
-        starts = settings.starts * steps * measured if settings.starts > 1 else 0.0
-        run = start + settings.all_epochs * epoch + starts
+        starts = (
+            settings.training.initialization_count * steps * measured
+            if settings.training.initialization_count > 1
+            else 0.0
+        )
+        run = start + settings.training.epochs * epoch + starts
         rows = math.ceil(batch * split / workers)
         memory = self.memory(rows, threads, split, machine.room(workers))
-        price = settings.price / 3600 * workers
+        price = settings.planning.price_per_worker_hour / 3600 * workers
         return CostForecast(
             option,
             step,

@@ -92,7 +92,7 @@ def measure_profile(
     qubits = measured_size(workload)
     for waiting in gangs:
         waiting.ready()
-    set_up = group_set_ups(cores, pods=settings.target == "k8s")
+    set_up = group_set_ups(cores, pods=settings.job.target == "k8s")
     for (workers, threads), waiting in zip_longest(set_up, gangs):
         heard(f"measuring {workers} worker{'s'[: workers > 1]} at {qubits} qubits")
         cases = list(cases_to_fit(workload, settings, qubits, workers, threads, effort))
@@ -109,7 +109,7 @@ def measure_profile(
         for first in range(len(cases)):
             turns = [lines for lines in found[first :: len(cases)] if lines]
             best = min(turns, key=lambda lines: lines[0].step_seconds)
-            points.append(fit_point(best, workload, workers, pods=settings.target == "k8s"))
+            points.append(fit_point(best, workload, workers, pods=settings.job.target == "k8s"))
     return MachineProfile(tuple(points), cores, time.monotonic() - began, time.time())
 
 
@@ -120,7 +120,7 @@ def start_groups(settings: Settings, cores: int) -> Iterator[Sequence[StandbyGro
     None in a cluster, whose pods cost. Leaving the context ends those that still wait.
     """
     with ExitStack() as stack:
-        if settings.target == "local":
+        if settings.job.target == "local":
             numbers = [workers for workers, _ in group_set_ups(cores, pods=False)]
             yield [stack.enter_context(StandbyGroup(workers, settings)) for workers in numbers]
         else:
@@ -167,7 +167,7 @@ def cases_to_fit(
     small, large = small * threads, large * threads
     slow = _seconds(workload, qubits) > SLOW
     said: dict[str, Any] = {"qubits": qubits, "seconds": effort.seconds}
-    if workload.distinct == 1 and settings.model == "multi-filter":
+    if workload.distinct == 1 and settings.model.model == "multi-filter":
         said["filters"] = 1
     for rows in (small, large):
         yield {**said, "batch": rows * workers}

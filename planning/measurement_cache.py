@@ -34,7 +34,7 @@ _PLACE = ("target", "context", "namespace", "cpu", "image")  # of the pods that 
 def machine_key(settings: Settings) -> dict[str, Any]:
     """What a profile holds for: the machine, or the cluster's pods, and what computes there."""
     packages = ("tensorflow", "tf_keras", "numpy")
-    where = {name: getattr(settings, name) for name in _PLACE if settings.target == "k8s"}
+    where = {name: settings.get(name) for name in _PLACE if settings.job.target == "k8s"}
     here = {"cpu model": cpu(), "cores": len(_cores()), "memory": psutil.virtual_memory().total}
     return {
         "format": FORMAT,
@@ -63,7 +63,7 @@ def workload(settings: Settings) -> WorkloadAnalysis | None:
 
 def keep_workload(settings: Settings, found: WorkloadAnalysis) -> None:
     """Remember what the compiler said; not of the person's own model or table, which may change."""
-    if ":" not in settings.model and settings.data in ("excitations", "digits"):
+    if ":" not in settings.model.model and settings.data.data in ("excitations", "digits"):
         _write(_described(settings), {"workload": found.to_json()})
 
 
@@ -96,11 +96,12 @@ def _described(settings: Settings) -> Path:
     fields = type(settings).model_fields
     groups = {"Model", "Data"}
     said = {
-        n: str(getattr(settings, n))
-        for n, f in fields.items()
-        if field_metadata(f, "group") in groups
+        n: str(settings.get(n)) for n, f in fields.items() if field_metadata(f, "group") in groups
     }
-    return _path("workload", {**machine_key(settings), **said, "is split": settings.split > 1})
+    return _path(
+        "workload",
+        {**machine_key(settings), **said, "is split": settings.training.state_shards > 1},
+    )
 
 
 def _measured(settings: Settings, found: WorkloadAnalysis, effort: str) -> Path:

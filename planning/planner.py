@@ -54,7 +54,7 @@ def make_plan(
 
     Args:
         settings: What is to be trained, and where. What a person has said of BATCH, THREADS and
-            SPLIT is kept to.
+            STATE_SHARDS is kept to.
         heard: Told what is being done.
         fresh: Measure even where a profile is remembered.
         keep_workers: Consider only WORKERS, where they are a number.
@@ -64,7 +64,7 @@ def make_plan(
     """
     machine = machine_memory(settings)
     heard("compiling the circuits")
-    effort = QUICK if settings.quick else FULL
+    effort = QUICK if settings.planning.quick else FULL
     with ExitStack() as stack:
         gangs: Sequence[StandbyGroup] = ()
         workload = None if fresh else measurement_cache.workload(settings)
@@ -88,15 +88,15 @@ def machine_memory(settings: Settings) -> MachineMemory:
     Raises:
         SettingsError: A pod has less than a core.
     """
-    if settings.target == "local":
+    if settings.job.target == "local":
         return MachineMemory(local_cpu_count(), memory.available_bytes(), own=False)
-    found = re.fullmatch(r"(\d+)(m?)", settings.cpu)
+    found = re.fullmatch(r"(\d+)(m?)", settings.cluster.cpu)
     assert found
     cores = int(found[1]) // (1000 if found[2] else 1)
     if cores < 1:
         raise SettingsError(
-            f"CPU={settings.cpu} is less than one core, for which there is no plan: set CPU to 1"
+            f"CPU={settings.cluster.cpu} is less than one core, for which there is no plan: set CPU to 1"
             " or more, or set WORKERS and BATCH yourself"
         )
-    room = int(settings.memory[:-2]) * _UNITS[settings.memory[-2:]]
+    room = int(settings.cluster.memory[:-2]) * _UNITS[settings.cluster.memory[-2:]]
     return MachineMemory(cores, room, own=True)

@@ -44,9 +44,11 @@ def recommend(costs: Costs, *, keep_workers: bool = False) -> Recommendation:
     """
     workload, settings, machine = costs.workload, costs.settings, costs.machine
     found = [costs.of(option) for option in options(workload, settings, machine)]
-    if keep_workers and settings.workers != AUTO:
-        found = [one for one in found if one.option.workers == settings.workers]
-    if settings.split == 1 and any(one.fits and one.option.split == 1 for one in found):
+    if keep_workers and settings.training.workers != AUTO:
+        found = [one for one in found if one.option.workers == settings.training.workers]
+    if settings.training.state_shards == 1 and any(
+        one.fits and one.option.split == 1 for one in found
+    ):
         found = [one for one in found if one.option.split == 1]
     fitting = [one for one in found if one.fits]
     if not fitting:
@@ -54,7 +56,9 @@ def recommend(costs: Costs, *, keep_workers: bool = False) -> Recommendation:
     best_of = _best_threads(fitting)
     batch = _batch(best_of, workload, settings)
     # What is said of BATCH_PER_WORKER is another batch for each number of workers.
-    row = [one for one in best_of if settings.batch_per_worker or one.option.batch == batch]
+    row = [
+        one for one in best_of if settings.training.batch_per_worker or one.option.batch == batch
+    ]
     row.sort(key=lambda one: one.option.workers)
     best = _workers(row, HERE if not machine.own else APART)
     reasons = [_why_workers(costs, row, best), *_why_batch(settings, best, best_of, workload)]
@@ -66,26 +70,29 @@ def check(workload: WorkloadAnalysis, settings: Settings, *, keep_workers: bool 
     """Refuse what needs no measuring to be refused.
 
     Raises:
-        SettingsError: SPLIT is more than can be, or BATCH more than there are examples; training
+        SettingsError: STATE_SHARDS is more than can be, or BATCH more than there are examples; training
             itself, for which WORKERS is kept, takes what there is.
     """
     most = max(workload.swaps, default=1)
-    if settings.split > most:
+    if settings.training.state_shards > most:
         raise SettingsError(
-            f"SPLIT={settings.split}: a plan can split a state of {workload.qubits} qubits by"
-            f" SIMULATOR={settings.simulator} over at most {_workers_of(most)}: lower SPLIT"
+            f"STATE_SHARDS={settings.training.state_shards}: a plan can split a state of {workload.qubits} qubits by"
+            f" SIMULATOR={settings.model.simulator} over at most {_workers_of(most)}: lower SPLIT"
         )
     if keep_workers:
         return
-    if _told_batch(settings) and settings.global_batch > workload.examples:
+    if _told_batch(settings) and settings.training.global_batch > workload.examples:
         raise SettingsError(
-            f"BATCH={settings.global_batch} is more than the {workload.examples:,} examples for"
+            f"BATCH={settings.training.global_batch} is more than the {workload.examples:,} examples for"
             " training: lower BATCH, or raise EXAMPLES"
         )
 
 
 def _told_batch(settings: Settings) -> bool:
-    return settings.batch not in (None, AUTO) or settings.batch_per_worker is not None
+    return (
+        settings.training.batch not in (None, AUTO)
+        or settings.training.batch_per_worker is not None
+    )
 
 
 def options(
@@ -97,7 +104,7 @@ def options(
         fair = machine.cores if machine.own else max(1, machine.cores // workers)
         some = {fair, *(2**power for power in range(fair.bit_length()))}
         batches = _batches(settings, workers) if told else None
-        for threads in [settings.threads] if settings.threads else sorted(some):
+        for threads in [settings.training.threads] if settings.training.threads else sorted(some):
             for split in _splits(workers, settings, workload):
                 for batch in batches or _auto_batches(workload.examples):
                     if batch * split >= workers and workers <= workload.lanes * split:
@@ -106,17 +113,21 @@ def options(
 
 def _range(workload: WorkloadAnalysis, settings: Settings, machine: MachineMemory) -> list[int]:
     most = PODS if machine.own else 2 * machine.cores
-    if settings.workers != AUTO:
-        most = max(most, settings.workers)
-    most = min(most, workload.lanes * max(settings.split, PODS))
+    if settings.training.workers != AUTO:
+        most = max(most, settings.training.workers)
+    most = min(most, workload.lanes * max(settings.training.state_shards, PODS))
     workers = {2**power for power in range(most.bit_length())}
-    if settings.workers != AUTO:
-        workers.add(settings.workers)
+    if settings.training.workers != AUTO:
+        workers.add(settings.training.workers)
     return sorted(count for count in workers if count <= most)
 
 
 def _splits(workers: int, settings: Settings, workload: WorkloadAnalysis) -> list[int]:
-    possible = [settings.split] if settings.split > 1 else [1, *workload.swaps]
+    possible = (
+        [settings.training.state_shards]
+        if settings.training.state_shards > 1
+        else [1, *workload.swaps]
+    )
     return [
         split
         for split in possible
@@ -125,9 +136,9 @@ def _splits(workers: int, settings: Settings, workload: WorkloadAnalysis) -> lis
 
 
 def _batches(settings: Settings, workers: int) -> list[int]:
-    if settings.batch_per_worker:
-        return [settings.batch_per_worker * workers]
-    return [settings.global_batch]
+    if settings.training.batch_per_worker:
+        return [settings.training.batch_per_worker * workers]
+    return [settings.training.global_batch]
 
 
 def _auto_batches(examples: int) -> list[int]:
@@ -234,7 +245,7 @@ def _why_split(costs: Costs, best: CostForecast) -> Iterator[str]:
     does = "would fit into" if whole and whole.fits else "does not fit into"
     swaps = costs.workload.swaps[option.split]
     yield (
-        f"SPLIT={option.split}: a state of {costs.workload.state_bytes:,} bytes, of which training"
+        f"STATE_SHARDS={option.split}: a state of {costs.workload.state_bytes:,} bytes, of which training"
         f" holds several, {does} {room}; split, it swaps qubits between workers"
         f" {swaps} time{'s' * (swaps != 1)} forward, and all exchanges take"
         f" {_ms(best.step.exchange)} a step."
@@ -242,27 +253,27 @@ def _why_split(costs: Costs, best: CostForecast) -> Iterator[str]:
 
 
 def _fits_otherwise(costs: Costs) -> str:
-    """What to say where another number of workers, or SPLIT, would do; empty if none."""
+    """What to say where another number of workers, or STATE_SHARDS, would do; empty if none."""
     settings = costs.settings
-    free = settings.model_copy(update={"workers": AUTO, "split": 1})
+    free = settings.replace(workers=AUTO, state_shards=1)
     every = (costs.of(option) for option in options(costs.workload, free, costs.machine))
     fitting = [one.option for one in every if one.fits]
     if not fitting:
         return ""
     least = min(option.split for option in fitting)
-    workers = "auto" if settings.workers == AUTO else settings.workers
+    workers = "auto" if settings.training.workers == AUTO else settings.training.workers
     if least == 1:
         most = max(option.workers for option in fitting if option.split == 1)
         return (
             f"QUBITS={costs.workload.qubits} does not fit into each worker's memory with"
             f" WORKERS={workers}: set WORKERS to at most {most}, or to auto"
-            + " and leave SPLIT out"
-            * (settings.split > 1)
+            + " and leave STATE_SHARDS out"
+            * (settings.training.state_shards > 1)
         )
     return (
         f"QUBITS={costs.workload.qubits} needs {least} workers or more to hold a state together,"
-        f" which WORKERS={workers} with SPLIT={settings.split} do not: set SPLIT={least} and"
-        f" WORKERS to a multiple of {least}, or leave SPLIT out and set WORKERS=auto"
+        f" which WORKERS={workers} with STATE_SHARDS={settings.training.state_shards} do not: set STATE_SHARDS={least} and"
+        f" WORKERS to a multiple of {least}, or leave STATE_SHARDS out and set WORKERS=auto"
     )
 
 
@@ -270,8 +281,8 @@ def _too_large(costs: Costs, found: Sequence[CostForecast]) -> str:
     workload, machine = costs.workload, costs.machine
     if not found:
         return (
-            f"no way to train has WORKERS={costs.settings.workers} with SPLIT="
-            f"{costs.settings.split}: set WORKERS to a multiple of SPLIT"
+            f"no way to train has WORKERS={costs.settings.training.workers} with STATE_SHARDS="
+            f"{costs.settings.training.state_shards}: set WORKERS to a multiple of SPLIT"
         )
     least = min(found, key=lambda one: (one.memory, one.option))
     fits, room = workload.qubits, machine.room(least.option.workers)

@@ -62,10 +62,10 @@ QUICK = ScalingCases((1, 2), (8, 12), (32,), (64,), rounds=2, seconds=0.4)
 def main() -> int:
     """Measure, and write what was found into a folder below STORAGE."""
     settings = Settings.from_args(sys.argv[1:])
-    logging_setup.start_console(0, verbose=settings.verbose)
+    logging_setup.start_console(0, verbose=settings.job.verbose)
     form, settings = selected_cases(settings)
     exit_on_signals()
-    folder = storage.path(settings.storage) / f"scaling_{datetime.now():%Y-%m-%d_%H-%M-%S}"
+    folder = storage.path(settings.job.storage) / f"scaling_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     conditions = _conditions(settings, form)
     storage.write_json(folder / "conditions.json", conditions)  # told now if it can't be written
     from planning.scaling_report import write  # matplotlib: a second, while nothing is measured
@@ -101,23 +101,25 @@ def selected_cases(settings: Settings) -> tuple[ScalingCases, Settings]:
     Raises:
         SettingsError: A setting has no meaning here.
     """
-    said = settings.model_fields_set
-    if settings.split > 1:
+    said = settings.explicit
+    if settings.training.state_shards > 1:
         raise SettingsError(
-            f"SPLIT={settings.split}: scaling compares with workers that are alone, and a state"
-            " that is split has none: leave SPLIT out"
+            f"STATE_SHARDS={settings.training.state_shards}: scaling compares with workers that are alone, and a state"
+            " that is split has none: leave STATE_SHARDS out"
         )
-    if AUTO in (settings.workers, settings.batch):
+    if AUTO in (settings.training.workers, settings.training.batch):
         raise SettingsError("scaling measures what `auto` chooses from: give numbers, or none")
-    form = QUICK if settings.quick else FULL
+    form = QUICK if settings.planning.quick else FULL
     more: dict[str, Any] = {}
     if "workers" in said:
-        more["workers"] = [*_doubled(settings.workers)]
+        more["workers"] = [*_doubled(settings.training.workers)]
     if "qubits" in said:
-        more["qubits"] = (settings.qubits,)
-    if settings.batch or settings.batch_per_worker:
-        more["strong"] = (settings.batch,) if settings.batch else ()
-        more["weak"] = (settings.batch_per_worker,) if settings.batch_per_worker else ()
+        more["qubits"] = (settings.model.qubits,)
+    if settings.training.batch or settings.training.batch_per_worker:
+        more["strong"] = (settings.training.batch,) if settings.training.batch else ()
+        more["weak"] = (
+            (settings.training.batch_per_worker,) if settings.training.batch_per_worker else ()
+        )
     form = ScalingCases(**vars(form) | more)
     for batch in form.strong:
         if batch < max(form.workers):
@@ -128,13 +130,13 @@ def selected_cases(settings: Settings) -> tuple[ScalingCases, Settings]:
     told: dict[str, Any] = {
         "batch": None,
         "batch_per_worker": None,
-        "lanes": max(settings.lanes, *form.workers),
+        "lanes": max(settings.data.partitions, *form.workers),
     }
     if "model" not in said:
         told["model"] = "qcnn"
     if "cpu" not in said:
-        told["cpu"] = str(settings.threads or 1)
-    return form, settings.model_copy(update=told)
+        told["cpu"] = str(settings.training.threads or 1)
+    return form, settings.replace(**told)
 
 
 def _doubled(most: int) -> Iterator[int]:
@@ -147,8 +149,8 @@ def _doubled(most: int) -> Iterator[int]:
 
 def _gang(form: ScalingCases, workers: int, settings: Settings) -> list[ScalingPoint]:
     """All points of one number of workers, measured by one gang."""
-    cores = step_measurement.cpu_sets(workers, settings.threads or 1)
-    local = settings.target == "local"
+    cores = step_measurement.cpu_sets(workers, settings.training.threads or 1)
+    local = settings.job.target == "local"
     crowded = local and workers * len(cores[0]) > len({core for own in cores for core in own})
     rounds = 1 if crowded else form.rounds
     kinds = [("weak", batch * workers) for batch in form.weak]
@@ -207,10 +209,10 @@ def _conditions(settings: Settings, form: ScalingCases) -> dict[str, Any]:
     return {
         "command": " ".join(["make scaling", *sys.argv[1:]]),
         "when": datetime.now().isoformat(timespec="seconds"),
-        "target": settings.target,
-        "processor": _processor() if settings.target == "local" else "",
-        "model": settings.model,
-        "threads": settings.threads or 1,
+        "target": settings.job.target,
+        "processor": _processor() if settings.job.target == "local" else "",
+        "model": settings.model.model,
+        "threads": settings.training.threads or 1,
         **vars(form),
     }
 

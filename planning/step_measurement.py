@@ -156,11 +156,11 @@ def measure_group(
     settings = settings or Settings.from_record({})
     told, text = _told(settings), _text(cases)
     with ExitStack() as stack:
-        if settings.target == "k8s":
+        if settings.job.target == "k8s":
             started = [stack.enter_context(_client(text, told, workers, settings))]
         else:
             cores = cores or cpu_sets(workers)
-            started = _gang(stack, text, told, workers, cores, settings.verbose)
+            started = _gang(stack, text, told, workers, cores, settings.job.verbose)
         return _by_case(cases, _lines(started, patience, heard))
 
 
@@ -178,7 +178,7 @@ class StandbyGroup:
         self._stack = ExitStack()
         told, cores = _told(settings), cpu_sets(workers)
         with self._stack:
-            self._started = _gang(self._stack, LATER, told, workers, cores, settings.verbose)
+            self._started = _gang(self._stack, LATER, told, workers, cores, settings.job.verbose)
             self._stack = self._stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -204,7 +204,7 @@ class StandbyGroup:
 
 def _told(settings: Settings) -> list[str]:
     """The settings that hold for all cases, as a probe's arguments."""
-    return [f"{name}={getattr(settings, name)}" for name in BENCHMARK_SETTINGS]
+    return [f"{name}={settings.get(name)}" for name in BENCHMARK_SETTINGS]
 
 
 def _text(cases: Sequence[Case]) -> str:
@@ -274,7 +274,7 @@ def _gang(
 def _client(text: str, told: Sequence[str], workers: int, settings: Settings) -> "_Process":
     """The cluster's client, which prints its pods' lines; in the environment made for it."""
     python = ROOT / ".venv-launch" / "bin" / "python"
-    placed = [f"{name}={getattr(settings, name)}" for name in PLACEMENT_SETTINGS]
+    placed = [f"{name}={settings.get(name)}" for name in PLACEMENT_SETTINGS]
     command = [str(python), "-m", "launch", "probe", text, *told, *placed, f"workers={workers}"]
     if not python.is_file():
         raise ClusterError(

@@ -59,12 +59,12 @@ def _workload(settings: Settings) -> WorkloadAnalysis:
     compiled = [_Compiled(simulator) for simulator in circuits]
     if not compiled:
         raise SettingsError(
-            f"MODEL={settings.model} has no circuit with trained angles: there is nothing to plan"
+            f"MODEL={settings.model.model} has no circuit with trained angles: there is nothing to plan"
         )
     widest = max(compiled, key=lambda one: one.qubits)
     native = widest.native
     return WorkloadAnalysis(
-        family=f"{settings.model} by {settings.simulator if native else 'tensorflow'}",
+        family=f"{settings.model.model} by {settings.model.simulator if native else 'tensorflow'}",
         qubits=widest.qubits,
         circuits=len(compiled),
         distinct=len({one.key for one in compiled}),
@@ -80,7 +80,7 @@ def _workload(settings: Settings) -> WorkloadAnalysis:
         swaps=dict(_swaps(circuits)) if _may_be_split(settings, compiled) else {},
         examples=sample.rows["train"],
         validation=sample.rows["validation"],
-        lanes=settings.lanes,
+        lanes=settings.data.partitions,
     )
 
 
@@ -90,7 +90,7 @@ class _Sample:
     def __init__(self, settings: Settings) -> None:
         from common.data import splits  # Cirq, seconds that who calls `described` need not wait for
 
-        if settings.data == "excitations":
+        if settings.data.data == "excitations":
             made = splits.excitations(settings)  # its rows are drawn when they are read
             encoding, origins = made.encoding, made.splits
             self.rows = {name: origin.rows for name, origin in origins.items()}
@@ -100,7 +100,7 @@ class _Sample:
             from common.data import prepare
 
             # What training would read: the same folder, made now where it is not there yet.
-            data = prepare(settings, storage.path(settings.storage) / runs.DATASETS)
+            data = prepare(settings, storage.path(settings.job.storage) / runs.DATASETS)
             self.rows = {name: data.rows(name) for name in data.splits}
             encoding, self.angles = data.encoding, data.sample("train", SAMPLE).angles
         self.features, self.placement = encoding.symbols, encoding.placement
@@ -167,7 +167,9 @@ def _work(qubits: int, rows: int, threads: int) -> float:
 
 def _may_be_split(settings: Settings, compiled: Sequence["_Compiled"]) -> bool:
     widest = max(one.qubits for one in compiled)
-    return all(one.native for one in compiled) and (settings.split > 1 or widest >= SPLIT_QUBITS)
+    return all(one.native for one in compiled) and (
+        settings.training.state_shards > 1 or widest >= SPLIT_QUBITS
+    )
 
 
 def _swaps(natives: Sequence[Any]) -> Iterator[tuple[int, int]]:

@@ -16,10 +16,10 @@ log = logging.getLogger("qfleet")
 def main() -> int:
     """Find out which run is meant, and have a gang of WORKERS processes train it."""
     settings = Settings.from_args(sys.argv[1:])
-    logging_setup.start_console(0, verbose=settings.verbose)
-    if settings.target != "local":
-        raise SettingsError(f"TARGET={settings.target}: training runs with TARGET=local only")
-    root = storage.path(settings.storage)
+    logging_setup.start_console(0, verbose=settings.job.verbose)
+    if settings.job.target != "local":
+        raise SettingsError(f"TARGET={settings.job.target}: training runs with TARGET=local only")
+    root = storage.path(settings.job.storage)
     name = runs.next_name(root, settings.run_name)
     if name != settings.run_name:
         log.info(f"run {settings.run_name} is finished: this one is {name}")
@@ -28,10 +28,14 @@ def main() -> int:
         exit_on_signals()  # the gang has its own way to end
         log.info("planning: WORKERS and BATCH may stand as numbers, too")
         settings, why = auto_settings.resolve_auto(settings)
-        log.info(f"WORKERS={settings.workers} BATCH={settings.global_batch}: {why}")
-    workers = f"{settings.workers} worker" + "s" * (settings.workers > 1)
-    log.info(f"training {settings.model} in {workers} on this machine; TARGET=k8s for the cluster")
-    return LocalLauncher(settings.model_copy(update={"run": name})).train()
+        log.info(
+            f"WORKERS={settings.training.workers} BATCH={settings.training.global_batch}: {why}"
+        )
+    workers = f"{settings.training.workers} worker" + "s" * (settings.training.workers > 1)
+    log.info(
+        f"training {settings.model.model} in {workers} on this machine; TARGET=k8s for the cluster"
+    )
+    return LocalLauncher(settings.replace(run=name)).train()
 
 
 if __name__ == "__main__":

@@ -36,7 +36,11 @@ class Chief:
         self._began = time.monotonic()
         self._held: runs.ClaimedRun | None = None
         # Listening comes first: workers find the chief while it still makes the data set.
-        self._gate = RendezvousServer(cluster, settings.gate_port) if cluster.size > 1 else None
+        self._gate = (
+            RendezvousServer(cluster, settings.fault_tolerance.rendezvous_port)
+            if cluster.size > 1
+            else None
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -54,7 +58,7 @@ class Chief:
             What every worker was told; None where the run turned out to be finished.
 
         Raises:
-            RunError: The run is another's, or has made no progress in ATTEMPTS starts.
+            RunError: The run is another's, or has made no progress in MAX_ATTEMPTS starts.
             RendezvousTimeout: Workers are missing.
         """
         settings = self._settings
@@ -66,8 +70,12 @@ class Chief:
             settings.fingerprint(),
             data.fingerprint,
             _versions(),
-            settings.gang,
-            other={"epochs": settings.epochs, "workers": settings.workers, "dataset": data.name},
+            settings.job.job_id,
+            other={
+                "epochs": settings.training.main_phase_epochs,
+                "workers": settings.training.workers,
+                "dataset": data.name,
+            },
         )
         if isinstance(opened, runs.FinishedRun):
             log.info(str(opened))
@@ -76,7 +84,7 @@ class Chief:
                     self._gate.open(FINISHED, FINISHED_NOTICE_SECONDS)
             return None
         self._held = opened
-        attempt = opened.begin_attempt(settings.attempts)
+        attempt = opened.begin_attempt(settings.fault_tolerance.max_attempts)
         resumed = checkpoints.newest(opened.run.path)
         log.info(_greeting(opened.run, data, attempt, resumed))
         order = StartMessage(
@@ -87,7 +95,7 @@ class Chief:
         )
         if self._gate:
             try:
-                self._gate.open(order.to_json(), settings.rendezvous_timeout)
+                self._gate.open(order.to_json(), settings.fault_tolerance.rendezvous_timeout)
             except RendezvousTimeout:
                 # Machines that are not to be had yet are no fault of the run's.
                 opened.take_back_attempt()
@@ -102,7 +110,7 @@ class Chief:
             snapshot.steps,
             snapshot.arrays,
             snapshot.state,
-            keep=self._settings.keep_checkpoints,
+            keep=self._settings.checkpointing.keep_checkpoints,
         )
 
     def publish(
@@ -130,7 +138,7 @@ class Chief:
                 split: {name: numbers[name] for name in ("mse", "accuracy")}
                 for split, numbers in metrics.items()
             },
-            "epochs": self._settings.all_epochs,
+            "epochs": self._settings.training.epochs,
             "seconds": round(time.monotonic() - self._began, 3),
             "weights": weights,
         }

@@ -30,7 +30,7 @@ def create_strategy(settings: Settings, cluster: ClusterSpec) -> tf.distribute.S
     All workers must be there: TensorFlow waits for them without a usable deadline of its own,
     which is what the start gate is for.
     """
-    configure(threads=settings.threads or _fair_threads(cluster), seed=settings.seed)
+    configure(threads=settings.training.threads or _fair_threads(cluster), seed=settings.data.seed)
     # Same inputs, same sums, bit for bit: a restarted run ends with the weights it would have had.
     tf.config.experimental.enable_op_determinism()
     if cluster.size == 1:
@@ -42,7 +42,9 @@ def create_strategy(settings: Settings, cluster: ClusterSpec) -> tf.distribute.S
     told = _summing(gang)
     use_connections(
         peer_mesh.connect_mesh(
-            cluster, settings.gate_port, lambda own: told(tf.constant(own, tf.float64)).numpy()
+            cluster,
+            settings.fault_tolerance.rendezvous_port,
+            lambda own: told(tf.constant(own, tf.float64)).numpy(),
         )
     )
     return gang
@@ -66,9 +68,11 @@ def start_profiler_server(port: int) -> None:
 
 
 def local_state_group(cluster: ClusterSpec, settings: Settings) -> state_group.StateGroup:
-    """The workers that hold the states of circuits together with this one: SPLIT in a row."""
-    number, rank = divmod(cluster.rank, settings.split)
-    return state_group.StateGroup(settings.split, rank, FIRST_STATE_GROUP_KEY + number)
+    """The workers that hold the states of circuits together with this one: STATE_SHARDS in a row."""
+    number, rank = divmod(cluster.rank, settings.training.state_shards)
+    return state_group.StateGroup(
+        settings.training.state_shards, rank, FIRST_STATE_GROUP_KEY + number
+    )
 
 
 def build_learner(
@@ -80,12 +84,12 @@ def build_learner(
         CircuitError: The workers on this machine need more memory than it has.
     """
     with gang.scope(), state_group.use_group(local_state_group(cluster, settings)):
-        keras.utils.set_random_seed(settings.seed)
+        keras.utils.set_random_seed(settings.data.seed)
         model = models.build_model(data.features, settings, data.placement)
         for layer in models.circuit_layers(model):
             layer.require_memory(cluster.here)
-        made = Learner(model, settings.split)
-        optimizer = keras.optimizers.Adam(settings.learning_rate)
+        made = Learner(model, settings.training.state_shards)
+        optimizer = keras.optimizers.Adam(settings.training.learning_rate)
         optimizer.build(model.trainable_variables)
         # Keras makes a function of one step or of a loop by the number that it finds now; with the
         # loop, the number may be any later on.
@@ -99,16 +103,14 @@ def initial_weights(
     cluster: ClusterSpec, data: Dataset, settings: Settings
 ) -> list[list[np.ndarray]]:
     """First weights of each start, the same in every worker; none where there is one start."""
-    if settings.starts == 1:
+    if settings.training.initialization_count == 1:
         return []
     drawn = []
-    for start in range(settings.starts):
-        seed = (settings.seed * 7919 + start * 104_729 + 1) % 2**31
+    for start in range(settings.training.initialization_count):
+        seed = (settings.data.seed * 7919 + start * 104_729 + 1) % 2**31
         keras.utils.set_random_seed(seed)
         with state_group.use_group(local_state_group(cluster, settings)):
-            model = models.build_model(
-                data.features, settings.model_copy(update={"seed": seed}), data.placement
-            )
+            model = models.build_model(data.features, settings.replace(seed=seed), data.placement)
         drawn.append(model.get_weights())
     return drawn
 

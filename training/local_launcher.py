@@ -33,30 +33,34 @@ class LocalLauncher:
         """Take settings whose RUN is the exact name of a run."""
         self._settings = settings
         self._name = settings.run_name
-        self._identity = settings.gang or uuid.uuid4().hex
-        self._deadline = time.monotonic() + settings.deadline if settings.deadline else None
+        self._identity = settings.job.job_id or uuid.uuid4().hex
+        self._deadline = (
+            time.monotonic() + settings.fault_tolerance.deadline
+            if settings.fault_tolerance.deadline
+            else None
+        )
         self._stop: int | None = None
 
     def train(self) -> int:
-        """Run the gang until it is done, stopped, or started again RESTARTS times.
+        """Run the gang until it is done, stopped, or started again MAX_RESTARTS times.
 
         Returns:
             The exit code: the first permanent one of a worker, else a retryable one, else 0.
         """
         before = {number: signal.signal(number, self._ask_to_stop) for number in _STOPS}
         try:
-            for attempt in range(self._settings.restarts + 1):
+            for attempt in range(self._settings.fault_tolerance.max_restarts + 1):
                 code = self._once()
                 if code < 128 or code == DeadlineReached.exit_code or self._stop:
                     break
-                if attempt < self._settings.restarts:
+                if attempt < self._settings.fault_tolerance.max_restarts:
                     log.warning(f"a worker was lost: the gang starts again ({attempt + 1})")
             else:
                 if code == StorageUnavailable.exit_code:
                     return code  # its workers have said where, and that the same command goes on
                 raise PeerLost(
-                    f"the gang was lost {self._settings.restarts + 1} times, more than RESTARTS"
-                    f" allows: its logs are in {self._settings.storage}/{self._name}/text, and"
+                    f"the gang was lost {self._settings.fault_tolerance.max_restarts + 1} times, more than RESTARTS"
+                    f" allows: its logs are in {self._settings.job.storage}/{self._name}/text, and"
                     f" `make training RUN={self._name}` goes on from its checkpoint"
                 )
         finally:
@@ -74,11 +78,11 @@ class LocalLauncher:
         """Start every worker, wait for all, return the code that counts."""
         with ExitStack() as ports:
             # Held until all are chosen, so that no two are the same.
-            *workers, gate = (free_port(ports) for _ in range(self._settings.workers + 1))
+            *workers, gate = (free_port(ports) for _ in range(self._settings.training.workers + 1))
         addresses = loopback_addresses(workers)
         gang = [
             self._start(ClusterSpec(addresses, rank), gate)
-            for rank in range(self._settings.workers)
+            for rank in range(self._settings.training.workers)
         ]
         try:
             return self._wait(gang)
@@ -90,13 +94,13 @@ class LocalLauncher:
 
     def _start(self, cluster: ClusterSpec, gate: int) -> subprocess.Popen:
         more: dict[str, object] = {"run": self._name, "gate_port": gate, "gang": self._identity}
-        if self._settings.profiler_port:
-            more["profiler_port"] = self._settings.profiler_port + cluster.rank
+        if self._settings.monitoring.profiler_port:
+            more["profiler_port"] = self._settings.monitoring.profiler_port + cluster.rank
         if self._deadline is not None:
             more["deadline"] = max(1, round(self._deadline - time.monotonic()))
-        settings = self._settings.model_copy(update=more)
+        settings = self._settings.replace(**more)
         environment = {n: v for n, v in os.environ.items() if not n.startswith("QFLEET_")}
-        environment["QFLEET_VERBOSE"] = str(settings.verbose).lower()
+        environment["QFLEET_VERBOSE"] = str(settings.job.verbose).lower()
         if cluster.size > 1:
             environment[TF_CONFIG] = cluster.to_config()
         else:

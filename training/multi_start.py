@@ -1,7 +1,7 @@
 """Several starts: the way out of local minima.
 
 A QCNN that is trained from one random start often ends in a local minimum, whatever the learning
-rate. Simulation is cheap, so STARTS first weights are each trained for START_EPOCHS epochs, and the
+rate. Simulation is cheap, so INITIALIZATIONS first weights are each trained for INITIALIZATION_EPOCHS epochs, and the
 one with the lowest error over the training split is trained on, with a fresh optimizer and a
 learning rate that falls to zero along a cosine.
 """
@@ -22,7 +22,7 @@ class MultiStart(keras.callbacks.Callback):
     """Sets weights, optimizer and learning rate at the beginning of epochs.
 
     Args:
-        settings: STARTS, START_EPOCHS, EPOCHS and LEARNING_RATE are read.
+        settings: INITIALIZATIONS, INITIALIZATION_EPOCHS, EPOCHS and LEARNING_RATE are read.
         firsts: The first weights of each start; empty where there is one start only.
         measure: The mean squared error over the training split, by all workers together.
     """
@@ -54,21 +54,29 @@ class MultiStart(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Begin a start, or the training of the best one; set the learning rate."""
-        before, each = self._settings.start_phase, self._settings.start_epochs
+        before, each = (
+            self._settings.training.initialization_phase_epochs,
+            self._settings.training.epochs_per_initialization,
+        )
         if self.model.offset == 0:  # else the epoch began before this process did
             if epoch < before and epoch % each == 0:
                 self._begin(self._firsts[epoch // each])
             elif epoch == before and before:
-                log.info(f"the best of {self._settings.starts} starts is trained on")
+                log.info(
+                    f"the best of {self._settings.training.initialization_count} starts is trained on"
+                )
                 self._begin(self._best)
-        highest = self._settings.learning_rate
-        done = max(0, epoch - before) / self._settings.epochs
+        highest = self._settings.training.learning_rate
+        done = max(0, epoch - before) / self._settings.training.main_phase_epochs
         rate = highest * (1 + math.cos(math.pi * done)) / 2
         self.model.optimizer.learning_rate.assign(rate)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Compare a start that has ended with the best one before it."""
-        if epoch < self._settings.start_phase and (epoch + 1) % self._settings.start_epochs == 0:
+        if (
+            epoch < self._settings.training.initialization_phase_epochs
+            and (epoch + 1) % self._settings.training.epochs_per_initialization == 0
+        ):
             error = self._measure()
             if error < self._best_error:
                 self._best_error, self._best = error, self.model.model.get_weights()

@@ -1,7 +1,7 @@
 """Where a worker writes its events and its text log while it trains.
 
 In a local STORAGE that is the run's own folder. For gs:// it is a scratch folder, which an uploader
-mirrors to the run every UPLOAD_EVERY seconds, so that logs outlive the pod.
+mirrors to the run every LOG_UPLOAD_INTERVAL seconds, so that logs outlive the pod.
 """
 
 import shutil
@@ -33,15 +33,19 @@ class LocalRunDir:
             if rank == 0:
                 with suppress(FileNotFoundError):  # a new run has none yet
                     self.metrics.write_bytes(read_bytes(run.path / "metrics.jsonl"))
-            self._uploaders.append(Uploader(self.folder, run.path, settings.upload_every))
-            if settings.tensorboard_folder:
+            self._uploaders.append(
+                Uploader(self.folder, run.path, settings.monitoring.log_upload_interval)
+            )
+            if settings.monitoring.tensorboard_folder:
                 # TensorBoard names a path of its own; the profiled process writes there itself
-                asked = Path(settings.tensorboard_folder, *PROFILE_PATH)
+                asked = Path(settings.monitoring.tensorboard_folder, *PROFILE_PATH)
                 place = run.path.joinpath("logs", f"worker-{rank}", *PROFILE_PATH)
-                self._uploaders.append(Uploader(asked, place, settings.upload_every))
+                self._uploaders.append(
+                    Uploader(asked, place, settings.monitoring.log_upload_interval)
+                )
         file = Run(self.folder).text(rank, attempt)
         assert isinstance(file, Path)
-        self._kept = logging_setup.add_log_file(file, verbose=settings.verbose)
+        self._kept = logging_setup.add_log_file(file, verbose=settings.job.verbose)
 
     @property
     def logs(self) -> Path:

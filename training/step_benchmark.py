@@ -32,7 +32,7 @@ class SyntheticDataset:
     """Examples in memory, as a data set gives them.
 
     Args:
-        settings: QUBITS, LANES, SEED and the batch are read.
+        settings: QUBITS, PARTITIONS, SEED and the batch are read.
         data: `turned` turns every qubit of an example, `excitations` one.
     """
 
@@ -40,10 +40,12 @@ class SyntheticDataset:
 
     def __init__(self, settings: "Settings", data: str) -> None:
         # Enough batches that an epoch's order is made seldom, as in training.
-        self._rows = settings.global_batch * max(4, min(64, 65_536 // settings.global_batch))
-        self._seed, self._data = settings.seed, data
-        self.features = settings.qubits
-        self.lane_sizes = sampling.partition_sizes(self._rows, settings.lanes)
+        self._rows = settings.training.global_batch * max(
+            4, min(64, 65_536 // settings.training.global_batch)
+        )
+        self._seed, self._data = settings.data.seed, data
+        self.features = settings.model.qubits
+        self.lane_sizes = sampling.partition_sizes(self._rows, settings.data.partitions)
 
     @functools.cached_property
     def examples(self) -> Examples:
@@ -132,10 +134,10 @@ class StepBenchmark:
 
     def __init__(self, settings: "Settings", cluster: ClusterSpec) -> None:
         self._cluster = cluster
-        self._threads = settings.threads or memory.cpu_count()
+        self._threads = settings.training.threads or memory.cpu_count()
         alone = tf.distribute.get_strategy()
         more = {"threads": self._threads}
-        self._gang = distributed.create_strategy(settings.model_copy(update=more), cluster)
+        self._gang = distributed.create_strategy(settings.replace(**more), cluster)
         self._strategies = {"": self._gang, "all": alone, "first": alone}
         # The processor's, so that neither neighbours nor waiting for peers or cases count.
         self._start_seconds = sum(psutil.Process().cpu_times()[:2])
@@ -169,7 +171,7 @@ class StepBenchmark:
         feed = self._feed(case)
         build_seconds = build_seconds or time.monotonic() - began
         known = case in self._steps
-        chosen = self._steps.get(case, settings.steps_per_call)
+        chosen = self._steps.get(case, settings.training.steps_per_call)
         together = self._strategies["first"] if case.alone == "first" else self._gang
         warm = 1 if known else 2 if chosen else StepsPerCallTuner.MEASURED[-1]
         watch = StepTimerCallback(together, case.seconds, warm)
@@ -182,16 +184,18 @@ class StepBenchmark:
             self._built[_kind(case)] = learner, build_seconds
         return {
             "rank": self._cluster.rank,
-            "workers": settings.workers,
-            "qubits": settings.qubits,
-            "batch": settings.global_batch,
+            "workers": settings.training.workers,
+            "qubits": settings.model.qubits,
+            "batch": settings.training.global_batch,
             "threads": self._threads,
-            "split": settings.split,
+            "split": settings.training.state_shards,
             "alone": case.alone,
             "data": case.data,
             "steps_per_call": learner.steps_per_call,
             **measured,
-            "examples_per_second": settings.global_batch * watch.steps / measured["seconds"],
+            "examples_per_second": settings.training.global_batch
+            * watch.steps
+            / measured["seconds"],
             "start_seconds": self._start_seconds,
             "build_seconds": build_seconds,
             "rss_bytes": _peak(),
@@ -216,10 +220,10 @@ class StepBenchmark:
             settings, made = case.settings, SyntheticDataset(case.settings, case.data)
             share = WorkerSampler(
                 made.lane_sizes,
-                rank=0 if case.alone else self._cluster.rank // settings.split,
-                world=settings.workers // settings.split,
-                batch=settings.global_batch,
-                seed=settings.seed,
+                rank=0 if case.alone else self._cluster.rank // settings.training.state_shards,
+                world=settings.training.workers // settings.training.state_shards,
+                batch=settings.training.global_batch,
+                seed=settings.data.seed,
             )
             self._feeds[case] = batches(made.examples, share, any_size=True)
         return self._feeds[case]
@@ -241,7 +245,7 @@ class StepBenchmark:
 def _kind(case: "BenchmarkCase") -> tuple[Any, str]:
     """What a case's learner depends on: all but the batches."""
     free = {"batch": None, "batch_per_worker": None}
-    return case.settings.model_copy(update=free), case.alone
+    return case.settings.replace(**free), case.alone
 
 
 def _cores() -> Sequence[int]:

@@ -109,8 +109,8 @@ def main() -> None:
     """Measure the cases, in step with the gang's other workers."""
     text, *args = sys.argv[1:] or [""]
     settings = Settings.from_args(args)
-    cluster = ClusterSpec.from_environment(settings.workers)
-    logging_setup.start_console(cluster.rank, verbose=settings.verbose)
+    cluster = ClusterSpec.from_environment(settings.training.workers)
+    logging_setup.start_console(cluster.rank, verbose=settings.job.verbose)
     preemption = Preemption(is_chief=False)  # it has nothing to leave behind
     preemption.watch()
     exit_with_parent()
@@ -122,9 +122,15 @@ def main() -> None:
             return  # who started it wants nothing after all
     cases = read(text, args, cluster.size)
     if cluster.is_chief and cluster.size > 1:
-        RendezvousServer(cluster, settings.gate_port).open({}, settings.rendezvous_timeout)
+        RendezvousServer(cluster, settings.fault_tolerance.rendezvous_port).open(
+            {}, settings.fault_tolerance.rendezvous_timeout
+        )
     elif cluster.size > 1:
-        join_rendezvous(cluster, settings.gate_port, settings.rendezvous_timeout)
+        join_rendezvous(
+            cluster,
+            settings.fault_tolerance.rendezvous_port,
+            settings.fault_tolerance.rendezvous_timeout,
+        )
     # TensorFlow only now: what was wrong so far has been said within a second.
     from training.step_benchmark import StepBenchmark
     from training.train import translate_peer_errors

@@ -118,7 +118,7 @@ class MetricsJsonlCallback(keras.callbacks.Callback):
 
 def profile_step_range(settings: Settings) -> range:
     """Steps of the run that PROFILE names, counted from 1; none where it is not set."""
-    first, _, last = settings.profile.partition(":")
+    first, _, last = settings.monitoring.profile_steps.partition(":")
     return range(int(first), int(last) + 1) if first else range(0)
 
 

@@ -81,8 +81,8 @@ def logdir_for(settings: Settings) -> storage.StoragePath:
     # Google's libraries warn of Python 3.11's end of life, a year ahead.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        place = storage.path(settings.storage)
-    return place / settings.run if settings.run else place
+        place = storage.path(settings.job.storage)
+    return place / settings.job.run if settings.job.run else place
 
 
 @contextlib.contextmanager
@@ -149,9 +149,9 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     place = logdir_for(settings)
-    with local_folder(place, settings.tensorboard_folder) as (folder, renew):
-        address = settings.tensorboard_host, settings.tensorboard_port
-        url = launch(folder, *address, verbose=settings.verbose)
+    with local_folder(place, settings.monitoring.tensorboard_folder) as (folder, renew):
+        address = settings.monitoring.tensorboard_host, settings.monitoring.tensorboard_port
+        url = launch(folder, *address, verbose=settings.job.verbose)
         if not any(_is_shown(path.as_posix()) for path in folder.rglob("*")):
             print(f"Nothing to show in {place} yet: runs appear by themselves once they train")
         print(f"TensorBoard of {place}: open {url} (Ctrl-C ends it)", flush=True)

@@ -27,8 +27,12 @@ def train(settings: Settings, cluster: ClusterSpec, preemption: Preemption) -> N
     Raises:
         QfleetError: Whatever ends it before its time; the exit code says what that means.
     """
-    deadline = time.monotonic() + settings.deadline if settings.deadline else None
-    root = storage.path(settings.storage)
+    deadline = (
+        time.monotonic() + settings.fault_tolerance.deadline
+        if settings.fault_tolerance.deadline
+        else None
+    )
+    root = storage.path(settings.job.storage)
     run = runs.Run.at(root, settings.run_name)
     if run.finished():
         log.info(str(runs.FinishedRun(run)))
@@ -42,7 +46,11 @@ def train(settings: Settings, cluster: ClusterSpec, preemption: Preemption) -> N
             chief = stack.enter_context(Chief(root, settings, cluster))
             order = chief.gather()
         else:
-            word = join_rendezvous(cluster, settings.gate_port, settings.rendezvous_timeout)
+            word = join_rendezvous(
+                cluster,
+                settings.fault_tolerance.rendezvous_port,
+                settings.fault_tolerance.rendezvous_timeout,
+            )
             order = StartMessage.from_json(word)
         if order is None:
             return
@@ -54,7 +62,7 @@ def train(settings: Settings, cluster: ClusterSpec, preemption: Preemption) -> N
         from training.progress_callbacks import log_summary
         from training.trainer import Trainer
 
-        data = load(storage.path(order.data), settings.data_memory)
+        data = load(storage.path(order.data), settings.data.data_memory)
         with translate_peer_errors(cluster, lambda: None, preemption):  # they exchange already
             training = Trainer(settings, cluster, data, place)
         with translate_peer_errors(cluster, training.salvage, preemption):

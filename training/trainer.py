@@ -100,7 +100,7 @@ class Trainer:
     ) -> None:
         self.settings, self.cluster, self.data, self.place = settings, cluster, data, place
         self.strategy = distributed.create_strategy(settings, cluster)
-        distributed.start_profiler_server(settings.profiler_port)
+        distributed.start_profiler_server(settings.monitoring.profiler_port)
         firsts = distributed.initial_weights(cluster, data, settings)
         self.learner = distributed.build_learner(self.strategy, cluster, data, settings)
         self._shares: dict[str, WorkerSampler] = {}
@@ -140,17 +140,17 @@ class Trainer:
             self.clock,
             ResourceCallback(self.place.logs, self.cluster.rank, profiled),
             ValidationCallback(lambda: self.measure("validation")),
-            StepsPerCallTuner(self.strategy, self.settings.steps_per_call, profiled),
+            StepsPerCallTuner(self.strategy, self.settings.training.steps_per_call, profiled),
             self.starts,
         ]
         report = ProgressCallback(
-            self.settings.all_epochs, train.steps, done=epoch, shown=self.cluster.is_chief
+            self.settings.training.epochs, train.steps, done=epoch, shown=self.cluster.is_chief
         )
         if commit:
             self._keeper = CheckpointCallback(
                 commit,
                 self.starts,
-                every=self.settings.checkpoint_every,
+                every=self.settings.checkpointing.checkpoint_interval,
                 steps_per_epoch=train.steps,
                 preemption=preemption,
                 deadline=deadline,
@@ -163,8 +163,8 @@ class Trainer:
             if step:
                 self._epochs(callbacks, epoch, step, epoch + 1)
                 epoch, step = epoch + 1, 0
-            if epoch < self.settings.all_epochs:
-                self._epochs(callbacks, epoch, step, self.settings.all_epochs)
+            if epoch < self.settings.training.epochs:
+                self._epochs(callbacks, epoch, step, self.settings.training.epochs)
         finally:
             report.stop()
             if self._keeper:
@@ -195,7 +195,7 @@ class Trainer:
             sample=self.data.sample("validation", READOUT_SAMPLE_ROWS).angles,
         )
         # A circuit that several workers hold can't be drawn, or run, by one of them.
-        if self.settings.split == 1:
+        if self.settings.training.state_shards == 1:
             board.draw_graph(self.learner.model, self.data.features)
         return [board, MetricsJsonlCallback(self.place.metrics, epoch)]
 
@@ -223,10 +223,10 @@ class Trainer:
         if split not in self._shares:
             self._shares[split] = WorkerSampler(
                 self.data.lane_sizes(split),
-                rank=self.cluster.rank // self.settings.split,
-                world=self.cluster.size // self.settings.split,
-                batch=self.settings.global_batch,
-                seed=self.settings.seed,
+                rank=self.cluster.rank // self.settings.training.state_shards,
+                world=self.cluster.size // self.settings.training.state_shards,
+                batch=self.settings.training.global_batch,
+                seed=self.settings.data.seed,
                 cut=self.data.cut(split),
             )
         return self._shares[split]

@@ -18,11 +18,11 @@ from training.preemption import Preemption, exit_with_parent
 def main() -> None:
     """Train this worker's share of a run; the gang's other workers do the same."""
     settings = Settings.from_args(sys.argv[1:])
-    cluster = ClusterSpec.from_environment(settings.workers)
-    if settings.workers != cluster.size:
+    cluster = ClusterSpec.from_environment(settings.training.workers)
+    if settings.training.workers != cluster.size:
         # TF_CONFIG is what the gang is made of; the settings must hold for that many.
         settings = Settings.from_args([*settings.to_args(), f"--workers={cluster.size}"])
-    logging_setup.start_console(cluster.rank, verbose=settings.verbose)
+    logging_setup.start_console(cluster.rank, verbose=settings.job.verbose)
     preemption = Preemption(is_chief=cluster.is_chief)
     preemption.watch()
     exit_with_parent()

@@ -49,8 +49,8 @@ def main() -> None:
     console = Console(highlight=False, soft_wrap=True)
     with ProgressDisplay(console) as shown:
         # What a training of these settings could read is not asked here.
-        asked = settings.model_copy(update={"data_memory": 1_000_000})
-        found = prepare(asked, storage.path(settings.storage) / storage.DATASETS, shown)
+        asked = settings.replace(data_memory=1_000_000)
+        found = prepare(asked, storage.path(settings.job.storage) / storage.DATASETS, shown)
     rows = ", ".join(f"{found.rows(split):,} for {split}" for split in found.splits)
     shards = [shard for split in found.splits for shard in found.shards(split)]
     size = sum(shard.bytes for shard in shards) / MIB
@@ -61,7 +61,7 @@ def main() -> None:
         " DATA_MEMORY is less reads a part at a time",
         markup=False,
     )
-    qubits = f" QUBITS={settings.qubits}" if settings.qubits != 8 else ""
+    qubits = f" QUBITS={settings.model.qubits}" if settings.model.qubits != 8 else ""
     console.print(f"next:  make training DATA={found.path}{qubits}", markup=False)
 
 

@@ -211,32 +211,34 @@ def prepare(
     if (found := _given(settings)) is None:
         path, recipe = _place(settings, root)
         if not storage.exists(path / dataset_dir.MANIFEST):
-            made: PreparedSplits = MAKERS.get(settings.data, read_user_table)(settings)
-            gang = settings.gang or uuid.uuid4().hex
-            DatasetWriter(path, recipe, settings.lanes, progress).make(made, settings.seed, gang)
-        found = load(path, settings.data_memory)
+            made: PreparedSplits = MAKERS.get(settings.data.data, read_user_table)(settings)
+            gang = settings.job.job_id or uuid.uuid4().hex
+            DatasetWriter(path, recipe, settings.data.partitions, progress).make(
+                made, settings.data.seed, gang
+            )
+        found = load(path, settings.data.data_memory)
     dataset_dir.check_sizes(
         found.path, [shard for split in SPLITS for shard in found.shards(split)]
     )
     for split in SPLITS:
         if found.cut(split) == sampling.SINGLE_SHARD:
             found.split(split)
-    if settings.workers > 0:  # else the planner has not chosen yet
+    if settings.training.workers > 0:  # else the planner has not chosen yet
         _require_memory(found, settings)
     return found
 
 
 def _require_memory(found: Dataset, settings: Settings) -> None:
     """Say now, and not after TensorFlow was loaded, that DATA_MEMORY is too little."""
-    groups = settings.workers // settings.split
+    groups = settings.training.workers // settings.training.state_shards
     held = found.held()
     for split in filter(lambda split: split not in held, SPLITS):
         share = WorkerSampler(
             found.lane_sizes(split),
             rank=0,
             world=groups,
-            batch=settings.global_batch,
-            seed=settings.seed,
+            batch=settings.training.global_batch,
+            seed=settings.data.seed,
             cut=found.cut(split),
         )
         found.feed(split, share)
@@ -262,22 +264,22 @@ def _given(settings: Settings) -> Dataset | None:
         DataError: DATA names nothing that is known.
         SettingsError: A setting does not fit the data set.
     """
-    if settings.data in MAKERS or settings.data.lower().endswith(tuple(FORMATS)):
+    if settings.data.data in MAKERS or settings.data.data.lower().endswith(tuple(FORMATS)):
         return None
-    path = storage.path(settings.data.rstrip("/") or "/")
+    path = storage.path(settings.data.data.rstrip("/") or "/")
     if not storage.exists(path / dataset_dir.MANIFEST):
         raise DataError(
-            f"DATA={settings.data} is not a data set: allowed are {', '.join(MAKERS)}, the path of"
+            f"DATA={settings.data.data} is not a data set: allowed are {', '.join(MAKERS)}, the path of"
             f" a table whose name ends in {', '.join(FORMATS)}, or a folder that `make dataset`"
             " wrote to the end"
         )
-    found = load(path, settings.data_memory)
+    found = load(path, settings.data.data_memory)
     recipe = found.manifest.recipe
     there = {"QUBITS": recipe.get("qubits"), **{s.upper(): found.rows(s) for s in SPLITS}}
-    asked = {"QUBITS": settings.qubits, "TRAIN": settings.examples}
-    asked |= {"VALIDATION": settings.validation, "TEST": settings.test}
+    asked = {"QUBITS": settings.model.qubits, "TRAIN": settings.data.train_examples}
+    asked |= {"VALIDATION": settings.data.validation_examples, "TEST": settings.data.test_examples}
     for name in ("lanes", "encoder", "classes", "label"):  # a default was perhaps not asked for
-        if (value := getattr(settings, name)) != Settings.model_fields[name].default:
+        if (value := settings.get(name)) != Settings.fields()[name].default:
             asked[name.upper()], there[name.upper()] = value, recipe.get(name, "")
     for name, value in asked.items():
         if value is not None and value != there[name]:
@@ -286,14 +288,14 @@ def _given(settings: Settings) -> Dataset | None:
             if has != "":
                 made = f"with {name}={has}: say {name}={has}"
             raise SettingsError(
-                f"{name}={value} does not fit DATA={settings.data}, which was made {made}, or make"
+                f"{name}={value} does not fit DATA={settings.data.data}, which was made {made}, or make"
                 " another data set"
             )
-    if settings.workers // settings.split > found.lanes:
+    if settings.training.workers // settings.training.state_shards > found.lanes:
         raise SettingsError(
-            f"WORKERS={settings.workers} is more than the {found.lanes * settings.split} workers"
-            f" that DATA={settings.data} can be dealt to, since it was made with"
-            f" LANES={found.lanes}: lower WORKERS, or make another data set"
+            f"WORKERS={settings.training.workers} is more than the {found.lanes * settings.training.state_shards} workers"
+            f" that DATA={settings.data.data} can be dealt to, since it was made with"
+            f" PARTITIONS={found.lanes}: lower WORKERS, or make another data set"
         )
     return found
 
@@ -301,18 +303,20 @@ def _given(settings: Settings) -> Dataset | None:
 def _place(settings: Settings, root: StoragePath) -> tuple[StoragePath, dict[str, Any]]:
     """The folder of a data set that is made, and all that determines it."""
     recipe = _recipe(settings)
-    name = re.sub(r"[^a-z0-9]+", "-", Path(settings.data).stem.lower()).strip("-")[:40] or "table"
+    name = (
+        re.sub(r"[^a-z0-9]+", "-", Path(settings.data.data).stem.lower()).strip("-")[:40] or "table"
+    )
     return root / f"{name}-{dataset_dir.fingerprint(recipe)[:12]}", recipe
 
 
 def _recipe(settings: Settings) -> dict[str, Any]:
     names = ("data", "qubits", "seed", "lanes", "examples", "validation", "test")
-    recipe = {"format": dataset_dir.FORMAT, **{name: getattr(settings, name) for name in names}}
-    if settings.data != "excitations":
-        recipe |= {name: getattr(settings, name) for name in ("classes", "encoder", "label")}
-    if settings.data not in MAKERS:
+    recipe = {"format": dataset_dir.FORMAT, **{name: settings.get(name) for name in names}}
+    if settings.data.data != "excitations":
+        recipe |= {name: settings.get(name) for name in ("classes", "encoder", "label")}
+    if settings.data.data not in MAKERS:
         # By content: the same table at another place is the same data.
-        recipe |= {"data": "table", "sha256": sha256_file(settings.data)}
+        recipe |= {"data": "table", "sha256": sha256_file(settings.data.data)}
     return recipe
 
 

@@ -66,20 +66,24 @@ def excitations(settings: Settings) -> PreparedSplits:
     Raises:
         SettingsError: ENCODER or CLASSES is set to what this data set does not have.
     """
-    if settings.encoder not in ("auto", "angle"):
+    if settings.data.encoder not in ("auto", "angle"):
         raise SettingsError(
-            f"ENCODER={settings.encoder} does not fit DATA=excitations, which is made of angles on"
+            f"ENCODER={settings.data.encoder} does not fit DATA=excitations, which is made of angles on"
             " a cluster state: leave ENCODER at auto"
         )
-    if settings.classes:
+    if settings.data.classes:
         raise SettingsError(
-            f"CLASSES={settings.classes} does not fit DATA=excitations, whose labels are -1 and 1:"
+            f"CLASSES={settings.data.classes} does not fit DATA=excitations, whose labels are -1 and 1:"
             " leave CLASSES unset"
         )
-    asked = {"train": settings.examples, "validation": settings.validation, "test": settings.test}
+    asked = {
+        "train": settings.data.train_examples,
+        "validation": settings.data.validation_examples,
+        "test": settings.data.test_examples,
+    }
     rows = {split: asked[split] or EXCITATIONS[split] for split in SPLITS}
     made = {s: _drawn(settings, number, rows[s]) for number, s in enumerate(SPLITS)}
-    columns = data_symbols(settings.qubits)
+    columns = data_symbols(settings.model.qubits)
     return PreparedSplits(made, Encoding("none", "cluster", columns, "label", ("-1", "1")))
 
 
@@ -93,11 +97,13 @@ def _drawn(settings: Settings, number: int, rows: int) -> RowSource:
     def lot(place: int) -> Examples:
         count = min(GENERATED, rows - place * GENERATED)
         stream = (
-            [settings.seed, number] if rows <= GENERATED else [settings.seed, number, 1 + place]
+            [settings.data.seed, number]
+            if rows <= GENERATED
+            else [settings.data.seed, number, 1 + place]
         )
         generator = np.random.Generator(np.random.PCG64(stream))
-        angles = np.zeros((count, settings.qubits), np.float32)
-        turned = generator.integers(settings.qubits, size=count)
+        angles = np.zeros((count, settings.model.qubits), np.float32)
+        turned = generator.integers(settings.model.qubits, size=count)
         angle = generator.uniform(-np.pi, np.pi, count)
         angles[np.arange(count), turned] = angle
         return Examples(angles, np.where(np.abs(angle) <= np.pi / 2, 1, -1).astype("f4"))
@@ -127,7 +133,7 @@ def digits(settings: Settings) -> PreparedSplits:
     bunch = load_digits()
     labels = np.array([str(digit) for digit in bunch.target])
     table = Table(bunch.data, labels, tuple(bunch.feature_names))
-    return from_table(table, settings, where="DATA=digits", classes=settings.classes or DIGITS)
+    return from_table(table, settings, where="DATA=digits", classes=settings.data.classes or DIGITS)
 
 
 def read_user_table(settings: Settings) -> PreparedSplits:
@@ -136,8 +142,8 @@ def read_user_table(settings: Settings) -> PreparedSplits:
     Raises:
         DataError: It can't be read, or can't be trained on.
     """
-    table = read_table(settings.data, settings.label)
-    return from_table(table, settings, where=settings.data, classes=settings.classes)
+    table = read_table(settings.data.data, settings.data.label_column)
+    return from_table(table, settings, where=settings.data.data, classes=settings.data.classes)
 
 
 def from_table(table: Table, settings: Settings, *, where: str, classes: str) -> PreparedSplits:
@@ -157,10 +163,10 @@ def from_table(table: Table, settings: Settings, *, where: str, classes: str) ->
     rows = _split(labels, settings, where)
     encoding = fit(
         features[rows["train"]],
-        settings.encoder,
-        settings.qubits,
+        settings.data.encoder,
+        settings.model.qubits,
         columns=table.names,
-        label=settings.label,
+        label=settings.data.label_column,
         classes=chosen,
     )
     made = {s: Examples(encoding.apply(features[rows[s]]), labels[rows[s]]) for s in SPLITS}
@@ -216,17 +222,17 @@ def labels_to_signs(labels: np.ndarray, classes: tuple[str, str]) -> np.ndarray:
 def _split(labels: np.ndarray, settings: Settings, where: str) -> dict[str, np.ndarray]:
     """Row numbers of each split, drawn by SEED, each class in the same proportion in all."""
     total = len(labels)
-    test = settings.test or max(1, round(TEST_SHARE * total))
-    validation = settings.validation or max(1, round(VALIDATION_SHARE * total))
+    test = settings.data.test_examples or max(1, round(TEST_SHARE * total))
+    validation = settings.data.validation_examples or max(1, round(VALIDATION_SHARE * total))
     left = total - test - validation
-    train = settings.examples or max(left, 2)
+    train = settings.data.train_examples or max(left, 2)
     if train > left:
         raise DataError(
-            f"{where} has {total} rows of its two classes, too few for EXAMPLES={train},"
-            f" VALIDATION={validation} and TEST={test}: lower what is set of them, or give more"
+            f"{where} has {total} rows of its two classes, too few for TRAIN_EXAMPLES={train},"
+            f" VALIDATION_EXAMPLES={validation} and TEST_EXAMPLES={test}: lower what is set of them, or give more"
             " rows"
         )
-    order = _stratified(labels, settings.seed)
+    order = _stratified(labels, settings.data.seed)
     made = {
         "test": order[:test],
         "validation": order[test : test + validation],

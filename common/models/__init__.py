@@ -28,18 +28,20 @@ def build_model(features: int, settings: Settings, encoder: str = "angle") -> ke
         SettingsError: MODEL names a factory that can't be imported, fails, makes no model, or
             makes one that fails when it is called.
     """
-    if ":" in settings.model:
+    if ":" in settings.model.model:
         return user_model.build_user_model(features, settings)
     inputs = keras.Input((features,), name="angles")
-    if settings.model == "qcnn":
+    if settings.model.model == "qcnn":
         outputs = _readouts(inputs, settings, encoder, layers=None)
-    elif settings.model == "hybrid":
+    elif settings.model.model == "hybrid":
         outputs = _head(_readouts(inputs, settings, encoder), settings)
     else:
-        filters = [_readouts(inputs, settings, encoder, index=i) for i in range(settings.filters)]
+        filters = [
+            _readouts(inputs, settings, encoder, index=i) for i in range(settings.model.filters)
+        ]
         together = filters[0] if len(filters) == 1 else keras.layers.Concatenate()(filters)
         outputs = _head(together, settings)
-    return keras.Model(inputs, outputs, name=settings.model.replace("-", "_"))
+    return keras.Model(inputs, outputs, name=settings.model.model.replace("-", "_"))
 
 
 def _readouts(
@@ -47,8 +49,8 @@ def _readouts(
 ) -> Any:
     """The readouts of one QCNN, cut as the hybrid is unless `layers` says otherwise."""
     made: ModelCircuit = qcnn(
-        settings.qubits,
-        layers=hybrid_layers(settings.qubits) if layers == -1 else layers,
+        settings.model.qubits,
+        layers=hybrid_layers(settings.model.qubits) if layers == -1 else layers,
         encoder=encoder,
         features=inputs.shape[-1],
         prefix=f"f{index}_" if index else "",
@@ -58,8 +60,8 @@ def _readouts(
         made.inputs,
         made.observables,
         parameters=made.parameters,
-        simulator=settings.simulator,
-        seed=settings.seed * 1009 + index,
+        simulator=settings.model.simulator,
+        seed=settings.data.seed * 1009 + index,
         name=f"circuit_{index}",
     )
     return layer(inputs)
@@ -69,9 +71,11 @@ def _head(readouts: Any, settings: Settings) -> Any:
     """Dense(8), then Dense(1): the tutorial's head; the activation stands between them."""
 
     def drawn(index: int) -> Any:
-        return keras.initializers.GlorotUniform(seed=settings.seed * 1009 + 500 + index)
+        return keras.initializers.GlorotUniform(seed=settings.data.seed * 1009 + 500 + index)
 
-    hidden = keras.layers.Dense(8, settings.activation, kernel_initializer=drawn(0), name="hidden")
+    hidden = keras.layers.Dense(
+        8, settings.model.activation, kernel_initializer=drawn(0), name="hidden"
+    )
     return keras.layers.Dense(1, kernel_initializer=drawn(1), name="answer")(hidden(readouts))
 
 

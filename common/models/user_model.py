@@ -38,7 +38,7 @@ def build_user_model(features: int, settings: Settings) -> keras.Model:
         SettingsError: The factory can't be imported, fails, makes no model, or one that fails when
             it is called.
     """
-    name = settings.model
+    name = settings.model.model
     factory = _imported(name)
     with report_user_errors(name):
         model = factory(features, settings)

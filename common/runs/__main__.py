@@ -22,13 +22,13 @@ def main() -> None:
     """Do what COMPARE, DELETE or neither of them asks for."""
     settings = Settings.from_args(sys.argv[1:])
     console = Console() if sys.stdout.isatty() else Console(width=WIDE)
-    root = storage.path(settings.storage)
-    if settings.compare and settings.delete:
+    root = storage.path(settings.job.storage)
+    if settings.runs.compare and settings.runs.delete:
         raise RunError("COMPARE and DELETE can't be done at once: set one of them")
-    if settings.delete:
-        remove(console, root, _names(settings.delete), sure=settings.yes)
-    elif settings.compare:
-        compare(console, root, _names(settings.compare))
+    if settings.runs.delete:
+        remove(console, root, _names(settings.runs.delete), sure=settings.runs.yes)
+    elif settings.runs.compare:
+        compare(console, root, _names(settings.runs.compare))
     else:
         show(console, root)
 

@@ -45,7 +45,7 @@ class Attempts:
             self._write({**known, "in_vain": 0, "checkpoint": newest})
             raise RunError(
                 f"run {self._run.name} was started {in_vain} times in a row without reaching a"
-                f" newer checkpoint (ATTEMPTS={limit}); the last cause: {known['cause'] or UNKNOWN_CAUSE}"
+                f" newer checkpoint (MAX_ATTEMPTS={limit}); the last cause: {known['cause'] or UNKNOWN_CAUSE}"
             )
         started = known["started"] + 1
         entry = {"started": started, "in_vain": in_vain + 1, "checkpoint": newest, "cause": ""}

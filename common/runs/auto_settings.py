@@ -21,15 +21,17 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def is_automatic(settings: Settings) -> bool:
     """Whether a person left WORKERS or BATCH to the planner."""
-    return AUTO in (settings.workers, settings.batch)
+    return AUTO in (settings.training.workers, settings.training.batch)
 
 
 def with_placeholder_numbers(settings: Settings) -> Settings:
     """The settings with some numbers for auto: enough to find out what else is wrong with them."""
     if not is_automatic(settings):
         return settings
-    batch = {"batch": settings.global_batch} if settings.batch == AUTO else {}
-    workers = {"workers": settings.split} if settings.workers == AUTO else {}
+    batch = {"batch": settings.training.global_batch} if settings.training.batch == AUTO else {}
+    workers = (
+        {"workers": settings.training.state_shards} if settings.training.workers == AUTO else {}
+    )
     return _with(settings, **batch, **workers)
 
 
@@ -42,7 +44,7 @@ def inherit_batch(settings: Settings, root: StoragePath, name: str) -> Settings:
         name: The run's.
     """
     run = Run.at(root, name)
-    if settings.batch != AUTO or not run.exists():
+    if settings.training.batch != AUTO or not run.exists():
         return settings
     return _with(settings, batch=run.record()["settings"]["batch"])
 

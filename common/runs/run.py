@@ -64,7 +64,7 @@ class Run:
 
         Of a pod's run the client knows the storage, by its overlay.
         """
-        root, usual = str(self.path.parent), Settings.model_fields["storage"].default
+        root, usual = str(self.path.parent), Settings.fields()["storage"].default
         if root == usual or TERMINATION_LOG.is_file():
             return f"RUN={self.name}"
         return f"STORAGE={shlex.quote(root)} RUN={self.name}"

@@ -37,7 +37,7 @@ def benchmark(settings: Settings, cases: str) -> int:
     """
     # TensorFlow's profiler is of no use to it, and a name of its own keeps it apart from runs.
     more = {"run": f"probe-{uuid.uuid4().hex[:8]}", "profiler_port": 0, "ttl": KEPT_SECONDS}
-    settings = settings.model_copy(update=more)
+    settings = settings.replace(**more)
     objects = benchmark_objects(manifests.training(settings), cases, settings)
     cluster = KubeClient.connect(settings)
     cluster.check()
@@ -46,7 +46,7 @@ def benchmark(settings: Settings, cases: str) -> int:
     with screen, _there(cluster, objects, name):
         try:
             ended = JobWatcher(
-                cluster, "TFJob", name, screen, settings.rendezvous_timeout
+                cluster, "TFJob", name, screen, settings.fault_tolerance.rendezvous_timeout
             ).until_end()
         except api_errors.Unreachable:
             raise

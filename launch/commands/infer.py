@@ -21,9 +21,9 @@ def infer(settings: Settings) -> int:
     cluster = KubeClient.connect(settings)
     cluster.check()
     with ClientConsole() as screen:
-        if not settings.weights:
-            name = _which(cluster, objects, settings.run, screen)
-            settings = settings.model_copy(update={"run": name})
+        if not settings.inference.weights:
+            name = _which(cluster, objects, settings.job.run, screen)
+            settings = settings.replace(run=name)
             objects = manifests.inference(settings)
         name = next(one["metadata"]["name"] for one in objects if one["kind"] == "Job")
         live = cluster.get("Job", name)
@@ -31,7 +31,7 @@ def infer(settings: Settings) -> int:
         if live is not None and runs_now:
             end = f"make delete-inference RUN={settings.run_name}"
             log_resume(live, describe_differences(cluster, objects), end, screen)
-        if settings.dry_run:
+        if settings.cluster.dry_run:
             if runs_now:
                 screen.say(NOTHING)
             else:

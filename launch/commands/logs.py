@@ -26,7 +26,7 @@ def logs(settings: Settings) -> int:
     live = select.newest(cluster, settings)
     if live is not None and _living(cluster, live, screen):
         return 0
-    name = select.run_of(live) if live is not None else settings.run
+    name = select.run_of(live) if live is not None else settings.job.run
     if not name:
         raise RunError(
             f"there is no job of qfleet in namespace {cluster.namespace}: name the run whose logs"

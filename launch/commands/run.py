@@ -30,17 +30,17 @@ def run(settings: Settings) -> int:
     cluster.kind("TFJob")
     with ClientConsole() as screen:
         place = f"namespace {cluster.namespace} of context {cluster.context}"
-        screen.say(f"training {settings.model} as a TFJob in {place}")
+        screen.say(f"training {settings.model.model} as a TFJob in {place}")
         name = which(cluster, objects, settings.run_name, screen)
         if name != settings.run_name:
             screen.say(f"run {settings.run_name} is finished: this one is {name}")
         live = cluster.get("TFJob", name)
         if auto_settings.is_automatic(asked):
             settings = _with_numbers(cluster, objects, asked, name, live, screen)
-        settings = settings.model_copy(update={"run": name})
+        settings = settings.replace(run=name)
         objects = manifests.training(settings)
         stand = _stand(cluster, objects, live, screen)
-        if settings.dry_run:
+        if settings.cluster.dry_run:
             if stand == "runs":
                 screen.say(NOTHING)
             else:
@@ -69,15 +69,17 @@ def _with_numbers(
     ):
         settings = auto_settings.inherit_batch(settings, root, name)
     if live is not None and not job.finished(live):
-        return auto_settings.with_placeholder_numbers(settings).model_copy(
-            update={"workers": job.configured_workers(live)}
+        return auto_settings.with_placeholder_numbers(settings).replace(
+            workers=job.configured_workers(live)
         )
     if auto_settings.is_automatic(settings):
         screen.say("planning in pods of the cluster, unless that was done before")
         settings, why = auto_settings.resolve_auto(
             settings, auto_settings.ROOT / ".venv" / "bin" / "python"
         )
-        screen.say(f"WORKERS={settings.workers} BATCH={settings.global_batch}: {why}")
+        screen.say(
+            f"WORKERS={settings.training.workers} BATCH={settings.training.global_batch}: {why}"
+        )
     return settings
 
 
@@ -184,7 +186,7 @@ def follow(
     run = settings.run_name
     verb = "training" if kind == "TFJob" else "inference"
     try:
-        patience = settings.rendezvous_timeout
+        patience = settings.fault_tolerance.rendezvous_timeout
         ended = JobWatcher(cluster, kind, name, screen, patience, again=again).until_end()
     except KeyboardInterrupt:
         others = (

@@ -33,7 +33,7 @@ def pods(cluster: KubeClient, found: Object) -> list[job.Pod]:
 def newest(cluster: KubeClient, settings: Settings, kind: str = "TFJob") -> Object | None:
     """The newest job of RUN, or of any run where none is named; None where there is none."""
     found = jobs(cluster, kind)
-    return next((one for one in reversed(found) if settings.run in ("", run_of(one))), None)
+    return next((one for one in reversed(found) if settings.job.run in ("", run_of(one))), None)
 
 
 def only(
@@ -52,15 +52,15 @@ def only(
     """
     found = {run_of(one): one for one in jobs(cluster, kind)}
     names = list(dict.fromkeys([*found, *others]))
-    if settings.run:
-        if settings.run not in names:
-            near = difflib.get_close_matches(settings.run, names, n=1)
+    if settings.job.run:
+        if settings.job.run not in names:
+            near = difflib.get_close_matches(settings.job.run, names, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
             raise RunError(
-                f"there is no job of run {settings.run} in namespace {cluster.namespace}:"
+                f"there is no job of run {settings.job.run} in namespace {cluster.namespace}:"
                 f" {hint if names else 'there are none of qfleet'}"
             )
-        return settings.run, found.get(settings.run)
+        return settings.job.run, found.get(settings.job.run)
     if not names:
         raise RunError(f"there is no job of qfleet in namespace {cluster.namespace}")
     living = [name for name, one in found.items() if not job.finished(one)] or names

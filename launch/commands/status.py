@@ -19,12 +19,12 @@ def status(settings: Settings) -> int:
     cluster.check()
     screen = ClientConsole()
     live = select.newest(cluster, settings)
-    if live is None and not settings.run:
+    if live is None and not settings.job.run:
         screen.say(f"there is no job of qfleet in namespace {cluster.namespace}")
         return 0
     place = select.storage_location(cluster, settings, live)
     if live is None:
-        _kept(cluster, place, settings.run, screen)
+        _kept(cluster, place, settings.job.run, screen)
         return 0
     run = select.run_of(live)
     pods = select.pods(cluster, live)

@@ -23,7 +23,7 @@ def stop(settings: Settings) -> int:
     cluster.check()
     run, live = select.only(cluster, settings)
     assert live is not None  # no others are asked for
-    _stop(cluster, run, live, settings.dry_run, ClientConsole())
+    _stop(cluster, run, live, settings.cluster.dry_run, ClientConsole())
     return 0
 
 
@@ -69,14 +69,14 @@ def delete(settings: Settings, part: str) -> int:
         others = [select.run_of(one) for one in _labelled(cluster, OWN[part], labels)]
         run, live = select.only(cluster, settings, kind, others)
         if live is not None and part == "training":
-            _stop(cluster, run, live, settings.dry_run, screen)
+            _stop(cluster, run, live, settings.cluster.dry_run, screen)
         elif live is not None:
-            if not settings.dry_run:
+            if not settings.cluster.dry_run:
                 apply.remove(cluster, kind, live["metadata"]["name"])
             screen.say(f"deleted   {kind}/{live['metadata']['name']}")
         used = _labelled(cluster, OWN[part], f"{labels},qfleet/run={run}")
     for one in used:
-        if not settings.dry_run:
+        if not settings.cluster.dry_run:
             cluster.delete(one["kind"], one["metadata"]["name"])
         screen.say(f"deleted   {one['kind']}/{one['metadata']['name']}")
     screen.say("what runs have left in storage stays")

@@ -19,11 +19,11 @@ def tensorboard(settings: Settings) -> int:
     """Apply TensorBoard, wait until it is ready, and lead TENSORBOARD_PORT to it until Ctrl-C."""
     objects = manifests.tensorboard(settings)
     cluster = KubeClient.connect(settings)
-    if not settings.dry_run:
-        _check_port(settings.tensorboard_port)
+    if not settings.cluster.dry_run:
+        _check_port(settings.monitoring.tensorboard_port)
     cluster.check()
     with ClientConsole() as screen:
-        if settings.dry_run:
+        if settings.cluster.dry_run:
             show_changes(cluster, objects, screen)
             return 0
         for body in apply.ordered(objects):
@@ -35,7 +35,7 @@ def tensorboard(settings: Settings) -> int:
             while True:
                 _wait(cluster, deployment, screen)
                 with forward_port(
-                    cluster, service["metadata"]["name"], port, settings.tensorboard_port
+                    cluster, service["metadata"]["name"], port, settings.monitoring.tensorboard_port
                 ) as way:
                     screen.say(
                         f"TensorBoard of all runs: open http://127.0.0.1:{way.port} (Ctrl-C closes"

@@ -38,13 +38,13 @@ def main() -> None:
     refuse(settings)
     exit_on_signals()
     console = Console(width=max(WIDTH, Console().width))
-    folder = storage.path(settings.storage) / f"fleet_{datetime.now():%Y-%m-%d_%H-%M-%S}"
+    folder = storage.path(settings.job.storage) / f"fleet_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     commit = commit_seconds(folder)
     with console.status("measuring") as status:
         found = make_plan(settings, heard=status.update)
     machine = MachineMemory(found.machine.cores, found.machine.memory, own=True)
     began = time.monotonic()
-    kinds = {settings.data: found.workload}
+    kinds = {settings.data.data: found.workload}
     if any(found.workload.spans.values()):
         kinds[TURNED] = dataclasses.replace(found.workload, spans={})
     studies = [
@@ -73,17 +73,24 @@ class FleetStudy:
     def __init__(self, data: str, jobs: "FleetJobs", settings: Settings) -> None:
         self.data, self.jobs = data, jobs
         self.hazards = Hazards(
-            settings.preemptions, settings.stragglers, settings.recovery, settings.notice
+            settings.planning.preemption_rate,
+            settings.planning.step_time_cv,
+            settings.planning.restart_seconds,
+            settings.planning.preemption_notice_fraction,
         )
-        trials, seed, batch = 100 if settings.quick else 400, settings.seed, settings.global_batch
+        trials, seed, batch = (
+            100 if settings.planning.quick else 400,
+            settings.data.seed,
+            settings.training.global_batch,
+        )
         self.points = study.sweep(
             jobs,
             jobs.batches(batch),
             self.hazards,
-            settings.price,
+            settings.planning.price_per_worker_hour,
             trials=trials,
             seed=seed,
-            most=settings.workers if "workers" in settings.model_fields_set else study.MOST,
+            most=settings.training.workers if "workers" in settings.explicit else study.MOST,
             data=data,
         )
         self.one = study.advised_workers(self.points, batch)
@@ -108,12 +115,12 @@ def refuse(settings: Settings) -> None:
     Raises:
         SettingsError: It has none.
     """
-    if settings.split > 1:
+    if settings.training.state_shards > 1:
         raise SettingsError(
-            f"SPLIT={settings.split}: the simulated fleet holds a whole state in each worker; leave"
-            " SPLIT out, and see the plot of the qubits within reach for split ones"
+            f"STATE_SHARDS={settings.training.state_shards}: the simulated fleet holds a whole state in each worker; leave"
+            " STATE_SHARDS out, and see the plot of the qubits within reach for split ones"
         )
-    if AUTO in (settings.workers, settings.batch):
+    if AUTO in (settings.training.workers, settings.training.batch):
         raise SettingsError(
             "the simulated fleet tries all numbers of workers itself: leave WORKERS out or say the"
             " most, and give BATCH as a number"
@@ -133,7 +140,7 @@ class FleetJobs:
 
     def __init__(self, costs: Costs, settings: Settings, commit: float) -> None:
         self._costs, self._settings, self.commit = costs, settings, commit
-        self.threads = settings.threads or costs.machine.cores
+        self.threads = settings.training.threads or costs.machine.cores
         self.examples = costs.workload.examples
         # Of as few rows as there may be: what is fitted grows with the wait for the slower one.
         self.hop = costs.of(WorkerOption(2, 2, self.threads)).step.exchange
@@ -154,9 +161,9 @@ class FleetJobs:
         shared = exchange_seconds(workers, self.hop, self.vector) + rest
         settings = self._settings
         return SimulatedJob(
-            workers, settings.all_epochs, steps, StepTiming(own, shared), seen.start,
-            every=min(settings.checkpoint_every, settings.all_epochs), commit=self.commit,
-            attempts=settings.attempts,
+            workers, settings.training.epochs, steps, StepTiming(own, shared), seen.start,
+            every=min(settings.checkpointing.checkpoint_interval, settings.training.epochs), commit=self.commit,
+            attempts=settings.fault_tolerance.max_attempts,
         )  # fmt: skip
 
 
@@ -182,11 +189,11 @@ def show(console: Console, settings: Settings, studies: Sequence[FleetStudy], to
     """Print what was assumed, the table, and the advice."""
     first = studies[0]
     said = [
-        f"{settings.model}: {settings.qubits} qubits, {first.jobs.examples:,} examples,"
-        f" {settings.all_epochs} epochs; a worker has {first.jobs.threads} cores like these",
-        f"lost: {settings.preemptions:g} times per worker and hour, {settings.notice:.0%} of them"
-        f" announced; {settings.recovery:g} s until the gang has met again, {first.job.start:.0f} s"
-        f" until it trains; steps scatter by {settings.stragglers:.0%}; a checkpoint takes"
+        f"{settings.model.model}: {settings.model.qubits} qubits, {first.jobs.examples:,} examples,"
+        f" {settings.training.epochs} epochs; a worker has {first.jobs.threads} cores like these",
+        f"lost: {settings.planning.preemption_rate:g} times per worker and hour, {settings.planning.preemption_notice_fraction:.0%} of them"
+        f" announced; {settings.planning.restart_seconds:g} s until the gang has met again, {first.job.start:.0f} s"
+        f" until it trains; steps scatter by {settings.planning.step_time_cv:.0%}; a checkpoint takes"
         f" {1e3 * first.jobs.commit:.0f} ms",
         f"simulated in {took:.1f} s",
     ]
@@ -200,14 +207,19 @@ def show(console: Console, settings: Settings, studies: Sequence[FleetStudy], to
     for found in studies:
         console.print(f"\n{found.data}", highlight=False)
         console.print(_table(found, settings))
-        for line in found.advice(settings.price):
+        for line in found.advice(settings.planning.price_per_worker_hour):
             console.print(line, soft_wrap=True, highlight=False)
 
 
 def _table(found: FleetStudy, settings: Settings) -> Table:
     table = Table(box=box.SIMPLE, padding=(0, 1))
     names = ["", "batch", "workers", "step ms", "shared ms", "undisturbed", "mean", "10 %", "90 %"]
-    for name in [*names, "losses", "finish", *(["cost"] if settings.price else [])]:
+    for name in [
+        *names,
+        "losses",
+        "finish",
+        *(["cost"] if settings.planning.price_per_worker_hour else []),
+    ]:
         table.add_column(name, justify="right", no_wrap=True)
     for p in found.points:
         if p.workers in SHOWN or p is found.one:
@@ -215,7 +227,9 @@ def _table(found: FleetStudy, settings: Settings) -> Table:
             cells += [f"{1e3 * part:,.{0 if part > 0.1 else 1}f}" for part in (p.step, p.shared)]
             cells += [duration(s) for s in (p.undisturbed, p.seconds, p.low, p.high)]
             cells += [f"{p.losses:.2g}", f"{p.finished:.0%}"]
-            table.add_row(*cells, *([f"{p.cost:.3g}"] if settings.price else []))
+            table.add_row(
+                *cells, *([f"{p.cost:.3g}"] if settings.planning.price_per_worker_hour else [])
+            )
     return table
 
 
@@ -277,7 +291,7 @@ def write(folder: StoragePath, settings: Settings, studies: Sequence[FleetStudy]
     for name, rows in tables.items():
         storage.write_atomic(folder / f"{name}.csv", study.table(rows).encode())
     figures = {
-        "fleet": fleet_plots.workers(points, settings.price),
+        "fleet": fleet_plots.workers(points, settings.planning.price_per_worker_hour),
         "checkpoints": fleet_plots.checkpoints(last.tried, wanted),
         "reach": fleet_plots.reachable_fleets(examples, batch),
     }

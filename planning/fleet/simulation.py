@@ -5,8 +5,8 @@ The rules are qfleet's own (ARCHITECTURE.md, "How it survives"):
     a lost worker ends the gang's attempt; all start again RESTART seconds later
     a chief that lives keeps the newest step boundary that it knew: one call into TensorFlow
     a chief that goes with notice (SIGTERM) keeps the next boundary
-    a chief that is lost without notice leaves the newest checkpoint, every CHECKPOINT_EVERY epochs
-    ATTEMPTS starts in a row that leave no newer checkpoint end the run
+    a chief that is lost without notice leaves the newest checkpoint, every CHECKPOINT_INTERVAL epochs
+    MAX_ATTEMPTS starts in a row that leave no newer checkpoint end the run
 """
 
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ class SimulatedOutcome:
         losses: Workers lost.
         repeated: Steps that were done more than once.
         resumed: Steps that the last attempt went on from.
-        finished: Whether there is a result; else ATTEMPTS ended the run.
+        finished: Whether there is a result; else MAX_ATTEMPTS ended the run.
     """
 
     seconds: np.ndarray

@@ -41,7 +41,7 @@ class SweepPoint:
         low: Seconds that a tenth of the runs keep below.
         high: Seconds that a tenth of the runs exceed.
         losses: Workers lost in a run, mean.
-        finished: Share of the runs that have a result before ATTEMPTS ends them.
+        finished: Share of the runs that have a result before MAX_ATTEMPTS ends them.
         cost: Money, mean; 0 where no PRICE was told.
     """
 
@@ -191,7 +191,7 @@ def advice(
         here = min(tried, key=lambda i: abs(i.every - every))
         best = min(tried, key=lambda i: i.overhead)
         said.append(
-            f"Take CHECKPOINT_EVERY={every}: a checkpoint takes {1e3 * job.commit:.0f} ms and a"
+            f"Take CHECKPOINT_INTERVAL={every}: a checkpoint takes {1e3 * job.commit:.0f} ms and a"
             f" chief is lost every {duration(mtbf)}, so Daly's distance is {duration(wanted)} of"
             f" work (Young's {duration(young(job.commit, mtbf))}), and an epoch is"
             f" {duration(epoch)}. Simulated, losses and checkpoints cost"
@@ -230,7 +230,7 @@ def _preempted(
     more = max(one.seconds / calm - 1, 0.0)  # two simulations' difference scatters around 0
     money = f" and {one.cost * more / (1 + more):.2g}" if price else ""
     said = (
-        f"Losses (PREEMPTIONS={hazards.preemptions:g}) cost {more:.1%} of its time{money}:"
+        f"Losses (PREEMPTION_RATE={hazards.preemptions:g}) cost {more:.1%} of its time{money}:"
         f" {one.losses:.2g} a run"
     )
     vain = [p for p in points if p.batch == one.batch and p.finished < 0.5]
@@ -245,7 +245,7 @@ def _in_vain(lost: SweepPoint, job: SimulatedJob, hazards: Hazards) -> str:
     return (
         f"; with {lost.workers:,} worker{'s' * (lost.workers > 1)} one is lost every"
         f" {duration(gap)} while a start takes {duration(job.start)}, so most runs end after"
-        f" ATTEMPTS={job.attempts} starts without a newer checkpoint"
+        f" MAX_ATTEMPTS={job.attempts} starts without a newer checkpoint"
     )
 
 

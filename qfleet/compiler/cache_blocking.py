@@ -3,7 +3,7 @@
 A state of more than WINDOW qubits is worked on in chunks that fit a core's L2: all amplitudes of
 WINDOW qubits, for one setting of the others. A window is a set of qubits and the blocks that are
 applied to each chunk before the next; the fewer windows, the less often the state crosses the
-memory bus. The LANES lowest qubits may lie across a vector's lanes, so every window holds them.
+memory bus. The PARTITIONS lowest qubits may lie across a vector's lanes, so every window holds them.
 """
 
 from collections.abc import Collection, Sequence

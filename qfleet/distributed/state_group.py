@@ -44,7 +44,7 @@ class StateGroup:
     def __post_init__(self) -> None:
         if self.size < 1 or self.size & (self.size - 1):
             raise SettingsError(
-                f"SPLIT={self.size}: a state is split over a power of two of workers: use 1, 2, 4,"
+                f"STATE_SHARDS={self.size}: a state is split over a power of two of workers: use 1, 2, 4,"
                 " 8, ..."
             )
         if not 0 <= self.rank < self.size:

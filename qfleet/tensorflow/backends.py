@@ -63,11 +63,11 @@ def build_simulator(
 
         if backend != "qfleet":
             raise CircuitError(
-                f"SPLIT={group.size} needs the simulator qfleet: {backend!r} can't hold a part of"
+                f"STATE_SHARDS={group.size} needs the simulator qfleet: {backend!r} can't hold a part of"
                 " a state"
             )
         if (why := native.unavailable_reason()) is not None:
-            raise CircuitError(f"SPLIT={group.size} can't be had here: {why}")
+            raise CircuitError(f"STATE_SHARDS={group.size} can't be had here: {why}")
         from qfleet.tensorflow.sharded_simulator import ShardedSimulator
 
         return ShardedSimulator(circuit, inputs, parameters, observables, group, dtype=dtype)

@@ -60,7 +60,7 @@ class ShardedSimulator(Simulator):
         if not readouts:
             raise CircuitError(
                 "a circuit whose state is wanted, or that is read by shots, can't be split over"
-                f" {group.size} workers: read expectation values, or set SPLIT=1"
+                f" {group.size} workers: read expectation values, or set STATE_SHARDS=1"
             )
         self.group = group
         self.program = compile_program(circuit, inputs, parameters, readouts, target="split")
@@ -185,7 +185,7 @@ class ShardedSimulator(Simulator):
                 total[-1],
                 mark[0] * self.group.size,
                 "the workers that hold a state together have processors of different vector widths:"
-                " place them on machines of one kind, or set SPLIT=1",
+                " place them on machines of one kind, or set STATE_SHARDS=1",
             )
             with tf.control_dependencies([alike] if alike is not None else []):
                 return tf.identity(total[:-1])
@@ -200,7 +200,7 @@ class ShardedSimulator(Simulator):
     def _second(self, *_: tf.Tensor) -> Any:
         raise CircuitError(
             f"a circuit that is split over {self.group.size} workers has no second derivatives:"
-            " set SPLIT=1 for them"
+            " set STATE_SHARDS=1 for them"
         )
 
     def _slopes(

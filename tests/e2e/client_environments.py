@@ -20,7 +20,7 @@ import yaml
 
 from tests.e2e import kube
 
-SMALL = ("MODEL=qcnn", "QUBITS=2", "STARTS=1", "EPOCHS=3", "EXAMPLES=100")
+SMALL = ("MODEL=qcnn", "QUBITS=2", "INITIALIZATIONS=1", "EPOCHS=3", "TRAIN_EXAMPLES=100")
 """A run of a few seconds."""
 
 there: list[str] = []

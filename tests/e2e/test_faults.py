@@ -25,12 +25,12 @@ from tests.e2e.kube import Job, kubectl, until
 
 INTERVAL = 5  # epochs between two checkpoints
 SETTINGS = (
-    "MODEL=hybrid", "QUBITS=4", "EXAMPLES=200", "VALIDATION=50", "TEST=100", "BATCH=32", "STARTS=1",
-    f"CHECKPOINT_EVERY={INTERVAL}", "EPOCHS=600", "MEMORY=1500Mi",
+    "MODEL=hybrid", "QUBITS=4", "TRAIN_EXAMPLES=200", "VALIDATION_EXAMPLES=50", "TEST_EXAMPLES=100", "BATCH=32", "INITIALIZATIONS=1",
+    f"CHECKPOINT_INTERVAL={INTERVAL}", "EPOCHS=600", "MEMORY=1500Mi",
 )  # fmt: skip
 # From a fault to the first step of the gang that starts again, in seconds; where the machine is
 # slow, so many times as long as an undisturbed job takes to its first.
-AIM, LIMIT, STARTS = 25.0, 45.0, 2.5
+AIM, LIMIT, INITIALIZATIONS = 25.0, 45.0, 2.5
 
 
 def start(name: str, *settings: str) -> Job:
@@ -207,7 +207,7 @@ def test_the_weights_are_those_of_the_job_that_nothing_happened_to(
         f"from fault to first epoch: median {median:.1f} s (aim {AIM:g}); {told};"
         f" undisturbed {started[0]:.1f}"
     )
-    assert median <= max(LIMIT, STARTS * started[0])
+    assert median <= max(LIMIT, INITIALIZATIONS * started[0])
 
 
 def killed_after_result(name: str, root: storage.StoragePath) -> bool:
@@ -236,7 +236,7 @@ def test_a_chief_that_is_killed_after_its_result_costs_nothing(root: storage.Sto
 
 
 def test_a_job_that_can_not_progress_fails_with_the_cause(root: storage.StoragePath) -> None:
-    text = kube.launch("render", "RUN=starved", *SETTINGS, "ATTEMPTS=2", "MEMORY=1Gi").stdout
+    text = kube.launch("render", "RUN=starved", *SETTINGS, "MAX_ATTEMPTS=2", "MEMORY=1Gi").stdout
     small = re.sub(r"memory: .?1Gi.?$", "memory: 300Mi", text, flags=re.MULTILINE)
     assert small != text
     kubectl("apply", "--server-side", "-f", "-", given=small)

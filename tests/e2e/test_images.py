@@ -142,8 +142,8 @@ def test_trains_and_answers_in_a_read_only_container(worker: str) -> None:
     # One container for both, whose runs lie in its /tmp.
     script = (
         "import subprocess, sys\n"
-        "for words in (['training.worker', 'QUBITS=2', 'EXAMPLES=100', 'VALIDATION=50', 'TEST=50',"
-        " 'EPOCHS=2', 'STARTS=1', 'WORKERS=1'], ['inference']):\n"
+        "for words in (['training.worker', 'QUBITS=2', 'TRAIN_EXAMPLES=100', 'VALIDATION_EXAMPLES=50', 'TEST_EXAMPLES=50',"
+        " 'EPOCHS=2', 'INITIALIZATIONS=1', 'WORKERS=1'], ['inference']):\n"
         "    subprocess.run([sys.executable, '-m', *words, 'STORAGE=/tmp/runs'], check=True)\n"
     )
     done = docker("run", "--rm", *CONFINED, worker, "python", "-c", script)

@@ -77,8 +77,8 @@ def test_a_deleted_pod_is_redone_alone_and_the_report_is_that_of_one_process(
     monkeypatch: pytest.MonkeyPatch,
     measured: Callable[[str], None],
 ) -> None:
-    run = finish(root, NAME, f"TEST={EXAMPLES}", "QUBITS=6")
-    client = Client(f"RUN={NAME}", "PARALLEL=3", f"BATCH={BATCH}")
+    run = finish(root, NAME, f"TEST_EXAMPLES={EXAMPLES}", "QUBITS=6")
+    client = Client(f"RUN={NAME}", "PARALLELISM=3", f"BATCH={BATCH}")
     kube.until(lambda: client.has_said(r"^worker 1: piece "), 120, "a piece of worker 1")
     first = pods()
     (name,) = (name for number, name, _ in first if number == 1)
@@ -126,7 +126,7 @@ def test_altered_weights_fail_the_job_at_once_with_the_sentence(
     run = finish(root, "altered")
     content = storage.read_bytes(run.weights)
     storage.write_atomic(run.weights, content[:-1] + b"x")
-    done = kube.launch("infer", "RUN=altered", "PARALLEL=2", timeout=120)
+    done = kube.launch("infer", "RUN=altered", "PARALLELISM=2", timeout=120)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "qfleet: job inference-altered Failed: worker " in done.stderr
     assert "weights.h5 was altered" in done.stderr

@@ -158,7 +158,14 @@ def test_logs_are_there_while_pods_are_and_afterwards(
 def test_ctrl_c_leaves_the_job_and_the_same_words_follow_it_again(
     checkout: Checkout, place: str
 ) -> None:
-    words = ("MODEL=qcnn", "RUN=long", "QUBITS=4", "STARTS=1", "EXAMPLES=2000", in_(place))
+    words = (
+        "MODEL=qcnn",
+        "RUN=long",
+        "QUBITS=4",
+        "INITIALIZATIONS=1",
+        "TRAIN_EXAMPLES=2000",
+        in_(place),
+    )
     with checkout.start("run", *words, "EPOCHS=4000") as started:
         started.says("epoch 2/4000")
         assert started.interrupt() == 130

@@ -39,7 +39,7 @@ def board(cluster_storage: None) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def watched(board: str) -> Iterator[Job]:
     """A job that trains for as long as it is watched; qcnn.yaml's may end before."""
-    job = kube.start("watched", "MODEL=qcnn", "QUBITS=4", "STARTS=1", "EPOCHS=100000")
+    job = kube.start("watched", "MODEL=qcnn", "QUBITS=4", "INITIALIZATIONS=1", "EPOCHS=100000")
     yield job
     job.delete()
 

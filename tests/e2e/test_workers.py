@@ -12,7 +12,7 @@ from tests.e2e import kube
 from tests.e2e.kube import Job, kubectl, until
 
 SETTINGS = (
-    "MODEL=hybrid", "QUBITS=2", "EXAMPLES=100", "VALIDATION=30", "TEST=50", "BATCH=32", "STARTS=1",
+    "MODEL=hybrid", "QUBITS=2", "TRAIN_EXAMPLES=100", "VALIDATION_EXAMPLES=30", "TEST_EXAMPLES=50", "BATCH=32", "INITIALIZATIONS=1",
     "PROFILER_PORT=2223",
 )  # fmt: skip
 
@@ -107,7 +107,7 @@ def test_wrong_settings_fail_the_job_for_good_with_their_sentence(
 
 
 def test_a_deadline_ends_the_job_at_a_checkpoint(root: storage.StoragePath) -> None:
-    job = start("late-night", "EPOCHS=100000", "CHECKPOINT_EVERY=100000", "DEADLINE=25")
+    job = start("late-night", "EPOCHS=100000", "CHECKPOINT_INTERVAL=100000", "DEADLINE=25")
     assert job.end(90) == "Failed"
     (failed,) = [c for c in kube.get("tfjob", job.name)["status"]["conditions"]
                  if c["type"] == "Failed"]  # fmt: skip

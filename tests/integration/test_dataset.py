@@ -15,7 +15,7 @@ from common.data import load
 from tests.support.storage_emulator import BUCKET, Emulator
 from tests.support.training_processes import ROOT, Gang, gangs, metrics
 
-LARGE = ("EXAMPLES=70000", "QUBITS=2", "VALIDATION=20", "TEST=20")
+LARGE = ("TRAIN_EXAMPLES=70000", "QUBITS=2", "VALIDATION_EXAMPLES=20", "TEST_EXAMPLES=20")
 # Storage that went away is given up after 5 s, and who is told so stops after so many shards.
 QUICK = """
 import itertools, os, time
@@ -94,10 +94,10 @@ def test_storage_that_goes_away_in_mid_epoch_ends_with_145_and_comes_back(
     """The data set is in gs://, read by parts by two workers; the run is local."""
     emulator = Emulator().start()
     environment = {**quick, "STORAGE_EMULATOR_HOST": emulator.address}
-    args = ("WORKERS=2", "BATCH=32", "STARTS=1", "EPOCHS=2", "QUBITS=2", "PROFILER_PORT=0")
-    args += ("DATA_MEMORY=1", "RESTARTS=0", "CHECKPOINT_EVERY=1")
+    args = ("WORKERS=2", "BATCH=32", "INITIALIZATIONS=1", "EPOCHS=2", "QUBITS=2", "PROFILER_PORT=0")
+    args += ("DATA_MEMORY=1", "MAX_RESTARTS=0", "CHECKPOINT_INTERVAL=1")
     try:
-        large = ("EXAMPLES=150000", *LARGE[1:])
+        large = ("TRAIN_EXAMPLES=150000", *LARGE[1:])
         address = {"STORAGE_EMULATOR_HOST": emulator.address}
         made = gang(f"gs://{BUCKET}", *large, module="common.data", **address)
         assert made.end() == 0, made.said
@@ -128,8 +128,8 @@ def test_storage_that_goes_away_in_mid_epoch_ends_with_145_and_comes_back(
     ("change", "settings", "words"),
     [
         (lambda f: None, ["QUBITS=3"], "QUBITS=3 does not fit DATA="),
-        (lambda f: None, ["QUBITS=2", "EXAMPLES=80"], "EXAMPLES=80 does not fit DATA="),
-        (lambda f: None, ["QUBITS=2", "LANES=8"], "LANES=8 does not fit DATA="),
+        (lambda f: None, ["QUBITS=2", "TRAIN_EXAMPLES=80"], "TRAIN_EXAMPLES=80 does not fit DATA="),
+        (lambda f: None, ["QUBITS=2", "PARTITIONS=8"], "PARTITIONS=8 does not fit DATA="),
         (lambda f: None, ["QUBITS=2", "ENCODER=pca"], "made without it: leave ENCODER out"),
         (lambda f: (f / "manifest.json").unlink(), [], "is not a data set: allowed are"),
         (

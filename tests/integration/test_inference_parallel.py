@@ -32,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     angles = np.random.default_rng(5).uniform(-1, 1, (EXAMPLES + 50, QUBITS)).astype("f4")
     table = root / "turned.npz"
     np.savez(table, x=angles, label=(angles.sum(axis=1) > 0).astype("i4"))
-    finish(root, "small", f"DATA={table}", f"QUBITS={QUBITS}", f"TEST={EXAMPLES}")
+    finish(root, "small", f"DATA={table}", f"QUBITS={QUBITS}", f"TEST_EXAMPLES={EXAMPLES}")
     ended = infer(f"STORAGE={root}")
     assert ended.returncode == 0, ended.stderr
     shutil.copytree(root / "small" / "predictions", root / "alone")
@@ -112,7 +112,7 @@ def answered(said: str) -> list[int]:
 )  # fmt: skip
 def test_a_lost_worker_is_started_again_alone(run: Run, number: int, how: str) -> None:
     said = []
-    with begun(f"STORAGE={run.path.parent}", "PARALLEL=2") as child:
+    with begun(f"STORAGE={run.path.parent}", "PARALLELISM=2") as child:
         assert child.stdout
         assert child.stderr
         for line in child.stdout:
@@ -132,7 +132,7 @@ def test_a_lost_worker_is_started_again_alone(run: Run, number: int, how: str) -
 
 def test_interrupted_it_leaves_whole_pieces_and_goes_on_from_them(run: Run) -> None:
     storage_of = f"STORAGE={run.path.parent}"
-    with begun(storage_of, "PARALLEL=2") as child:
+    with begun(storage_of, "PARALLELISM=2") as child:
         assert child.stdout
         for line in child.stdout:
             if ": piece " in line:
@@ -146,7 +146,7 @@ def test_interrupted_it_leaves_whole_pieces_and_goes_on_from_them(run: Run) -> N
     assert not (folder / "test.csv").exists()
     left = len(list(folder.glob("test/*/piece-*")))
     assert left
-    ended = infer(storage_of, "PARALLEL=2")
+    ended = infer(storage_of, "PARALLELISM=2")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert len(answered(ended.stdout)) == 5 - left
     assert_as_alone(run)
@@ -155,7 +155,7 @@ def test_interrupted_it_leaves_whole_pieces_and_goes_on_from_them(run: Run) -> N
 def test_a_second_inference_of_the_same_is_refused_in_one_sentence(run: Run) -> None:
     lease = Lease(run.predictions / "test", "another", name="worker-1.lease.json").acquire()
     try:
-        ended = infer(f"STORAGE={run.path.parent}", "PARALLEL=2")
+        ended = infer(f"STORAGE={run.path.parent}", "PARALLELISM=2")
     finally:
         lease.close()
     assert ended.returncode == 2

@@ -12,14 +12,20 @@ from tests.support.training_processes import ROOT, gangs
 
 start = pytest.fixture(gangs)
 
-WHAT = ("QUBITS=4", "EXAMPLES=400", "VALIDATION=30", "TEST=50", "MODEL=qcnn")
+WHAT = (
+    "QUBITS=4",
+    "TRAIN_EXAMPLES=400",
+    "VALIDATION_EXAMPLES=30",
+    "TEST_EXAMPLES=50",
+    "MODEL=qcnn",
+)
 
 
 def test_a_plan_is_measured_once_and_training_follows_it(start, tmp_path):
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     plan = subprocess.run(
-        [sys.executable, "-m", "planning", *WHAT, "QUICK=1", "APPLY=1", "PRICE=2"],
+        [sys.executable, "-m", "planning", *WHAT, "QUICK=1", "APPLY=1", "PRICE_PER_WORKER_HOUR=2"],
         cwd=tmp_path, env={**clean, **cache, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True,
     )  # fmt: skip
@@ -32,7 +38,7 @@ def test_a_plan_is_measured_once_and_training_follows_it(start, tmp_path):
     assert (chosen.qubits, chosen.examples) == (4, 400)
     assert chosen.global_batch <= 400 / 16
 
-    more = ("WORKERS=auto", "BATCH=auto", "EPOCHS=2", "STARTS=1", "PROFILER_PORT=0")
+    more = ("WORKERS=auto", "BATCH=auto", "EPOCHS=2", "INITIALIZATIONS=1", "PROFILER_PORT=0")
     gang = start(tmp_path / "runs", *WHAT, *more, **cache)
     assert gang.end() == 0, gang.said
     assert f"WORKERS={chosen.workers} BATCH={chosen.global_batch}: " in gang.said

@@ -100,7 +100,7 @@ def test_ctrl_c_leaves_a_checkpoint_at_a_step_and_the_same_command_goes_on(
     start, tmp_path, undisturbed
 ):
     run = tmp_path / "hybrid"
-    gang = start(tmp_path, *LONG, "STEPS_PER_CALL=1", "CHECKPOINT_EVERY=40")
+    gang = start(tmp_path, *LONG, "STEPS_PER_CALL=1", "CHECKPOINT_INTERVAL=40")
     gang.until(lambda: (run / "metrics.jsonl").exists())
     gang.process.send_signal(signal.SIGINT)
     assert gang.end(60) == 130, gang.said
@@ -142,13 +142,13 @@ def dying(start, folder, *settings):
 
 
 def test_a_gang_that_is_lost_too_often_ends_retryable(start, tmp_path):
-    gang = dying(start, tmp_path, "RESTARTS=0")
+    gang = dying(start, tmp_path, "MAX_RESTARTS=0")
     assert gang.end(90) == 138, gang.said
-    assert "more than RESTARTS allows" in gang.said
+    assert "more than MAX_RESTARTS allows" in gang.said
 
 
 def test_a_deadline_leaves_a_checkpoint_and_a_retryable_code(start, tmp_path, undisturbed):
-    gang = start(tmp_path, *LONG, "STEPS_PER_CALL=1", "CHECKPOINT_EVERY=40", "DEADLINE=1")
+    gang = start(tmp_path, *LONG, "STEPS_PER_CALL=1", "CHECKPOINT_INTERVAL=40", "DEADLINE=1")
     assert gang.end(90) == 146, gang.said
     assert "DEADLINE has passed; the checkpoint is at step" in gang.said
     assert len(checkpoints(tmp_path / "hybrid")) == 1
@@ -219,14 +219,14 @@ def test_a_corrupted_checkpoint_is_passed_over_with_a_warning(start, tmp_path, u
 def test_missing_workers_are_named_at_the_deadline(start, tmp_path):
     config = {"cluster": {"worker": ["127.0.0.1:61", "127.0.0.1:62"]},
               "task": {"type": "worker", "index": 0}}  # fmt: skip
-    gang = start(tmp_path, *SMALL, "RENDEZVOUS_TIMEOUT=1", "GATE_PORT=0", module="training.worker",
+    gang = start(tmp_path, *SMALL, "RENDEZVOUS_TIMEOUT=1", "RENDEZVOUS_PORT=0", module="training.worker",
                  TF_CONFIG=json.dumps(config))  # fmt: skip
     assert gang.end(60) == 144
     assert "worker 1 (127.0.0.1:62) has not come" in gang.said
 
 
 def test_a_run_that_never_progresses_ends_with_its_cause(start, tmp_path):
-    gang = dying(start, tmp_path, "ATTEMPTS=2")
+    gang = dying(start, tmp_path, "MAX_ATTEMPTS=2")
     assert gang.end(90) == 2, gang.said
     assert "was started 2 times in a row without reaching a newer checkpoint" in gang.said
     assert "out of memory?" in gang.said

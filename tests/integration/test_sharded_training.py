@@ -14,7 +14,7 @@ from tests.support.training_processes import (
 start = pytest.fixture(gangs)
 
 # A dense head behind the circuit and one start alone are in SMALL's model, hybrid.
-WIDE = ("QUBITS=6", *SMALL[1:-1], "EPOCHS=8", "VALIDATION=20", "TEST=20")
+WIDE = ("QUBITS=6", *SMALL[1:-1], "EPOCHS=8", "VALIDATION_EXAMPLES=20", "TEST_EXAMPLES=20")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def whole(tmp_path_factory):
 
 
 def test_a_split_gang_has_the_losses_of_one_worker_through_a_lost_member(start, tmp_path, whole):
-    gang = start(tmp_path, *WIDE, "WORKERS=2", "SPLIT=2")
+    gang = start(tmp_path, *WIDE, "WORKERS=2", "STATE_SHARDS=2")
     gang.until(lambda: len(checkpoints(tmp_path / "hybrid")) >= 2)
     gang.worker(1).kill()
     assert gang.end() == 0, gang.said
@@ -43,7 +43,7 @@ def test_a_split_gang_has_the_losses_of_one_worker_through_a_lost_member(start, 
 
 
 def test_groups_share_the_rows_and_their_members_the_circuits(start, tmp_path, whole):
-    gang = start(tmp_path, *WIDE, "WORKERS=4", "SPLIT=2", "THREADS=1")
+    gang = start(tmp_path, *WIDE, "WORKERS=4", "STATE_SHARDS=2", "THREADS=1")
     assert gang.end() == 0, gang.said
     alone, together = step_losses(whole), step_losses(tmp_path / "hybrid")
     for step in range(1, 31):
@@ -53,14 +53,20 @@ def test_groups_share_the_rows_and_their_members_the_circuits(start, tmp_path, w
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (["SIMULATOR=tensorflow"], "SPLIT=2 needs the simulator qfleet"),
+        (["SIMULATOR=tensorflow"], "STATE_SHARDS=2 needs the simulator qfleet"),
         (["QUBITS=2", "MODEL=qcnn"], "a state of 2 qubits can't be split over 2 workers"),
-        (["WORKERS=3"], "WORKERS=3 can't be cut into groups of SPLIT=2: set WORKERS to a multiple"),
-        (["SPLIT=3"], "SPLIT=3 is not a power of two, by which alone a state can be split: set"),
+        (
+            ["WORKERS=3"],
+            "WORKERS=3 can't be cut into groups of STATE_SHARDS=2: set WORKERS to a multiple",
+        ),
+        (
+            ["STATE_SHARDS=3"],
+            "STATE_SHARDS=3 is not a power of two, by which alone a state can be split: set",
+        ),
     ],
 )
 def test_what_cannot_be_split_is_refused_in_a_sentence(start, tmp_path, args, sentence):
-    said = {word.partition("=")[0]: word for word in [*WIDE, "WORKERS=2", "SPLIT=2", *args]}
+    said = {word.partition("=")[0]: word for word in [*WIDE, "WORKERS=2", "STATE_SHARDS=2", *args]}
     gang = start(tmp_path, *said.values())
     assert gang.end(60) == 2, gang.said
     assert sentence in gang.said

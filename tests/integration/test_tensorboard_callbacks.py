@@ -62,7 +62,7 @@ def step_times(profile):
 
 
 def test_a_run_shows_its_scalars_readouts_graph_and_profile(start, tmp_path):
-    gang = start(tmp_path, *SMALL, "PROFILE=10:14")
+    gang = start(tmp_path, *SMALL, "PROFILE_STEPS=10:14")
     assert gang.end() == 0, gang.said
     logs = tmp_path / "hybrid" / "logs"
     epochs = list(range(1, 13))

@@ -166,7 +166,7 @@ def test_a_table_of_the_person_s_own_trains_multi_filter_and_is_answered(start, 
     labels = np.where(features[:, 0] + features[:, 1] > 0, "yes", "no")
     table = pd.DataFrame(features, columns=list("abcde")).assign(label=labels)
     table.to_csv(tmp_path / "mine.csv", index=False)
-    settings = ("QUBITS=3", "STARTS=1", "EPOCHS=15", "PROFILER_PORT=0", f"DATA={tmp_path}/mine.csv",
+    settings = ("QUBITS=3", "INITIALIZATIONS=1", "EPOCHS=15", "PROFILER_PORT=0", f"DATA={tmp_path}/mine.csv",
                 "MODEL=multi-filter", "FILTERS=2", "WORKERS=1")  # fmt: skip
     gang = start(tmp_path, *settings)
     assert gang.end() == 0, gang.said
@@ -205,7 +205,7 @@ def test_a_gang_trains_on_gs_through_a_server_that_fails_every_third_request(
     """And is answered from there, and loaded in a notebook."""
     from common import storage
 
-    gang = start(str(flaky_gs), *SMALL, "UPLOAD_EVERY=0.5")
+    gang = start(str(flaky_gs), *SMALL, "LOG_UPLOAD_INTERVAL=0.5")
     assert gang.end() == 0, gang.said
     run = runs.Run.at(storage.path(str(flaky_gs)), "hybrid")
     assert [line["epoch"] for line in run.metrics()] == list(range(1, 13))

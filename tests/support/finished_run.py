@@ -10,7 +10,14 @@ from common.runs import Run
 from common.settings import Settings
 from common.storage import StoragePath
 
-SMALL = ["QUBITS=4", "EXAMPLES=40", "VALIDATION=10", "TEST=60", "STARTS=2", "START_EPOCHS=2"]
+SMALL = [
+    "QUBITS=4",
+    "TRAIN_EXAMPLES=40",
+    "VALIDATION_EXAMPLES=10",
+    "TEST_EXAMPLES=60",
+    "INITIALIZATIONS=2",
+    "INITIALIZATION_EPOCHS=2",
+]
 
 
 def finish(root: StoragePath, name: str, *args: str) -> Run:

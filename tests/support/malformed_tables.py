@@ -174,17 +174,21 @@ CASES = [
         {"examples": 2},
     ),
     MalformedTable(
-        "EXAMPLES", "t.csv", csv, ("40 rows of its two classes", "EXAMPLES=39"), {"examples": 39}
+        "EXAMPLES",
+        "t.csv",
+        csv,
+        ("40 rows of its two classes", "TRAIN_EXAMPLES=39"),
+        {"examples": 39},
     ),
     MalformedTable(
         "VALIDATION",
         "t.csv",
         csv,
-        ("40 rows of its two classes", "VALIDATION=40"),
+        ("40 rows of its two classes", "VALIDATION_EXAMPLES=40"),
         {"validation": 40},
     ),
     MalformedTable(
-        "TEST", "t.csv", csv, ("40 rows of its two classes", "TEST=4000"), {"test": 4000}
+        "TEST", "t.csv", csv, ("40 rows of its two classes", "TEST_EXAMPLES=4000"), {"test": 4000}
     ),
     MalformedTable(
         "more features than qubits",

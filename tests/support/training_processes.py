@@ -19,7 +19,7 @@ from qfleet.tensorflow.runtime import tf
 
 # Small enough to start quickly, with several steps an epoch and a last batch that is not full.
 SMALL = (
-    "QUBITS=2", "EXAMPLES=100", "VALIDATION=30", "TEST=50", "BATCH=32", "STARTS=1",
+    "QUBITS=2", "TRAIN_EXAMPLES=100", "VALIDATION_EXAMPLES=30", "TEST_EXAMPLES=50", "BATCH=32", "INITIALIZATIONS=1",
     "PROFILER_PORT=0", "EPOCHS=12",
 )  # fmt: skip
 ROOT = Path(__file__).resolve().parent.parent

@@ -226,7 +226,9 @@ def test_a_folder_with_fewer_lanes_than_workers_is_told(tmp_path: Path) -> None:
     made = prepare(Settings(examples=50, validation=20, test=30, lanes=3, workers=3), tmp_path)
     there = Settings(data=str(made.path), workers=6, split=2)
     assert prepare(there, tmp_path).path == made.path
-    with pytest.raises(SettingsError, match=r"WORKERS=4 is more than the 3 .* made with LANES=3"):
+    with pytest.raises(
+        SettingsError, match=r"WORKERS=4 is more than the 3 .* made with PARTITIONS=3"
+    ):
         prepare(Settings(data=str(made.path), workers=4), tmp_path)
 
 

@@ -225,9 +225,9 @@ def test_advice_names_workers_checkpoints_and_what_losses_cost():
     first, second, third = study.advice(points, one, tried, job, hazards, 1.0)
     assert f"Take {one.workers:,} workers" in first
     assert "since" in first
-    assert "Take CHECKPOINT_EVERY=" in second
-    assert "PREEMPTIONS=1) cost" in third
-    assert "most runs end after ATTEMPTS=5" in third
+    assert "Take CHECKPOINT_INTERVAL=" in second
+    assert "PREEMPTION_RATE=1) cost" in third
+    assert "most runs end after MAX_ATTEMPTS=5" in third
 
 
 def test_where_no_run_finishes_it_says_so_and_draws_it(tmp_path):
@@ -296,7 +296,7 @@ def test_the_published_epoch_is_48_times_shorter_and_ours_at_most_32_times():
 
 
 @pytest.mark.parametrize(
-    ("said", "word"), [(["SPLIT=2"], "SPLIT=2"), (["WORKERS=auto"], "WORKERS out"),
+    ("said", "word"), [(["STATE_SHARDS=2"], "STATE_SHARDS=2"), (["WORKERS=auto"], "WORKERS out"),
                        (["BATCH=auto"], "BATCH as a number")]
 )  # fmt: skip
 def test_what_has_no_meaning_here_is_refused_in_a_sentence(said, word):

@@ -70,7 +70,14 @@ def infer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A finished run of digits 1 and 8."""
     root = tmp_path_factory.mktemp("made")
-    return finish(root, "digits", "DATA=digits", "EXAMPLES=100", "VALIDATION=20", "TEST=60")
+    return finish(
+        root,
+        "digits",
+        "DATA=digits",
+        "TRAIN_EXAMPLES=100",
+        "VALIDATION_EXAMPLES=20",
+        "TEST_EXAMPLES=60",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +178,14 @@ def test_a_data_set_that_can_not_be_made_again_is_one_sentence(tmp_path, capsys,
     table = tmp_path / "mine.csv"
     lines = [f"{i % 7},{i % 5},{'ab'[i % 2]}" for i in range(60)]
     table.write_text("\n".join(["one,two,label", *lines]))
-    finish(tmp_path / "runs", "mine", f"DATA={table}", "EXAMPLES=", "VALIDATION=", "TEST=")
+    finish(
+        tmp_path / "runs",
+        "mine",
+        f"DATA={table}",
+        "TRAIN_EXAMPLES=",
+        "VALIDATION_EXAMPLES=",
+        "TEST_EXAMPLES=",
+    )
     table.unlink()
     shutil.rmtree(tmp_path / "runs" / "datasets")
     monkeypatch.setattr(sys, "argv", ["inference", f"STORAGE={tmp_path / 'runs'}"])

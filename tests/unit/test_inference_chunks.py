@@ -38,7 +38,7 @@ EXAMPLES = 3_000  # three pieces
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A STORAGE with a finished run."""
     root = tmp_path_factory.mktemp("made")
-    finish(root, "small", f"TEST={EXAMPLES}")
+    finish(root, "small", f"TEST_EXAMPLES={EXAMPLES}")
     return root
 
 
@@ -58,7 +58,7 @@ def infer(
     """A worker of PARALLEL, or all in one process for None: exit code, stdout, stderr."""
 
     def call(index: int | None, parallel: int = 1, *args: str) -> tuple[int, str, str]:
-        said = ["inference", f"STORAGE={run.path.parent}", f"PARALLEL={parallel}", *args]
+        said = ["inference", f"STORAGE={run.path.parent}", f"PARALLELISM={parallel}", *args]
         monkeypatch.setattr(sys, "argv", said)
         monkeypatch.setenv(worker.COMPLETION_INDEX, str(index))
         capsys.readouterr()
@@ -145,7 +145,7 @@ def test_four_workers_leave_what_one_process_leaves(run, infer):
     written, told = alone(infer, run)
     text = ""
     for index in (2, 0, 3, 1):  # in whatever order they come
-        code, out, err = infer(index, 4, "GANG=one")
+        code, out, err = infer(index, 4, "JOB_ID=one")
         assert (code, err) == (0, "")
         assert ("merges 3 pieces" in out) == (index == 1)
         text += out
@@ -154,9 +154,9 @@ def test_four_workers_leave_what_one_process_leaves(run, infer):
     assert storage.read_bytes(run.predictions / "test.csv") == written
     assert numbers(run) == told
     # A pod that starts again after all was merged, and one that is new: nothing is done twice.
-    code, out, _ = infer(2, 4, "GANG=one")
+    code, out, _ = infer(2, 4, "JOB_ID=one")
     assert (code, answered(out), "merges" in out) == (0, [], False)
-    code, out, _ = infer(0, 1, "GANG=two")
+    code, out, _ = infer(0, 1, "JOB_ID=two")
     assert (code, answered(out), "merges" in out) == (0, [], True)
     assert storage.read_bytes(run.predictions / "test.csv") == written
     left = [path.name for path in storage.files(run.predictions / "test")]
@@ -180,10 +180,10 @@ def test_a_piece_that_is_lost_or_altered_is_answered_again_alone(run, infer):
 
 def test_a_piece_that_is_altered_before_the_merge_is_answered_by_who_merges(run, infer):
     written, _ = alone(infer, run)
-    assert infer(0, 2, "GANG=one")[0] == 0
+    assert infer(0, 2, "JOB_ID=one")[0] == 0
     (piece,) = Path(str(run.predictions)).glob("test/*/piece-00000.parquet")
     piece.write_bytes(b"x")
-    code, out, _ = infer(1, 2, "GANG=one")
+    code, out, _ = infer(1, 2, "JOB_ID=one")
     assert code == 0
     assert "piece 1 is damaged and is answered again" in out
     assert storage.read_bytes(run.predictions / "test.csv") == written
@@ -191,18 +191,18 @@ def test_a_piece_that_is_altered_before_the_merge_is_answered_by_who_merges(run,
 
 def test_who_was_to_merge_merges_after_a_restart_and_nobody_else(run, infer, monkeypatch):
     written, _ = alone(infer, run)
-    assert infer(0, 2, "GANG=one")[0] == 0
+    assert infer(0, 2, "JOB_ID=one")[0] == 0
     merge = worker.InferenceWorker.merge
 
     def killed(self):
         raise Preempted("stopped by SIGTERM")
 
     monkeypatch.setattr(worker.InferenceWorker, "merge", killed)
-    assert infer(1, 2, "GANG=one")[0] == 143
+    assert infer(1, 2, "JOB_ID=one")[0] == 143
     monkeypatch.setattr(worker.InferenceWorker, "merge", merge)
-    assert "merges" not in infer(0, 2, "GANG=one")[1]
+    assert "merges" not in infer(0, 2, "JOB_ID=one")[1]
     assert not storage.exists(run.predictions / "test.csv")
-    assert "merges" in infer(1, 2, "GANG=one")[1]
+    assert "merges" in infer(1, 2, "JOB_ID=one")[1]
     assert storage.read_bytes(run.predictions / "test.csv") == written
 
 
@@ -235,17 +235,17 @@ def test_storage_that_is_away_in_the_middle_is_145_and_what_is_there_stays(run, 
 
 
 def test_weights_that_change_while_a_gang_answers_are_refused(run, infer):
-    assert infer(0, 2, "GANG=one")[0] == 0
-    other = finish(run.path.parent, "other", f"TEST={EXAMPLES}", "SEED=1")
+    assert infer(0, 2, "JOB_ID=one")[0] == 0
+    other = finish(run.path.parent, "other", f"TEST_EXAMPLES={EXAMPLES}", "SEED=1")
     for name in ("model/weights.h5", "model/model.json", "result.json", "run.json"):
         shutil.copy(other.path / name, run.path / name)
-    code, _, err = infer(1, 2, "RUN=small", "GANG=one")
+    code, _, err = infer(1, 2, "RUN=small", "JOB_ID=one")
     assert code == 2
     assert "have changed since this inference began" in err
     assert err.count("\n") == 1
     # Started again, none of the old pieces is used.
     for index in range(2):
-        code, out, _ = infer(index, 2, "RUN=small", "GANG=two")
+        code, out, _ = infer(index, 2, "RUN=small", "JOB_ID=two")
         assert code == 0
         assert answered(out)
     assert len(list(Path(str(run.predictions)).glob("test/*/plan.json"))) == 1
@@ -274,23 +274,23 @@ def test_a_damaged_plan_is_one_sentence(run, infer):
 def test_a_worker_that_nothing_started_is_told_how(index, monkeypatch):
     monkeypatch.setenv(worker.COMPLETION_INDEX, index)
     with pytest.raises(SettingsError, match="start with `make inference`"):
-        worker._index(Settings.from_args(["PARALLEL=2"]))
+        worker._index(Settings.from_args(["PARALLELISM=2"]))
 
 
 def test_more_processes_than_pieces_are_lowered_and_it_is_said(tmp_path, capsys):
-    settings = Settings.from_args(["PARALLEL=9", "GANG=g"])
+    settings = Settings.from_args(["PARALLELISM=9", "JOB_ID=g"])
     team = LocalWorkers(settings, ChunkPlan(tmp_path, "f", (70,), 32))
-    told = "PARALLEL=9 is more than the 3 pieces that these examples are cut into: 3 processes"
+    told = "PARALLELISM=9 is more than the 3 pieces that these examples are cut into: 3 processes"
     assert told in capsys.readouterr().out
-    assert team.settings.parallel == 3
-    assert team.settings.threads == max(1, len(os.sched_getaffinity(0)) // 3)
+    assert team.settings.inference.parallelism == 3
+    assert team.settings.training.threads == max(1, len(os.sched_getaffinity(0)) // 3)
     LocalWorkers(settings, ChunkPlan(tmp_path, "f", (70,), 7))
     assert not capsys.readouterr().out
 
 
 def test_weights_gone_bad_on_the_way_end_all_workers_with_one_sentence(run, capsys):
     chosen = model_source.choose_model(Settings.from_args([f"STORAGE={run.path.parent}"]))
-    settings = Settings.from_args([f"STORAGE={run.path.parent}", "PARALLEL=2", "GANG=g"])
+    settings = Settings.from_args([f"STORAGE={run.path.parent}", "PARALLELISM=2", "JOB_ID=g"])
     agreed = chunk_plan.agree_on_plan(
         settings, chosen, inference_input.resolve_input(settings, chosen)
     )
@@ -300,9 +300,9 @@ def test_weights_gone_bad_on_the_way_end_all_workers_with_one_sentence(run, caps
 
 
 def test_split_is_refused(infer):
-    code, _, err = infer(None, 1, "SPLIT=2")
+    code, _, err = infer(None, 1, "STATE_SHARDS=2")
     assert code == 2
-    assert "SPLIT=2 splits states in training alone" in err
+    assert "STATE_SHARDS=2 splits states in training alone" in err
 
 
 def test_a_table_is_cut_by_rows(run, infer, tmp_path):

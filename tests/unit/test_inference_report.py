@@ -64,7 +64,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / "mine.csv").write_text("\n".join(["one,two,label", *lines]))
     run = finish(
         folder / "runs", "mine", f"DATA={folder / 'mine.csv'}", "MODEL=multi-filter", "FILTERS=2",
-        "QUBITS=2", "EXAMPLES=", "VALIDATION=", "TEST=",
+        "QUBITS=2", "TRAIN_EXAMPLES=", "VALIDATION_EXAMPLES=", "TEST_EXAMPLES=",
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["inference", f"STORAGE={folder / 'runs'}"])

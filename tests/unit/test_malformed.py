@@ -39,7 +39,7 @@ class Case(NamedTuple):
 def settings() -> list[Case]:
     """Each bound of each setting passed by one, and each type and choice missed."""
     cases = []
-    for name, field in Settings.model_fields.items():
+    for name, field in Settings.fields().items():
         wrong = {"no number": "many"} if "number" in describe_constraint(field) else {}
         if (
             describe_constraint(field).startswith("one of")
@@ -59,8 +59,8 @@ def settings() -> list[Case]:
             cases.append(_setting(f"{name.upper()} {what}", f"{name.upper()}={value}"))
     cases += [
         _setting(f"{text} not of the form", text)
-        for text in ("RUN=a_b", "RUN=-a", "MODEL=mine", "MODEL=a:b:c", "CLASSES=1", "PROFILE=3",
-                     "GANG=a/b", "STORAGE=s3://b", "STORAGE=gs://")
+        for text in ("RUN=a_b", "RUN=-a", "MODEL=mine", "MODEL=a:b:c", "CLASSES=1", "PROFILE_STEPS=3",
+                     "JOB_ID=a/b", "STORAGE=s3://b", "STORAGE=gs://")
     ]  # fmt: skip
     return cases
 

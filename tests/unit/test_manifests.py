@@ -334,10 +334,10 @@ def test_several_pods_answer_as_an_indexed_job_each_tried_again_alone():
     assert spec["podFailurePolicy"] == alone["podFailurePolicy"]
     assert "completionMode" not in alone
     assert container(job)["command"] == ["python", "-m", "inference.worker"]
-    (gang,) = (e for e in container(job)["env"] if e["name"] == "QFLEET_GANG")
+    (gang,) = (e for e in container(job)["env"] if e["name"] == "QFLEET_JOB_ID")
     path = gang["valueFrom"]["fieldRef"]["fieldPath"]
     assert path == "metadata.labels['batch.kubernetes.io/controller-uid']"
-    assert one(found, "ConfigMap")["data"]["QFLEET_PARALLEL"] == "4"
+    assert one(found, "ConfigMap")["data"]["QFLEET_PARALLELISM"] == "4"
     for key in ("securityContext", "automountServiceAccountToken", "serviceAccountName"):
         assert spec["template"]["spec"][key] == alone["template"]["spec"][key]
 
@@ -345,7 +345,7 @@ def test_several_pods_answer_as_an_indexed_job_each_tried_again_alone():
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ({"split": 2}, "SPLIT=2 splits states in training alone"),
+        ({"split": 2}, "STATE_SHARDS=2 splits states in training alone"),
         ({"run": "r" * 52, "parallel": 2}, "makes a pod's name inference-r"),
     ],
 )
@@ -493,8 +493,11 @@ def test_a_model_that_is_no_file_here_must_be_in_an_image_of_ones_own():
             {"service_account": "a@b.c"},
             r"SERVICE_ACCOUNT=a@b.c is for .* Google Cloud.*OVERLAY=gke",
         ),
-        ({"gate_port": 0}, r"GATE_PORT=0 .* give a number"),
-        ({"gate_port": 2223}, r"GATE_PORT=2223, PROFILER_PORT=2223 and .* three different ports"),
+        ({"gate_port": 0}, r"RENDEZVOUS_PORT=0 .* give a number"),
+        (
+            {"gate_port": 2223},
+            r"RENDEZVOUS_PORT=2223, PROFILER_PORT=2223 and .* three different ports",
+        ),
     ],
 )
 def test_what_pods_cannot_follow_is_refused_in_one_sentence(k8s: Path, said, sentence: str):

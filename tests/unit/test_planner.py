@@ -209,7 +209,7 @@ def test_what_a_person_said_is_kept_to():
 
 
 def test_an_epoch_costs_its_steps_its_validation_and_the_price_of_all_workers():
-    one = costs(workload(10), HERE, "PRICE=3600", "STARTS=1", "EPOCHS=10")
+    one = costs(workload(10), HERE, "PRICE_PER_WORKER_HOUR=3600", "INITIALIZATIONS=1", "EPOCHS=10")
     found = one.of(WorkerOption(2, 64, 1))
     steps = 100 * found.step.seconds
     validation = 4 * (found.step.simulate / 3 + found.step.exchange + found.step.input)
@@ -232,13 +232,13 @@ def test_a_state_that_no_pod_holds_is_split_and_it_says_why():
     choice = recommend(costs(workload(28), PODS, "BATCH=8", points=measured(workload(20))))
     assert choice.best.option.split > 1
     assert choice.best.option.workers % choice.best.option.split == 0
-    (why,) = [reason for reason in choice.reasons if reason.startswith("SPLIT=")]
+    (why,) = [reason for reason in choice.reasons if reason.startswith("STATE_SHARDS=")]
     assert "does not fit into a worker's 4.0 GiB" in why
 
 
 def test_a_split_that_was_asked_for_is_not_said_to_be_needed():
-    choice = recommend(costs(workload(12), PODS, "BATCH=16", "SPLIT=2"))
-    (why,) = [reason for reason in choice.reasons if reason.startswith("SPLIT=2: ")]
+    choice = recommend(costs(workload(12), PODS, "BATCH=16", "STATE_SHARDS=2"))
+    (why,) = [reason for reason in choice.reasons if reason.startswith("STATE_SHARDS=2: ")]
     assert "would fit into a worker's 4.0 GiB" in why
     assert "swaps qubits between workers 1 time forward" in why
 
@@ -249,7 +249,7 @@ def test_a_state_that_fits_is_not_split():
 
 
 def test_workers_that_can_not_hold_a_state_together_are_told_how_many_could():
-    with pytest.raises(SettingsError, match="set SPLIT=") as error:
+    with pytest.raises(SettingsError, match="set STATE_SHARDS=") as error:
         recommend(
             costs(workload(28), PODS, "BATCH=8", "WORKERS=3", points=measured(workload(20))),
             keep_workers=True,
@@ -266,9 +266,11 @@ def test_more_workers_than_have_room_are_told_how_many_have():
 
 
 def test_a_state_is_not_split_over_more_than_it_can_be():
-    settings = Settings.from_args(["SPLIT=16", "WORKERS=16"])
+    settings = Settings.from_args(["STATE_SHARDS=16", "WORKERS=16"])
     for kept in (False, True):
-        with pytest.raises(SettingsError, match=r"SPLIT=16: .* at most 8 workers: lower SPLIT"):
+        with pytest.raises(
+            SettingsError, match=r"STATE_SHARDS=16: .* at most 8 workers: lower SPLIT"
+        ):
             check(workload(8), settings, keep_workers=kept)
 
 
@@ -320,7 +322,9 @@ def test_threads_that_were_not_compiled_for_take_what_fewer_of_them_take():
 
 
 def test_what_is_written_is_what_config_takes():
-    settings = Settings.from_args(["QUBITS=12", "EXAMPLES=1000", "BATCH_PER_WORKER=8", "PRICE=2"])
+    settings = Settings.from_args(
+        ["QUBITS=12", "TRAIN_EXAMPLES=1000", "BATCH_PER_WORKER=8", "PRICE_PER_WORKER_HOUR=2"]
+    )
     path = plan_file.write(plan_file.apply_plan(settings, WorkerOption(2, 128, 1), HERE))
     read = Settings.from_args([f"CONFIG={path}"])
     assert (read.workers, read.batch, read.qubits, read.examples) == (2, 128, 12, 1000)
@@ -399,7 +403,7 @@ def test_numbers_stand_in_for_auto_until_it_is_planned():
     assert auto_settings.is_automatic(Settings.from_args(["WORKERS=auto"]))
     assert not auto_settings.is_automatic(Settings.from_args(["WORKERS=3"]))
     some = auto_settings.with_placeholder_numbers(
-        Settings.from_args(["WORKERS=auto", "BATCH=auto", "SPLIT=2"])
+        Settings.from_args(["WORKERS=auto", "BATCH=auto", "STATE_SHARDS=2"])
     )
     assert (some.workers, some.batch, some.split) == (2, 64, 2)
 

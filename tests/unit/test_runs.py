@@ -214,7 +214,7 @@ def test_attempts_without_progress_end_with_the_last_cause(root: StoragePath) ->
             opened.begin_attempt(3)
         assert str(caught.value) == (
             "run hybrid was started 3 times in a row without reaching a newer checkpoint"
-            " (ATTEMPTS=3); the last cause: a peer was lost"
+            " (MAX_ATTEMPTS=3); the last cause: a peer was lost"
         )
         assert opened.begin_attempt(3) == 4, "the next start is a person's"
         assert opened.begin_attempt(3) == 5

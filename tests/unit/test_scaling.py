@@ -254,16 +254,16 @@ def test_what_is_said_replaces_what_is_measured() -> None:
     )
     assert list(form.workers) == [1, 2, 4, 6]
     assert (form.qubits, form.strong, form.weak) == ((16,), (96,), ())
-    assert settings.model == "qcnn"
+    assert settings.model.model == "qcnn"
     form, settings = scaling.selected_cases(Settings.from_args(["quick=1", "model=hybrid"]))
     assert form == scaling.QUICK
-    assert settings.model == "hybrid"
+    assert settings.model.model == "hybrid"
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["workers=2", "split=2"], "SPLIT=2"),
+        (["workers=2", "split=2"], "STATE_SHARDS=2"),
         (["batch=4", "workers=4", "lanes=4"], None),
         (["batch=6"], "BATCH=6 is less than 8 workers"),
         (["workers=auto"], "`auto`"),
@@ -320,7 +320,11 @@ def test_a_case_that_makes_no_sense_is_refused(text: str, said: str) -> None:
 
 def test_a_worker_by_itself_has_a_batch_of_its_own() -> None:
     (case,) = step_benchmark_worker.read('[{"batch": 1, "alone": "all"}]', ["seed=3"], 8)
-    assert (case.settings.workers, case.settings.global_batch, case.settings.seed) == (1, 1, 3)
+    assert (
+        case.settings.training.workers,
+        case.settings.training.global_batch,
+        case.settings.data.seed,
+    ) == (1, 1, 3)
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", '{"rank": 0}', "nonsense"])

@@ -100,7 +100,7 @@ def test_too_few_qubits_are_refused_in_a_sentence() -> None:
 
 @pytest.mark.parametrize("size", [0, 3, 6])
 def test_a_group_that_is_no_power_of_two_is_refused(size: int) -> None:
-    with pytest.raises(SettingsError, match=f"SPLIT={size}: .* power of two"):
+    with pytest.raises(SettingsError, match=f"STATE_SHARDS={size}: .* power of two"):
         state_group.StateGroup(size=size, rank=0, key=1)
 
 
@@ -109,7 +109,7 @@ def test_other_simulators_are_refused(backend: str) -> None:
     qubit = cirq.LineQubit(0)
     with (
         state_group.use_group(state_group.StateGroup(size=2, rank=0, key=1)),
-        pytest.raises(CircuitError, match="SPLIT=2 needs the simulator qfleet"),
+        pytest.raises(CircuitError, match="STATE_SHARDS=2 needs the simulator qfleet"),
     ):
         build_simulator(
             cirq.Circuit(cirq.X(qubit)),
@@ -129,7 +129,7 @@ def test_a_kernel_that_is_not_built_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     with (
         state_group.use_group(state_group.StateGroup(size=2, rank=0, key=1)),
         pytest.raises(
-            CircuitError, match="SPLIT=2 can't be had here: the native kernel is not built"
+            CircuitError, match="STATE_SHARDS=2 can't be had here: the native kernel is not built"
         ),
     ):
         build_simulator(circuit, (), sorted(cirq.parameter_names(circuit)), read)
