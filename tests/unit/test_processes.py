@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from common import processes
-from common.processes import ManagedProcess, ProcessGroup, StopSignals
+from common.processes import ManagedProcess, ProcessGroup, StopSignals, managed, output
 
 READY = "import time, sys; print('ready', flush=True); "
 STUBBORN = (
@@ -224,8 +224,8 @@ def test_exit_is_seen_while_a_grandchild_holds_pipes() -> None:
 
 
 def test_flooded_pipes_do_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "MAX_KEPT_BYTES", 1000)
-    monkeypatch.setattr(processes, "MAX_QUEUED_EVENTS", 10)
+    monkeypatch.setattr(output, "MAX_KEPT_BYTES", 1000)
+    monkeypatch.setattr(managed, "MAX_QUEUED_EVENTS", 10)
     code = EMIT + "import os; line = b'x' * 99 + b'\\n'\n"
     code += "for i in range(20000): os.write(1, line); os.write(2, line)\n"
     code += "for i in range(200): events.emit('measurement', result={'text': 'y' * 9000})\n"
