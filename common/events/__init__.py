@@ -11,7 +11,7 @@ environment variable QFLEET_EVENTS names the destination of a process's events:
     fd:N      the inherited pipe N, which the parent's `ManagedProcess` reads
     stdout    JSON lines on stdout, for pods whose logs the client reads
 
-Emitting never raises because of the destination, and waits at most STALL_SECONDS for a slow reader.
+A destination that fails never raises, and a slow reader delays an event by at most STALL_SECONDS.
 """
 
 from common.events.destinations import (

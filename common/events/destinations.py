@@ -88,7 +88,7 @@ def write_available(fd: int, data: bytes, timeout_seconds: float) -> int:
     while done < len(data):
         if not poll.poll(max(0.0, 1e3 * (deadline - time.monotonic()))):
             break
-        # A writable pipe takes so many bytes without blocking.
+        # A writable pipe takes PIPE_BUF bytes without blocking.
         done += os.write(fd, data[done : done + select.PIPE_BUF])
     return done
 
@@ -97,7 +97,7 @@ class Console:
     """Prints events."""
 
     def send(self, event: Event) -> bool:
-        """Print the event's text, if it has any; False where nobody reads it."""
+        """Print the event's text, if it has any; False where its reader is gone."""
         text = render(event)
         if text is None:
             return True
@@ -135,7 +135,7 @@ class Stream:
             if self._gone or len(line) > min(room, MAX_LINE_BYTES):
                 return False
             self._pending += line
-            # Once a reader has been too slow, nobody waits for it again until it has caught up.
+            # After one stall, later events do not wait until the reader has caught up.
             self._drain(0.0 if self._stalled else STALL_SECONDS)
             return not self._gone
 
@@ -151,14 +151,14 @@ class Stream:
             os.close(self._fd)
 
     def reset_after_fork(self) -> None:
-        """Give up locks of threads that are not in this process, and lines of the parent's."""
+        """Replace locks that threads of the parent may hold, and drop its pending lines."""
         self._lock = threading.RLock()
         self._pending.clear()
         self._draining = False
 
     def _drain(self, timeout_seconds: float) -> None:
         if self._draining or self._gone:
-            return  # in a signal handler: the call that it interrupted writes this line, too
+            return  # in a signal handler: the interrupted call writes this line, too
         self._draining = True
         deadline = time.monotonic() + timeout_seconds
         try:
@@ -185,7 +185,7 @@ def open_destination(named: str) -> Console | Stream:
             return Stream(os.dup(1))
         if named.startswith("fd:"):
             fd = int(named.removeprefix("fd:"))
-            # Not inherited after all, the number may by now be that of another file.
+            # Where the pipe was not inherited, the number may belong to another file by now.
             if fd > 2 and stat.S_ISFIFO(os.fstat(fd).st_mode):
                 os.set_inheritable(fd, False)
                 return Stream(fd)

@@ -68,7 +68,7 @@ def forward(event: Event) -> bool:
 
 
 def flush(timeout_seconds: float = 5.0) -> None:
-    """Send what is buffered for a slow reader. Call it before `os._exit`; others do it at exit."""
+    """Send what is buffered for a slow reader. Call it before `os._exit`; a normal exit does."""
     if _destination is not None:
         _destination.flush(timeout_seconds)
 
@@ -87,7 +87,7 @@ def log_event(kind: str, message: str, *, level: int = logging.INFO, **fields: o
 
 
 class LogHandler(logging.Handler):
-    """Emits log records as events: of kind "log", or as `log_event` says.
+    """Emits log records as events: of kind "log", or of the kind given to `log_event`.
 
     Args:
         verbose: Pass plain records below INFO too.
@@ -105,7 +105,7 @@ class LogHandler(logging.Handler):
         try:
             fields = getattr(record, "event_fields", {"level": record.levelname})
             emit(kind, self.format(record), **fields)
-        except Exception:  # as every handler: a record that can't be formatted ends no program
+        except Exception:  # a record that can't be formatted must not end the program
             self.handleError(record)
 
     def flush(self) -> None:

@@ -260,7 +260,7 @@ class ManagedProcess:
                     else:
                         with contextlib.suppress(subprocess.TimeoutExpired):
                             self._child.wait(_POLL_SECONDS)
-                # No waiting for the end of a pipe: descendants may keep it open for longer.
+                # Don't wait for the end of a pipe: descendants may keep it open for longer.
                 deadline = time.monotonic() + DRAIN_SECONDS
                 while read_ready(selector, 0.0) and time.monotonic() < deadline:
                     pass
@@ -287,7 +287,7 @@ class ManagedProcess:
     def _put(self, event: Event) -> None:
         if event.kind == "error":
             self._error = event.message
-        if event.kind == "exit":  # only this module says that a process has ended
+        if event.kind == "exit":  # only `_read` reports the end of a process
             return
         if "stream" not in event.fields or self._inbox.qsize() < MAX_QUEUED_EVENTS:
             self._inbox.put((self, event))

@@ -292,7 +292,7 @@ def test_process_group_merges_events_and_replaces_one() -> None:
     with ProcessGroup() as group:
         for rank in range(2):
             group.start(python(f"raise SystemExit({rank})"), name=f"worker {rank}")
-        ended = {}
+        ended: dict[str, int | None] = {}
         while len(ended) < 2:
             found = group.next_event(10)
             assert found
@@ -319,11 +319,11 @@ def test_process_group_stop_all_shares_one_grace_time() -> None:
 def test_stop_signals_are_recorded_and_restored() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with StopSignals() as stop:
-        assert stop.exit_code is None
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.received == signal.SIGTERM
         assert stop.exit_code == 143
     assert signal.getsignal(signal.SIGTERM) is before
+    assert StopSignals().exit_code is None
 
 
 def test_import_without_psutil_works() -> None:
