@@ -191,6 +191,10 @@ def test_phrase_list_rejects(text: str) -> None:
     [
         "12 examples per second",
         "The trainer takes a step and gives a worker its shard.",
+        "Workers meet in a rendezvous.",
+        "An altered one is skipped.",
+        "Rounding alone does not explain it.",
+        "RUN=mine",
         "gang scheduling",
         "gang-scheduled pods",
         "There is no checkpoint.",
