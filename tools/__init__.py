@@ -1,0 +1,1 @@
+"""Checks of the repository itself. No application code imports this package."""
