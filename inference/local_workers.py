@@ -51,7 +51,7 @@ class LocalWorkers:
         # What this process was started with is the workers' machine, too: cores by affinity.
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         more = {
-            "parallel": workers,
+            "parallelism": workers,
             "threads": settings.training.threads or max(1, (cores or 1) // workers),
         }
         self.settings = settings.replace(**more)

@@ -211,8 +211,7 @@ def _check_described(described: Any, path: StoragePath) -> None:
 def _refuse_contradictions(settings: Settings, source: ModelSource) -> None:
     """A model is answered with as it was trained, so another QUBITS or DATA is a mistake."""
     for name, field_ in Settings.fields().items():
-        group = field_.json_schema_extra["group"]  # type: ignore[index, call-overload]
-        if group not in ("Model", "Data") or name == "seed" or name not in source.settings:
+        if field_.group not in ("model", "data") or name == "seed" or name not in source.settings:
             continue
         said, recorded = settings.get(name), source.settings[name]
         if name in settings.explicit and said not in (recorded, field_.default):

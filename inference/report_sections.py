@@ -28,7 +28,7 @@ def loss(found: InferenceResults) -> str:
     if not rows:
         return section("Loss", note("No metrics.jsonl is known for these weights."))
     said = found.source.settings
-    starts, each = said.get("starts", 1), said.get("start_epochs", 0)
+    starts, each = said.get("initializations", 1), said.get("initialization_epochs", 0)
     text = "Mean squared error at the end of each epoch; lower is better."
     if starts > 1:
         text += (

@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 from common.settings import Settings
-from common.settings.schema import field_metadata
+from common.settings import Scope, names_in_scope
 from launch.pods import ACCOUNT, COMPONENT, PART_OF, Object
 
 PASSED_SETTINGS = ("Model", "Data", "Training", "Survival")
@@ -37,10 +37,9 @@ def benchmark_objects(training: Sequence[Object], cases: str, settings: Settings
 def _args(settings: Settings) -> list[str]:
     """What the pods are told, besides what the manifest says by itself."""
     found = [f"workers={settings.training.workers}"]
-    for name, field in Settings.fields().items():
+    for name in names_in_scope(Scope.BENCHMARK_POD):
         value = settings.get(name)
-        if field_metadata(field, "group") in PASSED_SETTINGS and name not in ("workers", "threads"):
-            found += [f"{name}={value}"] * (value != field.default)
+        found += [f"{name}={value}"] * (value != Settings.fields()[name].default)
     return found
 
 

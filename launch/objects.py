@@ -11,7 +11,7 @@ from typing import Any
 from common.errors import SettingsError
 from common.runs import auto_settings
 from common.settings import Settings
-from common.settings.schema import field_metadata
+from common.settings import Scope, names_in_scope
 from launch.pods import (
     JOB_NAME,
     PROFILES,
@@ -32,10 +32,6 @@ SETTINGS = "qfleet/settings"  # what k8s/base/own finds settings by
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 # Said by the manifest itself, or about something that no pod does.
-_NOT_HANDED_OVER = {"target", "storage", "run", "config", "workers", "threads"}
-_NOT_HANDED_OVER |= {"restarts", "gang", "tensorboard_port", "tensorboard_host"}
-_NOT_HANDED_OVER |= {"tensorboard_folder"}
-_ANSWERED = {"input", "parallel", "weights"}
 
 
 def training(settings: Settings) -> list[Object]:
@@ -183,13 +179,12 @@ def _settings(name: str, component: str, settings: Settings) -> Object:
     told = {"QFLEET_STORAGE": "", "QFLEET_RUN": run}
     if component == "inference" and settings.inference.weights:
         del told["QFLEET_RUN"]  # both would say which weights are meant
+    handed_over = set(names_in_scope(Scope.WORKER))
+    if component == "inference":
+        handed_over |= set(names_in_scope(Scope.INFERENCE))
     for field, described in Settings.fields().items():
         value = settings.get(field)
-        group = field_metadata(described, "group")
-        if group == "Inference and runs":
-            meant = component == "inference" and field in _ANSWERED
-        else:
-            meant = group != "On a cluster" and field not in _NOT_HANDED_OVER
+        meant = field in handed_over
         if meant and value != described.default:
             told[f"QFLEET_{field.upper()}"] = str(value).lower() if value is True else str(value)
     made = manifest("v1", "ConfigMap", name, component, run, data=told)

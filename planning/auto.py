@@ -31,7 +31,7 @@ def main() -> None:
     said = {
         "workers": option.workers,
         "batch": option.batch,
-        "split": option.split,
+        "state_shards": option.split,
         "threads": settings.training.threads if threads is None else threads,
         "why": " ".join([*found.choice.reasons, f"(measured {measured})"]),
     }

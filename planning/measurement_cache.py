@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from common.settings import Settings
-from common.settings.schema import field_metadata
+from common.settings import Scope, names_in_scope
 from planning.machine_profile import MachineProfile, MeasurementEffort
 from planning.step_model import FitPoint
 from planning.workload import WorkloadAnalysis
@@ -28,13 +28,16 @@ from qfleet import native
 FORMAT, DAYS = 3, 30
 # What reading ends with where there is no file, or a damaged one, or another version's: made anew.
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError)
-_PLACE = ("target", "context", "namespace", "cpu", "image")  # of the pods that measured
 
 
 def machine_key(settings: Settings) -> dict[str, Any]:
     """What a profile holds for: the machine, or the cluster's pods, and what computes there."""
     packages = ("tensorflow", "tf_keras", "numpy")
-    where = {name: settings.get(name) for name in _PLACE if settings.job.target == "k8s"}
+    where = {
+        name: settings.get(name)
+        for name in names_in_scope(Scope.PROFILE_KEY)
+        if settings.job.target == "k8s"
+    }
     here = {"cpu model": cpu(), "cores": len(_cores()), "memory": psutil.virtual_memory().total}
     return {
         "format": FORMAT,
@@ -93,11 +96,8 @@ def keep_profile(
 
 
 def _described(settings: Settings) -> Path:
-    fields = type(settings).model_fields
-    groups = {"Model", "Data"}
-    said = {
-        n: str(settings.get(n)) for n, f in fields.items() if field_metadata(f, "group") in groups
-    }
+    fields = type(settings).fields()
+    said = {n: str(settings.get(n)) for n, f in fields.items() if f.group in ("model", "data")}
     return _path(
         "workload",
         {**machine_key(settings), **said, "is split": settings.training.state_shards > 1},

@@ -9,12 +9,11 @@ import yaml
 
 from common.errors import SettingsError
 from common.settings import Settings
-from common.settings.schema import field_metadata
+from common.settings import Scope, names_in_scope
 from planning.costs import MachineMemory, WorkerOption
 
 FILE = Path("plan.yaml")
 HEAD = "# Written by make plan: for CONFIG.\n"
-_NOT_KEPT = ("config", "batch_per_worker", "gang")
 
 
 def apply_plan(settings: Settings, option: WorkerOption, machine: MachineMemory) -> dict[str, Any]:
@@ -25,20 +24,18 @@ def apply_plan(settings: Settings, option: WorkerOption, machine: MachineMemory)
         option: What is recommended.
         machine: Where.
     """
-    fields = type(settings).model_fields
+    fields = type(settings).fields()
     said = {
         name: str(value) if isinstance(value, Path) else value
-        for name, value in settings
-        if value != fields[name].default
-        and name not in _NOT_KEPT
-        and field_metadata(fields[name], "group") != "Planning"
+        for name in names_in_scope(Scope.PLAN_FILE)
+        if (value := settings.get(name)) != fields[name].default
     }
     said |= {"workers": option.workers, "batch": option.batch}
     said.pop("threads", None)
     if threads := recommended_threads(option, machine):
         said["threads"] = threads
     if option.split > 1:
-        said["split"] = option.split
+        said["state_shards"] = option.split
     return said
 
 

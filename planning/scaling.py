@@ -130,7 +130,7 @@ def selected_cases(settings: Settings) -> tuple[ScalingCases, Settings]:
     told: dict[str, Any] = {
         "batch": None,
         "batch_per_worker": None,
-        "lanes": max(settings.data.partitions, *form.workers),
+        "partitions": max(settings.data.partitions, *form.workers),
     }
     if "model" not in said:
         told["model"] = "qcnn"

@@ -36,7 +36,7 @@ BENCHMARK_SETTINGS = (
     "activation",
     "filters",
     "simulator",
-    "lanes",
+    "partitions",
     "seed",
     "rendezvous_timeout",
 )

@@ -93,7 +93,11 @@ class LocalLauncher:
                     worker.wait()
 
     def _start(self, cluster: ClusterSpec, gate: int) -> subprocess.Popen:
-        more: dict[str, object] = {"run": self._name, "gate_port": gate, "gang": self._identity}
+        more: dict[str, str | int] = {
+            "run": self._name,
+            "rendezvous_port": gate,
+            "job_id": self._identity,
+        }
         if self._settings.monitoring.profiler_port:
             more["profiler_port"] = self._settings.monitoring.profiler_port + cluster.rank
         if self._deadline is not None:

@@ -275,15 +275,23 @@ def _given(settings: Settings) -> Dataset | None:
         )
     found = load(path, settings.data.data_memory)
     recipe = found.manifest.recipe
-    there = {"QUBITS": recipe.get("qubits"), **{s.upper(): found.rows(s) for s in SPLITS}}
-    asked = {"QUBITS": settings.model.qubits, "TRAIN": settings.data.train_examples}
-    asked |= {"VALIDATION": settings.data.validation_examples, "TEST": settings.data.test_examples}
-    for name in ("lanes", "encoder", "classes", "label"):  # a default was perhaps not asked for
+    there = {
+        "QUBITS": recipe.get("qubits"),
+        **{f"{s.upper()}_EXAMPLES": found.rows(s) for s in SPLITS},
+    }
+    asked: dict[str, object] = {"QUBITS": settings.model.qubits}
+    asked |= {f"{split.upper()}_EXAMPLES": settings.get(f"{split}_examples") for split in SPLITS}
+    for name in (
+        "partitions",
+        "encoder",
+        "classes",
+        "label_column",
+    ):  # a default was perhaps not asked for
         if (value := settings.get(name)) != Settings.fields()[name].default:
             asked[name.upper()], there[name.upper()] = value, recipe.get(name, "")
     for name, value in asked.items():
         if value is not None and value != there[name]:
-            name, has = "EXAMPLES" if name == "TRAIN" else name, there[name]
+            has = there[name]
             made = f"without it: leave {name} out"
             if has != "":
                 made = f"with {name}={has}: say {name}={has}"
@@ -310,10 +318,11 @@ def _place(settings: Settings, root: StoragePath) -> tuple[StoragePath, dict[str
 
 
 def _recipe(settings: Settings) -> dict[str, Any]:
-    names = ("data", "qubits", "seed", "lanes", "examples", "validation", "test")
+    names = ("data", "qubits", "seed", "partitions")
+    names += ("train_examples", "validation_examples", "test_examples")
     recipe = {"format": dataset_dir.FORMAT, **{name: settings.get(name) for name in names}}
     if settings.data.data != "excitations":
-        recipe |= {name: settings.get(name) for name in ("classes", "encoder", "label")}
+        recipe |= {name: settings.get(name) for name in ("classes", "encoder", "label_column")}
     if settings.data.data not in MAKERS:
         # By content: the same table at another place is the same data.
         recipe |= {"data": "table", "sha256": sha256_file(settings.data.data)}

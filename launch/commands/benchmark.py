@@ -36,7 +36,11 @@ def benchmark(settings: Settings, cases: str) -> int:
         The job's exit code.
     """
     # TensorFlow's profiler is of no use to it, and a name of its own keeps it apart from runs.
-    more = {"run": f"probe-{uuid.uuid4().hex[:8]}", "profiler_port": 0, "ttl": KEPT_SECONDS}
+    more: dict[str, str | int] = {
+        "run": f"probe-{uuid.uuid4().hex[:8]}",
+        "profiler_port": 0,
+        "ttl": KEPT_SECONDS,
+    }
     settings = settings.replace(**more)
     objects = benchmark_objects(manifests.training(settings), cases, settings)
     cluster = KubeClient.connect(settings)
