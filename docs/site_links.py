@@ -47,7 +47,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Rewrite the relative links of one page, outside of its code blocks."""
     here = _repository_path(page.file.src_uri)
     parts = FENCE.split(markdown)
-    # Code blocks stand at the odd places.
+    # Odd indices are code blocks.
     parts[::2] = [LINK.sub(lambda link: _rewrite(link, here), part) for part in parts[::2]]
     return "".join(parts)
 
