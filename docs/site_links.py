@@ -3,9 +3,11 @@
 Pages outside docs/ (ARCHITECTURE.md, k8s/README.md, ...) appear below `repository/` on the site.
 A relative link is resolved against the file's place in the repository, so the same link works on
 GitHub and on the site. A link to a source file becomes plain text, since the site has no sources.
-A link to a missing file stays as it is, and the strict build reports it.
+A link to a missing file stays as it is, and the strict build reports it. So does a path of the
+repository in backquotes that does not exist.
 """
 
+import logging
 import posixpath
 import re
 from pathlib import Path
@@ -13,6 +15,8 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+log = logging.getLogger("mkdocs.hooks.site_links")
 
 ROOT = Path(__file__).resolve().parents[1]
 PREFIX = "repository"
@@ -33,6 +37,13 @@ PUBLISHED = (
 # Pages that exist for GitHub only, and the page of the site that takes their place.
 REPLACED = {"README.md": "docs/index.md"}
 LINK = re.compile(r"(?P<mark>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
+FOLDERS = (
+    "benchmarks|common|docs|examples|images|inference|infra|k8s|launch|planning|qfleet|requirements"
+    "|tests|tools|training"
+)
+PATH = re.compile(rf"`((?:{FOLDERS})/[a-z0-9_./*-]*)`")
+# Paths that a user or a command creates.
+CREATED = {"benchmarks/quick", "infra/own.env"}
 FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
 
 
@@ -44,8 +55,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Rewrite the relative links of one page, outside of its code blocks."""
+    """Rewrite the relative links of one page outside code blocks, and check the paths it names."""
     here = _repository_path(page.file.src_uri)
+    for path in PATH.findall(markdown):
+        if path not in CREATED and not any(ROOT.glob(path.rstrip("/"))):
+            log.warning(f"{here} names `{path}`, which does not exist")
     parts = FENCE.split(markdown)
     # Odd indices are code blocks.
     parts[::2] = [LINK.sub(lambda link: _rewrite(link, here), part) for part in parts[::2]]
