@@ -11,7 +11,7 @@ EXAMPLES = 1_000  # in the epoch of the QCNN of 23 qubits
 _TITLES = {"train": "Training step", "forward": "Forward pass"}
 _MODELS = "\n".join(f"  - `{name}`: {text}" for name, text in MODELS.items())
 _CONDITIONS = f"""\
-- All systems run in one session, each in its own process, and take turns round by round.
+- All systems run at the same time, each in its own process, and take turns round by round.
   The tables show the median of the rounds.
   Before timing, all systems must return the same expectation values within {TOLERANCE:g}.
 - All systems use the same circuits, angles and weights.
