@@ -134,7 +134,9 @@ class ExchangeOp : public tf::OpKernel {
 }  // namespace
 
 REGISTER_OP("QfleetExchange")
-    .Input("own: T").Output("total: T").Attr("T: {float, double}")
+    .Input("own: T")
+    .Output("total: T")
+    .Attr("T: {float, double}")
     // By rank: the connection's file descriptor, or -1 for the worker's own place.
     .Attr("links: list(int) >= 2")
     .SetIsStateful()

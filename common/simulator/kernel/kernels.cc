@@ -41,7 +41,8 @@ struct Code {
   template <int ROWS>
   static int64_t First(const Move& move, int64_t turn) {
     if constexpr (ROWS == 1) return turn;
-    int64_t group = ((turn >> move.low) << (move.low + 1)) | (turn & ((int64_t{1} << move.low) - 1));
+    int64_t group =
+        ((turn >> move.low) << (move.low + 1)) | (turn & ((int64_t{1} << move.low) - 1));
     if constexpr (ROWS == 4)
       group = ((group >> move.high) << (move.high + 1)) | (group & ((int64_t{1} << move.high) - 1));
     return group;
@@ -152,7 +153,8 @@ struct Code {
         if (move.input[i][term] != first * kPatterns && move.input[i][term] != second * kPatterns)
           return false;
     // Two groups change places, on all lanes or on some.
-    const I moved = u[2 * (first * COLS + second * kPatterns)] > T(0.5);  // 0 or 1, but for rounding
+    const I moved =
+        u[2 * (first * COLS + second * kPatterns)] > T(0.5);  // 0 or 1, but for rounding
     const bool all = move.terms[0] == 1 && move.input[0][0] == second * kPatterns;
     for (int64_t turn = from; turn < to; ++turn) {
       V* base = state + 2 * First<ROWS>(move, turn);
@@ -272,7 +274,8 @@ struct Code {
           }
           for (int lane = 0; lane < kLanes; ++lane) {
             const int entry = move.col[j][lane] * size + move.row[r][lane];
-            sums[(2 * entry + part) * samples + (lane & (samples - 1))] += static_cast<double>(from[lane]);
+            sums[(2 * entry + part) * samples + (lane & (samples - 1))] +=
+                static_cast<double>(from[lane]);
           }
         }
   }
@@ -347,11 +350,21 @@ struct Code {
     for (int i = window.first; i < window.first + window.count; ++i) {
       const Move& move = moves[i];
       switch (move.rows * 8 + move.cols) {
-        case 4 * 8 + 4: ForwardBlock<4, 4>(move, at, groups); break;
-        case 2 * 8 + 4: ForwardBlock<2, 4>(move, at, groups); break;
-        case 1 * 8 + 4: ForwardBlock<1, 4>(move, at, groups); break;
-        case 2 * 8 + 2: ForwardBlock<2, 2>(move, at, groups); break;
-        case 1 * 8 + 2: ForwardBlock<1, 2>(move, at, groups); break;
+        case 4 * 8 + 4:
+          ForwardBlock<4, 4>(move, at, groups);
+          break;
+        case 2 * 8 + 4:
+          ForwardBlock<2, 4>(move, at, groups);
+          break;
+        case 1 * 8 + 4:
+          ForwardBlock<1, 4>(move, at, groups);
+          break;
+        case 2 * 8 + 2:
+          ForwardBlock<2, 2>(move, at, groups);
+          break;
+        case 1 * 8 + 2:
+          ForwardBlock<1, 2>(move, at, groups);
+          break;
       }
     }
     if (!window.in_place) Copy<false>(window, state, base, buffer);
@@ -374,11 +387,21 @@ struct Code {
       const Move& move = moves[i];
       double* to = sums + static_cast<int64_t>(i - window.first) * kSums * samples;
       switch (move.rows * 8 + move.cols) {
-        case 4 * 8 + 4: BackwardBlock<4, 4>(move, p, l, groups, to, samples); break;
-        case 2 * 8 + 4: BackwardBlock<2, 4>(move, p, l, groups, to, samples); break;
-        case 1 * 8 + 4: BackwardBlock<1, 4>(move, p, l, groups, to, samples); break;
-        case 2 * 8 + 2: BackwardBlock<2, 2>(move, p, l, groups, to, samples); break;
-        case 1 * 8 + 2: BackwardBlock<1, 2>(move, p, l, groups, to, samples); break;
+        case 4 * 8 + 4:
+          BackwardBlock<4, 4>(move, p, l, groups, to, samples);
+          break;
+        case 2 * 8 + 4:
+          BackwardBlock<2, 4>(move, p, l, groups, to, samples);
+          break;
+        case 1 * 8 + 4:
+          BackwardBlock<1, 4>(move, p, l, groups, to, samples);
+          break;
+        case 2 * 8 + 2:
+          BackwardBlock<2, 2>(move, p, l, groups, to, samples);
+          break;
+        case 1 * 8 + 2:
+          BackwardBlock<1, 2>(move, p, l, groups, to, samples);
+          break;
       }
     }
     if (!window.in_place) {
@@ -458,8 +481,8 @@ struct Code {
     }
   }
 
-  static void Weigh(const Strings& strings, const T* psi_, T* lambda_, int64_t first,
-                    int64_t count, const T* weights_, bool add) {
+  static void Weigh(const Strings& strings, const T* psi_, T* lambda_, int64_t first, int64_t count,
+                    const T* weights_, bool add) {
     const V* psi = reinterpret_cast<const V*>(psi_);
     const V* weights = reinterpret_cast<const V*>(weights_);
     V* lambda = reinterpret_cast<V*>(lambda_);
@@ -538,8 +561,8 @@ struct Code {
     }
   }
 
-  static constexpr Kernels<T> kTable = {kLanes, Forward, Backward, Start,
-                                        Measure, Weigh, Dot, Combine};
+  static constexpr Kernels<T> kTable = {kLanes,  Forward, Backward, Start,
+                                        Measure, Weigh,   Dot,      Combine};
 };
 
 }  // namespace

@@ -8,9 +8,9 @@
 
 namespace qfleet {
 
-constexpr int kMaxLanes = 16;   // reals in the widest vector
-constexpr int kFoldBits = 6;    // readouts: groups that are added up before they are signed
-constexpr int kSums = 2 * 16;   // real numbers in a block's sums, for each sample
+constexpr int kMaxLanes = 16;         // reals in the widest vector
+constexpr int kFoldBits = 6;          // readouts: groups that are added up before they are signed
+constexpr int kSums = 2 * 16;         // real numbers in a block's sums, for each sample
 constexpr int kChunkBytes = 1 << 18;  // of one state: two of them stay in a core's L2
 
 // A block of one or two qubits, as it acts on groups. A group is the vector of real parts and the
@@ -21,45 +21,45 @@ constexpr int kChunkBytes = 1 << 18;  // of one state: two of them stay in a cor
 //     out[r][lane] = sum_j U[row[r][lane]][col[j][lane]] in[j][lane].
 struct Move {
   int32_t rows, cols;
-  int32_t low, high;       // bits of the group index of the qubits outside lanes, low < high
-  int64_t offset[4];       // groups from a turn's first group to row r's
-  int32_t exchange[4];     // lanes are exchanged by this exclusive-or for input d of a group
+  int32_t low, high;    // bits of the group index of the qubits outside lanes, low < high
+  int64_t offset[4];    // groups from a turn's first group to row r's
+  int32_t exchange[4];  // lanes are exchanged by this exclusive-or for input d of a group
   uint8_t row[4][kMaxLanes], col[4][kMaxLanes];
   // Where most of U is zero: rows that change on some lane, and the inputs that they need there.
   bool sparse;
-  int32_t changed;         // how many rows change
-  int32_t out[4];          // which
-  int32_t terms[4];        // how many inputs each has
-  int32_t input[4][4];     // which
-  int32_t slopes[4];       // for the gradient: as U's closure under products has them
+  int32_t changed;      // how many rows change
+  int32_t out[4];       // which
+  int32_t terms[4];     // how many inputs each has
+  int32_t input[4][4];  // which
+  int32_t slopes[4];    // for the gradient: as U's closure under products has them
   int32_t slope_input[4][4];
   // Set anew for every call.
-  const void* matrix;      // vectors [rows][cols][re, im]
-  const void* inverse;     // the same of U^dagger
-  bool permutes;           // U is a permutation: amplitudes change places, and are not multiplied
-  bool wanted;             // the gradient by this block is wanted
-  bool undone;             // something before it wants a gradient
+  const void* matrix;   // vectors [rows][cols][re, im]
+  const void* inverse;  // the same of U^dagger
+  bool permutes;        // U is a permutation: amplitudes change places, and are not multiplied
+  bool wanted;          // the gradient by this block is wanted
+  bool undone;          // something before it wants a gradient
 };
 
 // Blocks that act on the same few qubits, applied chunk by chunk: a chunk is all values of those
 // qubits, copied together unless they are the lowest.
 struct Window {
-  int32_t first, count;    // of the moves
+  int32_t first, count;  // of the moves
   bool in_place;
-  int32_t run_bits;        // groups that lie side by side: 2**run_bits
+  int32_t run_bits;  // groups that lie side by side: 2**run_bits
   int32_t chunk_bits;
-  const int64_t* runs;     // where each run begins, in groups
+  const int64_t* runs;  // where each run begins, in groups
   int32_t outside_bits;
   const int32_t* outside;  // the other bits, which number the chunks
 };
 
 // Pauli strings that flip the same qubits: P|x> = i^ys (-1)^|x & z| |x ^ flip>.
 struct Strings {
-  int64_t flip;            // of groups
-  int32_t exchange;        // of lanes
+  int64_t flip;      // of groups
+  int32_t exchange;  // of lanes
   int32_t count;
-  const int64_t* z;        // [count] of groups
-  const int32_t* ys;       // [count] how many Ys
+  const int64_t* z;   // [count] of groups
+  const int32_t* ys;  // [count] how many Ys
 };
 
 template <class T>

@@ -44,13 +44,13 @@ class ExpectationOp : public SpanOp<T> {
       reals = this->sweep_->Kept(this->sweep_->ShapeOf(batch),
                                  std::min<int64_t>(kKeptBytes, this->room_));
     Tensor *values, *kept, states;
-    OP_REQUIRES_OK(context, this->Allocate(context, 0, batch.size, this->program_->readouts,
-                                           &values));
+    OP_REQUIRES_OK(context,
+                   this->Allocate(context, 0, batch.size, this->program_->readouts, &values));
     OP_REQUIRES_OK(context, context->allocate_output(1, TensorShape({reals}), &kept));
     if (span.states && !keep_)
-      OP_REQUIRES_OK(context, context->allocate_temp(
-                                  tf::DataTypeToEnum<T>::value,
-                                  TensorShape({this->sweep_->SpanReals(span)}), &states));
+      OP_REQUIRES_OK(context,
+                     context->allocate_temp(tf::DataTypeToEnum<T>::value,
+                                            TensorShape({this->sweep_->SpanReals(span)}), &states));
     T* found = values->flat<T>().data();
     T* waiting = (span.states && !keep_ ? states : *kept).template flat<T>().data();
     this->Guard(context, [&] {
@@ -99,8 +99,8 @@ class ExpectationGradientOp : public SpanOp<T> {
     const Shape shape = this->sweep_->ShapeOf(batch);
     OP_REQUIRES(context,
                 kept.NumElements() == 0 ||
-                    kept.NumElements() == this->sweep_->Kept(
-                        shape, std::min<int64_t>(kKeptBytes, this->room_)),
+                    kept.NumElements() ==
+                        this->sweep_->Kept(shape, std::min<int64_t>(kKeptBytes, this->room_)),
                 tf::errors::InvalidArgument("the kept states are another batch's"));
     this->Guard(context, [&] {
       this->sweep_->Gradient(batch, upstream.flat<T>().data(),
@@ -235,26 +235,45 @@ class StateGradientOp : public StateOpBase<T> {
 }  // namespace
 
 QFLEET_OP("QfleetExpectation")
-    .Output("values: T").Output("kept: T")
-    .Attr("T: {float, double}").Attr("keep: bool").Attr("span: bool").Attr("room: int")
+    .Output("values: T")
+    .Output("kept: T")
+    .Attr("T: {float, double}")
+    .Attr("keep: bool")
+    .Attr("span: bool")
+    .Attr("room: int")
     .SetShapeFn(RowsShape);
 QFLEET_OP("QfleetExpectationGradient")
-    .Input("upstream: T").Input("kept: T")
-    .Output("by_shared: double").Output("by_each_example: double")
-    .Attr("T: {float, double}").Attr("by_each: bool").Attr("span: bool").Attr("room: int")
+    .Input("upstream: T")
+    .Input("kept: T")
+    .Output("by_shared: double")
+    .Output("by_each_example: double")
+    .Attr("T: {float, double}")
+    .Attr("by_each: bool")
+    .Attr("span: bool")
+    .Attr("room: int")
     .SetShapeFn(GradientShape);
 QFLEET_OP("QfleetSpan")
-    .Output("states: int64").Attr("span: bool").Attr("room: int")
+    .Output("states: int64")
+    .Attr("span: bool")
+    .Attr("room: int")
     .SetShapeFn(tf::shape_inference::ScalarShape);
 REGISTER_OP("QfleetClock")
-    .Output("seconds: double").SetIsStateful().SetShapeFn(tf::shape_inference::ScalarShape);
+    .Output("seconds: double")
+    .SetIsStateful()
+    .SetShapeFn(tf::shape_inference::ScalarShape);
 QFLEET_OP("QfleetState")
     .Output("states: T")
-    .Attr("T: {complex64, complex128}").Attr("order: list(int)").SetShapeFn(RowsShape);
+    .Attr("T: {complex64, complex128}")
+    .Attr("order: list(int)")
+    .SetShapeFn(RowsShape);
 QFLEET_OP("QfleetStateGradient")
-    .Input("states: T").Input("upstream: T")
-    .Output("by_shared: double").Output("by_each_example: double")
-    .Attr("T: {complex64, complex128}").Attr("order: list(int)").Attr("by_each: bool")
+    .Input("states: T")
+    .Input("upstream: T")
+    .Output("by_shared: double")
+    .Output("by_each_example: double")
+    .Attr("T: {complex64, complex128}")
+    .Attr("order: list(int)")
+    .Attr("by_each: bool")
     .SetShapeFn(GradientShape);
 
 REGISTER_KERNEL_BUILDER(Name("QfleetSpan").Device(tf::DEVICE_CPU), SpanSizeOp);

@@ -59,13 +59,14 @@ class ProgramOp : public tf::OpKernel {
     const Tensor& shared = context->input(0);
     const Tensor& each = context->input(1);
     if (shared.dims() != 1 || shared.dim_size(0) != program_->shared) {
-      context->CtxFailure(tf::errors::InvalidArgument("shared exponents must be [",
-          program_->shared, "], not ", shared.shape().DebugString()));
+      context->CtxFailure(tf::errors::InvalidArgument(
+          "shared exponents must be [", program_->shared, "], not ", shared.shape().DebugString()));
       return false;
     }
     if (each.dims() != 2 || each.dim_size(1) != program_->each) {
       context->CtxFailure(tf::errors::InvalidArgument("exponents of each example must be [batch, ",
-          program_->each, "], not ", each.shape().DebugString()));
+                                                      program_->each, "], not ",
+                                                      each.shape().DebugString()));
       return false;
     }
     const auto* workers = context->device()->tensorflow_cpu_worker_threads();
@@ -150,8 +151,8 @@ inline tf::Status RowsShape(InferenceContext* context) {
 
 }  // namespace qfleet
 
-#define QFLEET_OP(name) REGISTER_OP(name).Attr("program: string") \
-    .Input("shared: double").Input("each: double")
+#define QFLEET_OP(name) \
+  REGISTER_OP(name).Attr("program: string").Input("shared: double").Input("each: double")
 
 #define QFLEET_KERNEL(name, type, constraint) \
   REGISTER_KERNEL_BUILDER(Name(name).Device(tf::DEVICE_CPU).TypeConstraint<constraint>("T"), type)

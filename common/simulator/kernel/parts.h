@@ -15,13 +15,13 @@ namespace qfleet {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kPooledBytes = int64_t{128} << 20;  // buffers up to this stay for the next call
-constexpr int64_t kHugePages = int64_t{4} << 20;     // buffers from this on ask for huge pages
-constexpr int64_t kPrefixBytes = int64_t{256} << 20; // a state up to this is kept for all tiles
-constexpr int64_t kSharedTile = int64_t{2} << 20;    // states of more bytes are shared by threads
+constexpr int64_t kHugePages = int64_t{4} << 20;      // buffers from this on ask for huge pages
+constexpr int64_t kPrefixBytes = int64_t{256} << 20;  // a state up to this is kept for all tiles
+constexpr int64_t kSharedTile = int64_t{2} << 20;     // states of more bytes are shared by threads
 constexpr double kExact = 1e-15;
-constexpr int64_t kMostTurned = 6;          // angles of an example, for the subspace plan
+constexpr int64_t kMostTurned = 6;           // angles of an example, for the subspace plan
 constexpr double kPassesPerNanosecond = 50;  // multiply-adds of a core
-constexpr int64_t kPieces = 64;                      // a shared tile's sums are made in so many
+constexpr int64_t kPieces = 64;              // a shared tile's sums are made in so many
 
 inline int32_t Log2(int64_t value) {
   int32_t log = 0;
@@ -76,11 +76,11 @@ struct Sweep<T>::Call {
   Shape shape;
   const Layout* layout;
   std::unique_ptr<Runs> runs;
-  std::vector<Move> moves;       // those of shared blocks with their matrices
+  std::vector<Move> moves;  // those of shared blocks with their matrices
   std::unique_ptr<Buffer> matrices, inverses;
   std::vector<T> initial;
-  bool both = false;             // inverses too
-  int mode = 0;                  // 1 where gradients by each are wanted as well
+  bool both = false;               // inverses too
+  int mode = 0;                    // 1 where gradients by each are wanted as well
   std::unique_ptr<Buffer> prefix;  // the state before the first exponent, of one tile
 
   int64_t present(int64_t tile) const {

@@ -148,8 +148,7 @@ std::vector<Column> Columns(const Program& program) {
 
 // The loops over samples are short and hot: with the widest vectors that the machine has.
 #if defined(__x86_64__) && defined(__linux__)
-#define QFLEET_WIDEST \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define QFLEET_WIDEST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define QFLEET_WIDEST
 #endif
@@ -278,7 +277,7 @@ Stack FactorMatrices(const Program& program, const Factor& factor, const double*
       double half_turns = 0;
       for (int64_t e = 0; e < exponents; ++e) {
         const int64_t which = factor.exponents[e];
-        const double t = which >= 0     ? shared[which]
+        const double t = which >= 0    ? shared[which]
                          : s < present ? each[s * program.each + ~which]
                                        : 0;
         half_turns += factor.turns[k * exponents + e] * t;
@@ -387,8 +386,7 @@ Runs::Runs(const Program& program, const double* shared) {
   for (const Factor& factor : program.factors) {
     factors.emplace_back();
     if (!factor.each)
-      factors.back() = std::move(
-          FactorMatrices(program, factor, shared, nullptr, 0, 1).values());
+      factors.back() = std::move(FactorMatrices(program, factor, shared, nullptr, 0, 1).values());
   }
   for (const Run& run : program.runs) {
     std::vector<double> product(2 * run.size * run.size), next(product.size());
@@ -401,9 +399,8 @@ Runs::Runs(const Program& program, const double* shared) {
   }
 }
 
-void BlockMatrices(const Program& program, const Block& block,
-                   const Runs& runs, const double* shared,
-                   const double* each, int64_t present, int64_t samples,
+void BlockMatrices(const Program& program, const Block& block, const Runs& runs,
+                   const double* shared, const double* each, int64_t present, int64_t samples,
                    std::vector<double>* out) {
   const int32_t size = block.size();
   Stack product(size, samples);
@@ -426,8 +423,7 @@ void BlockMatrices(const Program& program, const Block& block,
   *out = std::move(product.values());
 }
 
-void BlockSlopes(const Program& program, const Block& block,
-                 const Runs& runs, const double* shared,
+void BlockSlopes(const Program& program, const Block& block, const Runs& runs, const double* shared,
                  const double* each, int64_t present, int64_t samples, bool by_each,
                  const double* sums, std::vector<std::vector<double>>* run_sums,
                  double* shared_slopes, double* each_slopes) {
@@ -446,8 +442,7 @@ void BlockSlopes(const Program& program, const Block& block,
     if (item >= 0) {
       if (program.runs[item].slopes)
         for (int32_t i = 0; i < 2 * entries; ++i)
-          for (int64_t s = 0; s < samples; ++s)
-            (*run_sums)[item][i] += y.values()[i * samples + s];
+          for (int64_t s = 0; s < samples; ++s) (*run_sums)[item][i] += y.values()[i * samples + s];
       if (!more) return;
       const Stack u = StackOf(runs.matrices[item], size);
       Stack half(size, samples);

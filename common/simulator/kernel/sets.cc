@@ -3,9 +3,9 @@
 
 namespace qfleet {
 
-#define QFLEET_DECLARE(set)            \
-  namespace set {                      \
-  extern const Kernels<float> kFloat;  \
+#define QFLEET_DECLARE(set)             \
+  namespace set {                       \
+  extern const Kernels<float> kFloat;   \
   extern const Kernels<double> kDouble; \
   }
 QFLEET_DECLARE(baseline)
@@ -37,10 +37,13 @@ template <>
 const Kernels<float>& BestKernels<float>() {
   switch (Best()) {
 #ifdef __x86_64__
-    case Set::kAvx512: return avx512::kFloat;
-    case Set::kAvx2: return avx2::kFloat;
+    case Set::kAvx512:
+      return avx512::kFloat;
+    case Set::kAvx2:
+      return avx2::kFloat;
 #endif
-    default: return baseline::kFloat;
+    default:
+      return baseline::kFloat;
   }
 }
 
@@ -48,18 +51,24 @@ template <>
 const Kernels<double>& BestKernels<double>() {
   switch (Best()) {
 #ifdef __x86_64__
-    case Set::kAvx512: return avx512::kDouble;
-    case Set::kAvx2: return avx2::kDouble;
+    case Set::kAvx512:
+      return avx512::kDouble;
+    case Set::kAvx2:
+      return avx2::kDouble;
 #endif
-    default: return baseline::kDouble;
+    default:
+      return baseline::kDouble;
   }
 }
 
 const char* BestName() {
   switch (Best()) {
-    case Set::kAvx512: return "AVX-512";
-    case Set::kAvx2: return "AVX2";
-    default: return "baseline";
+    case Set::kAvx512:
+      return "AVX-512";
+    case Set::kAvx2:
+      return "AVX2";
+    default:
+      return "baseline";
   }
 }
 

@@ -62,8 +62,8 @@ class PartOp : public ProgramOp<T> {
   T* InPlace(OpKernelContext* context, int input, int output) {
     Tensor* found = nullptr;
     const Tensor& from = context->input(input);
-    const tf::Status status = context->forward_input_or_allocate_output(
-        {input}, output, from.shape(), &found);
+    const tf::Status status =
+        context->forward_input_or_allocate_output({input}, output, from.shape(), &found);
     if (!status.ok()) {
       context->CtxFailure(status);
       return nullptr;
@@ -90,9 +90,9 @@ class PartExpectationOp : public PartOp<T> {
     Batch batch;
     if (!this->TakePart(context, 2, &batch)) return;
     const int64_t reals =
-        keep_ && batch.size ? this->sweep_->Kept(this->sweep_->ShapeOf(batch),
-                                                 std::min<int64_t>(kKeptBytes, room_))
-                            : 0;
+        keep_ && batch.size
+            ? this->sweep_->Kept(this->sweep_->ShapeOf(batch), std::min<int64_t>(kKeptBytes, room_))
+            : 0;
     Tensor *values, *kept;
     OP_REQUIRES_OK(context,
                    this->Allocate(context, 0, batch.size, this->program_->readouts, &values));
@@ -132,8 +132,9 @@ class PartGradientOp : public PartOp<T> {
     const Tensor& kept = ours ? *ours : context->input(4);
     OP_REQUIRES(context,
                 kept.NumElements() == 0 ||
-                    (batch.size && kept.NumElements() == this->sweep_->Kept(
-                        this->sweep_->ShapeOf(batch), std::min<int64_t>(kKeptBytes, room_))),
+                    (batch.size && kept.NumElements() ==
+                                       this->sweep_->Kept(this->sweep_->ShapeOf(batch),
+                                                          std::min<int64_t>(kKeptBytes, room_))),
                 tf::errors::InvalidArgument("the kept states are another batch's"));
     this->Guard(context, [&] {
       this->sweep_->Gradient(batch, upstream.flat<T>().data(),
@@ -161,8 +162,7 @@ class StageStartOp : public PartOp<T> {
     Tensor* states;
     OP_REQUIRES_OK(context, context->allocate_output(
                                 0, TensorShape({shape.tiles * shape.tile_reals}), &states));
-    this->Guard(context,
-                [&] { this->sweep_->StageForward(batch, states->flat<T>().data()); });
+    this->Guard(context, [&] { this->sweep_->StageForward(batch, states->flat<T>().data()); });
   }
 };
 
@@ -240,8 +240,8 @@ class StageBackOp : public PartOp<T> {
       if (!this->Holds(context, context->input(input), batch)) return;
     Tensor *shared, *each, *seeds;
     if (!Slopes(this, context, *this->program_, batch.size, by_each_, &shared, &each)) return;
-    OP_REQUIRES_OK(context, this->Allocate(context, 2, first_ ? batch.size : 0,
-                                           this->seed_width(), &seeds));
+    OP_REQUIRES_OK(context,
+                   this->Allocate(context, 2, first_ ? batch.size : 0, this->seed_width(), &seeds));
     if (first_) {
       batch.seed_bits = &this->places_;
       batch.seed_slopes = seeds->flat<double>().data();
@@ -306,8 +306,8 @@ class TakeOutOp : public SwapOp<T> {
     Tensor* pieces;
     OP_REQUIRES_OK(context,
                    this->Allocate(context, 0, this->workers(), count * region.reals, &pieces));
-    Swap<T>(region, const_cast<T*>(states.flat<T>().data()), pieces->flat<T>().data(), first,
-            count, true);
+    Swap<T>(region, const_cast<T*>(states.flat<T>().data()), pieces->flat<T>().data(), first, count,
+            true);
   }
 };
 
@@ -328,8 +328,9 @@ class PutInOp : public SwapOp<T> {
                 tf::errors::InvalidArgument("pieces are [workers, reals]"));
     const int64_t first = context->input(3).template flat<tf::int64>()(0) / region.reals;
     const int64_t count = pieces.dim_size(1) / region.reals;
-    OP_REQUIRES(context, first >= 0 && count > 0 && first <= groups - count &&
-                             count * region.reals == pieces.dim_size(1),
+    OP_REQUIRES(context,
+                first >= 0 && count > 0 && first <= groups - count &&
+                    count * region.reals == pieces.dim_size(1),
                 tf::errors::InvalidArgument("a piece lies within the states"));
     T* states = this->InPlace(context, 2, 0);
     if (states)
@@ -352,9 +353,10 @@ class CrossOp : public PartOp<T> {
     const int64_t reals = shape.tile_reals / shape.groups;
     const int64_t first = context->input(4).template flat<tf::int64>()(0) / reals;
     const int64_t count = others.NumElements() / reals;
-    OP_REQUIRES(context, count > 0 && (count & (count - 1)) == 0 && count <= shape.groups &&
-                             count * reals == others.NumElements() && first >= 0 &&
-                             first % count == 0 && first < shape.tiles * shape.groups,
+    OP_REQUIRES(context,
+                count > 0 && (count & (count - 1)) == 0 && count <= shape.groups &&
+                    count * reals == others.NumElements() && first >= 0 && first % count == 0 &&
+                    first < shape.tiles * shape.groups,
                 tf::errors::InvalidArgument("a piece lies within the states"));
     const T* theirs = others.flat<T>().data();
     if constexpr (READ) {
@@ -374,8 +376,7 @@ class CrossOp : public PartOp<T> {
       T* lambdas = this->InPlace(context, 2, 0);
       if (lambdas)
         this->Guard(context, [&] {
-          this->sweep_->CrossWeigh(batch, theirs, first, count, upstream.flat<T>().data(),
-                                   lambdas);
+          this->sweep_->CrossWeigh(batch, theirs, first, count, upstream.flat<T>().data(), lambdas);
         });
     }
   }
@@ -409,44 +410,93 @@ tf::Status PiecesShape(InferenceContext* context) {
 #define QFLEET_PART(name) QFLEET_OP(name).Attr("T: {float, double}")
 
 QFLEET_PART("QfleetPartExpectation")
-    .Input("seeds: double").Output("values: T").Output("kept: T")
-    .Attr("places: list(int)").Attr("keep: bool").Attr("room: int").SetShapeFn(RowsShape);
+    .Input("seeds: double")
+    .Output("values: T")
+    .Output("kept: T")
+    .Attr("places: list(int)")
+    .Attr("keep: bool")
+    .Attr("room: int")
+    .SetShapeFn(RowsShape);
 QFLEET_PART("QfleetPartGradient")
-    .Input("seeds: double").Input("upstream: T").Input("kept: T")
-    .Output("by_shared: double").Output("by_each_example: double").Output("by_seeds: double")
-    .Attr("places: list(int)").Attr("by_each: bool").Attr("room: int")
+    .Input("seeds: double")
+    .Input("upstream: T")
+    .Input("kept: T")
+    .Output("by_shared: double")
+    .Output("by_each_example: double")
+    .Output("by_seeds: double")
+    .Attr("places: list(int)")
+    .Attr("by_each: bool")
+    .Attr("room: int")
     .SetShapeFn(PartGradientShape);
 QFLEET_PART("QfleetStageStart")
-    .Input("seeds: double").Output("states: T")
-    .Attr("places: list(int)").Attr("across: int").SetShapeFn(StatesShape);
+    .Input("seeds: double")
+    .Output("states: T")
+    .Attr("places: list(int)")
+    .Attr("across: int")
+    .SetShapeFn(StatesShape);
 QFLEET_PART("QfleetStage")
-    .Input("states: T").Output("after: T").Attr("across: int").SetShapeFn(StatesShape);
+    .Input("states: T")
+    .Output("after: T")
+    .Attr("across: int")
+    .SetShapeFn(StatesShape);
 QFLEET_PART("QfleetStageRead")
-    .Input("states: T").Output("values: T").Attr("across: int").SetShapeFn(RowsShape);
+    .Input("states: T")
+    .Output("values: T")
+    .Attr("across: int")
+    .SetShapeFn(RowsShape);
 QFLEET_PART("QfleetStageWeigh")
-    .Input("states: T").Input("upstream: T").Output("lambdas: T").Attr("across: int")
+    .Input("states: T")
+    .Input("upstream: T")
+    .Output("lambdas: T")
+    .Attr("across: int")
     .SetShapeFn(StatesShape);
 QFLEET_PART("QfleetStageBack")
-    .Input("states: T").Input("lambdas: T")
-    .Output("by_shared: double").Output("by_each_example: double").Output("by_seeds: double")
-    .Output("states_before: T").Output("lambdas_before: T")
-    .Attr("places: list(int)").Attr("across: int").Attr("by_each: bool").Attr("first: bool")
+    .Input("states: T")
+    .Input("lambdas: T")
+    .Output("by_shared: double")
+    .Output("by_each_example: double")
+    .Output("by_seeds: double")
+    .Output("states_before: T")
+    .Output("lambdas_before: T")
+    .Attr("places: list(int)")
+    .Attr("across: int")
+    .Attr("by_each: bool")
+    .Attr("first: bool")
     .SetShapeFn(PartGradientShape);
 QFLEET_PART("QfleetTakeOut")
-    .Input("states: T").Input("first: int64").Input("count: int64").Output("pieces: T")
-    .Attr("places: list(int)").Attr("across: int").SetShapeFn(PiecesShape);
+    .Input("states: T")
+    .Input("first: int64")
+    .Input("count: int64")
+    .Output("pieces: T")
+    .Attr("places: list(int)")
+    .Attr("across: int")
+    .SetShapeFn(PiecesShape);
 QFLEET_PART("QfleetPutIn")
-    .Input("states: T").Input("first: int64").Input("pieces: T").Output("after: T")
-    .Attr("places: list(int)").Attr("across: int").SetShapeFn(StatesShape);
+    .Input("states: T")
+    .Input("first: int64")
+    .Input("pieces: T")
+    .Output("after: T")
+    .Attr("places: list(int)")
+    .Attr("across: int")
+    .SetShapeFn(StatesShape);
 QFLEET_PART("QfleetCrossRead")
-    .Input("states: T").Input("others: T").Input("first: int64").Output("values: T")
-    .Attr("across: int").SetShapeFn(RowsShape);
+    .Input("states: T")
+    .Input("others: T")
+    .Input("first: int64")
+    .Output("values: T")
+    .Attr("across: int")
+    .SetShapeFn(RowsShape);
 QFLEET_PART("QfleetCrossWeigh")
-    .Input("lambdas: T").Input("others: T").Input("first: int64").Input("upstream: T")
-    .Output("after: T").Attr("across: int").SetShapeFn(StatesShape);
+    .Input("lambdas: T")
+    .Input("others: T")
+    .Input("first: int64")
+    .Input("upstream: T")
+    .Output("after: T")
+    .Attr("across: int")
+    .SetShapeFn(StatesShape);
 
-#define QFLEET_PART_KERNEL(name, type)       \
-  QFLEET_KERNEL(name, type<float>, float);   \
+#define QFLEET_PART_KERNEL(name, type)     \
+  QFLEET_KERNEL(name, type<float>, float); \
   QFLEET_KERNEL(name, type<double>, double);
 QFLEET_PART_KERNEL("QfleetPartExpectation", PartExpectationOp)
 QFLEET_PART_KERNEL("QfleetPartGradient", PartGradientOp)

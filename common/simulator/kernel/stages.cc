@@ -129,8 +129,7 @@ void Sweep<T>::CrossRead(const Batch& batch, const T* states, const T* others, i
     // Of a state's groups: the others' lie where ours are, but for the flip.
     const int64_t base = (first % shape.groups) ^ (call.layout->strings[g].flip & ~(count - 1));
     Piece piece(call.layout->strings[g], base, count);
-    std::memcpy(both->data, states + tile * shape.tile_reals + 2 * lanes * base,
-                reals * sizeof(T));
+    std::memcpy(both->data, states + tile * shape.tile_reals + 2 * lanes * base, reals * sizeof(T));
     std::vector<double> sums(piece.crossed.count * lanes);
     kernels_.measure(piece.crossed, both->data, 0, count, sums.data());
     for (int32_t t = 0; t < piece.crossed.count; ++t)
@@ -140,8 +139,8 @@ void Sweep<T>::CrossRead(const Batch& batch, const T* states, const T* others, i
         double sum = piece.signs[t] * sums[t * lanes + lane];
         if (__builtin_parityll(group.z[t] & (lane / samples))) sum = -sum;
         for (int64_t k = 0; k < program.readouts; ++k)
-          values[(tile * samples + sample) * program.readouts + k] += static_cast<T>(
-              sum * program.weights[(group.first + t) * program.readouts + k]);
+          values[(tile * samples + sample) * program.readouts + k] +=
+              static_cast<T>(sum * program.weights[(group.first + t) * program.readouts + k]);
       }
   }
   Give(std::move(both));
@@ -200,15 +199,15 @@ void Swap(const Region& region, T* states, T* pieces, int64_t first, int64_t cou
   }
 }
 
-#define QFLEET_STAGES(T)                                                                         \
-  template void Sweep<T>::Plant(const Call&, int64_t, T*);                                       \
-  template void Sweep<T>::Harvest(const Call&, int64_t, const T*);                               \
-  template void Sweep<T>::StageForward(const Batch&, T*);                                        \
-  template void Sweep<T>::StageRead(const Batch&, const T*, T*);                                 \
-  template void Sweep<T>::StageWeigh(const Batch&, const T*, const T*, T*);                      \
-  template void Sweep<T>::StageBack(const Batch&, T*, T*, bool, double*, double*);               \
-  template void Sweep<T>::CrossRead(const Batch&, const T*, const T*, int64_t, int64_t, T*);     \
-  template void Sweep<T>::CrossWeigh(const Batch&, const T*, int64_t, int64_t, const T*, T*);    \
+#define QFLEET_STAGES(T)                                                                      \
+  template void Sweep<T>::Plant(const Call&, int64_t, T*);                                    \
+  template void Sweep<T>::Harvest(const Call&, int64_t, const T*);                            \
+  template void Sweep<T>::StageForward(const Batch&, T*);                                     \
+  template void Sweep<T>::StageRead(const Batch&, const T*, T*);                              \
+  template void Sweep<T>::StageWeigh(const Batch&, const T*, const T*, T*);                   \
+  template void Sweep<T>::StageBack(const Batch&, T*, T*, bool, double*, double*);            \
+  template void Sweep<T>::CrossRead(const Batch&, const T*, const T*, int64_t, int64_t, T*);  \
+  template void Sweep<T>::CrossWeigh(const Batch&, const T*, int64_t, int64_t, const T*, T*); \
   template void Swap<T>(const Region&, T*, T*, int64_t, int64_t, bool);
 QFLEET_STAGES(float)
 QFLEET_STAGES(double)

@@ -9,7 +9,8 @@
 
 namespace qfleet {
 
-// Where the amplitudes for each worker lie in a local state: group bit ranks[i] is its rank's bit i.
+// Where the amplitudes for each worker lie in a local state: group bit ranks[i] is its rank's bit
+// i.
 struct Region {
   std::vector<int32_t> ranks;
   std::vector<int32_t> bits;  // the same, ascending

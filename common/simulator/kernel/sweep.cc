@@ -55,8 +55,7 @@ Shape ShapeFor(int32_t qubits, int32_t lanes, int32_t real_bytes, int64_t batch,
   int32_t across = std::clamp(qubits - (chunk - 1), 0, most);
   const auto tiles = [&] { return (batch + (lanes >> across) - 1) / (lanes >> across); };
   // Lanes without an example, and threads without a tile, take up qubits instead.
-  while (across < most && ((lanes >> across) / 2 >= batch || (free && tiles() < threads)))
-    ++across;
+  while (across < most && ((lanes >> across) / 2 >= batch || (free && tiles() < threads))) ++across;
   Shape shape;
   shape.lane_qubits = across;
   shape.samples = lanes >> across;
@@ -138,8 +137,8 @@ const typename Sweep<T>::Layout& Sweep<T>::LayoutFor(const Shape& shape) {
           inner.push_back(q);
         } else {
           const int32_t bit = static_cast<int32_t>(block.bits[q]) - across;
-          group_bit[q] = static_cast<int32_t>(
-              std::lower_bound(local.begin(), local.end(), bit) - local.begin());
+          group_bit[q] = static_cast<int32_t>(std::lower_bound(local.begin(), local.end(), bit) -
+                                              local.begin());
           outer.push_back(q);
         }
       }
@@ -436,19 +435,18 @@ void Sweep<T>::Weigh(const Call& call, int64_t tile, const Parallel& parallel, c
         if (__builtin_parityll(group.z[t] & (lane / samples))) weight = -weight;
         weights->data[t * lanes + lane] = static_cast<T>(weight);
       }
-    InPieces(parallel, call.shape.groups / unit, unit * 8,
-             [&](int64_t, int64_t from, int64_t to) {
-               kernels_.weigh(strings, psi, lambda + from * unit * 2 * lanes, from * unit,
-                              (to - from) * unit, weights->data, g > 0);
-             });
+    InPieces(parallel, call.shape.groups / unit, unit * 8, [&](int64_t, int64_t from, int64_t to) {
+      kernels_.weigh(strings, psi, lambda + from * unit * 2 * lanes, from * unit,
+                     (to - from) * unit, weights->data, g > 0);
+    });
     Give(std::move(weights));
   }
 }
 
 template <class T>
 void Sweep<T>::Back(const Call& call, int64_t tile, const Parallel& parallel, T* psi, T* lambda,
-                    bool by_each, std::vector<std::vector<double>>* run_sums,
-                    double* shared_slopes, double* each_slopes) {
+                    bool by_each, std::vector<std::vector<double>>* run_sums, double* shared_slopes,
+                    double* each_slopes) {
   const Layout& layout = *call.layout;
   const Program& program = *program_;
   const int32_t samples = call.shape.samples;
@@ -557,8 +555,7 @@ class Reordered {
       const int32_t first = high ? half_ : 0, count = high ? qubits - half_ : half_;
       for (int64_t value = 0; value < int64_t{1} << count; ++value) {
         int64_t index = 0;
-        for (int32_t bit = 0; bit < count; ++bit)
-          index |= (value >> bit & 1) << order[first + bit];
+        for (int32_t bit = 0; bit < count; ++bit) index |= (value >> bit & 1) << order[first + bit];
         tables_[high].push_back(index);
       }
     }
@@ -671,8 +668,8 @@ Span Sweep<T>::SpanOf(const Batch& batch, int64_t room) const {
   const double root = std::sqrt(std::max(0.0, example * example + 4 * product * left));
   const int64_t most = static_cast<int64_t>((root - example) / (2 * product));
   if (left <= 0 || most < 1) return Span();
-  Span span = FindSpan(program, batch.each, batch.size,
-                       std::min({batch.size - 1, room / bytes - 2, most}));
+  Span span =
+      FindSpan(program, batch.each, batch.size, std::min({batch.size - 1, room / bytes - 2, most}));
   return span;
 }
 
@@ -742,8 +739,7 @@ void Sweep<T>::Apply(const Call& call, int64_t k, const T* state, T* out, int64_
     kernels_.weigh(call.layout->strings[g], state, out, first, count, weights->data, add || g > 0);
     Give(std::move(weights));
   }
-  if (program.strings.empty() && !add)
-    std::memset(out, 0, count * 2 * lanes * sizeof(T));
+  if (program.strings.empty() && !add) std::memset(out, 0, count * 2 * lanes * sizeof(T));
 }
 
 template <class T>
@@ -767,30 +763,30 @@ void Sweep<T>::SpanGradient(const Batch& batch, const Span& span, const T* upstr
   Batch own = batch;
   own.each = span.each.data();
   own.size = count;
-  BackOverTiles(own, SpanShape(span), false, shared_slopes, nullptr,
-                [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& take) {
-                  T* lambda = take();
-                  const int64_t reals = call.shape.tile_reals;
-                  std::vector<const T*> all;
-                  for (int64_t j = 0; j < count; ++j) all.push_back(states + j * reals);
-                  T* psi = take();
-                  const int64_t unit = std::min<int64_t>(int64_t{1} << kFoldBits, call.shape.groups);
-                  for (int64_t k = 0; k < program.readouts; ++k) {
-                    const double* row = &weights[2 * (k * count + tile) * count];
-                    InPieces(parallel, call.shape.groups / unit, unit * count * 4,
-                             [&](int64_t, int64_t from, int64_t to) {
-                               kernels_.combine(all.data(), row, count, psi, from * unit,
-                                                (to - from) * unit);
-                             });
-                    InPieces(parallel, call.shape.groups / unit, unit * 8,
-                             [&](int64_t, int64_t from, int64_t to) {
-                               Apply(call, k, psi, lambda + from * unit * 2 * kernels_.lanes,
-                                     from * unit, (to - from) * unit, k > 0);
-                             });
-                  }
-                  std::memcpy(psi, states + tile * reals, reals * sizeof(T));
-                  return std::make_pair(psi, lambda);
-                });
+  BackOverTiles(
+      own, SpanShape(span), false, shared_slopes, nullptr,
+      [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& take) {
+        T* lambda = take();
+        const int64_t reals = call.shape.tile_reals;
+        std::vector<const T*> all;
+        for (int64_t j = 0; j < count; ++j) all.push_back(states + j * reals);
+        T* psi = take();
+        const int64_t unit = std::min<int64_t>(int64_t{1} << kFoldBits, call.shape.groups);
+        for (int64_t k = 0; k < program.readouts; ++k) {
+          const double* row = &weights[2 * (k * count + tile) * count];
+          InPieces(parallel, call.shape.groups / unit, unit * count * 4,
+                   [&](int64_t, int64_t from, int64_t to) {
+                     kernels_.combine(all.data(), row, count, psi, from * unit, (to - from) * unit);
+                   });
+          InPieces(parallel, call.shape.groups / unit, unit * 8,
+                   [&](int64_t, int64_t from, int64_t to) {
+                     Apply(call, k, psi, lambda + from * unit * 2 * kernels_.lanes, from * unit,
+                           (to - from) * unit, k > 0);
+                   });
+        }
+        std::memcpy(psi, states + tile * reals, reals * sizeof(T));
+        return std::make_pair(psi, lambda);
+      });
 }
 
 template class Sweep<float>;

@@ -45,7 +45,7 @@ struct Batch {
   // (*seed_bits)[i] of the state's, and all else is 0; without it a state begins at |0...0>.
   const double* seeds = nullptr;
   const std::vector<int64_t>* seed_bits = nullptr;
-  double* seed_slopes = nullptr;  // as `seeds`: a gradient writes dL/dRe and dL/dIm
+  double* seed_slopes = nullptr;       // as `seeds`: a gradient writes dL/dRe and dL/dIm
   int32_t across_at_most = kAnyLanes;  // qubits across lanes; any but kAnyLanes: for any threads
 };
 
@@ -54,9 +54,9 @@ struct Shape {
   int32_t lane_qubits;  // lowest qubits that lie across lanes
   int32_t samples;      // examples of a tile
   int64_t tiles;
-  int64_t groups;       // of a tile's state
-  int64_t tile_reals;   // of a tile's state
-  bool shared_tile;     // threads share a tile, rather than having one each
+  int64_t groups;      // of a tile's state
+  int64_t tile_reals;  // of a tile's state
+  bool shared_tile;    // threads share a tile, rather than having one each
 };
 
 // For states of 2**qubits amplitudes of `real_bytes` twice, in vectors of `lanes`.
@@ -101,20 +101,20 @@ class Sweep {
   void StateGradient(const Batch& batch, const int64_t* order, const T* states, const T* upstream,
                      bool by_each, double* shared_slopes, double* each_slopes);
 
-  // One stage of a part of states that are split over workers, for all tiles; `states` and `lambdas`
-  // hold ShapeOf(batch).tiles tiles. With `batch.seeds`, the stage is the first.
+  // One stage of a part of states that are split over workers, for all tiles; `states` and
+  // `lambdas` hold ShapeOf(batch).tiles tiles. With `batch.seeds`, the stage is the first.
   void StageForward(const Batch& batch, T* states);
   void StageRead(const Batch& batch, const T* states, T* values);
   void StageWeigh(const Batch& batch, const T* states, const T* upstream, T* lambdas);
   void StageBack(const Batch& batch, T* states, T* lambdas, bool by_each, double* shared_slopes,
                  double* each_slopes);
 
-  // Strings that flip qubits which a rank stands for: what `others`, another worker's groups `first`
-  // to `first + count` of all its tiles, add to values[b][k], and to lambda. `count` is a power of
-  // two that divides `first` and a tile's groups; a program of such strings has one flip, of the
-  // bits that are local, and no other.
-  void CrossRead(const Batch& batch, const T* states, const T* others, int64_t first,
-                 int64_t count, T* values);
+  // Strings that flip qubits which a rank stands for: what `others`, another worker's groups
+  // `first` to `first + count` of all its tiles, add to values[b][k], and to lambda. `count` is a
+  // power of two that divides `first` and a tile's groups; a program of such strings has one flip,
+  // of the bits that are local, and no other.
+  void CrossRead(const Batch& batch, const T* states, const T* others, int64_t first, int64_t count,
+                 T* values);
   void CrossWeigh(const Batch& batch, const T* others, int64_t first, int64_t count,
                   const T* upstream, T* lambdas);
 
@@ -146,8 +146,8 @@ class Sweep {
   template <class Job>
   void OverTiles(const Call& call, const Job& job);
   template <class Job>
-  void BackOverTiles(const Batch& batch, const Shape& shape, bool by_each, double* shared_slopes, double* each_slopes,
-                     const Job& job);
+  void BackOverTiles(const Batch& batch, const Shape& shape, bool by_each, double* shared_slopes,
+                     double* each_slopes, const Job& job);
 
   std::shared_ptr<const Program> program_;
   const Kernels<T>& kernels_;

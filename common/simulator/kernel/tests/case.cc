@@ -105,7 +105,8 @@ Case::Case(const Circuit& circuit_, int64_t count, Random* random, int64_t turne
     const std::vector<double> parts = draw(2 * psi.size(), 1 / std::sqrt(psi.size()));
     for (size_t x = 0; x < psi.size(); ++x)
       example.state_upstream.push_back(Complex(parts[2 * x], parts[2 * x + 1]));
-    example.state_slopes = StateSlopes(circuit, all, own, Permuted(example.state_upstream, inverse));
+    example.state_slopes =
+        StateSlopes(circuit, all, own, Permuted(example.state_upstream, inverse));
     examples.push_back(example);
   }
   name = std::to_string(circuit.qubits) + " qubits";
@@ -126,15 +127,16 @@ Found<T> Compare(const Case& one, Sweep<T>* sweep, int64_t size, int64_t threads
   const Exact<double> each = Rows<double>(one, size, each_of);
   const Exact<T> upstream = Rows<T>(one, size, upstream_of);
   const Batch batch = {shared.data(), each.data(), size, threads, Threads(threads)};
-  Found<T> found = {Exact<T>(size * readouts),           Exact<T>(2 * size * amplitudes),
-                    Exact<double>(circuit.shared),       Exact<double>(size * circuit.each),
-                    Exact<double>(circuit.shared),       Exact<double>(size * circuit.each)};
+  Found<T> found = {Exact<T>(size * readouts),     Exact<T>(2 * size * amplitudes),
+                    Exact<double>(circuit.shared), Exact<double>(size * circuit.each),
+                    Exact<double>(circuit.shared), Exact<double>(size * circuit.each)};
 
   const Scale scale = ScaleOf(one, size);
   const double tolerance = kTolerance<T>;
 
   sweep->Expectation(batch, found.values.data(), nullptr, 0);
-  CheckClose(found.values, Rows<double>(one, size, values_of), tolerance * scale.strings, where + ", values");
+  CheckClose(found.values, Rows<double>(one, size, values_of), tolerance * scale.strings,
+             where + ", values");
   sweep->Gradient(batch, upstream.data(), nullptr, 0, false, true, found.shared.data(),
                   found.each.data());
   CheckClose(found.shared, Sum(one, size, &Example::slopes), tolerance * scale.upstream,

@@ -38,12 +38,11 @@ struct Failed : std::runtime_error {
 };
 
 // Ends the test unless `condition` holds; `where` says with which circuit, batch and threads.
-#define CHECK(condition, where)                                                     \
-  do {                                                                              \
-    if (!(condition))                                                               \
-      throw ::qfleet::tests::Failed(std::string(__FILE__) + ":" +                   \
-                                    std::to_string(__LINE__) + ": not " #condition ", " + \
-                                    (where));                                       \
+#define CHECK(condition, where)                                                              \
+  do {                                                                                       \
+    if (!(condition))                                                                        \
+      throw ::qfleet::tests::Failed(std::string(__FILE__) + ":" + std::to_string(__LINE__) + \
+                                    ": not " #condition ", " + (where));                     \
   } while (false)
 
 // NaN is close to nothing.

@@ -17,8 +17,8 @@ struct Block {
 };
 
 struct Window {
-  int64_t count;               // of consecutive blocks
-  std::vector<int64_t> bits;   // ascending
+  int64_t count;              // of consecutive blocks
+  std::vector<int64_t> bits;  // ascending
 };
 
 struct Pauli {
@@ -30,7 +30,7 @@ struct Circuit {
   int64_t qubits, shared = 0, each = 0;
   std::vector<Gate> gates;
   std::vector<Block> blocks;
-  int64_t prefix = 0;            // blocks before the first exponent
+  int64_t prefix = 0;  // blocks before the first exponent
   std::vector<Window> windows;
   std::vector<Pauli> strings;
   std::vector<double> offsets;   // [readouts]
@@ -47,9 +47,9 @@ struct Wish {
   int64_t qubits;
   int64_t blocks = 8;
   int64_t prefix = 0;
-  int64_t window = 0;     // bits of a window at most; 0 for none
+  int64_t window = 0;  // bits of a window at most; 0 for none
   bool initial = false;
-  bool spanned = false;   // each of the examples' own exponents turns two eigenspaces, once
+  bool spanned = false;  // each of the examples' own exponents turns two eigenspaces, once
 };
 
 // Blocks of one and two qubits; dense, diagonal, permuting and controlled gates; exponents that

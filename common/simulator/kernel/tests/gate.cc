@@ -70,8 +70,8 @@ bool Gate::Shared() const {
 
 Gate RandomGate(int64_t size, Kind kind, const std::vector<int64_t>& exponents, Random* random) {
   if (kind == kSingle && size == 4) {  // a one-qubit gate inside a two-qubit block
-    const Gate small = RandomGate(2, static_cast<Kind>(Draw(random, kDense, kPermuting)), exponents,
-                                  random);
+    const Gate small =
+        RandomGate(2, static_cast<Kind>(Draw(random, kDense, kPermuting)), exponents, random);
     Gate gate = small;
     gate.size = 4;
     const int64_t own = Draw(random, 0, 1), other = 1 - own;

@@ -32,8 +32,8 @@ struct Gate {
 
 enum Kind { kDense, kDiagonal, kPermuting, kControlled, kSingle };
 
-// With eigenspaces of random turns; without exponents, a fixed unitary. `kSingle` is a one-qubit gate
-// inside a two-qubit block.
+// With eigenspaces of random turns; without exponents, a fixed unitary. `kSingle` is a one-qubit
+// gate inside a two-qubit block.
 Gate RandomGate(int64_t size, Kind kind, const std::vector<int64_t>& exponents, Random* random);
 
 }  // namespace tests

@@ -60,7 +60,8 @@ void ProgramsAndShapes() {
         for (int64_t threads : {1, 2, 64}) {
           const std::string where = std::string(set.name) + ", " + std::to_string(qubits) +
                                     " qubits, batch " + std::to_string(batch);
-          const Shape shape = ShapeFor(static_cast<int32_t>(qubits), set.kernels->lanes, sizeof(float), batch, threads);
+          const Shape shape = ShapeFor(static_cast<int32_t>(qubits), set.kernels->lanes,
+                                       sizeof(float), batch, threads);
           const int64_t lanes = set.kernels->lanes;
           CHECK(int64_t{shape.samples} << shape.lane_qubits == lanes, where);
           CHECK(shape.groups << shape.lane_qubits == int64_t{1} << qubits, where);
@@ -92,7 +93,8 @@ template <class T>
 void Chunks(const Set<T>& set, bool in_place) {
   const int64_t lanes = set.kernels->lanes, top = kQubits - Log2(lanes);
   std::vector<int32_t> local = {0, 1, 2, 3, 4, 5}, outside;
-  if (!in_place) local = {0, 1, static_cast<int32_t>(top) - 30, 31, 32, static_cast<int32_t>(top) - 1};
+  if (!in_place)
+    local = {0, 1, static_cast<int32_t>(top) - 30, 31, 32, static_cast<int32_t>(top) - 1};
   std::vector<int64_t> runs;
   const std::vector<int32_t> high(local.begin() + (in_place ? 6 : 2), local.end());
   for (int64_t i = 0; i < int64_t{1} << high.size(); ++i) runs.push_back(Spread(i, high));
@@ -128,7 +130,9 @@ void Chunks(const Set<T>& set, bool in_place) {
   Exact<T> buffer(2 * kChunkBytes / sizeof(T));
   const int64_t from = Spread(chunk, outside) | Spread(0b010110, local);
   const int64_t to = from | int64_t{1} << local[5];
-  const auto re = [&](Reserved<T>& state, int64_t group) { return &state.data()[2 * lanes * group]; };
+  const auto re = [&](Reserved<T>& state, int64_t group) {
+    return &state.data()[2 * lanes * group];
+  };
   for (int64_t lane = 0; lane < lanes; ++lane) re(psi, from)[lane] = static_cast<T>(lane + 1);
   set.kernels->forward(window, &move, psi.data(), chunk, in_place ? nullptr : buffer.data());
   for (int64_t lane = 0; lane < lanes; ++lane) {

@@ -51,9 +51,9 @@ void ReferenceIsRight(bool) {
     std::vector<double> slopes = example.slopes.shared, differences;
     slopes.insert(slopes.end(), example.slopes.each.begin(), example.slopes.each.end());
     for (size_t at = 0; at < slopes.size(); ++at)
-      differences.push_back((loss(one.shared, example.each, at, step) -
-                             loss(one.shared, example.each, at, -step)) /
-                            (2 * step));
+      differences.push_back(
+          (loss(one.shared, example.each, at, step) - loss(one.shared, example.each, at, -step)) /
+          (2 * step));
     CheckClose(slopes, differences, 1e-6, one.name);
   }
 }
@@ -158,8 +158,8 @@ void NothingIsLeftBehind(bool) {
         const std::string where = Where(one, set, batch, 2);
         Sweep<float> sweep(one.program, *set.kernels);
         const Found<float> before = Compare(one, &sweep, batch, 2, where);
-        for (double bad : {std::numeric_limits<double>::quiet_NaN(),
-                           std::numeric_limits<double>::infinity()})
+        for (double bad :
+             {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()})
           CallAll(*one.program, &sweep, batch, 2, bad);
         CHECK(Compare(one, &sweep, batch, 2, where) == before, where + ", after NaN");
       }
