@@ -11,27 +11,27 @@ namespace QFLEET_SET {
 namespace {
 
 template <class T>
-struct Index;
+struct LaneIndex;
 template <>
-struct Index<float> {
+struct LaneIndex<float> {
   using type = int32_t;
 };
 template <>
-struct Index<double> {
+struct LaneIndex<double> {
   using type = int64_t;
 };
 
 template <class T>
-struct Code {
+struct VectorKernels {
   typedef T V __attribute__((vector_size(QFLEET_BYTES), may_alias));
-  typedef typename Index<T>::type I __attribute__((vector_size(QFLEET_BYTES)));
+  typedef typename LaneIndex<T>::type I __attribute__((vector_size(QFLEET_BYTES)));
   static constexpr int kLanes = QFLEET_BYTES / sizeof(T);
-  static constexpr int kStrip = 16;  // turns that are worked on while they are in L1
+  static constexpr int kStripTuples = 16;  // turns that are worked on while they are in L1
   // Rows whose sums are held in registers together: 16 sums, where there are 32 registers.
   static constexpr int kRowsAtOnce = QFLEET_BYTES == 64 ? 2 : 1;
-  static constexpr int kTogether = QFLEET_BYTES == 64 ? 2 : 1;  // turns, likewise
+  static constexpr int kTuplesAtOnce = QFLEET_BYTES == 64 ? 2 : 1;  // turns, likewise
 
-  static I Exchange(int32_t by) {
+  static I LaneXorIndices(int32_t by) {
     I order = {};
     for (int lane = 0; lane < kLanes; ++lane) order[lane] = lane ^ by;
     return order;
@@ -39,12 +39,13 @@ struct Code {
 
   // The first group of a turn: its number, with a zero put in at each of the block's own bits.
   template <int ROWS>
-  static int64_t First(const Move& move, int64_t turn) {
-    if constexpr (ROWS == 1) return turn;
+  static int64_t FirstGroup(const BlockKernel& kernel, int64_t tuple) {
+    if constexpr (ROWS == 1) return tuple;
     int64_t group =
-        ((turn >> move.low) << (move.low + 1)) | (turn & ((int64_t{1} << move.low) - 1));
+        ((tuple >> kernel.low) << (kernel.low + 1)) | (tuple & ((int64_t{1} << kernel.low) - 1));
     if constexpr (ROWS == 4)
-      group = ((group >> move.high) << (move.high + 1)) | (group & ((int64_t{1} << move.high) - 1));
+      group = ((group >> kernel.high) << (kernel.high + 1)) |
+              (group & ((int64_t{1} << kernel.high) - 1));
     return group;
   }
 
@@ -53,31 +54,32 @@ struct Code {
   struct Inputs {
     V re[COLS], im[COLS];
 
-    Inputs(const Move& move, const V* state, int64_t first, const I* exchange) {
+    Inputs(const BlockKernel& kernel, const V* state, int64_t first, const I* lane_order) {
       constexpr int kPatterns = COLS / ROWS;
 #pragma GCC unroll 4
       for (int r = 0; r < ROWS; ++r) {
-        const V* at = state + 2 * (first + move.offset[r]);
+        const V* at = state + 2 * (first + kernel.offset[r]);
         re[r * kPatterns] = at[0];
         im[r * kPatterns] = at[1];
 #pragma GCC unroll 4
         for (int d = 1; d < kPatterns; ++d) {
-          re[r * kPatterns + d] = __builtin_shuffle(at[0], exchange[d]);
-          im[r * kPatterns + d] = __builtin_shuffle(at[1], exchange[d]);
+          re[r * kPatterns + d] = __builtin_shuffle(at[0], lane_order[d]);
+          im[r * kPatterns + d] = __builtin_shuffle(at[1], lane_order[d]);
         }
       }
     }
   };
 
   // Several turns together, so that each entry of the matrix is loaded once for all of them.
-  template <int ROWS, int COLS, int TURNS>
-  static void Turns(const Move& move, const V* u, V* state, int64_t turn, const I* exchange) {
-    int64_t first[TURNS];
-    V xr[TURNS][COLS], xi[TURNS][COLS];
+  template <int ROWS, int COLS, int TUPLES>
+  static void ApplyTuples(const BlockKernel& kernel, const V* u, V* state, int64_t tuple,
+                          const I* lane_order) {
+    int64_t first[TUPLES];
+    V xr[TUPLES][COLS], xi[TUPLES][COLS];
 #pragma GCC unroll 4
-    for (int n = 0; n < TURNS; ++n) {
-      first[n] = First<ROWS>(move, turn + n);
-      const Inputs<ROWS, COLS> in(move, state, first[n], exchange);
+    for (int n = 0; n < TUPLES; ++n) {
+      first[n] = FirstGroup<ROWS>(kernel, tuple + n);
+      const Inputs<ROWS, COLS> in(kernel, state, first[n], lane_order);
 #pragma GCC unroll 4
       for (int j = 0; j < COLS; ++j) {
         xr[n][j] = in.re[j];
@@ -86,14 +88,14 @@ struct Code {
     }
 #pragma GCC unroll 4
     for (int r = 0; r < ROWS; ++r) {
-      V re[TURNS], im[TURNS];
+      V re[TUPLES], im[TUPLES];
 #pragma GCC unroll 4
-      for (int n = 0; n < TURNS; ++n) re[n] = im[n] = V{};
+      for (int n = 0; n < TUPLES; ++n) re[n] = im[n] = V{};
 #pragma GCC unroll 4
       for (int j = 0; j < COLS; ++j) {
         const V ur = u[2 * (r * COLS + j)], ui = u[2 * (r * COLS + j) + 1];
 #pragma GCC unroll 4
-        for (int n = 0; n < TURNS; ++n) {
+        for (int n = 0; n < TUPLES; ++n) {
           re[n] += ur * xr[n][j];
           im[n] += ur * xi[n][j];
           re[n] -= ui * xi[n][j];
@@ -101,8 +103,8 @@ struct Code {
         }
       }
 #pragma GCC unroll 4
-      for (int n = 0; n < TURNS; ++n) {
-        V* at = state + 2 * (first[n] + move.offset[r]);
+      for (int n = 0; n < TUPLES; ++n) {
+        V* at = state + 2 * (first[n] + kernel.offset[r]);
         at[0] = re[n];
         at[1] = im[n];
       }
@@ -110,79 +112,82 @@ struct Code {
   }
 
   template <int ROWS, int COLS>
-  static void Dense(const Move& move, const void* matrix, V* state, int64_t from, int64_t to,
-                    const I* exchange) {
+  static void ApplyDense(const BlockKernel& kernel, const void* matrix, V* state, int64_t from,
+                         int64_t to, const I* lane_order) {
     const V* u = static_cast<const V*>(matrix);
-    int64_t turn = from;
-    for (; turn + kTogether <= to; turn += kTogether)
-      Turns<ROWS, COLS, kTogether>(move, u, state, turn, exchange);
-    for (; turn < to; ++turn) Turns<ROWS, COLS, 1>(move, u, state, turn, exchange);
+    int64_t tuple = from;
+    for (; tuple + kTuplesAtOnce <= to; tuple += kTuplesAtOnce)
+      ApplyTuples<ROWS, COLS, kTuplesAtOnce>(kernel, u, state, tuple, lane_order);
+    for (; tuple < to; ++tuple) ApplyTuples<ROWS, COLS, 1>(kernel, u, state, tuple, lane_order);
   }
 
   // Input j of a turn that begins at `base`: a group, with its lanes exchanged or not.
   template <int ROWS, int COLS>
-  static void Input(const Move& move, const V* base, int j, const I* exchange, V* re, V* im) {
+  static void Input(const BlockKernel& kernel, const V* base, int j, const I* lane_order, V* re,
+                    V* im) {
     constexpr int kPatterns = COLS / ROWS;
-    const V* at = base + 2 * move.offset[j / kPatterns];
+    const V* at = base + 2 * kernel.offset[j / kPatterns];
     *re = at[0];
     *im = at[1];
     if (kPatterns > 1 && j % kPatterns) {
-      *re = __builtin_shuffle(*re, exchange[j % kPatterns]);
-      *im = __builtin_shuffle(*im, exchange[j % kPatterns]);
+      *re = __builtin_shuffle(*re, lane_order[j % kPatterns]);
+      *im = __builtin_shuffle(*im, lane_order[j % kPatterns]);
     }
   }
 
   // CNOT and SWAP in one go, wherever their qubits lie; false for any other permutation.
   template <int ROWS, int COLS>
-  static bool Permute(const Move& move, const V* u, V* state, int64_t from, int64_t to,
-                      const I* exchange) {
+  static bool Permute(const BlockKernel& kernel, const V* u, V* state, int64_t from, int64_t to,
+                      const I* lane_order) {
     constexpr int kPatterns = COLS / ROWS;
-    const int first = move.out[0], d = move.input[0][0] % kPatterns;
-    if (move.changed == 1 && move.terms[0] == 1) {  // inside the lanes of a group
-      for (int64_t turn = from; turn < to; ++turn) {
-        V* at = state + 2 * (First<ROWS>(move, turn) + move.offset[first]);
-        at[0] = __builtin_shuffle(at[0], exchange[d]);
-        at[1] = __builtin_shuffle(at[1], exchange[d]);
+    const int first = kernel.active_row[0], d = kernel.input[0][0] % kPatterns;
+    if (kernel.active_rows == 1 && kernel.terms[0] == 1) {  // inside the lanes of a group
+      for (int64_t tuple = from; tuple < to; ++tuple) {
+        V* at = state + 2 * (FirstGroup<ROWS>(kernel, tuple) + kernel.offset[first]);
+        at[0] = __builtin_shuffle(at[0], lane_order[d]);
+        at[1] = __builtin_shuffle(at[1], lane_order[d]);
       }
       return true;
     }
-    if (move.changed != 2) return false;
-    const int second = move.out[1];
+    if (kernel.active_rows != 2) return false;
+    const int lambda_buffer = kernel.active_row[1];
     for (int i = 0; i < 2; ++i)
-      for (int term = 0; term < move.terms[i]; ++term)
-        if (move.input[i][term] != first * kPatterns && move.input[i][term] != second * kPatterns)
+      for (int term = 0; term < kernel.terms[i]; ++term)
+        if (kernel.input[i][term] != first * kPatterns &&
+            kernel.input[i][term] != lambda_buffer * kPatterns)
           return false;
     // Two groups change places, on all lanes or on some.
-    const I moved =
-        u[2 * (first * COLS + second * kPatterns)] > T(0.5);  // 0 or 1, but for rounding
-    const bool all = move.terms[0] == 1 && move.input[0][0] == second * kPatterns;
-    for (int64_t turn = from; turn < to; ++turn) {
-      V* base = state + 2 * First<ROWS>(move, turn);
-      V *x = base + 2 * move.offset[first], *y = base + 2 * move.offset[second];
+    const I swap_mask =
+        u[2 * (first * COLS + lambda_buffer * kPatterns)] > T(0.5);  // 0 or 1, but for rounding
+    const bool all_lanes = kernel.terms[0] == 1 && kernel.input[0][0] == lambda_buffer * kPatterns;
+    for (int64_t tuple = from; tuple < to; ++tuple) {
+      V* base = state + 2 * FirstGroup<ROWS>(kernel, tuple);
+      V *x = base + 2 * kernel.offset[first], *y = base + 2 * kernel.offset[lambda_buffer];
       const V xr = x[0], xi = x[1], yr = y[0], yi = y[1];
-      x[0] = all ? yr : (moved ? yr : xr);
-      x[1] = all ? yi : (moved ? yi : xi);
-      y[0] = all ? xr : (moved ? xr : yr);
-      y[1] = all ? xi : (moved ? xi : yi);
+      x[0] = all_lanes ? yr : (swap_mask ? yr : xr);
+      x[1] = all_lanes ? yi : (swap_mask ? yi : xi);
+      y[0] = all_lanes ? xr : (swap_mask ? xr : yr);
+      y[1] = all_lanes ? xi : (swap_mask ? xi : yi);
     }
     return true;
   }
 
   template <int ROWS, int COLS>
-  static void Sparse(const Move& move, const void* matrix, V* state, int64_t from, int64_t to,
-                     const I* exchange) {
+  static void ApplySparse(const BlockKernel& kernel, const void* matrix, V* state, int64_t from,
+                          int64_t to, const I* lane_order) {
     const V* u = static_cast<const V*>(matrix);
-    if (move.permutes && Permute<ROWS, COLS>(move, u, state, from, to, exchange)) return;
-    for (int64_t turn = from; turn < to; ++turn) {
-      V* base = state + 2 * First<ROWS>(move, turn);
+    if (kernel.is_permutation && Permute<ROWS, COLS>(kernel, u, state, from, to, lane_order))
+      return;
+    for (int64_t tuple = from; tuple < to; ++tuple) {
+      V* base = state + 2 * FirstGroup<ROWS>(kernel, tuple);
       V out[ROWS][2];
-      for (int i = 0; i < move.changed; ++i) {
-        const int r = move.out[i];
+      for (int i = 0; i < kernel.active_rows; ++i) {
+        const int r = kernel.active_row[i];
         V re = {}, im = {};
-        for (int term = 0; term < move.terms[i]; ++term) {
-          const int j = move.input[i][term];
+        for (int term = 0; term < kernel.terms[i]; ++term) {
+          const int j = kernel.input[i][term];
           V xr, xi;
-          Input<ROWS, COLS>(move, base, j, exchange, &xr, &xi);
+          Input<ROWS, COLS>(kernel, base, j, lane_order, &xr, &xi);
           const V ur = u[2 * (r * COLS + j)], ui = u[2 * (r * COLS + j) + 1];
           re += ur * xr - ui * xi;
           im += ur * xi + ui * xr;
@@ -190,8 +195,8 @@ struct Code {
         out[i][0] = re;
         out[i][1] = im;
       }
-      for (int i = 0; i < move.changed; ++i) {
-        V* at = base + 2 * move.offset[move.out[i]];
+      for (int i = 0; i < kernel.active_rows; ++i) {
+        V* at = base + 2 * kernel.offset[kernel.active_row[i]];
         at[0] = out[i][0];
         at[1] = out[i][1];
       }
@@ -200,8 +205,8 @@ struct Code {
 
   // slopes[r][j] += in[j] conj(lambda[r]) over the turns.
   template <int ROWS, int COLS>
-  static void Slopes(const Move& move, const V* psi, const V* lambda, int64_t from, int64_t to,
-                     const I* exchange, V* slopes) {
+  static void DenseGradient(const BlockKernel& kernel, const V* psi, const V* lambda, int64_t from,
+                            int64_t to, const I* lane_order, V* gradients) {
     constexpr int kRows = ROWS < kRowsAtOnce ? ROWS : kRowsAtOnce;
     for (int r0 = 0; r0 < ROWS; r0 += kRows) {
       V re[kRows][COLS], im[kRows][COLS];
@@ -209,15 +214,15 @@ struct Code {
       for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
         for (int j = 0; j < COLS; ++j) {
-          re[r][j] = slopes[2 * ((r0 + r) * COLS + j)];
-          im[r][j] = slopes[2 * ((r0 + r) * COLS + j) + 1];
+          re[r][j] = gradients[2 * ((r0 + r) * COLS + j)];
+          im[r][j] = gradients[2 * ((r0 + r) * COLS + j) + 1];
         }
-      for (int64_t turn = from; turn < to; ++turn) {
-        const int64_t first = First<ROWS>(move, turn);
-        const Inputs<ROWS, COLS> in(move, psi, first, exchange);
+      for (int64_t tuple = from; tuple < to; ++tuple) {
+        const int64_t first = FirstGroup<ROWS>(kernel, tuple);
+        const Inputs<ROWS, COLS> in(kernel, psi, first, lane_order);
 #pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r) {
-          const V* at = lambda + 2 * (first + move.offset[r0 + r]);
+          const V* at = lambda + 2 * (first + kernel.offset[r0 + r]);
           const V lr = at[0], li = at[1];
 #pragma GCC unroll 4
           for (int j = 0; j < COLS; ++j) {
@@ -232,48 +237,49 @@ struct Code {
       for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
         for (int j = 0; j < COLS; ++j) {
-          slopes[2 * ((r0 + r) * COLS + j)] = re[r][j];
-          slopes[2 * ((r0 + r) * COLS + j) + 1] = im[r][j];
+          gradients[2 * ((r0 + r) * COLS + j)] = re[r][j];
+          gradients[2 * ((r0 + r) * COLS + j) + 1] = im[r][j];
         }
     }
   }
 
   template <int ROWS, int COLS>
-  static void SparseSlopes(const Move& move, const V* psi, const V* lambda, int64_t from,
-                           int64_t to, const I* exchange, V* slopes) {
-    for (int i = 0; i < move.changed; ++i) {
-      const int r = move.out[i];
-      for (int term = 0; term < move.slopes[i]; ++term) {
-        const int j = move.slope_input[i][term];
-        V re = slopes[2 * (r * COLS + j)], im = slopes[2 * (r * COLS + j) + 1];
-        for (int64_t turn = from; turn < to; ++turn) {
-          const int64_t first = First<ROWS>(move, turn);
+  static void SparseGradient(const BlockKernel& kernel, const V* psi, const V* lambda, int64_t from,
+                             int64_t to, const I* lane_order, V* gradients) {
+    for (int i = 0; i < kernel.active_rows; ++i) {
+      const int r = kernel.active_row[i];
+      for (int term = 0; term < kernel.gradient_terms[i]; ++term) {
+        const int j = kernel.gradient_input[i][term];
+        V re = gradients[2 * (r * COLS + j)], im = gradients[2 * (r * COLS + j) + 1];
+        for (int64_t tuple = from; tuple < to; ++tuple) {
+          const int64_t first = FirstGroup<ROWS>(kernel, tuple);
           V xr, xi;
-          Input<ROWS, COLS>(move, psi + 2 * first, j, exchange, &xr, &xi);
-          const V* l = lambda + 2 * (first + move.offset[r]);
+          Input<ROWS, COLS>(kernel, psi + 2 * first, j, lane_order, &xr, &xi);
+          const V* l = lambda + 2 * (first + kernel.offset[r]);
           re += xr * l[0] + xi * l[1];
           im += xi * l[0] - xr * l[1];
         }
-        slopes[2 * (r * COLS + j)] = re;
-        slopes[2 * (r * COLS + j) + 1] = im;
+        gradients[2 * (r * COLS + j)] = re;
+        gradients[2 * (r * COLS + j) + 1] = im;
       }
     }
   }
 
   // From sums over groups, lane by lane, to sums in double by sample.
-  static void Flush(const Move& move, const V* slopes, double* sums, int32_t samples) {
-    const int size = move.cols;  // D: lanes hold the patterns that rows lack
-    for (int r = 0; r < move.rows; ++r)
-      for (int j = 0; j < move.cols; ++j)
+  static void ReduceLanes(const BlockKernel& kernel, const V* gradients, double* sums,
+                          int32_t samples) {
+    const int size = kernel.cols;  // D: lanes hold the patterns that rows lack
+    for (int r = 0; r < kernel.rows; ++r)
+      for (int j = 0; j < kernel.cols; ++j)
         for (int part = 0; part < 2; ++part) {
-          const T* from = reinterpret_cast<const T*>(&slopes[2 * (r * move.cols + j) + part]);
+          const T* from = reinterpret_cast<const T*>(&gradients[2 * (r * kernel.cols + j) + part]);
           if (samples == kLanes) {
-            double* to = sums + (2 * (move.col[j][0] * size + move.row[r][0]) + part) * samples;
+            double* to = sums + (2 * (kernel.col[j][0] * size + kernel.row[r][0]) + part) * samples;
             for (int lane = 0; lane < kLanes; ++lane) to[lane] += static_cast<double>(from[lane]);
             continue;
           }
           for (int lane = 0; lane < kLanes; ++lane) {
-            const int entry = move.col[j][lane] * size + move.row[r][lane];
+            const int entry = kernel.col[j][lane] * size + kernel.row[r][lane];
             sums[(2 * entry + part) * samples + (lane & (samples - 1))] +=
                 static_cast<double>(from[lane]);
           }
@@ -281,40 +287,42 @@ struct Code {
   }
 
   template <int ROWS, int COLS>
-  static void ForwardBlock(const Move& move, V* state, int64_t groups) {
-    I exchange[4];
-    for (int d = 0; d < COLS / ROWS; ++d) exchange[d] = Exchange(move.exchange[d]);
-    if (move.sparse)
-      Sparse<ROWS, COLS>(move, move.matrix, state, 0, groups / ROWS, exchange);
+  static void ForwardBlock(const BlockKernel& kernel, V* state, int64_t groups) {
+    I lane_order[4];
+    for (int d = 0; d < COLS / ROWS; ++d) lane_order[d] = LaneXorIndices(kernel.lane_xor[d]);
+    if (kernel.sparse)
+      ApplySparse<ROWS, COLS>(kernel, kernel.matrix, state, 0, groups / ROWS, lane_order);
     else
-      Dense<ROWS, COLS>(move, move.matrix, state, 0, groups / ROWS, exchange);
+      ApplyDense<ROWS, COLS>(kernel, kernel.matrix, state, 0, groups / ROWS, lane_order);
   }
 
   template <int ROWS, int COLS>
-  static void BackwardBlock(const Move& move, V* psi, V* lambda, int64_t groups, double* sums,
-                            int32_t samples) {
-    if (!move.wanted && !move.undone) return;
-    I exchange[4];
-    for (int d = 0; d < COLS / ROWS; ++d) exchange[d] = Exchange(move.exchange[d]);
-    V slopes[2 * ROWS * COLS] = {};
-    const int64_t turns = groups / ROWS;
-    for (int64_t from = 0; from < turns; from += kStrip) {
-      const int64_t to = from + kStrip < turns ? from + kStrip : turns;
-      if (move.sparse) {
-        if (move.wanted) SparseSlopes<ROWS, COLS>(move, psi, lambda, from, to, exchange, slopes);
-        if (move.undone) {
-          Sparse<ROWS, COLS>(move, move.inverse, psi, from, to, exchange);
-          Sparse<ROWS, COLS>(move, move.inverse, lambda, from, to, exchange);
+  static void BackwardBlock(const BlockKernel& kernel, V* psi, V* lambda, int64_t groups,
+                            double* sums, int32_t samples) {
+    if (!kernel.needs_gradient && !kernel.needs_uncompute) return;
+    I lane_order[4];
+    for (int d = 0; d < COLS / ROWS; ++d) lane_order[d] = LaneXorIndices(kernel.lane_xor[d]);
+    V gradients[2 * ROWS * COLS] = {};
+    const int64_t tuples = groups / ROWS;
+    for (int64_t from = 0; from < tuples; from += kStripTuples) {
+      const int64_t to = from + kStripTuples < tuples ? from + kStripTuples : tuples;
+      if (kernel.sparse) {
+        if (kernel.needs_gradient)
+          SparseGradient<ROWS, COLS>(kernel, psi, lambda, from, to, lane_order, gradients);
+        if (kernel.needs_uncompute) {
+          ApplySparse<ROWS, COLS>(kernel, kernel.inverse, psi, from, to, lane_order);
+          ApplySparse<ROWS, COLS>(kernel, kernel.inverse, lambda, from, to, lane_order);
         }
       } else {
-        if (move.wanted) Slopes<ROWS, COLS>(move, psi, lambda, from, to, exchange, slopes);
-        if (move.undone) {
-          Dense<ROWS, COLS>(move, move.inverse, psi, from, to, exchange);
-          Dense<ROWS, COLS>(move, move.inverse, lambda, from, to, exchange);
+        if (kernel.needs_gradient)
+          DenseGradient<ROWS, COLS>(kernel, psi, lambda, from, to, lane_order, gradients);
+        if (kernel.needs_uncompute) {
+          ApplyDense<ROWS, COLS>(kernel, kernel.inverse, psi, from, to, lane_order);
+          ApplyDense<ROWS, COLS>(kernel, kernel.inverse, lambda, from, to, lane_order);
         }
       }
     }
-    if (move.wanted) Flush(move, slopes, sums, samples);
+    if (kernel.needs_gradient) ReduceLanes(kernel, gradients, sums, samples);
   }
 
   static int64_t ChunkBase(const Window& window, int64_t chunk) {
@@ -325,92 +333,92 @@ struct Code {
   }
 
   template <bool GATHER>
-  static void Copy(const Window& window, V* state, int64_t base, V* buffer) {
-    const int64_t run = int64_t{2} << window.run_bits;  // vectors
-    const int64_t runs = int64_t{1} << (window.chunk_bits - window.run_bits);
-    for (int64_t i = 0; i < runs; ++i) {
-      V* far = state + 2 * (base + window.runs[i]);
-      V* near = buffer + i * run;
-      for (int64_t at = 0; at < run; ++at) {
+  static void CopyChunk(const Window& window, V* state, int64_t base, V* buffer) {
+    const int64_t segment_vectors = int64_t{2} << window.segment_bits;  // vectors
+    const int64_t segment_count = int64_t{1} << (window.chunk_bits - window.segment_bits);
+    for (int64_t i = 0; i < segment_count; ++i) {
+      V* state_segment = state + 2 * (base + window.segments[i]);
+      V* buffer_segment = buffer + i * segment_vectors;
+      for (int64_t at = 0; at < segment_vectors; ++at) {
         if constexpr (GATHER)
-          near[at] = far[at];
+          buffer_segment[at] = state_segment[at];
         else
-          far[at] = near[at];
+          state_segment[at] = buffer_segment[at];
       }
     }
   }
 
-  static void Forward(const Window& window, const Move* moves, T* state_, int64_t chunk,
-                      T* buffer_) {
+  static void Forward(const Window& window, const BlockKernel* block_kernels, T* state_,
+                      int64_t chunk, T* buffer_) {
     V* state = reinterpret_cast<V*>(state_);
     V* buffer = reinterpret_cast<V*>(buffer_);
     const int64_t base = ChunkBase(window, chunk), groups = int64_t{1} << window.chunk_bits;
     V* at = window.in_place ? state + 2 * base : buffer;
-    if (!window.in_place) Copy<true>(window, state, base, buffer);
+    if (!window.in_place) CopyChunk<true>(window, state, base, buffer);
     for (int i = window.first; i < window.first + window.count; ++i) {
-      const Move& move = moves[i];
-      switch (move.rows * 8 + move.cols) {
+      const BlockKernel& kernel = block_kernels[i];
+      switch (kernel.rows * 8 + kernel.cols) {
         case 4 * 8 + 4:
-          ForwardBlock<4, 4>(move, at, groups);
+          ForwardBlock<4, 4>(kernel, at, groups);
           break;
         case 2 * 8 + 4:
-          ForwardBlock<2, 4>(move, at, groups);
+          ForwardBlock<2, 4>(kernel, at, groups);
           break;
         case 1 * 8 + 4:
-          ForwardBlock<1, 4>(move, at, groups);
+          ForwardBlock<1, 4>(kernel, at, groups);
           break;
         case 2 * 8 + 2:
-          ForwardBlock<2, 2>(move, at, groups);
+          ForwardBlock<2, 2>(kernel, at, groups);
           break;
         case 1 * 8 + 2:
-          ForwardBlock<1, 2>(move, at, groups);
+          ForwardBlock<1, 2>(kernel, at, groups);
           break;
       }
     }
-    if (!window.in_place) Copy<false>(window, state, base, buffer);
+    if (!window.in_place) CopyChunk<false>(window, state, base, buffer);
   }
 
-  static void Backward(const Window& window, const Move* moves, T* psi_, T* lambda_, int64_t chunk,
-                       T* buffer_, double* sums, int32_t samples) {
+  static void Backward(const Window& window, const BlockKernel* block_kernels, T* psi_, T* lambda_,
+                       int64_t chunk, T* buffer_, double* sums, int32_t samples) {
     V* psi = reinterpret_cast<V*>(psi_);
     V* lambda = reinterpret_cast<V*>(lambda_);
     V* buffer = reinterpret_cast<V*>(buffer_);
-    V* second = buffer + kChunkBytes / sizeof(V);
+    V* lambda_buffer = buffer + kChunkBytes / sizeof(V);
     const int64_t base = ChunkBase(window, chunk), groups = int64_t{1} << window.chunk_bits;
-    V* p = window.in_place ? psi + 2 * base : buffer;
-    V* l = window.in_place ? lambda + 2 * base : second;
+    V* psi_chunk = window.in_place ? psi + 2 * base : buffer;
+    V* lambda_chunk = window.in_place ? lambda + 2 * base : lambda_buffer;
     if (!window.in_place) {
-      Copy<true>(window, psi, base, buffer);
-      Copy<true>(window, lambda, base, second);
+      CopyChunk<true>(window, psi, base, buffer);
+      CopyChunk<true>(window, lambda, base, lambda_buffer);
     }
     for (int i = window.first + window.count - 1; i >= window.first; --i) {
-      const Move& move = moves[i];
-      double* to = sums + static_cast<int64_t>(i - window.first) * kSums * samples;
-      switch (move.rows * 8 + move.cols) {
+      const BlockKernel& kernel = block_kernels[i];
+      double* to = sums + static_cast<int64_t>(i - window.first) * kBlockSumReals * samples;
+      switch (kernel.rows * 8 + kernel.cols) {
         case 4 * 8 + 4:
-          BackwardBlock<4, 4>(move, p, l, groups, to, samples);
+          BackwardBlock<4, 4>(kernel, psi_chunk, lambda_chunk, groups, to, samples);
           break;
         case 2 * 8 + 4:
-          BackwardBlock<2, 4>(move, p, l, groups, to, samples);
+          BackwardBlock<2, 4>(kernel, psi_chunk, lambda_chunk, groups, to, samples);
           break;
         case 1 * 8 + 4:
-          BackwardBlock<1, 4>(move, p, l, groups, to, samples);
+          BackwardBlock<1, 4>(kernel, psi_chunk, lambda_chunk, groups, to, samples);
           break;
         case 2 * 8 + 2:
-          BackwardBlock<2, 2>(move, p, l, groups, to, samples);
+          BackwardBlock<2, 2>(kernel, psi_chunk, lambda_chunk, groups, to, samples);
           break;
         case 1 * 8 + 2:
-          BackwardBlock<1, 2>(move, p, l, groups, to, samples);
+          BackwardBlock<1, 2>(kernel, psi_chunk, lambda_chunk, groups, to, samples);
           break;
       }
     }
     if (!window.in_place) {
-      Copy<false>(window, psi, base, buffer);
-      Copy<false>(window, lambda, base, second);
+      CopyChunk<false>(window, psi, base, buffer);
+      CopyChunk<false>(window, lambda, base, lambda_buffer);
     }
   }
 
-  static void Start(T* state, int64_t groups, int32_t samples, const T* initial) {
+  static void Initialize(T* state, int64_t groups, int32_t samples, const T* initial) {
     const int64_t amplitudes = kLanes / samples;  // of a group
     for (int64_t group = 0; group < groups; ++group) {
       T* re = state + 2 * kLanes * group;
@@ -428,7 +436,7 @@ struct Code {
   }
 
   // sums[k] = sum_i (-1)^|i & k| values[i], in place: the Walsh-Hadamard transform.
-  static void Fold(V* values, int bits) {
+  static void WalshHadamard(V* values, int bits) {
     for (int64_t half = 1; half < int64_t{1} << bits; half *= 2)
       for (int64_t at = 0; at < int64_t{1} << bits; at += 2 * half)
         for (int64_t i = at; i < at + half; ++i) {
@@ -438,20 +446,20 @@ struct Code {
         }
   }
 
-  static int FoldBits(int64_t count) {
+  static int TransformBits(int64_t count) {
     int bits = 0;
-    while (bits < kFoldBits && int64_t{2} << bits <= count) ++bits;
+    while (bits < kMaxTransformBits && int64_t{2} << bits <= count) ++bits;
     return bits;
   }
 
-  static void Measure(const Strings& strings, const T* psi_, int64_t first, int64_t count,
+  static void Measure(const PauliStrings& strings, const T* psi_, int64_t first, int64_t count,
                       double* sums) {
     const V* psi = reinterpret_cast<const V*>(psi_);
-    const int bits = FoldBits(count);
+    const int bits = TransformBits(count);
     const int64_t size = int64_t{1} << bits;
-    const I exchange = Exchange(strings.exchange);
-    const bool diagonal = strings.flip == 0 && strings.exchange == 0;
-    V re[1 << kFoldBits], im[1 << kFoldBits];
+    const I lane_order = LaneXorIndices(strings.lane_xor);
+    const bool diagonal = strings.flip == 0 && strings.lane_xor == 0;
+    V re[1 << kMaxTransformBits], im[1 << kMaxTransformBits];
     for (int64_t at = first; at < first + count; at += size) {
       for (int64_t i = 0; i < size; ++i) {
         const V* x = psi + 2 * (at + i);
@@ -459,13 +467,14 @@ struct Code {
           re[i] = x[0] * x[0] + x[1] * x[1];
         } else {
           const V* y = psi + 2 * ((at + i) ^ strings.flip);
-          const V yr = __builtin_shuffle(y[0], exchange), yi = __builtin_shuffle(y[1], exchange);
+          const V yr = __builtin_shuffle(y[0], lane_order),
+                  yi = __builtin_shuffle(y[1], lane_order);
           re[i] = x[0] * yr + x[1] * yi;
           im[i] = x[0] * yi - x[1] * yr;
         }
       }
-      Fold(re, bits);
-      if (!diagonal) Fold(im, bits);
+      WalshHadamard(re, bits);
+      if (!diagonal) WalshHadamard(im, bits);
       for (int32_t t = 0; t < strings.count; ++t) {
         // Re((-i)^ys q)
         const V* parts = strings.ys[t] % 2 ? im : re;
@@ -481,16 +490,16 @@ struct Code {
     }
   }
 
-  static void Weigh(const Strings& strings, const T* psi_, T* lambda_, int64_t first, int64_t count,
-                    const T* weights_, bool add) {
+  static void ApplyStrings(const PauliStrings& strings, const T* psi_, T* lambda_, int64_t first,
+                           int64_t count, const T* weights_, bool add) {
     const V* psi = reinterpret_cast<const V*>(psi_);
     const V* weights = reinterpret_cast<const V*>(weights_);
     V* lambda = reinterpret_cast<V*>(lambda_);
-    const int bits = FoldBits(count);
+    const int bits = TransformBits(count);
     const int64_t size = int64_t{1} << bits;
-    const I exchange = Exchange(strings.exchange);
-    const bool diagonal = strings.flip == 0 && strings.exchange == 0;
-    V re[1 << kFoldBits], im[1 << kFoldBits];
+    const I lane_order = LaneXorIndices(strings.lane_xor);
+    const bool diagonal = strings.flip == 0 && strings.lane_xor == 0;
+    V re[1 << kMaxTransformBits], im[1 << kMaxTransformBits];
     for (int64_t at = first; at < first + count; at += size) {
       for (int64_t i = 0; i < size; ++i) re[i] = im[i] = V{};
       for (int32_t t = 0; t < strings.count; ++t) {
@@ -504,8 +513,8 @@ struct Code {
         else
           to += weights[t];
       }
-      Fold(re, bits);
-      if (!diagonal) Fold(im, bits);
+      WalshHadamard(re, bits);
+      if (!diagonal) WalshHadamard(im, bits);
       for (int64_t i = 0; i < size; ++i) {
         V* to = lambda + 2 * (at - first + i);
         V lr, li;
@@ -515,7 +524,8 @@ struct Code {
           li = re[i] * x[1];
         } else {
           const V* y = psi + 2 * ((at + i) ^ strings.flip);
-          const V yr = __builtin_shuffle(y[0], exchange), yi = __builtin_shuffle(y[1], exchange);
+          const V yr = __builtin_shuffle(y[0], lane_order),
+                  yi = __builtin_shuffle(y[1], lane_order);
           lr = re[i] * yr - im[i] * yi;
           li = re[i] * yi + im[i] * yr;
         }
@@ -561,16 +571,16 @@ struct Code {
     }
   }
 
-  static constexpr Kernels<T> kTable = {kLanes,  Forward, Backward, Start,
-                                        Measure, Weigh,   Dot,      Combine};
+  static constexpr Kernels<T> kTable = {kLanes,  Forward,      Backward, Initialize,
+                                        Measure, ApplyStrings, Dot,      Combine};
 };
 
 }  // namespace
 
 extern const Kernels<float> kFloat;
 extern const Kernels<double> kDouble;
-const Kernels<float> kFloat = Code<float>::kTable;
-const Kernels<double> kDouble = Code<double>::kTable;
+const Kernels<float> kFloat = VectorKernels<float>::kTable;
+const Kernels<double> kDouble = VectorKernels<double>::kTable;
 
 }  // namespace QFLEET_SET
 }  // namespace qfleet

@@ -17,15 +17,15 @@ constexpr int64_t kMaxCount = int64_t{1} << 32;
 // Reads the two lists in the order in which native.py wrote them.
 class Reader {
  public:
-  explicit Reader(const std::string& written) {
+  explicit Reader(const std::string& serialized) {
     int64_t count = 0;
-    const int64_t words = written.size() / sizeof(int64_t);
-    if (written.size() % sizeof(int64_t) == 0 && words > 0)
-      std::memcpy(&count, written.data(), sizeof(count));
-    if (count < 1 || count > words - 1) throw std::invalid_argument("the program is damaged");
+    const int64_t word_count = serialized.size() / sizeof(int64_t);
+    if (serialized.size() % sizeof(int64_t) == 0 && word_count > 0)
+      std::memcpy(&count, serialized.data(), sizeof(count));
+    if (count < 1 || count > word_count - 1) throw std::invalid_argument("the program is damaged");
     ints_.resize(count);
-    reals_.resize(words - 1 - count);
-    const char* from = written.data() + sizeof(int64_t);
+    reals_.resize(word_count - 1 - count);
+    const char* from = serialized.data() + sizeof(int64_t);
     std::memcpy(ints_.data(), from, count * sizeof(int64_t));
     if (!reals_.empty())
       std::memcpy(reals_.data(), from + count * sizeof(int64_t), reals_.size() * sizeof(double));
@@ -72,23 +72,23 @@ class Reader {
   size_t next_int_ = 0, next_real_ = 0;
 };
 
-Factor ReadFactor(Reader* in, int64_t shared, int64_t each) {
+Factor ReadFactor(Reader* in, int64_t shared, int64_t per_example) {
   Factor factor;
   factor.size = static_cast<int32_t>(in->Int(2, 4));
   if (factor.size == 3) throw std::invalid_argument("the program is damaged");
   factor.spaces = static_cast<int32_t>(in->Int(1, 4096));
   const int64_t exponents = in->Count();
-  factor.exponents = in->Ints(exponents, -each, shared - 1);
-  for (int64_t e : factor.exponents) factor.each |= e < 0;
+  factor.exponents = in->Ints(exponents, -per_example, shared - 1);
+  for (int64_t e : factor.exponents) factor.per_example |= e < 0;
   const int64_t entries = factor.size * factor.size;
-  factor.turns = in->Reals(factor.spaces * exponents);
+  factor.half_turns = in->Reals(factor.spaces * exponents);
   factor.projectors = in->Complexes(factor.spaces * entries);
   factor.generators.assign(exponents * entries, 0);
   for (int64_t k = 0; k < factor.spaces; ++k)
     for (int64_t e = 0; e < exponents; ++e)
       for (int64_t i = 0; i < entries; ++i)
         factor.generators[e * entries + i] +=
-            factor.turns[k * exponents + e] * factor.projectors[k * entries + i];
+            factor.half_turns[k * exponents + e] * factor.projectors[k * entries + i];
   return factor;
 }
 
@@ -98,23 +98,23 @@ Block ReadBlock(Reader* in, const Program& program) {
   for (int q = 0; q < block.qubits; ++q) block.bits[q] = in->Int(0, program.qubits - 1);
   if (block.qubits == 2 && block.bits[0] == block.bits[1])
     throw std::invalid_argument("the program is damaged");
-  const int64_t factors = program.factors.size(), runs = program.runs.size();
-  block.items = in->Ints(in->Count(), -factors, runs - 1);
+  const int64_t factors = program.factors.size(), sequences = program.sequences.size();
+  block.items = in->Ints(in->Count(), -factors, sequences - 1);
   for (int64_t item : block.items) {
-    const int32_t size = item >= 0 ? program.runs[item].size : program.factors[~item].size;
+    const int32_t size = item >= 0 ? program.sequences[item].size : program.factors[~item].size;
     if (size != block.size()) throw std::invalid_argument("the program is damaged");
-    block.each |= item < 0;
+    block.per_example |= item < 0;
   }
-  for (bool* flags : {block.wanted, block.undone})
+  for (bool* flags : {block.needs_gradient, block.needs_uncompute})
     for (int mode = 0; mode < 2; ++mode) flags[mode] = in->Int(0, 1) != 0;
   block.entries = in->Int(0, 0xffff);
   block.closure = in->Int(0, 0xffff);
   return block;
 }
 
-std::vector<Column> Columns(const Program& program) {
+std::vector<ExponentSpectrum> ExponentSpectra(const Program& program) {
   // As many as blocks name; a part of a program need not name all of its exponents.
-  std::vector<Column> columns;
+  std::vector<ExponentSpectrum> columns;
   std::vector<int64_t> uses;
   for (const Block& block : program.blocks)
     for (int64_t item : block.items) {
@@ -125,46 +125,47 @@ std::vector<Column> Columns(const Program& program) {
         if (factor.exponents[e] >= 0) continue;
         const size_t at = ~factor.exponents[e];
         if (at >= columns.size()) {
-          columns.resize(at + 1, Column{false, {0, 0}});
+          columns.resize(at + 1, ExponentSpectrum{false, {0, 0}});
           uses.resize(at + 1, 0);
         }
-        Column& column = columns[at];
+        ExponentSpectrum& column = columns[at];
         ++uses[at];
-        double low = factor.turns[e], high = factor.turns[e];
+        double low = factor.half_turns[e], high = factor.half_turns[e];
         for (int64_t k = 0; k < factor.spaces; ++k) {
-          low = std::min(low, factor.turns[k * exponents + e]);
-          high = std::max(high, factor.turns[k * exponents + e]);
+          low = std::min(low, factor.half_turns[k * exponents + e]);
+          high = std::max(high, factor.half_turns[k * exponents + e]);
         }
         column = {low < high, {low, high}};
         for (int64_t k = 0; k < factor.spaces; ++k) {
-          const double turn = factor.turns[k * exponents + e];
-          column.two &= turn == low || turn == high;
+          const double eigenvalue = factor.half_turns[k * exponents + e];
+          column.has_two_eigenvalues &= eigenvalue == low || eigenvalue == high;
         }
       }
     }
-  for (size_t e = 0; e < columns.size(); ++e) columns[e].two &= uses[e] == 1;
+  for (size_t e = 0; e < columns.size(); ++e) columns[e].has_two_eigenvalues &= uses[e] == 1;
   return columns;
 }
 
 // The loops over samples are short and hot: with the widest vectors that the machine has.
 #if defined(__x86_64__) && defined(__linux__)
-#define QFLEET_WIDEST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define QFLEET_TARGET_CLONES \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
-#define QFLEET_WIDEST
+#define QFLEET_TARGET_CLONES
 #endif
 
 // (re, im) += (x, y) (v, w) for each sample.
-QFLEET_WIDEST void AddScaled(int64_t samples, double x, double y, const double* v, const double* w,
-                             double sign, double* re, double* im) {
+QFLEET_TARGET_CLONES void AddScaled(int64_t samples, double x, double y, const double* v,
+                                    const double* w, double sign, double* re, double* im) {
   for (int64_t s = 0; s < samples; ++s) {
     re[s] += x * v[s] - sign * y * w[s];
     im[s] += sign * x * w[s] + y * v[s];
   }
 }
 
-QFLEET_WIDEST void AddProducts(int64_t samples, const double* x, const double* y, double xs,
-                               const double* v, const double* w, double vs, double* re,
-                               double* im) {
+QFLEET_TARGET_CLONES void AddProducts(int64_t samples, const double* x, const double* y, double xs,
+                                      const double* v, const double* w, double vs, double* re,
+                                      double* im) {
   for (int64_t s = 0; s < samples; ++s) {
     re[s] += x[s] * v[s] - xs * vs * y[s] * w[s];
     im[s] += vs * x[s] * w[s] + xs * y[s] * v[s];
@@ -172,7 +173,7 @@ QFLEET_WIDEST void AddProducts(int64_t samples, const double* x, const double* y
 }
 
 // out = a b for single matrices [D][D] (re, im).
-QFLEET_WIDEST void Multiply(int32_t size, const double* a, const double* b, double* out) {
+QFLEET_TARGET_CLONES void Multiply(int32_t size, const double* a, const double* b, double* out) {
   for (int32_t i = 0; i < size; ++i) {
     double row[8] = {0};
     for (int32_t m = 0; m < size; ++m) {
@@ -188,8 +189,8 @@ QFLEET_WIDEST void Multiply(int32_t size, const double* a, const double* b, doub
 }
 
 // out += (x + i y) matrix, for a single matrix of so many entries.
-QFLEET_WIDEST void AddTurned(int32_t entries, double x, double y, const double* matrix,
-                             double* out) {
+QFLEET_TARGET_CLONES void AddPhased(int32_t entries, double x, double y, const double* matrix,
+                                    double* out) {
   for (int32_t i = 0; i < entries; ++i) {
     out[2 * i] += x * matrix[2 * i] - y * matrix[2 * i + 1];
     out[2 * i + 1] += x * matrix[2 * i + 1] + y * matrix[2 * i];
@@ -197,9 +198,9 @@ QFLEET_WIDEST void AddTurned(int32_t entries, double x, double y, const double* 
 }
 
 // Matrices for several samples: [D * D] (re, im) [samples].
-class Stack {
+class MatrixBatch {
  public:
-  Stack(int32_t size, int64_t samples)
+  MatrixBatch(int32_t size, int64_t samples)
       : size_(size), samples_(samples), values_(2 * size * size * samples) {}
 
   double* at(int32_t entry, int part) { return &values_[(2 * entry + part) * samples_]; }
@@ -210,7 +211,7 @@ class Stack {
   int64_t samples() const { return samples_; }
 
   // this = a b, where a (or b) may hold one sample for all; `dagger` takes a's (b's) adjoint.
-  void Product(const Stack& a, bool a_dagger, const Stack& b, bool b_dagger) {
+  void Product(const MatrixBatch& a, bool a_dagger, const MatrixBatch& b, bool b_dagger) {
     if (samples_ == 1) {
       Multiply(size_, (a_dagger ? a.Adjoint() : a).values_.data(),
                (b_dagger ? b.Adjoint() : b).values_.data(), values_.data());
@@ -237,8 +238,8 @@ class Stack {
   }
 
  private:
-  Stack Adjoint() const {  // of a single matrix
-    Stack adjoint(size_, 1);
+  MatrixBatch Adjoint() const {  // of a single matrix
+    MatrixBatch adjoint(size_, 1);
     for (int32_t i = 0; i < size_; ++i)
       for (int32_t j = 0; j < size_; ++j) {
         *adjoint.at(j * size_ + i, 0) = *at(i * size_ + j, 0);
@@ -251,58 +252,58 @@ class Stack {
   std::vector<double> values_;
 };
 
-Stack StackOf(const std::vector<double>& values, int32_t size) {
-  Stack stack(size, 1);
-  stack.values() = values;
-  return stack;
+MatrixBatch MatrixBatchOf(const std::vector<double>& values, int32_t size) {
+  MatrixBatch batch(size, 1);
+  batch.values() = values;
+  return batch;
 }
 
 // The factor's matrices for examples with rows each[b][F]; rows from `present` on count as zero.
-Stack FactorMatrices(const Program& program, const Factor& factor, const double* shared,
-                     const double* each, int64_t present, int64_t samples) {
-  Stack stack(factor.size, samples);
+MatrixBatch FactorMatrices(const Program& program, const Factor& factor, const double* shared,
+                           const double* per_example, int64_t present, int64_t samples) {
+  MatrixBatch batch(factor.size, samples);
   const int64_t exponents = factor.exponents.size();
   const int32_t entries = factor.size * factor.size;
   if (exponents == 0) {  // a fixed matrix is its own
     for (int64_t s = 0; s < samples; ++s)
       for (int32_t i = 0; i < entries; ++i) {
-        stack.at(i, 0)[s] = factor.projectors[i].real();
-        stack.at(i, 1)[s] = factor.projectors[i].imag();
+        batch.at(i, 0)[s] = factor.projectors[i].real();
+        batch.at(i, 1)[s] = factor.projectors[i].imag();
       }
-    return stack;
+    return batch;
   }
   std::vector<double> cosine(samples), sine(samples);
   for (int64_t k = 0; k < factor.spaces; ++k) {
     for (int64_t s = 0; s < samples; ++s) {
-      double half_turns = 0;
+      double angle = 0;
       for (int64_t e = 0; e < exponents; ++e) {
-        const int64_t which = factor.exponents[e];
-        const double t = which >= 0    ? shared[which]
-                         : s < present ? each[s * program.each + ~which]
+        const int64_t exponent = factor.exponents[e];
+        const double t = exponent >= 0 ? shared[exponent]
+                         : s < present ? per_example[s * program.per_example + ~exponent]
                                        : 0;
-        half_turns += factor.turns[k * exponents + e] * t;
+        angle += factor.half_turns[k * exponents + e] * t;
       }
-      cosine[s] = std::cos(M_PI * half_turns);
-      sine[s] = std::sin(M_PI * half_turns);
+      cosine[s] = std::cos(M_PI * angle);
+      sine[s] = std::sin(M_PI * angle);
     }
     if (samples == 1) {
-      AddTurned(entries, cosine[0], sine[0],
-                reinterpret_cast<const double*>(&factor.projectors[k * entries]), stack.at(0, 0));
+      AddPhased(entries, cosine[0], sine[0],
+                reinterpret_cast<const double*>(&factor.projectors[k * entries]), batch.at(0, 0));
       continue;
     }
     for (int32_t i = 0; i < entries; ++i) {
       const Complex p = factor.projectors[k * entries + i];
       if (p == Complex(0)) continue;
-      AddScaled(samples, p.real(), p.imag(), cosine.data(), sine.data(), 1, stack.at(i, 0),
-                stack.at(i, 1));
+      AddScaled(samples, p.real(), p.imag(), cosine.data(), sine.data(), 1, batch.at(i, 0),
+                batch.at(i, 1));
     }
   }
-  return stack;
+  return batch;
 }
 
 // -2 pi Im tr(H Y) of each sample, added to out[s * stride]; see SIMULATOR notes in sweep.h.
-void Derivative(const Factor& factor, int64_t e, const Stack& y, int64_t samples, double* out,
-                int64_t stride) {
+void AddDerivative(const Factor& factor, int64_t e, const MatrixBatch& y, int64_t samples,
+                   double* out, int64_t stride) {
   const int32_t size = factor.size;
   for (int32_t i = 0; i < size; ++i)
     for (int32_t j = 0; j < size; ++j) {
@@ -316,64 +317,65 @@ void Derivative(const Factor& factor, int64_t e, const Stack& y, int64_t samples
 
 }  // namespace
 
-Program::Program(const std::string& written) {
-  Reader in(written);
+Program::Program(const std::string& serialized) {
+  Reader in(serialized);
   in.Int(kFormat, kFormat);
   qubits = static_cast<int32_t>(in.Int(1, kMaxQubits));
   // Parts of one program share a list of exponents, which may be longer than what a part holds.
   shared = in.Int(0, kMaxExponents);
-  each = in.Int(0, kMaxExponents);
+  per_example = in.Int(0, kMaxExponents);
   for (int64_t left = in.Count(); left > 0; --left)
-    factors.push_back(ReadFactor(&in, shared, each));
+    factors.push_back(ReadFactor(&in, shared, per_example));
   for (int64_t left = in.Count(); left > 0; --left) {
-    Run run;
-    run.size = static_cast<int32_t>(in.Int(2, 4));
-    run.factors = in.Ints(in.Count(), 0, static_cast<int64_t>(factors.size()) - 1);
-    for (int64_t f : run.factors) {
-      if (factors[f].size != run.size || factors[f].each)
+    FactorSequence sequence;
+    sequence.size = static_cast<int32_t>(in.Int(2, 4));
+    sequence.factors = in.Ints(in.Count(), 0, static_cast<int64_t>(factors.size()) - 1);
+    for (int64_t f : sequence.factors) {
+      if (factors[f].size != sequence.size || factors[f].per_example)
         throw std::invalid_argument("the program is damaged");
-      run.slopes |= !factors[f].exponents.empty();
+      sequence.has_exponents |= !factors[f].exponents.empty();
     }
-    runs.push_back(run);
+    sequences.push_back(sequence);
   }
   for (int64_t left = in.Count(); left > 0; --left) blocks.push_back(ReadBlock(&in, *this));
-  columns = Columns(*this);
+  spectra = ExponentSpectra(*this);
   cost = 0;
   for (const Block& block : blocks)
     cost += 4.0 * __builtin_popcountll(block.entries) / block.size();
   prefix = in.Int(0, blocks.size());
   for (int64_t b = 0; b < prefix; ++b)
     for (int64_t item : blocks[b].items)
-      if (item < 0 || runs[item].slopes) throw std::invalid_argument("the program is damaged");
+      if (item < 0 || sequences[item].has_exponents)
+        throw std::invalid_argument("the program is damaged");
   int64_t next = 0;
   for (int64_t left = in.Count(); left > 0; --left) {
-    Reach reach;
-    reach.first = static_cast<int32_t>(next);
-    reach.count = static_cast<int32_t>(in.Int(1, blocks.size() - next));
-    reach.bits = in.Ints(in.Count(), 0, qubits - 1);
-    if (!std::is_sorted(reach.bits.begin(), reach.bits.end(), std::less_equal<int64_t>()) ||
-        (next < prefix && next + reach.count > prefix))
+    QubitWindow window;
+    window.first = static_cast<int32_t>(next);
+    window.count = static_cast<int32_t>(in.Int(1, blocks.size() - next));
+    window.bits = in.Ints(in.Count(), 0, qubits - 1);
+    if (!std::is_sorted(window.bits.begin(), window.bits.end(), std::less_equal<int64_t>()) ||
+        (next < prefix && next + window.count > prefix))
       throw std::invalid_argument("the program is damaged");
-    for (int64_t b = next; b < next + reach.count; ++b)
+    for (int64_t b = next; b < next + window.count; ++b)
       for (int q = 0; q < blocks[b].qubits; ++q)
-        if (!std::binary_search(reach.bits.begin(), reach.bits.end(), blocks[b].bits[q]))
+        if (!std::binary_search(window.bits.begin(), window.bits.end(), blocks[b].bits[q]))
           throw std::invalid_argument("the program is damaged");
-    next += reach.count;
-    reaches.push_back(reach);
+    next += window.count;
+    windows.push_back(window);
   }
-  if (!reaches.empty() && next != static_cast<int64_t>(blocks.size()))
+  if (!windows.empty() && next != static_cast<int64_t>(blocks.size()))
     throw std::invalid_argument("the program is damaged");
   const int64_t most = (int64_t{1} << qubits) - 1;
   string_count = 0;
   for (int64_t left = in.Count(); left > 0; --left) {
-    Flipped group;
+    PauliGroup group;
     group.flip = in.Int(0, most);
     const int64_t count = in.Count();
     group.z = in.Ints(count, 0, most);
     group.ys = in.Ints(count, 0, kMaxQubits);
     group.first = string_count;
     string_count += count;
-    strings.push_back(group);
+    pauli_groups.push_back(group);
   }
   readouts = in.Count();
   weights = in.Reals(string_count * readouts);
@@ -382,37 +384,38 @@ Program::Program(const std::string& written) {
   in.End();
 }
 
-Runs::Runs(const Program& program, const double* shared) {
+SharedMatrices::SharedMatrices(const Program& program, const double* shared) {
   for (const Factor& factor : program.factors) {
     factors.emplace_back();
-    if (!factor.each)
+    if (!factor.per_example)
       factors.back() = std::move(FactorMatrices(program, factor, shared, nullptr, 0, 1).values());
   }
-  for (const Run& run : program.runs) {
-    std::vector<double> product(2 * run.size * run.size), next(product.size());
-    for (int32_t i = 0; i < run.size; ++i) product[2 * i * (run.size + 1)] = 1;
-    for (int64_t f : run.factors) {
-      Multiply(run.size, factors[f].data(), product.data(), next.data());
+  for (const FactorSequence& sequence : program.sequences) {
+    std::vector<double> product(2 * sequence.size * sequence.size), next(product.size());
+    for (int32_t i = 0; i < sequence.size; ++i) product[2 * i * (sequence.size + 1)] = 1;
+    for (int64_t f : sequence.factors) {
+      Multiply(sequence.size, factors[f].data(), product.data(), next.data());
       product.swap(next);
     }
-    matrices.push_back(std::move(product));
+    products.push_back(std::move(product));
   }
 }
 
-void BlockMatrices(const Program& program, const Block& block, const Runs& runs,
-                   const double* shared, const double* each, int64_t present, int64_t samples,
+void BlockMatrices(const Program& program, const Block& block,
+                   const SharedMatrices& shared_matrices, const double* shared,
+                   const double* per_example, int64_t present, int64_t samples,
                    std::vector<double>* out) {
   const int32_t size = block.size();
-  Stack product(size, samples);
+  MatrixBatch product(size, samples);
   bool first = true;
   for (int64_t item : block.items) {
-    Stack matrix =
-        item >= 0 ? StackOf(runs.matrices[item], size)
-                  : FactorMatrices(program, program.factors[~item], shared, each, present, samples);
+    MatrixBatch matrix = item >= 0 ? MatrixBatchOf(shared_matrices.products[item], size)
+                                   : FactorMatrices(program, program.factors[~item], shared,
+                                                    per_example, present, samples);
     if (first) {
       product = std::move(matrix);
     } else {
-      Stack next(size, std::max(matrix.samples(), product.samples()));
+      MatrixBatch next(size, std::max(matrix.samples(), product.samples()));
       next.Product(matrix, false, product, false);
       product = std::move(next);
     }
@@ -423,124 +426,131 @@ void BlockMatrices(const Program& program, const Block& block, const Runs& runs,
   *out = std::move(product.values());
 }
 
-void BlockSlopes(const Program& program, const Block& block, const Runs& runs, const double* shared,
-                 const double* each, int64_t present, int64_t samples, bool by_each,
-                 const double* sums, std::vector<std::vector<double>>* run_sums,
-                 double* shared_slopes, double* each_slopes) {
+void BlockGradients(const Program& program, const Block& block,
+                    const SharedMatrices& shared_matrices, const double* shared,
+                    const double* per_example, int64_t present, int64_t samples,
+                    bool want_per_example, const double* sums,
+                    std::vector<std::vector<double>>* sequence_sums, double* shared_gradients,
+                    double* per_example_gradients) {
   const int32_t size = block.size(), entries = size * size;
-  Stack y(size, samples);
+  MatrixBatch y(size, samples);
   std::copy_n(sums, y.values().size(), y.values().begin());
-  const auto matters = [&](int64_t item) {
-    if (item >= 0) return program.runs[item].slopes;
-    if (by_each) return true;
+  const auto needs_derivative = [&](int64_t item) {
+    if (item >= 0) return program.sequences[item].has_exponents;
+    if (want_per_example) return true;
     const auto& exponents = program.factors[~item].exponents;
     return std::any_of(exponents.begin(), exponents.end(), [](int64_t e) { return e >= 0; });
   };
   for (size_t left = block.items.size(); left > 0; --left) {
     const int64_t item = block.items[left - 1];
-    const bool more = std::any_of(block.items.begin(), block.items.begin() + left - 1, matters);
+    const bool earlier_needed =
+        std::any_of(block.items.begin(), block.items.begin() + left - 1, needs_derivative);
     if (item >= 0) {
-      if (program.runs[item].slopes)
+      if (program.sequences[item].has_exponents)
         for (int32_t i = 0; i < 2 * entries; ++i)
-          for (int64_t s = 0; s < samples; ++s) (*run_sums)[item][i] += y.values()[i * samples + s];
-      if (!more) return;
-      const Stack u = StackOf(runs.matrices[item], size);
-      Stack half(size, samples);
+          for (int64_t s = 0; s < samples; ++s)
+            (*sequence_sums)[item][i] += y.values()[i * samples + s];
+      if (!earlier_needed) return;
+      const MatrixBatch u = MatrixBatchOf(shared_matrices.products[item], size);
+      MatrixBatch half(size, samples);
       half.Product(y, false, u, false);
       y.Product(u, true, half, false);
       continue;
     }
     const Factor& factor = program.factors[~item];
-    if (matters(item)) {
+    if (needs_derivative(item)) {
       std::vector<double> found(samples);
       for (size_t e = 0; e < factor.exponents.size(); ++e) {
-        const int64_t which = factor.exponents[e];
-        if (which < 0 && !by_each) continue;
+        const int64_t exponent = factor.exponents[e];
+        if (exponent < 0 && !want_per_example) continue;
         std::fill(found.begin(), found.end(), 0.0);
-        Derivative(factor, e, y, samples, found.data(), 1);
+        AddDerivative(factor, e, y, samples, found.data(), 1);
         for (int64_t s = 0; s < present; ++s)
-          (which >= 0 ? shared_slopes[which] : each_slopes[s * program.each + ~which]) += found[s];
+          (exponent >= 0 ? shared_gradients[exponent]
+                         : per_example_gradients[s * program.per_example + ~exponent]) += found[s];
       }
     }
-    if (!more) return;
-    const Stack u = FactorMatrices(program, factor, shared, each, present, samples);
-    Stack half(size, samples);
+    if (!earlier_needed) return;
+    const MatrixBatch u = FactorMatrices(program, factor, shared, per_example, present, samples);
+    MatrixBatch half(size, samples);
     half.Product(y, false, u, false);
     y.Product(u, true, half, false);
   }
 }
 
-void RunSlopes(const Program& program, const Runs& runs,
-               const std::vector<std::vector<double>>& run_sums, double* slopes) {
-  for (size_t r = 0; r < program.runs.size(); ++r) {
-    const Run& run = program.runs[r];
-    if (!run.slopes) continue;
-    Stack y = StackOf(run_sums[r], run.size);
+void ParameterGradients(const Program& program, const SharedMatrices& shared_matrices,
+                        const std::vector<std::vector<double>>& sequence_sums, double* slopes) {
+  for (size_t r = 0; r < program.sequences.size(); ++r) {
+    const FactorSequence& sequence = program.sequences[r];
+    if (!sequence.has_exponents) continue;
+    MatrixBatch y = MatrixBatchOf(sequence_sums[r], sequence.size);
     std::vector<double> half(y.values().size()), adjoint(half.size());
-    for (size_t left = run.factors.size(); left > 0; --left) {
-      const int64_t f = run.factors[left - 1];
+    for (size_t left = sequence.factors.size(); left > 0; --left) {
+      const int64_t f = sequence.factors[left - 1];
       const Factor& factor = program.factors[f];
       for (size_t e = 0; e < factor.exponents.size(); ++e)
-        Derivative(factor, e, y, 1, &slopes[factor.exponents[e]], 0);
+        AddDerivative(factor, e, y, 1, &slopes[factor.exponents[e]], 0);
       if (left == 1) break;
-      const std::vector<double>& u = runs.factors[f];
-      for (int32_t i = 0; i < run.size; ++i)
-        for (int32_t j = 0; j < run.size; ++j) {
-          adjoint[2 * (j * run.size + i)] = u[2 * (i * run.size + j)];
-          adjoint[2 * (j * run.size + i) + 1] = -u[2 * (i * run.size + j) + 1];
+      const std::vector<double>& u = shared_matrices.factors[f];
+      for (int32_t i = 0; i < sequence.size; ++i)
+        for (int32_t j = 0; j < sequence.size; ++j) {
+          adjoint[2 * (j * sequence.size + i)] = u[2 * (i * sequence.size + j)];
+          adjoint[2 * (j * sequence.size + i) + 1] = -u[2 * (i * sequence.size + j) + 1];
         }
-      Multiply(run.size, y.values().data(), u.data(), half.data());
-      Multiply(run.size, adjoint.data(), half.data(), y.values().data());
+      Multiply(sequence.size, y.values().data(), u.data(), half.data());
+      Multiply(sequence.size, adjoint.data(), half.data(), y.values().data());
     }
   }
 }
 
-Span FindSpan(const Program& program, const double* each, int64_t examples, int64_t most) {
-  Span span;
+Subspace FindSubspace(const Program& program, const double* per_example, int64_t examples,
+                      int64_t most) {
+  Subspace subspace;
   std::map<std::vector<int64_t>, int64_t> known;  // a set of turned columns -> its state
-  const auto none = [] { return Span(); };
-  if (static_cast<int64_t>(program.columns.size()) < program.each) return none();
-  for (const Column& column : program.columns)
-    if (!column.two) return none();
-  span.first.push_back(0);
+  const auto no_subspace = [] { return Subspace(); };
+  if (static_cast<int64_t>(program.spectra.size()) < program.per_example) return no_subspace();
+  for (const ExponentSpectrum& column : program.spectra)
+    if (!column.has_two_eigenvalues) return no_subspace();
+  subspace.first.push_back(0);
   for (int64_t b = 0; b < examples; ++b) {
-    std::vector<int64_t> turned;
+    std::vector<int64_t> active;
     std::vector<Complex> alpha, beta;
-    for (int64_t e = 0; e < program.each; ++e) {
-      const double t = each[b * program.each + e];
+    for (int64_t e = 0; e < program.per_example; ++e) {
+      const double t = per_example[b * program.per_example + e];
       if (t == 0) continue;
       // Solves alpha + beta z(turned) = z(t) for both eigenvalues z.
-      const double* turns = program.columns[e].turns;
-      const double half = 1 / (turns[1] - turns[0]);
-      const Complex z0 = std::polar(1.0, M_PI * turns[0] * t);
-      const Complex z1 = std::polar(1.0, M_PI * turns[1] * t);
-      turned.push_back(e);
+      const double* half_turns = program.spectra[e].half_turns;
+      const double half = 1 / (half_turns[1] - half_turns[0]);
+      const Complex z0 = std::polar(1.0, M_PI * half_turns[0] * t);
+      const Complex z1 = std::polar(1.0, M_PI * half_turns[1] * t);
+      active.push_back(e);
       alpha.push_back((z0 + z1) / 2.0);
-      beta.push_back((z0 - z1) / 2.0 / std::polar(1.0, M_PI * turns[0] * half));
+      beta.push_back((z0 - z1) / 2.0 / std::polar(1.0, M_PI * half_turns[0] * half));
     }
-    if (turned.size() > 20 || int64_t{1} << turned.size() > most) return none();
-    for (int64_t subset = 0; subset < int64_t{1} << turned.size(); ++subset) {
+    if (active.size() > 20 || int64_t{1} << active.size() > most) return no_subspace();
+    for (int64_t subset = 0; subset < int64_t{1} << active.size(); ++subset) {
       std::vector<int64_t> columns;
       Complex weight = 1;
-      for (size_t i = 0; i < turned.size(); ++i) {
-        if (subset >> i & 1) columns.push_back(turned[i]);
+      for (size_t i = 0; i < active.size(); ++i) {
+        if (subset >> i & 1) columns.push_back(active[i]);
         weight *= subset >> i & 1 ? beta[i] : alpha[i];
       }
-      const auto found = known.emplace(columns, span.states);
+      const auto found = known.emplace(columns, subspace.states);
       if (found.second) {
-        if (++span.states > most) return none();
-        span.each.resize(span.states * program.each);
+        if (++subspace.states > most) return no_subspace();
+        subspace.per_example.resize(subspace.states * program.per_example);
         for (int64_t e : columns) {
-          const double* turns = program.columns[e].turns;
-          span.each[(span.states - 1) * program.each + e] = 1 / (turns[1] - turns[0]);
+          const double* half_turns = program.spectra[e].half_turns;
+          subspace.per_example[(subspace.states - 1) * program.per_example + e] =
+              1 / (half_turns[1] - half_turns[0]);
         }
       }
-      span.state.push_back(found.first->second);
-      span.weight.push_back(weight);
+      subspace.state.push_back(found.first->second);
+      subspace.weight.push_back(weight);
     }
-    span.first.push_back(span.state.size());
+    subspace.first.push_back(subspace.state.size());
   }
-  return span;
+  return subspace;
 }
 
 }  // namespace qfleet

@@ -5,22 +5,23 @@
 #include <cstdint>
 #include <vector>
 
-#include "sweep.h"
+#include "engine.h"
 
 namespace qfleet {
 
 // Where the amplitudes for each worker lie in a local state: group bit ranks[i] is its rank's bit
 // i.
-struct Region {
-  std::vector<int32_t> ranks;
-  std::vector<int32_t> bits;  // the same, ascending
-  int64_t reals;              // of a group
+struct QubitRegion {
+  std::vector<int32_t> rank_bits;
+  std::vector<int32_t> sorted_bits;  // the same, ascending
+  int64_t group_reals;               // of a group
 };
 
 // Copies groups `first` to `first + count` of what each worker gets of all tiles' states into
 // pieces[workers][count groups], or (not `out`) what came from each worker into their places.
 template <class T>
-void Swap(const Region& region, T* states, T* pieces, int64_t first, int64_t count, bool out);
+void CopyRegion(const QubitRegion& region, T* states, T* packed, int64_t first, int64_t count,
+                bool pack);
 
 }  // namespace qfleet
 

@@ -17,8 +17,10 @@ from common.simulator import kernel
 
 ROOT = Path(__file__).parents[3]
 TESTS = kernel.HERE / "tests"
-# What the kernel is compared with: quick, and not what the sanitizers are to watch.
-REFERENCE = ("gate.cc", "circuit.cc", "written.cc", "reference.cc")
+# Sources that need no TensorFlow; kernels.cc is compiled once per instruction set.
+ENGINE = [name for name in kernel.SOURCES if name != "kernels.cc" and not name.startswith("tf_")]
+# The reference that the kernel is compared with: optimized, and without sanitizers.
+REFERENCE = ("random_gate.cc", "random_circuit.cc", "serialize.cc", "reference_simulator.cc")
 
 
 def built(
@@ -44,9 +46,9 @@ def built(
     for name, size, flags in kernel.SETS[machine]:
         chosen = [f"-DQFLEET_SET={name}", f"-DQFLEET_BYTES={size}", *flags]
         commands.append(["kernels.cc", "-o", f"{name}.o", "-O1", *watch, *chosen])
-    for name in ("program.cc", "sets.cc", "stages.cc"):
+    for name in ENGINE:
         commands.append([name, "-o", f"{name}.o", "-O1", *(() if name in unwatched else watch)])
-    for source in sorted(TESTS.glob("*.cc")):  # huge.cc includes sweep.cc
+    for source in sorted(TESTS.glob("*.cc")):
         flags = ("-O2",) if source.name in REFERENCE else ("-O0", *watch)
         commands.append([str(source), "-o", f"tests_{source.name}.o", *flags])
     target = folder / "kernel_tests"

@@ -18,22 +18,22 @@ struct Test {
 
 constexpr Test kTests[] = {
     {"reference", "the tests' own gradients are the differences of their values",
-     qfleet::tests::ReferenceIsRight},
+     qfleet::tests::ReferenceGradients},
     {"small", "values, gradients and states are right for any batch, threads and instruction set",
      qfleet::tests::SmallCircuits},
     {"wide", "so they are where chunks are copied together and threads share a state",
      qfleet::tests::WideCircuits},
     {"spans", "so they are by the few states that span a batch, where there are few",
-     qfleet::tests::Spans},
+     qfleet::tests::SubspaceCircuits},
     {"edges", "so they are without blocks, exponents, readouts or strings",
-     qfleet::tests::EdgesOfTheFormat},
+     qfleet::tests::EmptyPrograms},
     {"behind", "no call leaves anything to the next one, not even NaN",
-     qfleet::tests::NothingIsLeftBehind},
-    {"callers", "several threads may call at once", qfleet::tests::SeveralCallers},
+     qfleet::tests::IndependentCalls},
+    {"callers", "several threads may call at once", qfleet::tests::ConcurrentCalls},
     {"damaged",
      "a damaged program is refused, or can be run; it never takes memory it has no use for",
-     qfleet::tests::DamagedPrograms},
-    {"huge", "indices, sizes and offsets are right up to 40 qubits", qfleet::tests::HugeIndices},
+     qfleet::tests::CorruptPrograms},
+    {"huge", "indices, sizes and offsets are right up to 40 qubits", qfleet::tests::LargeIndices},
     {"large", "26 qubits (16 in light tests) have the values and gradients of their product state",
      qfleet::tests::LargeState},
 };
@@ -42,17 +42,17 @@ constexpr Test kTests[] = {
 
 int main(int count, char** arguments) {
   bool light = false;
-  std::vector<std::string> wanted;
+  std::vector<std::string> needs_gradient;
   for (int i = 1; i < count; ++i) {
     if (std::string(arguments[i]) == "--light")
       light = true;
     else
-      wanted.push_back(arguments[i]);
+      needs_gradient.push_back(arguments[i]);
   }
   int ran = 0, failed = 0;
   for (const Test& test : kTests) {
-    bool chosen = wanted.empty();
-    for (const std::string& name : wanted) chosen |= name == test.name;
+    bool chosen = needs_gradient.empty();
+    for (const std::string& name : needs_gradient) chosen |= name == test.name;
     if (!chosen) continue;
     ++ran;
     const auto start = std::chrono::steady_clock::now();
@@ -69,6 +69,6 @@ int main(int count, char** arguments) {
     if (!why.empty()) std::printf("     %s\n", why.c_str());
     std::fflush(stdout);
   }
-  if (ran < static_cast<int>(wanted.size())) std::printf("no such test\n");
-  return failed || ran < static_cast<int>(wanted.size()) || !ran;
+  if (ran < static_cast<int>(needs_gradient.size())) std::printf("no such test\n");
+  return failed || ran < static_cast<int>(needs_gradient.size()) || !ran;
 }

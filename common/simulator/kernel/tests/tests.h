@@ -6,15 +6,15 @@ namespace qfleet {
 namespace tests {
 
 // `light` takes fewer and smaller circuits.
-void ReferenceIsRight(bool light);
+void ReferenceGradients(bool light);
 void SmallCircuits(bool light);
 void WideCircuits(bool light);
-void Spans(bool light);
-void EdgesOfTheFormat(bool light);
-void NothingIsLeftBehind(bool light);
-void SeveralCallers(bool light);
-void DamagedPrograms(bool light);
-void HugeIndices(bool light);
+void SubspaceCircuits(bool light);
+void EmptyPrograms(bool light);
+void IndependentCalls(bool light);
+void ConcurrentCalls(bool light);
+void CorruptPrograms(bool light);
+void LargeIndices(bool light);
 void LargeState(bool light);
 
 }  // namespace tests

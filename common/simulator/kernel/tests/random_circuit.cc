@@ -1,4 +1,4 @@
-#include "circuit.h"
+#include "random_circuit.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,63 +7,66 @@
 namespace qfleet {
 namespace tests {
 
-Circuit RandomCircuit(const Wish& wish, Random* random) {
+Circuit RandomCircuit(const CircuitSpec& spec, Random* random) {
   Circuit circuit;
-  circuit.qubits = wish.qubits;
-  circuit.shared = Draw(random, 1, 4);
-  circuit.each = Draw(random, 1, 3);
-  circuit.prefix = wish.prefix;
+  circuit.qubits = spec.qubits;
+  circuit.shared = RandomInt(random, 1, 4);
+  circuit.per_example = RandomInt(random, 1, 3);
+  circuit.prefix = spec.prefix;
   const auto exponents = [&] {
     std::vector<int64_t> found;
-    for (int64_t left = Draw(random, 0, 2); left > 0; --left)
-      found.push_back(Draw(random, wish.spanned ? 0 : -circuit.each, circuit.shared - 1));
+    for (int64_t left = RandomInt(random, 0, 2); left > 0; --left)
+      found.push_back(
+          RandomInt(random, spec.subspace ? 0 : -circuit.per_example, circuit.shared - 1));
     return found;
   };
-  for (int64_t b = 0; b < wish.blocks; ++b) {
+  for (int64_t b = 0; b < spec.blocks; ++b) {
     Block block;
-    block.bits.push_back(Draw(random, 0, wish.qubits - 1));
-    if (wish.qubits > 1 && Draw(random, 0, 3)) {
-      const int64_t other = Draw(random, 0, wish.qubits - 2);
+    block.bits.push_back(RandomInt(random, 0, spec.qubits - 1));
+    if (spec.qubits > 1 && RandomInt(random, 0, 3)) {
+      const int64_t other = RandomInt(random, 0, spec.qubits - 2);
       block.bits.push_back(other + (other >= block.bits[0]));
     }
-    if (b > wish.prefix && Draw(random, 0, 3) == 0) {  // the same gates once more
-      const Block& like = circuit.blocks[Draw(random, wish.prefix, b - 1)];
+    if (b > spec.prefix && RandomInt(random, 0, 3) == 0) {  // the same gates once more
+      const Block& like = circuit.blocks[RandomInt(random, spec.prefix, b - 1)];
       if (like.bits.size() == block.bits.size()) block.gates = like.gates;
     }
     // Of any gates; without dense ones, so that most of the matrix is zero; or a permutation.
-    const int64_t style = Draw(random, 0, 5);
-    for (int64_t left = block.gates.empty() ? Draw(random, 1, 3) : 0; left > 0; --left) {
-      Kind kind = static_cast<Kind>(Draw(random, kDense, kSingle));
-      if (style == 1 || style == 2) kind = static_cast<Kind>(Draw(random, kDiagonal, kControlled));
+    const int64_t style = RandomInt(random, 0, 5);
+    for (int64_t left = block.gates.empty() ? RandomInt(random, 1, 3) : 0; left > 0; --left) {
+      Kind kind = static_cast<Kind>(RandomInt(random, kDense, kSingle));
+      if (style == 1 || style == 2)
+        kind = static_cast<Kind>(RandomInt(random, kDiagonal, kControlled));
       if (style == 0) kind = kPermuting;
-      const bool fixed = b < wish.prefix || style == 0;
+      const bool fixed = b < spec.prefix || style == 0;
       block.gates.push_back(circuit.gates.size());
       circuit.gates.push_back(RandomGate(int64_t{1} << block.bits.size(), kind,
                                          fixed ? std::vector<int64_t>() : exponents(), random));
     }
     circuit.blocks.push_back(block);
   }
-  for (int64_t e = 0; wish.spanned && e < circuit.each; ++e) {
-    Block& block = circuit.blocks[Draw(random, wish.prefix, wish.blocks - 1)];
-    std::vector<int64_t> turned = {~e};
-    if (Draw(random, 0, 1)) turned.push_back(0);  // and a shared exponent beside it
+  for (int64_t e = 0; spec.subspace && e < circuit.per_example; ++e) {
+    Block& block = circuit.blocks[RandomInt(random, spec.prefix, spec.blocks - 1)];
+    std::vector<int64_t> exponent_of_example = {~e};
+    if (RandomInt(random, 0, 1))
+      exponent_of_example.push_back(0);  // and a shared exponent beside it
     block.gates.push_back(circuit.gates.size());
     circuit.gates.push_back(
-        RandomGate(int64_t{1} << block.bits.size(), kPermuting, turned, random));
+        RandomGate(int64_t{1} << block.bits.size(), kPermuting, exponent_of_example, random));
   }
-  if (wish.window) circuit.windows = Windows(circuit, wish.window);
-  const int64_t readouts = Draw(random, 1, 3), most = (int64_t{1} << wish.qubits) - 1;
+  if (spec.window) circuit.windows = MakeWindows(circuit, spec.window);
+  const int64_t readouts = RandomInt(random, 1, 3), most = (int64_t{1} << spec.qubits) - 1;
   for (int64_t flips = 0; flips < 3; ++flips) {
-    const int64_t flip = flips ? Draw(random, 0, most) : 0;
-    for (int64_t left = Draw(random, 1, 3); left > 0; --left) {
-      Pauli string = {flip, Draw(random, 0, most), 0, {}};
+    const int64_t flip = flips ? RandomInt(random, 0, most) : 0;
+    for (int64_t left = RandomInt(random, 1, 3); left > 0; --left) {
+      Pauli string = {flip, RandomInt(random, 0, most), 0, {}};
       string.ys = __builtin_popcountll(string.flip & string.z);
-      for (int64_t k = 0; k < readouts; ++k) string.weights.push_back(Uniform(random, -1, 1));
+      for (int64_t k = 0; k < readouts; ++k) string.weights.push_back(RandomReal(random, -1, 1));
       circuit.strings.push_back(string);
     }
   }
-  for (int64_t k = 0; k < readouts; ++k) circuit.offsets.push_back(Uniform(random, -1, 1));
-  if (wish.initial) {
+  for (int64_t k = 0; k < readouts; ++k) circuit.offsets.push_back(RandomReal(random, -1, 1));
+  if (spec.initial) {
     std::normal_distribution<double> normal(0, std::sqrt(0.5 / (most + 1.0)));
     circuit.initial.resize(most + 1);
     for (Complex& x : circuit.initial) x = Complex(normal(*random), normal(*random));
@@ -71,7 +74,7 @@ Circuit RandomCircuit(const Wish& wish, Random* random) {
   return circuit;
 }
 
-std::vector<Window> Windows(const Circuit& circuit, int64_t most) {
+std::vector<Window> MakeWindows(const Circuit& circuit, int64_t most) {
   std::vector<Window> windows;
   std::set<int64_t> inside;
   const auto close = [&](int64_t count) {

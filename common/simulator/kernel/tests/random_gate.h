@@ -1,6 +1,6 @@
 // Random gates: powers of matrices by their eigenspaces.
-#ifndef QFLEET_TESTS_GATE_H_
-#define QFLEET_TESTS_GATE_H_
+#ifndef QFLEET_TESTS_RANDOM_GATE_H_
+#define QFLEET_TESTS_RANDOM_GATE_H_
 
 #include <complex>
 #include <cstdint>
@@ -14,20 +14,20 @@ using Complex = std::complex<double>;
 using Matrix = std::vector<Complex>;  // [D * D], row by row
 using Random = std::mt19937_64;
 
-double Uniform(Random* random, double from, double to);
-int64_t Draw(Random* random, int64_t from, int64_t to);  // both included
+double RandomReal(Random* random, double from, double to);
+int64_t RandomInt(Random* random, int64_t from, int64_t to);  // both included
 
 // sum_k exp(i pi sum_e turns[k * E + e] t_e) projectors[k]; without exponents, projectors[0].
 struct Gate {
   int64_t size;                    // D: 2 or 4
   std::vector<int64_t> exponents;  // e >= 0: shared[e]; e < 0: each[~e]
-  std::vector<double> turns;
+  std::vector<double> half_turns;
   std::vector<Matrix> projectors;
 
-  Matrix At(const double* shared, const double* each) const;
+  Matrix At(const double* shared, const double* per_example) const;
   Matrix Generator(size_t e) const;  // H of exp(i pi H t_e)
-  bool Each() const;
-  bool Shared() const;
+  bool HasPerExample() const;
+  bool HasShared() const;
 };
 
 enum Kind { kDense, kDiagonal, kPermuting, kControlled, kSingle };
@@ -39,4 +39,4 @@ Gate RandomGate(int64_t size, Kind kind, const std::vector<int64_t>& exponents, 
 }  // namespace tests
 }  // namespace qfleet
 
-#endif  // QFLEET_TESTS_GATE_H_
+#endif  // QFLEET_TESTS_RANDOM_GATE_H_

@@ -1,9 +1,9 @@
-// Arithmetic with indices beyond 32 bits. What sweep.cc keeps to itself is tested from within.
-#include "../sweep.cc"
-
+// Arithmetic with indices beyond 32 bits.
+#include <cmath>
 #include <cstdio>
 
-#include "case.h"
+#include "../engine_internal.h"
+#include "circuit_case.h"
 #include "tests.h"
 
 namespace qfleet {
@@ -14,17 +14,17 @@ constexpr int64_t kQubits = 40;  // as many as a program may have
 
 // Zeros as far as an index reaches; only what is touched takes memory.
 template <class T>
-class Reserved {
+class SparseMemory {
  public:
-  explicit Reserved(int64_t reals) : bytes_(reals * sizeof(T)) {
+  explicit SparseMemory(int64_t reals) : bytes_(reals * sizeof(T)) {
     void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     madvise(memory, bytes_, MADV_NOHUGEPAGE);
     data_ = static_cast<T*>(memory);
   }
-  Reserved(const Reserved&) = delete;
-  ~Reserved() { munmap(data_, bytes_); }
+  SparseMemory(const SparseMemory&) = delete;
+  ~SparseMemory() { munmap(data_, bytes_); }
   T* data() { return data_; }
 
  private:
@@ -32,7 +32,7 @@ class Reserved {
   T* data_;
 };
 
-Circuit Highest() {
+Circuit HighestQubitCircuit() {
   Circuit circuit;
   circuit.qubits = kQubits;
   circuit.shared = 1;
@@ -45,131 +45,134 @@ Circuit Highest() {
   return circuit;
 }
 
-void ProgramsAndShapes() {
-  const auto program = std::make_shared<Program>(Highest().Written());
+void ProgramsAndLayouts() {
+  const auto program = std::make_shared<Program>(HighestQubitCircuit().Serialize());
   CHECK(program->blocks[0].bits[0] == 39 && program->blocks[1].bits[1] == 38, "blocks");
-  CHECK(program->strings[0].flip == int64_t{1} << 39, "flip");
-  CHECK(program->strings[0].z[0] == (int64_t{1} << 38 | 1), "z");
-  CHECK(program->reaches[0].bits.back() == 39, "window");
-  for (const Set<float>& set : Sets<float>())
+  CHECK(program->pauli_groups[0].flip == int64_t{1} << 39, "flip");
+  CHECK(program->pauli_groups[0].z[0] == (int64_t{1} << 38 | 1), "z");
+  CHECK(program->windows[0].bits.back() == 39, "window");
+  for (const InstructionSet<float>& set : InstructionSets<float>())
     for (int64_t qubits = 1; qubits <= kQubits; ++qubits) {
       Circuit circuit;
       circuit.qubits = qubits;
-      const Sweep<float> sweep(std::make_shared<Program>(circuit.Written()), *set.kernels);
+      const StateVectorEngine<float> engine(std::make_shared<Program>(circuit.Serialize()),
+                                            *set.kernels);
       for (int64_t batch : {int64_t{1}, int64_t{3}, int64_t{17}, int64_t{1} << 33})
         for (int64_t threads : {1, 2, 64}) {
-          const std::string where = std::string(set.name) + ", " + std::to_string(qubits) +
-                                    " qubits, batch " + std::to_string(batch);
-          const Shape shape = ShapeFor(static_cast<int32_t>(qubits), set.kernels->lanes,
-                                       sizeof(float), batch, threads);
+          const std::string context = std::string(set.name) + ", " + std::to_string(qubits) +
+                                      " qubits, batch " + std::to_string(batch);
+          const TileLayout layout = ChooseTileLayout(
+              static_cast<int32_t>(qubits), set.kernels->lanes, sizeof(float), batch, threads);
           const int64_t lanes = set.kernels->lanes;
-          CHECK(int64_t{shape.samples} << shape.lane_qubits == lanes, where);
-          CHECK(shape.groups << shape.lane_qubits == int64_t{1} << qubits, where);
-          CHECK(shape.tile_reals == shape.groups * 2 * lanes, where);
-          CHECK(shape.tiles * shape.samples >= batch && (shape.tiles - 1) * shape.samples < batch,
-                where);
-          const int64_t kept = sweep.Kept(shape, int64_t{1} << 30);
-          CHECK(kept % shape.tile_reals == 0 && kept >= shape.tile_reals, where);
-          CHECK(kept == shape.tile_reals || kept * 4 <= int64_t{1} << 30, where);
-          if (qubits == 33 && batch == 1) CHECK(shape.tile_reals == int64_t{1} << 34, where);
+          CHECK(int64_t{layout.samples} << layout.lane_qubits == lanes, context);
+          CHECK(layout.groups << layout.lane_qubits == int64_t{1} << qubits, context);
+          CHECK(layout.tile_reals == layout.groups * 2 * lanes, context);
+          CHECK(
+              layout.tiles * layout.samples >= batch && (layout.tiles - 1) * layout.samples < batch,
+              context);
+          const int64_t cached = engine.CachedReals(layout, int64_t{1} << 30);
+          CHECK(cached % layout.tile_reals == 0 && cached >= layout.tile_reals, context);
+          CHECK(cached == layout.tile_reals || cached * 4 <= int64_t{1} << 30, context);
+          if (qubits == 33 && batch == 1) CHECK(layout.tile_reals == int64_t{1} << 34, context);
         }
     }
 }
 
-void Orders() {
+void BitPermutations() {
   std::vector<int64_t> order(kQubits);
   for (int64_t bit = 0; bit < kQubits; ++bit) order[bit] = kQubits - 1 - bit;
-  const Reordered reordered(order.data(), kQubits);
+  const BitPermutation permutation(order.data(), kQubits);
   for (int64_t bit = 0; bit < kQubits; ++bit)
-    CHECK(reordered(int64_t{1} << bit) == int64_t{1} << (kQubits - 1 - bit), std::to_string(bit));
-  CHECK(reordered(int64_t{5} << 37) == 5, "three bits");
-  CHECK(reordered((int64_t{1} << 40) - 1) == (int64_t{1} << 40) - 1, "all bits");
+    CHECK(permutation(int64_t{1} << bit) == int64_t{1} << (kQubits - 1 - bit), std::to_string(bit));
+  CHECK(permutation(int64_t{5} << 37) == 5, "three bits");
+  CHECK(permutation((int64_t{1} << 40) - 1) == (int64_t{1} << 40) - 1, "all bits");
   std::vector<int32_t> bits = {0, 33, 39};
-  CHECK(Spread(7, bits) == (int64_t{1} << 39 | int64_t{1} << 33 | 1), "spread");
+  CHECK(ScatterBits(7, bits) == (int64_t{1} << 39 | int64_t{1} << 33 | 1), "spread");
 }
 
 // A block on the highest of a chunk's qubits, forward and backward, for a chunk far up.
 template <class T>
-void Chunks(const Set<T>& set, bool in_place) {
+void Chunks(const InstructionSet<T>& set, bool in_place) {
   const int64_t lanes = set.kernels->lanes, top = kQubits - Log2(lanes);
   std::vector<int32_t> local = {0, 1, 2, 3, 4, 5}, outside;
   if (!in_place)
     local = {0, 1, static_cast<int32_t>(top) - 30, 31, 32, static_cast<int32_t>(top) - 1};
-  std::vector<int64_t> runs;
+  std::vector<int64_t> segments;
   const std::vector<int32_t> high(local.begin() + (in_place ? 6 : 2), local.end());
-  for (int64_t i = 0; i < int64_t{1} << high.size(); ++i) runs.push_back(Spread(i, high));
+  for (int64_t i = 0; i < int64_t{1} << high.size(); ++i) segments.push_back(ScatterBits(i, high));
   for (int32_t bit = 0; bit < top; ++bit)
     if (!std::count(local.begin(), local.end(), bit)) outside.push_back(bit);
   qfleet::Window window = {};
   window.count = 1;
   window.in_place = in_place;
-  window.run_bits = in_place ? 6 : 2;
+  window.segment_bits = in_place ? 6 : 2;
   window.chunk_bits = 6;
-  window.runs = runs.data();
+  window.segments = segments.data();
   window.outside = outside.data();
   window.outside_bits = static_cast<int32_t>(outside.size());
   const int64_t chunk = (int64_t{1} << outside.size()) - 3;
 
   // X on the chunk's highest qubit, with phase i.
-  Exact<T> matrix(8 * lanes), inverse(8 * lanes);
+  ExactBuffer<T> matrix(8 * lanes), inverse(8 * lanes);
   for (int64_t lane = 0; lane < lanes; ++lane)
     for (int64_t entry : {1, 2}) {
       matrix[(2 * entry + 1) * lanes + lane] = 1;
       inverse[(2 * entry + 1) * lanes + lane] = -1;
     }
-  Move move = {};
-  move.rows = move.cols = 2;
-  move.low = 5;
-  move.offset[1] = int64_t{1} << 5;
-  for (int64_t lane = 0; lane < lanes; ++lane) move.row[1][lane] = move.col[1][lane] = 1;
-  move.matrix = matrix.data();
-  move.inverse = inverse.data();
-  move.wanted = move.undone = true;
+  BlockKernel kernel = {};
+  kernel.rows = kernel.cols = 2;
+  kernel.low = 5;
+  kernel.offset[1] = int64_t{1} << 5;
+  for (int64_t lane = 0; lane < lanes; ++lane) kernel.row[1][lane] = kernel.col[1][lane] = 1;
+  kernel.matrix = matrix.data();
+  kernel.inverse = inverse.data();
+  kernel.needs_gradient = kernel.needs_uncompute = true;
 
-  Reserved<T> psi(int64_t{2} << kQubits), lambda(int64_t{2} << kQubits);
-  Exact<T> buffer(2 * kChunkBytes / sizeof(T));
-  const int64_t from = Spread(chunk, outside) | Spread(0b010110, local);
+  SparseMemory<T> psi(int64_t{2} << kQubits), lambda(int64_t{2} << kQubits);
+  ExactBuffer<T> buffer(2 * kChunkBytes / sizeof(T));
+  const int64_t from = ScatterBits(chunk, outside) | ScatterBits(0b010110, local);
   const int64_t to = from | int64_t{1} << local[5];
-  const auto re = [&](Reserved<T>& state, int64_t group) {
+  const auto re = [&](SparseMemory<T>& state, int64_t group) {
     return &state.data()[2 * lanes * group];
   };
   for (int64_t lane = 0; lane < lanes; ++lane) re(psi, from)[lane] = static_cast<T>(lane + 1);
-  set.kernels->forward(window, &move, psi.data(), chunk, in_place ? nullptr : buffer.data());
+  set.kernels->forward(window, &kernel, psi.data(), chunk, in_place ? nullptr : buffer.data());
   for (int64_t lane = 0; lane < lanes; ++lane) {
     CHECK(re(psi, from)[lane] == 0 && re(psi, to)[lane] == 0, set.name);
     CHECK(re(psi, from)[lanes + lane] == 0 && re(psi, to)[lanes + lane] == lane + 1, set.name);
     re(lambda, from)[lane] = 2;
   }
-  std::vector<double> sums(kSums);
-  set.kernels->backward(window, &move, psi.data(), lambda.data(), chunk,
+  std::vector<double> sums(kBlockSumReals);
+  set.kernels->backward(window, &kernel, psi.data(), lambda.data(), chunk,
                         in_place ? nullptr : buffer.data(), sums.data(), 1);
   for (int64_t lane = 0; lane < lanes; ++lane) {
     CHECK(re(psi, from)[lane] == lane + 1 && re(psi, to)[lanes + lane] == 0, set.name);
     CHECK(re(lambda, to)[lanes + lane] == -2 && re(lambda, from)[lane] == 0, set.name);
   }
   // psi[1] conj(lambda[0]) = i (lane + 1) 2
-  for (int64_t i = 0; i < kSums; ++i)
+  for (int64_t i = 0; i < kBlockSumReals; ++i)
     CHECK(sums[i] == (i == 2 * (1 * 2 + 0) + 1 ? lanes * (lanes + 1) : 0), set.name);
 }
 
 // Strings that flip the highest qubit and sign by the second highest.
 template <class T>
-void Readouts(const Set<T>& set) {
+void Readouts(const InstructionSet<T>& set) {
   const int64_t lanes = set.kernels->lanes, top = kQubits - Log2(lanes);
   const int64_t flip = int64_t{1} << (top - 1) | 3, z = int64_t{1} << (top - 2);
   const int32_t ys = 0;
-  const Strings strings = {flip, 0, 1, &z, &ys};
+  const PauliStrings strings = {flip, 0, 1, &z, &ys};
   const int64_t first = z | int64_t{1} << 30, x = first + 21;
-  constexpr int64_t kCount = int64_t{1} << kFoldBits;
-  Reserved<T> psi(int64_t{2} << kQubits), sum(int64_t{2} << kQubits);
-  Exact<T> weights(lanes, T{3}), lambda(kCount * 2 * lanes);
+  constexpr int64_t kCount = int64_t{1} << kMaxTransformBits;
+  SparseMemory<T> psi(int64_t{2} << kQubits), sum(int64_t{2} << kQubits);
+  ExactBuffer<T> weights(lanes, T{3}), lambda(kCount * 2 * lanes);
   for (int64_t lane = 0; lane < lanes; ++lane) {
     psi.data()[2 * lanes * x + lane] = 2;
     psi.data()[2 * lanes * (x ^ flip) + lane] = static_cast<T>(lane + 1);
   }
   std::vector<double> sums(lanes);
   set.kernels->measure(strings, psi.data(), first, kCount, sums.data());
-  set.kernels->weigh(strings, psi.data(), lambda.data(), first, kCount, weights.data(), false);
+  set.kernels->apply_strings(strings, psi.data(), lambda.data(), first, kCount, weights.data(),
+                             false);
   const T* states[] = {psi.data(), psi.data()};
   const double parts[] = {1, 0, 0, 2};  // psi + 2 i psi
   set.kernels->combine(states, parts, 2, sum.data(), first, kCount);
@@ -184,16 +187,16 @@ void Readouts(const Set<T>& set) {
 
 }  // namespace
 
-void HugeIndices(bool light) {
-  ProgramsAndShapes();
-  Orders();
+void LargeIndices(bool light) {
+  ProgramsAndLayouts();
+  BitPermutations();
   if (light) return;  // an emulated processor's address space is too small for the rest
   for (bool in_place : {false, true}) {
-    for (const Set<float>& set : Sets<float>()) Chunks(set, in_place);
-    for (const Set<double>& set : Sets<double>()) Chunks(set, in_place);
+    for (const InstructionSet<float>& set : InstructionSets<float>()) Chunks(set, in_place);
+    for (const InstructionSet<double>& set : InstructionSets<double>()) Chunks(set, in_place);
   }
-  for (const Set<float>& set : Sets<float>()) Readouts(set);
-  for (const Set<double>& set : Sets<double>()) Readouts(set);
+  for (const InstructionSet<float>& set : InstructionSets<float>()) Readouts(set);
+  for (const InstructionSet<double>& set : InstructionSets<double>()) Readouts(set);
 }
 
 // X**t on every qubit, from |0...0>: <Z> = cos(pi t).
@@ -201,27 +204,28 @@ void LargeState(bool light) {
   const int64_t large = light ? 16 : 26;
   Circuit circuit;
   circuit.qubits = circuit.shared = large;
-  std::vector<double> exponents, cosines, slopes;
+  std::vector<double> exponents, cosines, gradients;
   for (int64_t bit = 0; bit < large; ++bit) {
     circuit.gates.push_back({2, {bit}, {0, 1}, {{0.5, 0.5, 0.5, 0.5}, {0.5, -0.5, -0.5, 0.5}}});
     circuit.blocks.push_back({{bit}, {bit}});
     circuit.strings.push_back({0, int64_t{1} << bit, 0, {1}});
     exponents.push_back(0.1 + 0.03 * bit);
     cosines.push_back(std::cos(M_PI * exponents.back()));
-    slopes.push_back(-M_PI * std::sin(M_PI * exponents.back()));
+    gradients.push_back(-M_PI * std::sin(M_PI * exponents.back()));
   }
   circuit.offsets = {0};
-  circuit.windows = Windows(circuit, 15);
-  Sweep<float> sweep(std::make_shared<Program>(circuit.Written()), BestKernels<float>());
-  const Batch batch = {exponents.data(), nullptr, 1, 2, Threads(2)};
-  Exact<float> value(1), upstream(1, 1.0f);
-  sweep.Expectation(batch, value.data(), nullptr, 0);
+  circuit.windows = MakeWindows(circuit, 15);
+  StateVectorEngine<float> engine(std::make_shared<Program>(circuit.Serialize()),
+                                  BestKernels<float>());
+  const Batch batch = {exponents.data(), nullptr, 1, 2, RunOnThreads(2)};
+  ExactBuffer<float> value(1), upstream(1, 1.0f);
+  engine.Expectation(batch, value.data(), nullptr, 0);
   double expected = 0;
   for (double cosine : cosines) expected += cosine;
   CheckClose(value, std::vector<double>{expected}, 1e-5 * large, "value");
-  Exact<double> found(large);
-  sweep.Gradient(batch, upstream.data(), nullptr, 0, false, false, found.data(), nullptr);
-  CheckClose(found, slopes, 1e-5 * large, "slopes");
+  ExactBuffer<double> results(large);
+  engine.Gradient(batch, upstream.data(), nullptr, 0, false, false, results.data(), nullptr);
+  CheckClose(results, gradients, 1e-5 * large, "slopes");
 }
 
 }  // namespace tests

@@ -20,24 +20,24 @@ namespace {
 
 namespace tf = tensorflow;
 
-constexpr int kListenMs = 200;  // between two looks at whether the step was given up
+constexpr int kCancellationPollMs = 200;  // between two looks at whether the step was given up
 
 // What goes to a peer and what comes from it: the length, then the vector.
 struct Peer {
   int rank;
-  int link;
+  int socket;
   size_t sent = 0;
-  size_t came = 0;
+  size_t received = 0;
   std::vector<char> buffer;
 };
 
 template <class T>
-class ExchangeOp : public tf::OpKernel {
+class AllReduceOp : public tf::OpKernel {
  public:
-  explicit ExchangeOp(tf::OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, context->GetAttr("links", &links_));
+  explicit AllReduceOp(tf::OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("links", &sockets_));
     int own = 0;
-    for (int link : links_) own += link < 0;
+    for (int socket : sockets_) own += socket < 0;
     OP_REQUIRES(context, own == 1, tf::errors::InvalidArgument("one link is this worker's own"));
   }
 
@@ -50,44 +50,44 @@ class ExchangeOp : public tf::OpKernel {
     std::memcpy(message.data(), &length, sizeof length);
     std::memcpy(message.data() + sizeof length, own.flat<T>().data(), length);
     std::vector<Peer> peers;
-    for (int rank = 0; rank < static_cast<int>(links_.size()); ++rank)
-      if (links_[rank] >= 0) {
-        peers.push_back({rank, links_[rank]});
+    for (int rank = 0; rank < static_cast<int>(sockets_.size()); ++rank)
+      if (sockets_[rank] >= 0) {
+        peers.push_back({rank, sockets_[rank]});
         peers.back().buffer.resize(message.size());
       }
-    OP_REQUIRES_OK(context, Exchange(context, message, &peers));
+    OP_REQUIRES_OK(context, Transfer(context, message, &peers));
     // In the order of ranks, so that the bits are the same in every worker.
     T* sum = total->flat<T>().data();
     std::memset(sum, 0, length);
-    auto next = peers.begin();
-    for (int link : links_) {
-      const char* vector = (link < 0 ? message : (next++)->buffer).data() + sizeof length;
+    auto next_peer = peers.begin();
+    for (int socket : sockets_) {
+      const char* vector = (socket < 0 ? message : (next_peer++)->buffer).data() + sizeof length;
       for (int64_t i = 0; i < own.NumElements(); ++i) {
-        T one;
-        std::memcpy(&one, vector + i * sizeof(T), sizeof(T));
-        sum[i] += one;
+        T value;
+        std::memcpy(&value, vector + i * sizeof(T), sizeof(T));
+        sum[i] += value;
       }
     }
   }
 
  private:
   // Sends and takes until every peer has all, whichever way is open.
-  static tf::Status Exchange(tf::OpKernelContext* context, const std::vector<char>& message,
+  static tf::Status Transfer(tf::OpKernelContext* context, const std::vector<char>& message,
                              std::vector<Peer>* peers) {
-    std::vector<pollfd> open;
+    std::vector<pollfd> pending;
     for (;;) {
-      open.clear();
+      pending.clear();
       for (Peer& peer : *peers) {
         TF_RETURN_IF_ERROR(Send(message, &peer));
-        TF_RETURN_IF_ERROR(Take(message, &peer));
-        short wanted = 0;
-        if (peer.sent < message.size()) wanted |= POLLOUT;
-        if (peer.came < message.size()) wanted |= POLLIN;
-        if (!wanted) continue;
-        open.push_back({peer.link, wanted, 0});
+        TF_RETURN_IF_ERROR(Receive(message, &peer));
+        short events = 0;
+        if (peer.sent < message.size()) events |= POLLOUT;
+        if (peer.received < message.size()) events |= POLLIN;
+        if (!events) continue;
+        pending.push_back({peer.socket, events, 0});
       }
-      if (open.empty()) return tf::OkStatus();
-      if (poll(open.data(), open.size(), kListenMs) < 0 && errno != EINTR)
+      if (pending.empty()) return tf::OkStatus();
+      if (poll(pending.data(), pending.size(), kCancellationPollMs) < 0 && errno != EINTR)
         return tf::errors::Internal("poll: ", std::strerror(errno));
       auto* cancellation = context->cancellation_manager();
       if (cancellation != nullptr && cancellation->IsCancelled())
@@ -97,38 +97,38 @@ class ExchangeOp : public tf::OpKernel {
 
   static tf::Status Send(const std::vector<char>& message, Peer* peer) {
     while (peer->sent < message.size()) {
-      const ssize_t some = send(peer->link, message.data() + peer->sent,
-                                message.size() - peer->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (some < 0 && errno == EINTR) continue;
-      if (some < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-      if (some < 0) return Gone(*peer, std::strerror(errno));
-      peer->sent += some;
+      const ssize_t count = send(peer->socket, message.data() + peer->sent,
+                                 message.size() - peer->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+      if (count < 0) return PeerLost(*peer, std::strerror(errno));
+      peer->sent += count;
     }
     return tf::OkStatus();
   }
 
-  static tf::Status Take(const std::vector<char>& message, Peer* peer) {
-    while (peer->came < message.size()) {
-      const ssize_t some = recv(peer->link, peer->buffer.data() + peer->came,
-                                message.size() - peer->came, MSG_DONTWAIT);
-      if (some < 0 && errno == EINTR) continue;
-      if (some < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-      if (some < 0) return Gone(*peer, std::strerror(errno));
-      if (some == 0) return Gone(*peer, "it closed the connection");
-      peer->came += some;
+  static tf::Status Receive(const std::vector<char>& message, Peer* peer) {
+    while (peer->received < message.size()) {
+      const ssize_t count = recv(peer->socket, peer->buffer.data() + peer->received,
+                                 message.size() - peer->received, MSG_DONTWAIT);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+      if (count < 0) return PeerLost(*peer, std::strerror(errno));
+      if (count == 0) return PeerLost(*peer, "it closed the connection");
+      peer->received += count;
       // Of one type and length in all workers, or they are not at the same exchange.
-      if (peer->came >= sizeof(uint64_t) &&
+      if (peer->received >= sizeof(uint64_t) &&
           std::memcmp(peer->buffer.data(), message.data(), sizeof(uint64_t)) != 0)
         return tf::errors::Internal("worker ", peer->rank, " is at another exchange");
     }
     return tf::OkStatus();
   }
 
-  static tf::Status Gone(const Peer& peer, const char* why) {
-    return tf::errors::Unavailable("worker ", peer.rank, " is gone: ", why);
+  static tf::Status PeerLost(const Peer& peer, const char* reason) {
+    return tf::errors::Unavailable("worker ", peer.rank, " is gone: ", reason);
   }
 
-  std::vector<int> links_;
+  std::vector<int> sockets_;
 };
 
 }  // namespace
@@ -145,8 +145,8 @@ REGISTER_OP("QfleetExchange")
       return tf::OkStatus();
     });
 REGISTER_KERNEL_BUILDER(Name("QfleetExchange").Device(tf::DEVICE_CPU).TypeConstraint<float>("T"),
-                        ExchangeOp<float>);
+                        AllReduceOp<float>);
 REGISTER_KERNEL_BUILDER(Name("QfleetExchange").Device(tf::DEVICE_CPU).TypeConstraint<double>("T"),
-                        ExchangeOp<double>);
+                        AllReduceOp<double>);
 
 }  // namespace qfleet

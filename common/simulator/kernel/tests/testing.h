@@ -1,7 +1,7 @@
 // What the tests stand on: checks, memory that ends where its contents end, threads, and the
 // instruction sets of this machine.
-#ifndef QFLEET_TESTS_CHECK_H_
-#define QFLEET_TESTS_CHECK_H_
+#ifndef QFLEET_TESTS_TESTING_H_
+#define QFLEET_TESTS_TESTING_H_
 
 #include <algorithm>
 #include <atomic>
@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "../sweep.h"
+#include "../engine.h"
 
 namespace qfleet {
 
@@ -33,25 +33,25 @@ QFLEET_DECLARE(avx512)
 
 namespace tests {
 
-struct Failed : std::runtime_error {
+struct CheckFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 // Ends the test unless `condition` holds; `where` says with which circuit, batch and threads.
-#define CHECK(condition, where)                                                              \
-  do {                                                                                       \
-    if (!(condition))                                                                        \
-      throw ::qfleet::tests::Failed(std::string(__FILE__) + ":" + std::to_string(__LINE__) + \
-                                    ": not " #condition ", " + (where));                     \
+#define CHECK(condition, context)                                                                 \
+  do {                                                                                            \
+    if (!(condition))                                                                             \
+      throw ::qfleet::tests::CheckFailed(std::string(__FILE__) + ":" + std::to_string(__LINE__) + \
+                                         ": not " #condition ", " + (context));                   \
   } while (false)
 
 // NaN is close to nothing.
 template <class A, class B>
-void CheckClose(const A& found, const B& expected, double tolerance, const std::string& where) {
-  CHECK(found.size() == expected.size(), where);
+void CheckClose(const A& found, const B& expected, double tolerance, const std::string& context) {
+  CHECK(found.size() == expected.size(), context);
   for (size_t i = 0; i < found.size(); ++i) {
     const double error = std::abs(static_cast<double>(found[i]) - static_cast<double>(expected[i]));
-    CHECK(error <= tolerance, where + ": number " + std::to_string(i) + " is off by " +
+    CHECK(error <= tolerance, context + ": number " + std::to_string(i) + " is off by " +
                                   std::to_string(error / tolerance) + " tolerances");
   }
 }
@@ -59,18 +59,20 @@ void CheckClose(const A& found, const B& expected, double tolerance, const std::
 // [size] numbers, aligned like TensorFlow's, with nothing behind the last one: the sanitizer sees
 // a read or a write beyond it.
 template <class T>
-class Exact {
+class ExactBuffer {
  public:
-  explicit Exact(int64_t size, T value = T{}) : size_(size) {
+  explicit ExactBuffer(int64_t size, T value = T{}) : size_(size) {
     if (posix_memalign(&memory_, 64, std::max<size_t>(size * sizeof(T), 1))) throw std::bad_alloc();
     std::fill_n(data(), size, value);
   }
-  explicit Exact(const std::vector<double>& values) : Exact(values.size()) {
+  explicit ExactBuffer(const std::vector<double>& values) : ExactBuffer(values.size()) {
     std::copy(values.begin(), values.end(), data());
   }
-  Exact(const Exact& other) : Exact(other.size_) { std::copy_n(other.data(), size_, data()); }
-  Exact& operator=(const Exact&) = delete;
-  ~Exact() { std::free(memory_); }
+  ExactBuffer(const ExactBuffer& other) : ExactBuffer(other.size_) {
+    std::copy_n(other.data(), size_, data());
+  }
+  ExactBuffer& operator=(const ExactBuffer&) = delete;
+  ~ExactBuffer() { std::free(memory_); }
 
   T* data() { return static_cast<T*>(memory_); }
   const T* data() const { return static_cast<const T*>(memory_); }
@@ -78,7 +80,7 @@ class Exact {
   T& operator[](size_t i) { return data()[i]; }
   const T& operator[](size_t i) const { return data()[i]; }
   // Bit for bit, where NaN is NaN.
-  bool operator==(const Exact& other) const {
+  bool operator==(const ExactBuffer& other) const {
     return size_ == other.size_ && !std::memcmp(memory_, other.memory_, size_ * sizeof(T));
   }
 
@@ -88,48 +90,50 @@ class Exact {
 };
 
 // The largest piece of memory that operator new was asked for since the watch began.
-void WatchRequests();
-size_t LargestRequest();
+void ResetLargestAllocation();
+size_t LargestAllocation();
 
 // The work of one call on so many threads, in whatever order they come to it.
-inline Parallel Threads(int64_t threads) {
+inline Parallel RunOnThreads(int64_t threads) {
   return [threads](int64_t count, int64_t, const Work& work) {
     std::atomic<int64_t> next{0};
-    const auto some = [&] {
+    const auto run = [&] {
       for (int64_t i = next++; i < count; i = next++) work(i);
     };
-    std::vector<std::thread> others;
-    for (int64_t t = 1; t < std::min(threads, count); ++t) others.emplace_back(some);
-    some();
-    for (std::thread& other : others) other.join();
+    std::vector<std::thread> threads_;
+    for (int64_t t = 1; t < std::min(threads, count); ++t) threads_.emplace_back(run);
+    run();
+    for (std::thread& other : threads_) other.join();
   };
 }
 
 template <class T>
-struct Set {
+struct InstructionSet {
   const char* name;
   const Kernels<T>* kernels;
 };
 
 // All instruction sets that this machine can run, the narrowest first.
 template <class T>
-std::vector<Set<T>> Sets() {
-  const auto pick = [](const Kernels<float>& single, const Kernels<double>& twice) {
+std::vector<InstructionSet<T>> InstructionSets() {
+  const auto pick = [](const Kernels<float>& float_kernels, const Kernels<double>& double_kernels) {
     if constexpr (sizeof(T) == sizeof(float))
-      return (void)twice, &single;
+      return (void)double_kernels, &float_kernels;
     else
-      return (void)single, &twice;
+      return (void)float_kernels, &double_kernels;
   };
-  std::vector<Set<T>> sets = {{"baseline", pick(baseline::kFloat, baseline::kDouble)}};
+  std::vector<InstructionSet<T>> instruction_sets = {
+      {"baseline", pick(baseline::kFloat, baseline::kDouble)}};
 #ifdef __x86_64__
-  const std::string best = BestName();
-  if (best != "baseline") sets.push_back({"avx2", pick(avx2::kFloat, avx2::kDouble)});
-  if (best == "AVX-512") sets.push_back({"avx512", pick(avx512::kFloat, avx512::kDouble)});
+  const std::string best = InstructionSetName();
+  if (best != "baseline") instruction_sets.push_back({"avx2", pick(avx2::kFloat, avx2::kDouble)});
+  if (best == "AVX-512")
+    instruction_sets.push_back({"avx512", pick(avx512::kFloat, avx512::kDouble)});
 #endif
-  return sets;
+  return instruction_sets;
 }
 
 }  // namespace tests
 }  // namespace qfleet
 
-#endif  // QFLEET_TESTS_CHECK_H_
+#endif  // QFLEET_TESTS_TESTING_H_

@@ -11,8 +11,8 @@
 // F = exp(i pi H t) inside a block, and both states taken right after it,
 //     dL/dt = 2 Re <lambda| i pi H |psi> = -2 pi Im tr(H psi lambda^dagger),
 // so all that the big states have to give is one D x D sum of psi lambda^dagger a block.
-#ifndef QFLEET_SWEEP_H_
-#define QFLEET_SWEEP_H_
+#ifndef QFLEET_ENGINE_H_
+#define QFLEET_ENGINE_H_
 
 #include <cstdint>
 #include <functional>
@@ -31,12 +31,12 @@ namespace qfleet {
 using Work = std::function<void(int64_t)>;
 using Parallel = std::function<void(int64_t count, int64_t cost, const Work& work)>;
 
-constexpr int32_t kAnyLanes = 64;
+constexpr int32_t kAnyLaneQubits = 64;
 
 // One call's examples and threads.
 struct Batch {
-  const double* shared;  // [E]
-  const double* each;    // [size][F]
+  const double* shared;       // [E]
+  const double* per_example;  // [size][F]
   int64_t size;
   int64_t threads;
   Parallel parallel;
@@ -45,12 +45,13 @@ struct Batch {
   // (*seed_bits)[i] of the state's, and all else is 0; without it a state begins at |0...0>.
   const double* seeds = nullptr;
   const std::vector<int64_t>* seed_bits = nullptr;
-  double* seed_slopes = nullptr;       // as `seeds`: a gradient writes dL/dRe and dL/dIm
-  int32_t across_at_most = kAnyLanes;  // qubits across lanes; any but kAnyLanes: for any threads
+  double* seed_gradients = nullptr;  // as `seeds`: a gradient writes dL/dRe and dL/dIm
+  int32_t max_lane_qubits =
+      kAnyLaneQubits;  // qubits across lanes; any but kAnyLanes: for any threads
 };
 
 // How a batch is laid out.
-struct Shape {
+struct TileLayout {
   int32_t lane_qubits;  // lowest qubits that lie across lanes
   int32_t samples;      // examples of a tile
   int64_t tiles;
@@ -60,105 +61,107 @@ struct Shape {
 };
 
 // For states of 2**qubits amplitudes of `real_bytes` twice, in vectors of `lanes`.
-Shape ShapeFor(int32_t qubits, int32_t lanes, int32_t real_bytes, int64_t batch, int64_t threads,
-               int32_t across_at_most = kAnyLanes);
+TileLayout ChooseTileLayout(int32_t qubits, int32_t lanes, int32_t real_bytes, int64_t batch,
+                            int64_t threads, int32_t max_lane_qubits = kAnyLaneQubits);
 
 template <class T>
-class Sweep {
+class StateVectorEngine {
  public:
-  Sweep(std::shared_ptr<const Program> program, const Kernels<T>& kernels);
-  ~Sweep();
+  StateVectorEngine(std::shared_ptr<const Program> program, const Kernels<T>& kernels);
+  ~StateVectorEngine();
 
-  Shape ShapeOf(const Batch& batch) const;
+  TileLayout TileLayoutFor(const Batch& batch) const;
 
   // How many reals `kept` takes so that Gradient need not evolve these tiles again: those of the
   // last tiles, as many as fit into `most` bytes, but one at least.
-  int64_t Kept(const Shape& shape, int64_t most) const;
+  int64_t CachedReals(const TileLayout& layout, int64_t most) const;
 
   // The batch's span, where evolving that is worth it and its states fit into `room` bytes.
-  Span SpanOf(const Batch& batch, int64_t room) const;
+  Subspace SubspaceFor(const Batch& batch, int64_t memory_limit_bytes) const;
 
   // values[b][k] = <O_k>; `kept`, of `kept_reals`, may be null.
-  void Expectation(const Batch& batch, T* values, T* kept, int64_t kept_reals);
+  void Expectation(const Batch& batch, T* values, T* cached, int64_t cached_reals);
 
   // Adds dL/dshared to shared_slopes[E] and, if `by_each`, writes dL/deach to each_slopes[b][F],
   // given upstream[b][k] = dL/dvalues. `kept` is what Expectation left, or has no reals; it is
   // written to if `kept_is_ours`.
-  void Gradient(const Batch& batch, const T* upstream, T* kept, int64_t kept_reals,
-                bool kept_is_ours, bool by_each, double* shared_slopes, double* each_slopes);
+  void Gradient(const Batch& batch, const T* upstream, T* cached, int64_t cached_reals,
+                bool cached_is_mutable, bool want_per_example, double* shared_gradients,
+                double* per_example_gradients);
 
   // The same by the batch's span: the states of the span, all of which are in `states`, then every
   // example as a quadratic form of its weights. Gradients by the shared exponents only.
-  void SpanExpectation(const Batch& batch, const Span& span, T* values, T* states);
-  void SpanGradient(const Batch& batch, const Span& span, const T* upstream, const T* states,
-                    double* shared_slopes);
-  int64_t SpanReals(const Span& span) const;  // of `states`
+  void SubspaceExpectation(const Batch& batch, const Subspace& subspace, T* values, T* states);
+  void SubspaceGradient(const Batch& batch, const Subspace& subspace, const T* upstream,
+                        const T* states, double* shared_gradients);
+  int64_t SubspaceReals(const Subspace& subspace) const;  // of `states`
 
   // states[b][2**N] (re, im); index bit i of the program is bit order[i] of the state's index.
   void State(const Batch& batch, const int64_t* order, T* states);
 
   // The same as Gradient, for upstream[b][2**N] as TensorFlow gives it: dL/dRe + i dL/dIm.
   void StateGradient(const Batch& batch, const int64_t* order, const T* states, const T* upstream,
-                     bool by_each, double* shared_slopes, double* each_slopes);
+                     bool want_per_example, double* shared_gradients,
+                     double* per_example_gradients);
 
   // One stage of a part of states that are split over workers, for all tiles; `states` and
   // `lambdas` hold ShapeOf(batch).tiles tiles. With `batch.seeds`, the stage is the first.
   void StageForward(const Batch& batch, T* states);
-  void StageRead(const Batch& batch, const T* states, T* values);
-  void StageWeigh(const Batch& batch, const T* states, const T* upstream, T* lambdas);
-  void StageBack(const Batch& batch, T* states, T* lambdas, bool by_each, double* shared_slopes,
-                 double* each_slopes);
+  void StageExpectation(const Batch& batch, const T* states, T* values);
+  void StageApplyObservables(const Batch& batch, const T* states, const T* upstream, T* lambdas);
+  void StageAdjoint(const Batch& batch, T* states, T* lambdas, bool want_per_example,
+                    double* shared_gradients, double* per_example_gradients);
 
   // Strings that flip qubits which a rank stands for: what `others`, another worker's groups
   // `first` to `first + count` of all its tiles, add to values[b][k], and to lambda. `count` is a
   // power of two that divides `first` and a tile's groups; a program of such strings has one flip,
   // of the bits that are local, and no other.
-  void CrossRead(const Batch& batch, const T* states, const T* others, int64_t first, int64_t count,
-                 T* values);
-  void CrossWeigh(const Batch& batch, const T* others, int64_t first, int64_t count,
-                  const T* upstream, T* lambdas);
+  void CrossShardExpectation(const Batch& batch, const T* states, const T* others, int64_t first,
+                             int64_t count, T* values);
+  void CrossShardApplyObservables(const Batch& batch, const T* others, int64_t first, int64_t count,
+                                  const T* upstream, T* lambdas);
 
  private:
-  struct Layout;
+  struct KernelPlan;
   struct Call;
-  Shape SpanShape(const Span& span) const;
-  const Layout& LayoutFor(const Shape& shape);
+  TileLayout SubspaceTileLayout(const Subspace& subspace) const;
+  const KernelPlan& PlanFor(const TileLayout& layout);
   struct Buffer;
-  void Prepare(Call* call);
-  std::unique_ptr<Buffer> TileMoves(const Call& call, int64_t tile, bool inverse,
-                                    std::vector<Move>* moves);
+  void PrepareMatrices(Call* call);
+  std::unique_ptr<Buffer> TileBlockKernels(const Call& call, int64_t tile, bool inverse,
+                                           std::vector<BlockKernel>* block_kernels);
   void Evolve(const Call& call, int64_t tile, const Parallel& parallel, T* psi);
-  void Pass(const Call& call, int64_t tile, const Parallel& parallel, T* psi);
-  void Through(const Window& window, int64_t chunks, const std::vector<Move>& moves,
-               const Parallel& parallel, T* psi);
-  void Plant(const Call& call, int64_t tile, T* psi);
-  void Harvest(const Call& call, int64_t tile, const T* lambda);
+  void Forward(const Call& call, int64_t tile, const Parallel& parallel, T* psi);
+  void ApplyWindow(const Window& window, int64_t chunks,
+                   const std::vector<BlockKernel>& block_kernels, const Parallel& parallel, T* psi);
+  void ScatterSeed(const Call& call, int64_t tile, T* psi);
+  void GatherSeedGradient(const Call& call, int64_t tile, const T* lambda);
   void Measure(const Call& call, int64_t tile, const Parallel& parallel, const T* psi, T* values);
-  void Weigh(const Call& call, int64_t tile, const Parallel& parallel, const T* psi,
-             const T* upstream, T* lambda);
-  void Apply(const Call& call, int64_t k, const T* state, T* out, int64_t first, int64_t count,
-             bool add);
-  void Back(const Call& call, int64_t tile, const Parallel& parallel, T* psi, T* lambda,
-            bool by_each, std::vector<std::vector<double>>* run_sums, double* shared_slopes,
-            double* each_slopes);
-  void Begin(Call* call);
-  void End(Call* call);
+  void ApplyObservables(const Call& call, int64_t tile, const Parallel& parallel, const T* psi,
+                        const T* upstream, T* lambda);
+  void ApplyObservable(const Call& call, int64_t k, const T* state, T* out, int64_t first,
+                       int64_t count, bool add);
+  void AdjointBackward(const Call& call, int64_t tile, const Parallel& parallel, T* psi, T* lambda,
+                       bool want_per_example, std::vector<std::vector<double>>* sequence_sums,
+                       double* shared_gradients, double* per_example_gradients);
+  void BeginCall(Call* call);
+  void EndCall(Call* call);
   template <class Job>
-  void OverTiles(const Call& call, const Job& job);
+  void ForEachTile(const Call& call, const Job& job);
   template <class Job>
-  void BackOverTiles(const Batch& batch, const Shape& shape, bool by_each, double* shared_slopes,
-                     double* each_slopes, const Job& job);
+  void AdjointOverTiles(const Batch& batch, const TileLayout& layout, bool want_per_example,
+                        double* shared_gradients, double* per_example_gradients, const Job& job);
 
   std::shared_ptr<const Program> program_;
   const Kernels<T>& kernels_;
   std::mutex mutex_;
-  std::map<int32_t, std::unique_ptr<Layout>> layouts_;  // by lane qubits and samples
+  std::map<int32_t, std::unique_ptr<KernelPlan>> plans_;  // by lane qubits and samples
   std::mutex pool_mutex_;
   std::vector<std::unique_ptr<Buffer>> pool_;
-  std::unique_ptr<Buffer> Take(int64_t reals);
-  void Give(std::unique_ptr<Buffer> buffer);
+  std::unique_ptr<Buffer> AcquireBuffer(int64_t reals);
+  void ReleaseBuffer(std::unique_ptr<Buffer> buffer);
 };
 
 }  // namespace qfleet
 
-#endif  // QFLEET_SWEEP_H_
+#endif  // QFLEET_ENGINE_H_

@@ -16,30 +16,30 @@ QFLEET_DECLARE(avx512)
 
 namespace {
 
-enum class Set { kBaseline, kAvx2, kAvx512 };
+enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
 
-Set Best() {
+InstructionSet DetectInstructionSet() {
 #ifdef __x86_64__
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512cd"))
-    return Set::kAvx512;
+    return InstructionSet::kAvx512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
       __builtin_cpu_supports("bmi2"))
-    return Set::kAvx2;
+    return InstructionSet::kAvx2;
 #endif
-  return Set::kBaseline;
+  return InstructionSet::kBaseline;
 }
 
 }  // namespace
 
 template <>
 const Kernels<float>& BestKernels<float>() {
-  switch (Best()) {
+  switch (DetectInstructionSet()) {
 #ifdef __x86_64__
-    case Set::kAvx512:
+    case InstructionSet::kAvx512:
       return avx512::kFloat;
-    case Set::kAvx2:
+    case InstructionSet::kAvx2:
       return avx2::kFloat;
 #endif
     default:
@@ -49,11 +49,11 @@ const Kernels<float>& BestKernels<float>() {
 
 template <>
 const Kernels<double>& BestKernels<double>() {
-  switch (Best()) {
+  switch (DetectInstructionSet()) {
 #ifdef __x86_64__
-    case Set::kAvx512:
+    case InstructionSet::kAvx512:
       return avx512::kDouble;
-    case Set::kAvx2:
+    case InstructionSet::kAvx2:
       return avx2::kDouble;
 #endif
     default:
@@ -61,11 +61,11 @@ const Kernels<double>& BestKernels<double>() {
   }
 }
 
-const char* BestName() {
-  switch (Best()) {
-    case Set::kAvx512:
+const char* InstructionSetName() {
+  switch (DetectInstructionSet()) {
+    case InstructionSet::kAvx512:
       return "AVX-512";
-    case Set::kAvx2:
+    case InstructionSet::kAvx2:
       return "AVX2";
     default:
       return "baseline";
