@@ -23,15 +23,17 @@
 
 #include "kernels.h"
 #include "program.h"
+#include "subspace.h"
+#include "tile_layout.h"
 
 namespace qfleet {
+
+struct KernelPlan;
 
 // Calls work(0) ... work(count - 1), in any order and on any threads; `cost` is each one's share in
 // nanoseconds, roughly.
 using Work = std::function<void(int64_t)>;
 using Parallel = std::function<void(int64_t count, int64_t cost, const Work& work)>;
-
-constexpr int32_t kAnyLaneQubits = 64;
 
 // One call's examples and threads.
 struct Batch {
@@ -49,20 +51,6 @@ struct Batch {
   int32_t max_lane_qubits =
       kAnyLaneQubits;  // qubits across lanes; any but kAnyLanes: for any threads
 };
-
-// How a batch is laid out.
-struct TileLayout {
-  int32_t lane_qubits;  // lowest qubits that lie across lanes
-  int32_t samples;      // examples of a tile
-  int64_t tiles;
-  int64_t groups;      // of a tile's state
-  int64_t tile_reals;  // of a tile's state
-  bool shared_tile;    // threads share a tile, rather than having one each
-};
-
-// For states of 2**qubits amplitudes of `real_bytes` twice, in vectors of `lanes`.
-TileLayout ChooseTileLayout(int32_t qubits, int32_t lanes, int32_t real_bytes, int64_t batch,
-                            int64_t threads, int32_t max_lane_qubits = kAnyLaneQubits);
 
 template <class T>
 class StateVectorEngine {
@@ -122,7 +110,6 @@ class StateVectorEngine {
                                   const T* upstream, T* lambdas);
 
  private:
-  struct KernelPlan;
   struct Call;
   TileLayout SubspaceTileLayout(const Subspace& subspace) const;
   const KernelPlan& PlanFor(const TileLayout& layout);
@@ -154,7 +141,7 @@ class StateVectorEngine {
 
   std::shared_ptr<const Program> program_;
   const Kernels<T>& kernels_;
-  std::mutex mutex_;
+  std::mutex plans_mutex_;
   std::map<int32_t, std::unique_ptr<KernelPlan>> plans_;  // by lane qubits and samples
   std::mutex pool_mutex_;
   std::vector<std::unique_ptr<Buffer>> pool_;

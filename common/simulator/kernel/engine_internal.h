@@ -10,37 +10,24 @@
 #include <utility>
 
 #include "engine.h"
+#include "kernel_plan.h"
+#include "program_matrices.h"
 
 namespace qfleet {
 
 constexpr int64_t kAlignmentBytes = 64;
-constexpr int64_t kMaxPooledBytes = int64_t{128}
-                                    << 20;  // buffers up to this stay for the next call
-constexpr int64_t kHugePageThresholdBytes = int64_t{4}
-                                            << 20;       // buffers from this on ask for huge pages
-constexpr int64_t kMaxPrefixBytes = int64_t{256} << 20;  // a state up to this is kept for all tiles
-constexpr int64_t kMinSharedTileBytes = int64_t{2}
-                                        << 20;  // states of more bytes are shared by threads
-constexpr double kPermutationTolerance = 1e-15;
-constexpr int64_t kMaxActiveExponents = 6;         // angles of an example, for the subspace plan
-constexpr double kMultiplyAddsPerNanosecond = 50;  // multiply-adds of a core
-constexpr int64_t kMaxRanges = 64;                 // a shared tile's sums are made in so many
-
-inline int32_t Log2(int64_t value) {
-  int32_t log = 0;
-  while (int64_t{2} << log <= value) ++log;
-  return log;
-}
+// Buffers up to this size are pooled for the next call.
+constexpr int64_t kMaxPooledBytes = int64_t{128} << 20;
+// Buffers of this size and more ask for huge pages.
+constexpr int64_t kHugePageThresholdBytes = int64_t{4} << 20;
+// A state up to this size is cached after the prefix, for all tiles.
+constexpr int64_t kMaxPrefixBytes = int64_t{256} << 20;
+// Sums over a shared tile are split into at most this many ranges, whatever the number of threads,
+// so that results do not depend on it.
+constexpr int64_t kMaxRanges = 64;
 
 inline void RunSerially(int64_t count, int64_t, const Work& work) {
   for (int64_t i = 0; i < count; ++i) work(i);
-}
-
-// Spreads the low bits of `value` over the given bits of an index.
-inline int64_t ScatterBits(int64_t value, const std::vector<int32_t>& bits) {
-  int64_t index = 0;
-  for (size_t i = 0; i < bits.size(); ++i) index |= (value >> i & 1) << bits[i];
-  return index;
 }
 
 // Permutes the bits of an index: bit i becomes bit order[i]. Two lookup tables, one per half.
@@ -79,19 +66,6 @@ struct StateVectorEngine<T>::Buffer {
   Buffer(const Buffer&) = delete;
   int64_t reals;
   T* data;
-};
-
-// A program's moves and windows for one way of laying qubits over lanes.
-template <class T>
-struct StateVectorEngine<T>::KernelPlan {
-  std::vector<BlockKernel> block_kernels;
-  std::vector<Window> windows;
-  std::vector<PauliStrings> strings;
-  std::vector<std::vector<int64_t>> segments, z;
-  std::vector<std::vector<int32_t>> outside, ys;
-  std::vector<int64_t> chunks;         // of each window
-  int64_t matrix_reals = 0;            // reals of all matrices of one direction
-  std::vector<int64_t> matrix_offset;  // of each block's matrix there
 };
 
 template <class T>
