@@ -35,6 +35,9 @@ SOURCES = (
 )
 HEADERS = (
     "kernels.h",
+    "vector_types.h",
+    "block_kernels.h",
+    "pauli_kernels.h",
     "program.h",
     "matrix_batch.h",
     "program_matrices.h",

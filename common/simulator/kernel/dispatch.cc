@@ -1,4 +1,4 @@
-// Chooses the vector code for the machine that the process runs on.
+// Run-time dispatch to the widest instruction set that this machine supports.
 #include "kernels.h"
 
 namespace qfleet {

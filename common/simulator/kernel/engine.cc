@@ -36,13 +36,13 @@ template <class T>
 StateVectorEngine<T>::StateVectorEngine(std::shared_ptr<const Program> program,
                                         const Kernels<T>& kernels)
     : program_(std::move(program)), kernels_(kernels) {
-  // A chunk's buffer holds so many bits, the lanes' among them.
+  // A chunk must fit into its buffer and must contain the bits that may be in the lanes.
   const size_t most = Log2(kChunkBytes / (2 * sizeof(T)));
   const size_t lanes = std::min(Log2(kMaxLanes), program_->qubits);
   for (const QubitWindow& window : program_->windows)
     if (window.bits.size() > most || window.bits.size() < lanes ||
         window.bits[lanes - 1] != static_cast<int64_t>(lanes) - 1)
-      throw std::invalid_argument("a window is not a chunk's");
+      throw std::invalid_argument("a window does not fit into a chunk");
 }
 
 template <class T>
@@ -70,7 +70,7 @@ const KernelPlan& StateVectorEngine<T>::PlanFor(const TileLayout& layout) {
 
 namespace {
 
-// What a thread keeps for the chunks that it copies together.
+// A buffer per thread for chunks that are copied.
 template <class T>
 T* ChunkBuffer() {
   struct Owned {
@@ -84,7 +84,6 @@ T* ChunkBuffer() {
 
 }  // namespace
 
-// One window's blocks.
 template <class T>
 void StateVectorEngine<T>::ApplyWindow(const Window& window, int64_t chunks,
                                        const std::vector<BlockKernel>& block_kernels,
@@ -119,7 +118,6 @@ void StateVectorEngine<T>::Evolve(const Call& call, int64_t tile, const Parallel
   if (tile >= 0) Forward(call, tile, parallel, psi);
 }
 
-// All blocks after the prefix.
 template <class T>
 void StateVectorEngine<T>::Forward(const Call& call, int64_t tile, const Parallel& parallel,
                                    T* psi) {
@@ -157,31 +155,42 @@ void StateVectorEngine<T>::AdjointBackward(const Call& call, int64_t tile, const
                           &sums[range * width], samples);
     });
     for (size_t at = width; at < sums.size(); ++at) sums[at % width] += sums[at];
-    std::vector<double> total;
-    for (int32_t b = window.first; b < window.first + window.count; ++b) {
-      const Block& block = program.blocks[b];
-      if (!block_kernels[b].needs_gradient) continue;
-      const double* from = &sums[(b - window.first) * kBlockSumReals * samples];
-      if (block.per_example) {
-        BlockGradients(program, block, *call.shared_matrices, call.batch->shared,
-                       call.per_example(tile, program.per_example), call.present(tile), samples,
-                       want_per_example, from, sequence_sums, shared_gradients,
-                       want_per_example
-                           ? per_example_gradients + tile * samples * program.per_example
-                           : nullptr);
-        continue;
-      }
-      total.assign(2 * block.size() * block.size(), 0.0);
-      for (size_t i = 0; i < total.size(); ++i)
-        for (int32_t s = 0; s < samples; ++s) total[i] += from[i * samples + s];
-      BlockGradients(program, block, *call.shared_matrices, call.batch->shared, nullptr, 0, 1,
-                     want_per_example, total.data(), sequence_sums, shared_gradients, nullptr);
-    }
+    WindowGradients(call, tile, window, block_kernels, sums.data(), want_per_example, sequence_sums,
+                    shared_gradients, per_example_gradients);
   }
   ReleaseBuffer(std::move(matrices));
 }
 
-// Evolves one tile through what comes before the first exponent, where several tiles can share it.
+template <class T>
+void StateVectorEngine<T>::WindowGradients(const Call& call, int64_t tile, const Window& window,
+                                           const std::vector<BlockKernel>& block_kernels,
+                                           const double* sums, bool want_per_example,
+                                           std::vector<std::vector<double>>* sequence_sums,
+                                           double* shared_gradients,
+                                           double* per_example_gradients) {
+  const Program& program = *program_;
+  const int32_t samples = call.layout.samples;
+  std::vector<double> total;
+  for (int32_t b = window.first; b < window.first + window.count; ++b) {
+    const Block& block = program.blocks[b];
+    if (!block_kernels[b].needs_gradient) continue;
+    const double* from = sums + (b - window.first) * kBlockSumReals * samples;
+    if (block.per_example) {
+      BlockGradients(program, block, *call.shared_matrices, call.batch->shared,
+                     call.per_example(tile, program.per_example), call.present(tile), samples,
+                     want_per_example, from, sequence_sums, shared_gradients,
+                     want_per_example ? per_example_gradients + tile * samples * program.per_example
+                                      : nullptr);
+      continue;
+    }
+    total.assign(2 * block.size() * block.size(), 0.0);
+    for (size_t i = 0; i < total.size(); ++i)
+      for (int32_t s = 0; s < samples; ++s) total[i] += from[i * samples + s];
+    BlockGradients(program, block, *call.shared_matrices, call.batch->shared, nullptr, 0, 1,
+                   want_per_example, total.data(), sequence_sums, shared_gradients, nullptr);
+  }
+}
+
 template <class T>
 void StateVectorEngine<T>::BeginCall(Call* call) {
   call->initial.assign(program_->initial.begin(), program_->initial.end());
@@ -244,18 +253,19 @@ void StateVectorEngine<T>::Gradient(const Batch& batch, const T* upstream, T* ca
       });
 }
 
-// Calls at(index of a real part in the tile, index of an amplitude in [B][2**N]) for all that the
-// tile holds of examples that are present.
-template <class At>
+// Calls visit(index of a real part in the tile, index of an amplitude in [B][2**N]) for all
+// amplitudes of the tile's examples.
+template <class Visit>
 void ForEachAmplitude(const TileLayout& layout, int32_t lanes, int64_t tile, int64_t present,
-                      const BitPermutation& permutation, const Parallel& parallel, const At& at) {
+                      const BitPermutation& permutation, const Parallel& parallel,
+                      const Visit& visit) {
   const int64_t amplitudes = lanes / layout.samples, size = layout.groups * amplitudes;
   ForEachRange(parallel, layout.groups, lanes, [&](int64_t, int64_t from, int64_t to) {
     for (int64_t group = from; group < to; ++group)
       for (int64_t a = 0; a < amplitudes; ++a) {
         const int64_t y = permutation(group * amplitudes + a);
         for (int64_t s = 0; s < present; ++s)
-          at(2 * lanes * group + a * layout.samples + s, (tile * layout.samples + s) * size + y);
+          visit(2 * lanes * group + a * layout.samples + s, (tile * layout.samples + s) * size + y);
       }
   });
 }
@@ -293,7 +303,7 @@ void StateVectorEngine<T>::StateGradient(const Batch& batch, const int64_t* orde
         T *psi = acquire(), *lambda = acquire();
         std::memset(psi, 0, call.layout.tile_reals * sizeof(T));
         std::memset(lambda, 0, call.layout.tile_reals * sizeof(T));
-        // dL = Re <upstream|d psi>, where the adjoint method has 2 Re <lambda|d psi>.
+        // dL = Re <upstream|d psi>, but the adjoint method expects 2 Re <lambda|d psi>.
         ForEachAmplitude(call.layout, lanes, tile, call.present(tile), permutation, parallel,
                          [&](int64_t real, int64_t amplitude) {
                            psi[real] = states[2 * amplitude];

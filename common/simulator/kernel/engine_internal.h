@@ -1,4 +1,4 @@
-// What sweep.cc and stages.cc share: buffers, layouts and a call's tiles.
+// Shared by the engine's source files: buffers, calls and loops over tiles.
 #ifndef QFLEET_ENGINE_INTERNAL_H_
 #define QFLEET_ENGINE_INTERNAL_H_
 
@@ -60,7 +60,9 @@ struct StateVectorEngine<T>::Buffer {
     const int64_t size = (bytes + alignment - 1) / alignment * alignment;
     data = static_cast<T*>(std::aligned_alloc(alignment, std::max(size, alignment)));
     if (!data) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
     if (size >= kHugePageThresholdBytes) madvise(data, size, MADV_HUGEPAGE);
+#endif
   }
   ~Buffer() { std::free(data); }
   Buffer(const Buffer&) = delete;
@@ -68,6 +70,7 @@ struct StateVectorEngine<T>::Buffer {
   T* data;
 };
 
+// The state of one call of the engine.
 template <class T>
 struct StateVectorEngine<T>::Call {
   Call(const Batch& batch_, const TileLayout& layout_) : batch(&batch_), layout(layout_) {}
@@ -75,13 +78,14 @@ struct StateVectorEngine<T>::Call {
   TileLayout layout;
   const KernelPlan* plan;
   std::unique_ptr<SharedMatrices> shared_matrices;
-  std::vector<BlockKernel> block_kernels;  // those of shared blocks with their matrices
+  std::vector<BlockKernel> block_kernels;  // with matrices for shared blocks
   std::unique_ptr<Buffer> matrices, inverses;
   std::vector<T> initial;
-  bool with_inverses = false;      // inverses too
-  int mode = 0;                    // 1 where gradients by each are wanted as well
-  std::unique_ptr<Buffer> prefix;  // the state before the first exponent, of one tile
+  bool with_inverses = false;
+  int mode = 0;                    // index of Block::needs_gradient
+  std::unique_ptr<Buffer> prefix;  // one tile's state after the prefix
 
+  // The number of examples in a tile.
   int64_t present(int64_t tile) const {
     return std::min<int64_t>(layout.samples, batch->size - tile * layout.samples);
   }
@@ -90,16 +94,15 @@ struct StateVectorEngine<T>::Call {
   }
 };
 
-// Cuts `count` things into at most kPieces consecutive parts and calls part(piece, from, to).
-template <class Part>
-void ForEachRange(const Parallel& parallel, int64_t count, int64_t cost, const Part& part) {
-  const int64_t pieces = std::min(count, kMaxRanges);
-  parallel(pieces, cost * (count / pieces), [&](int64_t range) {
-    part(range, range * count / pieces, (range + 1) * count / pieces);
+// Divides [0, count) into at most kMaxRanges ranges and calls work(range, from, to) for each.
+template <class RangeWork>
+void ForEachRange(const Parallel& parallel, int64_t count, int64_t cost, const RangeWork& work) {
+  const int64_t ranges = std::min(count, kMaxRanges);
+  parallel(ranges, cost * (count / ranges), [&](int64_t range) {
+    work(range, range * count / ranges, (range + 1) * count / ranges);
   });
 }
 
-// Calls job(tile, parallel) for all tiles: a tile for each thread, or all threads for each tile.
 template <class T>
 template <class Job>
 void StateVectorEngine<T>::ForEachTile(const Call& call, const Job& job) {
@@ -112,8 +115,6 @@ void StateVectorEngine<T>::ForEachTile(const Call& call, const Job& job) {
   batch.parallel(call.layout.tiles, cost, [&](int64_t tile) { job(tile, RunSerially); });
 }
 
-// Takes all tiles back; job(call, tile, parallel, take) returns psi and lambda, for which it may
-// call take() to have memory until the tile is done.
 template <class T>
 template <class Job>
 void StateVectorEngine<T>::AdjointOverTiles(const Batch& batch, const TileLayout& layout,
@@ -126,10 +127,11 @@ void StateVectorEngine<T>::AdjointOverTiles(const Batch& batch, const TileLayout
   call.with_inverses = true;
   call.mode = want_per_example;
   BeginCall(&call);
-  // Each tile adds into its own sums, which are added up in the order of the tiles, so that the
-  // result does not depend on which thread was quicker.
+  // Each tile has its own sums, which are added in the order of the tiles, so that the result does
+  // not depend on the timing of threads.
   std::vector<std::vector<double>> totals;
-  for (const FactorSequence& run : program.sequences) totals.emplace_back(2 * run.size * run.size);
+  for (const FactorSequence& sequence : program.sequences)
+    totals.emplace_back(2 * sequence.size * sequence.size);
   std::vector<std::vector<std::vector<double>>> sequence_sums(call.layout.tiles, totals);
   std::vector<std::vector<double>> shared(call.layout.tiles, std::vector<double>(program.shared));
   ForEachTile(call, [&](int64_t tile, const Parallel& parallel) {

@@ -8,14 +8,14 @@ namespace qfleet {
 
 constexpr double kPermutationTolerance = 1e-15;
 
-// Writes a block's matrices as its move wants them; `values` is [D * D] (re, im) [samples].
+// Packs a block's matrices, [D * D] (re, im) [samples], into vectors [rows][cols][re, im].
 template <class T>
 static void PackMatrix(const BlockKernel& kernel, const double* values, int64_t samples,
                        int32_t tile_samples, int32_t lanes, bool inverse, T* out) {
   for (int r = 0; r < kernel.rows; ++r)
     for (int j = 0; j < kernel.cols; ++j)
       for (int part = 0; part < 2; ++part, out += lanes) {
-        if (samples == 1 && kernel.rows == kernel.cols) {  // the same on all lanes
+        if (samples == 1 && kernel.rows == kernel.cols) {  // all lanes are equal
           const int entry = inverse ? j * kernel.cols + r : r * kernel.cols + j;
           const double value = values[2 * entry + part];
           std::fill_n(out, lanes, static_cast<T>(inverse && part ? -value : value));
@@ -31,7 +31,7 @@ static void PackMatrix(const BlockKernel& kernel, const double* values, int64_t 
       }
 }
 
-// Whether every row of a single [D * D] (re, im) matrix has a 1 and zeros.
+// Returns true if every row of a matrix [D * D] (re, im) has a single 1 and zeros.
 static bool IsPermutation(const std::vector<double>& values, int32_t size) {
   for (int32_t row = 0; row < size; ++row) {
     int ones = 0, zeros = 0;
@@ -72,8 +72,6 @@ void StateVectorEngine<T>::PrepareMatrices(Call* call) {
   }
 }
 
-// The moves of one tile: those of `call`, and the matrices of its own examples, which are in the
-// returned memory.
 template <class T>
 std::unique_ptr<typename StateVectorEngine<T>::Buffer> StateVectorEngine<T>::TileBlockKernels(
     const Call& call, int64_t tile, bool inverse, std::vector<BlockKernel>* block_kernels) {

@@ -74,7 +74,6 @@ void StateVectorEngine<T>::ApplyObservables(const Call& call, int64_t tile,
   }
 }
 
-// out = (or +=) O_k state for groups first to first + count of a tile of one example.
 template <class T>
 void StateVectorEngine<T>::ApplyObservable(const Call& call, int64_t k, const T* state, T* out,
                                            int64_t first, int64_t count, bool add) {
