@@ -48,6 +48,8 @@ HEADERS = (
     "engine_internal.h",
     "stages.h",
     "tf_ops.h",
+    "tf_shard_op.h",
+    "tf_swap_ops.h",
 )
 # Instruction sets by processor: name, bytes of a vector, compiler's flags.
 SETS = {

@@ -1,5 +1,5 @@
-// A part of a state that is split over workers: one stage of it between two exchanges, what is
-// exchanged, and readouts that need another worker's amplitudes.
+// Distributed states: the stages of a shard, the amplitudes that workers exchange between stages,
+// and observables that need another worker's amplitudes.
 #include "stages.h"
 
 #include <cstring>
@@ -8,7 +8,6 @@
 
 namespace qfleet {
 
-// A seed's amplitudes to their places, and 0 everywhere else.
 template <class T>
 void StateVectorEngine<T>::ScatterSeed(const Call& call, int64_t tile, T* psi) {
   const Batch& batch = *call.batch;
@@ -28,7 +27,7 @@ void StateVectorEngine<T>::ScatterSeed(const Call& call, int64_t tile, T* psi) {
   }
 }
 
-// dL = 2 Re <lambda|d psi>, so the slopes by a seed are 2 lambda where it lies.
+// dL = 2 Re <lambda|d psi>, so the gradient of a seed is 2 lambda at its amplitudes.
 template <class T>
 void StateVectorEngine<T>::GatherSeedGradient(const Call& call, int64_t tile, const T* lambda) {
   const Batch& batch = *call.batch;
@@ -130,7 +129,7 @@ void StateVectorEngine<T>::CrossShardExpectation(const Batch& batch, const T* st
   std::memcpy(paired->data + reals, peer_groups, reals * sizeof(T));
   for (size_t g = 0; g < program.pauli_groups.size(); ++g) {
     const PauliGroup& group = program.pauli_groups[g];
-    // Of a state's groups: the others' lie where ours are, but for the flip.
+    // The own groups that the strings map to the peer's groups.
     const int64_t base = (first % layout.groups) ^ (call.plan->strings[g].flip & ~(count - 1));
     CrossShardStrings cross(call.plan->strings[g], base, count);
     std::memcpy(paired->data, states + tile * layout.tile_reals + 2 * lanes * base,
@@ -190,15 +189,14 @@ void StateVectorEngine<T>::CrossShardApplyObservables(const Batch& batch, const 
 template <class T>
 void CopyRegion(const QubitRegion& region, T* states, T* packed, int64_t first, int64_t count,
                 bool pack) {
-  const int64_t contiguous = int64_t{1}
-                             << region.sorted_bits.front();  // groups that lie side by side
+  const int64_t contiguous = int64_t{1} << region.sorted_bits.front();
   for (int64_t peer = 0; peer < int64_t{1} << region.sorted_bits.size(); ++peer) {
     int64_t rank_mask = 0;
     for (size_t i = 0; i < region.rank_bits.size(); ++i)
       rank_mask |= (peer >> i & 1) << region.rank_bits[i];
     for (int64_t at = first; at < first + count;) {
       const int64_t length = std::min(contiguous - at % contiguous, first + count - at);
-      int64_t group = at;  // with zeros put in at the swapped bits, then the peer's
+      int64_t group = at;  // with zeros inserted at the swapped bits
       for (int32_t bit : region.sorted_bits)
         group = (group >> bit) << (bit + 1) | (group & ((int64_t{1} << bit) - 1));
       T* state = states + region.group_reals * (group | rank_mask);
@@ -210,7 +208,7 @@ void CopyRegion(const QubitRegion& region, T* states, T* packed, int64_t first, 
   }
 }
 
-#define QFLEET_STAGES(T)                                                                           \
+#define QFLEET_INSTANTIATE(T)                                                                      \
   template void StateVectorEngine<T>::ScatterSeed(const Call&, int64_t, T*);                       \
   template void StateVectorEngine<T>::GatherSeedGradient(const Call&, int64_t, const T*);          \
   template void StateVectorEngine<T>::StageForward(const Batch&, T*);                              \
@@ -222,7 +220,7 @@ void CopyRegion(const QubitRegion& region, T* states, T* packed, int64_t first, 
   template void StateVectorEngine<T>::CrossShardApplyObservables(const Batch&, const T*, int64_t,  \
                                                                  int64_t, const T*, T*);           \
   template void CopyRegion<T>(const QubitRegion&, T*, T*, int64_t, int64_t, bool);
-QFLEET_STAGES(float)
-QFLEET_STAGES(double)
+QFLEET_INSTANTIATE(float)
+QFLEET_INSTANTIATE(double)
 
 }  // namespace qfleet

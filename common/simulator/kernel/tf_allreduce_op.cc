@@ -1,8 +1,8 @@
-// The sum of all workers' vectors, over connections that Python made (training/links.py).
+// All-reduce (sum) of a vector over TCP connections that qfleet/training/peer_mesh.py opens.
 //
-// A step is a few ms, and ends with a sum of some hundred bytes. TensorFlow's own collectives take
-// 1 to 3 ms for it beside a busy processor: a request, an answer and half a dozen threads to wake.
-// One write and one read a peer is all there is to do (benchmarks/exchange.py compares).
+// A step takes a few ms and ends with the sum of some hundred bytes. TensorFlow's collectives take
+// 1 to 3 ms for it on a busy processor: a request, a response and half a dozen threads to wake.
+// Here it is one write and one read per peer.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -20,9 +20,14 @@ namespace {
 
 namespace tf = tensorflow;
 
-constexpr int kCancellationPollMs = 200;  // between two looks at whether the step was given up
+#ifdef MSG_NOSIGNAL
+constexpr int kSendFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+#else
+constexpr int kSendFlags = MSG_DONTWAIT;  // SO_NOSIGPIPE suppresses SIGPIPE instead
+#endif
+constexpr int kCancellationPollMs = 200;  // interval between checks for cancellation
 
-// What goes to a peer and what comes from it: the length, then the vector.
+// The transfer with one peer. A message is the length in bytes and the vector.
 struct Peer {
   int rank;
   int socket;
@@ -38,7 +43,14 @@ class AllReduceOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("links", &sockets_));
     int own = 0;
     for (int socket : sockets_) own += socket < 0;
-    OP_REQUIRES(context, own == 1, tf::errors::InvalidArgument("one link is this worker's own"));
+#ifdef SO_NOSIGPIPE
+    const int on = 1;
+    for (int socket : sockets_)
+      if (socket >= 0) setsockopt(socket, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+    OP_REQUIRES(
+        context, own == 1,
+        tf::errors::InvalidArgument("exactly one link must be negative: this worker's own"));
   }
 
   void Compute(tf::OpKernelContext* context) override {
@@ -56,7 +68,7 @@ class AllReduceOp : public tf::OpKernel {
         peers.back().buffer.resize(message.size());
       }
     OP_REQUIRES_OK(context, Transfer(context, message, &peers));
-    // In the order of ranks, so that the bits are the same in every worker.
+    // Add in the order of ranks, so that all workers compute the same bits.
     T* sum = total->flat<T>().data();
     std::memset(sum, 0, length);
     auto next_peer = peers.begin();
@@ -71,7 +83,7 @@ class AllReduceOp : public tf::OpKernel {
   }
 
  private:
-  // Sends and takes until every peer has all, whichever way is open.
+  // Sends and receives until all transfers are complete.
   static tf::Status Transfer(tf::OpKernelContext* context, const std::vector<char>& message,
                              std::vector<Peer>* peers) {
     std::vector<pollfd> pending;
@@ -91,14 +103,14 @@ class AllReduceOp : public tf::OpKernel {
         return tf::errors::Internal("poll: ", std::strerror(errno));
       auto* cancellation = context->cancellation_manager();
       if (cancellation != nullptr && cancellation->IsCancelled())
-        return tf::errors::Cancelled("the step was given up");
+        return tf::errors::Cancelled("the step was cancelled");
     }
   }
 
   static tf::Status Send(const std::vector<char>& message, Peer* peer) {
     while (peer->sent < message.size()) {
-      const ssize_t count = send(peer->socket, message.data() + peer->sent,
-                                 message.size() - peer->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+      const ssize_t count =
+          send(peer->socket, message.data() + peer->sent, message.size() - peer->sent, kSendFlags);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
       if (count < 0) return PeerLost(*peer, std::strerror(errno));
@@ -116,16 +128,16 @@ class AllReduceOp : public tf::OpKernel {
       if (count < 0) return PeerLost(*peer, std::strerror(errno));
       if (count == 0) return PeerLost(*peer, "it closed the connection");
       peer->received += count;
-      // Of one type and length in all workers, or they are not at the same exchange.
+      // All workers must be at the same all-reduce, with the same type and length.
       if (peer->received >= sizeof(uint64_t) &&
           std::memcmp(peer->buffer.data(), message.data(), sizeof(uint64_t)) != 0)
-        return tf::errors::Internal("worker ", peer->rank, " is at another exchange");
+        return tf::errors::Internal("worker ", peer->rank, " is at a different all-reduce");
     }
     return tf::OkStatus();
   }
 
   static tf::Status PeerLost(const Peer& peer, const char* reason) {
-    return tf::errors::Unavailable("worker ", peer.rank, " is gone: ", reason);
+    return tf::errors::Unavailable("worker ", peer.rank, " is lost: ", reason);
   }
 
   std::vector<int> sockets_;
@@ -137,7 +149,7 @@ REGISTER_OP("QfleetExchange")
     .Input("own: T")
     .Output("total: T")
     .Attr("T: {float, double}")
-    // By rank: the connection's file descriptor, or -1 for the worker's own place.
+    // By rank: the connection's file descriptor, or -1 for this worker.
     .Attr("links: list(int) >= 2")
     .SetIsStateful()
     .SetShapeFn([](tf::shape_inference::InferenceContext* context) {

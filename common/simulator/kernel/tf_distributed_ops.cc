@@ -1,82 +1,13 @@
-// The TensorFlow ops of a state that is split over workers: each on its worker's part of it. What
-// crosses between workers is TensorFlow's own collectives (common/simulator/split_exchange.py).
+// The TensorFlow ops of a distributed state, each on one worker's shard. TensorFlow's collectives
+// transfer data between workers (qfleet/tensorflow/shard_exchange.py).
 #include <algorithm>
-#include <cstring>
+#include <memory>
 
-#include "stages.h"
-#include "tf_ops.h"
+#include "tf_shard_op.h"
+#include "tf_swap_ops.h"
 
 namespace qfleet {
 namespace {
-
-// What the ops of a split state share. A seed is [batch, 2**bits] amplitudes as (re, im).
-template <class T>
-class ShardOp : public ProgramOp<T> {
- public:
-  explicit ShardOp(OpKernelConstruction* context) : ProgramOp<T>(context) {
-    if (!context->status().ok()) return;
-    OP_REQUIRES(context, this->program_->prefix == 0 && this->program_->initial.empty(),
-                tf::errors::InvalidArgument("a part of a state has neither prefix nor start"));
-    if (context->HasAttr("places")) {
-      OP_REQUIRES_OK(context, context->GetAttr("places", &bit_positions_));
-      int64_t seen = 0;
-      for (int64_t bit : bit_positions_) {
-        OP_REQUIRES(context, bit >= 0 && bit < this->program_->qubits && !(seen >> bit & 1),
-                    tf::errors::InvalidArgument("places name a bit of the state each"));
-        seen |= int64_t{1} << bit;
-      }
-    }
-    if (context->HasAttr("across")) {
-      tf::int64 across;
-      OP_REQUIRES_OK(context, context->GetAttr("across", &across));
-      OP_REQUIRES(context, across >= 0 && across < kAnyLaneQubits,
-                  tf::errors::InvalidArgument("across counts qubits"));
-      max_lane_qubits_ = static_cast<int32_t>(across);
-    }
-  }
-
- protected:
-  int64_t seed_width() const { return int64_t{2} << bit_positions_.size(); }
-
-  // Takes the exponents and, if `seeds` is an input's number, the seeds.
-  bool ReadShardInputs(OpKernelContext* context, int seeds, Batch* batch) {
-    if (!this->ReadInputs(context, batch)) return false;
-    batch->max_lane_qubits = max_lane_qubits_;
-    if (seeds < 0) return true;
-    const Tensor& tensor = context->input(seeds);
-    if (!this->CheckShape(context, "seeds", tensor, batch->size, seed_width())) return false;
-    batch->seeds = tensor.flat<double>().data();
-    batch->seed_bits = &bit_positions_;
-    return true;
-  }
-
-  // Whether a tensor holds the tiles of this batch.
-  bool CheckStates(OpKernelContext* context, const Tensor& states, const Batch& batch) {
-    const TileLayout layout = this->engine_->TileLayoutFor(batch);
-    if (states.dims() == 1 && states.NumElements() == layout.tiles * layout.tile_reals) return true;
-    context->CtxFailure(tf::errors::InvalidArgument("the states are another batch's"));
-    return false;
-  }
-
-  // Input `input` as output `output`: in place where nobody else holds it.
-  T* ForwardInput(OpKernelContext* context, int input, int output) {
-    Tensor* found = nullptr;
-    const Tensor& from = context->input(input);
-    const tf::Status status =
-        context->forward_input_or_allocate_output({input}, output, from.shape(), &found);
-    if (!status.ok()) {
-      context->CtxFailure(status);
-      return nullptr;
-    }
-    T* data = found->template flat<T>().data();
-    const T* old = from.template flat<T>().data();
-    if (data != old) std::memcpy(data, old, from.NumElements() * sizeof(T));
-    return data;
-  }
-
-  std::vector<int64_t> bit_positions_;
-  int32_t max_lane_qubits_ = kAnyLaneQubits;
-};
 
 template <class T>
 class ShardExpectationOp : public ShardOp<T> {
@@ -143,7 +74,7 @@ class ShardGradientOp : public ShardOp<T> {
              cached.NumElements() == this->engine_->CachedReals(
                                          this->engine_->TileLayoutFor(batch),
                                          std::min<int64_t>(kMaxCachedBytes, memory_limit_bytes_))),
-        tf::errors::InvalidArgument("the kept states are another batch's"));
+        tf::errors::InvalidArgument("the cached states do not belong to this batch"));
     this->RunGuarded(context, [&] {
       this->engine_->Gradient(batch, upstream.flat<T>().data(),
                               const_cast<T*>(cached.flat<T>().data()), cached.NumElements(),
@@ -157,7 +88,7 @@ class ShardGradientOp : public ShardOp<T> {
   tf::int64 memory_limit_bytes_ = 0;
 };
 
-// The first stage, from seeds.
+// The first stage, which starts from seeds.
 template <class T>
 class FirstStageOp : public ShardOp<T> {
  public:
@@ -175,7 +106,7 @@ class FirstStageOp : public ShardOp<T> {
   }
 };
 
-// A further stage, in place.
+// Any later stage, in place.
 template <class T>
 class StageOp : public ShardOp<T> {
  public:
@@ -190,7 +121,7 @@ class StageOp : public ShardOp<T> {
   }
 };
 
-// What this part of the states adds to the readouts.
+// The shard's contribution to the expectation values.
 template <class T>
 class StageExpectationOp : public ShardOp<T> {
  public:
@@ -210,7 +141,7 @@ class StageExpectationOp : public ShardOp<T> {
   }
 };
 
-// lambda, from the states and the readouts' upstream.
+// lambda = sum_k upstream_k O_k psi.
 template <class T>
 class StageApplyObservablesOp : public ShardOp<T> {
  public:
@@ -233,7 +164,7 @@ class StageApplyObservablesOp : public ShardOp<T> {
   }
 };
 
-// Both states back through a stage, in place.
+// The adjoint method on one stage, in place.
 template <class T>
 class StageAdjointOp : public ShardOp<T> {
  public:
@@ -272,135 +203,6 @@ class StageAdjointOp : public ShardOp<T> {
  private:
   bool want_per_example_ = true, is_first_stage_ = false;
 };
-
-// Pieces of what each worker gets, out of a part of the states and into it.
-template <class T>
-class RegionOp : public ShardOp<T> {
- public:
-  explicit RegionOp(OpKernelConstruction* context) : ShardOp<T>(context) {}
-
- protected:
-  // The region of groups [first, first + count) for each worker; `batch` is the exponents'.
-  bool FindRegion(OpKernelContext* context, const Batch& batch, int64_t workers,
-                  QubitRegion* region, int64_t* groups) {
-    const TileLayout layout = this->engine_->TileLayoutFor(batch);
-    for (int64_t bit : this->bit_positions_)
-      if (bit < layout.lane_qubits) {
-        context->CtxFailure(tf::errors::InvalidArgument("a qubit across lanes is not swapped"));
-        return false;
-      }
-    for (int64_t bit : this->bit_positions_)
-      region->rank_bits.push_back(static_cast<int32_t>(bit) - layout.lane_qubits);
-    region->sorted_bits = region->rank_bits;
-    std::sort(region->sorted_bits.begin(), region->sorted_bits.end());
-    region->group_reals = layout.tile_reals / layout.groups;
-    *groups = layout.tiles * layout.groups / workers;
-    return true;
-  }
-  int64_t workers() const { return int64_t{1} << this->bit_positions_.size(); }
-};
-
-template <class T>
-class PackOp : public RegionOp<T> {
- public:
-  using RegionOp<T>::RegionOp;
-
-  void Compute(OpKernelContext* context) override {
-    Batch batch;
-    if (!this->ReadShardInputs(context, -1, &batch)) return;
-    const Tensor& states = context->input(2);
-    if (!this->CheckStates(context, states, batch)) return;
-    QubitRegion region;
-    int64_t groups;
-    if (!this->FindRegion(context, batch, this->workers(), &region, &groups)) return;
-    const int64_t first = context->input(3).template flat<tf::int64>()(0) / region.group_reals;
-    const int64_t count = context->input(4).template flat<tf::int64>()(0) / region.group_reals;
-    OP_REQUIRES(context, first >= 0 && count > 0 && first <= groups - count,
-                tf::errors::InvalidArgument("a piece lies within the states"));
-    Tensor* packed;
-    OP_REQUIRES_OK(
-        context, this->Allocate(context, 0, this->workers(), count * region.group_reals, &packed));
-    CopyRegion<T>(region, const_cast<T*>(states.flat<T>().data()), packed->flat<T>().data(), first,
-                  count, true);
-  }
-};
-
-template <class T>
-class UnpackOp : public RegionOp<T> {
- public:
-  using RegionOp<T>::RegionOp;
-
-  void Compute(OpKernelContext* context) override {
-    Batch batch;
-    if (!this->ReadShardInputs(context, -1, &batch)) return;
-    if (!this->CheckStates(context, context->input(2), batch)) return;
-    QubitRegion region;
-    int64_t groups;
-    if (!this->FindRegion(context, batch, this->workers(), &region, &groups)) return;
-    const Tensor& packed = context->input(4);
-    OP_REQUIRES(context, packed.dims() == 2 && packed.dim_size(0) == this->workers(),
-                tf::errors::InvalidArgument("pieces are [workers, reals]"));
-    const int64_t first = context->input(3).template flat<tf::int64>()(0) / region.group_reals;
-    const int64_t count = packed.dim_size(1) / region.group_reals;
-    OP_REQUIRES(context,
-                first >= 0 && count > 0 && first <= groups - count &&
-                    count * region.group_reals == packed.dim_size(1),
-                tf::errors::InvalidArgument("a piece lies within the states"));
-    T* states = this->ForwardInput(context, 2, 0);
-    if (states)
-      CopyRegion<T>(region, states, const_cast<T*>(packed.flat<T>().data()), first, count, false);
-  }
-};
-
-// Readouts, and lambda, from own groups and those of another worker.
-template <class T, bool EXPECTATION>
-class CrossShardOp : public ShardOp<T> {
- public:
-  using ShardOp<T>::ShardOp;
-
-  void Compute(OpKernelContext* context) override {
-    Batch batch;
-    if (!this->ReadShardInputs(context, -1, &batch)) return;
-    const Tensor &states = context->input(2), &peers = context->input(3);
-    if (!this->CheckStates(context, states, batch)) return;
-    const TileLayout layout = this->engine_->TileLayoutFor(batch);
-    const int64_t reals = layout.tile_reals / layout.groups;
-    const int64_t first = context->input(4).template flat<tf::int64>()(0) / reals;
-    const int64_t count = peers.NumElements() / reals;
-    OP_REQUIRES(context,
-                count > 0 && (count & (count - 1)) == 0 && count <= layout.groups &&
-                    count * reals == peers.NumElements() && first >= 0 && first % count == 0 &&
-                    first < layout.tiles * layout.groups,
-                tf::errors::InvalidArgument("a piece lies within the states"));
-    const T* peer_groups = peers.flat<T>().data();
-    if constexpr (EXPECTATION) {
-      Tensor* values;
-      OP_REQUIRES_OK(context,
-                     this->Allocate(context, 0, batch.size, this->program_->readouts, &values));
-      values->flat<T>().setZero();
-      this->RunGuarded(context, [&] {
-        this->engine_->CrossShardExpectation(batch, states.flat<T>().data(), peer_groups, first,
-                                             count, values->flat<T>().data());
-      });
-    } else {
-      const Tensor& upstream = context->input(5);
-      if (!this->CheckShape(context, "the upstream gradient", upstream, batch.size,
-                            this->program_->readouts))
-        return;
-      T* lambdas = this->ForwardInput(context, 2, 0);
-      if (lambdas)
-        this->RunGuarded(context, [&] {
-          this->engine_->CrossShardApplyObservables(batch, peer_groups, first, count,
-                                                    upstream.flat<T>().data(), lambdas);
-        });
-    }
-  }
-};
-
-template <class T>
-using CrossShardExpectationOp = CrossShardOp<T, true>;
-template <class T>
-using CrossShardApplyObservablesOp = CrossShardOp<T, false>;
 
 tf::Status StatesShapeFn(InferenceContext* context) {
   context->set_output(0, context->UnknownShapeOfRank(1));

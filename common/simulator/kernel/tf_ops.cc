@@ -1,4 +1,4 @@
-// The TensorFlow ops around sweep.h: forward and adjoint, of expectation values and of states.
+// The TensorFlow ops of engine.h: expectation values, states and their gradients; and a clock.
 #include <chrono>
 #include <cstring>
 
@@ -7,7 +7,7 @@
 namespace qfleet {
 namespace {
 
-// What Expectation and its gradient share: whether the subspace plan may be taken.
+// Base class of the ops that may use the subspace method.
 template <class T>
 class SubspaceOp : public ProgramOp<T> {
  public:
@@ -22,7 +22,7 @@ class SubspaceOp : public ProgramOp<T> {
     return use_subspace_ ? this->engine_->SubspaceFor(batch, memory_limit_bytes_) : Subspace();
   }
   bool use_subspace_ = false;
-  tf::int64 memory_limit_bytes_ = 0;  // bytes that states which wait may take
+  tf::int64 memory_limit_bytes_ = 0;  // of states cached for the gradient
 };
 
 template <class T>
@@ -74,7 +74,7 @@ class ExpectationGradientOp : public SubspaceOp<T> {
     if (context->status().ok())
       OP_REQUIRES_OK(context, context->GetAttr("by_each", &want_per_example_));
     OP_REQUIRES(context, !want_per_example_ || !this->use_subspace_,
-                tf::errors::InvalidArgument("a span has no gradient by each example's exponents"));
+                tf::errors::InvalidArgument("the subspace method has no per-example gradients"));
   }
 
   void Compute(OpKernelContext* context) override {
@@ -96,7 +96,7 @@ class ExpectationGradientOp : public SubspaceOp<T> {
       ComputeInSubspace(context, batch, subspace, upstream, shared_gradient);
       return;
     }
-    // What Expectation left may be worked on in place where nobody else holds it.
+    // Overwrite the cached states if this op owns the only reference.
     std::unique_ptr<Tensor> owned = context->forward_input(
         3, OpKernelContext::Params::kNoReservation, tf::DataTypeToEnum<T>::value,
         context->input(3).shape(), tf::DEVICE_MEMORY, tf::AllocatorAttributes());
@@ -107,7 +107,7 @@ class ExpectationGradientOp : public SubspaceOp<T> {
                     cached.NumElements() ==
                         this->engine_->CachedReals(
                             layout, std::min<int64_t>(kMaxCachedBytes, this->memory_limit_bytes_)),
-                tf::errors::InvalidArgument("the kept states are another batch's"));
+                tf::errors::InvalidArgument("the cached states do not belong to this batch"));
     this->RunGuarded(context, [&] {
       this->engine_->Gradient(batch, upstream.flat<T>().data(),
                               const_cast<T*>(cached.flat<T>().data()), cached.NumElements(),
@@ -122,7 +122,7 @@ class ExpectationGradientOp : public SubspaceOp<T> {
     Tensor states = context->input(3);
     const bool recompute = states.NumElements() != this->engine_->SubspaceReals(subspace);
     OP_REQUIRES(context, !recompute || states.NumElements() == 0,
-                tf::errors::InvalidArgument("the kept states are another batch's"));
+                tf::errors::InvalidArgument("the cached states do not belong to this batch"));
     Tensor values;
     if (recompute) {
       const auto type = tf::DataTypeToEnum<T>::value;
@@ -142,7 +142,7 @@ class ExpectationGradientOp : public SubspaceOp<T> {
   bool want_per_example_ = true;
 };
 
-// How many states span a batch, 0 where the direct plan is taken.
+// The dimension of a batch's subspace; 0 if the direct method is used.
 class SubspaceSizeOp : public SubspaceOp<float> {
  public:
   using SubspaceOp<float>::SubspaceOp;
@@ -156,8 +156,8 @@ class SubspaceSizeOp : public SubspaceOp<float> {
   }
 };
 
-// Seconds of a steady clock, for who times the parts of a graph: TensorFlow's own Timestamp is
-// refused where operations must be deterministic, and a call into Python costs 50 us.
+// Reads a steady clock, to time parts of a graph. TensorFlow's Timestamp is rejected if operations
+// must be deterministic, and a call into Python takes 50 us.
 class ClockOp : public tf::OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -169,10 +169,10 @@ class ClockOp : public tf::OpKernel {
     seconds->scalar<double>()() = std::chrono::duration<double>(now).count();
   }
 
-  bool IsExpensive() override { return false; }  // it runs where it is found, not in a queue
+  bool IsExpensive() override { return false; }  // run inline, not in a queue
 };
 
-// What State and its gradient share: which bit of the state's index each bit of ours is.
+// Base class of the ops on states. Bit i of the engine's index is bit order[i] of the state's.
 template <class T>
 class StateOpBase : public ProgramOp<T> {
  public:
@@ -185,7 +185,8 @@ class StateOpBase : public ProgramOp<T> {
       good = order_[i] >= 0 && order_[i] < this->program_->qubits && !seen[order_[i]];
       if (good) seen[order_[i]] = true;
     }
-    OP_REQUIRES(context, good, tf::errors::InvalidArgument("order names each bit once"));
+    OP_REQUIRES(context, good,
+                tf::errors::InvalidArgument("order must be a permutation of the bits"));
   }
 
  protected:
@@ -304,8 +305,7 @@ QFLEET_KERNEL("QfleetStateGradient", StateGradientOp<double>, tf::complex128);
 
 #define QFLEET_EXPORT extern "C" __attribute__((visibility("default")))
 
-// What Python asks without an op: the instruction set's name, how many reals a vector holds, and
-// how a batch is laid out (as the fields of Shape, in order).
+// Called through ctypes: the instruction set, the reals per vector, and the fields of TileLayout.
 QFLEET_EXPORT const char* qfleet_instruction_set() { return qfleet::InstructionSetName(); }
 
 QFLEET_EXPORT int32_t qfleet_simd_lanes(int32_t real_bytes) {

@@ -1,4 +1,4 @@
-// What the TensorFlow ops share: the program, checks of their inputs, and how they are registered.
+// Shared by the TensorFlow ops: the program, checks of inputs, and registration.
 #ifndef QFLEET_TF_OPS_H_
 #define QFLEET_TF_OPS_H_
 
@@ -25,8 +25,7 @@ using tf::TensorShape;
 using tf::shape_inference::InferenceContext;
 using tf::shape_inference::ShapeHandle;
 
-constexpr int64_t kMaxCachedBytes = int64_t{4}
-                                    << 30;  // of examples' states that wait for the gradient
+constexpr int64_t kMaxCachedBytes = int64_t{4} << 30;  // of states cached for the gradient
 
 template <class T>
 struct ComplexOf;
@@ -39,7 +38,7 @@ struct ComplexOf<double> {
   using type = tf::complex128;
 };
 
-// What all ops share: the program, and the exponents' checks.
+// Base class of the ops that evaluate a program.
 template <class T>
 class ProgramOp : public tf::OpKernel {
  public:
@@ -55,7 +54,7 @@ class ProgramOp : public tf::OpKernel {
   }
 
  protected:
-  // Checks the first two inputs; `batch` is only valid if the context is.
+  // Reads the exponents; returns false after an error.
   bool ReadInputs(OpKernelContext* context, Batch* batch) {
     const Tensor& shared = context->input(0);
     const Tensor& per_example = context->input(1);
@@ -65,7 +64,7 @@ class ProgramOp : public tf::OpKernel {
       return false;
     }
     if (per_example.dims() != 2 || per_example.dim_size(1) != program_->per_example) {
-      context->CtxFailure(tf::errors::InvalidArgument("exponents of each example must be [batch, ",
+      context->CtxFailure(tf::errors::InvalidArgument("per-example exponents must be [batch, ",
                                                       program_->per_example, "], not ",
                                                       per_example.shape().DebugString()));
       return false;
@@ -93,7 +92,7 @@ class ProgramOp : public tf::OpKernel {
     return false;
   }
 
-  // Allocates [rows, columns], unless there are more than an index can count.
+  // Allocates [rows, columns]; fails if the number of elements overflows.
   static tf::Status Allocate(OpKernelContext* context, int output, int64_t rows, int64_t columns,
                              Tensor** tensor) {
     TensorShape output_shape;
@@ -101,14 +100,14 @@ class ProgramOp : public tf::OpKernel {
     return context->allocate_output(output, output_shape, tensor);
   }
 
-  // Runs what may throw, and tells the context what was thrown.
+  // Runs `body` and reports exceptions to the context.
   template <class Body>
   void RunGuarded(OpKernelContext* context, const Body& body) {
     try {
       body();
     } catch (const std::bad_alloc&) {
-      context->CtxFailure(tf::errors::ResourceExhausted(
-          "there is not enough memory for a state of ", program_->qubits, " qubits"));
+      context->CtxFailure(tf::errors::ResourceExhausted("not enough memory for a state of ",
+                                                        program_->qubits, " qubits"));
     } catch (const std::exception& error) {
       context->CtxFailure(tf::errors::Internal(error.what()));
     }
@@ -118,7 +117,7 @@ class ProgramOp : public tf::OpKernel {
   std::unique_ptr<StateVectorEngine<T>> engine_;
 };
 
-// The two outputs of a gradient, cleared.
+// Allocates both outputs of a gradient and sets them to 0.
 template <class Kernel>
 bool AllocateGradients(Kernel*, OpKernelContext* context, const Program& program, int64_t batch,
                        bool want_per_example, Tensor** shared, Tensor** per_example) {
