@@ -11,7 +11,7 @@
 
 namespace qfleet {
 
-// Pointers in `windows` and `strings` refer to the vectors beside them.
+// The pointers in `windows` and `strings` refer to `segments`, `outside`, `z` and `ys`.
 struct KernelPlan {
   std::vector<BlockKernel> block_kernels;  // per block, without matrices
   std::vector<Window> windows;

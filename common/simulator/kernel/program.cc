@@ -114,7 +114,7 @@ Block ReadBlock(Reader* in, const Program& program) {
 
 std::vector<ExponentSpectrum> ExponentSpectra(const Program& program) {
   // Only the exponents that blocks use: a stage of a program need not use all.
-  std::vector<ExponentSpectrum> columns;
+  std::vector<ExponentSpectrum> spectra;
   std::vector<int64_t> uses;
   for (const Block& block : program.blocks)
     for (int64_t item : block.items) {
@@ -123,27 +123,27 @@ std::vector<ExponentSpectrum> ExponentSpectra(const Program& program) {
       const int64_t exponents = factor.exponents.size();
       for (int64_t e = 0; e < exponents; ++e) {
         if (factor.exponents[e] >= 0) continue;
-        const size_t at = ~factor.exponents[e];
-        if (at >= columns.size()) {
-          columns.resize(at + 1, ExponentSpectrum{false, {0, 0}});
-          uses.resize(at + 1, 0);
+        const size_t index = ~factor.exponents[e];
+        if (index >= spectra.size()) {
+          spectra.resize(index + 1, ExponentSpectrum{false, {0, 0}});
+          uses.resize(index + 1, 0);
         }
-        ExponentSpectrum& column = columns[at];
-        ++uses[at];
+        ExponentSpectrum& spectrum = spectra[index];
+        ++uses[index];
         double low = factor.half_turns[e], high = factor.half_turns[e];
         for (int64_t k = 0; k < factor.spaces; ++k) {
           low = std::min(low, factor.half_turns[k * exponents + e]);
           high = std::max(high, factor.half_turns[k * exponents + e]);
         }
-        column = {low < high, {low, high}};
+        spectrum = {low < high, {low, high}};
         for (int64_t k = 0; k < factor.spaces; ++k) {
           const double eigenvalue = factor.half_turns[k * exponents + e];
-          column.has_two_eigenvalues &= eigenvalue == low || eigenvalue == high;
+          spectrum.has_two_eigenvalues &= eigenvalue == low || eigenvalue == high;
         }
       }
     }
-  for (size_t e = 0; e < columns.size(); ++e) columns[e].has_two_eigenvalues &= uses[e] == 1;
-  return columns;
+  for (size_t e = 0; e < spectra.size(); ++e) spectra[e].has_two_eigenvalues &= uses[e] == 1;
+  return spectra;
 }
 
 FactorSequence ReadSequence(Reader* in, const std::vector<Factor>& factors) {

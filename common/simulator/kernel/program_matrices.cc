@@ -135,44 +135,45 @@ void BlockGradients(const Program& program, const Block& block,
             (*sequence_sums)[item][i] += y.values()[i * samples + s];
       if (!earlier_needed) return;
       const MatrixBatch u = MatrixBatchOf(shared_matrices.products[item], size);
-      MatrixBatch half(size, samples);
-      half.Product(y, false, u, false);
-      y.Product(u, true, half, false);
+      MatrixBatch y_times_u(size, samples);
+      y_times_u.Product(y, false, u, false);
+      y.Product(u, true, y_times_u, false);
       continue;
     }
     const Factor& factor = program.factors[~item];
     if (needs_derivative(item)) {
-      std::vector<double> found(samples);
+      std::vector<double> derivative(samples);
       for (size_t e = 0; e < factor.exponents.size(); ++e) {
         const int64_t exponent = factor.exponents[e];
         if (exponent < 0 && !want_per_example) continue;
-        std::fill(found.begin(), found.end(), 0.0);
-        AddDerivative(factor, e, y, samples, found.data(), 1);
+        std::fill(derivative.begin(), derivative.end(), 0.0);
+        AddDerivative(factor, e, y, samples, derivative.data(), 1);
         for (int64_t s = 0; s < present; ++s)
           (exponent >= 0 ? shared_gradients[exponent]
-                         : per_example_gradients[s * program.per_example + ~exponent]) += found[s];
+                         : per_example_gradients[s * program.per_example + ~exponent]) +=
+              derivative[s];
       }
     }
     if (!earlier_needed) return;
     const MatrixBatch u = FactorMatrices(program, factor, shared, per_example, present, samples);
-    MatrixBatch half(size, samples);
-    half.Product(y, false, u, false);
-    y.Product(u, true, half, false);
+    MatrixBatch y_times_u(size, samples);
+    y_times_u.Product(y, false, u, false);
+    y.Product(u, true, y_times_u, false);
   }
 }
 
 void ParameterGradients(const Program& program, const SharedMatrices& shared_matrices,
-                        const std::vector<std::vector<double>>& sequence_sums, double* slopes) {
+                        const std::vector<std::vector<double>>& sequence_sums, double* gradients) {
   for (size_t r = 0; r < program.sequences.size(); ++r) {
     const FactorSequence& sequence = program.sequences[r];
     if (!sequence.has_exponents) continue;
     MatrixBatch y = MatrixBatchOf(sequence_sums[r], sequence.size);
-    std::vector<double> half(y.values().size()), adjoint(half.size());
+    std::vector<double> y_times_u(y.values().size()), adjoint(y_times_u.size());
     for (size_t left = sequence.factors.size(); left > 0; --left) {
       const int64_t f = sequence.factors[left - 1];
       const Factor& factor = program.factors[f];
       for (size_t e = 0; e < factor.exponents.size(); ++e)
-        AddDerivative(factor, e, y, 1, &slopes[factor.exponents[e]], 0);
+        AddDerivative(factor, e, y, 1, &gradients[factor.exponents[e]], 0);
       if (left == 1) break;
       const std::vector<double>& u = shared_matrices.factors[f];
       for (int32_t i = 0; i < sequence.size; ++i)
@@ -180,8 +181,8 @@ void ParameterGradients(const Program& program, const SharedMatrices& shared_mat
           adjoint[2 * (j * sequence.size + i)] = u[2 * (i * sequence.size + j)];
           adjoint[2 * (j * sequence.size + i) + 1] = -u[2 * (i * sequence.size + j) + 1];
         }
-      Multiply(sequence.size, y.values().data(), u.data(), half.data());
-      Multiply(sequence.size, adjoint.data(), half.data(), y.values().data());
+      Multiply(sequence.size, y.values().data(), u.data(), y_times_u.data());
+      Multiply(sequence.size, adjoint.data(), y_times_u.data(), y.values().data());
     }
   }
 }

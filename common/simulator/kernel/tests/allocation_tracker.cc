@@ -1,4 +1,4 @@
-// Notes all memory that containers take, so that absurd counts are seen before they do harm.
+// Records the largest allocation, so that tests see counts of corrupt programs that are too large.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>

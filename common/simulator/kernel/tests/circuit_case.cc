@@ -6,7 +6,7 @@ namespace qfleet {
 namespace tests {
 namespace {
 
-// The numbers of the first `batch` examples, one after the other.
+// The numbers of the first `batch` examples, concatenated.
 template <class T, class Numbers>
 ExactBuffer<T> Rows(const CircuitCase& test_case, int64_t batch, const Numbers& numbers) {
   std::vector<double> rows;
@@ -41,11 +41,11 @@ std::vector<double> Sum(const CircuitCase& test_case, int64_t batch,
   return sum;
 }
 
-// Sums of the strings' weights, 1 at least: what the tolerances are relative to.
+// The scales of tolerances: sums of the strings' absolute weights, at least 1.
 struct Scale {
-  double strings = 1;   // of any readout
-  double example = 1;   // times any example's upstream gradients
-  double upstream = 1;  // times all of them
+  double strings = 1;   // largest of all readouts
+  double example = 1;   // times the largest upstream gradients of an example
+  double upstream = 1;  // times the upstream gradients of all examples
 };
 
 Scale ScaleOf(const CircuitCase& test_case, int64_t size) {
@@ -77,7 +77,7 @@ CircuitCase::CircuitCase(const Circuit& circuit_, int64_t count, Random* random,
     for (double& value : values) value = RandomReal(random, -most, most);
     return values;
   };
-  // Some are 0 or 1, where a gate is the identity or a permutation.
+  // Some exponents are 0 or 1, which make a gate the identity or a permutation.
   const auto exponents = [&](int64_t size) {
     std::vector<double> values = random_vector(size, 2);
     for (double& value : values)
@@ -143,25 +143,26 @@ Results<T> Compare(const CircuitCase& test_case, StateVectorEngine<T>* engine, i
   engine->Gradient(batch, upstream.data(), nullptr, 0, false, true, results.shared.data(),
                    results.per_example.data());
   CheckClose(results.shared, Sum(test_case, size, &Example::gradients), tolerance * scale.upstream,
-             context + ", slopes by shared exponents");
+             context + ", shared gradients");
   CheckClose(results.per_example,
              Rows<double>(test_case, size,
                           [](const Example& example) { return example.gradients.per_example; }),
-             tolerance * scale.example, context + ", slopes by each example's exponents");
+             tolerance * scale.example, context + ", per-example gradients");
 
-  // Without the gradient by each example's exponents; and what is there already is added to.
+  // Without per-example gradients; shared gradients are added to the output.
   ExactBuffer<double> added(circuit.shared, 1.0);
   engine->Gradient(batch, upstream.data(), nullptr, 0, false, false, added.data(), nullptr);
   for (size_t e = 0; e < added.size(); ++e) added[e] -= 1;
-  CheckClose(added, results.shared, tolerance * scale.upstream, context + ", shared alone");
+  CheckClose(added, results.shared, tolerance * scale.upstream,
+             context + ", shared gradients only");
 
-  // The states of all tiles, or of the last one, kept from forward to backward.
+  // With cached states of all tiles, or of the last one.
   const TileLayout layout = engine->TileLayoutFor(batch);
   for (int64_t most : {int64_t{1} << 40, int64_t{1}}) {
     const int64_t reals = engine->CachedReals(layout, most);
     ExactBuffer<T> cached(reals), values(size * readouts);
     engine->Expectation(batch, values.data(), cached.data(), reals);
-    CHECK(values == results.values, context + ", keeping states");
+    CHECK(values == results.values, context + ", caching states");
     const ExactBuffer<T> before(cached);
     for (bool is_mutable : {false, true}) {
       ExactBuffer<double> shared_gradients(circuit.shared),
@@ -169,8 +170,8 @@ Results<T> Compare(const CircuitCase& test_case, StateVectorEngine<T>* engine, i
       engine->Gradient(batch, upstream.data(), cached.data(), reals, is_mutable, true,
                        shared_gradients.data(), per_example_gradients.data());
       CHECK(shared_gradients == results.shared && per_example_gradients == results.per_example,
-            context + ", from kept states");
-      CHECK(is_mutable || cached == before, context + ", others' kept states");
+            context + ", from cached states");
+      CHECK(is_mutable || cached == before, context + ", cached states that are not mutable");
     }
   }
 
@@ -184,12 +185,12 @@ Results<T> Compare(const CircuitCase& test_case, StateVectorEngine<T>* engine, i
   engine->StateGradient(batch, test_case.order.data(), results.states.data(), state_upstream.data(),
                         true, results.state_shared.data(), results.state_each.data());
   CheckClose(results.state_shared, Sum(test_case, size, &Example::state_gradients),
-             tolerance * std::max<double>(1, size), context + ", the states' slopes");
+             tolerance * std::max<double>(1, size), context + ", shared gradients of states");
   CheckClose(
       results.state_each,
       Rows<double>(test_case, size,
                    [](const Example& example) { return example.state_gradients.per_example; }),
-      tolerance, context + ", the states' slopes by each example's exponents");
+      tolerance, context + ", per-example gradients of states");
   return results;
 }
 
@@ -202,21 +203,21 @@ void CompareSubspace(const CircuitCase& test_case, StateVectorEngine<T>* engine,
   const Batch batch = {shared.data(), per_example.data(), size, threads, RunOnThreads(threads)};
   const Subspace subspace =
       FindSubspace(*test_case.program, batch.per_example, batch.size, batch.size - 1);
-  CHECK(subspace.states > 0 && subspace.states < size, context + ", no span");
+  CHECK(subspace.states > 0 && subspace.states < size, context + ", no subspace");
   ExactBuffer<T> values(upstream.size()), states(engine->SubspaceReals(subspace));
   engine->SubspaceExpectation(batch, subspace, values.data(), states.data());
   const Scale scale = ScaleOf(test_case, size);
   CheckClose(values, Rows<double>(test_case, size, values_of), kTolerance<T> * scale.strings,
-             context + ", values by the span");
+             context + ", values in the subspace");
   const ExactBuffer<T> before(states);
   ExactBuffer<double> gradients(test_case.circuit.shared);
   engine->SubspaceGradient(batch, subspace, upstream.data(), states.data(), gradients.data());
   CheckClose(gradients, Sum(test_case, size, &Example::gradients), kTolerance<T> * scale.upstream,
-             context + ", slopes by the span");
-  CHECK(states == before, context + ", the span's states");
+             context + ", gradients in the subspace");
+  CHECK(states == before, context + ", states of the subspace");
   ExactBuffer<double> repeated(test_case.circuit.shared);
   engine->SubspaceGradient(batch, subspace, upstream.data(), states.data(), repeated.data());
-  CHECK(repeated == gradients, context + ", slopes by the span, repeated");
+  CHECK(repeated == gradients, context + ", gradients in the subspace, repeated");
 }
 
 template <class T>

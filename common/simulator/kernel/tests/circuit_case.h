@@ -1,4 +1,4 @@
-// A circuit with examples, and what the kernel must find for them.
+// A circuit with examples and their expected results.
 #ifndef QFLEET_TESTS_CIRCUIT_CASE_H_
 #define QFLEET_TESTS_CIRCUIT_CASE_H_
 
@@ -16,7 +16,7 @@ namespace tests {
 template <class T>
 constexpr double kTolerance = sizeof(T) == sizeof(float) ? 1e-5 : 1e-10;
 
-// One example: its inputs, and the reference's results.
+// The inputs of one example and the reference results.
 struct Example {
   std::vector<double> per_example, upstream;
   Amplitudes state, state_upstream;
@@ -25,18 +25,18 @@ struct Example {
 };
 
 struct CircuitCase {
-  // Of each example's own exponents at most `turned` are not zero.
+  // At most `max_active` per-example exponents of an example differ from 0.
   CircuitCase(const Circuit& circuit, int64_t examples, Random* random, int64_t max_active = 99);
 
   Circuit circuit;
   std::shared_ptr<const Program> program;
   std::vector<double> shared;
-  std::vector<int64_t> order;  // bit i of the program's index is bit order[i] of the states'
+  std::vector<int64_t> order;  // bit i of the program's index is bit order[i] of the state's
   std::vector<Example> examples;
   std::string name;
 };
 
-// What one way of calling found.
+// The results of the engine.
 template <class T>
 struct Results {
   ExactBuffer<T> values, states;
@@ -44,18 +44,18 @@ struct Results {
   bool operator==(const Results& other) const;
 };
 
-// Calls Expectation, Gradient, State and StateGradient for the first `batch` examples, in all the
-// ways that must find the same bit for bit, and compares with the reference.
+// Calls Expectation, Gradient, State and StateGradient for the first `batch` examples and compares
+// with the reference. Variants of a call must be bit-identical.
 template <class T>
 Results<T> Compare(const CircuitCase& test_case, StateVectorEngine<T>* engine, int64_t batch,
                    int64_t threads, const std::string& context);
 
-// The same by the batch's span, which there must be: values and slopes by shared exponents.
+// Compares values and shared gradients in the batch's subspace, which must exist.
 template <class T>
 void CompareSubspace(const CircuitCase& test_case, StateVectorEngine<T>* engine, int64_t batch,
                      int64_t threads, const std::string& context);
 
-// Calls all four with these numbers for every exponent, whatever comes out.
+// Calls all four with `exponent` for every exponent and ignores the results.
 template <class T>
 void CallAll(const Program& program, StateVectorEngine<T>* engine, int64_t batch, int64_t threads,
              double exponent);

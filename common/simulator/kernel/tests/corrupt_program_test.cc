@@ -1,4 +1,4 @@
-// Programs that no compiler wrote: cut short, with absurd numbers, with bytes changed.
+// Corrupt programs: truncated, with out-of-range integers, or with random bytes.
 #include <cstddef>
 #include <limits>
 
@@ -9,9 +9,9 @@ namespace qfleet {
 namespace tests {
 namespace {
 
-// The program, or nothing if it is refused, which must be by std::invalid_argument.
+// Returns the program, or null if it is rejected with std::invalid_argument.
 std::shared_ptr<const Program> TryRead(const std::string& serialized) {
-  // A copy of its own size, in which a read beyond the end is seen.
+  // A copy of exactly this size, so that the sanitizer detects reads beyond the end.
   const std::string exact(serialized.data(), serialized.size());
   ResetLargestAllocation();
   std::shared_ptr<const Program> program;
@@ -20,11 +20,11 @@ std::shared_ptr<const Program> TryRead(const std::string& serialized) {
   } catch (const std::invalid_argument&) {
   }
   CHECK(LargestAllocation() <= 64 * serialized.size() + 4096,
-        "asked for " + std::to_string(LargestAllocation()) + " bytes");
+        "allocated " + std::to_string(LargestAllocation()) + " bytes");
   return program;
 }
 
-// What is not refused must run without a fault, whatever it computes.
+// A program that is accepted must run without a fault, whatever it computes.
 void ReadAndRun(const std::string& serialized) {
   const std::shared_ptr<const Program> program = TryRead(serialized);
   if (!program || program->qubits > 8 || program->shared + program->per_example > 1000) return;
@@ -33,7 +33,7 @@ void ReadAndRun(const std::string& serialized) {
     CallAll(*program, &single_engine, 3, 1, 0.3);
     StateVectorEngine<double> double_engine(program, baseline::kDouble);
     CallAll(*program, &double_engine, 1, 1, 0.3);
-  } catch (const std::invalid_argument&) {  // a window that its dtype has no room for
+  } catch (const std::invalid_argument&) {  // a window too large for chunks of this type
   }
 }
 
@@ -45,11 +45,11 @@ std::vector<Circuit> Circuits(Random* random) {
 
 bool IsRejected(const Circuit& circuit) { return !TryRead(circuit.Serialize()); }
 
-// The first three blocks of a whole circuit, without windows; a test breaks one thing of it.
+// A valid circuit, which each test below corrupts in one respect.
 Circuit ValidCircuit() {
   Random random(8);
   Circuit circuit = RandomCircuit({6, 3, 1, 5}, &random);
-  CHECK(!IsRejected(circuit), "the whole circuit");
+  CHECK(!IsRejected(circuit), "the valid circuit");
   return circuit;
 }
 
@@ -59,12 +59,12 @@ void CorruptPrograms(bool light) {
   Random random(7);
   for (const Circuit& circuit : Circuits(&random)) {
     const std::string serialized = circuit.Serialize();
-    CHECK(TryRead(serialized), "as written");
+    CHECK(TryRead(serialized), "as serialized");
     for (size_t length = 0; length < serialized.size(); ++length)
-      CHECK(!TryRead(serialized.substr(0, length)), "cut to " + std::to_string(length));
-    CHECK(!TryRead(serialized + std::string(8, '\0')), "with a number too many");
+      CHECK(!TryRead(serialized.substr(0, length)), "truncated to " + std::to_string(length));
+    CHECK(!TryRead(serialized + std::string(8, '\0')), "with a trailing number");
 
-    // Each integer in turn replaced by absurd ones; the first says how many there are.
+    // Replace each integer by others; the first is the number of integers.
     int64_t count = 0;
     std::memcpy(&count, serialized.data(), sizeof(count));
     const int64_t most = std::numeric_limits<int64_t>::max();
@@ -86,20 +86,20 @@ void CorruptPrograms(bool light) {
     for (int64_t trial = 0; trial < 200; ++trial) {
       std::string random_bytes(8 * RandomInt(&random, 0, 40), '\0');
       for (char& byte : random_bytes) byte = static_cast<char>(RandomInt(&random, 0, 255));
-      CHECK(!TryRead(random_bytes), "noise");
+      CHECK(!TryRead(random_bytes), "random bytes");
     }
   }
 
   Circuit circuit = ValidCircuit();
   circuit.blocks[0].bits = {6};
-  CHECK(IsRejected(circuit), "a bit that there is not");
+  CHECK(IsRejected(circuit), "a bit out of range");
   circuit = ValidCircuit();
   circuit.blocks[2].bits = {1, 1};
-  CHECK(IsRejected(circuit), "a block on one bit twice");
+  CHECK(IsRejected(circuit), "a block with a repeated bit");
   circuit = ValidCircuit();
   circuit.windows[0].bits.pop_back();
   circuit.windows[0].bits.insert(circuit.windows[0].bits.begin(), 0);
-  CHECK(IsRejected(circuit), "a window with a bit twice");
+  CHECK(IsRejected(circuit), "a window with a repeated bit");
   circuit = ValidCircuit();
   circuit.windows[0].count = 2;
   CHECK(IsRejected(circuit), "a window across the prefix's end");
@@ -112,9 +112,9 @@ void CorruptPrograms(bool light) {
   CHECK(IsRejected(circuit), "exponents in the prefix");
   circuit = ValidCircuit();
   circuit.strings[0].flip = 64;
-  CHECK(IsRejected(circuit), "a string on a bit that there is not");
+  CHECK(IsRejected(circuit), "a string with a bit out of range");
 
-  // More bits, or not the lanes' bits, than a chunk has room for.
+  // A window with too many bits for a chunk, or without the bits of the lanes.
   for (bool lanes : {false, true}) {
     Circuit wide = RandomCircuit({17, 1, 0, 6}, &random);
     wide.blocks[0].bits = {16};

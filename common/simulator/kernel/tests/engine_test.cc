@@ -1,4 +1,4 @@
-// Values, gradients and states against the reference, in all ways in which they can be asked for.
+// Expectation values, gradients and states compared with the reference simulator.
 #include <limits>
 
 #include "circuit_case.h"
@@ -15,7 +15,7 @@ std::string Describe(const CircuitCase& test_case, const InstructionSet<T>& set,
          ", batch " + std::to_string(batch) + ", threads " + std::to_string(threads);
 }
 
-// Everything twice: by a sweep that has been used, and by a new one.
+// Compares with a used engine and with a new one.
 template <class T>
 void CompareAll(const CircuitCase& test_case, const std::vector<int64_t>& batches,
                 const std::vector<int64_t>& threads) {
@@ -68,13 +68,13 @@ void SmallCircuits(bool light) {
     for (int64_t variant = 0; variant < (light || qubits > 4 ? 1 : 2); ++variant) {
       CircuitSpec spec = {qubits};
       spec.prefix = (qubits + variant) % 2 ? 2 : 0;
-      spec.window = qubits > 5 ? 5 : 0;  // copied together in chunks, as far larger states are
+      spec.window = qubits > 5 ? 5 : 0;  // force copied chunks, as for much larger states
       spec.initial = variant;
       const CircuitCase test_case(RandomCircuit(spec, &random), batches.back(), &random);
       CompareAll<float>(test_case, batches, {1, 5});
       CompareAll<double>(test_case, batches, {2});
     }
-  // Many more gates, each in few ways.
+  // Many more gates, with one batch size each.
   for (int64_t more = 0; more < (light ? 20 : 100); ++more) {
     CircuitSpec spec = {1 + more % 6, 5};
     spec.window = spec.qubits == 6 ? 5 : 0;
@@ -86,11 +86,11 @@ void SmallCircuits(bool light) {
 
 void WideCircuits(bool light) {
   Random random(3);
-  // Several examples and several amplitudes in the lanes.
+  // Several examples and several amplitudes share the lanes.
   const CircuitCase middle(RandomCircuit({12, 6}, &random), 5, &random);
   CompareAll<float>(middle, {1, 5}, {2});
   CompareAll<double>(middle, {5}, {5});
-  // A window is at most what a chunk holds: 15 qubits in float, 14 in double.
+  // The largest windows that fit into a chunk: 15 qubits in float, 14 in double.
   CircuitSpec spec = {16, 6, 2, 15};
   const CircuitCase float_case(RandomCircuit(spec, &random), 2, &random);
   CompareAll<float>(float_case, light ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 2}, {5});

@@ -10,9 +10,9 @@ namespace qfleet {
 namespace tests {
 namespace {
 
-constexpr int64_t kQubits = 40;  // as many as a program may have
+constexpr int64_t kQubits = 40;  // the most that a program may have
 
-// Zeros as far as an index reaches; only what is touched takes memory.
+// Zeros over the whole address range of a state; only touched pages use memory.
 template <class T>
 class SparseMemory {
  public:
@@ -20,7 +20,9 @@ class SparseMemory {
     void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
+#ifdef MADV_NOHUGEPAGE
     madvise(memory, bytes_, MADV_NOHUGEPAGE);
+#endif
     data_ = static_cast<T*>(memory);
   }
   SparseMemory(const SparseMemory&) = delete;
@@ -90,7 +92,7 @@ void BitPermutations() {
   CHECK(ScatterBits(7, bits) == (int64_t{1} << 39 | int64_t{1} << 33 | 1), "spread");
 }
 
-// A block on the highest of a chunk's qubits, forward and backward, for a chunk far up.
+// A block on the highest qubit of a chunk with a large index, forward and backward.
 template <class T>
 void Chunks(const InstructionSet<T>& set, bool in_place) {
   const int64_t lanes = set.kernels->lanes, top = kQubits - Log2(lanes);
@@ -154,7 +156,7 @@ void Chunks(const InstructionSet<T>& set, bool in_place) {
     CHECK(sums[i] == (i == 2 * (1 * 2 + 0) + 1 ? lanes * (lanes + 1) : 0), set.name);
 }
 
-// Strings that flip the highest qubit and sign by the second highest.
+// A Pauli string with X on the highest qubit and Z on the second highest.
 template <class T>
 void Readouts(const InstructionSet<T>& set) {
   const int64_t lanes = set.kernels->lanes, top = kQubits - Log2(lanes);
@@ -190,7 +192,7 @@ void Readouts(const InstructionSet<T>& set) {
 void LargeIndices(bool light) {
   ProgramsAndLayouts();
   BitPermutations();
-  if (light) return;  // an emulated processor's address space is too small for the rest
+  if (light) return;  // the rest needs more address space than an emulated processor has
   for (bool in_place : {false, true}) {
     for (const InstructionSet<float>& set : InstructionSets<float>()) Chunks(set, in_place);
     for (const InstructionSet<double>& set : InstructionSets<double>()) Chunks(set, in_place);
@@ -225,7 +227,7 @@ void LargeState(bool light) {
   CheckClose(value, std::vector<double>{expected}, 1e-5 * large, "value");
   ExactBuffer<double> results(large);
   engine.Gradient(batch, upstream.data(), nullptr, 0, false, false, results.data(), nullptr);
-  CheckClose(results, gradients, 1e-5 * large, "slopes");
+  CheckClose(results, gradients, 1e-5 * large, "gradients");
 }
 
 }  // namespace tests

@@ -27,11 +27,11 @@ Circuit RandomCircuit(const CircuitSpec& spec, Random* random) {
       const int64_t other = RandomInt(random, 0, spec.qubits - 2);
       block.bits.push_back(other + (other >= block.bits[0]));
     }
-    if (b > spec.prefix && RandomInt(random, 0, 3) == 0) {  // the same gates once more
+    if (b > spec.prefix && RandomInt(random, 0, 3) == 0) {  // repeat the gates of an earlier block
       const Block& like = circuit.blocks[RandomInt(random, spec.prefix, b - 1)];
       if (like.bits.size() == block.bits.size()) block.gates = like.gates;
     }
-    // Of any gates; without dense ones, so that most of the matrix is zero; or a permutation.
+    // Any gates, or only sparse gates, or only permutations.
     const int64_t style = RandomInt(random, 0, 5);
     for (int64_t left = block.gates.empty() ? RandomInt(random, 1, 3) : 0; left > 0; --left) {
       Kind kind = static_cast<Kind>(RandomInt(random, kDense, kSingle));
@@ -47,12 +47,12 @@ Circuit RandomCircuit(const CircuitSpec& spec, Random* random) {
   }
   for (int64_t e = 0; spec.subspace && e < circuit.per_example; ++e) {
     Block& block = circuit.blocks[RandomInt(random, spec.prefix, spec.blocks - 1)];
-    std::vector<int64_t> exponent_of_example = {~e};
+    std::vector<int64_t> gate_exponents = {~e};
     if (RandomInt(random, 0, 1))
-      exponent_of_example.push_back(0);  // and a shared exponent beside it
+      gate_exponents.push_back(0);  // and a shared exponent in the same gate
     block.gates.push_back(circuit.gates.size());
     circuit.gates.push_back(
-        RandomGate(int64_t{1} << block.bits.size(), kPermuting, exponent_of_example, random));
+        RandomGate(int64_t{1} << block.bits.size(), kPermuting, gate_exponents, random));
   }
   if (spec.window) circuit.windows = MakeWindows(circuit, spec.window);
   const int64_t readouts = RandomInt(random, 1, 3), most = (int64_t{1} << spec.qubits) - 1;
@@ -79,7 +79,7 @@ std::vector<Window> MakeWindows(const Circuit& circuit, int64_t most) {
   std::set<int64_t> inside;
   const auto close = [&](int64_t count) {
     if (!count) return;
-    // Room is filled from below: longer runs to copy.
+    // Fill up with the lowest bits, which makes contiguous segments longer.
     for (int64_t bit = 0; bit < circuit.qubits && static_cast<int64_t>(inside.size()) < most; ++bit)
       inside.insert(bit);
     windows.push_back({count, {inside.begin(), inside.end()}});

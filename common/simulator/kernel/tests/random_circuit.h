@@ -1,4 +1,4 @@
-// Random circuits as the tests know them, and as they are written down for the kernel.
+// Random circuits for the tests.
 #ifndef QFLEET_TESTS_RANDOM_CIRCUIT_H_
 #define QFLEET_TESTS_RANDOM_CIRCUIT_H_
 
@@ -13,7 +13,7 @@ namespace tests {
 
 struct Block {
   std::vector<int64_t> bits;   // of the index; the first is the matrix's upper bit
-  std::vector<int64_t> gates;  // first applied first
+  std::vector<int64_t> gates;  // in order of application
 };
 
 struct Window {
@@ -36,29 +36,29 @@ struct Circuit {
   std::vector<double> offsets;   // [readouts]
   std::vector<Complex> initial;  // [2**N], or empty for |0...0>
 
-  // How many integers, these, and the real numbers: what common/simulator/native.py writes.
+  // The format of qfleet/compiler/serialize.py: number of integers, integers, reals.
   std::string Serialize() const;
 };
 
-// Joins what `Written` writes, so that a test can write something else.
+// Concatenates the two lists of that format.
 std::string SerializeLists(const std::vector<int64_t>& ints, const std::vector<double>& reals);
 
 struct CircuitSpec {
   int64_t qubits;
   int64_t blocks = 8;
   int64_t prefix = 0;
-  int64_t window = 0;  // bits of a window at most; 0 for none
+  int64_t window = 0;  // largest number of bits per window; 0 for no windows
   bool initial = false;
-  bool subspace = false;  // each of the examples' own exponents turns two eigenspaces, once
+  bool subspace = false;  // per-example exponents have two eigenvalues and occur once
 };
 
-// Blocks of one and two qubits; dense, diagonal, permuting and controlled gates; exponents that
-// are shared, each example's own, and both in one gate; strings of X, Y and Z, several of which
-// flip the same bits.
+// A circuit of one- and two-qubit blocks with dense, diagonal, permuting and controlled gates.
+// Gates have shared exponents, per-example exponents, or both. Several Pauli strings flip the same
+// bits.
 Circuit RandomCircuit(const CircuitSpec& spec, Random* random);
 
-// Windows of at most `most` bits for consecutive blocks, none across the prefix's end; each holds
-// the four lowest bits, which may lie across a vector's lanes.
+// Windows of at most `most` bits for consecutive blocks. None crosses the end of the prefix; each
+// contains the four lowest bits, which may be in the lanes.
 std::vector<Window> MakeWindows(const Circuit& circuit, int64_t most);
 
 }  // namespace tests

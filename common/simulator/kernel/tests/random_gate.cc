@@ -10,7 +10,7 @@ namespace {
 
 Complex Phase(double angle) { return std::polar(1.0, M_PI * angle); }
 
-// The unitary on some basis states, the identity on the others: columns are its eigenvectors.
+// Sets the columns of `states` to random orthonormal vectors on these basis states.
 void RandomizeFrame(const std::vector<int64_t>& states, int64_t size, Random* random,
                     Matrix* frame) {
   std::normal_distribution<double> normal;
@@ -70,7 +70,7 @@ bool Gate::HasShared() const {
 }
 
 Gate RandomGate(int64_t size, Kind kind, const std::vector<int64_t>& exponents, Random* random) {
-  if (kind == kSingle && size == 4) {  // a one-qubit gate inside a two-qubit block
+  if (kind == kSingle && size == 4) {  // embedded into two qubits
     const Gate small =
         RandomGate(2, static_cast<Kind>(RandomInt(random, kDense, kPermuting)), exponents, random);
     Gate gate = small;
@@ -86,7 +86,7 @@ Gate RandomGate(int64_t size, Kind kind, const std::vector<int64_t>& exponents, 
     }
     return gate;
   }
-  // Eigenvectors are the frame's columns; `acted` are those that turn.
+  // The frame's columns are the eigenvectors; those in `active` have eigenphases other than 0.
   Matrix frame(size * size);
   for (int64_t i = 0; i < size; ++i) frame[i * (size + 1)] = 1;
   std::set<int64_t> active;
@@ -99,7 +99,7 @@ Gate RandomGate(int64_t size, Kind kind, const std::vector<int64_t>& exponents, 
   } else if (kind == kDiagonal) {
     for (int64_t i = 0; i < size; ++i)
       if (i == low || RandomInt(random, 0, 1)) active.insert(i);
-  } else if (kind == kPermuting) {  // exchanges two basis states
+  } else if (kind == kPermuting) {  // swaps two basis states
     const int64_t a = RandomInt(random, 0, 1) ? low : high, b = size == 2 ? a ^ bit : 3 - low;
     const double half = std::sqrt(0.5);
     for (int64_t i : {a, b})

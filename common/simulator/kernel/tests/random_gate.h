@@ -1,4 +1,4 @@
-// Random gates: powers of matrices by their eigenspaces.
+// Random gates, as matrix powers defined by eigenspaces.
 #ifndef QFLEET_TESTS_RANDOM_GATE_H_
 #define QFLEET_TESTS_RANDOM_GATE_H_
 
@@ -11,16 +11,16 @@ namespace qfleet {
 namespace tests {
 
 using Complex = std::complex<double>;
-using Matrix = std::vector<Complex>;  // [D * D], row by row
+using Matrix = std::vector<Complex>;  // [D * D], row-major
 using Random = std::mt19937_64;
 
 double RandomReal(Random* random, double from, double to);
-int64_t RandomInt(Random* random, int64_t from, int64_t to);  // both included
+int64_t RandomInt(Random* random, int64_t from, int64_t to);  // inclusive
 
-// sum_k exp(i pi sum_e turns[k * E + e] t_e) projectors[k]; without exponents, projectors[0].
+// sum_k exp(i pi sum_e half_turns[k * E + e] t_e) projectors[k]; projectors[0] without exponents.
 struct Gate {
   int64_t size;                    // D: 2 or 4
-  std::vector<int64_t> exponents;  // e >= 0: shared[e]; e < 0: each[~e]
+  std::vector<int64_t> exponents;  // e >= 0: shared[e]; e < 0: per_example[~e]
   std::vector<double> half_turns;
   std::vector<Matrix> projectors;
 
@@ -32,8 +32,8 @@ struct Gate {
 
 enum Kind { kDense, kDiagonal, kPermuting, kControlled, kSingle };
 
-// With eigenspaces of random turns; without exponents, a fixed unitary. `kSingle` is a one-qubit
-// gate inside a two-qubit block.
+// A gate with random eigenphases; a fixed unitary without exponents. `kSingle` is a one-qubit gate
+// in a two-qubit block.
 Gate RandomGate(int64_t size, Kind kind, const std::vector<int64_t>& exponents, Random* random);
 
 }  // namespace tests

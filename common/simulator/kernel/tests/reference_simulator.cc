@@ -32,7 +32,7 @@ void Apply(const Matrix& matrix, const std::vector<int64_t>& bits, Amplitudes* p
   }
 }
 
-// Both states go back gate by gate; d psi / d t_e is i pi H_e psi right after the gate.
+// The adjoint method gate by gate: d psi / d t_e is i pi H_e psi right after the gate.
 Gradients AdjointGradients(const Circuit& circuit, const double* shared, const double* per_example,
                            Amplitudes psi, Amplitudes lambda) {
   Gradients gradients = {std::vector<double>(circuit.shared),

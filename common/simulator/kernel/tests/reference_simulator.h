@@ -1,4 +1,4 @@
-// What the kernel must find: one example at a time, by plain matrix application in double.
+// A reference simulator: one example at a time, in double precision, matrix by matrix.
 #ifndef QFLEET_TESTS_REFERENCE_SIMULATOR_H_
 #define QFLEET_TESTS_REFERENCE_SIMULATOR_H_
 

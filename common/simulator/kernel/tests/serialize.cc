@@ -1,4 +1,4 @@
-// A circuit in the kernel's own format.
+// Serializes circuits in the engine's program format.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -10,7 +10,7 @@ namespace qfleet {
 namespace tests {
 namespace {
 
-using Pattern = std::vector<bool>;  // [D * D] what may differ from zero
+using Pattern = std::vector<bool>;  // [D * D] possible nonzeros
 
 int64_t SizeOf(const Pattern& pattern) { return pattern.size() == 4 ? 2 : 4; }
 
@@ -32,7 +32,7 @@ Pattern PatternOf(const Gate& gate) {
   return pattern;
 }
 
-// Whether row `row` is the identity's, whatever the exponents are.
+// Returns true if a row is the identity's for all exponents.
 bool IsIdentityRow(const Gate& gate, int64_t row) {
   const size_t exponents = gate.exponents.size();
   Complex diagonal = 0;
@@ -63,7 +63,7 @@ Pattern Identity(int64_t size) {
   return pattern;
 }
 
-// Adds the inverses' entries.
+// Adds the entries of the inverses.
 void AddTransposed(Pattern* pattern) {
   const int64_t size = SizeOf(*pattern);
   for (int64_t i = 0; i < size; ++i)
@@ -71,7 +71,7 @@ void AddTransposed(Pattern* pattern) {
       if ((*pattern)[i * size + j]) (*pattern)[j * size + i] = true;
 }
 
-// Of the block's matrix and its inverse.
+// Possible nonzeros of the block's matrix and its inverse.
 int64_t Entries(const Circuit& circuit, const Block& block) {
   Pattern pattern = Identity(1 << block.bits.size());
   for (int64_t g : block.gates) pattern = Product(PatternOf(circuit.gates[g]), pattern);
@@ -79,7 +79,7 @@ int64_t Entries(const Circuit& circuit, const Block& block) {
   return Mask(circuit, block, pattern);
 }
 
-// Of all products of the gates and their inverses.
+// Possible nonzeros of all products of the gates and their inverses.
 int64_t Closure(const Circuit& circuit, const Block& block) {
   const int64_t size = 1 << block.bits.size();
   Pattern pattern = Identity(size);
@@ -119,7 +119,7 @@ std::string Circuit::Serialize() const {
     for (const Matrix& projector : gate.projectors)
       for (const Complex& x : projector) reals.insert(reals.end(), {x.real(), x.imag()});
   }
-  // Consecutive gates that all examples share are a run; blocks that are alike name the same.
+  // Consecutive gates that all examples share form a sequence, which equal blocks share.
   std::map<std::vector<int64_t>, int64_t> sequences;
   std::vector<int64_t> sequence_ints;
   std::vector<std::vector<int64_t>> items(blocks.size());
@@ -147,7 +147,7 @@ std::string Circuit::Serialize() const {
   append({count(sequences)});
   append(sequence_ints);
   append({count(blocks)});
-  std::set<int64_t> preceding[2];  // bits that a wanted block came before on
+  std::set<int64_t> preceding[2];  // bits of earlier blocks that need a gradient
   for (size_t b = 0; b < blocks.size(); ++b) {
     const Block& block = blocks[b];
     append({count(block.bits)});

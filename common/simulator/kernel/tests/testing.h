@@ -1,5 +1,4 @@
-// What the tests stand on: checks, memory that ends where its contents end, threads, and the
-// instruction sets of this machine.
+// Shared by the tests: checks, exactly sized buffers, threads and instruction sets.
 #ifndef QFLEET_TESTS_TESTING_H_
 #define QFLEET_TESTS_TESTING_H_
 
@@ -37,7 +36,7 @@ struct CheckFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Ends the test unless `condition` holds; `where` says with which circuit, batch and threads.
+// Fails the test unless `condition` is true; `context` names the circuit, batch and threads.
 #define CHECK(condition, context)                                                                 \
   do {                                                                                            \
     if (!(condition))                                                                             \
@@ -45,7 +44,7 @@ struct CheckFailed : std::runtime_error {
                                          ": not " #condition ", " + (context));                   \
   } while (false)
 
-// NaN is close to nothing.
+// Checks that all numbers are within `tolerance`; NaN is not.
 template <class A, class B>
 void CheckClose(const A& found, const B& expected, double tolerance, const std::string& context) {
   CHECK(found.size() == expected.size(), context);
@@ -56,8 +55,8 @@ void CheckClose(const A& found, const B& expected, double tolerance, const std::
   }
 }
 
-// [size] numbers, aligned like TensorFlow's, with nothing behind the last one: the sanitizer sees
-// a read or a write beyond it.
+// [size] numbers, aligned as TensorFlow's, in an allocation of exactly this size, so that the
+// sanitizer detects accesses beyond the end.
 template <class T>
 class ExactBuffer {
  public:
@@ -79,7 +78,7 @@ class ExactBuffer {
   size_t size() const { return size_; }
   T& operator[](size_t i) { return data()[i]; }
   const T& operator[](size_t i) const { return data()[i]; }
-  // Bit for bit, where NaN is NaN.
+  // Bit-identical; NaN equals NaN.
   bool operator==(const ExactBuffer& other) const {
     return size_ == other.size_ && !std::memcmp(memory_, other.memory_, size_ * sizeof(T));
   }
@@ -89,21 +88,21 @@ class ExactBuffer {
   size_t size_;
 };
 
-// The largest piece of memory that operator new was asked for since the watch began.
+// The largest allocation of operator new, in bytes, since the last reset.
 void ResetLargestAllocation();
 size_t LargestAllocation();
 
-// The work of one call on so many threads, in whatever order they come to it.
+// Runs the work of one call on `threads` threads, in any order.
 inline Parallel RunOnThreads(int64_t threads) {
   return [threads](int64_t count, int64_t, const Work& work) {
     std::atomic<int64_t> next{0};
     const auto run = [&] {
       for (int64_t i = next++; i < count; i = next++) work(i);
     };
-    std::vector<std::thread> threads_;
-    for (int64_t t = 1; t < std::min(threads, count); ++t) threads_.emplace_back(run);
+    std::vector<std::thread> others;
+    for (int64_t t = 1; t < std::min(threads, count); ++t) others.emplace_back(run);
     run();
-    for (std::thread& other : threads_) other.join();
+    for (std::thread& other : others) other.join();
   };
 }
 
@@ -113,7 +112,7 @@ struct InstructionSet {
   const Kernels<T>* kernels;
 };
 
-// All instruction sets that this machine can run, the narrowest first.
+// The instruction sets that this machine supports, narrowest first.
 template <class T>
 std::vector<InstructionSet<T>> InstructionSets() {
   const auto pick = [](const Kernels<float>& float_kernels, const Kernels<double>& double_kernels) {

@@ -1,11 +1,11 @@
-// All tests, by the promise that each holds the kernel to. A test ends by throwing Failed.
+// All tests. A test fails by throwing CheckFailed.
 #ifndef QFLEET_TESTS_TESTS_H_
 #define QFLEET_TESTS_TESTS_H_
 
 namespace qfleet {
 namespace tests {
 
-// `light` takes fewer and smaller circuits.
+// `light` uses fewer and smaller circuits.
 void ReferenceGradients(bool light);
 void SmallCircuits(bool light);
 void WideCircuits(bool light);
