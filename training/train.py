@@ -68,12 +68,12 @@ def train(settings: Settings, cluster: ClusterSpec, preemption: Preemption) -> N
         with translate_peer_errors(cluster, training.salvage, preemption):
             if order.checkpoint is not None:
                 training.resume(checkpoints.read(run.path, order.checkpoint))
-            training.trainer(chief.commit if chief else None, preemption, deadline)
+            training.fit(chief.commit if chief else None, preemption, deadline)
             metrics = {split: training.measure(split) for split in data.splits}
             place.send()
             if chief:
                 result = chief.publish(training.learner.model, data, metrics)
-                log_summary(run, result, training.graph_timer.said)
+                log_summary(run, result, training.clock.said)
             # The others wait here for the chief's result, so that none leaves too early.
             training.barrier()
 

@@ -125,7 +125,7 @@ def test_plural_function_passes() -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("planning/plan_file.py", [(1, "module")]),
+        ("planning/written.py", [(1, "module")]),
         ("planning/plan_file.py", []),
         ("tests/unit/written.py", []),
     ],
