@@ -1,0 +1,77 @@
+"""Kill one of two workers during training, and compare the final weights with an undisturbed run.
+
+Run:   .venv/bin/python examples/kill_and_resume.py    (after a first `make training`)
+Takes: one minute.
+Shows: the killed process, the restart, and that the weights of both runs are bit-identical.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import psutil
+
+ROOT = Path(__file__).parents[1]
+SETTINGS = ["WORKERS=2", "EPOCHS=300"]
+
+
+def start(storage: Path, run: str) -> subprocess.Popen:
+    """Start `python -m training`, which starts one process per worker."""
+    command = [sys.executable, "-m", "training", f"STORAGE={storage}", f"RUN={run}", *SETTINGS]
+    return subprocess.Popen(command, cwd=ROOT)
+
+
+def find_worker(training: subprocess.Popen, rank: int) -> psutil.Process:
+    """Return the worker process of a rank, which its TF_CONFIG states."""
+    for process in psutil.Process(training.pid).children(recursive=True):
+        config = json.loads(process.environ().get("TF_CONFIG", "{}"))
+        if config.get("task", {}).get("index") == rank:
+            return process
+    raise ProcessLookupError(f"worker {rank} does not run")
+
+
+def read_weights(run: Path) -> dict[str, np.ndarray]:
+    """Return the weights of a finished run by name."""
+    weights = {}
+
+    def add(name: str, item: h5py.Dataset | h5py.Group) -> None:
+        if isinstance(item, h5py.Dataset):
+            weights[name] = item[...]
+
+    with h5py.File(run / "model" / "weights.h5") as file:
+        file.visititems(add)
+    return weights
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        storage = Path(folder)
+        assert start(storage, "undisturbed").wait() == 0
+
+        training = start(storage, "killed")
+        metrics = storage / "killed" / "metrics.jsonl"  # one line per epoch
+        while not metrics.exists() or not metrics.read_text():
+            assert training.poll() is None, "training ended before its first epoch"
+            time.sleep(0.05)
+        worker = find_worker(training, rank=1)
+        worker.kill()
+        epoch = len(metrics.read_text().splitlines())
+        print(f"Killed worker 1 (process {worker.pid}) after epoch {epoch}", flush=True)
+        assert training.wait() == 0
+        attempts = json.loads((storage / "killed" / "attempts.json").read_text())["started"]
+
+        one, other = (read_weights(storage / run) for run in ("undisturbed", "killed"))
+        same = one.keys() == other.keys() and all(
+            np.array_equal(value, other[name]) for name, value in one.items()
+        )
+        print(f"{attempts} attempts; weights are {'bit-identical' if same else 'DIFFERENT'}")
+        sys.exit(0 if same and attempts == 2 else 1)
+
+
+if __name__ == "__main__":
+    main()
