@@ -17,7 +17,7 @@ import numpy as np
 import psutil
 
 ROOT = Path(__file__).parents[1]
-SETTINGS = ["WORKERS=2", "EPOCHS=300"]
+SETTINGS = ["WORKERS=2", "EPOCHS=100"]
 
 
 def start(storage: Path, run: str) -> subprocess.Popen:
@@ -27,12 +27,17 @@ def start(storage: Path, run: str) -> subprocess.Popen:
 
 
 def find_worker(training: subprocess.Popen, rank: int) -> psutil.Process:
-    """Return the worker process of a rank, which its TF_CONFIG states."""
-    for process in psutil.Process(training.pid).children(recursive=True):
-        config = json.loads(process.environ().get("TF_CONFIG", "{}"))
-        if config.get("task", {}).get("index") == rank:
-            return process
-    raise ProcessLookupError(f"worker {rank} does not run")
+    """Wait for the worker process of a rank, which its TF_CONFIG states."""
+    while training.poll() is None:
+        for process in psutil.Process(training.pid).children(recursive=True):
+            try:
+                config = json.loads(process.environ().get("TF_CONFIG", "{}"))
+            except psutil.Error:  # the process starts or ends just now
+                continue
+            if config.get("task", {}).get("index") == rank:
+                return process
+        time.sleep(0.1)
+    raise ProcessLookupError(f"training ended before worker {rank} started")
 
 
 def read_weights(run: Path) -> dict[str, np.ndarray]:
@@ -54,11 +59,11 @@ def main() -> None:
         assert start(storage, "undisturbed").wait() == 0
 
         training = start(storage, "killed")
+        worker = find_worker(training, rank=1)
         metrics = storage / "killed" / "metrics.jsonl"  # one line per epoch
         while not metrics.exists() or not metrics.read_text():
             assert training.poll() is None, "training ended before its first epoch"
-            time.sleep(0.05)
-        worker = find_worker(training, rank=1)
+            time.sleep(0.01)
         worker.kill()
         epoch = len(metrics.read_text().splitlines())
         print(f"Killed worker 1 (process {worker.pid}) after epoch {epoch}", flush=True)

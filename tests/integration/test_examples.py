@@ -13,6 +13,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 REPLACED = (".git", ".venv", ".venv-launch", "examples", "infra", "runs", "setup.sh")
+OWN = ("STORAGE=gs://b/runs", "IMAGE=registry/q", "SERVICE_ACCOUNT=a@b.iam.gserviceaccount.com")
 # Sources the quick settings as a user does, then runs a command.
 QUICK = ("bash", "-c", '. examples/quick.env && exec "$@"', "bash")
 
@@ -105,14 +106,9 @@ def test_kill_and_resume_ends_with_equal_weights(checkout: Path) -> None:
 @needs_kubectl
 @pytest.mark.parametrize(("example", "workers"), [("kubernetes", 2), ("gke_spot", 8)])
 def test_cluster_settings_render(checkout: Path, example: str, workers: int) -> None:
-    own = [
-        "STORAGE=gs://b/runs",
-        "IMAGE=registry/qfleet",
-        "SERVICE_ACCOUNT=a@b.iam.gserviceaccount.com",
-    ]
     config = f"CONFIG=examples/{example}/settings.yaml"
     render = [".venv-launch/bin/python", "-m", "launch", "render", config]
-    text = run_example(checkout, *render, *(own if example == "gke_spot" else []))
+    text = run_example(checkout, *render, *(OWN if example == "gke_spot" else []))
     (job,) = (each for each in yaml.safe_load_all(text) if each["kind"] == "TFJob")
     worker = job["spec"]["tfReplicaSpecs"]["Worker"]
     assert worker["replicas"] == workers
@@ -121,9 +117,7 @@ def test_cluster_settings_render(checkout: Path, example: str, workers: int) -> 
 
 
 def test_gke_spot_dry_run_creates_spot_pool(checkout: Path) -> None:
-    parameters = "PARAMETERS=examples/gke_spot/parameters.env"
-    printed = run_example(
-        checkout, "make", "infra-up", parameters, "PROJECT=my-project", "DRY_RUN=1"
-    )
+    infra_up = ["make", "infra-up", "PARAMETERS=examples/gke_spot/parameters.env", "DRY_RUN=1"]
+    printed = run_example(checkout, *infra_up, "PROJECT=my-project")
     (pool,) = (line for line in printed.splitlines() if " node-pools create " in line)
     assert {"--spot", "--min-nodes=0", "--max-nodes=8"} <= set(pool.split())
