@@ -207,7 +207,7 @@ class Run:
         """
         recorded = self.result()["weights"].get("sha256")
         try:
-            with storage.local(self.weights) as path:
+            with storage.local_copy(self.weights) as path:
                 found = hashlib.sha256(path.read_bytes()).hexdigest()
                 if found != recorded:
                     raise WeightsError(

@@ -62,7 +62,7 @@ def test_storage_that_is_away_is_told_once_and_made_up_for(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(storage, "RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(storage.base, "RETRY_SECONDS", 0.2)
     away = [True]
     (tmp_path / "events").write_bytes(b"x")
     caplog.set_level(logging.INFO, "qfleet")
@@ -84,7 +84,7 @@ def test_storage_that_is_away_is_told_once_and_made_up_for(
 def test_a_last_sweep_without_storage_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, emulator: Emulator
 ) -> None:
-    monkeypatch.setattr(storage, "RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(storage.base, "RETRY_SECONDS", 0.2)
     with Proxy(emulator, lambda _: 503) as proxy:
         point_to(monkeypatch, proxy.address)
         uploader = Uploader(tmp_path, storage.path(f"gs://{BUCKET}/x"), every=60)
