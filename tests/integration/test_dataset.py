@@ -55,7 +55,7 @@ def test_making_that_was_killed_goes_on_and_ends_with_the_same_bytes(
     first.until(lambda: len(shards(tmp_path / "a")) == 42)
     second = gang(tmp_path / "a", *LARGE, module="common.data", **quick)
     assert second.end() == 2
-    assert "is being made by another process (process " in second.said
+    assert "is in use by another job (process " in second.said
     assert "Traceback" not in second.said
     first.process.send_signal(signal.SIGKILL)
     first.end()

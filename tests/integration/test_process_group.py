@@ -194,7 +194,7 @@ def test_an_unfinished_run_is_not_resumed_with_other_settings_nor_by_two_gangs(s
     gang.until(lambda: checkpoints(run))
     second = start(tmp_path, *LONG)
     assert second.end(60) == 2
-    assert "run hybrid is being trained by another gang" in second.said
+    assert "run hybrid is in use by another job" in second.said
     gang.close()
     other = start(tmp_path, *LONG, "SEED=7")
     assert other.end(60) == 2
