@@ -41,7 +41,7 @@ class Predictions:
         self._schema = pa.schema(fields)
         self._folder = tempfile.TemporaryDirectory(prefix="qfleet-")
         self._file = Path(self._folder.name, self.path.name)
-        with storage.errors(self._file):
+        with storage.translate_errors(self._file):
             if large:
                 self._table = pa.parquet.ParquetWriter(self._file, self._schema, compression="zstd")
             else:
@@ -69,7 +69,7 @@ class Predictions:
             columns.append(self._names(labels))
         if readouts is not None:
             columns += [pa.array(np.ascontiguousarray(column)) for column in readouts.T]
-        with storage.errors(self._file):
+        with storage.translate_errors(self._file):
             # Arrow writes the shortest decimals that read back as the same float32.
             self._table.write_table(pa.table(columns, schema=self._schema))
 
@@ -79,7 +79,7 @@ class Predictions:
 
     def publish(self) -> None:
         """Write the table to its place."""
-        with storage.errors(self._file):
+        with storage.translate_errors(self._file):
             self._table.close()
         storage.write_atomic(self.path, self._file)
 
@@ -92,6 +92,6 @@ class Predictions:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with storage.errors(self._file):
+        with storage.translate_errors(self._file):
             self._table.close()
         self._folder.cleanup()

@@ -80,7 +80,7 @@ def _next(found: InferenceResults, report: StoragePath) -> str:
     said = [f"open {report}" if isinstance(report, Path) else f"gcloud storage cp {report} ."]
     run = found.source.run
     if run and found.question.is_test_split:
-        said.append(f"make inference {run.words} INPUT=table.csv")
+        said.append(f"make inference {run.arguments} INPUT=table.csv")
     elif run:
-        said.append(f"make inference {run.words}")
+        said.append(f"make inference {run.arguments}")
     return "\n       ".join(said)

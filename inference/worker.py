@@ -59,9 +59,6 @@ def _work() -> None:
         settings.job.job_id,
         name=f"worker-{index}.lease.json",
         title=f"{question.title} for {chosen.name} (worker {index})",
-        doing="answered",
-        by="inference",
-        instead="",
     ).acquire()
     try:
         worker = InferenceWorker(settings, index, chosen, question, agreed)

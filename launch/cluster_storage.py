@@ -68,7 +68,7 @@ def open_storage(cluster: KubeClient, place: StorageLocation) -> Iterator[Storag
         ClusterError: It can't be reached from this machine.
         StorageError, StorageUnavailable: No bucket, no permission, no answer.
     """
-    storage.RETRY_SECONDS = READ_SECONDS
+    storage.limit_retries(READ_SECONDS)
     if not place.storage.startswith("gs://"):
         raise ClusterError(
             f"STORAGE={place.storage} is a folder in the pods, which this machine does not see"

@@ -12,6 +12,9 @@ from training.local_launcher import LocalLauncher
 
 log = logging.getLogger("qfleet")
 
+PLANNER = (sys.executable, "-m", "planning.auto")
+"""Command that chooses WORKERS and BATCH, in this environment."""
+
 
 def main() -> int:
     """Find out which run is meant, and have a gang of WORKERS processes train it."""
@@ -23,11 +26,11 @@ def main() -> int:
     name = runs.next_name(root, settings.run_name)
     if name != settings.run_name:
         log.info(f"run {settings.run_name} is finished: this one is {name}")
-    settings = auto_settings.inherit_batch(settings, root, name)
+    settings = auto_settings.inherit_from_run(settings, root, name)
     if auto_settings.is_automatic(settings):
         exit_on_signals()  # the gang has its own way to end
         log.info("planning: WORKERS and BATCH may stand as numbers, too")
-        settings, why = auto_settings.resolve_auto(settings)
+        settings, why = auto_settings.resolve_auto(settings, PLANNER)
         log.info(
             f"WORKERS={settings.training.workers} BATCH={settings.training.global_batch}: {why}"
         )

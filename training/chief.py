@@ -98,7 +98,7 @@ class Chief:
                 self._gate.open(order.to_json(), settings.fault_tolerance.rendezvous_timeout)
             except RendezvousTimeout:
                 # Machines that are not to be had yet are no fault of the run's.
-                opened.take_back_attempt()
+                opened.withdraw_attempt()
                 raise
         return order
 

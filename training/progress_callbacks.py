@@ -145,5 +145,5 @@ def log_summary(run: Run, result: dict[str, Any], step: str = "") -> None:
     done = f"done in {seconds:.0f} s: test mse {test['mse']:.4f}, accuracy {test['accuracy']:.3f}"
     write_termination_message(done)
     lines = [done, *filter(None, [step]), f"the run is in {run.path}"]
-    lines += [f"next:  make inference {run.words}", f"       make tensorboard {run.words}"]
+    lines += [f"next:  make inference {run.arguments}", f"       make tensorboard {run.arguments}"]
     log.info("\n".join(lines))

@@ -43,7 +43,7 @@ class LocalRunDir:
                 self._uploaders.append(
                     Uploader(asked, place, settings.monitoring.log_upload_interval)
                 )
-        file = Run(self.folder).text(rank, attempt)
+        file = Run(self.folder).text_log(rank, attempt)
         assert isinstance(file, Path)
         self._kept = logging_setup.add_log_file(file, verbose=settings.job.verbose)
 
@@ -60,7 +60,7 @@ class LocalRunDir:
     def send(self) -> None:
         """Have all that was written so far in the run, before it is called finished."""
         for uploader in self._uploaders:
-            uploader.sweep()
+            uploader.upload()
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from common import checkpoints, runs, storage
 from common.data import load
 from common.errors import CircuitError, PeerLost, Preempted, write_termination_message
+from common.runs import auto_settings
 from common.settings import Settings
 from training.cluster import ClusterSpec
 from training.preemption import Preemption
@@ -38,6 +39,8 @@ def train(settings: Settings, cluster: ClusterSpec, preemption: Preemption) -> N
         log.info(str(runs.FinishedRun(run)))
         write_termination_message(str(runs.FinishedRun(run)))
         return
+    # The same on every worker, and before the run's identity is computed.
+    settings = auto_settings.inherit_from_run(settings, root, run.name)
     with ExitStack() as stack:
         chief = None
         if cluster.is_chief:

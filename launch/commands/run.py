@@ -14,6 +14,8 @@ from launch.job_watcher import JobWatcher
 from launch.kube_client import KubeClient, Object
 
 INTERRUPTED = 130
+PLANNER = (str(auto_settings.ROOT / ".venv/bin/python"), "-m", "planning.auto")
+"""Command that chooses WORKERS and BATCH: the client's own environment has no TensorFlow."""
 NOTHING = "nothing would change: a job that runs is followed as it is"
 
 
@@ -67,7 +69,7 @@ def _with_numbers(
         contextlib.suppress(cluster_storage.StorageNotReady),
         cluster_storage.open_storage(cluster, cluster_storage.StorageLocation.of(objects)) as root,
     ):
-        settings = auto_settings.inherit_batch(settings, root, name)
+        settings = auto_settings.inherit_from_run(settings, root, name)
     if live is not None and not job.finished(live):
         return auto_settings.with_placeholder_numbers(settings).replace(
             workers=job.configured_workers(live)
@@ -75,7 +77,7 @@ def _with_numbers(
     if auto_settings.is_automatic(settings):
         screen.say("planning in pods of the cluster, unless that was done before")
         settings, why = auto_settings.resolve_auto(
-            settings, auto_settings.ROOT / ".venv" / "bin" / "python"
+            settings, PLANNER, auto_settings.ROOT
         )
         screen.say(
             f"WORKERS={settings.training.workers} BATCH={settings.training.global_batch}: {why}"

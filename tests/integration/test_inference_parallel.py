@@ -160,5 +160,5 @@ def test_a_second_inference_of_the_same_is_refused_in_one_sentence(run: Run) -> 
         lease.close()
     assert ended.returncode == 2
     assert ended.stderr.count("qfleet: ") == 1
-    assert "for small (worker 1) is being answered by another inference (process " in ended.stderr
+    assert "for small (worker 1) is in use by another job (process " in ended.stderr
     assert not storage.exists(run.predictions / "test.csv")

@@ -258,7 +258,7 @@ def test_a_second_inference_of_the_same_is_refused(run, infer):
     finally:
         lease.close()
     assert (code, answered(out)) == (2, [])
-    assert "for small (worker 1) is being answered by another inference (process " in err
+    assert "for small (worker 1) is in use by another job (process " in err
 
 
 def test_a_damaged_plan_is_one_sentence(run, infer):

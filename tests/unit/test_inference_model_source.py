@@ -226,7 +226,7 @@ CASES: dict[str, tuple[Callable[[Path], list[str]], str]] = {
         _without_model,
         "there is no model.json beside",
     ),
-    "weights in no bucket": (lambda r: ["WEIGHTS=gs://x"], "names no bucket"),
+    "weights in no bucket": (lambda r: ["WEIGHTS=gs://x"], "no valid bucket name"),
     "weights of another model": (_beside("second", "first"), "another model's"),
     "weights of other width": (_beside("wide", "second"), "(hybrid, 4 qubits)"),
     "weights no HDF5": (_alone(b"weights"), "is not a file of weights"),
