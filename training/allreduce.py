@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 from qfleet import native
 from qfleet.tensorflow.runtime import tf
-from training.peer_mesh import PeerMesh
 from training.limits import MAX_ONE_HOP_BYTES
+from training.peer_mesh import PeerMesh
 
 # TensorFlow identifies collectives by the keys of group and instance, and by the loop iteration.
 # Its strategy numbers groups from 1; groups of state shards have other numbers.

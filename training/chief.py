@@ -124,17 +124,16 @@ class Chief:
             file = Path(folder) / "weights.h5"
             described = trainer.save_model(file)
             weights = self.claimed.run.write_model(described, file)
-        result = {
-            "metrics": {
-                split: {name: numbers[name] for name in ("mse", "accuracy")}
-                for split, numbers in metrics.items()
-            },
-            "epochs": self._settings.training.epochs,
-            "seconds": round(time.monotonic() - self._start_time, 3),
-            "weights": weights,
+        final = {
+            split: {name: numbers[name] for name in ("mse", "accuracy")}
+            for split, numbers in metrics.items()
         }
-        self.claimed.finish(result)
-        self._log_result(result["metrics"], result["seconds"], trainer.step_summary)
+        seconds = round(time.monotonic() - self._start_time, 3)
+        epochs = self._settings.training.epochs
+        self.claimed.finish(
+            {"metrics": final, "epochs": epochs, "seconds": seconds, "weights": weights}
+        )
+        self._log_result(final, seconds, trainer.step_summary)
 
     def __exit__(
         self,
@@ -170,21 +169,22 @@ class Chief:
     def _log_start(
         self, run: runs.Run, data: Dataset, attempt: int, checkpoint: checkpoints.Checkpoint | None
     ) -> None:
-        fields = {"run": run.name, "storage": str(self._root), "attempt": attempt}
         if checkpoint:
             step, epoch = checkpoint.state["step"], checkpoint.state["epoch"] + 1
             log_event(
                 "run_resumed",
                 f"Resuming run '{run.name}' from checkpoint: epoch {epoch}, step {step}"
                 f" (attempt {attempt})",
-                **fields,
+                run=run.name,
+                storage=str(self._root),
+                attempt=attempt,
                 epoch=epoch,
                 step=step,
             )
         else:
             suffix = f" (attempt {attempt})" if attempt > 1 else ""
             text = f"Starting run '{run.name}' in {run.path}{suffix}"
-            log_event("run_started", text, **fields)
+            log_event("run_started", text, run=run.name, storage=str(self._root), attempt=attempt)
         rows = ", ".join(f"{data.rows(split):,} {split}" for split in data.splits)
         log.info(f"Data set {data.name}: {rows} examples")
 

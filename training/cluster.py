@@ -1,7 +1,7 @@
 """The workers of a run: TF_CONFIG, as the Kubeflow operator and the local launcher set it.
 
-With `enableDynamicWorker`, the operator sets only the worker's own address (a sparse TF_CONFIG); the
-other addresses differ in the rank. Without it, one deleted pod would fail the whole job.
+With `enableDynamicWorker`, the operator sets only the worker's own address (a sparse TF_CONFIG).
+The other addresses differ in the rank. Without it, one deleted pod would fail the whole job.
 """
 
 import json

@@ -40,7 +40,7 @@ def build_learner(
 def initial_weights(
     cluster: ClusterSpec, data: Dataset, settings: Settings
 ) -> list[list[np.ndarray]]:
-    """Return the weights of each initialization, equal on every worker; none if there is only one."""
+    """Return the weights of each initialization, equal on all workers; none for a single one."""
     if settings.training.initialization_count == 1:
         return []
     drawn = []

@@ -127,11 +127,10 @@ def _connect_peers(
         peer, _ = server.accept()
         peer.settimeout(min(HANDSHAKE_TIMEOUT_SECONDS, remaining_seconds()))
         peer_rank = _authenticate_peer(peer, token)
-        if peer_rank is not None and cluster.rank < peer_rank < cluster.size:
-            if peer_rank not in peers:
-                peers[peer_rank] = peer
-                continue
-        peer.close()
+        if peer_rank in range(cluster.rank + 1, cluster.size) and peer_rank not in peers:
+            peers[peer_rank] = peer
+        else:
+            peer.close()
 
 
 def _dial(
@@ -144,8 +143,8 @@ def _dial(
     return peer
 
 
-def _authenticate_peer(peer: socket.socket, token: int) -> int | None:
-    """Return the rank that an accepted connection sends; None without the right token."""
+def _authenticate_peer(peer: socket.socket, token: int) -> int:
+    """Return the rank that an accepted connection sends; -1 without the right token."""
     received = b""
     with contextlib.suppress(OSError):
         while len(received) < _HANDSHAKE.size and (
@@ -153,6 +152,6 @@ def _authenticate_peer(peer: socket.socket, token: int) -> int | None:
         ):
             received += part
     if len(received) < _HANDSHAKE.size:
-        return None
+        return -1
     sent_token, rank = _HANDSHAKE.unpack(received)
-    return int(rank) if secrets.compare_digest(str(sent_token), str(token)) else None
+    return int(rank) if secrets.compare_digest(str(sent_token), str(token)) else -1

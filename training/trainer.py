@@ -1,4 +1,4 @@
-"""The TensorFlow trainer: built from finished parts (strategy, learner, data, callbacks), and run."""
+"""The TensorFlow trainer: built once from strategy, learner, data and callbacks, and run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

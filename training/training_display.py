@@ -1,8 +1,9 @@
 """Events of the workers on the launcher's output: lines, and a progress bar on a terminal."""
 
 import sys
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -57,22 +58,20 @@ class TrainingDisplay:
 
     def _move_bar(self, bar: Progress, event: Event) -> None:
         epoch, epochs = event.integer("epoch"), event.integer("epochs")
-        fields: dict[str, object] = {"epochs": epochs}
+        fields: dict[str, Any] = {"epochs": epochs, "total": epochs, "visible": True}
         if event.kind == "epoch":
-            completed = float(epoch)
-            # The line starts with the epoch, which the bar shows in its own column.
-            metrics = event.mapping("metrics")
-            fields |= {"epoch": epoch, "metrics": _format_metrics(metrics)}
+            fields["completed"] = float(epoch)
+            fields |= {"epoch": epoch, "metrics": _format_metrics(event.mapping("metrics"))}
         else:
-            completed = epoch - 1 + event.integer("step") / max(1, event.integer("steps", 1))
+            steps = max(1, event.integer("steps", 1))
+            fields["completed"] = epoch - 1 + event.integer("step") / steps
         bar.start()
-        bar.update(self._task, total=epochs, completed=completed, visible=True, **fields)
+        bar.update(self._task, **fields)
 
 
-def _format_metrics(metrics: object) -> str:
-    numbers = metrics if isinstance(metrics, dict) else {}
+def _format_metrics(metrics: Mapping[str, object]) -> str:
     parts = []
     for name, label in (("mse", "mse"), ("accuracy", "accuracy"), ("val_mse", "validation")):
-        if isinstance(value := numbers.get(name), int | float):
+        if isinstance(value := metrics.get(name), int | float):
             parts.append(f"{label} {value:.4g}")
     return "  ".join(parts)

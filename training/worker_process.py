@@ -26,7 +26,7 @@ def start_worker(
         leaves_checkpoint: Let the chief write a checkpoint after SIGTERM.
 
     Returns:
-        The settings with the number of workers of TF_CONFIG, all addresses, and the watched SIGTERM.
+        The settings with the size of TF_CONFIG as WORKERS, all addresses, and the SIGTERM state.
 
     Raises:
         SettingsError: TF_CONFIG is malformed or contradicts WORKERS.
