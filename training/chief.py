@@ -12,7 +12,12 @@ from typing import Self
 
 from common import checkpoints, runs
 from common.data import Dataset, prepare
-from common.errors import QfleetError, RendezvousTimeout, one_line, write_termination_message
+from common.errors import (
+    RendezvousTimeout,
+    as_qfleet_error,
+    one_line,
+    write_termination_message,
+)
 from common.events import log_event
 from common.settings import Settings
 from common.storage import StoragePath
@@ -145,7 +150,7 @@ class Chief:
             self._rendezvous.close()
         if self._claimed:
             if error is not None:
-                text = one_line(error) if isinstance(error, QfleetError) else repr(error)
+                text = one_line(error) if as_qfleet_error(error) else repr(error)
                 self._claimed.record_cause(text)
             self._claimed.close()
 

@@ -1,7 +1,7 @@
 """Local launcher: starts the workers of a run on this machine, and restarts them together.
 
-It does what the Kubeflow operator does in a cluster. Each worker gets the TF_CONFIG that a pod would
-get, and ends with the same exit codes. All workers restart when one is lost.
+It does what the Kubeflow operator does in a cluster. Each worker gets the TF_CONFIG of a
+pod, and ends with the same exit codes. All workers restart when one is lost.
 """
 
 import logging

@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 
 from common import events
-from common.errors import QfleetError, one_line
+from common.errors import as_qfleet_error, one_line
 
 log = logging.getLogger("qfleet")
 
@@ -48,7 +48,7 @@ def add_log_file(file: Path, *, verbose: bool) -> logging.Handler:
 
 def log_exit(handler: logging.Handler, error: BaseException) -> None:
     """Write the reason for this worker's exit to its text log; `run_main` reports it elsewhere."""
-    if isinstance(error, QfleetError):
+    if as_qfleet_error(error):
         text = one_line(error)
     else:
         text = "".join(traceback.format_exception(error)).rstrip()
