@@ -11,6 +11,10 @@ from common import events
 from common.events import Event
 
 
+# Workers write these to their text logs; they are not printed.
+_LOG_FILE_KINDS = ("checkpoint_saved",)
+
+
 class TrainingDisplay:
     """Shows events of workers. On a terminal, epochs move a progress bar instead of printing lines.
 
@@ -46,7 +50,11 @@ class TrainingDisplay:
 
     def show(self, event: Event) -> None:
         """Print the event, move the bar, or forward it."""
-        if self._bar is None:
+        if events.is_streaming():
+            events.forward(event)
+        elif event.kind in _LOG_FILE_KINDS:
+            return
+        elif self._bar is None:
             events.forward(event)
         elif event.kind in ("epoch", "progress"):
             self._move_bar(self._bar, event)
