@@ -20,7 +20,7 @@ from common.data.splits import SPLITS, Examples, PreparedSplits, RowSource
 from common.errors import DataError
 from common.lease import Lease
 from common.storage import StoragePath
-from qfleet.circuits.encoders import data_symbols
+from qfleet.placement import data_symbols
 
 log = logging.getLogger("qfleet")
 
