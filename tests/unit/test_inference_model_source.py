@@ -20,7 +20,7 @@ from tests.support.finished_run import finish
 
 @pytest.fixture(scope="module")
 def finished_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A STORAGE with the finished runs `first` (qcnn), `second` and `wide`, created in that order."""
+    """A STORAGE with the finished runs `first` (qcnn), `second` and `wide`, in that order."""
     root = tmp_path_factory.mktemp("runs")
     for name, args in (
         ("first", ["MODEL=qcnn"]),

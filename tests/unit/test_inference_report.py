@@ -63,8 +63,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
     lines = [line.replace('c"$', '"c""$"') for line in lines]
     (folder / "table.csv").write_text("\n".join(["one,two,label", *lines]))
     run = finish(
-        folder / "runs", "filters", f"DATA={folder / 'table.csv'}", "MODEL=multi-filter", "FILTERS=2",
-        "QUBITS=2", "TRAIN_EXAMPLES=", "VALIDATION_EXAMPLES=", "TEST_EXAMPLES=",
+        folder / "runs", "filters", f"DATA={folder / 'table.csv'}", "MODEL=multi-filter",
+        "FILTERS=2", "QUBITS=2", "TRAIN_EXAMPLES=", "VALIDATION_EXAMPLES=", "TEST_EXAMPLES=",
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["inference", f"STORAGE={folder / 'runs'}"])
