@@ -4,7 +4,6 @@ import logging
 import sys
 import uuid
 
-from common import events
 from common.errors import SettingsError, run_main
 from common.settings import Settings
 from inference import model_source
@@ -12,7 +11,6 @@ from inference import model_source
 
 def main() -> int:
     """Choose the model and the examples, then predict in this process or with local workers."""
-    events.start()
     settings = Settings.from_args(sys.argv[1:])
     if settings.job.target != "local":
         raise SettingsError(f"TARGET={settings.job.target}: inference runs with TARGET=local only")

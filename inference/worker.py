@@ -42,7 +42,6 @@ class _Terminated(BaseException):
 
 def main() -> None:
     """Compute the missing chunks of this worker, and merge all chunks if they are complete."""
-    events.start()
     signal.signal(signal.SIGTERM, _raise_terminated)
     try:
         _run()

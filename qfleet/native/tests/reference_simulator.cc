@@ -1,4 +1,4 @@
-#include "reference.h"
+#include "reference_simulator.h"
 
 #include <cmath>
 
@@ -32,43 +32,44 @@ void Apply(const Matrix& matrix, const std::vector<int64_t>& bits, Amplitudes* p
   }
 }
 
-// Both states go back gate by gate; d psi / d t_e is i pi H_e psi right after the gate.
-Slopes Back(const Circuit& circuit, const double* shared, const double* each, Amplitudes psi,
-            Amplitudes lambda) {
-  Slopes slopes = {std::vector<double>(circuit.shared), std::vector<double>(circuit.each)};
+// The adjoint method gate by gate: d psi / d t_e is i pi H_e psi right after the gate.
+Gradients AdjointGradients(const Circuit& circuit, const double* shared, const double* per_example,
+                           Amplitudes psi, Amplitudes lambda) {
+  Gradients gradients = {std::vector<double>(circuit.shared),
+                         std::vector<double>(circuit.per_example)};
   for (auto block = circuit.blocks.rbegin(); block != circuit.blocks.rend(); ++block)
     for (auto g = block->gates.rbegin(); g != block->gates.rend(); ++g) {
       const Gate& gate = circuit.gates[*g];
       for (size_t e = 0; e < gate.exponents.size(); ++e) {
-        Amplitudes turned = psi;
-        Apply(gate.Generator(e), block->bits, &turned);
-        double slope = 0;
+        Amplitudes derivative = psi;
+        Apply(gate.Generator(e), block->bits, &derivative);
+        double gradient = 0;
         for (size_t x = 0; x < psi.size(); ++x)
-          slope += 2 * (std::conj(lambda[x]) * Complex(0, M_PI) * turned[x]).real();
-        const int64_t which = gate.exponents[e];
-        (which < 0 ? slopes.each[~which] : slopes.shared[which]) += slope;
+          gradient += 2 * (std::conj(lambda[x]) * Complex(0, M_PI) * derivative[x]).real();
+        const int64_t exponent = gate.exponents[e];
+        (exponent < 0 ? gradients.per_example[~exponent] : gradients.shared[exponent]) += gradient;
       }
-      const Matrix inverse = Dagger(gate.At(shared, each), gate.size);
+      const Matrix inverse = Dagger(gate.At(shared, per_example), gate.size);
       Apply(inverse, block->bits, &psi);
       Apply(inverse, block->bits, &lambda);
     }
-  return slopes;
+  return gradients;
 }
 
 }  // namespace
 
-Amplitudes State(const Circuit& circuit, const double* shared, const double* each) {
+Amplitudes State(const Circuit& circuit, const double* shared, const double* per_example) {
   Amplitudes psi(circuit.initial);
   if (psi.empty()) {
     psi.resize(int64_t{1} << circuit.qubits);
     psi[0] = 1;
   }
   for (const Block& block : circuit.blocks)
-    for (int64_t g : block.gates) Apply(circuit.gates[g].At(shared, each), block.bits, &psi);
+    for (int64_t g : block.gates) Apply(circuit.gates[g].At(shared, per_example), block.bits, &psi);
   return psi;
 }
 
-Amplitudes Applied(const Pauli& string, const Amplitudes& psi) {
+Amplitudes ApplyPauli(const Pauli& string, const Amplitudes& psi) {
   const Complex powers[] = {1, {0, 1}, -1, {0, -1}};  // of i
   Amplitudes out(psi.size());
   for (int64_t x = 0; x < static_cast<int64_t>(psi.size()); ++x) {
@@ -78,10 +79,10 @@ Amplitudes Applied(const Pauli& string, const Amplitudes& psi) {
   return out;
 }
 
-std::vector<double> Values(const Circuit& circuit, const Amplitudes& psi) {
+std::vector<double> ExpectationValues(const Circuit& circuit, const Amplitudes& psi) {
   std::vector<double> values = circuit.offsets;
   for (const Pauli& string : circuit.strings) {
-    const Amplitudes other = Applied(string, psi);
+    const Amplitudes other = ApplyPauli(string, psi);
     Complex sum = 0;
     for (size_t x = 0; x < psi.size(); ++x) sum += std::conj(psi[x]) * other[x];
     for (size_t k = 0; k < values.size(); ++k) values[k] += string.weights[k] * sum.real();
@@ -89,24 +90,25 @@ std::vector<double> Values(const Circuit& circuit, const Amplitudes& psi) {
   return values;
 }
 
-Slopes ValueSlopes(const Circuit& circuit, const double* shared, const double* each,
-                   const double* upstream) {
-  const Amplitudes psi = State(circuit, shared, each);
+Gradients ExpectationGradients(const Circuit& circuit, const double* shared,
+                               const double* per_example, const double* upstream) {
+  const Amplitudes psi = State(circuit, shared, per_example);
   Amplitudes lambda(psi.size());
   for (const Pauli& string : circuit.strings) {
     double weight = 0;
     for (size_t k = 0; k < circuit.offsets.size(); ++k) weight += upstream[k] * string.weights[k];
-    const Amplitudes other = Applied(string, psi);
+    const Amplitudes other = ApplyPauli(string, psi);
     for (size_t x = 0; x < psi.size(); ++x) lambda[x] += weight * other[x];
   }
-  return Back(circuit, shared, each, psi, lambda);
+  return AdjointGradients(circuit, shared, per_example, psi, lambda);
 }
 
-Slopes StateSlopes(const Circuit& circuit, const double* shared, const double* each,
-                   const Amplitudes& upstream) {
+Gradients StateGradients(const Circuit& circuit, const double* shared, const double* per_example,
+                         const Amplitudes& upstream) {
   Amplitudes lambda(upstream);
   for (Complex& x : lambda) x /= 2;
-  return Back(circuit, shared, each, State(circuit, shared, each), lambda);
+  return AdjointGradients(circuit, shared, per_example, State(circuit, shared, per_example),
+                          lambda);
 }
 
 }  // namespace tests

@@ -1,4 +1,4 @@
-#include "gate.h"
+#include "random_gate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,10 +8,11 @@ namespace qfleet {
 namespace tests {
 namespace {
 
-Complex Turned(double half_turns) { return std::polar(1.0, M_PI * half_turns); }
+Complex Phase(double angle) { return std::polar(1.0, M_PI * angle); }
 
-// The unitary on some basis states, the identity on the others: columns are its eigenvectors.
-void Rotate(const std::vector<int64_t>& states, int64_t size, Random* random, Matrix* frame) {
+// Sets the columns of `states` to random orthonormal vectors on these basis states.
+void RandomizeFrame(const std::vector<int64_t>& states, int64_t size, Random* random,
+                    Matrix* frame) {
   std::normal_distribution<double> normal;
   std::vector<std::vector<Complex>> found;
   for (int64_t at : states) {
@@ -32,22 +33,22 @@ void Rotate(const std::vector<int64_t>& states, int64_t size, Random* random, Ma
 
 }  // namespace
 
-double Uniform(Random* random, double from, double to) {
+double RandomReal(Random* random, double from, double to) {
   return std::uniform_real_distribution<double>(from, to)(*random);
 }
 
-int64_t Draw(Random* random, int64_t from, int64_t to) {
+int64_t RandomInt(Random* random, int64_t from, int64_t to) {
   return std::uniform_int_distribution<int64_t>(from, to)(*random);
 }
 
-Matrix Gate::At(const double* shared, const double* each) const {
+Matrix Gate::At(const double* shared, const double* per_example) const {
   Matrix matrix(size * size);
   for (size_t k = 0; k < projectors.size(); ++k) {
-    double half_turns = 0;
+    double angle = 0;
     for (size_t e = 0; e < exponents.size(); ++e)
-      half_turns += turns[k * exponents.size() + e] *
-                    (exponents[e] < 0 ? each[~exponents[e]] : shared[exponents[e]]);
-    for (size_t i = 0; i < matrix.size(); ++i) matrix[i] += Turned(half_turns) * projectors[k][i];
+      angle += half_turns[k * exponents.size() + e] *
+               (exponents[e] < 0 ? per_example[~exponents[e]] : shared[exponents[e]]);
+    for (size_t i = 0; i < matrix.size(); ++i) matrix[i] += Phase(angle) * projectors[k][i];
   }
   return matrix;
 }
@@ -56,25 +57,25 @@ Matrix Gate::Generator(size_t e) const {
   Matrix matrix(size * size);
   for (size_t k = 0; k < projectors.size(); ++k)
     for (size_t i = 0; i < matrix.size(); ++i)
-      matrix[i] += turns[k * exponents.size() + e] * projectors[k][i];
+      matrix[i] += half_turns[k * exponents.size() + e] * projectors[k][i];
   return matrix;
 }
 
-bool Gate::Each() const {
+bool Gate::HasPerExample() const {
   return std::any_of(exponents.begin(), exponents.end(), [](int64_t e) { return e < 0; });
 }
 
-bool Gate::Shared() const {
+bool Gate::HasShared() const {
   return std::any_of(exponents.begin(), exponents.end(), [](int64_t e) { return e >= 0; });
 }
 
 Gate RandomGate(int64_t size, Kind kind, const std::vector<int64_t>& exponents, Random* random) {
-  if (kind == kSingle && size == 4) {  // a one-qubit gate inside a two-qubit block
-    const Gate small = RandomGate(2, static_cast<Kind>(Draw(random, kDense, kPermuting)), exponents,
-                                  random);
+  if (kind == kSingle && size == 4) {  // embedded into two qubits
+    const Gate small =
+        RandomGate(2, static_cast<Kind>(RandomInt(random, kDense, kPermuting)), exponents, random);
     Gate gate = small;
     gate.size = 4;
-    const int64_t own = Draw(random, 0, 1), other = 1 - own;
+    const int64_t own = RandomInt(random, 0, 1), other = 1 - own;
     for (size_t k = 0; k < small.projectors.size(); ++k) {
       gate.projectors[k].assign(16, 0);
       for (int64_t i = 0; i < 4; ++i)
@@ -85,51 +86,51 @@ Gate RandomGate(int64_t size, Kind kind, const std::vector<int64_t>& exponents, 
     }
     return gate;
   }
-  // Eigenvectors are the frame's columns; `acted` are those that turn.
+  // The frame's columns are the eigenvectors; those in `active` have eigenphases other than 0.
   Matrix frame(size * size);
   for (int64_t i = 0; i < size; ++i) frame[i * (size + 1)] = 1;
-  std::set<int64_t> acted;
-  const int64_t bit = size == 2 ? 1 : Draw(random, 1, 2);
-  const int64_t low = Draw(random, 0, size - 1) & ~bit, high = low | bit;
+  std::set<int64_t> active;
+  const int64_t bit = size == 2 ? 1 : RandomInt(random, 1, 2);
+  const int64_t low = RandomInt(random, 0, size - 1) & ~bit, high = low | bit;
   if (kind == kDense) {
     std::vector<int64_t> all;
-    for (int64_t i = 0; i < size; ++i) acted.insert(i), all.push_back(i);
-    Rotate(all, size, random, &frame);
+    for (int64_t i = 0; i < size; ++i) active.insert(i), all.push_back(i);
+    RandomizeFrame(all, size, random, &frame);
   } else if (kind == kDiagonal) {
     for (int64_t i = 0; i < size; ++i)
-      if (i == low || Draw(random, 0, 1)) acted.insert(i);
-  } else if (kind == kPermuting) {  // exchanges two basis states
-    const int64_t a = Draw(random, 0, 1) ? low : high, b = size == 2 ? a ^ bit : 3 - low;
+      if (i == low || RandomInt(random, 0, 1)) active.insert(i);
+  } else if (kind == kPermuting) {  // swaps two basis states
+    const int64_t a = RandomInt(random, 0, 1) ? low : high, b = size == 2 ? a ^ bit : 3 - low;
     const double half = std::sqrt(0.5);
     for (int64_t i : {a, b})
       for (int64_t j : {a, b}) frame[i * size + j] = i == b && j == b ? -half : half;
-    acted.insert(b);
+    active.insert(b);
   } else {
-    acted = {low, high};
-    Rotate({low, high}, size, random, &frame);
+    active = {low, high};
+    RandomizeFrame({low, high}, size, random, &frame);
   }
   Gate gate = {size, exponents, {}, {}};
-  Matrix rest(size * size), whole(size * size);
+  Matrix rest(size * size), unitary(size * size);
   for (int64_t k = 0; k < size; ++k) {
-    const Complex phase = kind == kPermuting ? Complex(-1) : Turned(Uniform(random, -1, 1));
+    const Complex phase = kind == kPermuting ? Complex(-1) : Phase(RandomReal(random, -1, 1));
     Matrix projector(size * size);
     for (int64_t i = 0; i < size; ++i)
       for (int64_t j = 0; j < size; ++j)
         projector[i * size + j] = frame[i * size + k] * std::conj(frame[j * size + k]);
     for (int64_t i = 0; i < size * size; ++i) {
-      whole[i] += (acted.count(k) ? phase : Complex(1)) * projector[i];
-      if (!acted.count(k)) rest[i] += projector[i];
+      unitary[i] += (active.count(k) ? phase : Complex(1)) * projector[i];
+      if (!active.count(k)) rest[i] += projector[i];
     }
-    if (!acted.count(k)) continue;
+    if (!active.count(k)) continue;
     gate.projectors.push_back(projector);
     for (size_t e = 0; e < exponents.size(); ++e)
-      gate.turns.push_back(kind == kPermuting ? 1 : Uniform(random, -1, 1));
+      gate.half_turns.push_back(kind == kPermuting ? 1 : RandomReal(random, -1, 1));
   }
-  if (static_cast<int64_t>(acted.size()) < size) {
+  if (static_cast<int64_t>(active.size()) < size) {
     gate.projectors.push_back(rest);
-    gate.turns.resize(gate.projectors.size() * exponents.size());
+    gate.half_turns.resize(gate.projectors.size() * exponents.size());
   }
-  if (exponents.empty()) gate.projectors = {whole};
+  if (exponents.empty()) gate.projectors = {unitary};
   return gate;
 }
 

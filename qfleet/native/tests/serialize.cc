@@ -1,16 +1,16 @@
-// A circuit in the kernel's own format.
+// Serializes circuits in the engine's program format.
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 
-#include "circuit.h"
+#include "random_circuit.h"
 
 namespace qfleet {
 namespace tests {
 namespace {
 
-using Pattern = std::vector<bool>;  // [D * D] what may differ from zero
+using Pattern = std::vector<bool>;  // [D * D] possible nonzeros
 
 int64_t SizeOf(const Pattern& pattern) { return pattern.size() == 4 ? 2 : 4; }
 
@@ -32,25 +32,26 @@ Pattern PatternOf(const Gate& gate) {
   return pattern;
 }
 
-// Whether row `row` is the identity's, whatever the exponents are.
-bool Kept(const Gate& gate, int64_t row) {
+// Returns true if a row is the identity's for all exponents.
+bool IsIdentityRow(const Gate& gate, int64_t row) {
   const size_t exponents = gate.exponents.size();
-  Complex still = 0;
+  Complex diagonal = 0;
   for (size_t k = 0; k < gate.projectors.size(); ++k) {
-    const auto first = gate.turns.begin() + k * exponents;
-    if (std::all_of(first, first + exponents, [](double turn) { return turn == 0; }))
-      still += gate.projectors[k][row * (gate.size + 1)];
+    const auto first = gate.half_turns.begin() + k * exponents;
+    if (std::all_of(first, first + exponents, [](double half_turns) { return half_turns == 0; }))
+      diagonal += gate.projectors[k][row * (gate.size + 1)];
   }
-  return std::abs(still - 1.0) < 1e-12;
+  return std::abs(diagonal - 1.0) < 1e-12;
 }
 
 int64_t Mask(const Circuit& circuit, const Block& block, Pattern pattern) {
   const int64_t size = SizeOf(pattern);
   int64_t mask = 0;
   for (int64_t row = 0; row < size; ++row) {
-    const bool kept = std::all_of(block.gates.begin(), block.gates.end(),
-                                  [&](int64_t g) { return Kept(circuit.gates[g], row); });
-    for (int64_t col = 0; !kept && col < size; ++col)
+    const bool identity = std::all_of(block.gates.begin(), block.gates.end(), [&](int64_t g) {
+      return IsIdentityRow(circuit.gates[g], row);
+    });
+    for (int64_t col = 0; !identity && col < size; ++col)
       mask |= int64_t{pattern[row * size + col]} << (row * size + col);
   }
   return mask;
@@ -62,23 +63,23 @@ Pattern Identity(int64_t size) {
   return pattern;
 }
 
-// Adds the inverses' entries.
-void Mirror(Pattern* pattern) {
+// Adds the entries of the inverses.
+void AddTransposed(Pattern* pattern) {
   const int64_t size = SizeOf(*pattern);
   for (int64_t i = 0; i < size; ++i)
     for (int64_t j = 0; j < size; ++j)
       if ((*pattern)[i * size + j]) (*pattern)[j * size + i] = true;
 }
 
-// Of the block's matrix and its inverse.
+// Possible nonzeros of the block's matrix and its inverse.
 int64_t Entries(const Circuit& circuit, const Block& block) {
   Pattern pattern = Identity(1 << block.bits.size());
   for (int64_t g : block.gates) pattern = Product(PatternOf(circuit.gates[g]), pattern);
-  Mirror(&pattern);
+  AddTransposed(&pattern);
   return Mask(circuit, block, pattern);
 }
 
-// Of all products of the gates and their inverses.
+// Possible nonzeros of all products of the gates and their inverses.
 int64_t Closure(const Circuit& circuit, const Block& block) {
   const int64_t size = 1 << block.bits.size();
   Pattern pattern = Identity(size);
@@ -86,7 +87,7 @@ int64_t Closure(const Circuit& circuit, const Block& block) {
     const Pattern one = PatternOf(circuit.gates[g]);
     for (size_t i = 0; i < one.size(); ++i) pattern[i] = pattern[i] || one[i];
   }
-  Mirror(&pattern);
+  AddTransposed(&pattern);
   for (int64_t length = 1; length < size; ++length) {
     const Pattern longer = Product(pattern, pattern);
     for (size_t i = 0; i < longer.size(); ++i) pattern[i] = pattern[i] || longer[i];
@@ -96,46 +97,46 @@ int64_t Closure(const Circuit& circuit, const Block& block) {
 
 }  // namespace
 
-std::string Joined(const std::vector<int64_t>& ints, const std::vector<double>& reals) {
+std::string SerializeLists(const std::vector<int64_t>& ints, const std::vector<double>& reals) {
   const int64_t count = ints.size();
-  std::string written(reinterpret_cast<const char*>(&count), sizeof(count));
-  written.append(reinterpret_cast<const char*>(ints.data()), ints.size() * sizeof(int64_t));
-  written.append(reinterpret_cast<const char*>(reals.data()), reals.size() * sizeof(double));
-  return written;
+  std::string serialized(reinterpret_cast<const char*>(&count), sizeof(count));
+  serialized.append(reinterpret_cast<const char*>(ints.data()), ints.size() * sizeof(int64_t));
+  serialized.append(reinterpret_cast<const char*>(reals.data()), reals.size() * sizeof(double));
+  return serialized;
 }
 
-std::string Circuit::Written() const {
-  std::vector<int64_t> ints = {1, qubits, shared, each, static_cast<int64_t>(gates.size())};
+std::string Circuit::Serialize() const {
+  std::vector<int64_t> ints = {1, qubits, shared, per_example, static_cast<int64_t>(gates.size())};
   std::vector<double> reals;
-  const auto put = [&ints](const std::vector<int64_t>& values) {
+  const auto append = [&ints](const std::vector<int64_t>& values) {
     ints.insert(ints.end(), values.begin(), values.end());
   };
   const auto count = [](const auto& values) { return static_cast<int64_t>(values.size()); };
   for (const Gate& gate : gates) {
-    put({gate.size, count(gate.projectors), count(gate.exponents)});
-    put(gate.exponents);
-    reals.insert(reals.end(), gate.turns.begin(), gate.turns.end());
+    append({gate.size, count(gate.projectors), count(gate.exponents)});
+    append(gate.exponents);
+    reals.insert(reals.end(), gate.half_turns.begin(), gate.half_turns.end());
     for (const Matrix& projector : gate.projectors)
       for (const Complex& x : projector) reals.insert(reals.end(), {x.real(), x.imag()});
   }
-  // Consecutive gates that all examples share are a run; blocks that are alike name the same.
-  std::map<std::vector<int64_t>, int64_t> runs;
-  std::vector<int64_t> run_ints;
+  // Consecutive gates that all examples share form a sequence, which equal blocks share.
+  std::map<std::vector<int64_t>, int64_t> sequences;
+  std::vector<int64_t> sequence_ints;
   std::vector<std::vector<int64_t>> items(blocks.size());
   for (size_t b = 0; b < blocks.size(); ++b) {
-    std::vector<int64_t> run;
+    std::vector<int64_t> sequence;
     const auto close = [&] {
-      if (run.empty()) return;
-      if (!runs.count(run)) {
-        run_ints.insert(run_ints.end(), {gates[run[0]].size, count(run)});
-        run_ints.insert(run_ints.end(), run.begin(), run.end());
+      if (sequence.empty()) return;
+      if (!sequences.count(sequence)) {
+        sequence_ints.insert(sequence_ints.end(), {gates[sequence[0]].size, count(sequence)});
+        sequence_ints.insert(sequence_ints.end(), sequence.begin(), sequence.end());
       }
-      items[b].push_back(runs.emplace(run, count(runs)).first->second);
-      run.clear();
+      items[b].push_back(sequences.emplace(sequence, count(sequences)).first->second);
+      sequence.clear();
     };
     for (int64_t g : blocks[b].gates) {
-      if (!gates[g].Each()) {
-        run.push_back(g);
+      if (!gates[g].HasPerExample()) {
+        sequence.push_back(g);
         continue;
       }
       close();
@@ -143,45 +144,46 @@ std::string Circuit::Written() const {
     }
     close();
   }
-  put({count(runs)});
-  put(run_ints);
-  put({count(blocks)});
-  std::set<int64_t> behind[2];  // bits that a wanted block came before on
+  append({count(sequences)});
+  append(sequence_ints);
+  append({count(blocks)});
+  std::set<int64_t> preceding[2];  // bits of earlier blocks that need a gradient
   for (size_t b = 0; b < blocks.size(); ++b) {
     const Block& block = blocks[b];
-    put({count(block.bits)});
-    put(block.bits);
-    put({count(items[b])});
-    put(items[b]);
-    int64_t wanted[2] = {}, undone[2] = {};
+    append({count(block.bits)});
+    append(block.bits);
+    append({count(items[b])});
+    append(items[b]);
+    int64_t needs_gradient[2] = {}, needs_uncompute[2] = {};
     for (int all = 0; all < 2; ++all) {
       for (int64_t g : block.gates)
-        wanted[all] |= all ? !gates[g].exponents.empty() : gates[g].Shared();
-      for (int64_t bit : block.bits) undone[all] |= behind[all].count(bit);
-      if (wanted[all] || undone[all]) behind[all].insert(block.bits.begin(), block.bits.end());
+        needs_gradient[all] |= all ? !gates[g].exponents.empty() : gates[g].HasShared();
+      for (int64_t bit : block.bits) needs_uncompute[all] |= preceding[all].count(bit);
+      if (needs_gradient[all] || needs_uncompute[all])
+        preceding[all].insert(block.bits.begin(), block.bits.end());
     }
-    put({wanted[0], wanted[1], undone[0], undone[1]});
-    put({Entries(*this, block), Closure(*this, block)});
+    append({needs_gradient[0], needs_gradient[1], needs_uncompute[0], needs_uncompute[1]});
+    append({Entries(*this, block), Closure(*this, block)});
   }
-  put({prefix, count(windows)});
+  append({prefix, count(windows)});
   for (const Window& window : windows) {
-    put({window.count, count(window.bits)});
-    put(window.bits);
+    append({window.count, count(window.bits)});
+    append(window.bits);
   }
   std::map<int64_t, std::vector<const Pauli*>> groups;
   for (const Pauli& string : strings) groups[string.flip].push_back(&string);
-  put({count(groups)});
+  append({count(groups)});
   for (const auto& [flip, group] : groups) {
-    put({flip, count(group)});
-    for (const Pauli* string : group) put({string->z});
-    for (const Pauli* string : group) put({string->ys});
+    append({flip, count(group)});
+    for (const Pauli* string : group) append({string->z});
+    for (const Pauli* string : group) append({string->ys});
     for (const Pauli* string : group)
       reals.insert(reals.end(), string->weights.begin(), string->weights.end());
   }
-  put({count(offsets), !initial.empty()});
+  append({count(offsets), !initial.empty()});
   reals.insert(reals.end(), offsets.begin(), offsets.end());
   for (const Complex& x : initial) reals.insert(reals.end(), {x.real(), x.imag()});
-  return Joined(ints, reals);
+  return SerializeLists(ints, reals);
 }
 
 }  // namespace tests

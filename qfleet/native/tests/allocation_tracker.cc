@@ -1,11 +1,11 @@
-// Notes all memory that containers take, so that absurd counts are seen before they do harm.
+// Records the largest allocation, so that tests see counts of corrupt programs that are too large.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
 
-#include "check.h"
+#include "testing.h"
 
 namespace {
 std::atomic<size_t> largest{0};
@@ -23,8 +23,8 @@ void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 namespace qfleet {
 namespace tests {
 
-void WatchRequests() { largest = 0; }
-size_t LargestRequest() { return largest; }
+void ResetLargestAllocation() { largest = 0; }
+size_t LargestAllocation() { return largest; }
 
 }  // namespace tests
 }  // namespace qfleet
