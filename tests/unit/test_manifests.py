@@ -37,7 +37,7 @@ def one(found: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any
 
 def container(it: dict[str, Any]) -> dict[str, Any]:
     """The container of an object's pods."""
-    (spec,) = kustomize.pods(it)
+    (spec,) = kustomize.pod_specs(it)
     return spec["containers"][0]
 
 
@@ -113,7 +113,7 @@ def test_settings_go_into_base_and_a_build_of_the_runs_name(k8s: Path):
 @pytest.mark.parametrize("name", COMMITTED)
 def test_every_image_is_of_this_version(name: str):
     images = [
-        c["image"] for it in committed(name) for p in kustomize.pods(it) for c in p["containers"]
+        c["image"] for it in committed(name) for p in kustomize.pod_specs(it) for c in p["containers"]
     ]
     assert images
     assert all(image.partition("qfleet-")[2].endswith(f":{VERSION}") for image in images), images
@@ -147,7 +147,7 @@ def _restricted(pod: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("name", COMMITTED)
 def test_committed_pods_are_restricted_and_have_no_token(name: str):
     found = committed(name)
-    assert [_restricted(pod) for it in found for pod in kustomize.pods(it)]
+    assert [_restricted(pod) for it in found for pod in kustomize.pod_specs(it)]
     assert one(found, "ServiceAccount")["automountServiceAccountToken"] is False
 
 
@@ -156,7 +156,7 @@ def test_committed_pods_are_restricted_and_have_no_token(name: str):
 @pytest.mark.parametrize("build", BUILDS)
 def test_overlays_leave_pods_restricted(k8s: Path, overlay: str, build: str):
     found = getattr(manifests, build)(settings(overlay=overlay, **OWN))
-    assert [_restricted(pod) for it in found for pod in kustomize.pods(it)]
+    assert [_restricted(pod) for it in found for pod in kustomize.pod_specs(it)]
 
 
 def _admits(rule: dict[str, Any], pod: dict[str, str]) -> bool:
@@ -300,7 +300,7 @@ def test_a_node_of_two_cores_holds_all_that_local_asks_for():
     asked = []
     for name in COMMITTED:
         for it in committed(name):
-            for pod in kustomize.pods(it):
+            for pod in kustomize.pod_specs(it):
                 copies = 2 if it["kind"] == "TFJob" else 1
                 asked += [c["resources"]["requests"]["cpu"] for c in pod["containers"]] * copies
     assert len(asked) == 5
@@ -379,7 +379,7 @@ def test_gke_has_bucket_identity_images_and_spot_nodes_and_no_emulator(k8s: Path
     assert one(found, "ConfigMap")["data"]["QFLEET_STORAGE"] == OWN["storage"]
     account = one(found, "ServiceAccount")["metadata"]["annotations"]
     assert account == {"iam.gke.io/gcp-service-account": OWN["service_account"]}
-    (spec,) = kustomize.pods(job)
+    (spec,) = kustomize.pod_specs(job)
     assert [each["key"] for each in spec["tolerations"]] == ["cloud.google.com/gke-spot"]
     assert spec["affinity"].keys() == {"nodeAffinity", "podAntiAffinity"}
     board = one(manifests.tensorboard(settings(overlay="gke", **OWN)), "Deployment")
@@ -393,7 +393,7 @@ def test_gpu_is_gke_with_a_gpu_a_worker_and_its_image(k8s: Path):
     job = one(manifests.training(said), "TFJob")
     assert container(job)["image"] == f"{OWN['image']}-worker-gpu:{VERSION}"
     assert container(job)["resources"]["limits"]["nvidia.com/gpu"] == "1"
-    (spec,) = kustomize.pods(job)
+    (spec,) = kustomize.pod_specs(job)
     assert [each["key"] for each in spec["tolerations"]] == [
         "cloud.google.com/gke-spot",
         "nvidia.com/gpu",
@@ -460,7 +460,7 @@ def test_a_model_in_one_file_is_mounted_where_python_looks(
     assert {"name": "model", "mountPath": "/qfleet/mine.py", "subPath": "mine.py"} in container(it)[
         "volumeMounts"
     ]
-    (spec,) = kustomize.pods(it)
+    (spec,) = kustomize.pod_specs(it)
     assert {"name": "model", "configMap": {"name": name}} in spec["volumes"]
 
 
@@ -562,7 +562,7 @@ def test_an_own_file_that_is_damaged_is_told(k8s: Path, text: str):
 def test_digests_that_are_damaged_are_told(k8s: Path):
     site_config.DIGESTS.write_text("{")
     with pytest.raises(SettingsError, match=r"images.json is damaged: `make push`"):
-        site_config.reference("worker", OWN["image"])
+        site_config.image_reference("worker", OWN["image"])
 
 
 @needs_kubectl
