@@ -46,7 +46,7 @@ def run_example(checkout: Path, *command: str) -> str:
     done = subprocess.run(
         [*QUICK, *command],
         cwd=checkout, env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=240, check=False,
+        timeout=500, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
