@@ -17,7 +17,7 @@ import numpy as np
 import psutil
 
 ROOT = Path(__file__).parents[1]
-EPOCHS = 100
+EPOCHS = 40
 SETTINGS = ["WORKERS=2", f"EPOCHS={EPOCHS}"]
 
 
