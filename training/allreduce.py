@@ -14,13 +14,12 @@ A peer that is lost ends an exchange with a tf.errors.OpError (see training/trai
 
 from qfleet import native
 from qfleet.tensorflow.runtime import tf
+from training.limits import MAX_ONE_HOP_BYTES
 from training.peer_mesh import PeerMesh
 
 # TensorFlow tells exchanges apart by the keys of group and instance, and by the loop's turn. Its
 # strategy numbers its groups from 1; groups of workers that hold one state have other numbers.
 ALLREDUCE_GROUP_KEY = 1_000_003
-# What a worker sends at most in one hop, in bytes; beyond it the ring is faster.
-MAX_ONE_HOP_BYTES = 2**18
 
 # A process is in one gang.
 _links: PeerMesh | None = None

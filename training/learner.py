@@ -18,16 +18,11 @@ import numpy as np
 from qfleet.tensorflow.runtime import keras, tf
 from training import allreduce
 from training.graph_timer import read_clock, read_clock_after
+from training.limits import MAX_STEPS_PER_CALL, STEP_PARTS
 
 # What is summed over the rows of a batch besides the gradients.
 SUMS = ("squared error", "signs right", "rows")
 TRACE = 1024
-# The most steps in one call into TensorFlow.
-MAX_STEPS_PER_CALL = 500
-# Where a step's time goes. An exchange also waits for the slowest worker (`Learner.waited` says how
-# long); "other" is what the three do not hold: the optimizer, the bookkeeping, and the host between
-# two calls.
-STEP_PARTS = ("simulate", "exchange", "input", "other")
 # What a host call does with an iterator of batches, and the numbers that it returns.
 Call = Callable[[Any], dict[str, tf.Tensor]]
 

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from common.errors import write_termination_message
 from common.runs import Run
 from qfleet.tensorflow.runtime import keras
-from training.learner import STEP_PARTS
+from training.limits import STEP_PARTS
 
 log = logging.getLogger("qfleet")
 

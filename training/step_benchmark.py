@@ -20,7 +20,7 @@ from qfleet.tensorflow.runtime import keras, tf
 from training import distributed
 from training.cluster import ClusterSpec
 from training.input_pipeline import batches
-from training.learner import STEP_PARTS
+from training.limits import STEP_PARTS
 from training.trainer import StepsPerCallTuner
 
 if TYPE_CHECKING:
@@ -156,10 +156,10 @@ class StepBenchmark:
             later: Those that come after it.
         """
         line = None
-        if case.alone != "first" or self._cluster.is_chief:
+        if case.independent != "first" or self._cluster.is_chief:
             line = self._measure(case)
             self._drop(case, later)
-        if case.alone == "first":
+        if case.independent == "first":
             distributed.all_reduce_scalar(self._gang, 0.0)
         return line
 
@@ -172,7 +172,7 @@ class StepBenchmark:
         build_seconds = build_seconds or time.monotonic() - began
         known = case in self._steps
         chosen = self._steps.get(case, settings.training.steps_per_call)
-        together = self._strategies["first"] if case.alone == "first" else self._gang
+        together = self._strategies["first"] if case.independent == "first" else self._gang
         warm = 1 if known else 2 if chosen else StepsPerCallTuner.MEASURED[-1]
         watch = StepTimerCallback(together, case.seconds, warm)
         pace = StepsPerCallTuner(together, chosen)
@@ -188,8 +188,8 @@ class StepBenchmark:
             "qubits": settings.model.qubits,
             "batch": settings.training.global_batch,
             "threads": self._threads,
-            "split": settings.training.state_shards,
-            "alone": case.alone,
+            "state_shards": settings.training.state_shards,
+            "independent": case.independent,
             "data": case.data,
             "steps_per_call": learner.steps_per_call,
             **measured,
@@ -207,7 +207,7 @@ class StepBenchmark:
         kind = _kind(case)
         if kind not in self._built:
             made = cast(Dataset, SyntheticDataset(case.settings, case.data))
-            strategy = self._strategies[case.alone]
+            strategy = self._strategies[case.independent]
             self._built[kind] = (
                 distributed.build_learner(strategy, self._cluster, made, case.settings),
                 0.0,
@@ -220,7 +220,7 @@ class StepBenchmark:
             settings, made = case.settings, SyntheticDataset(case.settings, case.data)
             share = WorkerSampler(
                 made.lane_sizes,
-                rank=0 if case.alone else self._cluster.rank // settings.training.state_shards,
+                rank=0 if case.independent else self._cluster.rank // settings.training.state_shards,
                 world=settings.training.workers // settings.training.state_shards,
                 batch=settings.training.global_batch,
                 seed=settings.data.seed,
@@ -245,7 +245,7 @@ class StepBenchmark:
 def _kind(case: "BenchmarkCase") -> tuple[Any, str]:
     """What a case's learner depends on: all but the batches."""
     free = {"batch": None, "batch_per_worker": None}
-    return case.settings.replace(**free), case.alone
+    return case.settings.replace(**free), case.independent
 
 
 def _cores() -> Sequence[int]:

@@ -10,15 +10,15 @@ Any setting may stand in a case but those of the whole process (FIXED). Three na
 
     seconds  how long to measure, about
     data     `turned` (default): each example turns every qubit; `excitations`: each turns one
-    alone    `all`: each worker trains by itself, on `batch` examples of its own, and no step has an
+    independent  `all`: each worker trains by itself, on `batch` examples of its own, and no step has an
              exchange; `first`: worker 0 alone does, while the others wait
 
 CASES may be `-`: then they are read from standard input, one line, once a worker is ready for them,
-which it says in a line of its own.
+which it reports by an event `benchmark_ready`.
 
 Workers begin to measure together and do the same number of steps. A case that comes again later
-keeps its model until then, so that turns can be taken. Each worker prints a JSON line a case, with
-the number of the case; planning/step_measurement.py knows what stands in it.
+keeps its model until then, so that turns can be taken. Each worker emits an event `measurement` per
+case; its `result` is a StepMeasurement (planning/step_measurement.py).
 """
 
 import json
@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from common import events
 from common.errors import SettingsError, run_main
 from common.settings import Settings
 from training import logging_setup
@@ -38,7 +39,7 @@ from training.rendezvous import RendezvousServer, join_rendezvous
 
 FIXED = ("workers", "threads", "seed", "config")
 DATA = ("turned", "excitations")
-LATER, READY = "-", "ready"
+LATER = "-"
 INDEPENDENT = ("", "all", "first")
 
 
@@ -47,16 +48,16 @@ class BenchmarkCase:
     """What is measured.
 
     Attributes:
-        settings: Those of a worker in the gang; with `alone`, those of a worker by itself.
+        settings: Those of a worker in the gang; with `independent`, those of a worker by itself.
         seconds: How long, about.
         data: One of DATA.
-        alone: One of ALONE.
+        independent: One of INDEPENDENT.
     """
 
     settings: Settings
     seconds: float
     data: str
-    alone: str
+    independent: str
 
     @classmethod
     def of(cls, told: Any, args: Sequence[str], workers: int) -> Self:
@@ -71,20 +72,20 @@ class BenchmarkCase:
             if name in told:
                 raise SettingsError(f"{name} is the same in all cases of a probe: say it once")
         rest = dict(told)
-        seconds, data, alone = (
+        seconds, data, independent = (
             rest.pop(name, default) for name, default in (("seconds", 2.0), ("data", "turned"),
-                                                          ("alone", ""))
+                                                          ("independent", ""))
         )  # fmt: skip
         if not isinstance(seconds, int | float) or not 0 < seconds <= 3600:
             raise SettingsError(f"a case's seconds are a number above 0 to 3,600, not {seconds!r}")
-        if data not in DATA or alone not in INDEPENDENT:
+        if data not in DATA or independent not in INDEPENDENT:
             raise SettingsError(
-                f"a case's data is one of {', '.join(DATA)} and its alone one of"
-                f" {', '.join(INDEPENDENT[1:])}, not {data!r} and {alone!r}"
+                f"a case's data is one of {', '.join(DATA)} and its independent one of"
+                f" {', '.join(INDEPENDENT[1:])}, not {data!r} and {independent!r}"
             )
         said = [f"{name}={value}" for name, value in rest.items()]
-        settings = Settings.from_args([*args, *said, f"workers={1 if alone else workers}"])
-        return cls(settings, float(seconds), data, alone)
+        settings = Settings.from_args([*args, *said, f"workers={1 if independent else workers}"])
+        return cls(settings, float(seconds), data, independent)
 
 
 _EXAMPLE = '{"qubits": 12, "batch": 256, "seconds": 2.0}'
@@ -110,6 +111,7 @@ def main() -> None:
     text, *args = sys.argv[1:] or [""]
     settings = Settings.from_args(args)
     cluster = ClusterSpec.from_environment(settings.training.workers)
+    events.start(cluster.rank)
     logging_setup.start_console(cluster.rank, verbose=settings.job.verbose)
     preemption = Preemption(is_chief=False)  # it has nothing to leave behind
     preemption.watch()
@@ -117,7 +119,7 @@ def main() -> None:
     if text == LATER:
         import training.step_benchmark  # noqa: F401 - takes seconds, and is wanted whatever the cases are
 
-        print(READY, flush=True)
+        events.emit("benchmark_ready")
         if not (text := sys.stdin.readline()):
             return  # who started it wants nothing after all
     cases = read(text, args, cluster.size)
@@ -140,12 +142,13 @@ def main() -> None:
         for number, case in enumerate(cases):
             line = probe.measure(case, cases[number + 1 :])
             if line is not None:
-                print(json.dumps({"case": number, **line}), flush=True)
+                events.emit("measurement", result={"case": number, **line})
 
 
 if __name__ == "__main__":
     code = run_main(main)
     logging.shutdown()
+    events.flush()
     sys.stdout.flush()
     sys.stderr.flush()
     # TensorFlow's own farewell may wait for peers that are gone.

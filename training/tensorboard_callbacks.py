@@ -11,7 +11,7 @@ from common.models import readout_model
 from common.settings import Settings
 from common.storage import write_atomic
 from qfleet.tensorflow.runtime import keras, tf
-from training.learner import STEP_PARTS
+from training.limits import STEP_PARTS
 
 # Keras numbers its marks of steps anew in each epoch, and TensorBoard takes marks of one number for
 # one step: while a profile is taken they are numbered through the run.

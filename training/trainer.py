@@ -12,7 +12,7 @@ from training import distributed
 from training.checkpointing import CheckpointCallback, TrainingState, restore_state
 from training.cluster import ClusterSpec
 from training.input_pipeline import batches, reraise_source_failure
-from training.learner import MAX_STEPS_PER_CALL
+from training.limits import MAX_CALL_SECONDS, MAX_STEPS_PER_CALL
 from training.multi_start import MultiStart
 from training.preemption import Preemption
 from training.progress_callbacks import ProgressCallback, ThroughputCallback, ValidationCallback
@@ -25,9 +25,6 @@ from training.tensorboard_callbacks import (
     profile_step_range,
 )
 
-# About how long one call into TensorFlow may take: Ctrl-C, SIGTERM and the deadline are
-# heard between two calls.
-MAX_CALL_SECONDS = 0.5
 
 
 class StepsPerCallTuner(keras.callbacks.Callback):
