@@ -31,6 +31,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from common import events
+
 EXIT_OK = 0
 EXIT_BUG = 1
 
@@ -135,11 +137,12 @@ def run_main(main: Callable[[], int | None]) -> int:
     Returns:
         The exit code for sys.exit.
     """
+    events.start()
     gc.set_threshold(GC_THRESHOLD)
     try:
         return main() or EXIT_OK
     except QfleetError as error:
-        print(f"qfleet: {one_line(error)}", file=sys.stderr)
+        events.emit("error", one_line(error), exit_code=error.exit_code)
         write_termination_message(one_line(error))
         return error.exit_code
     except KeyboardInterrupt:

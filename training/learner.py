@@ -18,7 +18,7 @@ import numpy as np
 from qfleet.tensorflow.runtime import keras, tf
 from training import allreduce
 from training.graph_timer import read_clock, read_clock_after
-from training.limits import MAX_STEPS_PER_CALL, STEP_PARTS
+from training.limits import STEP_PARTS
 
 # What is summed over the rows of a batch besides the gradients.
 SUMS = ("squared error", "signs right", "rows")

@@ -26,7 +26,6 @@ from training.tensorboard_callbacks import (
 )
 
 
-
 class StepsPerCallTuner(keras.callbacks.Callback):
     """Chooses how many steps one call into TensorFlow takes.
 

@@ -4,19 +4,21 @@ The planner is asked, as a process of its own: it needs TensorFlow, and half a m
 not measured such a model on this machine before, and what starts a job needs neither.
 """
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 from common.errors import EXIT_BUG, QfleetError, SettingsError
+from common.events import Event
+from common.processes import ManagedProcess
 from common.runs.run import Run
 from common.settings import Settings
 from common.settings.settings import AUTO
 from common.storage import StoragePath
 
 ROOT = Path(__file__).resolve().parents[2]
+
+_PLANNER_GRACE_SECONDS = 40.0
+"""Time for the planner to stop its benchmarks after SIGTERM."""
 
 
 def is_automatic(settings: Settings) -> bool:
@@ -65,27 +67,23 @@ def resolve_auto(settings: Settings, python: Path | None = None) -> tuple[Settin
             "WORKERS=auto and BATCH=auto need the planner, whose environment is not there:"
             " `./setup.sh .venv worker` makes it; or set WORKERS and BATCH to numbers"
         )
-    with subprocess.Popen(
-        [str(python), "-m", "planning.auto", *settings.to_args()],
-        cwd=None if python == Path(sys.executable) else ROOT,
-        env={name: value for name, value in os.environ.items() if not name.startswith("QFLEET_")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as planner:
-        try:
-            printed, complaint = planner.communicate()
-        except BaseException:
-            planner.terminate()  # not killed: it ends what it measures with
-            raise
-    if planner.returncode:
-        words = [line for line in complaint.splitlines() if line.startswith("qfleet: ")]
-        if not words or planner.returncode == EXIT_BUG:
-            raise RuntimeError(f"the planner failed:\n{complaint}")
-        raise _Ended(words[-1].removeprefix("qfleet: "), planner.returncode)
-    said = json.loads(printed.splitlines()[-1])
-    why = said.pop("why")
-    return _with(settings, **said), why
+    command = [str(python), "-m", "planning.auto", *settings.to_args()]
+    plan: Event | None = None
+    directory = None if python == Path(sys.executable) else ROOT
+    planner = ManagedProcess(command, cwd=directory, stdout="discard", stderr="capture")
+    try:
+        for event in planner.events():
+            if event.kind == "plan":
+                plan = event
+    finally:
+        planner.stop(_PLANNER_GRACE_SECONDS)
+    if planner.exit_code == EXIT_BUG or (planner.exit_code and not planner.error_message):
+        raise RuntimeError(f"the planner failed:\n{planner.stderr_text}")
+    if planner.exit_code:
+        raise _Ended(planner.error_message, planner.exit_code)
+    if plan is None:
+        raise RuntimeError("the planner ended without a plan")
+    return _with(settings, **plan.mapping("settings")), plan.text("reason")
 
 
 class _Ended(QfleetError):
@@ -96,7 +94,7 @@ class _Ended(QfleetError):
         self.exit_code = code
 
 
-def _with(settings: Settings, **numbers: int) -> Settings:
+def _with(settings: Settings, **numbers: object) -> Settings:
     """The settings with other numbers, checked again as if a person had said them."""
     batch = {"batch_per_worker": ""} if "batch" in numbers else {}
     said = {**batch, **numbers}
