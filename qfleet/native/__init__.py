@@ -17,23 +17,49 @@ from typing import Any
 SOURCE_DIR = Path(__file__).parent
 SOURCES = (
     "kernels.cc",
-    "sets.cc",
+    "dispatch.cc",
     "program.cc",
-    "sweep.cc",
-    "stages.cc",
-    "ops.cc",
-    "stage_ops.cc",
-    "exchange_ops.cc",
+    "matrix_batch.cc",
+    "program_matrices.cc",
+    "subspace.cc",
+    "tile_layout.cc",
+    "kernel_plan.cc",
+    "engine.cc",
+    "engine_matrices.cc",
+    "engine_observables.cc",
+    "engine_subspace.cc",
+    "engine_stages.cc",
+    "tf_ops.cc",
+    "tf_distributed_ops.cc",
+    "tf_allreduce_op.cc",
 )
-HEADERS = ("kernels.h", "program.h", "sweep.h", "parts.h", "stages.h", "ops.h")
+HEADERS = (
+    "kernels.h",
+    "vector_types.h",
+    "block_kernels.h",
+    "pauli_kernels.h",
+    "program.h",
+    "matrix_batch.h",
+    "program_matrices.h",
+    "subspace.h",
+    "tile_layout.h",
+    "kernel_plan.h",
+    "engine.h",
+    "engine_internal.h",
+    "stages.h",
+    "tf_ops.h",
+    "tf_shard_op.h",
+    "tf_swap_ops.h",
+)
 # Instruction sets by processor: name, bytes of a vector, compiler's flags.
-INSTRUCTION_SETS = {
+INSTRUCTION_SETS: dict[str, tuple[tuple[str, int, tuple[str, ...]], ...]] = {
     "x86_64": (
         ("baseline", 16, ()),
         ("avx2", 32, ("-march=x86-64-v3",)),
         ("avx512", 64, ("-march=x86-64-v4", "-mprefer-vector-width=512")),
     ),
     "aarch64": (("baseline", 16, ()),),
+    "arm64": (("baseline", 16, ()),),  # what macOS calls aarch64
 }
 
 
@@ -66,7 +92,7 @@ def ops() -> Any:
 
 @dataclass(frozen=True)
 class TileLayout:
-    """How a batch is laid out (sweep.h).
+    """How a batch is laid out (engine.h).
 
     Attributes:
         lane_qubits: Lowest qubits that lie across a vector's lanes.
@@ -88,7 +114,7 @@ class TileLayout:
 def tile_layout(qubits: int, real_bytes: int, batch: int, threads: int) -> TileLayout:
     """How the kernel lays out a batch, with 4 or 8 bytes a real number."""
     fields = (ctypes.c_int64 * 6)()
-    _library().qfleet_shape(
+    _library().qfleet_tile_layout(
         qubits, real_bytes, ctypes.c_int64(batch), ctypes.c_int64(threads), fields
     )
     across, samples, tiles, groups, reals, shared = map(int, fields)
@@ -97,7 +123,7 @@ def tile_layout(qubits: int, real_bytes: int, batch: int, threads: int) -> TileL
 
 def simd_lanes(real_bytes: int) -> int:
     """Real numbers of 4 or 8 bytes in a vector of this machine."""
-    return int(_library().qfleet_lanes(real_bytes))
+    return int(_library().qfleet_simd_lanes(real_bytes))
 
 
 def instruction_set() -> str:
