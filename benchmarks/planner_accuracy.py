@@ -16,18 +16,14 @@ from typing import Any
 
 from benchmarks import machine
 from common.errors import run_main
+from common.processes import cpu_count
 from common.settings import Settings
 from planning import measurement_cache
-from planning.machine_profile import (
-    FULL,
-    QUICK,
-    cases_to_fit,
-    fit_point,
-    group_set_ups,
-    local_cpu_count,
-)
-from planning.step_measurement import measure_group
-from planning.step_model import FitPoint, StepModel
+from planning.accuracy import FILE
+from planning.benchmark_group import measure_group
+from planning.fit import FitPoint
+from planning.machine_profile import FULL, QUICK, cases_to_fit, fit_point, group_setups
+from planning.step_model import StepModel
 from planning.workload import WorkloadAnalysis
 from planning.workload_analysis import analyze_workload
 
@@ -39,22 +35,22 @@ FILE = Path(__file__).with_name("planner.json")
 def main() -> int:
     """Measure, compare, write."""
     settings = Settings.from_args(["MODEL=qcnn", *sys.argv[1:]])
-    effort, cores = QUICK if settings.planning.quick else FULL, local_cpu_count()
+    effort, cores = QUICK if settings.planning.quick else FULL, cpu_count()
     facts = machine.facts()
     workloads = {}
     for qubits in QUBITS:
         asked = settings.replace(qubits=qubits)
-        workload = measurement_cache.workload(asked) or analyze_workload(asked)
-        measurement_cache.keep_workload(asked, workload)
-        workloads[qubits] = workload.each_evolved()
+        workload = measurement_cache.load_workload(asked) or analyze_workload(asked)
+        measurement_cache.store_workload(asked, workload)
+        workloads[qubits] = workload.without_spanning_states()
     fitted: list[FitPoint] = []
     held: list[FitPoint] = []
-    for workers, threads in group_set_ups(cores, pods=False):
+    for workers, threads in group_setups(cores, pods=False):
         if workers not in WORKERS:
             continue
         cases: list[Any] = []
         for qubits, workload in workloads.items():
-            cases += cases_to_fit(workload, settings, qubits, workers, threads, effort)
+            cases += cases_to_fit(workload, settings.model.model, qubits, workers, threads, effort)
         fits = len(cases)
         cases += [
             {

@@ -35,6 +35,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 def machine_key(settings: Settings) -> dict[str, Any]:
     """Return the machine, or the pods of a cluster, and the software that a profile depends on."""
     packages = ("tensorflow", "tf_keras", "numpy")
+    machine: dict[str, Any]
     if settings.job.target == "k8s":
         machine = {name: settings.get(name) for name in names_in_scope(Scope.PROFILE_KEY)}
     else:

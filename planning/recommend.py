@@ -69,7 +69,7 @@ def recommend(costs: Costs, *, keep_workers: bool = False) -> Recommendation:
 
 
 def _with_best_threads(forecasts: Iterable[CostForecast]) -> list[CostForecast]:
-    """Return the fastest forecast of each number of workers and batch; those that fit come first."""
+    """Return the fastest forecast per number of workers and batch, one that fits if any does."""
     best: dict[tuple[int, int], CostForecast] = {}
     for one in forecasts:
         key = (one.option.workers, one.option.batch)

@@ -129,7 +129,7 @@ def _legend(figure: Figure, labels: dict[str, str], points: Sequence[ScalingPoin
                 markerfacecolor="none",
                 linestyle="none",
                 label="more workers than cores: no line",
-            )  # fmt: skip
+            )
         )
     figure.legend(handles=handles, loc="lower center", ncols=min(len(handles), 4), fontsize=9)
     figure.tight_layout(rect=(0, 0.07 + 0.05 * (len(handles) > 4), 1, 1))

@@ -84,7 +84,7 @@ of {turns}.
 def report(
     points: Sequence[ScalingPoint], left_out: Mapping[int, str], conditions: Mapping[str, Any]
 ) -> str:
-    """Return report.md: conditions, warnings, plots, and a table and paragraphs per kind of work."""
+    """Return report.md: conditions, warnings, plots, and a section per kind of work."""
     processor = conditions["processor"]
     values = {
         **conditions,

@@ -68,7 +68,7 @@ class WorkloadAnalysis:
         return math.ceil(math.ceil(rows / self.tile_examples) / threads) * self.tile_examples
 
     def states(self, rows: int) -> int:
-        """Return the number of states simulated in place of `rows` examples; 0 if there are none."""
+        """Return the number of states simulated in place of `rows` examples; 0 for none."""
         sizes = [size for size in self.spanning_states if size <= rows]
         return self.spanning_states[max(sizes)] if sizes else 0
 

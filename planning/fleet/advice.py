@@ -28,9 +28,8 @@ def advice(
         price: Price per worker and hour.
     """
     if not math.isfinite(advised.seconds):
-        return [
-            f"With BATCH={advised.batch:,} most runs never finish{_no_progress(advised, job, hazards)}."
-        ]
+        reason = _no_progress(advised, job, hazards)
+        return [f"With BATCH={advised.batch:,} most runs never finish{reason}."]
     workers = plural(advised.workers, "worker")
     cost = f" for {advised.cost:.3g}" if price else ""
     return [

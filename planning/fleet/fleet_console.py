@@ -79,6 +79,8 @@ def print_published(console: Console) -> None:
     for case in published.cases():
         seconds = duration(case.published) if case.published else "no time given"
         each = f"{case.circuit:,.0f}" if case.circuit else ""
-        table.add_row(case.what, seconds, duration(case.predicted), each, f"{case.predicted_circuit:,.2g}")
+        table.add_row(
+            case.what, seconds, duration(case.predicted), each, f"{case.predicted_circuit:,.2g}"
+        )
     console.print(table)
     console.print("Source and discussion: docs/fleet.md.", highlight=False)

@@ -5,7 +5,7 @@ The rules are those of qfleet (docs/fleet.md):
     A lost worker ends the attempt; all workers restart `restart_seconds` later.
     A surviving chief keeps the last step boundary, which is the end of a TensorFlow call.
     A chief that receives SIGTERM keeps the next boundary.
-    A chief that is lost without notice leaves the last checkpoint, every CHECKPOINT_INTERVAL epochs.
+    A chief that is lost without notice leaves the last checkpoint (CHECKPOINT_INTERVAL).
     MAX_ATTEMPTS consecutive attempts without a new checkpoint end the run.
 """
 

@@ -22,7 +22,7 @@ KERAS = {"tensorflow", "tf_keras", "keras"}
 ARROWS = {
     "events": set(),
     "errors": {"events"},
-    "settings": {"errors"},
+    "settings": {"events", "errors"},
     "tensorflow": {"errors", "settings"},
     "storage": {"errors", "settings"},
     "circuits": {"errors", "settings"},
