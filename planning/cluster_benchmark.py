@@ -7,7 +7,7 @@ from common.processes import ManagedProcess, ProcessGroup
 from common.settings import Scope, Settings, names_in_scope
 from planning.step_measurement import Case, common_arguments, encode_cases
 
-CLIENT_VERB = "probe"
+CLIENT_COMMAND = "benchmark"
 
 
 def start_client(
@@ -29,7 +29,7 @@ def start_client(
     placement = [f"{name}={settings.get(name)}" for name in names_in_scope(Scope.PLACEMENT)]
     arguments = [*common_arguments(settings), *placement, f"workers={workers}"]
     return group.start(
-        [*cluster_client_command(), CLIENT_VERB, encode_cases(cases), *arguments],
+        [*cluster_client_command(), CLIENT_COMMAND, encode_cases(cases), *arguments],
         name="cluster client",
         cwd=ROOT,
         stdout="capture",

@@ -388,7 +388,8 @@ def test_measurement_missing_field_raises() -> None:
 
 
 def test_benchmark_pods_have_no_storage_and_same_security() -> None:
-    settings = Settings.from_record({"run": "probe-1", "model": "qcnn", "workers": 3, "cpu": "1"})
+    values = {"run": "benchmark-1", "model": "qcnn", "workers": 3, "cpu": "1"}
+    settings = Settings.from_record(values)
     trained = objects.training(settings)
     found = benchmark_objects(trained, '[{"qubits": 8}]', settings)
     assert [one["kind"] for one in found] == ["ServiceAccount", "NetworkPolicy", "TFJob"]
@@ -403,7 +404,7 @@ def test_benchmark_pods_have_no_storage_and_same_security() -> None:
     assert "app.kubernetes.io/part-of" not in labels, (
         "network policies of storage admit parts of qfleet"
     )
-    assert labels["app.kubernetes.io/component"] == "probe"
+    assert labels["app.kubernetes.io/component"] == "benchmark"
     (container,) = after["containers"]
     assert container["securityContext"] == before["containers"][0]["securityContext"]
     assert container["command"][:4] == [
@@ -414,5 +415,6 @@ def test_benchmark_pods_have_no_storage_and_same_security() -> None:
     ]
     assert {"workers=3", "model=qcnn"} <= set(container["command"])
     assert "envFrom" not in container
-    assert {one["name"] for one in container["env"]} == {"HOME", "QFLEET_WORKERS", "QFLEET_THREADS"}
+    kept = {"HOME", "QFLEET_EVENTS", "QFLEET_WORKERS", "QFLEET_THREADS"}
+    assert {one["name"] for one in container["env"]} == kept
     assert "envFrom" in before["containers"][0], "the manifest of the training job is not modified"
