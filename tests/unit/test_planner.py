@@ -420,15 +420,15 @@ def test_cache_ignores_file_of_other_version(tmp_path):
     assert measurement_cache.load_profile(settings, one, FULL) is None
 
 
-def test_inherit_batch_takes_batch_of_existing_run(tmp_path):
+def test_inherit_from_run_takes_batch_of_existing_run(tmp_path):
     settings = Settings.from_args(["BATCH=auto", "WORKERS=auto"])
-    assert auto_settings.inherit_batch(settings, tmp_path, "mine") == settings
+    assert auto_settings.inherit_from_run(settings, tmp_path, "mine") == settings
     created = Settings.from_args(["BATCH=24"])
     with claim_for_training(
         tmp_path, "mine", created.identity(), created.fingerprint(), "data", {}, "job"
     ):
         pass
-    found = auto_settings.inherit_batch(settings, tmp_path, "mine")
+    found = auto_settings.inherit_from_run(settings, tmp_path, "mine")
     assert (found.training.batch, found.training.workers) == (24, AUTO)
     assert found.fingerprint() == created.fingerprint()
 
@@ -444,4 +444,4 @@ def test_placeholder_numbers_replace_auto():
 
 def test_resolve_auto_without_environment_raises(tmp_path):
     with pytest.raises(SettingsError, match="WORKERS"):
-        auto_settings.resolve_auto(Settings.from_args(["WORKERS=auto"]), tmp_path / "python")
+        auto_settings.resolve_auto(Settings.from_args(["WORKERS=auto"]), [str(tmp_path / "python")])

@@ -353,20 +353,20 @@ def test_cpu_sets_are_disjoint_while_there_are_enough(
         ('["a"]', "a case is an object"),
         ('[{"qubits": 99}]', "QUBITS=99"),
         ('[{"cubits": 9}]', "cubits is not a setting"),
-        ('[{"threads": 2}]', "threads is the same in all cases"),
-        ('[{"seconds": 0}]', "seconds are a number"),
-        ('[{"data": "moved"}]', "data is one of turned"),
-        ('[{"independent": "second"}]', "independent one of all"),
+        ('[{"threads": 2}]', "threads is equal in all cases"),
+        ('[{"seconds": 0}]', "seconds of a case"),
+        ('[{"data": "moved"}]', "data of a case is one of turned"),
+        ('[{"independent": "second"}]', "independent one of"),
         ('[{"batch": 1}]', "BATCH=1 is less than WORKERS=2"),
     ],
 )
 def test_read_cases_invalid_case_raises(text: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        step_benchmark_worker.read(text, [], 2)
+        step_benchmark_worker.read_cases(text, [], 2)
 
 
 def test_read_cases_independent_worker_has_own_batch() -> None:
-    (case,) = step_benchmark_worker.read('[{"batch": 1, "independent": "all"}]', ["seed=3"], 8)
+    (case,) = step_benchmark_worker.read_cases('[{"batch": 1, "independent": "all"}]', ["seed=3"], 8)
     assert (
         case.settings.training.workers,
         case.settings.training.global_batch,
