@@ -24,15 +24,16 @@ def main() -> None:
         plan = make_plan(settings, report=report, fresh=not settings.planning.quick)
     print_plan(plan, settings, console)
     values = plan_file.apply_plan(settings, plan.recommendation.best.option, plan.machine)
-    console.print("Next steps:")
     if settings.planning.apply:
         path = plan_file.write(values)
-        console.print(f"  make training CONFIG={path}", soft_wrap=True)
         console.print(f"Settings written to {path}.", soft_wrap=True)
+        steps = [f"make training CONFIG={path}"]
     else:
         arguments = " ".join(plan_file.to_cli_args(values))
-        console.print(f"  make training {arguments}", soft_wrap=True)
-        console.print(f"  make plan APPLY=1 ... writes these settings to {plan_file.FILE}")
+        steps = [f"make training {arguments}", f"make plan APPLY=1 (writes {plan_file.FILE})"]
+    console.print("Next steps:")
+    for step in steps:
+        console.print(f"  {step}", soft_wrap=True)
 
 
 if __name__ == "__main__":

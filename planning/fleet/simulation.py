@@ -206,18 +206,14 @@ def simulate(
     rng = np.random.default_rng(seed)
     mean, deviation = step_time(job, hazards.step_time_cv)
     schedule, total = _Schedule(job, mean), float(job.epochs * job.steps)
-    rate = hazards.preemption_rate * job.workers / HOUR_SECONDS
     now, kept, repeated = np.zeros(trials), np.zeros(trials), np.zeros(trials)
     losses, fruitless = np.zeros(trials, int), np.zeros(trials, int)
     running, finished = np.ones(trials, bool), np.zeros(trials, bool)
     while running.any():
         if kills is None:
-            left = rng.exponential(1 / rate, trials) if rate else np.full(trials, np.inf)
-            chief = rng.random(trials) * job.workers < 1
-            noticed = rng.random(trials) < hazards.notice_fraction
+            left, chief, noticed = _random_losses(rng, job.workers, hazards, trials)
         else:
-            left, chief = _next_kill(kills, now)
-            noticed = np.zeros(trials, bool)
+            left, chief, noticed = _next_kill(kills, now)
         work = schedule.seconds(np.full(trials, total)) - schedule.seconds(kept)
         noise = deviation * np.sqrt(total - kept) * rng.standard_normal(trials)
         slowdown = np.maximum(1 + noise / np.maximum(work, 1e-12), 0.1)
@@ -241,13 +237,26 @@ def simulate(
     return SimulatedOutcome(now, losses, repeated, kept, finished)
 
 
-def _next_kill(kills: Sequence[Kill], now: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the seconds to the next kill (infinite if there is none), and if it is the chief's."""
+Losses = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Of each trial: the seconds to the next loss (infinite if there is none), and two booleans: the
+chief is lost, and it is lost with notice."""
+
+
+def _random_losses(rng: np.random.Generator, workers: int, hazards: Hazards, trials: int) -> Losses:
+    """Draw the next loss of each trial."""
+    rate = hazards.preemption_rate * workers / HOUR_SECONDS
+    left = rng.exponential(1 / rate, trials) if rate else np.full(trials, np.inf)
+    chief = rng.random(trials) * workers < 1
+    return left, chief, rng.random(trials) < hazards.notice_fraction
+
+
+def _next_kill(kills: Sequence[Kill], now: np.ndarray) -> Losses:
+    """Return the next of the given losses."""
     at = np.array([kill.seconds for kill in kills] + [np.inf])
     chief = np.array([kill.rank == 0 for kill in kills] + [False])
     ahead = np.where(at > now[:, None], at, np.inf)
     first = ahead.argmin(axis=1)
-    return ahead.min(axis=1) - now, chief[first]
+    return ahead.min(axis=1) - now, chief[first], np.zeros(len(now), bool)
 
 
 def chief_mtbf(hazards: Hazards) -> float:

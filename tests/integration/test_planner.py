@@ -25,7 +25,8 @@ def test_plan_is_measured_once_and_used_by_training(start, tmp_path):
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     plan = subprocess.run(
-        [sys.executable, "-m", "planning", *WORKLOAD, "QUICK=1", "APPLY=1", "PRICE_PER_WORKER_HOUR=2"],
+        [sys.executable, "-m", "planning", *WORKLOAD, "QUICK=1", "APPLY=1",
+         "PRICE_PER_WORKER_HOUR=2"],
         cwd=tmp_path, env={**clean, **cache, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True,
     )  # fmt: skip
@@ -41,7 +42,8 @@ def test_plan_is_measured_once_and_used_by_training(start, tmp_path):
     more = ("WORKERS=auto", "BATCH=auto", "EPOCHS=2", "INITIALIZATIONS=1", "PROFILER_PORT=0")
     training = start(tmp_path / "runs", *WORKLOAD, *more, **cache)
     assert training.end() == 0, training.said
-    assert f"WORKERS={chosen.training.workers} BATCH={chosen.training.global_batch}: " in training.said
+    workers, batch = chosen.training.workers, chosen.training.global_batch
+    assert f"WORKERS={workers} BATCH={batch}: " in training.said
     assert "(cached measurements)" in training.said
     record = json.loads((tmp_path / "runs" / "qcnn" / "run.json").read_text())
     assert record["settings"]["batch"] == chosen.training.global_batch

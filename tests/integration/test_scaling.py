@@ -20,9 +20,7 @@ TURN: list[dict[str, Any]] = [
     {"batch": 64, "independent": "first"},
 ]
 # Two turns, so each case occurs again.
-CASES: list[dict[str, Any]] = [
-    {"qubits": 8, "seconds": 0.3, **case} for case in TURN + TURN[::-1]
-]
+CASES: list[dict[str, Any]] = [{"qubits": 8, "seconds": 0.3, **case} for case in TURN + TURN[::-1]]
 
 
 @pytest.fixture(scope="module")

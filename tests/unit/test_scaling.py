@@ -366,7 +366,9 @@ def test_read_cases_invalid_case_raises(text: str, said: str) -> None:
 
 
 def test_read_cases_independent_worker_has_own_batch() -> None:
-    (case,) = step_benchmark_worker.read_cases('[{"batch": 1, "independent": "all"}]', ["seed=3"], 8)
+    (case,) = step_benchmark_worker.read_cases(
+        '[{"batch": 1, "independent": "all"}]', ["seed=3"], 8
+    )
     assert (
         case.settings.training.workers,
         case.settings.training.global_batch,
