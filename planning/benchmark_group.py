@@ -75,7 +75,7 @@ def measure_group(
             start_client(group, cases, workers, settings)
         else:
             _start_workers(group, encode_cases(cases), workers, settings, cpus)
-        return group_by_case(cases, _collect(group, on_measurement))
+        return group_by_case(cases, collect_measurements(group, on_measurement))
 
 
 class StandbyGroup:
@@ -123,7 +123,7 @@ class StandbyGroup:
             process.send_line(encode_cases(cases))
             process.close_stdin()
         with self:
-            return group_by_case(cases, _collect(self._group, None, self._early))
+            return group_by_case(cases, collect_measurements(self._group, None, self._early))
 
 
 def cpu_sets(workers: int, cpus_per_worker: int = 0) -> list[list[int]]:
@@ -169,7 +169,7 @@ def _start_workers(
         )
 
 
-def _collect(
+def collect_measurements(
     group: ProcessGroup,
     on_measurement: MeasurementCallback | None,
     early: Sequence[tuple[ManagedProcess, Event]] = (),
