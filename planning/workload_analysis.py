@@ -91,7 +91,7 @@ class _Sample:
         from common.data import splits  # Cirq, seconds that who calls `described` need not wait for
 
         if settings.data.data == "excitations":
-            made = splits.excitations(settings)  # its rows are drawn when they are read
+            made = splits.excitations(settings.data, settings.model.qubits)  # its rows are drawn when they are read
             encoding, origins = made.encoding, made.splits
             self.rows = {name: origin.rows for name, origin in origins.items()}
             self.angles = origins["train"].read(0, min(SAMPLE, self.rows["train"])).angles

@@ -26,7 +26,7 @@ def batches(
     Python gives many steps at a time; TensorFlow cuts them apart, so that no step waits for Python.
 
     Args:
-        source: The split's rows, or what reads them (`Dataset.feed`).
+        source: The split's rows, or what reads them (`Dataset.batch_source`).
         share: Which of them this worker takes, and when.
         epoch: The first epoch, counted from 0.
         step: The first step in it, counted from 0; as after a restart in mid-epoch.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import psutil
 
-from common.data import Dataset, Examples, WorkerSampler, sampling
+from common.data import Dataset, Examples, WorkerSampler, partition_sizes
 from qfleet.engine import memory
 from qfleet.tensorflow.runtime import keras, tf
 from training import distributed
@@ -45,7 +45,7 @@ class SyntheticDataset:
         )
         self._seed, self._data = settings.data.seed, data
         self.features = settings.model.qubits
-        self.lane_sizes = sampling.partition_sizes(self._rows, settings.data.partitions)
+        self.lane_sizes = partition_sizes(self._rows, settings.data.partitions)
 
     @functools.cached_property
     def examples(self) -> Examples:
@@ -221,7 +221,7 @@ class StepBenchmark:
             share = WorkerSampler(
                 made.lane_sizes,
                 rank=0 if case.alone else self._cluster.rank // settings.training.state_shards,
-                world=settings.training.workers // settings.training.state_shards,
+                world_size=settings.training.workers // settings.training.state_shards,
                 batch=settings.training.global_batch,
                 seed=settings.data.seed,
             )

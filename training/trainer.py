@@ -222,15 +222,15 @@ class Trainer:
         """Which rows of a split this worker takes, and in which step."""
         if split not in self._shares:
             self._shares[split] = WorkerSampler(
-                self.data.lane_sizes(split),
+                self.data.partition_sizes(split),
                 rank=self.cluster.rank // self.settings.training.state_shards,
-                world=self.cluster.size // self.settings.training.state_shards,
+                world_size=self.cluster.size // self.settings.training.state_shards,
                 batch=self.settings.training.global_batch,
                 seed=self.settings.data.seed,
-                cut=self.data.cut(split),
+                layout=self.data.layout(split),
             )
         return self._shares[split]
 
     def _feed(self, split: str) -> BatchSource:
         """What reads this worker's share of a split."""
-        return self.data.feed(split, self._share(split))
+        return self.data.batch_source(split, self._share(split))

@@ -62,7 +62,7 @@ def read_table(
         labels = _labels(path, label, table[label])
     elif label is not None and labelled:
         raise DataError(
-            f"{path} has no column {label!r} for the label, only {_list(names)}: set LABEL to the"
+            f"{path} has no column {label!r} for the label, only {_list(names)}: set LABEL_COLUMN to the"
             " one that holds it"
         )
     features = [name for name in names if name != label]

@@ -130,14 +130,14 @@ def test_storage_that_goes_away_in_mid_epoch_ends_with_145_and_comes_back(
         (lambda f: None, ["QUBITS=3"], "QUBITS=3 does not fit DATA="),
         (lambda f: None, ["QUBITS=2", "TRAIN_EXAMPLES=80"], "TRAIN_EXAMPLES=80 does not fit DATA="),
         (lambda f: None, ["QUBITS=2", "PARTITIONS=8"], "PARTITIONS=8 does not fit DATA="),
-        (lambda f: None, ["QUBITS=2", "ENCODER=pca"], "made without it: leave ENCODER out"),
+        (lambda f: None, ["QUBITS=2", "ENCODER=pca"], "generated without it: omit ENCODER"),
         (lambda f: (f / "manifest.json").unlink(), [], "is not a data set: allowed are"),
         (
             lambda f: (f / "manifest.json").write_text(
                 json.dumps({**json.loads((f / "manifest.json").read_text()), "format": 1})
             ),
             [],
-            "is of format 1, and this qfleet reads format 2",
+            "has format 1 and this version of qfleet reads format 3",
         ),
         (lambda f: next(f.glob("train-*")).unlink(), [], "is missing from its data set"),
     ],

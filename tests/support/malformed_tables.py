@@ -155,7 +155,7 @@ CASES = [
         "a missing label", "t.csv", lambda p: csv(p, **put("label", 9, None)), ("row 9", "'label'")
     ),
     MalformedTable(
-        "one class", "t.csv", lambda p: csv(p, label=[1] * 40), ("label 1 alone", "two classes")
+        "one class", "t.csv", lambda p: csv(p, label=[1] * 40), ("only the label 1", "two classes")
     ),
     MalformedTable(
         "three classes",
@@ -174,7 +174,7 @@ CASES = [
         "one row of a class",
         "t.csv",
         lambda p: csv(p, label=[1] + [0] * 39),
-        ("one class alone for training",),
+        ("only one class",),
         {"train_examples": 2},
     ),
     MalformedTable(

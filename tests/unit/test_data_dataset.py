@@ -147,7 +147,7 @@ def test_many_shards_read_as_one_and_hold_the_lanes_that_the_manifest_says(
     cut = small(tmp_path / "many")
     for split in whole.splits:
         shards = cut.manifest.splits[split]["shards"]
-        assert len(shards) == cut.cut(split).groups * cut.cut(split).segments >= 4
+        assert len(shards) == cut.layout(split).groups * cut.layout(split).segments >= 4
         for ours, theirs in zip(cut.split(split), whole.split(split), strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
@@ -156,14 +156,14 @@ def test_row_i_is_dealt_to_lane_i_mod_lanes(tmp_path: Path) -> None:
     one_lane, eight = small(tmp_path, partitions=1, workers=1), small(tmp_path, partitions=8)
     made, dealt = one_lane.split("train").angles, eight.split("train").angles
     np.testing.assert_array_equal(dealt, np.concatenate([made[lane::8] for lane in range(8)]))
-    assert eight.lane_sizes("train") == [7, 7, 6, 6, 6, 6, 6, 6]
+    assert eight.partition_sizes("train") == [7, 7, 6, 6, 6, 6, 6, 6]
 
 
 def test_shares_of_a_data_set_cover_it(tmp_path: Path) -> None:
     data = small(tmp_path)
     seen: Counter[int] = Counter()
     for rank in range(3):
-        share = WorkerSampler(data.lane_sizes("train"), rank=rank, world=3, batch=16, seed=0).epoch(
+        share = WorkerSampler(data.partition_sizes("train"), rank=rank, world_size=3, batch=16, seed=0).epoch_positions(
             0
         )
         seen.update(share.rows[share.weights == 1].tolist())
@@ -184,8 +184,8 @@ def alter(path: Path) -> None:
     ("damage", "words"),
     [
         (lambda data: shard(data).unlink(), "test-.* is missing"),
-        (lambda data: shard(data).write_bytes(b""), "test-.* has 0 bytes where"),
-        (lambda data: shard(data).write_bytes(shard(data).read_bytes()[:-9]), "bytes where"),
+        (lambda data: shard(data).write_bytes(b""), "test-.* has 0 bytes instead of"),
+        (lambda data: shard(data).write_bytes(shard(data).read_bytes()[:-9]), "bytes instead of"),
         (lambda data: alter(shard(data)), "test-.* was altered"),
     ],
 )
@@ -206,11 +206,11 @@ def test_a_shard_that_is_not_what_was_written_is_refused(
     [
         (lambda said: said.replace('"seed": 0', '"seed": 1'), "was altered"),
         (
-            lambda said: said.replace('"format": 2', '"format": 1'),
-            "of format 1, and .* reads format 2",
+            lambda said: said.replace('"format": 3', '"format": 2'),
+            "has format 2 and .* reads format 3",
         ),
         (lambda said: said[: len(said) // 2], "not JSON"),
-        (lambda said: "[]", "of format None"),
+        (lambda said: "[]", "has format None"),
         (lambda said: "\xff", "not JSON"),
         (lambda said: "", "not JSON"),
     ],
@@ -235,7 +235,7 @@ def test_a_folder_with_fewer_lanes_than_workers_is_told(tmp_path: Path) -> None:
     there = Settings.from_values(data=str(made.path), workers=6, state_shards=2)
     assert prepare(there, tmp_path).path == made.path
     with pytest.raises(
-        SettingsError, match=r"WORKERS=4 is more than the 3 .* made with PARTITIONS=3"
+        SettingsError, match=r"WORKERS=4 is more than 3 workers, .*PARTITIONS=3"
     ):
         prepare(Settings.from_values(data=str(made.path), workers=4), tmp_path)
 
