@@ -135,7 +135,9 @@ def read(run: StoragePath, step: int) -> Checkpoint:
     try:
         return _read(run / "checkpoints", step)
     except _Damaged as error:
-        raise WeightsError(f"{error}: run the same command again to resume from the checkpoint before it") from None
+        raise WeightsError(
+            f"{error}: run the same command again to resume from the checkpoint before it"
+        ) from None
 
 
 class _Damaged(Exception):

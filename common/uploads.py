@@ -28,7 +28,9 @@ class Uploader:
         interval_seconds: Time between two uploads.
     """
 
-    def __init__(self, local_folder: Path, remote_path: StoragePath, interval_seconds: float) -> None:
+    def __init__(
+        self, local_folder: Path, remote_path: StoragePath, interval_seconds: float
+    ) -> None:
         self._local = Path(local_folder)
         self._remote = remote_path
         self._interval = interval_seconds
@@ -117,6 +119,9 @@ class Uploader:
                 except FileNotFoundError:
                     continue
                 version = (status.st_mtime_ns, status.st_size)
-                if not name.endswith(storage.PARTIAL_SUFFIX) and self._uploaded.get(path) != version:
+                if (
+                    not name.endswith(storage.PARTIAL_SUFFIX)
+                    and self._uploaded.get(path) != version
+                ):
                     changed.append((path, version))
         return changed

@@ -42,7 +42,10 @@ class ProgressDisplay:
     def __call__(self, done: int, total: int) -> None:
         """Report the examples in storage, and all examples."""
         self._bar.update(self._task, completed=done, total=total)
-        if not self._console.is_terminal and time.monotonic() - self._last_line > PROGRESS_INTERVAL_SECONDS:
+        if (
+            not self._console.is_terminal
+            and time.monotonic() - self._last_line > PROGRESS_INTERVAL_SECONDS
+        ):
             self._last_line = time.monotonic()
             self._console.print(f"{done:,} of {total:,} examples written")
 

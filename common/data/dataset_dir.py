@@ -213,9 +213,7 @@ def check_sizes(folder: StoragePath, shards: Sequence[Shard]) -> None:
 
 def _check_size(path: StoragePath, size: int, shard: Shard) -> None:
     if size != shard.bytes:
-        raise DataError(
-            f"{path} has {size} bytes instead of {shard.bytes}: {REGENERATE_HINT}"
-        )
+        raise DataError(f"{path} has {size} bytes instead of {shard.bytes}: {REGENERATE_HINT}")
 
 
 def write_manifest(folder: StoragePath, **content: Any) -> Manifest:

@@ -126,8 +126,8 @@ def _check_recipe(found: Dataset, settings: Settings) -> None:
         wanted[f"{split}_examples"] = settings.get(f"{split}_examples")
     for name in ("partitions", "encoder", "classes", "label_column"):
         # A default may not have been given by the user.
-        if (value := settings.get(name)) != Settings.fields()[name].default:
-            wanted[name], actual[name] = value, recorded.get(name, "")
+        if settings.get(name) != Settings.fields()[name].default:
+            wanted[name], actual[name] = settings.get(name), recorded.get(name, "")
     for name, value in wanted.items():
         if value is not None and value != actual[name]:
             variable, has = name.upper(), actual[name]

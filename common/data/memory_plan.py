@@ -35,9 +35,7 @@ class MemoryPlan(NamedTuple):
     steps: int
 
 
-def plan_memory(
-    source: ShardReader, split: str, sampler: WorkerSampler, memory: int
-) -> MemoryPlan:
+def plan_memory(source: ShardReader, split: str, sampler: WorkerSampler, memory: int) -> MemoryPlan:
     """Divide the memory of a stream.
 
     Args:

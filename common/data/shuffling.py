@@ -58,7 +58,9 @@ class EpochOrder:
         self._seed = seed
         longest = int(self.sizes.max(initial=0))
         if not 1 <= layout.groups <= self.partitions or not 1 <= layout.segments <= max(1, longest):
-            raise ValueError(f"{layout} does not fit {self.partitions} partitions of {longest} rows")
+            raise ValueError(
+                f"{layout} does not fit {self.partitions} partitions of {longest} rows"
+            )
         if self.sizes.tolist() != partition_sizes(self.rows, self.partitions):
             raise ValueError("rows are not assigned to partitions round-robin")
         self.bounds = np.arange(layout.segments + 1) * longest // layout.segments

@@ -10,7 +10,7 @@ from common.data.encoding import Encoding, fit
 from common.data.tables import Table, read_table
 from common.errors import DataError, SettingsError
 from common.settings.groups import DataSettings
-from qfleet.circuits.encoders import data_symbols
+from qfleet.placement import data_symbols
 
 SPLITS = ("train", "validation", "test")
 EXCITATION_ROWS = {"train": 400, "validation": 200, "test": 4000}
@@ -203,13 +203,9 @@ def choose_classes(labels: np.ndarray, classes: str, title: str) -> tuple[str, s
             raise DataError(f"CLASSES={classes} has one label twice: choose two of {listed}")
         return negative, positive
     if len(found) == 1:
-        raise DataError(
-            f"{title} has only the label {listed}: classification needs two classes"
-        )
+        raise DataError(f"{title} has only the label {listed}: classification needs two classes")
     if len(found) > 2:
-        raise DataError(
-            f"{title} has {len(found)} labels ({listed}): set CLASSES to two of them"
-        )
+        raise DataError(f"{title} has {len(found)} labels ({listed}): set CLASSES to two of them")
     return found[0], found[1]
 
 

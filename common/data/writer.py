@@ -20,7 +20,7 @@ from common.data.splits import SPLITS, Examples, PreparedSplits, RowSource
 from common.errors import DataError
 from common.lease import Lease
 from common.storage import StoragePath
-from qfleet.circuits.encoders import data_symbols
+from qfleet.placement import data_symbols
 
 log = logging.getLogger("qfleet")
 
@@ -125,7 +125,9 @@ class DatasetWriter:
                         for name, examples, exists in zip(names, rows, complete, strict=True)
                         if not exists
                     ]
-                    entries = executor.map(lambda one: self._write(*one, columns), missing)
+                    entries = executor.map(
+                        lambda one: self._write(one[0], one[1], columns), missing
+                    )
                     self._written.update(zip([name for name, _ in missing], entries, strict=True))
                     if len(shards) > 1:
                         self._save_progress()

@@ -95,8 +95,13 @@ def remove(console: Console, root: StoragePath, names: list[str], *, confirmed: 
     listed = ", ".join(names)
     if not confirmed:
         if not sys.stdin.isatty():
-            raise RunError(f"DELETE={listed} needs YES=true, since there is no terminal for the question")
-        if input(f"Permanently delete {listed} in {root}? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise RunError(
+                f"DELETE={listed} needs YES=true, since there is no terminal for the question"
+            )
+        if input(f"Permanently delete {listed} in {root}? [y/N] ").strip().lower() not in (
+            "y",
+            "yes",
+        ):
             console.print("Nothing was deleted")
             return
     runs.delete(root, names)

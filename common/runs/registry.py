@@ -115,7 +115,9 @@ def find(root: StoragePath, name: str) -> Run:
         return run
     known = names(root)
     if not known:
-        raise RunError(f"there is no run {name}: {root} has no runs; create one with `make training`")
+        raise RunError(
+            f"there is no run {name}: {root} has no runs; create one with `make training`"
+        )
     near = difflib.get_close_matches(name, known, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"existing runs: {_few(known)}"
     raise RunError(f"there is no run {name} in {root}: {hint}")
@@ -159,7 +161,9 @@ def resolve(root: StoragePath, name: str = "") -> Run:
     if latest is None:
         known = names(root)
         unfinished = f"; unfinished: {_few(known)}" if known else ""
-        raise RunError(f"there is no finished run in {root}: create one with `make training`{unfinished}")
+        raise RunError(
+            f"there is no finished run in {root}: create one with `make training`{unfinished}"
+        )
     return latest
 
 

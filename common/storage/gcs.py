@@ -55,8 +55,6 @@ _CREDENTIALS = (
 )
 
 
-
-
 class GoogleCloudStorage:
     """Implements `StorageBackend` for gs:// paths."""
 

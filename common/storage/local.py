@@ -86,7 +86,9 @@ def translate_error(error: BaseException, path: object) -> QfleetError | None:
         return None
     reason = (error.strerror or str(error)).lower()
     if error.errno in _FULL:
-        return StorageError(f"no space left to write {path} ({reason}): free some or change STORAGE")
+        return StorageError(
+            f"no space left to write {path} ({reason}): free some or change STORAGE"
+        )
     if error.errno in _DENIED:
         return StorageError(
             f"{path} can't be read or written ({reason}): change its permissions or STORAGE"

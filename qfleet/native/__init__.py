@@ -52,7 +52,7 @@ HEADERS = (
     "tf_swap_ops.h",
 )
 # Instruction sets by processor: name, bytes of a vector, compiler's flags.
-INSTRUCTION_SETS = {
+INSTRUCTION_SETS: dict[str, tuple[tuple[str, int, tuple[str, ...]], ...]] = {
     "x86_64": (
         ("baseline", 16, ()),
         ("avx2", 32, ("-march=x86-64-v3",)),

@@ -102,7 +102,9 @@ def trained(strategy: tf.distribute.Strategy, cluster: ClusterSpec) -> dict[str,
     examples = Examples(angles, np.sign(angles[:, 0]))
     data: Any = SimpleNamespace(features=8, placement="cluster")
     learner = distributed.build_learner(strategy, cluster, data, settings)
-    share = WorkerSampler(partition_sizes(ROWS, 64), rank=cluster.rank, world_size=2, batch=64, seed=0)
+    share = WorkerSampler(
+        partition_sizes(ROWS, 64), rank=cluster.rank, world_size=2, batch=64, seed=0
+    )
     calls = Calls()
 
     def fit(epoch: int, step: int, until: int) -> None:

@@ -163,9 +163,9 @@ def test_shares_of_a_data_set_cover_it(tmp_path: Path) -> None:
     data = small(tmp_path)
     seen: Counter[int] = Counter()
     for rank in range(3):
-        share = WorkerSampler(data.partition_sizes("train"), rank=rank, world_size=3, batch=16, seed=0).epoch_positions(
-            0
-        )
+        share = WorkerSampler(
+            data.partition_sizes("train"), rank=rank, world_size=3, batch=16, seed=0
+        ).epoch_positions(0)
         seen.update(share.rows[share.weights == 1].tolist())
     assert seen == Counter(range(50))
 
@@ -234,9 +234,7 @@ def test_a_folder_with_fewer_lanes_than_workers_is_told(tmp_path: Path) -> None:
     )
     there = Settings.from_values(data=str(made.path), workers=6, state_shards=2)
     assert prepare(there, tmp_path).path == made.path
-    with pytest.raises(
-        SettingsError, match=r"WORKERS=4 is more than 3 workers, .*PARTITIONS=3"
-    ):
+    with pytest.raises(SettingsError, match=r"WORKERS=4 is more than 3 workers, .*PARTITIONS=3"):
         prepare(Settings.from_values(data=str(made.path), workers=4), tmp_path)
 
 

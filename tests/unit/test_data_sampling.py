@@ -44,7 +44,9 @@ def batches(plan: dict, world: int) -> list[list[int]]:
 def test_every_row_is_seen_once_and_batches_are_the_same_for_any_number_of_workers(
     plan: dict, data: st.DataObject
 ) -> None:
-    order = epoch_order(partition_sizes(plan["rows"], plan["partitions"]), plan["seed"], plan["epoch"])
+    order = epoch_order(
+        partition_sizes(plan["rows"], plan["partitions"]), plan["seed"], plan["epoch"]
+    )
     assert sorted(order.tolist()) == list(range(plan["rows"]))
     size = plan["batch"]
     expected = [sorted(order[i : i + size].tolist()) for i in range(0, plan["rows"], size)]
@@ -58,7 +60,9 @@ def test_a_worker_takes_rows_of_its_own_lanes_alone(plan: dict, data: st.DataObj
     world = data.draw(st.integers(1, min(plan["partitions"], 9)))
     rank = data.draw(st.integers(0, world - 1))
     sizes = partition_sizes(plan["rows"], plan["partitions"])
-    share = WorkerSampler(sizes, rank=rank, world_size=world, batch=plan["batch"], seed=plan["seed"])
+    share = WorkerSampler(
+        sizes, rank=rank, world_size=world, batch=plan["batch"], seed=plan["seed"]
+    )
     lane_of = np.repeat(np.arange(len(sizes)), sizes)
     own = np.flatnonzero(lane_of % world == rank)
     # Padding, too, is one of its own rows, where it has any.

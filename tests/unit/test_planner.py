@@ -388,14 +388,14 @@ def test_what_an_older_version_remembered_is_made_anew(tmp_path):
 
 def test_batch_auto_is_that_of_the_run_where_it_was_begun_before(tmp_path):
     settings = Settings.from_args(["BATCH=auto", "WORKERS=auto"])
-    assert auto_settings.inherit_batch(settings, tmp_path, "mine") == settings
+    assert auto_settings.inherit_from_run(settings, tmp_path, "mine") == settings
     begun = Settings.from_args(["BATCH=24"])
     with claim_for_training(
         tmp_path, "mine", begun.identity(), begun.fingerprint(), "data", {}, "gang"
     ):
         pass
-    found = auto_settings.inherit_batch(settings, tmp_path, "mine")
-    assert (found.batch, found.workers) == (24, AUTO)
+    found = auto_settings.inherit_from_run(settings, tmp_path, "mine")
+    assert (found.training.batch, found.training.workers) == (24, AUTO)
     assert found.fingerprint() == begun.fingerprint()
 
 
@@ -405,9 +405,11 @@ def test_numbers_stand_in_for_auto_until_it_is_planned():
     some = auto_settings.with_placeholder_numbers(
         Settings.from_args(["WORKERS=auto", "BATCH=auto", "STATE_SHARDS=2"])
     )
-    assert (some.workers, some.batch, some.split) == (2, 64, 2)
+    assert (some.training.workers, some.training.batch, some.training.state_shards) == (2, 64, 2)
 
 
 def test_without_an_environment_for_the_planner_it_says_what_to_set(tmp_path):
     with pytest.raises(SettingsError, match="set WORKERS and BATCH to numbers"):
-        auto_settings.resolve_auto(Settings.from_args(["WORKERS=auto"]), tmp_path / "python")
+        auto_settings.resolve_auto(
+            Settings.from_args(["WORKERS=auto"]), [str(tmp_path / "python"), "-m", "planner"]
+        )

@@ -303,7 +303,9 @@ def test_print_runs_lists_all_states(tmp_path: Path) -> None:
     assert "QUBITS" in compared
 
 
-def test_remove_without_confirmation_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remove_without_confirmation_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     finished(tmp_path, "a", tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     with pytest.raises(RunError, match="DELETE=a needs YES=true"):
@@ -346,24 +348,33 @@ LOADING: dict[str, tuple[Callable[[Path], None], type[UserError], str]] = {
     "run.json a list": (write("run.json", "[]"), RunError, "run.json is damaged: it lacks sett"),
     "run.json binary": (write("run.json", b"\xff"), RunError, "run.json is damaged"),
     "run.json of another format": (
-        lambda r: (r / "run.json").write_text(
-            (r / "run.json").read_text().replace('"format": 2', '"format": 1')
-        )
-        and None,
+        lambda r: (
+            (r / "run.json").write_text(
+                (r / "run.json").read_text().replace('"format": 2', '"format": 1')
+            )
+            and None
+        ),
         RunError,
         "has format 1 and this version of qfleet reads format 2",
     ),
     "result.json cut": (write("result.json", '{"m'), RunError, "result.json is damaged"),
     "result.json empty": (write("result.json", "{}"), RunError, "result.json is damaged: it lacks"),
     "no result.json": (lambda r: (r / "result.json").unlink(), RunError, "is not finished"),
-    "no weights": (lambda r: (r / "model/weights.h5").unlink(), WeightsError, "weights.h5 does not exist"),
+    "no weights": (
+        lambda r: (r / "model/weights.h5").unlink(),
+        WeightsError,
+        "weights.h5 does not exist",
+    ),
     "weights altered": (write("model/weights.h5", "other"), WeightsError, "was altered: its sha"),
     "no model.json": (lambda r: (r / "model/model.json").unlink(), WeightsError, "does not exist"),
     "model.json cut": (write("model/model.json", '{"ci'), WeightsError, "damaged: it is not JSON"),
     "model.json a list": (write("model/model.json", "[]"), WeightsError, "not a JSON object"),
     "no circuits": (write("model/model.json", "{}"), WeightsError, "does not describe circuits"),
     "circuit damaged": (
-        write("model/model.json", '{"format": 2, "circuits": [{"name": "c", "circuit": "{", "trained": {}}]}'),
+        write(
+            "model/model.json",
+            '{"format": 2, "circuits": [{"name": "c", "circuit": "{", "trained": {}}]}',
+        ),
         WeightsError,
         "does not describe circuits",
     ),
@@ -389,10 +400,16 @@ OPENING: dict[str, tuple[Callable[[Path], None], str]] = {
     "run.json of numbers": (write("run.json", '{"settings": 5}'), "it lacks settings, other"),
     "attempts.json cut": (write("attempts.json", "{"), "attempts.json is damaged: delete it"),
     "attempts.json of texts": (
-        write("attempts.json", '{"attempts": "1", "without_progress": 0, "checkpoint": 0, "cause": ""}'),
+        write(
+            "attempts.json",
+            '{"attempts": "1", "without_progress": 0, "checkpoint": 0, "cause": ""}',
+        ),
         "attempts.json is damaged: delete it",
     ),
-    "no run.json but checkpoints": (lambda r: (r / "run.json").unlink(), "is not a run .it contains"),
+    "no run.json but checkpoints": (
+        lambda r: (r / "run.json").unlink(),
+        "is not a run .it contains",
+    ),
 }
 
 

@@ -223,7 +223,15 @@ def test_renewal_survives_temporary_storage_failure(
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"\xff\xfe", b'{"job_id": 1}', json.dumps({"job_id": "a"}).encode(), b"null"],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff\xfe",
+        b'{"job_id": 1}',
+        json.dumps({"job_id": "a"}).encode(),
+        b"null",
+    ],
 )
 def test_acquire_damaged_lease_succeeds(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch

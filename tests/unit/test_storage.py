@@ -168,7 +168,10 @@ def test_write_atomic_permission_denied_exits_with_2(tmp_path: Path) -> None:
 
 
 def test_unreachable_disk_is_retryable() -> None:
-    with pytest.raises(StorageUnavailable, match="does not respond"), storage.translate_errors("runs"):
+    with (
+        pytest.raises(StorageUnavailable, match="does not respond"),
+        storage.translate_errors("runs"),
+    ):
         raise OSError(5, "Input/output error")
 
 

@@ -222,10 +222,15 @@ def call_with_malformed_inputs() -> None:
     one, none = tf.ones([3, 1]), tf.zeros([0])
     shard_program = program()
     shard = ops.qfleet_stage_start(
-        shared, each, tf.ones([3, 4], real), program=shard_program, T=tf.float32, places=(1,),
+        shared,
+        each,
+        tf.ones([3, 4], real),
+        program=shard_program,
+        T=tf.float32,
+        places=(1,),
         across=0,
-    )  # fmt: skip
-    group = 2 * kernel.lanes(4)
+    )
+    group = 2 * native.lanes(4)
     packed, start = tf.ones([2, group]), tf.constant(0, tf.int64)
     length, empty = tf.constant(group, tf.int64), tf.zeros([0], tf.int64)
     kept = values()[1]
@@ -309,10 +314,12 @@ def call_with_malformed_inputs() -> None:
         "a span and no room": lambda: values(span=True, room=-(2**63)),
         "a span and all room": lambda: values(span=True, room=2**63 - 1),
     }
+    # TensorFlow retries a failed allocation of an output for 10 s: once is enough.
+    slow = {"40 qubits", "the state of 40 qubits", "2**40 examples"}
     # Shape functions of a graph raise ValueError.
     known = (errors.InvalidArgumentError, errors.ResourceExhaustedError, TypeError, ValueError)
     for name, call in {**rejected, **accepted}.items():
-        for way in (call, tf.function(call)):
+        for way in (call,) if name in slow else (call, tf.function(call)):
             print(name, flush=True)  # names the call if the process crashes
             if name in accepted:
                 way()
