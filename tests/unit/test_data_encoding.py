@@ -119,5 +119,5 @@ def test_another_width_is_refused() -> None:
 )
 def test_a_recorded_encoding_that_does_not_hold_together_is_refused(changed: dict) -> None:
     recorded = fitted(FEATURES, "angle", 6).to_json()
-    with pytest.raises(DataError, match="an encoding was recorded that"):
+    with pytest.raises(DataError, match="the recorded encoding is inconsistent"):
         Encoding.from_json({**recorded, **changed})
