@@ -15,7 +15,6 @@ from qfleet.circuits.circuit_json import to_json
 from qfleet.tensorflow.layers import Expectation, PauliReadouts
 from qfleet.tensorflow.runtime import keras, tf
 
-
 FORMAT = 2
 """Version of model.json."""
 

@@ -49,7 +49,7 @@ def share(data: Dataset, rank: int, world: int, batch: int = 97) -> WorkerSample
     )
 
 
-def test_a_large_split_is_cut_into_groups_and_segments(data: Dataset) -> None:
+def test_large_split_has_groups_and_segments(data: Dataset) -> None:
     assert data.layout("train") == (cut := dataset_dir.ShardLayout(4, 32))
     assert data.layout("test") == dataset_dir.ShardLayout(1, 1)
     shards = data.shards("train")
@@ -75,9 +75,7 @@ def test_shards_grow_with_the_data_to_several_megabytes(rows: int, expected: tup
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4, 5, 64])
-def test_every_worker_gets_its_rows_of_the_same_batches_by_parts_and_from_memory(
-    data: Dataset, world: int
-) -> None:
+def test_stream_returns_the_rows_of_an_in_memory_source(data: Dataset, world: int) -> None:
     """From the middle of an epoch on, as after a restart with other workers, into the next one."""
     batch, few = 97, 4 if world > 5 else 20
     seen: dict[tuple[int, int], list[int]] = {}
@@ -110,7 +108,7 @@ def test_every_worker_gets_its_rows_of_the_same_batches_by_parts_and_from_memory
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])
-def test_workers_share_no_shard_where_they_divide_the_groups(
+def test_workers_that_divide_the_groups_share_no_shard(
     data: Dataset, world: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
@@ -133,7 +131,7 @@ def test_workers_share_no_shard_where_they_divide_the_groups(
     assert sum(counts) <= epochs * len(counts) + 3 * 4 + 4 * world
 
 
-def test_all_that_is_there_at_a_time_is_within_the_memory_that_was_asked_for(
+def test_stream_stays_within_its_memory(
     tmp_path: Path,
 ) -> None:
     data = prepare(Settings.from_values(train_examples=100_000, qubits=8), tmp_path)
@@ -153,14 +151,14 @@ def test_all_that_is_there_at_a_time_is_within_the_memory_that_was_asked_for(
     assert 400_000 < most <= memory
 
 
-def test_too_little_memory_is_refused_with_what_is_enough(data: Dataset) -> None:
+def test_plan_memory_too_small_is_refused(data: Dataset) -> None:
     little = load(data.path, memory=1)
     little.memory = 20_000
     with pytest.raises(SettingsError, match=r"DATA_MEMORY=0 is too small .* 1 or more"):
         plan_memory(little, "train", share(little, 0, 1), little.memory)
 
 
-def test_only_splits_that_fit_are_kept_and_one_stream_at_a_time_has_memory(
+def test_one_stream_at_a_time_has_the_memory(
     data: Dataset,
 ) -> None:
     assert load(data.path).splits_in_memory() == {"train", "validation", "test"}
@@ -189,7 +187,7 @@ def test_only_splits_that_fit_are_kept_and_one_stream_at_a_time_has_memory(
     ],
 )
 @pytest.mark.parametrize("read_before", [False, True])
-def test_a_shard_that_is_damaged_ends_reading_in_a_sentence(
+def test_stream_damaged_shard_raises_and_stops_threads(
     data: Dataset, damage: Callable[[Path], None], words: str, read_before: bool, tmp_path: Path
 ) -> None:
     for file in data.path.iterdir():
@@ -215,9 +213,7 @@ def test_a_shard_that_is_damaged_ends_reading_in_a_sentence(
         time.sleep(0.01)
 
 
-def test_a_stream_whose_memory_is_wanted_at_once_begins_anew(
-    data: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_released_stream_starts_again(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     tight = load(data.path)
     reading = tight.exclusive_memory
 
@@ -238,7 +234,7 @@ def test_a_stream_whose_memory_is_wanted_at_once_begins_anew(
         np.testing.assert_array_equal(found.angles, expected.angles)
 
 
-def test_the_shuffle_is_as_good_as_its_bounds(data: Dataset) -> None:
+def test_shuffle_of_shards_is_close_to_a_full_shuffle(data: Dataset) -> None:
     """Against a full shuffle: where a row comes, and which rows meet in a batch again."""
     cut, batch = data.layout("train"), 64
     sizes = data.partition_sizes("train")
