@@ -31,7 +31,7 @@ def test_the_readme_s_own_model_trains_as_it_stands_there(start, tmp_path):
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("def build(f, s):\n    return 3", "made a int: the factory must return a Keras model"),
+        ("def build(f, s):\n    return 3", "returned a int: the factory must return a Keras model"),
         ("def build(f, s):\n    return f / 0", "ZeroDivisionError: division by zero at"),
         ("import nothing_here", "No module named 'nothing_here'"),
         ("x = 1", "module 'mine' has no 'build'"),
@@ -46,7 +46,7 @@ def test_a_mistake_in_the_person_s_model_is_one_sentence(tmp_path, code, words, 
     monkeypatch.syspath_prepend(str(tmp_path))
     sys.modules.pop("mine", None)
     with pytest.raises(SettingsError) as error:
-        build_model(2, Settings(model="mine:build"))
+        build_model(2, Settings.from_values(model="mine:build"))
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -92,7 +92,7 @@ def test_a_model_that_fails_when_it_is_called_is_one_sentence(tmp_path, line, sa
     (tmp_path / f"{name}.py").write_text(CALLED.format(line=line))
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(SettingsError) as error:
-        build_model(2, Settings(model=f"{name}:build"))
+        build_model(2, Settings.from_values(model=f"{name}:build"))
     message = str(error.value)
     assert message.startswith(f"MODEL={name}:build failed: ")
     assert said in message
@@ -110,7 +110,7 @@ def test_a_layer_inside_the_person_s_model_is_named_by_its_own_line(tmp_path, mo
     (tmp_path / "called_inside.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(SettingsError, match=r"KeyError: 'inside' at .*called_inside\.py:16$"):
-        build_model(2, Settings(model="called_inside:build"))
+        build_model(2, Settings.from_values(model="called_inside:build"))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_bug_of_ours_in_the_person_s_model_stays_a_traceback(tmp_path, raised,
     broken.__code__ = broken.__code__.replace(co_filename=place)
     monkeypatch.setattr(Expectation, "call", broken)
     with pytest.raises(told or SettingsError):
-        build_model(2, Settings(model="called_bug:build"))
+        build_model(2, Settings.from_values(model="called_bug:build"))
 
 
 def test_a_subclassed_model_that_fails_when_called_ends_a_gang_with_2(start, tmp_path):

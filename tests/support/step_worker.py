@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from common.data import Examples, WorkerSampler
-from common.data.sampling import partition_sizes
+from common.data import Examples, WorkerSampler, partition_sizes
 from common.settings import Settings
 from qfleet.tensorflow.runtime import keras, tf
 from training import distributed
@@ -99,12 +98,14 @@ def exchanged(strategy: tf.distribute.Strategy, rank: int) -> Iterator[dict[str,
 
 def trained(strategy: tf.distribute.Strategy, cluster: ClusterSpec) -> dict[str, Any]:
     """Epochs of a model of 8 qubits, then one that is taken up in its middle."""
-    settings = Settings(qubits=8, batch=64, workers=2)
+    settings = Settings.from_values(qubits=8, batch=64, workers=2)
     angles = np.random.default_rng(0).uniform(-np.pi, np.pi, (ROWS, 8)).astype("f4")
     examples = Examples(angles, np.sign(angles[:, 0]))
     data: Any = SimpleNamespace(features=8, placement="cluster")
     learner = distributed.build_learner(strategy, cluster, data, settings)
-    share = WorkerSampler(partition_sizes(ROWS, 64), rank=cluster.rank, world=2, batch=64, seed=0)
+    share = WorkerSampler(
+        partition_sizes(ROWS, 64), rank=cluster.rank, world_size=2, batch=64, seed=0
+    )
     calls = Calls()
 
     def fit(epoch: int, step: int, until: int) -> None:
@@ -162,7 +163,7 @@ def slowed(
 def main() -> None:
     """Say it all in one line of JSON."""
     cluster = ClusterSpec.from_environment(2)
-    strategy = distributed.create_strategy(Settings(workers=2, threads=1), cluster)
+    strategy = distributed.create_strategy(Settings.from_values(workers=2, threads=1), cluster)
     said = {
         "exchanged": list(exchanged(strategy, cluster.rank)),
         "trained": trained(strategy, cluster),

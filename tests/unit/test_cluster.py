@@ -79,6 +79,6 @@ MALFORMED = {
         '{"cluster": {"worker": {"0": "a:1"}}, "task": {"type": "worker", "index": 1}}',
         "None, which is not host:port",
     ),
-    "sparse, a strange address": (sparse(1, "a:1"), "does not name worker 1"),
+    "sparse, a strange address": (sparse(1, "a:1"), "is not an address of worker 1"),
     "index missing": (json.dumps(config(task={"type": "worker"})), "task.index is None"),
 }

@@ -4,11 +4,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+from training.tensorboard_callbacks import TensorBoardCallback
 
 from qfleet.tensorflow.runtime import keras, tf
 from training.checkpointing import capture_state, restore_state
 from training.learner import TRACE, Learner
-from training.tensorboard_callbacks import TensorBoardCallback
 
 ROWS, STEPS = 3, 4
 
