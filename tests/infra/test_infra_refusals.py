@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.infra_checkout import ROOT, Checkout
+from tests.infra.checkout import ROOT, Checkout
 
 SHELL = [
     *sorted(ROOT.glob("infra/*.sh")),
@@ -114,7 +114,7 @@ def test_another_file_stands_in_for_the_persons(checkout: Checkout) -> None:
 
     assert "two-project" in done.stdout
     assert "one-project" not in done.stdout
-    assert "no file that can be read" in checkout.run("infra/up.sh", "PARAMETERS=x", code=2).stderr
+    assert "not a readable file" in checkout.run("infra/up.sh", "PARAMETERS=x", code=2).stderr
 
 
 def test_asks_for_a_project(checkout: Checkout) -> None:
@@ -129,13 +129,13 @@ def test_adds_up_what_an_hour_costs(checkout: Checkout) -> None:
     most = 0.10 + 0.134 + 3 * node + 4 * each
     (together,) = [line for line in done.stdout.splitlines() if " together " in line]
     assert together.split()[2:] == [f"{idle:.4f}", f"{most:.4f}"]
-    assert "0.020 dollars a month for each GB in the bucket" in done.stdout
-    assert "BEWARE" not in done.stdout
+    assert "0.020 dollars per month and GB in the bucket" in done.stdout
+    assert "WARNING" not in done.stdout
 
 
 def test_says_when_the_prices_are_another_machines(checkout: Checkout) -> None:
-    assert "BEWARE" in checkout.up("DRY_RUN=1", "MACHINE=n2-standard-8").stdout
-    assert "BEWARE" in checkout.up("DRY_RUN=1", "SPOT=no").stdout
+    assert "WARNING" in checkout.up("DRY_RUN=1", "MACHINE=n2-standard-8").stdout
+    assert "WARNING" in checkout.up("DRY_RUN=1", "SPOT=no").stdout
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_says_which_program_is_missing(checkout: Checkout, program: str) -> None
 def test_what_may_not_be_seen_is_no_lack(checkout: Checkout, look: str) -> None:
     checkout.fault(look, "ERROR: forbidden")
 
-    assert "could not be seen" in checkout.up().stdout
+    assert "could not check" in checkout.up().stdout
 
 
 def test_the_token_is_no_argument(checkout: Checkout) -> None:

@@ -1,6 +1,6 @@
 """A Google Cloud in a file, and the programs that speak to it: gcloud, kubectl, curl.
 
-Run as `infra_cloud.py PROGRAM ARGUMENTS...`; QFLEET_CLOUD names the file. Each call is recorded in
+Run as `fake_cloud.py PROGRAM ARGUMENTS...`; QFLEET_CLOUD names the file. Each call is recorded in
 it first of all. What the scripts should never say ends with code 64. State is kept as the real
 programs' lists show it, and printed by the --format that is asked for. A fault is an entry of
 `faults`: the call whose words contain `where` fails with `says`, `times` times, having done its

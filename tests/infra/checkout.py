@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit import infra_cloud
+from tests.infra import fake_cloud
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("gcloud", "kubectl", "curl", "git", "gke-gcloud-auth-plugin", "sleep")
@@ -39,10 +39,10 @@ class Checkout:
             (self.programs / name).symlink_to(shutil.which(name) or pytest.fail(f"no {name} here"))
         for name in PROGRAMS:
             program = self.programs / name
-            stand_in = f"{sys.executable} -I -S {infra_cloud.__file__} {name}"
+            stand_in = f"{sys.executable} -I -S {fake_cloud.__file__} {name}"
             program.write_text(f'#!/bin/sh\nexec {stand_in} "$@"\n')
             program.chmod(0o755)
-        self.cloud = infra_cloud.new()
+        self.cloud = fake_cloud.new()
 
     @property
     def cloud(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Checkout:
             name: value for name, value in self.cloud.items() if name not in ("calls", "faults")
         }
 
-    def fault(self, where: str, says: str = "ERROR: out of luck", **more: Any) -> None:
+    def fault(self, where: str, says: str = "ERROR: quota exhausted", **more: Any) -> None:
         """Let the next call whose words hold `where` fail."""
         self.put(faults=[{"where": where, "says": says, "times": 1, **more}])
 
@@ -86,11 +86,11 @@ class Checkout:
 
     def up(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """`infra/up.sh PROJECT=my-project WORDS`."""
-        return self.run("infra/up.sh", f"PROJECT={infra_cloud.PROJECT}", *words, code=code)
+        return self.run("infra/up.sh", f"PROJECT={fake_cloud.PROJECT}", *words, code=code)
 
     def down(self, *words: str, code: int = 0, **more: Any) -> subprocess.CompletedProcess[str]:
         """`infra/down.sh PROJECT=my-project WORDS`."""
-        project = f"PROJECT={infra_cloud.PROJECT}"
+        project = f"PROJECT={fake_cloud.PROJECT}"
         return self.run("infra/down.sh", project, *words, code=code, **more)
 
     def calls(self, program: str = "") -> list[list[str]]:
