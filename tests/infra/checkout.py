@@ -1,4 +1,4 @@
-"""A checkout's infra/ beside a Google Cloud that is a file: what a test of infra-up starts from."""
+"""A checkout of infra/ with a fake Google Cloud, which is a file."""
 
 import json
 import shutil
@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = ("gcloud", "kubectl", "curl", "git", "gke-gcloud-auth-plugin", "sleep")
 # All that the scripts may use of this machine.
 SYSTEM = ("awk", "bash", "cut", "dirname", "make", "sed", "tr", "wc")
-# The verbs of commands that change something; credentials change this machine's kubectl alone.
+# Verbs of commands that change nothing; credentials change only this machine's kubeconfig.
 LOOKS = {"list", "describe", "get-iam-policy", "print-access-token", "get", "rollout", "ls", "du"}
 LOOKS |= {"get-credentials"}
 
 
 class Checkout:
-    """infra/ in a folder of its own, and the cloud that its programs speak to.
+    """infra/ in a folder of its own, and the cloud that its programs use.
 
     Args:
         folder: An empty folder.
@@ -68,7 +68,7 @@ class Checkout:
         self.put(faults=[{"where": where, "says": says, "times": 1, **more}])
 
     def run(self, *words: str, code: int = 0, **more: Any) -> subprocess.CompletedProcess[str]:
-        """Run a program in the checkout, see that it ends with `code`; record its calls alone."""
+        """Run a program in the checkout, see that it ends with `code`; record only its calls."""
         self.put(calls=[])
         environment = {"PATH": str(self.programs), "HOME": str(self.folder)}
         done = subprocess.run(
@@ -94,7 +94,7 @@ class Checkout:
         return self.run("infra/down.sh", project, *words, code=code, **more)
 
     def calls(self, program: str = "") -> list[list[str]]:
-        """What the last run called."""
+        """Return the calls of the last run."""
         return [call for call in self.cloud["calls"] if program in ("", call[0])]
 
     def changes(self) -> list[list[str]]:

@@ -18,7 +18,7 @@ PROJECT = "my-project"
 
 
 def new() -> dict[str, Any]:
-    """A project with billing and nothing in it, and a person who may do everything."""
+    """A project with billing and nothing in it, and a user who may do everything."""
     return {
         "person": "ada@example.com",
         "projects": [PROJECT],
@@ -213,7 +213,7 @@ def clusters(cloud: dict[str, Any], call: Call, verb: str, names: Words) -> None
     flags = call.flags
     if verb == "list":
         call.show(cloud["clusters"])
-        for one in cloud["clusters"]:  # what was begun is done by the next look
+        for one in cloud["clusters"]:  # what was started is done by the next look
             one["status"] = "RUNNING" if one["status"] == "PROVISIONING" else one["status"]
         return
     if verb == "create":

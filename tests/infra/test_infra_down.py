@@ -1,4 +1,4 @@
-"""`make infra-down`: destroys what infra-up made, and nothing else, when it is told to."""
+"""infra-down deletes only resources of infra-up, after a confirmation."""
 
 import os
 import pty

@@ -1,4 +1,4 @@
-"""What infra-up is told and what it refuses: parameters, rights, quotas. Also: shellcheck."""
+"""Refusals of infra-up: invalid parameters and missing requirements."""
 
 import shutil
 import subprocess
@@ -75,7 +75,7 @@ def test_make_hands_odd_values_on_as_they_are(checkout: Checkout, odd: str) -> N
     ("line", "sentence"),
     [
         ("PROJECT=$(touch pwned)", "must be a project's id"),
-        ("touch pwned", "own.env:2: a line is NAME=value"),
+        ("touch pwned", "own.env:2: a line must be NAME=value"),
         ("PATH=/nowhere", "own.env:2: there is no parameter PATH"),
         ("export PROJECT=my-project", "own.env:2: there is no parameter"),
         ("ZONE=europe-west4-a", "must be a zone of us-central1"),
@@ -93,10 +93,10 @@ def test_a_file_is_parsed_and_not_run(checkout: Checkout, line: str, sentence: s
     assert not (checkout.folder / "pwned").exists()
 
 
-def test_the_persons_file_beats_the_example_and_the_command_line_beats_both(
+def test_precedence_is_command_line_file_defaults(
     checkout: Checkout,
 ) -> None:
-    own = b"# mine\r\n\r\nPROJECT= my-project \r\nMACHINE=n2-standard-8\nDISK=70"
+    own = b"# other\r\n\r\nPROJECT= my-project \r\nMACHINE=n2-standard-8\nDISK=70"
     (checkout.folder / "infra/own.env").write_bytes(own)
     done = checkout.run("infra/up.sh", "DRY_RUN=1", "DISK=80")
 
@@ -170,12 +170,15 @@ def test_says_what_the_person_lacks(checkout: Checkout, cloud: dict[str, Any], r
     [
         ({"networks": []}, "gcloud compute networks create default"),
         ({"machines": {"e2-standard-4": 4}}, "there is no machine type n2d-standard-4"),
-        ({"quotas": {"N2D_CPUS": [8, 1]}}, "say make infra-up MAX_NODES=1, or ask for more"),
-        ({"quotas": {"CPUS": [12, 1]}}, "need 12 of the quota CPUS, and 11 are left"),
+        ({"quotas": {"N2D_CPUS": [8, 1]}}, "make infra-up MAX_NODES=1, or request more"),
+        ({"quotas": {"CPUS": [12, 1]}}, "need 12 of the quota CPUS, but only 11 are left"),
         ({"quotas": {"PREEMPTIBLE_CPUS": [4, 0]}}, "need 8 of the quota PREEMPTIBLE_CPUS"),
         ({"quotas": {"IN_USE_ADDRESSES": [4, 2]}}, "need 3 of the quota IN_USE_ADDRESSES"),
         ({"quotas": {"SSD_TOTAL_GB": [100, 0]}}, "need 150 of the quota SSD_TOTAL_GB"),
-        ({"everywhere": {"CPUS_ALL_REGIONS": [8, 0]}}, "quota CPUS_ALL_REGIONS, and 8 are left"),
+        (
+            {"everywhere": {"CPUS_ALL_REGIONS": [8, 0]}},
+            "quota CPUS_ALL_REGIONS, but only 8 are left",
+        ),
     ],
     ids=[
         "no network",
@@ -204,7 +207,7 @@ def test_what_is_there_needs_no_more_quota(checkout: Checkout) -> None:
     checkout.up()
 
 
-def test_spot_machines_count_as_others_without_a_quota_of_their_own(checkout: Checkout) -> None:
+def test_spot_machines_without_separate_quota(checkout: Checkout) -> None:
     checkout.put(quotas={"PREEMPTIBLE_CPUS": [0, 0], "N2D_CPUS": [8, 0]})
     checkout.up()
 

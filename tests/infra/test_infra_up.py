@@ -1,4 +1,4 @@
-"""`make infra-up`: what it makes, in which order, again, cut short, and beside what is there."""
+"""infra-up creates missing resources and leaves existing ones unchanged."""
 
 import json
 import shutil
@@ -182,7 +182,7 @@ def test_nodes_that_are_not_spot_bear_no_taint(checkout: Checkout) -> None:
 
 
 def adoptable(**cluster: Any) -> dict[str, Any]:
-    """A cluster and a bucket of somebody else's, the bucket in another project."""
+    """A cluster and a bucket of foreign, the bucket in another project."""
     found = {
         "name": "shared",
         "location": "us-central1",

@@ -20,7 +20,7 @@ library = Path(__file__).with_name("kernel.so")
 library.write_text(library.read_text() + "built " if library.exists() else "built ")
 print(library)
 """
-"""Stands in for the build of the native library: prints its path, and counts its builds."""
+"""Replaces the build of the native library: prints its path and counts its builds."""
 
 
 def make_project(folder: Path) -> Path:
