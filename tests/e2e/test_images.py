@@ -159,12 +159,12 @@ def test_worker_trains_and_predicts_when_read_only(worker: str) -> None:
 def test_worker_simulates_with_its_native_library(worker: str) -> None:
     program = """
 import cirq, sympy, tensorflow as tf
-from common import simulator
-from qfleet.tensorflow.backends import kernel
+from qfleet import native
+from qfleet.tensorflow.backends import build_simulator
 qubits = cirq.LineQubit.range(2)
 circuit = cirq.Circuit(cirq.rx(sympy.Symbol("x")).on(qubits[0]), cirq.CNOT(*qubits))
-made = simulator.build(circuit, ["x"], [], [cirq.PauliSum() + cirq.Z(qubits[1])])
-print(type(made).__name__, kernel.library().parent, kernel.instruction_set())
+simulator = build_simulator(circuit, ["x"], [], [cirq.PauliSum() + cirq.Z(qubits[1])])
+print(type(simulator).__name__, native.library_path().parent, native.instruction_set())
 """
     name, place, _ = in_container(worker, program).split(maxsplit=2)
     assert (name, place) == ("NativeSimulator", "/qfleet/qfleet/native/built")

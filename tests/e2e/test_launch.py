@@ -55,10 +55,8 @@ def test_dry_run_changes_nothing(checkout: Checkout, empty: str) -> None:
         given=checkout.launch("render", *SMALL, "OVERLAY=selecting").stdout,
     )  # fmt: skip
     done = checkout.launch("run", *SMALL, "OVERLAY=selecting", "SEED=3", "--dry-run", in_(empty))
-    assert (
-        "configmap/qcnn-settings configured" in done.stdout
+    assert "configmap/qcnn-settings configured" in done.stdout
     assert "data.QFLEET_SEED: unset -> 3" in done.stdout
-    )
     assert "service/storage unchanged" in done.stdout
     kept = kube.kubectl("get", "configmap", "qcnn-settings", "--namespace", empty, "-o", "yaml")
     assert "QFLEET_SEED" not in kept
@@ -119,9 +117,7 @@ def test_inference_predicts_and_can_be_repeated(
     assert "configmap/inference-qcnn deleted" in gone
 
 
-def test_tensorboard_is_forwarded(
-    checkout: Checkout, place: str, trained: str
-) -> None:
+def test_tensorboard_is_forwarded(checkout: Checkout, place: str, trained: str) -> None:
     port = kube.free_port()
     words = (f"TENSORBOARD_PORT={port}", in_(place))
     with checkout.start("tensorboard", *words) as started:

@@ -177,7 +177,7 @@ def test_says_what_the_person_lacks(checkout: Checkout, cloud: dict[str, Any], r
         ({"quotas": {"SSD_TOTAL_GB": [100, 0]}}, "need 150 of the quota SSD_TOTAL_GB"),
         (
             {"everywhere": {"CPUS_ALL_REGIONS": [8, 0]}},
-            "quota CPUS_ALL_REGIONS, but only 8 are left",
+            "CPUS_ALL_REGIONS, but only 8 are left",
         ),
     ],
     ids=[
