@@ -68,7 +68,7 @@ def open_storage(cluster: KubeClient, location: StorageLocation) -> Iterator[Sto
         ClusterError: It can't be reached from this machine.
         StorageError, StorageUnavailable: No bucket, no permission, no answer.
     """
-    storage.RETRY_SECONDS = RETRY_SECONDS
+    storage.limit_retries(RETRY_SECONDS)
     if not location.storage.startswith("gs://"):
         raise ClusterError(
             f"STORAGE={location.storage} is a folder in the pods, which this machine can't read"

@@ -19,6 +19,8 @@ from launch.console import ClientConsole
 from launch.job_watcher import JobWatcher
 from launch.kube_client import KubeClient, Object
 
+PLANNER = (str(auto_settings.ROOT / ".venv/bin/python"), "-m", "planning.auto")
+"""Command that chooses WORKERS and BATCH: the client's own environment has no TensorFlow."""
 UNCHANGED = "nothing would change: the running job is only followed"
 MAX_DIFFERENCES = 6
 
@@ -78,15 +80,13 @@ def _resolve_auto(
         contextlib.suppress(cluster_storage.StorageNotReady),
         cluster_storage.open_storage(cluster, location) as root,
     ):
-        settings = auto_settings.inherit_batch(settings, root, name)
+        settings = auto_settings.inherit_from_run(settings, root, name)
     if live is not None and not job.is_finished(live):
         numbers = auto_settings.with_placeholder_numbers(settings)
         return numbers.replace(workers=job.configured_workers(live))
     if auto_settings.is_automatic(settings):
         console.print("planning with measurements in pods, unless they are cached")
-        settings, reason = auto_settings.resolve_auto(
-            settings, auto_settings.ROOT / ".venv" / "bin" / "python"
-        )
+        settings, reason = auto_settings.resolve_auto(settings, PLANNER, auto_settings.ROOT)
         training = settings.training
         console.print(f"WORKERS={training.workers} BATCH={training.global_batch}: {reason}")
     return settings

@@ -242,6 +242,6 @@ def test_job_without_progress_fails_with_the_cause(root: storage.StoragePath) ->
     kubectl("apply", "--server-side", "-f", "-", given=small)
     job = Job("starved")
     assert job.end(180) == "Failed"
-    (message,) = {message for message in job.messages() if "MAX_ATTEMPTS" in message}
+    (message,) = {message for message in job.messages() if "2 attempts" in message}
     assert "memory" in message
     job.delete()

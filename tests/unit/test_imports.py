@@ -20,7 +20,7 @@ KERAS = {"tensorflow", "tf_keras", "keras"}
 # Where each part of common may lead, besides itself. A part that is not here is free to use the
 # others, as long as no way leads back to it.
 ARROWS = {
-    "errors": set(),
+    "errors": {"events"},
     "settings": {"errors"},
     "tensorflow": {"errors", "settings"},
     "storage": {"errors", "settings"},
