@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.training_processes import two_workers
+from tests.support.training_processes import run_two_workers
 
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of two workers said."""
-    return two_workers("tests.support.layers_worker", str(tmp_path_factory.mktemp("gang")))
+    return run_two_workers("tests.support.layers_worker", str(tmp_path_factory.mktemp("gang")))
 
 
 def test_all_workers_end_with_the_same_weights(workers: list[dict[str, Any]]) -> None:

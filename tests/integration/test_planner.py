@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from common.settings import Settings
-from tests.support.training_processes import ROOT, gangs
+from tests.support.training_processes import ROOT, training_processes
 
-start = pytest.fixture(gangs)
+start = pytest.fixture(training_processes)
 
 WHAT = (
     "QUBITS=4",
@@ -40,9 +40,9 @@ def test_a_plan_is_measured_once_and_training_follows_it(start, tmp_path):
 
     more = ("WORKERS=auto", "BATCH=auto", "EPOCHS=2", "INITIALIZATIONS=1", "PROFILER_PORT=0")
     gang = start(tmp_path / "runs", *WHAT, *more, **cache)
-    assert gang.end() == 0, gang.said
-    assert f"WORKERS={chosen.workers} BATCH={chosen.global_batch}: " in gang.said
-    assert "(measured before)" in gang.said
+    assert gang.wait() == 0, gang.output
+    assert f"WORKERS={chosen.workers} BATCH={chosen.global_batch}: " in gang.output
+    assert "(measured before)" in gang.output
     record = json.loads((tmp_path / "runs" / "qcnn" / "run.json").read_text())
     assert record["settings"]["batch"] == chosen.global_batch
     assert record["other"]["workers"] == chosen.workers

@@ -6,12 +6,12 @@ from tests.support.training_processes import (
     SMALL,
     checkpoints,
     distance,
-    gangs,
+    training_processes,
     metrics,
     step_losses,
 )
 
-start = pytest.fixture(gangs)
+start = pytest.fixture(training_processes)
 
 # A dense head behind the circuit and one start alone are in SMALL's model, hybrid.
 WIDE = ("QUBITS=6", *SMALL[1:-1], "EPOCHS=8", "VALIDATION_EXAMPLES=20", "TEST_EXAMPLES=20")
@@ -21,19 +21,19 @@ WIDE = ("QUBITS=6", *SMALL[1:-1], "EPOCHS=8", "VALIDATION_EXAMPLES=20", "TEST_EX
 def whole(tmp_path_factory):
     """The same training by one worker that holds its circuits alone."""
     storage = tmp_path_factory.mktemp("whole")
-    bodies = gangs()
+    bodies = training_processes()
     gang = next(bodies)(storage, *WIDE, "WORKERS=1")
-    assert gang.end() == 0, gang.said
+    assert gang.wait() == 0, gang.output
     next(bodies, None)
     return storage / "hybrid"
 
 
 def test_a_split_gang_has_the_losses_of_one_worker_through_a_lost_member(start, tmp_path, whole):
     gang = start(tmp_path, *WIDE, "WORKERS=2", "STATE_SHARDS=2")
-    gang.until(lambda: len(checkpoints(tmp_path / "hybrid")) >= 2)
+    gang.wait_until(lambda: len(checkpoints(tmp_path / "hybrid")) >= 2)
     gang.worker(1).kill()
-    assert gang.end() == 0, gang.said
-    assert "the gang starts again (1)" in gang.said
+    assert gang.wait() == 0, gang.output
+    assert "the gang starts again (1)" in gang.output
     alone, together = step_losses(whole), step_losses(tmp_path / "hybrid")
     assert together.keys() == alone.keys()
     for step in range(1, 31):
@@ -44,7 +44,7 @@ def test_a_split_gang_has_the_losses_of_one_worker_through_a_lost_member(start, 
 
 def test_groups_share_the_rows_and_their_members_the_circuits(start, tmp_path, whole):
     gang = start(tmp_path, *WIDE, "WORKERS=4", "STATE_SHARDS=2", "THREADS=1")
-    assert gang.end() == 0, gang.said
+    assert gang.wait() == 0, gang.output
     alone, together = step_losses(whole), step_losses(tmp_path / "hybrid")
     for step in range(1, 31):
         assert together[step] == pytest.approx(alone[step], abs=1e-4)
@@ -68,6 +68,6 @@ def test_groups_share_the_rows_and_their_members_the_circuits(start, tmp_path, w
 def test_what_cannot_be_split_is_refused_in_a_sentence(start, tmp_path, args, sentence):
     said = {word.partition("=")[0]: word for word in [*WIDE, "WORKERS=2", "STATE_SHARDS=2", *args]}
     gang = start(tmp_path, *said.values())
-    assert gang.end(60) == 2, gang.said
-    assert sentence in gang.said
-    assert "Traceback" not in gang.said
+    assert gang.wait(60) == 2, gang.output
+    assert sentence in gang.output
+    assert "Traceback" not in gang.output

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.step_worker import PAUSE, ROWS, STEPS
-from tests.support.training_processes import two_workers
+from tests.support.training_processes import run_two_workers
 
 INPUT, OTHER = 2, 3
 
@@ -14,7 +14,7 @@ INPUT, OTHER = 2, 3
 @pytest.fixture(scope="module")
 def workers() -> list[dict[str, Any]]:
     """What each of two workers said."""
-    return two_workers("tests.support.step_worker")
+    return run_two_workers("tests.support.step_worker")
 
 
 @pytest.mark.parametrize("way", ["exchanged", "exchanged by TensorFlow"])

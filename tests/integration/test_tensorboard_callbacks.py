@@ -10,10 +10,10 @@ import sys
 import pytest
 
 from qfleet.tensorflow.runtime import tf
-from tests.support.training_processes import ROOT, SMALL, gangs, metrics
+from tests.support.training_processes import ROOT, SMALL, training_processes, metrics
 from training.learner import STEP_PARTS
 
-start = pytest.fixture(gangs)
+start = pytest.fixture(training_processes)
 
 
 def two_free_ports():
@@ -63,7 +63,7 @@ def step_times(profile):
 
 def test_a_run_shows_its_scalars_readouts_graph_and_profile(start, tmp_path):
     gang = start(tmp_path, *SMALL, "PROFILE_STEPS=10:14")
-    assert gang.end() == 0, gang.said
+    assert gang.wait() == 0, gang.output
     logs = tmp_path / "hybrid" / "logs"
     epochs = list(range(1, 13))
     rates = ("learning rate", "examples per second", "circuits per second")
@@ -90,7 +90,7 @@ def test_a_run_shows_its_scalars_readouts_graph_and_profile(start, tmp_path):
         milliseconds = sum(line[f"{part}_ms"] for part in STEP_PARTS)
         assert 4 * milliseconds / 1000 == pytest.approx(line["seconds"], abs=1e-4)
     assert re.search(
-        r"a step took \d+\.\d ms: simulate [\d.]+, exchange [\d.]+, input [\d.]+, other", gang.said
+        r"a step took \d+\.\d ms: simulate [\d.]+, exchange [\d.]+, input [\d.]+, other", gang.output
     )
 
 
@@ -120,7 +120,7 @@ def capture(address, folder):
 def test_a_profile_of_a_worker_is_captured_on_demand(start, tmp_path):
     port = two_free_ports()
     gang = start(tmp_path, *SMALL[:-1], "EPOCHS=100000", f"PROFILER_PORT={port}")
-    gang.until(lambda: (tmp_path / "hybrid" / "metrics.jsonl").exists())
+    gang.wait_until(lambda: (tmp_path / "hybrid" / "metrics.jsonl").exists())
     taken = tmp_path / "taken"
     for number in (port, port + 1):
         socket.create_connection(("127.0.0.1", number), timeout=5).close()
@@ -133,5 +133,5 @@ def test_a_profile_of_a_worker_is_captured_on_demand(start, tmp_path):
 def test_a_taken_profiler_port_costs_the_profiler_alone(start, tmp_path, free_port):
     with socket.create_server(("", free_port)):
         gang = start(tmp_path, *SMALL, "WORKERS=1", f"PROFILER_PORT={free_port}")
-        assert gang.end() == 0, gang.said
-    assert f"no profiler here: PROFILER_PORT={free_port}" in gang.said
+        assert gang.wait() == 0, gang.output
+    assert f"no profiler here: PROFILER_PORT={free_port}" in gang.output

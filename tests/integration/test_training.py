@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from common import runs
-from tests.support.training_processes import ROOT, SMALL, gangs
+from tests.support.training_processes import ROOT, SMALL, training_processes
 
-start = pytest.fixture(gangs)
+start = pytest.fixture(training_processes)
 
 ALONE = (*SMALL, "WORKERS=1")
 
@@ -24,7 +24,7 @@ def test_the_readme_s_own_model_trains_as_it_stands_there(start, tmp_path):
     (tmp_path / "my_model.py").write_text(code[1])
     assert len([line for line in code[1].splitlines() if line.strip()]) < 20
     gang = start(tmp_path, *SMALL, "MODEL=my_model:build", PYTHONPATH=str(tmp_path))
-    assert gang.end() == 0, gang.said
+    assert gang.wait() == 0, gang.output
     assert (tmp_path / "my-model-build" / "result.json").exists()
 
 
@@ -144,9 +144,9 @@ def test_a_bug_of_ours_in_the_person_s_model_stays_a_traceback(tmp_path, raised,
 def test_a_subclassed_model_that_fails_when_called_ends_a_gang_with_2(start, tmp_path):
     (tmp_path / "failing.py").write_text(CALLED.format(line="return angles.numpy()"))
     gang = start(tmp_path, *SMALL, "MODEL=failing:build", PYTHONPATH=str(tmp_path))
-    assert gang.end() == 2
-    assert f"object has no attribute 'numpy' at {tmp_path}/failing.py:12" in gang.said
-    assert "Traceback" not in gang.said
+    assert gang.wait() == 2
+    assert f"object has no attribute 'numpy' at {tmp_path}/failing.py:12" in gang.output
+    assert "Traceback" not in gang.output
 
 
 def test_a_subclassed_model_trains_in_a_gang_and_answers(start, tmp_path):
@@ -155,9 +155,9 @@ def test_a_subclassed_model_trains_in_a_gang_and_answers(start, tmp_path):
         CALLED.format(line="return self.dense(tf.concat([tf.cos(angles), tf.sin(angles)], 1))")
     )
     gang = start(tmp_path, *SMALL, "MODEL=subclassed:build", PYTHONPATH=str(tmp_path))
-    assert gang.end() == 0, gang.said
+    assert gang.wait() == 0, gang.output
     asked = start(tmp_path, module="inference", PYTHONPATH=str(tmp_path))
-    assert asked.end() == 0, asked.said
+    assert asked.wait() == 0, asked.output
 
 
 def test_a_table_of_the_person_s_own_trains_multi_filter_and_is_answered(start, tmp_path):
@@ -169,21 +169,21 @@ def test_a_table_of_the_person_s_own_trains_multi_filter_and_is_answered(start, 
     settings = ("QUBITS=3", "INITIALIZATIONS=1", "EPOCHS=15", "PROFILER_PORT=0", f"DATA={tmp_path}/mine.csv",
                 "MODEL=multi-filter", "FILTERS=2", "WORKERS=1")  # fmt: skip
     gang = start(tmp_path, *settings)
-    assert gang.end() == 0, gang.said
+    assert gang.wait() == 0, gang.output
     (tmp_path / "new.csv").write_text("e,d,c,b,a\n0,0,0,2,2\n0,0,0,-2,-2\n")
     asked = start(tmp_path, f"INPUT={tmp_path}/new.csv", module="inference")
-    assert asked.end() == 0, asked.said
+    assert asked.wait() == 0, asked.output
     (answers,) = (tmp_path / "multi-filter" / "predictions").glob("*.csv")
     assert list(pd.read_csv(answers)["predicted"]) == ["yes", "no"]
 
 
 def test_digits_reach_logistic_regression_on_the_same_features(start, tmp_path):
     gang = start(tmp_path, "DATA=digits", "WORKERS=1", "PROFILER_PORT=0")
-    assert gang.end() == 0, gang.said
+    assert gang.wait() == 0, gang.output
     asked = start(tmp_path, module="inference")
-    assert asked.end() == 0, asked.said
+    assert asked.wait() == 0, asked.output
     ours = runs.Run.at(tmp_path, "hybrid").result()["metrics"]["test"]["accuracy"]
-    line = next(line for line in asked.said.splitlines() if "logistic" in line.lower())
+    line = next(line for line in asked.output.splitlines() if "logistic" in line.lower())
     theirs = float(re.findall(r"\d\.\d+|\d+(?:\.\d+)? ?%", line)[0].rstrip(" %"))
     theirs = theirs / 100 if theirs > 1 else theirs
     assert ours >= theirs - 5e-4  # it is printed with three digits
@@ -194,7 +194,7 @@ def test_tensorflow_quantum_trains_the_same_run(start, tmp_path):
     for simulator, workers in (("qfleet", 1), ("tfq", 2)):
         settings = (*SMALL[:-1], "EPOCHS=2", f"SIMULATOR={simulator}", f"WORKERS={workers}")
         gang = start(tmp_path / simulator, *settings)
-        assert gang.end() == 0, gang.said
+        assert gang.wait() == 0, gang.output
         found[simulator] = runs.Run.at(tmp_path / simulator, "hybrid").metrics()[-1]["mse"]
     assert found["tfq"] == pytest.approx(found["qfleet"], abs=1e-3)
 
@@ -206,7 +206,7 @@ def test_a_gang_trains_on_gs_through_a_server_that_fails_every_third_request(
     from common import storage
 
     gang = start(str(flaky_gs), *SMALL, "LOG_UPLOAD_INTERVAL=0.5")
-    assert gang.end() == 0, gang.said
+    assert gang.wait() == 0, gang.output
     run = runs.Run.at(storage.path(str(flaky_gs)), "hybrid")
     assert [line["epoch"] for line in run.metrics()] == list(range(1, 13))
     assert {path.name for path in storage.children(run.path)} >= {
@@ -222,9 +222,9 @@ def test_a_gang_trains_on_gs_through_a_server_that_fails_every_third_request(
 
 def test_a_bucket_that_does_not_exist_is_one_sentence(start, gs):
     gang = start("gs://no-such-bucket-here/runs", *ALONE)
-    assert gang.end(60) == 2
-    assert "bucket gs://no-such-bucket-here does not exist" in gang.said
-    assert "Traceback" not in gang.said
+    assert gang.wait(60) == 2
+    assert "bucket gs://no-such-bucket-here does not exist" in gang.output
+    assert "Traceback" not in gang.output
 
 
 def test_help_and_a_misspelt_setting_need_no_tensorflow():

@@ -53,7 +53,7 @@ def main(folder: str) -> None:
         "drawn": drawn,
         "same": bool(np.allclose(loaded(features), model(features), atol=1e-6)),
     }
-    print("SAID", json.dumps(said), flush=True)
+    print("RESULT", json.dumps(said), flush=True)
 
 
 X, Y, P, Q = sympy.symbols("x y p q")

@@ -171,7 +171,7 @@ def main() -> None:
     use_connections(None)
     said["exchanged by TensorFlow"] = list(exchanged(strategy, cluster.rank))
     distributed.all_reduce_scalar(strategy, 0.0)
-    print("SAID", json.dumps(said), flush=True)
+    print("RESULT", json.dumps(said), flush=True)
 
 
 if __name__ == "__main__":
