@@ -14,6 +14,9 @@ from training.local_launcher import WORKER_COMMAND, LocalLauncher
 
 log = logging.getLogger("qfleet")
 
+PLANNER = (sys.executable, "-m", "planning.auto")
+"""Command that chooses WORKERS and BATCH, in this environment."""
+
 
 def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
     """Choose the run, resolve WORKERS=auto and BATCH=auto, and train in WORKERS processes.
@@ -32,7 +35,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
     name = runs.next_name(root, settings.run_name)
     if name != settings.run_name:
         log.info(f"Run '{settings.run_name}' is finished; starting run '{name}'")
-    settings = auto_settings.inherit_batch(settings, root, name)
+    settings = auto_settings.inherit_from_run(settings, root, name)
     if auto_settings.is_automatic(settings):
         settings = _resolve_auto(settings)
     log.info(
@@ -45,7 +48,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
 def _resolve_auto(settings: Settings) -> Settings:
     exit_on_signals()  # the launcher handles signals itself, later
     log.info("Planning WORKERS and BATCH (set both to numbers to skip this)")
-    settings, reason = auto_settings.resolve_auto(settings)
+    settings, reason = auto_settings.resolve_auto(settings, PLANNER)
     training = settings.training
     log.info(f"WORKERS={training.workers} BATCH={training.global_batch}: {reason}")
     return settings

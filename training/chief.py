@@ -93,7 +93,7 @@ class Chief:
                 self._rendezvous.start_all(message, limits.rendezvous_timeout)
             except RendezvousTimeout:
                 # Machines that are not available yet are not a failure of the run.
-                claimed.take_back_attempt()
+                claimed.withdraw_attempt()
                 raise
         return message
 
@@ -210,7 +210,7 @@ class Chief:
             storage=str(self._root),
             metrics=metrics,
             seconds=seconds,
-            commands=[f"make inference {run.words}", f"make tensorboard {run.words}"],
+            commands=[f"make inference {run.arguments}", f"make tensorboard {run.arguments}"],
         )
 
 

@@ -47,7 +47,7 @@ class LocalRunDir:
                 profiles = Path(settings.monitoring.tensorboard_folder, *PROFILE_PATH)
                 target = run.path.joinpath("logs", f"worker-{rank}", *PROFILE_PATH)
                 self._uploaders.append(Uploader(profiles, target, interval_seconds))
-        file = Run(self.folder).text(rank, attempt)
+        file = Run(self.folder).text_log(rank, attempt)
         assert isinstance(file, Path)
         self._log_file = logging_setup.add_log_file(file, verbose=settings.job.verbose)
 
@@ -64,7 +64,7 @@ class LocalRunDir:
     def upload(self) -> None:
         """Upload what was written so far, before the run is marked as finished."""
         for uploader in self._uploaders:
-            uploader.sweep()
+            uploader.upload()
 
     def __enter__(self) -> Self:
         return self

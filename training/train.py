@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack
 from common import checkpoints, runs, storage
 from common.data import load
 from common.errors import write_termination_message
+from common.runs import auto_settings
 from common.settings import Settings
 from training.chief import Chief
 from training.cluster import ClusterSpec
@@ -46,6 +47,8 @@ def train(
         log.info(str(runs.FinishedRun(run)))
         write_termination_message(str(runs.FinishedRun(run)))
         return
+    # The same on every worker, and before the run's identity is computed.
+    settings = auto_settings.inherit_from_run(settings, root, run.name)
     with ExitStack() as stack:
         chief = stack.enter_context(Chief(root, settings, cluster)) if cluster.is_chief else None
         start = chief.open_run() if chief else join_rendezvous(cluster, settings.fault_tolerance)

@@ -20,7 +20,7 @@ LARGE = ("TRAIN_EXAMPLES=70000", "QUBITS=2", "VALIDATION_EXAMPLES=20", "TEST_EXA
 QUICK = """
 import itertools, os, time
 from common import storage
-storage.RETRY_SECONDS = 5.0
+storage.limit_retries(5.0)
 if most := os.environ.get("STOPS_AFTER"):
     write, written = storage.write_whole, itertools.count()
     def stopping(path, data):
@@ -55,10 +55,10 @@ def test_making_that_was_killed_goes_on_and_ends_with_the_same_bytes(
     first.wait_until(lambda: len(shards(tmp_path / "a")) == 42)
     second = gang(tmp_path / "a", *LARGE, module="common.data", **quick)
     assert second.wait() == 2
-    assert "is being made by another process (process " in second.output
+    assert "is in use by another job (process " in second.output
     assert "Traceback" not in second.output
     first.process.send_signal(signal.SIGKILL)
-    first.end()
+    first.wait()
     (folder,) = (tmp_path / "a" / "datasets").iterdir()
     assert not (folder / "manifest.json").exists()
     there = {path: path.stat().st_mtime_ns for path in shards(tmp_path / "a")}
@@ -77,7 +77,7 @@ def test_making_that_was_killed_goes_on_and_ends_with_the_same_bytes(
         *(s.file for split in ("train", "validation", "test") for s in load(folder).shards(split)),
     }
     anew = gang(tmp_path / "b", *LARGE, module="common.data", **quick)
-    assert anew.end() == 0
+    assert anew.wait() == 0
     for path in folder.iterdir():
         assert (
             path.read_bytes()
@@ -100,7 +100,7 @@ def test_storage_that_goes_away_in_mid_epoch_ends_with_145_and_comes_back(
         large = ("TRAIN_EXAMPLES=150000", *LARGE[1:])
         address = {"STORAGE_EMULATOR_HOST": emulator.address}
         made = gang(f"gs://{BUCKET}", *large, module="common.data", **address)
-        assert made.end() == 0, made.output
+        assert made.wait() == 0, made.output
         data = made.output.rpartition("DATA=")[2].split()[0]
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", emulator.address)
         kept = {str(f): storage.read_bytes(f) for f in storage.files(storage.path(data))}
@@ -108,9 +108,9 @@ def test_storage_that_goes_away_in_mid_epoch_ends_with_145_and_comes_back(
         events = tmp_path / "runs" / "hybrid" / "logs" / "steps"
         training.wait_until(lambda: any(f.stat().st_size > 3000 for f in events.glob("*")))
         emulator.stop()
-        assert training.end() == 145, training.output
+        assert training.wait() == 145, training.output
         assert "Traceback" not in training.output
-        assert "storage does not answer for gs://" in training.output
+        assert "storage does not respond for gs://" in training.output
         assert "tensorflow" not in training.output.lower()
 
         emulator.start()

@@ -119,7 +119,7 @@ def test_unknown_client_does_not_disturb(port, junk):
 
 def test_taken_port_is_retryable(port):
     first = RendezvousServer(cluster(0), port)
-    with pytest.raises(RendezvousTimeout, match=f"port {port}"):
+    with pytest.raises(RendezvousTimeout, match=f"RENDEZVOUS_PORT={port}"):
         RendezvousServer(cluster(0), port)
     first.close()
 
