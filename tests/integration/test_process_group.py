@@ -1,9 +1,10 @@
 """Process groups of real processes with the fake trainer: restarts, exit codes, resuming, leases.
 
-tests/integration/test_training.py has the same entry point with TensorFlow.
+test_tensorflow_process_group.py uses the same entry point with TensorFlow.
 """
 
 import json
+import os
 import signal
 import socket
 import time
@@ -11,9 +12,13 @@ import time
 import psutil
 import pytest
 
+from common import storage
+from common.runs import Run
+from tests.support.storage_emulator import BUCKET, Emulator, point_to
 from tests.support.training_processes import (
     FAKE_TRAINING,
     FAKE_WORKER,
+    ROOT,
     SMALL,
     TrainingProcess,
     checkpoints,
@@ -69,7 +74,7 @@ def test_fake_worker_starts_in_under_a_second(start, tmp_path):
         process = start(tmp_path / str(attempt), *SMALL, "WORKERS=1", module=FAKE_WORKER)
         assert process.wait(60) == 0, process.output
         fastest = min(fastest, time.monotonic() - began)
-    assert fastest < 5  # 0.7 s on an idle machine; tests share theirs
+    assert fastest < 5  # 0.7 s on an idle machine; tests share the machine
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -96,9 +101,7 @@ def test_output_names_run_folder_and_next_steps(undisturbed):
 
 
 def test_events_stream_from_a_worker_on_stdout(start, tmp_path):
-    process = start(
-        tmp_path, *SMALL, "WORKERS=1", module=FAKE_WORKER, QFLEET_EVENTS="stdout"
-    )
+    process = start(tmp_path, *SMALL, "WORKERS=1", module=FAKE_WORKER, QFLEET_EVENTS="stdout")
     assert process.wait(60) == 0, process.output
     events = [json.loads(line) for line in process.output.splitlines()]
     kinds = [event["event"] for event in events]
@@ -356,3 +359,36 @@ def test_text_logs_record_the_reason_of_the_exit(start, tmp_path):
     process.worker(1).kill()
     assert process.wait(60) == 138, process.output
     assert "ERROR worker 0 lost a peer" in log_of(run, 0, 1)
+
+
+def test_training_on_flaky_gs_storage_uploads_its_logs(start, flaky_gs):
+    """Every third request fails."""
+    process = start(str(flaky_gs), *SMALL, "LOG_UPLOAD_INTERVAL=0.5")
+    assert process.wait() == 0, process.output
+    run = Run.at(storage.path(str(flaky_gs)), "hybrid")
+    assert [line["epoch"] for line in run.metrics()] == list(range(1, 13))
+    assert {path.name for path in storage.children(run.path)} >= {
+        "run.json", "result.json", "metrics.jsonl", "text", "model", "checkpoints",
+    }  # fmt: skip
+    for rank in (0, 1):
+        assert "Traceback" not in storage.read_bytes(run.text_log(rank, 1)).decode()
+
+
+def test_storage_that_goes_away_exits_145(start, tmp_path, monkeypatch):
+    site = tmp_path / "site"
+    site.mkdir()
+    # Retries end after seconds instead of minutes.
+    code = "from common import storage\nstorage.limit_retries(3.0)\n"
+    (site / "sitecustomize.py").write_text(code)
+    emulator = Emulator().start()
+    try:
+        point_to(monkeypatch, emulator.address)
+        place = f"gs://{BUCKET}/away"
+        process = start(place, *ENDLESS, "MAX_RESTARTS=0", PYTHONPATH=f"{site}{os.pathsep}{ROOT}")
+        root = storage.path(place)
+        process.wait_until(lambda: storage.exists(root / "hybrid" / "checkpoints"), pause=0.2)
+    finally:
+        emulator.stop()
+    assert process.wait(120) == 145, process.output
+    assert "gs://" in process.output
+    assert "Traceback" not in process.output

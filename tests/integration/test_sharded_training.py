@@ -1,4 +1,4 @@
-"""Workers that share the states of circuits train like one worker that holds them alone."""
+"""Workers that share the states of circuits train like a single worker."""
 
 import pytest
 

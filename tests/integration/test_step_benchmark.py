@@ -33,7 +33,7 @@ def test_graphs_are_traced_once_and_calls_have_their_size(workers) -> None:
     for worker in workers:
         trained = worker["trained"]
         assert trained["traces"] == [1, 1, 0, 1]
-        # 3 steps per call, a partial last one; steps 16 and 17 single; the last two of a resumed epoch
+        # 3 steps per call, a partial last call; steps 16 and 17 single; a resumed epoch's last two
         assert trained["steps"] == [[3, 3, 1], [3, 3, 1], [1, 1, 1, 3, 1], [3, 3, 1], [2]]
 
 

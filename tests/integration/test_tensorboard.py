@@ -83,7 +83,7 @@ def tensorboard(*settings: str, **environment: str) -> Iterator[str]:
         yield url
     finally:
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
+        _, error = process.communicate(timeout=30)
     assert (process.returncode, said) == (0, "")
 
 
@@ -179,12 +179,12 @@ def test_a_run_in_a_bucket_is_shown_while_it_grows(gs: str, tmp_path: Path) -> N
 
 
 def refused(*settings: str, **environment: str) -> str:
-    """What a TensorBoard says that does not start: one sentence, exit code 2."""
+    """Return the only line of a TensorBoard that exits with 2."""
     process = start(*settings, **environment)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 2, said
-    assert len(said.splitlines()) == 1
-    return said
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 2, error
+    assert len(error.splitlines()) == 1
+    return error
 
 
 def test_a_port_that_is_taken_is_refused(runs: Path) -> None:

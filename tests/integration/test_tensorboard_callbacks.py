@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from qfleet.tensorflow.runtime import tf
-from tests.support.training_processes import ROOT, SMALL, training_processes, metrics
+from tests.support.training_processes import ROOT, SMALL, metrics, training_processes
 from training.limits import STEP_PARTS
 
 start = pytest.fixture(training_processes)
@@ -90,7 +90,8 @@ def test_run_writes_scalars_readouts_graph_and_profile(start, tmp_path):
         milliseconds = sum(line[f"{part}_ms"] for part in STEP_PARTS)
         assert 4 * milliseconds / 1000 == pytest.approx(line["seconds"], abs=1e-4)
     assert re.search(
-        r"Time per step: \d+\.\d ms \(simulate [\d.]+, exchange [\d.]+, input [\d.]+, other", process.output
+        r"Time per step: \d+\.\d ms \(simulate [\d.]+, exchange [\d.]+, input [\d.]+, other",
+        process.output,
     )
 
 

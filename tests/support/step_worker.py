@@ -82,7 +82,7 @@ def delay(seconds: float, tensor: tf.Tensor) -> tf.Tensor:
 
 
 def all_reduced(strategy: tf.distribute.Strategy, rank: int) -> Iterator[dict[str, Any]]:
-    """Sum small and large vectors, two of the same size in bytes, each twice in a loop of one call."""
+    """Sum small and large vectors, two of equal size in bytes, each twice in a loop of a call."""
     for length, kind in ((1, "f8"), (3, "f8"), (6, "f4"), (63, "f4"), (MAX_ONE_HOP_BYTES, "f4")):
         own_vector = np.random.default_rng(rank).normal(size=length).astype(kind)
 

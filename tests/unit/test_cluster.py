@@ -75,7 +75,7 @@ MALFORMED = {
     "a parameter server": (json.dumps(config(task={"type": "ps", "index": 0})), "'ps'"),
     "index out of range": (json.dumps(config(task={"type": "worker", "index": 2})), "0 to 1"),
     "index no number": (json.dumps(config(task={"type": "worker", "index": "0"})), "'0'"),
-    "sparse, another's address": (
+    "sparse, without its own address": (
         '{"cluster": {"worker": {"0": "a:1"}}, "task": {"type": "worker", "index": 1}}',
         "None, which is not host:port",
     ),

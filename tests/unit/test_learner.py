@@ -15,7 +15,9 @@ ROWS, STEPS = 3, 4
 
 def build() -> Learner:
     initializer = keras.initializers.GlorotUniform(seed=1)
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, kernel_initializer=initializer)])
+    model = keras.Sequential(
+        [keras.Input((2,)), keras.layers.Dense(1, kernel_initializer=initializer)]
+    )
     learner = Learner(model)
     optimizer = keras.optimizers.Adam(0.1)
     optimizer.build(model.trainable_variables)

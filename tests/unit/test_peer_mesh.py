@@ -75,7 +75,9 @@ def test_all_pairs_connect_and_listeners_close(start_workers, size: int) -> None
     found = workers.run()
     for rank, own in enumerate(found):
         assert own is not None
-        assert [number < 0 for number in own.file_descriptors] == [other == rank for other in range(size)]
+        assert [number < 0 for number in own.file_descriptors] == [
+            other == rank for other in range(size)
+        ]
         for other, peer in own._peers.items():
             whole = found[other]
             assert whole is not None
@@ -160,7 +162,9 @@ def wired() -> Iterator[list[dict[int, socket.socket]]]:
             peer.close()
 
 
-def all_reduce(wired: list[dict[int, socket.socket]], vectors: Sequence[np.ndarray]) -> list[Future]:
+def all_reduce(
+    wired: list[dict[int, socket.socket]], vectors: Sequence[np.ndarray]
+) -> list[Future]:
     """Return the result of each worker as a future; a worker without a vector ends at once."""
 
     def one(rank: int) -> np.ndarray:
