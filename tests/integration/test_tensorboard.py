@@ -84,7 +84,7 @@ def tensorboard(*settings: str, **environment: str) -> Iterator[str]:
     finally:
         process.send_signal(signal.SIGTERM)
         _, error = process.communicate(timeout=30)
-    assert (process.returncode, said) == (0, "")
+    assert (process.returncode, output) == (0, "")
 
 
 def write_scalars(folder: Path, steps: range) -> None:
@@ -190,14 +190,14 @@ def refused(*settings: str, **environment: str) -> str:
 def test_a_port_that_is_taken_is_refused(runs: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        said = refused(f"STORAGE={runs}", f"TENSORBOARD_PORT={port}")
-    assert f"TENSORBOARD_PORT={port} cannot be had" in said
+        error = refused(f"STORAGE={runs}", f"TENSORBOARD_PORT={port}")
+    assert f"TENSORBOARD_PORT={port} is taken" in error
 
 
 @pytest.mark.usefixtures("gs")
 def test_a_bucket_that_does_not_exist_is_refused() -> None:
-    said = refused("STORAGE=gs://nowhere/runs", f"TENSORBOARD_PORT={free_port()}")
-    assert "bucket gs://nowhere does not exist" in said
+    error = refused("STORAGE=gs://nowhere/runs", f"TENSORBOARD_PORT={free_port()}")
+    assert "bucket gs://nowhere does not exist" in error
 
 
 def test_a_misspelt_setting_is_refused() -> None:
