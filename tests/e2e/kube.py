@@ -191,8 +191,10 @@ class Job:
         until(lambda: not self.pods(), 60, f"the end of {self.name}'s pods")
 
 
-RESUMED = re.compile(r"goes on at step (\d+) of epoch (\d+) \(attempt (\d+)\)")
-"""What a chief says that takes a run up: step, epoch (counted from 1), attempt."""
+RESUMED = re.compile(
+    r"Resuming run .* epoch (?P<epoch>\d+), step (?P<step>\d+) \(attempt (?P<attempt>\d+)\)"
+)
+"""Log line of a chief that resumes a run; epochs are counted from 1."""
 
 
 def start(name: str, *settings: str) -> Job:

@@ -108,7 +108,7 @@ class Chief:
 def attempt(job: Job) -> tuple[int, int]:
     """The chief's attempt, and the epoch that it went on in, counted from 1."""
     found = kube.RESUMED.search(job.log())
-    return (int(found[3]), int(found[2])) if found else (1, 1)
+    return (int(found["attempt"]), int(found["epoch"])) if found else (1, 1)
 
 
 def restarted(job: Job, since: datetime, before: int) -> float:

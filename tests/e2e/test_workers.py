@@ -47,7 +47,7 @@ def test_a_run_that_was_stopped_goes_on_with_more_workers(root: storage.StorageP
     assert len(job.pods()) == 3
     found = kube.RESUMED.search(done.stdout)
     assert found, done.stdout
-    assert int(found[2]) >= 5
+    assert int(found["epoch"]) >= 5
     texts = [
         storage.read_bytes(root / "wide" / "text" / f"worker-0.attempt-{n}.log").decode()
         for n in (1, 2)

@@ -43,9 +43,7 @@ def place(free_port: int, monkeypatch: pytest.MonkeyPatch) -> storage.StoragePat
     return storage.path("gs://qfleet/runs")
 
 
-def test_writes_survive_a_kill(
-    place: storage.StoragePath, tmp_path: Path, free_port: int
-) -> None:
+def test_writes_survive_a_kill(place: storage.StoragePath, tmp_path: Path, free_port: int) -> None:
     generator = random.Random(0)
     written: dict[str, bytes] = {}
     for life in range(5):

@@ -118,7 +118,7 @@ def test_storage_that_goes_away_in_mid_epoch_ends_with_145_and_comes_back(
             storage.write_atomic(storage.path(file), content)
         again = gang(tmp_path / "runs", *args, f"DATA={data}", **environment)
         assert again.wait() == 0, again.output
-        assert "goes on at step" in again.output
+        assert "Resuming run 'hybrid' from checkpoint" in again.output
         assert [line["epoch"] for line in metrics(tmp_path / "runs" / "hybrid")] == [1, 2]
     finally:
         emulator.stop()

@@ -71,9 +71,7 @@ def test_chief_names_missing_workers(port):
     received = {}
     server = RendezvousServer(cluster(0), port)
     thread = join(1, port, received, timeout=1)
-    with pytest.raises(
-        RendezvousTimeout, match=r"^worker 2 \(127.0.0.1:9003\) "
-    ):
+    with pytest.raises(RendezvousTimeout, match=r"^worker 2 \(127.0.0.1:9003\) "):
         server.start_all(MESSAGE, 0.5)
     thread.join()
     assert isinstance(received[1], RendezvousTimeout)
