@@ -221,7 +221,9 @@ def main() -> int:
             ("every qubit turned", str(table(Path(scratch), rows + 4200))),
         ):
             os.environ["STORAGE_EMULATOR_HOST"] = emulator
-            made = prepare(Settings.from_values(data=data, **sizes), storage.path("gs://qfleet-test/datasets"))
+            made = prepare(
+                Settings.from_values(data=data, **sizes), storage.path("gs://qfleet-test/datasets")
+            )
             os.environ["STORAGE_EMULATOR_HOST"] = proxy
             path, cut = str(made.path), made.layout("train")
             size = sum(shard.bytes for shard in made.shards("train"))
