@@ -139,7 +139,7 @@ def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float],
     Runs in its own process, which `main` starts, with one thread per CPU.
     """
     from common.data.shard_stream import ShardStream
-    from training import distributed
+    from training import distributed, learner_factory
     from training.cluster import ClusterSpec
     from training.input_pipeline import batches
 
@@ -150,7 +150,7 @@ def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float],
     cluster = ClusterSpec(("127.0.0.1:1",), 0)
     strategy = distributed.create_strategy(settings, cluster)
     data_sets = [load(storage.path(path), mib) for mib in (memory, 1024)]
-    learner = distributed.build_learner(strategy, cluster, data_sets[0], settings)
+    learner = learner_factory.build_learner(strategy, cluster, data_sets[0], settings)
     learner.steps_per_call = STEPS_PER_CALL
     feeds = [data.feed("train", worker_sampler(data)) for data in data_sets]
     assert isinstance(feeds[0], ShardStream)

@@ -98,8 +98,11 @@ def _row(
 
 
 def _report(rows: list[dict[str, Any]], facts: dict[str, str], quick: bool) -> int:
-    print(f"{'qubits':>6} {'workers':>7} {'batch':>5} {'measured':>10} {'predicted':>10} {'error':>6}"
-          f" {'by others':>10} {'error':>6}")  # fmt: skip
+    titles = (
+        f"{'qubits':>6} {'workers':>7} {'batch':>5} {'measured':>10} {'predicted':>10}"
+        f" {'error':>6} {'by others':>10} {'error':>6}"
+    )
+    print(titles)
     for row in rows:
         print(
             f"{row['qubits']:6} {row['workers']:7} {row['batch']:5} {row['measured_ms']:7.3f} ms"

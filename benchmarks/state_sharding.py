@@ -154,6 +154,7 @@ class _Process:
         from qfleet.circuits.qcnn import qcnn
         from qfleet.distributed import state_group
         from qfleet.tensorflow.backends import build_simulator
+        from qfleet.tensorflow.sharded_simulator import ShardedSimulator
 
         tf = self._tf
         model = qcnn(qubits, encoder="angle", features=qubits)
@@ -176,7 +177,8 @@ class _Process:
             return tape.gradient(loss, weights)
 
         self._step = step.get_concrete_function(self._angles, self._weights)
-        self._sent = simulator.bytes_exchanged(batch)[1] if size > 1 else 0
+        sharded = isinstance(simulator, ShardedSimulator)
+        self._sent = simulator.bytes_exchanged(batch)[1] if sharded else 0
         self._build_all_to_all(qubits, batch)
 
     def _build_all_to_all(self, qubits: int, batch: int) -> None:

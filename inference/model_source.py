@@ -227,7 +227,7 @@ def _check_consistency(settings: Settings, source: ModelSource) -> None:
 def _local(path: StoragePath) -> Iterator[Path]:
     with contextlib.ExitStack() as stack:
         try:
-            local = stack.enter_context(storage.local(path))
+            local = stack.enter_context(storage.local_copy(path))
         except FileNotFoundError:
             raise WeightsError(f"there are no weights at {path}: {RETRAIN_HINT}") from None
         yield local

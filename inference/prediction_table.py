@@ -43,7 +43,7 @@ class PredictionTable:
         self._schema = pa.schema(fields)
         self._folder = tempfile.TemporaryDirectory(prefix="qfleet-")
         self._file = Path(self._folder.name, self.path.name)
-        with storage.errors(self._file):
+        with storage.translate_errors(self._file):
             if large:
                 self._writer = pa.parquet.ParquetWriter(
                     self._file, self._schema, compression="zstd"
@@ -77,7 +77,7 @@ class PredictionTable:
             columns.append(self._class_names(labels))
         if readouts is not None:
             columns += [pa.array(np.ascontiguousarray(column)) for column in readouts.T]
-        with storage.errors(self._file):
+        with storage.translate_errors(self._file):
             # Arrow writes the shortest decimals that are read back as the same float32.
             self._writer.write_table(pa.table(columns, schema=self._schema))
 
@@ -87,7 +87,7 @@ class PredictionTable:
 
     def publish(self) -> None:
         """Write the table to storage."""
-        with storage.errors(self._file):
+        with storage.translate_errors(self._file):
             self._writer.close()
         storage.write_atomic(self.path, self._file)
 
@@ -100,6 +100,6 @@ class PredictionTable:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with storage.errors(self._file):
+        with storage.translate_errors(self._file):
             self._writer.close()
         self._folder.cleanup()

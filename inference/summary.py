@@ -112,7 +112,7 @@ def _next_commands(results: InferenceResults, report: StoragePath) -> list[str]:
     commands = [f"open {report}" if local else f"gcloud storage cp {report} ."]
     run = results.source.run
     if run and results.inputs.is_test_split:
-        commands.append(f"make inference {run.words} INPUT=table.csv")
+        commands.append(f"make inference {run.arguments} INPUT=table.csv")
     elif run:
-        commands.append(f"make inference {run.words}")
+        commands.append(f"make inference {run.arguments}")
     return commands

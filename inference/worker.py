@@ -64,9 +64,6 @@ def _run() -> None:
         job_id,
         name=f"worker-{index}.lease.json",
         title=f"{inputs.title} for {source.name} (worker {index})",
-        doing="processed",
-        by="inference",
-        instead="",
     ).acquire()
     try:
         worker = InferenceWorker(settings, index, source, inputs, plan)

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from common.errors import EXIT_BUG, ClusterError, PeerLost, RetryableError, SettingsError
+from common.processes import free_ports
 from common.settings import Settings
 from training.cluster import TF_CONFIG, ClusterSpec, loopback_addresses
-from training.local_launcher import free_port
 from training.step_benchmark_worker import LATER
 
 log = logging.getLogger("qfleet")
@@ -256,8 +256,8 @@ def _gang(
     cores: Sequence[Sequence[int]],
     verbose: bool,
 ) -> list["_Process"]:
-    with ExitStack() as ports:
-        *chosen, gate = (free_port(ports) for _ in range(workers + 1))
+    with free_ports(workers + 1) as (*chosen, gate):
+        pass
     command = [sys.executable, "-m", "training.step_benchmark_worker", text, *told]
     command += [f"workers={workers}", f"gate_port={gate}", f"verbose={verbose}"]
     environment = _environment()

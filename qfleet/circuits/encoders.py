@@ -10,22 +10,13 @@ reupload  `angle` again before every layer, on the qubits that are still active.
 """
 
 from collections.abc import Sequence
-from typing import Literal, get_args
 
 import cirq
 import sympy
 
 from common.errors import CircuitError
 from qfleet.circuits.states import cluster_state
-
-EncoderPlacement = Literal["cluster", "angle", "reupload"]
-PLACEMENTS: tuple[EncoderPlacement, ...] = get_args(EncoderPlacement)
-
-
-def data_symbols(features: int) -> tuple[str, ...]:
-    """Names of the data symbols, x_00 on, which sort as they are numbered."""
-    width = max(2, len(str(features - 1)))
-    return tuple(f"x_{i:0{width}d}" for i in range(features))
+from qfleet.placement import PLACEMENTS
 
 
 def input_circuit(

@@ -148,5 +148,5 @@ def test_second_inference_is_refused_with_one_line(run: Run) -> None:
         lease.close()
     assert done.returncode == 2
     assert done.stderr.count("qfleet: ") == 1
-    assert "for small (worker 1) is being processed by another inference (process " in done.stderr
+    assert "for small (worker 1) is in use by another job (process " in done.stderr
     assert not storage.exists(run.predictions / "test.csv")

@@ -118,7 +118,7 @@ def test_every_bound_has_measured_cases() -> None:
 
 def test_compare_different_readouts_raises_disagreement() -> None:
     compare({"qfleet": [[0.5]], "tfq": [[0.50005]]}, "here")
-    with pytest.raises(Disagreement, match="qfleet .* tfq"):
+    with pytest.raises(Disagreement, match=r"qfleet .* tfq"):
         compare({"qfleet": [[0.5]], "tfq": [[0.51]]}, "here")
     for value in (float("nan"), None):
         with pytest.raises(Disagreement):

@@ -165,7 +165,7 @@ def test_common_imports_no_application(module: str) -> None:
 def test_the_clusters_client_imports_common_alone_and_nothing_heavy(module: str) -> None:
     assert not {one.name.split(".")[0] for one in IMPORTS[module]} & {"training", "inference"}
     parts = {part(one.name) for one in IMPORTS[module] if one.name.startswith("common.")}
-    assert parts <= {"errors", "settings", "storage", "runs"}
+    assert parts <= {"errors", "events", "runs", "settings", "storage", "text"}
     heavy = {*KERAS, "tensorflow_quantum", "numpy", "cirq", "pandas", "pyarrow"}
     assert not reached(module, late=False) & heavy
 

@@ -261,7 +261,7 @@ def test_second_inference_of_the_same_input_is_refused(run, infer):
     finally:
         lease.close()
     assert (code, computed(out)) == (2, [])
-    assert "for small (worker 1) is being processed by another inference (process " in err
+    assert "for small (worker 1) is in use by another job (process " in err
 
 
 def test_damaged_plan_exits_with_2(run, infer):

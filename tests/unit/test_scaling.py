@@ -333,8 +333,9 @@ def test_a_line_that_is_none_is_refused(text: str) -> None:
         StepMeasurement.from_line(text)
 
 
-def test_pods_of_a_probe_keep_nothing_and_may_do_as_little_as_workers() -> None:
-    settings = Settings.from_record({"run": "probe-1", "model": "qcnn", "workers": 3, "cpu": "1"})
+def test_benchmark_pods_keep_nothing_and_stay_restricted() -> None:
+    values = {"run": "benchmark-1", "model": "qcnn", "workers": 3, "cpu": "1"}
+    settings = Settings.from_record(values)
     trained = objects.training(settings)
     found = benchmark_objects(trained, '[{"qubits": 8}]', settings)
     assert [one["kind"] for one in found] == ["ServiceAccount", "NetworkPolicy", "TFJob"]
@@ -347,7 +348,7 @@ def test_pods_of_a_probe_keep_nothing_and_may_do_as_little_as_workers() -> None:
     }
     labels = worker["template"]["metadata"]["labels"]
     assert "app.kubernetes.io/part-of" not in labels, "storage lets in what is part of qfleet"
-    assert labels["app.kubernetes.io/component"] == "probe"
+    assert labels["app.kubernetes.io/component"] == "benchmark"
     (container,) = after["containers"]
     assert container["securityContext"] == before["containers"][0]["securityContext"]
     assert container["command"][:4] == [
@@ -358,5 +359,6 @@ def test_pods_of_a_probe_keep_nothing_and_may_do_as_little_as_workers() -> None:
     ]
     assert {"workers=3", "model=qcnn"} <= set(container["command"])
     assert "envFrom" not in container
-    assert {one["name"] for one in container["env"]} == {"HOME", "QFLEET_WORKERS", "QFLEET_THREADS"}
+    kept = {"HOME", "QFLEET_EVENTS", "QFLEET_WORKERS", "QFLEET_THREADS"}
+    assert {one["name"] for one in container["env"]} == kept
     assert "envFrom" in before["containers"][0], "the training job itself is left alone"

@@ -230,7 +230,7 @@ def call_with_malformed_inputs() -> None:
         places=(1,),
         across=0,
     )
-    group = 2 * kernel.lanes(4)
+    group = 2 * native.lanes(4)
     packed, start = tf.ones([2, group]), tf.constant(0, tf.int64)
     length, empty = tf.constant(group, tf.int64), tf.zeros([0], tf.int64)
     kept = values()[1]
