@@ -40,7 +40,11 @@ def worker(workers: int, floats: int) -> None:
     """Run one worker. The chief prints the results."""
     from qfleet.tensorflow.runtime import tf
     from training import distributed
-    from training.allreduce import all_reduce_sum, all_reduce_via_all_to_all
+    from training.allreduce import (
+        all_reduce_scalar,
+        all_reduce_sum,
+        all_reduce_via_all_to_all,
+    )
 
     cluster = ClusterSpec.from_environment(workers)
     settings = Settings.from_values(workers=workers, threads=1)
@@ -70,7 +74,7 @@ def worker(workers: int, floats: int) -> None:
     vector = tf.ones([floats])
     for _ in range(CALLS + 1):  # the first call builds the graph
         for name, method in methods.items():
-            distributed.all_reduce_scalar(strategy, 0.0)
+            all_reduce_scalar(strategy, 0.0)
             start = time.perf_counter()
             method(vector).numpy()
             seconds[name].append((time.perf_counter() - start) / SUMS_PER_CALL)
@@ -79,7 +83,7 @@ def worker(workers: int, floats: int) -> None:
         for name, taken in seconds.items():
             median, best = statistics.median(taken[1:]), min(taken[1:])
             print(f"{name:18} {1e3 * median:.3f} ({1e3 * best:.3f})")
-    distributed.all_reduce_scalar(strategy, 0.0)
+    all_reduce_scalar(strategy, 0.0)
     sys.stdout.flush()
     os._exit(0)  # the shutdown of TensorFlow logs errors about ended peers
 

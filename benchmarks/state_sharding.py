@@ -177,8 +177,9 @@ class _Process:
             return tape.gradient(loss, weights)
 
         self._step = step.get_concrete_function(self._angles, self._weights)
-        sharded = isinstance(simulator, ShardedSimulator)
-        self._sent = simulator.bytes_exchanged(batch)[1] if sharded else 0
+        self._sent = 0
+        if isinstance(simulator, ShardedSimulator):
+            self._sent = simulator.bytes_exchanged(batch)[1]
         self._build_all_to_all(qubits, batch)
 
     def _build_all_to_all(self, qubits: int, batch: int) -> None:
