@@ -18,6 +18,7 @@ from pennylane import numpy as pnp
 from benchmarks.circuit_models import BenchmarkModel, RandomInputs, model, random_inputs
 from benchmarks.subprocess_protocol import Channel, Message, peak_gib, versions
 from common.processes import cpu_count
+from common.text import plural
 
 ROUND_SECONDS = 0.4  # intended time of a round; a longer batch is a round by itself
 TRIAL_EXAMPLES = 2  # examples of a trial of a method
@@ -177,7 +178,7 @@ def _qsim(definition: BenchmarkModel, data: RandomInputs, task: str) -> dict[str
         return forward, forward
 
     return {
-        f"{threads} threads, gates fused to {fused} qubits": method(threads, fused)
+        f"{plural(threads, 'thread')}, gates fused to {fused} qubits": method(threads, fused)
         for threads in sorted({1, cores})
         for fused in (2, 3, 4)
     }
