@@ -79,7 +79,7 @@ def test_a_deleted_pod_is_redone_alone_and_the_report_is_that_of_one_process(
 ) -> None:
     run = finish(root, NAME, f"TEST_EXAMPLES={EXAMPLES}", "QUBITS=6")
     client = Client(f"RUN={NAME}", "PARALLELISM=3", f"BATCH={BATCH}")
-    kube.until(lambda: client.has_said(r"^worker 1: piece "), 120, "a piece of worker 1")
+    kube.until(lambda: client.has_said(r"^worker 1: chunk "), 120, "a chunk of worker 1")
     first = pods()
     (name,) = (name for number, name, _ in first if number == 1)
     deleted = time.monotonic() - client.began
@@ -87,19 +87,19 @@ def test_a_deleted_pod_is_redone_alone_and_the_report_is_that_of_one_process(
     code, said = client.end(), client.said
     assert code == 0, said
     assert "worker 1 was deleted; it alone starts again" in said
-    left, pieces, before = re.findall(
-        r"^worker 1: pieces (\d+)-(\d+) of \d+, (\d+) of them answered before", said, re.M
+    first_chunk, last_chunk, before = re.findall(
+        r"^worker 1: chunks (\d+)-(\d+) of \d+ \((\d+) done before\)", said, re.M
     )[0]
-    assert 0 < int(before) <= int(pieces) - int(left)
+    assert 0 < int(before) <= int(last_chunk) - int(first_chunk)
     kept = {uid for number, _, uid in first if number != 1}
     assert kept == {uid for number, _, uid in pods() if number != 1}, "the others went on"
 
     total = -(-EXAMPLES // (16 * BATCH))
-    answered = Counter(re.findall(r"^worker \d: piece (\d+)/", said, re.M))
-    assert max(answered.values()) == 1, "nothing is done twice"
-    # What a pod wrote just before it went may stay unsaid.
-    assert total - 2 <= len(answered) <= total
-    assert f"job {JOB} Succeeded: 20,000 examples answered: mse " in said
+    computed = Counter(re.findall(r"^worker \d: chunk (\d+)/", said, re.M))
+    assert max(computed.values()) == 1, "no chunk is computed twice"
+    # The last lines of a deleted pod may be missing.
+    assert total - 2 <= len(computed) <= total
+    assert f"job {JOB} Succeeded: 20,000 predictions written: mse " in said
     assert f"make inference TARGET=k8s RUN={NAME} INPUT=" in said
 
     there = storage.read_bytes(run.predictions / "test.csv")
@@ -111,12 +111,12 @@ def test_a_deleted_pod_is_redone_alone_and_the_report_is_that_of_one_process(
     assert (merged["row"] == np.arange(1, EXAMPLES + 1)).all()
     numbers = merged.select_dtypes("number").columns
     assert np.abs(merged[numbers] - alone[numbers]).max().max() <= 1e-6
-    again, merges = client.has_said(r"^worker 1: pieces .* before"), client.has_said("merges")
+    again, merges = client.has_said(r"^worker 1: chunks .* before"), client.has_said("merging")
     assert again
     assert merges
     measured(
         f"inference by 3 pods: pod 1 deleted at {deleted:.0f} s, its next goes on at {again:.0f} s,"
-        f" all pieces there at {merges:.0f} s"
+        f" all chunks done at {merges:.0f} s"
     )
 
 

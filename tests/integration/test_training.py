@@ -174,7 +174,7 @@ def test_a_table_of_the_person_s_own_trains_multi_filter_and_is_answered(start, 
     asked = start(tmp_path, f"INPUT={tmp_path}/new.csv", module="inference")
     assert asked.end() == 0, asked.said
     (answers,) = (tmp_path / "multi-filter" / "predictions").glob("*.csv")
-    assert list(pd.read_csv(answers)["predicted"]) == ["yes", "no"]
+    assert list(pd.read_csv(answers)["predicted_label"]) == ["yes", "no"]
 
 
 def test_digits_reach_logistic_regression_on_the_same_features(start, tmp_path):

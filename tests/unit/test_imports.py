@@ -21,7 +21,7 @@ KERAS = {"tensorflow", "tf_keras", "keras"}
 # others, as long as no way leads back to it.
 ARROWS = {
     "errors": {"events"},
-    "settings": {"errors"},
+    "settings": {"events", "errors"},
     "tensorflow": {"errors", "settings"},
     "storage": {"errors", "settings"},
     "circuits": {"errors", "settings"},
