@@ -150,7 +150,7 @@ class _Member:
             return tape.gradient(loss, weights)
 
         self._step = step.get_concrete_function(self.angles, self.weights)
-        self.sent = simulator.bytes_exchanged(batch)[1] if size > 1 else 0
+        self.sent = simulator.bytes_sent(batch)[1] if size > 1 else 0
         # Half of a member's part, as (re, im) in float32: once forward, and of both states back.
         self._half = 2 ** (qubits - 2) * 2
         self._batch = batch

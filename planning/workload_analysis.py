@@ -9,13 +9,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from common.errors import CircuitError, SettingsError, UserError, run_main
+from common.errors import SettingsError, UserError, run_main
+from common.processes import cpu_count
 from common.settings import Settings
 from planning.workload import WorkloadAnalysis
+from qfleet.errors import ShardingError
+
+if TYPE_CHECKING:
+    from qfleet.compiler.program import Program
 
 THREAD_BITS = 7  # 1 to 64 threads: a pod may have more cores than this machine
 SPLIT_BITS = 5  # so many workers' doublings, at most, may hold a state together in a plan
@@ -55,8 +60,8 @@ def _workload(settings: Settings) -> WorkloadAnalysis:
     from common import models  # TensorFlow
 
     model = models.build_model(sample.features, settings, sample.placement)
-    circuits = [layer._simulate for layer in models.circuit_layers(model)]
-    compiled = [_Compiled(simulator) for simulator in circuits]
+    layers = list(models.circuit_layers(model))
+    compiled = [_Compiled(layer.simulator, layer.program) for layer in layers]
     if not compiled:
         raise SettingsError(
             f"MODEL={settings.model.model} has no circuit with trained angles: there is nothing to plan"
@@ -77,7 +82,9 @@ def _workload(settings: Settings) -> WorkloadAnalysis:
         samples=_shape(widest.qubits, 1 << 20, 1).samples if native else 1,
         fill=dict(_fill(widest.qubits, native)),
         spans=dict(_spans(native, sample.angles)) if len(compiled) == 1 else {},
-        swaps=dict(_swaps(circuits)) if _may_be_split(settings, compiled) else {},
+        swaps=dict(_swaps([layer.simulator for layer in layers]))
+        if _may_be_split(settings, compiled)
+        else {},
         examples=sample.rows["train"],
         validation=sample.rows["validation"],
         lanes=settings.data.partitions,
@@ -110,28 +117,19 @@ class _Compiled:
     """What the compiler says of one circuit.
 
     Args:
-        simulator: Of a layer: native, plain TensorFlow, TensorFlow Quantum, or one that samples.
+        simulator: The simulator of a layer.
+        program: The layer's compiled program.
     """
 
-    def __init__(self, simulator: Any) -> None:
-        from qfleet.compiler.dense_fusion import FusedBlock
-        from qfleet.compiler.program import compile_program
-        from qfleet.tensorflow import description
+    def __init__(self, simulator: Any, program: "Program") -> None:
+        from qfleet.compiler.kernel_fusion import count_operations
         from qfleet.tensorflow.native import NativeSimulator
 
         self.native = simulator if isinstance(simulator, NativeSimulator) else None
-        if self.native:
-            program = simulator.program
-        elif hasattr(simulator, "circuit"):
-            program = compile_program(
-                simulator.circuit, simulator.inputs, simulator.parameters, [], target="kernel"
-            )
-        else:
-            program = simulator.program
-        blocks = [step for step in program.steps if isinstance(step, FusedBlock)]
+        blocks = program.blocks
         self.qubits = len(program.qubits)
         self.readouts = max(1, len(program.readout.offsets))
-        self.forward, self.backward = description.count_operations(blocks, self.qubits)
+        self.forward, self.backward = count_operations(blocks, self.qubits)
         shape = [(block.qubits, len(block.factors)) for block in blocks]
         self.key = (self.qubits, self.readouts, self.forward, self.backward, str(shape))
 
@@ -145,10 +143,9 @@ def _shape(qubits: int, batch: int, threads: int) -> Any:
 def _fill(qubits: int, native: Any) -> Iterator[tuple[int, list[float]]]:
     """Threads -> work of 1, 2, ... examples, as far as threads or lanes may be left without any."""
     from qfleet import native
-    from qfleet.engine import memory
 
     lanes = native.simd_lanes(4) if native else 1
-    for threads in sorted({2**power for power in range(THREAD_BITS)} | {memory.cpu_count()}):
+    for threads in sorted({2**power for power in range(THREAD_BITS)} | {cpu_count()}):
         yield (
             threads,
             [
@@ -176,8 +173,8 @@ def _swaps(natives: Sequence[Any]) -> Iterator[tuple[int, int]]:
     """Workers that can hold a state together -> exchanges forward, of the circuit with the most."""
     for bits in range(1, SPLIT_BITS + 1):
         try:
-            yield 2**bits, max(native.split_exchanges(bits) for native in natives)
-        except CircuitError:
+            yield 2**bits, max(native.swap_count(bits) for native in natives)
+        except ShardingError:
             return  # too few qubits
 
 
@@ -187,7 +184,7 @@ def _spans(native: Any, angles: np.ndarray) -> Iterator[tuple[int, int]]:
         return
     rows = 1
     while rows <= len(angles):
-        yield rows, native.span(angles[:rows])
+        yield rows, native.subspace_size(angles[:rows])
         rows *= 2
 
 

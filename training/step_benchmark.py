@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 
 from common.data import Dataset, Examples, WorkerSampler, sampling
-from qfleet.engine import memory
+from common.processes import cpu_count
 from qfleet.tensorflow.runtime import keras, tf
 from training import distributed
 from training.cluster import ClusterSpec
@@ -134,7 +134,7 @@ class StepBenchmark:
 
     def __init__(self, settings: "Settings", cluster: ClusterSpec) -> None:
         self._cluster = cluster
-        self._threads = settings.training.threads or memory.cpu_count()
+        self._threads = settings.training.threads or cpu_count()
         alone = tf.distribute.get_strategy()
         more = {"threads": self._threads}
         self._gang = distributed.create_strategy(settings.replace(**more), cluster)

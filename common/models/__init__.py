@@ -12,6 +12,7 @@ from common.models import user_model
 from common.settings import Settings
 from qfleet.circuits import ModelCircuit, hybrid_layers, qcnn
 from qfleet.circuits.circuit_json import to_json
+from qfleet.errors import LibraryError
 from qfleet.tensorflow.layers import Expectation, PauliReadouts
 from qfleet.tensorflow.runtime import keras, tf
 
@@ -60,7 +61,7 @@ def _readouts(
         made.inputs,
         made.observables,
         parameters=made.parameters,
-        simulator=settings.model.simulator,
+        backend=settings.model.simulator,
         seed=settings.data.seed * 1009 + index,
         name=f"circuit_{index}",
     )
@@ -148,6 +149,8 @@ def rebuild(described: dict, weights: str | None = None) -> keras.Model:
         said = described["settings"]
         settings = Settings.from_record(said)
         model = build_model(described["features"], settings, described["encoding"]["placement"])
+    except LibraryError:
+        raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"model.json does not describe a model: {error}") from None
     if not model.built:  # a subclassed model has no weights to load into before its first call

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sympy
 
-from common.errors import CircuitError
+from qfleet.errors import CircuitError
 from qfleet.circuits import (
     PLACEMENTS,
     ModelCircuit,

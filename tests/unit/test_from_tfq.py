@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import sympy
 
-from common.errors import CircuitError
+from qfleet.errors import CircuitError
 from qfleet.circuits.from_tfq import circuits_to_angles
 
 A, B, C = QUBITS = cirq.GridQubit.rect(1, 3)

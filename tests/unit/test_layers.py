@@ -6,7 +6,7 @@ import cirq
 import numpy as np
 import pytest
 
-from common.errors import CircuitError
+from qfleet.errors import CircuitError
 from qfleet.tensorflow.layers import (
     ControlledExpectation,
     Expectation,

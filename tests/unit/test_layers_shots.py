@@ -176,8 +176,8 @@ def test_a_derivative_that_nobody_asks_for_is_not_measured() -> None:
     circuit = cirq.Circuit(cirq.rx(X).on(A), cirq.ry(P).on(A), cirq.rz(X).on(A), cirq.ry(P).on(A))
     layer = SampledExpectation(circuit, ["x0"], [cirq.Z(A)], 10, seed=4)
     measured = []
-    measure = layer._simulate._measure
-    layer._simulate._measure = lambda *args: measured.append(1) or measure(*args)
+    measure = layer.simulator._measure
+    layer.simulator._measure = lambda *args: measured.append(1) or measure(*args)
     angles = tf.constant(ANGLES[:, :1])
     with tf.GradientTape(persistent=True) as tape:
         total = tf.reduce_sum(layer(angles))
@@ -186,7 +186,7 @@ def test_a_derivative_that_nobody_asks_for_is_not_measured() -> None:
     assert len(measured) == 1 + 2 * 2
     with tf.GradientTape() as tape:
         tape.watch(angles)
-        total = tf.reduce_sum(layer._simulate.expectation(angles, tf.zeros([1]), [0, 0]))
+        total = tf.reduce_sum(layer.simulator.expectation(angles, tf.zeros([1]), [0, 0]))
     tape.gradient(total, angles)
     assert len(measured) == 1 + 2 * 2 + 1 + 2 * 2
 

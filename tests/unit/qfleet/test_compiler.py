@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import sympy
 
-from common.errors import CircuitError
+from qfleet.errors import CircuitError
 from qfleet.circuits.blocks import two_qubit_unitary
 from qfleet.circuits.qcnn import qcnn
 from qfleet.compiler.dense_fusion import PhaseLayer

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import sympy
 
-from common.errors import CircuitError
+from qfleet.errors import CircuitError
 from qfleet.circuits.qcnn import qcnn
 from qfleet.compiler import cache_blocking, kernel_fusion
 from qfleet.compiler.program import compile_program
@@ -22,7 +22,7 @@ def woven(circuit: cirq.Circuit, inputs: tuple[str, ...] = ()) -> list[tuple[tup
     """The blocks' qubits and entries, of a circuit that reads Z everywhere."""
     names = sorted(set(cirq.parameter_names(circuit)) - set(inputs))
     read = [cirq.PauliSum.wrap(cirq.Z(qubit)) for qubit in sorted(circuit.all_qubits())]
-    program = compile_program(circuit, inputs, names, read, target="kernel")
+    program = compile_program(circuit, inputs, names, read, target="native")
     return [
         (block.qubits, int(kernel_fusion.block_entries(block).sum())) for block in program.steps
     ]
@@ -73,19 +73,19 @@ def test_data_gates_join_trained_ones() -> None:
 def test_every_window_holds_the_lanes_and_each_block_comes_once_in_a_valid_order() -> None:
     simulator = native(20)
     plan = simulator.plan
-    size = cache_blocking.WINDOW_QUBITS["complex64"]
-    assert plan.windows
-    assert sum(window.blocks for window in plan.windows) == len(plan.blocks)
+    size = cache_blocking.CACHE_BLOCK_QUBITS["complex64"]
+    assert plan.cache_blocks
+    assert sum(window.block_count for window in plan.cache_blocks) == len(plan.blocks)
     steps = list(simulator.program.steps)
     at = 0
     done: list[int] = []
-    for window in plan.windows:
+    for window in plan.cache_blocks:
         assert len(window.qubits) <= size
         assert set(plan.order[: cache_blocking.SIMD_LANES]) <= window.qubits
-        for block in plan.blocks[at : at + window.blocks]:
+        for block in plan.blocks[at : at + window.block_count]:
             assert set(block.qubits) <= window.qubits
             done.append(next(i for i, step in enumerate(steps) if step is block))
-        at += window.blocks
+        at += window.block_count
     assert sorted(done) == list(range(len(steps)))
     for qubit in range(20):
         on_it = [i for i in done if qubit in steps[i].qubits]
@@ -93,8 +93,8 @@ def test_every_window_holds_the_lanes_and_each_block_comes_once_in_a_valid_order
 
 
 def test_a_state_of_one_chunk_has_no_windows() -> None:
-    assert not native(15).plan.windows
-    assert native(15, dtype="complex128").plan.windows
+    assert not native(15).plan.cache_blocks
+    assert native(15, dtype="complex128").plan.cache_blocks
 
 
 @pytest.mark.parametrize(("qubits", "batch"), [(4, 1), (9, 40), (12, 3), (16, 5), (17, 2)])

@@ -6,7 +6,7 @@ import cirq
 import pytest
 import sympy
 
-from common.errors import CircuitError, SettingsError
+from qfleet.errors import CircuitError, ShardingError
 from qfleet import native
 from qfleet.circuits.qcnn import qcnn
 from qfleet.compiler.dense_fusion import FusedBlock
@@ -19,7 +19,7 @@ from qfleet.tensorflow.backends import build_simulator
 def planned(circuit: cirq.Circuit, bits: int) -> tuple[list[FusedBlock], ShardingPlan]:
     names = sorted(cirq.parameter_names(circuit))
     read = [cirq.PauliSum.wrap(cirq.Z(qubit)) for qubit in sorted(circuit.all_qubits())]
-    program = compile_program(circuit, (), names, read, target="split")
+    program = compile_program(circuit, (), names, read, target="sharded")
     blocks = [step for step in program.steps if isinstance(step, FusedBlock)]
     return blocks, plan_sharding(blocks, len(program.qubits), bits)
 
@@ -40,7 +40,7 @@ def brick(qubits: int, layers: int) -> cirq.Circuit:
 def test_a_qcnn_needs_no_exchange(qubits: int, bits: int) -> None:
     model = qcnn(qubits, encoder="angle", features=qubits)
     program = compile_program(
-        model.circuit, model.inputs, model.parameters, model.observables, target="split"
+        model.circuit, model.inputs, model.parameters, model.observables, target="sharded"
     )
     found = plan_sharding(
         [one for one in program.steps if isinstance(one, FusedBlock)], qubits, bits

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import sympy
 
-from common.errors import CircuitError
+from qfleet.errors import CircuitError
 from qfleet.compiler.program import compile_program
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.runtime import tf

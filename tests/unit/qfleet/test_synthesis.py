@@ -4,7 +4,7 @@ import cirq
 import numpy as np
 import pytest
 
-from qfleet.compiler.synthesis import decompose, synthesise
+from qfleet.compiler.synthesis import decompose, synthesize
 
 
 def embedded(matrix: np.ndarray, on: list[int], width: int) -> np.ndarray:
@@ -46,7 +46,7 @@ def unitaries() -> dict[str, np.ndarray]:
 def test_a_unitary_is_the_product_of_its_gates(matrix: np.ndarray) -> None:
     qubits = cirq.LineQubit.range(len(matrix).bit_length() - 1)
     for order in (qubits, qubits[::-1]):
-        parts = synthesise(order, matrix)
+        parts = synthesize(order, matrix)
         assert all(len(part.qubits) <= 2 for part in parts)
         found = cirq.Circuit(parts).unitary(order, order)
         # Cirq leaves out what is below 1e-8 in the narrow ones.
@@ -58,7 +58,7 @@ def test_what_the_first_qubits_only_control_takes_fewer_gates() -> None:
     qubits = cirq.LineQubit.range(3)
 
     def pairs(gate: cirq.Gate) -> int:
-        return sum(len(part.qubits) == 2 for part in synthesise(qubits, cirq.unitary(gate)))
+        return sum(len(part.qubits) == 2 for part in synthesize(qubits, cirq.unitary(gate)))
 
     assert pairs(cirq.CSWAP) == pairs(cirq.ry(0.3).controlled(2)) == 6
     assert pairs(cirq.MatrixGate(cirq.testing.random_unitary(8, random_state=0))) == 16
