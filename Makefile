@@ -1,10 +1,10 @@
-# What a person says to qfleet. Each verb sets up what it needs; `make help` lists them.
+# Entry points. Run `make help`. Each target installs what it needs.
 #
-# Settings follow a verb as NAME=value: make training WORKERS=4 STORAGE=gs://bucket/path
-# They go to the program's own parser, which refuses the ones that it does not know.
-# PYTHON=/path/to/python3.11 alone is for make: the interpreter that the environments are made with.
+# Settings follow a target as NAME=value: make training WORKERS=4 STORAGE=gs://bucket/path
+# They are passed to the program, which rejects unknown names.
+# PYTHON=/path/to/python3.11 is read by make itself: the interpreter for the virtual environments.
 #
-# Names here are lower case and `override`, so that no setting can change them.
+# Variables here are lower case and `override`, so that no setting can change them.
 
 override SHELL := /bin/bash
 override .SHELLFLAGS := -euo pipefail -c
@@ -12,8 +12,8 @@ override .DEFAULT_GOAL := help
 .SUFFIXES:
 .NOTPARALLEL:
 
-# MAKEOVERRIDES holds the NAME=value words of the command line, a backslash before each blank and
-# backslash, each dollar doubled. Taken apart into words, undone, and quoted for the shell:
+# MAKEOVERRIDES holds the NAME=value words of the command line. Blanks and backslashes are escaped
+# by a backslash, dollars are doubled. Split it into words, unescape them, and quote for the shell:
 override empty :=
 override blank := $(empty) $(empty)
 override tab := $(empty)	$(empty)
@@ -26,26 +26,27 @@ override whole = $(subst <less>,<,$(subst <backslash>,\,$(call undone,$1)))
 override settings = $(foreach word,$(words),$(call quote,$(call whole,$(word))))
 override no_settings = $(if $(words),$(error make $@ takes no settings, but was given $(settings)))
 
-# A setting arrives as an argument, once: not in the environment as well, where make would expand it.
+# A setting is passed once, as an argument: make would expand it in the environment.
 unexport MAKEFLAGS MFLAGS MAKEOVERRIDES $(foreach word,$(words),$(firstword $(subst =, ,$(word))))
 
 override setup := ./setup.sh $(call quote,$(value PYTHON))
-# TensorFlow Quantum is installed where a verb asks for it.
+# TensorFlow Quantum is installed only if a target needs it.
 override worker := .venv worker $(if $(filter SIMULATOR=tfq SIMULATOR:=tfq,$(words)),tfq)
 override dev := .venv worker dev
 override referee := .venv worker dev tfq
 override tensorboard := .venv-tensorboard tensorboard
 override peers := .venv-peers peers
 override launch := .venv-launch launch
-# Not empty where the job is to run in a cluster: said here, else in the environment.
+override docs := .venv-docs docs
+# Not empty if the job runs in a cluster: from the command line, else from the environment.
 override targets := $(or $(filter TARGET=% TARGET:=%,$(words)),TARGET=$(QFLEET_TARGET))
 override cluster := $(filter TARGET=k8s TARGET:=k8s,$(lastword $(targets)))
 
 .PHONY: help
-help: ## list the verbs
-	@printf 'make VERB [SETTING=value ...], where VERB is one of\n\n'
+help: ## list the targets
+	@printf 'make TARGET [SETTING=value ...], where TARGET is one of\n\n'
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 22
-	@printf '\nSettings and what they mean: see README.md, or .venv/bin/python -m training --help\n'
+	@printf '\nAll settings: docs/configuration.md, or .venv/bin/python -m training --help\n'
 
 .PHONY: training
 training: ## train on this machine, or with TARGET=k8s in a cluster: make training WORKERS=2 EPOCHS=50
@@ -54,12 +55,12 @@ training: ## train on this machine, or with TARGET=k8s in a cluster: make traini
 	@exec $(if $(cluster),.venv-launch/bin/python -m launch run,.venv/bin/python -m training) $(settings)
 
 .PHONY: dataset
-dataset: ## write a data set that many trainings read: make dataset TRAIN_EXAMPLES=1000000 STORAGE=gs://bucket/path
+dataset: ## write a data set for many trainings: make dataset TRAIN_EXAMPLES=1000000 STORAGE=gs://bucket/path
 	@$(setup) $(worker)
 	@exec .venv/bin/python -m common.data $(settings)
 
 .PHONY: inference
-inference: ## score the latest finished run, or RUN=name, on its test split or INPUT=file, in PARALLEL processes or pods
+inference: ## score the latest finished run, or RUN=name, on its test split or INPUT=file, in PARALLELISM processes or pods
 	@$(setup) $(if $(cluster),$(launch),$(worker))
 	@exec $(if $(cluster),.venv-launch/bin/python -m launch infer,.venv/bin/python -m inference) $(settings)
 
@@ -69,60 +70,99 @@ runs: ## list the runs below STORAGE, compare and delete them
 	@exec .venv/bin/python -m common.runs $(settings)
 
 .PHONY: tensorboard
-tensorboard: ## show the runs below STORAGE, or RUN=name alone, while they train and afterwards
+tensorboard: ## show all runs below STORAGE, or only RUN=name, during and after training
 	@$(setup) $(if $(cluster),$(launch),$(tensorboard))
 	@exec $(if $(cluster),.venv-launch/bin/python -m launch tensorboard,.venv-tensorboard/bin/python -m training.tensorboard_launcher) $(settings)
 
 .PHONY: images push
-images: ## build the images that pods run: make images BASE=image ENGINE=podman GPU=1
+images: ## build the container images: make images BASE=image ENGINE=podman GPU=1
 	@exec images/build.sh $(settings)
 
-push: ## push them and keep their digests for the manifests: make push IMAGE=registry/name
+push: ## push the images and record their digests for the manifests: make push IMAGE=registry/name
 	@exec images/push.sh $(settings)
 
 .PHONY: manifests
-manifests: ## write k8s/ anew, and your own into an overlay: make manifests OVERLAY=gke IMAGE=registry/name STORAGE=gs://...
+manifests: ## regenerate k8s/, and an overlay with your settings: make manifests OVERLAY=gke IMAGE=registry/name STORAGE=gs://...
 	@$(setup) $(launch)
 	@exec .venv-launch/bin/python -m launch.manifests $(settings)
 
 .PHONY: delete-training delete-inference delete-tensorboard
-delete-training: ## take a training job out of the cluster; what it wrote stays
-delete-inference: ## the same for an inference job
-delete-tensorboard: ## the same for TensorBoard
+delete-training: ## delete a training job from the cluster; its run stays in storage
+delete-inference: ## delete an inference job
+delete-tensorboard: ## delete the TensorBoard deployment
 delete-training delete-inference delete-tensorboard:
 	@$(setup) $(launch)
 	@exec .venv-launch/bin/python -m launch delete $(@:delete-%=%) $(settings)
 
-.PHONY: test
-test: ## run the unit and integration tests
+override pytest := .venv/bin/python -m pytest --numprocesses=2 --dist=worksteal
+
+.PHONY: test test-rest test-all test-native test-infra test-changed test-durations
+test: ## run the default tests: 6 minutes
+	@$(no_settings)$(setup) $(referee)
+	@$(setup) $(tensorboard)
+	@$(pytest) -m 'not native and not infra and not exhaustive and not e2e' $(report:%=%/default.xml)
+
+test-all: test test-rest ## run all tests but those that need a cluster: 15 minutes
+
+test-rest: test-environments
+	@$(pytest) -m 'native or infra or exhaustive' $(report:%=%/rest.xml)
+
+test-native: test-environments ## run the tests of the C++ engine: sanitizers, other processors
+	@$(pytest) -m native
+
+test-infra: test-environments ## run the tests of setup.sh and the Google Cloud scripts
+	@$(pytest) -m infra
+
+test-changed: test-environments ## run the tests that your changes since branch main can affect
+	@files=$$(.venv/bin/python -m tools.changed_tests main); [[ -z $$files ]] || \
+		$(pytest) -m 'not native and not infra and not exhaustive' $$files || [[ $$? == 5 ]]
+
+test-durations: ## run all tests and list the slowest in tests/README.md
+	@rm -rf .durations
+	@$(MAKE) --no-print-directory test-all-reported
+	@.venv/bin/python -m tools.durations .durations/default.xml .durations/rest.xml
+
+.PHONY: test-environments test-all-reported
+test-all-reported: override report := --junit-xml=.durations
+test-all-reported: test-all
+
+test-environments:
 	@$(no_settings)$(setup) $(referee)
 	@$(setup) $(tensorboard)
 	@$(setup) $(peers)
-	@.venv/bin/python -m pytest --numprocesses=2 --dist=loadfile
 
 .PHONY: verify
-verify: ## check style, types, the import law and the files that are generated
+verify: docs ## check style, types, prose, import rules, links and generated files
 	@$(no_settings)$(setup) $(dev)
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
+	@.venv/bin/python -m tools.prose_lint
+	@git ls-files '*.cc' '*.h' | xargs .venv/bin/clang-format --dry-run --Werror
+	@git ls-files '*.sh' .ci/run | xargs .venv/bin/shellcheck
 	@.venv/bin/python -m pytest --quiet tests/unit/test_imports.py
-	@.venv/bin/python -m common.settings --check README.md
+	@.venv/bin/python -m common.settings --check docs/configuration.md
+	@.venv/bin/python -m benchmarks.documentation --check
 	@.venv/bin/python -m launch.manifests --check
 
+.PHONY: docs
+docs: ## build the documentation in site/, with strict links
+	@$(no_settings)$(setup) $(docs)
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
+
 .PHONY: quality
-quality: ## train every model with five seeds and print the table of the README: 10 minutes
+quality: ## train every model with five seeds and print the quality table: 10 minutes
 	@$(no_settings)$(setup) $(worker)
 	@.venv/bin/python benchmarks/quality.py
 
 .PHONY: benchmark
-benchmark: ## time the simulator beside its peers: 20 minutes, or 3 with QUICK=1
+benchmark: ## compare the simulator's speed with its peers: 20 minutes, or 3 with QUICK=1
 	@$(setup) $(referee)
 	@$(setup) $(peers)
 	@exec .venv/bin/python -m benchmarks $(settings)
 
 .PHONY: fleet
-fleet: ## simulate a training on 1 to 10,000 workers that may be lost: make fleet QUBITS=16 TRAIN_EXAMPLES=100000 PREEMPTION_RATE=0.1
+fleet: ## simulate training on 1 to 10,000 preemptible workers: make fleet QUBITS=16 TRAIN_EXAMPLES=100000 PREEMPTION_RATE=0.1
 	@$(setup) $(worker)
 	@$(if $(cluster),$(setup) $(launch))
 	@exec .venv/bin/python -m planning.fleet $(settings)
@@ -134,22 +174,22 @@ scaling: ## measure 1, 2, 4, 8 workers on this machine, or with TARGET=k8s in a 
 	@exec .venv/bin/python -m planning.scaling $(settings)
 
 .PHONY: plan
-plan: ## say beforehand what a training takes, and how many workers to train with: make plan QUBITS=16 APPLY=1
+plan: ## predict training time and cost, and recommend the number of workers: make plan QUBITS=16 APPLY=1
 	@$(setup) $(worker)
 	@$(if $(cluster),$(setup) $(launch))
 	@exec .venv/bin/python -m planning $(settings)
 
 .PHONY: settings-table
-settings-table: ## write the table of settings in README.md anew
+settings-table: ## regenerate the table of settings in docs/configuration.md
 	@$(no_settings)$(setup) $(worker)
-	@.venv/bin/python -m common.settings --write README.md
+	@.venv/bin/python -m common.settings --write docs/configuration.md
 
 .PHONY: lock upgrade
-lock: ## write requirements/*.txt from requirements/*.in, moving no version that need not move
-upgrade: ## write requirements/*.txt with the newest versions that requirements/*.in allow
+lock: ## regenerate requirements/*.txt from requirements/*.in, keeping versions where possible
+upgrade: ## regenerate requirements/*.txt with the newest allowed versions
 lock upgrade:
 	@$(no_settings)$(setup) $(dev)
-	@for name in worker worker-cpu worker-gpu tfq dev tensorboard peers launch storage; do \
+	@for name in worker worker-cpu worker-gpu tfq dev tensorboard peers launch storage docs; do \
 		case $$name in \
 			tfq | peers | worker-gpu) where='--python-platform x86_64-unknown-linux-gnu';; \
 			worker-cpu) where='--universal --override requirements/worker-cpu.overrides';; \
@@ -161,29 +201,29 @@ lock upgrade:
 	done
 
 .PHONY: e2e
-e2e: ## test on a real cluster: KUBECONFIG's, or that of make cluster
+e2e: ## run the end-to-end tests on the cluster of KUBECONFIG, or of make cluster
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(launch)
-	@# Those that wait, for an image or a place, beside those that train.
+	@# Tests that mostly wait run beside tests that train.
 	@.venv/bin/python -m pytest tests/e2e --numprocesses=2 --dist=loadfile -m 'not alone'
 	@.venv/bin/python -m pytest tests/e2e -m alone
 
 .PHONY: cluster cluster-down
-cluster: ## start a Kubernetes of one node on this machine, with the operator and the images: 10 minutes the first time
+cluster: ## start a one-node Kubernetes on this machine, with operator and images: 10 minutes the first time
 	@$(no_settings)exec tests/e2e/cluster/up.sh
 
-cluster-down: ## take it away with every process, mount, interface and rule of it; what was built stays
+cluster-down: ## remove that cluster with all its processes, mounts, interfaces and rules; build outputs stay
 	@$(no_settings)exec tests/e2e/cluster/down.sh
 
 .PHONY: infra-up infra-down
-infra-up: ## make what qfleet needs on Google Cloud, see infra/README.md; DRY_RUN=1 prints the commands and what an hour costs
+infra-up: ## create the Google Cloud resources (docs/gke.md); DRY_RUN=1 prints commands and hourly cost
 	@exec infra/up.sh $(settings)
 
-infra-down: ## destroy what infra-up made, and nothing else; it says what is lost and asks
+infra-down: ## delete the resources of infra-up after confirmation
 	@exec infra/down.sh $(settings)
 
 .PHONY: clean
-clean: ## remove the environments and caches; runs stay
-	@$(no_settings)rm -rf .venv .venv-tensorboard .venv-peers .venv-launch
+clean: ## remove environments and caches; runs stay
+	@$(no_settings)rm -rf .venv .venv-tensorboard .venv-peers .venv-launch .venv-docs site .durations
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis qfleet/native/built
 	@find . -name __pycache__ -prune -exec rm -rf {} +

@@ -15,7 +15,7 @@ from qfleet.circuits.encoders import data_symbols, input_circuit
 
 ENTANGLING_LAYERS = 3
 MODELS = {
-    "qcnn": "the QCNN down to one qubit, whose Z is the answer",
+    "qcnn": "the QCNN down to one qubit, whose Z is the prediction",
     "hybrid": "the QCNN cut at 4 qubits or fewer, Z on each, Dense(8, tanh), Dense(1)",
     "entangling": f"{ENTANGLING_LAYERS} strongly entangling layers, Z on every qubit, Dense(1)",
 }

@@ -33,7 +33,7 @@ from planning.workload_analysis import analyze_workload
 
 QUBITS, WORKERS, BATCHES = (10, 13, 16), (1, 2), (64, 256)
 MEDIAN, WORST = 0.15, 0.35
-FILE = Path(__file__).with_suffix(".json")
+FILE = Path(__file__).with_name("planner.json")
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""RESULTS.md: what was measured, as tables."""
+"""RESULTS.md: the tables of a benchmark."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,39 +8,43 @@ from benchmarks.circuit_models import MODELS
 from benchmarks.rounds import TOLERANCE
 
 EXAMPLES = 1_000  # in the epoch of the QCNN of 23 qubits
-_TITLES = {"train": "A training step", "forward": "Forward alone"}
+_TITLES = {"train": "Training step", "forward": "Forward pass"}
 _MODELS = "\n".join(f"  - `{name}`: {text}" for name, text in MODELS.items())
 _CONDITIONS = f"""\
-- All systems in one run, each in a process of its own, taking turns round by round; the median of
-  the rounds. Before timing, all must read the same expectation values within {TOLERANCE:g}.
-- The same circuits, angles and weights for all; each example turns every qubit by an angle of its
-  own, so no system gains from examples that are alike. The models:
+- All systems run at the same time, each in its own process, and take turns round by round.
+  The tables show the median of the rounds.
+  Before timing, all systems must return the same expectation values within {TOLERANCE:g}.
+- All systems use the same circuits, angles and weights.
+  Each example rotates every qubit by its own angle, so no system gains from similar examples.
+  The models:
 {_MODELS}
-- `qfleet` and `tfq` (TensorFlow Quantum's PQC layer, Adjoint differentiator) train in Keras `fit`
-  on tensors in memory with steps_per_execution=50 (fewer where a step is long, by the same rule
-  for both), Adam, complex64; timed are the second epoch and those after it. Their forward is the
-  Keras model in a graph, batch after batch.
-- `lightning` (PennyLane's lightning.qubit, adjoint, complex64, Adam) runs its examples in a loop
-  or broadcast; `qsim` (qsimcirq, forward only) in a loop with one thread or all and gates fused to
-  2, 3 or 4 qubits, parameters bound beforehand. The fastest way is taken."""
+- `qfleet` and `tfq` train in Keras `fit` on tensors in memory, with Adam and complex64.
+  `tfq` is TensorFlow Quantum's PQC layer with the Adjoint differentiator.
+  Both use steps_per_execution=50, or fewer for long steps by the same rule.
+  The first epoch is not timed. The forward pass is the Keras model in a graph, batch by batch.
+- `lightning` is PennyLane's lightning.qubit with adjoint gradients, complex64 and Adam.
+  It runs its examples in a loop or broadcast; the faster one counts.
+- `qsim` is qsimcirq, forward only, in a loop, with parameters bound in advance.
+  It uses one thread or all, and gates fused to 2, 3 or 4 qubits; the fastest combination counts."""
 
 _LEFT_OUT = f"""\
-A peer's cell that is predicted to take over {LONGEST_S:g} s. Its time is the one measured at that
-width, or G (a + b 2**N) for a circuit of G gates and N qubits, with a and b from the two widest
-that were measured. qsim has no training."""
+Cases of other systems that are predicted to take more than {LONGEST_S:g} s are omitted.
+The prediction is the time measured at that width.
+Otherwise it is G (a + b 2**N) for a circuit of G gates and N qubits.
+The coefficients a and b come from the two widest measured circuits. qsim does not train."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A bound beside what was measured: at least so many times a peer, at most so many seconds.
+    """A bound and the measured figure: a minimum ratio to another system, or a maximum time.
 
     Attributes:
-        what: The figure, for a person to read.
+        what: Name of the figure.
         limit: `at least 200` or `at most 5 s`.
-        aim: What is hoped for, in the same unit; may be empty.
-        measured: The figure; empty where it was not measured.
-        reached: Whether it keeps the limit.
-        below_floor: Whether the quick form fails by it.
+        aim: Goal in the same unit; may be empty.
+        measured: The figure; empty if it was not measured.
+        reached: True if the figure keeps the limit.
+        below_floor: True if the quick form fails because of it.
     """
 
     what: str
@@ -54,22 +58,22 @@ class Limit:
 def results(
     rows: Sequence[Row], limits: Sequence[Limit], left_out: Sequence[str], facts: Mapping[str, str]
 ) -> str:
-    """The whole text."""
+    """Return the text of RESULTS.md."""
     machine = "\n".join(f"- {name}: {fact}" for name, fact in facts.items())
-    parts = ["# Measured by `make benchmark`", "## Bounds", limits_table(limits)]
-    parts += ["## Machine", machine, "## How", _CONDITIONS]
+    parts = ["# Simulator benchmark", "## Bounds", limits_table(limits)]
+    parts += ["## Machine", machine, "## Conditions", _CONDITIONS]
     parts += [f"![Time against {what}](time_against_{what}.png)" for what in ("qubits", "batch")]
     for task, title in _TITLES.items():
         if any(row["task"] == task for row in rows):
             parts += [f"## {title}: ms per circuit", ms_table(rows, task)]
-            parts += [f"## {title}: times qfleet's time", ratio_table(rows, task)]
+            parts += [f"## {title}: ratio to qfleet's time", ratio_table(rows, task)]
     out = left_out or ["nothing"]
-    parts += ["## Left out", _LEFT_OUT, "\n".join(f"- {line}" for line in out)]
+    parts += ["## Omitted cases", _LEFT_OUT, "\n".join(f"- {line}" for line in out)]
     return "\n\n".join(parts) + "\n"
 
 
 def limits(rows: Sequence[Row], bounds: Iterable[SpeedBound]) -> list[Limit]:
-    """The ratios that are bound, and the named figures that the rows tell."""
+    """Return the bounded ratios and the named figures of the rows."""
     return [_compared(rows, bound) for bound in bounds] + list(_figures(rows))
 
 
@@ -89,14 +93,14 @@ def _compared(rows: Sequence[Row], bound: SpeedBound) -> Limit:
 
 
 def _figures(rows: Sequence[Row]) -> Iterator[Limit]:
-    """Epoch, compile time and memory, as far as they were measured."""
+    """Yield epoch, compile time and memory, as far as they were measured."""
 
     def figure(what: str, value: float, unit: str, most: float, aim: str = "") -> Limit:
         return Limit(what, f"at most {most:g} {unit}", aim, f"{value:.3g} {unit}", value <= most)
 
     first = find(rows, "qfleet", "train", BenchmarkCell("qcnn", 20, 2))
     if first:
-        yield figure("compile and first step, 20 qubits", first["first_step_s"], "s", 5)
+        yield figure("compilation and first step, 20 qubits", first["first_step_s"], "s", 5)
     span = find(rows, "qfleet", "epoch", BenchmarkCell("qcnn", 23, EXAMPLES))
     if span:
         seconds = span["ms_per_circuit"] * EXAMPLES / 1e3
@@ -117,17 +121,17 @@ def _figures(rows: Sequence[Row]) -> Iterator[Limit]:
 
 
 def limits_table(limits: Iterable[Limit]) -> str:
-    """A line a limit."""
+    """Return a table with one line per limit."""
     lines = ["| figure | bound | aim | measured | |", "|---|---|---|---|---|"]
     for limit in limits:
-        said = "reached" if limit.reached else "missed"
+        verdict = "reached" if limit.reached else "missed"
         measured = limit.measured or "not measured"
-        lines.append(f"| {limit.what} | {limit.limit} | {limit.aim} | {measured} | {said} |")
+        lines.append(f"| {limit.what} | {limit.limit} | {limit.aim} | {measured} | {verdict} |")
     return "\n".join(lines)
 
 
 def missed(limits: Iterable[Limit]) -> list[str]:
-    """A sentence for each limit that is not kept."""
+    """Return one sentence per missed limit."""
     return [
         f"{limit.what}: {limit.measured or 'not measured'}, and the bound is {limit.limit}"
         for limit in limits
@@ -136,12 +140,12 @@ def missed(limits: Iterable[Limit]) -> list[str]:
 
 
 def ms_table(rows: Sequence[Row], task: str) -> str:
-    """A line a cell, a column a system, ms per circuit."""
+    """Return ms per circuit: one line per case, one column per system."""
     return _table(rows, task, SYSTEMS[task], lambda row, _: f"{row['ms_per_circuit']:.3g}")
 
 
 def ratio_table(rows: Sequence[Row], task: str) -> str:
-    """The same in multiples of qfleet's time in that cell."""
+    """Return the same in multiples of qfleet's time of that case."""
 
     def times(row: Row, ours: Row | None) -> str:
         return "" if ours is None else f"{row['ms_per_circuit'] / ours['ms_per_circuit']:.3g}"

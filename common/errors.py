@@ -1,25 +1,26 @@
-"""Every error a person can meet, and the exit code that it ends the process with.
+"""Errors that a user or an operator can act on, and the exit codes of programs.
 
     QfleetError
-    ├── UserError                2    the person must change something
-    │   ├── SettingsError             a setting: its name, its value, what is allowed
-    │   ├── DataError                 a data set: which file, column or row
-    │   ├── CircuitError              a circuit: which gate, moment and qubits
+    ├── UserError                2    the user must change something
+    │   ├── SettingsError             a setting: its name, its value and the allowed values
+    │   ├── DataError                 a data set: the file, column or row
+    │   ├── CircuitError              a circuit: the gate, moment and qubits
     │   ├── WeightsError              weights or a checkpoint that do not fit or were altered
     │   ├── StorageError              no such bucket, permission denied, disk full
-    │   ├── RunError                  a run that is taken, missing, or made with other settings
-    │   └── ClusterError              a Kubernetes that refuses, is away, or can't place the job
-    └── RetryableError          >=128  nothing is wrong with the job: start it again
-        ├── PeerLost            138   a worker of the gang went away
-        ├── Preempted           143   SIGTERM: the machine is wanted back (128 + 15)
-        ├── RendezvousTimeout   144   the gang was not complete at the deadline
-        ├── StorageUnavailable  145   storage does not answer
+    │   ├── RunError                  a run that is in use, missing, or has other settings
+    │   └── ClusterError              a Kubernetes that refuses, is unreachable, or has no room
+    └── RetryableError          >=128  the job itself is sound: start it again
+        ├── PeerLost            138   another worker of the process group ended
+        ├── Preempted           143   SIGTERM: the machine is needed elsewhere (128 + 15)
+        ├── RendezvousTimeout   144   not all workers joined the rendezvous in time
+        ├── StorageUnavailable  145   storage does not respond
         └── DeadlineReached     146   DEADLINE seconds have passed
 
-Anything else is a bug and leaves with 1 and a traceback. The Kubeflow operator restarts a pod
-whose code is 128 or more and fails the job for good on 1 to 127, which is why the codes are these.
+The exceptions of the library (`qfleet.errors`) carry no exit codes; `as_qfleet_error` converts them
+to these. Any other exception is a bug and exits with 1 and a traceback. The Kubeflow operator
+restarts a pod on exit codes of 128 or more and fails the job permanently on 1 to 127.
 
-The text of every error is one sentence: what, where, what is allowed, what to do next.
+The text of every error is one sentence: cause, location, allowed values, next command.
 """
 
 import contextlib
@@ -31,25 +32,33 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from common import events
+from qfleet import errors as library
+
 EXIT_OK = 0
 EXIT_BUG = 1
+EXIT_INTERRUPTED = 130
+"""128 + SIGINT, as shells have it."""
 
 TERMINATION_LOG = Path("/dev/termination-log")
-"""In a pod, the file whose content Kubernetes keeps in the pod's status."""
+"""File in a pod whose content Kubernetes copies into the pod's status."""
 
-# Importing TensorFlow and Cirq makes objects that stay; by default (after 700 new ones) they are
-# looked through again and again for garbage, which is a sixth of a program's start.
+MAX_TERMINATION_MESSAGE = 4000
+"""Characters of a termination message; Kubernetes keeps 4096 bytes."""
+
 GC_THRESHOLD = 10_000
+"""Garbage collection threshold of programs. Importing TensorFlow and Cirq allocates many long-lived
+objects; the default threshold of 700 rescans them repeatedly, a sixth of the start-up time."""
 
 
 class QfleetError(Exception):
-    """An error that a person or an operator can act on. Abstract: raise one of its leaves."""
+    """An error that a user or an operator can act on. Abstract: raise a subclass."""
 
     exit_code: int
 
 
 class UserError(QfleetError):
-    """The person must change something; starting again would end the same way."""
+    """The user must change something; running again would end the same way."""
 
     exit_code = 2
 
@@ -59,11 +68,11 @@ class SettingsError(UserError):
 
 
 class DataError(UserError):
-    """A data set can't be read, or holds what training can't use."""
+    """A data set can't be read, or its content can't be used for training."""
 
 
 class CircuitError(UserError):
-    """A circuit holds what the simulator can't take."""
+    """A circuit can't be simulated."""
 
 
 class WeightsError(UserError):
@@ -71,63 +80,94 @@ class WeightsError(UserError):
 
 
 class StorageError(UserError):
-    """Storage refuses: no such bucket, permission denied, disk full."""
+    """Storage refuses access: no such bucket, permission denied, disk full."""
 
 
 class RunError(UserError):
-    """The run that was named can't be used in this way."""
+    """A run can't be used in the requested way."""
 
 
 class ClusterError(UserError):
-    """The cluster refuses, does not answer, or can't run the job as it was asked for."""
+    """The cluster refuses, does not respond, or can't run the job."""
 
 
 class RetryableError(QfleetError):
-    """Nothing is wrong with the job; the same command started again goes on."""
+    """The job itself is sound; the same command resumes it."""
 
     exit_code = 128
 
 
 class PeerLost(RetryableError):
-    """A worker of this gang went away in mid-step, so the gang restarts as a whole."""
+    """Another worker of this process group ended during a step, so all of them restart."""
 
     exit_code = 138
 
 
 class Preempted(RetryableError):
-    """SIGTERM: the machine is wanted back."""
+    """SIGTERM: the machine is needed elsewhere."""
 
     exit_code = 143
 
 
 class RendezvousTimeout(RetryableError):
-    """Not every worker came to the start gate in time."""
+    """Not all workers joined the rendezvous in time."""
 
     exit_code = 144
 
 
 class StorageUnavailable(RetryableError):
-    """Storage does not answer, or answers that it is busy, after retries."""
+    """Storage does not respond, or reports that it is busy, after retries."""
 
     exit_code = 145
 
 
 class DeadlineReached(RetryableError):
-    """DEADLINE seconds have passed; a checkpoint was left."""
+    """DEADLINE seconds have passed; a checkpoint was saved."""
 
     exit_code = 146
 
 
 def one_line(error: BaseException) -> str:
-    """The error's text without line breaks, for a terminal, a log line or a termination message."""
+    """Return the error's text without line breaks, for a terminal, a log or a pod's status."""
     return " ".join(str(error).split())
 
 
-def run_main(main: Callable[[], int | None]) -> int:
-    """Call a program's main function and turn how it ended into an exit code.
+def as_qfleet_error(error: BaseException) -> QfleetError | None:
+    """Return the error as one with an exit code.
 
-    A QfleetError is printed as one line on stderr; any other exception is a bug and keeps its
-    traceback. In a pod that line is its termination message, too.
+    Args:
+        error: Any exception.
+
+    Returns:
+        The error itself; a CircuitError or SettingsError for an error of the library; None for a bug.
+    """
+    if isinstance(error, QfleetError):
+        return error
+    if isinstance(error, library.LibraryError):
+        return _from_library(error)
+    return None
+
+
+def _from_library(error: library.LibraryError) -> UserError:
+    """Convert an error of the library and add the setting to change."""
+    if isinstance(error, library.ShardingError):
+        return CircuitError(f"{error}; STATE_SHARDS=1 does not shard it")
+    if isinstance(error, library.MemoryLimitError):
+        return CircuitError(f"{error}; see QUBITS and WORKERS")
+    if isinstance(error, library.CircuitError):
+        return CircuitError(str(error))
+    return SettingsError(
+        f"SIMULATOR: {error}; make training and make inference install TensorFlow Quantum if"
+        " SIMULATOR=tfq is given, and SIMULATOR=qfleet does not need it"
+    )
+
+
+def run_main(main: Callable[[], int | None]) -> int:
+    """Call a program's main function and convert its end to an exit code.
+
+    A QfleetError is emitted as an event, which is one line on stderr where no other process reads
+    the events. Any other exception is a bug and keeps its traceback. In a pod, either becomes the
+    termination message.
 
     Args:
         main: The program. Its return value is the exit code; None is 0.
@@ -136,34 +176,43 @@ def run_main(main: Callable[[], int | None]) -> int:
         The exit code for sys.exit.
     """
     gc.set_threshold(GC_THRESHOLD)
+    events.start()
     try:
         return main() or EXIT_OK
-    except QfleetError as error:
-        print(f"qfleet: {one_line(error)}", file=sys.stderr)
-        write_termination_message(one_line(error))
-        return error.exit_code
     except KeyboardInterrupt:
-        print("qfleet: interrupted", file=sys.stderr)
-        return 130
+        events.emit("error", "interrupted", exit_code=EXIT_INTERRUPTED)
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output went away (`| head`); there is nobody left to tell.
-        return EXIT_OK
+        return EXIT_OK  # the reader of the output ended, as in `| head`
     except Exception as error:
-        logging.getLogger("qfleet").debug("a bug", exc_info=True)
-        traceback.print_exc()
-        write_termination_message(f"a bug: {error!r}")
-        return EXIT_BUG
+        known = as_qfleet_error(error)
+        if known is None:
+            return _report_bug(error)
+        text = one_line(known)
+        events.emit("error", text, exit_code=known.exit_code)
+        write_termination_message(text)
+        return known.exit_code
+
+
+def _report_bug(error: Exception) -> int:
+    logging.getLogger("qfleet").debug("a bug", exc_info=True)
+    traceback.print_exc()
+    text = f"a bug: {error!r}"
+    if events.is_streaming():
+        events.emit("error", text, exit_code=EXIT_BUG)
+    write_termination_message(text)
+    return EXIT_BUG
 
 
 def exit_on_signals() -> None:
-    """SIGTERM and SIGHUP end this process by way of `finally`, and with it what it has started."""
+    """Turn SIGTERM and SIGHUP into SystemExit, so that `finally` ends child processes."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 def write_termination_message(text: str) -> None:
-    """Leave a sentence in the pod's status, where this is a pod; the newest one stays."""
+    """Write the message into the pod's status, if this is a pod; it replaces an earlier one."""
     if TERMINATION_LOG.is_file():
-        # The same stands in the pod's log, so a file that can't be written costs nothing.
+        # The pod's log has the same text, so a failure here is harmless.
         with contextlib.suppress(OSError):
-            TERMINATION_LOG.write_text(text[:4000], encoding="utf-8")
+            TERMINATION_LOG.write_text(text[:MAX_TERMINATION_MESSAGE], encoding="utf-8")

@@ -101,7 +101,7 @@ def errors(path: object) -> Iterator[None]:
     except Exception as error:
         told = None
         if (cloud := sys.modules.get("common.cloud")) is not None:
-            told = cloud.told(error, path)
+            told = cloud.translate_errors(error, path)
         if told is None and isinstance(error, OSError):
             told = _told(error, path)
         if told is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from common import checkpoints, runs
 from common.data import Dataset, prepare
-from common.errors import QfleetError, RendezvousTimeout, one_line
+from common.errors import RendezvousTimeout, as_qfleet_error, one_line
 from common.settings import Settings
 from common.storage import StoragePath
 from training.cluster import ClusterSpec
@@ -155,7 +155,7 @@ class Chief:
             self._gate.close()
         if self._held:
             if error is not None:
-                text = one_line(error) if isinstance(error, QfleetError) else repr(error)
+                text = one_line(error) if as_qfleet_error(error) else repr(error)
                 self._held.record_cause(text)
             self._held.close()
 

@@ -6,7 +6,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from common.errors import QfleetError, one_line
+from common.errors import as_qfleet_error, one_line
 
 log = logging.getLogger("qfleet")
 
@@ -42,8 +42,8 @@ def add_log_file(file: Path, *, verbose: bool) -> logging.Handler:
 
 def log_exit(kept: logging.Handler, error: BaseException) -> None:
     """Write into the text log how this worker ended; its output gets that from `run_main`."""
-    if isinstance(error, QfleetError):
-        text = one_line(error)
+    if (known := as_qfleet_error(error)) is not None:
+        text = one_line(known)
     else:
         text = "".join(traceback.format_exception(error)).rstrip()
     kept.handle(log.makeRecord(log.name, logging.ERROR, "", 0, text, (), None))

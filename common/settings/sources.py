@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from pydantic import ValidationError
 
+from common import events
 from common.errors import SettingsError
 from common.settings.fields import SettingField
 from common.settings.schema import describe_constraint
@@ -164,7 +165,7 @@ def _read_args(args: Sequence[str], fields: Fields) -> dict[str, Given]:
 def _read_environment(fields: Fields) -> dict[str, Given]:
     found: dict[str, Given] = {}
     for variable in sorted(os.environ):
-        if variable.startswith(ENV_PREFIX):
+        if variable.startswith(ENV_PREFIX) and variable != events.ENVIRONMENT_VARIABLE:
             name = variable.removeprefix(ENV_PREFIX).lower()
             if name not in fields:
                 raise SettingsError(

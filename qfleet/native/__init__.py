@@ -17,23 +17,49 @@ from typing import Any
 SOURCE_DIR = Path(__file__).parent
 SOURCES = (
     "kernels.cc",
-    "sets.cc",
+    "dispatch.cc",
     "program.cc",
-    "sweep.cc",
-    "stages.cc",
-    "ops.cc",
-    "stage_ops.cc",
-    "exchange_ops.cc",
+    "matrix_batch.cc",
+    "program_matrices.cc",
+    "subspace.cc",
+    "tile_layout.cc",
+    "kernel_plan.cc",
+    "engine.cc",
+    "engine_matrices.cc",
+    "engine_observables.cc",
+    "engine_subspace.cc",
+    "engine_stages.cc",
+    "tf_ops.cc",
+    "tf_distributed_ops.cc",
+    "tf_allreduce_op.cc",
 )
-HEADERS = ("kernels.h", "program.h", "sweep.h", "parts.h", "stages.h", "ops.h")
+HEADERS = (
+    "kernels.h",
+    "vector_types.h",
+    "block_kernels.h",
+    "pauli_kernels.h",
+    "program.h",
+    "matrix_batch.h",
+    "program_matrices.h",
+    "subspace.h",
+    "tile_layout.h",
+    "kernel_plan.h",
+    "engine.h",
+    "engine_internal.h",
+    "stages.h",
+    "tf_ops.h",
+    "tf_shard_op.h",
+    "tf_swap_ops.h",
+)
 # Instruction sets by CPU architecture: name, bytes per SIMD vector, compiler flags.
-INSTRUCTION_SETS = {
+INSTRUCTION_SETS: dict[str, tuple[tuple[str, int, tuple[str, ...]], ...]] = {
     "x86_64": (
         ("baseline", 16, ()),
         ("avx2", 32, ("-march=x86-64-v3",)),
         ("avx512", 64, ("-march=x86-64-v4", "-mprefer-vector-width=512")),
     ),
     "aarch64": (("baseline", 16, ()),),
+    "arm64": (("baseline", 16, ()),),  # the name of aarch64 on macOS
 }
 
 
@@ -95,7 +121,7 @@ def tile_layout(qubits: int, real_bytes: int, batch: int, threads: int) -> TileL
         threads: Number of threads.
     """
     fields = (ctypes.c_int64 * 6)()
-    _library().qfleet_shape(
+    _library().qfleet_tile_layout(
         qubits, real_bytes, ctypes.c_int64(batch), ctypes.c_int64(threads), fields
     )
     across, samples, tiles, groups, reals, shared = map(int, fields)
@@ -104,7 +130,7 @@ def tile_layout(qubits: int, real_bytes: int, batch: int, threads: int) -> TileL
 
 def simd_lanes(real_bytes: int) -> int:
     """Return the number of reals of 4 or 8 bytes in a SIMD vector of this machine."""
-    return int(_library().qfleet_lanes(real_bytes))
+    return int(_library().qfleet_simd_lanes(real_bytes))
 
 
 def instruction_set() -> str:

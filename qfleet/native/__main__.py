@@ -78,10 +78,10 @@ def build(compiler: str, target: Path) -> None:
                 continue
             objects.append(Path(folder, f"{name}.o"))
             # TensorFlow's headers compile slowly and with many warnings.
-            extra = (*headers, "-O1", "-w") if name.endswith("ops.cc") else ()
+            extra = (*headers, "-O1", "-w") if name.startswith("tf_") else ()
             commands.append([*COMMON, *extra, "-c", name, "-o", str(objects[-1])])
         # The slowest first.
-        commands.sort(key=lambda command: not command[-3].endswith("ops.cc"))
+        commands.sort(key=lambda command: not command[-3].startswith("tf_"))
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             for _ in pool.map(lambda command: run(compiler, command), commands):
                 pass

@@ -1,6 +1,12 @@
-// What the sweeps (sweep.cc) ask of the vector code (kernels.cc), which is compiled once for each
-// instruction set: plain data and function pointers, so that no template of the standard library
-// is instantiated with instructions that the machine may not have.
+// The interface between the engine and the vector kernels (kernels.cc), which are compiled once per
+// instruction set. Only plain data and function pointers cross it, so that no template of the
+// standard library is instantiated with instructions that the machine may not have.
+//
+// Terms:
+//   group   One vector of real parts and one of imaginary parts. It holds one amplitude of several
+//           samples, or several amplitudes: the lowest qubits may be spread over the lanes.
+//   tuple   The `rows` groups that one application of a block mixes.
+//   chunk   All groups that differ in the bits of a window only; it fits into L2.
 #ifndef QFLEET_KERNELS_H_
 #define QFLEET_KERNELS_H_
 
@@ -8,91 +14,91 @@
 
 namespace qfleet {
 
-constexpr int kMaxLanes = 16;   // reals in the widest vector
-constexpr int kFoldBits = 6;    // readouts: groups that are added up before they are signed
-constexpr int kSums = 2 * 16;   // real numbers in a block's sums, for each sample
-constexpr int kChunkBytes = 1 << 18;  // of one state: two of them stay in a core's L2
+constexpr int kMaxLanes = 16;           // reals in the widest vector
+constexpr int kMaxTransformBits = 6;    // log2 of the groups per Walsh-Hadamard transform
+constexpr int kBlockSumReals = 2 * 16;  // reals in a block's gradient sums, per sample
+constexpr int kChunkBytes = 1 << 18;    // of one state: two chunks stay in a core's L2
 
-// A block of one or two qubits, as it acts on groups. A group is the vector of real parts and the
-// vector of imaginary parts of one amplitude for several samples, or of several amplitudes: the
-// lowest qubits may lie across the lanes. A turn of a block reads `rows` groups (one for each
-// value of its qubits that are not in lanes), makes `cols` inputs of them (each group, and the
-// group with its lanes exchanged), and writes `rows` groups:
+// A block of one or two qubits, as it acts on groups. For each tuple it reads `rows` groups, one
+// per value of the block's qubits outside the lanes. It makes `cols` inputs of them, each group in
+// each order of its lanes, and writes `rows` groups:
 //     out[r][lane] = sum_j U[row[r][lane]][col[j][lane]] in[j][lane].
-struct Move {
+struct BlockKernel {
   int32_t rows, cols;
-  int32_t low, high;       // bits of the group index of the qubits outside lanes, low < high
-  int64_t offset[4];       // groups from a turn's first group to row r's
-  int32_t exchange[4];     // lanes are exchanged by this exclusive-or for input d of a group
+  int32_t low, high;    // bits of the group index of the qubits outside the lanes, low < high
+  int64_t offset[4];    // groups from the tuple's first group to row r's
+  int32_t lane_xor[4];  // input d of a group reads lane `lane ^ lane_xor[d]`
   uint8_t row[4][kMaxLanes], col[4][kMaxLanes];
-  // Where most of U is zero: rows that change on some lane, and the inputs that they need there.
+  // If most of U is zero: the rows that change on some lane, and the inputs that these need.
   bool sparse;
-  int32_t changed;         // how many rows change
-  int32_t out[4];          // which
-  int32_t terms[4];        // how many inputs each has
-  int32_t input[4][4];     // which
-  int32_t slopes[4];       // for the gradient: as U's closure under products has them
-  int32_t slope_input[4][4];
-  // Set anew for every call.
-  const void* matrix;      // vectors [rows][cols][re, im]
-  const void* inverse;     // the same of U^dagger
-  bool permutes;           // U is a permutation: amplitudes change places, and are not multiplied
-  bool wanted;             // the gradient by this block is wanted
-  bool undone;             // something before it wants a gradient
+  int32_t active_rows;    // number of rows that change
+  int32_t active_row[4];  // their numbers
+  int32_t terms[4];       // inputs per active row
+  int32_t input[4][4];
+  int32_t gradient_terms[4];  // the same for gradients, from the closure of U under products
+  int32_t gradient_input[4][4];
+  // Set for each call:
+  const void* matrix;    // vectors [rows][cols][re, im]
+  const void* inverse;   // the same of U^dagger
+  bool is_permutation;   // of amplitudes, so that no arithmetic is needed
+  bool needs_gradient;   // this block has an exponent whose gradient is wanted
+  bool needs_uncompute;  // an earlier block has one
 };
 
-// Blocks that act on the same few qubits, applied chunk by chunk: a chunk is all values of those
-// qubits, copied together unless they are the lowest.
+// Blocks on the same few qubits, applied chunk by chunk. A chunk is copied to a buffer unless its
+// groups are contiguous.
 struct Window {
-  int32_t first, count;    // of the moves
+  int32_t first, count;  // of the blocks
   bool in_place;
-  int32_t run_bits;        // groups that lie side by side: 2**run_bits
-  int32_t chunk_bits;
-  const int64_t* runs;     // where each run begins, in groups
+  int32_t segment_bits;     // log2 of the contiguous groups
+  int32_t chunk_bits;       // log2 of the groups per chunk
+  const int64_t* segments;  // first group of each contiguous segment
   int32_t outside_bits;
-  const int32_t* outside;  // the other bits, which number the chunks
+  const int32_t* outside;  // the bits that number the chunks
 };
 
 // Pauli strings that flip the same qubits: P|x> = i^ys (-1)^|x & z| |x ^ flip>.
-struct Strings {
-  int64_t flip;            // of groups
-  int32_t exchange;        // of lanes
+struct PauliStrings {
+  int64_t flip;      // bits of the group index
+  int32_t lane_xor;  // flipped bits of the lane number
   int32_t count;
-  const int64_t* z;        // [count] of groups
-  const int32_t* ys;       // [count] how many Ys
+  const int64_t* z;   // [count] bits of the group index
+  const int32_t* ys;  // [count] number of Ys
 };
 
 template <class T>
 struct Kernels {
   int32_t lanes;
-  // The state of one chunk through a window's blocks. `buffer` holds kChunkBytes.
-  void (*forward)(const Window&, const Move*, T* state, int64_t chunk, T* buffer);
-  // psi and lambda of one chunk back through them. For each wanted block b,
+  // Applies a window's blocks to one chunk. `buffer` holds kChunkBytes.
+  void (*forward)(const Window&, const BlockKernel*, T* state, int64_t chunk, T* buffer);
+  // Uncomputes a window's blocks on one chunk of psi and lambda. For each block b that needs a
+  // gradient,
   //     sums[b][col * D + row][re, im][sample] += sum over the chunk of psi[col] conj(lambda[row]),
-  // both as they are after the block; D is 2 or 4, b counts from the window's first block, and a
-  // block's sums are kSums * samples apart. `buffer` holds 2 kChunkBytes.
-  void (*backward)(const Window&, const Move*, T* psi, T* lambda, int64_t chunk, T* buffer,
+  // with both states taken after the block. D is 2 or 4, b counts from the window's first block,
+  // and consecutive blocks are kBlockSumReals * samples apart. `buffer` holds 2 kChunkBytes.
+  void (*backward)(const Window&, const BlockKernel*, T* psi, T* lambda, int64_t chunk, T* buffer,
                    double* sums, int32_t samples);
-  // |0...0>, or the given [2**N] amplitudes (re, im), for every one of `samples` samples.
-  void (*start)(T* state, int64_t groups, int32_t samples, const T* initial);
-  // sums[string][lane] += what groups first to first + count add to <psi|P|psi>, but for the sign
-  // that z has on the lanes. `count` is a multiple of 2**kFoldBits, or all groups.
-  void (*measure)(const Strings&, const T* psi, int64_t first, int64_t count, double* sums);
-  // lambda = (or +=, where `add`) sum over strings of weights[string][lane] P psi for these groups
-  // of psi; lambda begins with the first of them.
-  void (*weigh)(const Strings&, const T* psi, T* lambda, int64_t first, int64_t count,
-                const T* weights, bool add);
-  // sum += conj(x) y over `count` groups and all lanes, (re, im).
+  // Sets every sample to |0...0>, or to the amplitudes initial[2**N] (re, im).
+  void (*initialize)(T* state, int64_t groups, int32_t samples, const T* initial);
+  // sums[string][lane] += the contribution of groups [first, first + count) to <psi|P|psi>, without
+  // the sign of Z on lane qubits. `count` is a multiple of 2**kMaxTransformBits, or all groups.
+  void (*measure)(const PauliStrings&, const T* psi, int64_t first, int64_t count, double* sums);
+  // lambda = (or += if `add`) sum over strings of weights[string][lane] P psi, for these groups of
+  // psi. `lambda` points to the first of them.
+  void (*apply_strings)(const PauliStrings&, const T* psi, T* lambda, int64_t first, int64_t count,
+                        const T* weights, bool add);
+  // sum (re, im) += conj(x) y over `count` groups and all lanes.
   void (*dot)(const T* x, const T* y, int64_t count, double* sum);
-  // out = sum_j weights[j] (re, im) states[j] for these groups.
+  // out = sum_j weights[j] (re, im) states[j], for these groups.
   void (*combine)(const T* const* states, const double* weights, int64_t states_count, T* out,
                   int64_t first, int64_t count);
 };
 
+// The kernels for the widest instruction set that this machine supports.
 template <class T>
-const Kernels<T>& BestKernels();  // for this machine
+const Kernels<T>& BestKernels();
 
-const char* BestName();
+const char* InstructionSetName();  // of BestKernels
 
 }  // namespace qfleet
 

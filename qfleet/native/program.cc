@@ -1,9 +1,8 @@
 #include "program.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <map>
+#include <functional>
 #include <stdexcept>
 
 namespace qfleet {
@@ -14,30 +13,32 @@ constexpr int64_t kMaxQubits = 40;
 constexpr int64_t kMaxExponents = int64_t{1} << 20;
 constexpr int64_t kMaxCount = int64_t{1} << 32;
 
-// Reads the two lists in the order in which native.py wrote them.
+std::invalid_argument Corrupt() { return std::invalid_argument("the program is corrupt"); }
+
+// Reads both lists in the order in which qfleet/compiler/serialize.py writes them.
 class Reader {
  public:
-  explicit Reader(const std::string& written) {
+  explicit Reader(const std::string& serialized) {
     int64_t count = 0;
-    const int64_t words = written.size() / sizeof(int64_t);
-    if (written.size() % sizeof(int64_t) == 0 && words > 0)
-      std::memcpy(&count, written.data(), sizeof(count));
-    if (count < 1 || count > words - 1) throw std::invalid_argument("the program is damaged");
+    const int64_t word_count = serialized.size() / sizeof(int64_t);
+    if (serialized.size() % sizeof(int64_t) == 0 && word_count > 0)
+      std::memcpy(&count, serialized.data(), sizeof(count));
+    if (count < 1 || count > word_count - 1) throw Corrupt();
     ints_.resize(count);
-    reals_.resize(words - 1 - count);
-    const char* from = written.data() + sizeof(int64_t);
+    reals_.resize(word_count - 1 - count);
+    const char* from = serialized.data() + sizeof(int64_t);
     std::memcpy(ints_.data(), from, count * sizeof(int64_t));
     if (!reals_.empty())
       std::memcpy(reals_.data(), from + count * sizeof(int64_t), reals_.size() * sizeof(double));
   }
 
   int64_t Int(int64_t least, int64_t most) {
-    if (next_int_ >= ints_.size()) throw std::invalid_argument("the program is cut short");
+    if (next_int_ >= ints_.size()) throw std::invalid_argument("the program is truncated");
     const int64_t value = ints_[next_int_++];
-    if (value < least || value > most) throw std::invalid_argument("the program is damaged");
+    if (value < least || value > most) throw Corrupt();
     return value;
   }
-  // A count of things of which each takes at least one number.
+  // A number of items, each of which takes at least one number.
   int64_t Count() { return Int(0, ints_.size() + reals_.size()); }
   std::vector<int64_t> Ints(int64_t count, int64_t least, int64_t most) {
     std::vector<int64_t> values(Checked(count));
@@ -46,7 +47,7 @@ class Reader {
   }
   std::vector<double> Reals(int64_t count) {
     if (Checked(count) > static_cast<int64_t>(reals_.size() - next_real_))
-      throw std::invalid_argument("the program is cut short");
+      throw std::invalid_argument("the program is truncated");
     std::vector<double> values(reals_.begin() + next_real_, reals_.begin() + next_real_ + count);
     next_real_ += count;
     return values;
@@ -59,12 +60,12 @@ class Reader {
   }
   void End() const {
     if (next_int_ < ints_.size() || next_real_ < reals_.size())
-      throw std::invalid_argument("the program is too long");
+      throw std::invalid_argument("the program has trailing data");
   }
 
  private:
   int64_t Checked(int64_t count) const {
-    if (count < 0 || count > kMaxCount) throw std::invalid_argument("the program is damaged");
+    if (count < 0 || count > kMaxCount) throw Corrupt();
     return count;
   }
   std::vector<int64_t> ints_;
@@ -72,23 +73,23 @@ class Reader {
   size_t next_int_ = 0, next_real_ = 0;
 };
 
-Factor ReadFactor(Reader* in, int64_t shared, int64_t each) {
+Factor ReadFactor(Reader* in, int64_t shared, int64_t per_example) {
   Factor factor;
   factor.size = static_cast<int32_t>(in->Int(2, 4));
-  if (factor.size == 3) throw std::invalid_argument("the program is damaged");
+  if (factor.size == 3) throw Corrupt();
   factor.spaces = static_cast<int32_t>(in->Int(1, 4096));
   const int64_t exponents = in->Count();
-  factor.exponents = in->Ints(exponents, -each, shared - 1);
-  for (int64_t e : factor.exponents) factor.each |= e < 0;
+  factor.exponents = in->Ints(exponents, -per_example, shared - 1);
+  for (int64_t e : factor.exponents) factor.per_example |= e < 0;
   const int64_t entries = factor.size * factor.size;
-  factor.turns = in->Reals(factor.spaces * exponents);
+  factor.half_turns = in->Reals(factor.spaces * exponents);
   factor.projectors = in->Complexes(factor.spaces * entries);
   factor.generators.assign(exponents * entries, 0);
   for (int64_t k = 0; k < factor.spaces; ++k)
     for (int64_t e = 0; e < exponents; ++e)
       for (int64_t i = 0; i < entries; ++i)
         factor.generators[e * entries + i] +=
-            factor.turns[k * exponents + e] * factor.projectors[k * entries + i];
+            factor.half_turns[k * exponents + e] * factor.projectors[k * entries + i];
   return factor;
 }
 
@@ -96,25 +97,24 @@ Block ReadBlock(Reader* in, const Program& program) {
   Block block;
   block.qubits = static_cast<int32_t>(in->Int(1, 2));
   for (int q = 0; q < block.qubits; ++q) block.bits[q] = in->Int(0, program.qubits - 1);
-  if (block.qubits == 2 && block.bits[0] == block.bits[1])
-    throw std::invalid_argument("the program is damaged");
-  const int64_t factors = program.factors.size(), runs = program.runs.size();
-  block.items = in->Ints(in->Count(), -factors, runs - 1);
+  if (block.qubits == 2 && block.bits[0] == block.bits[1]) throw Corrupt();
+  const int64_t factors = program.factors.size(), sequences = program.sequences.size();
+  block.items = in->Ints(in->Count(), -factors, sequences - 1);
   for (int64_t item : block.items) {
-    const int32_t size = item >= 0 ? program.runs[item].size : program.factors[~item].size;
-    if (size != block.size()) throw std::invalid_argument("the program is damaged");
-    block.each |= item < 0;
+    const int32_t size = item >= 0 ? program.sequences[item].size : program.factors[~item].size;
+    if (size != block.size()) throw Corrupt();
+    block.per_example |= item < 0;
   }
-  for (bool* flags : {block.wanted, block.undone})
+  for (bool* flags : {block.needs_gradient, block.needs_uncompute})
     for (int mode = 0; mode < 2; ++mode) flags[mode] = in->Int(0, 1) != 0;
   block.entries = in->Int(0, 0xffff);
   block.closure = in->Int(0, 0xffff);
   return block;
 }
 
-std::vector<Column> Columns(const Program& program) {
-  // As many as blocks name; a part of a program need not name all of its exponents.
-  std::vector<Column> columns;
+std::vector<ExponentSpectrum> ExponentSpectra(const Program& program) {
+  // Only the exponents that blocks use: a stage of a program need not use all.
+  std::vector<ExponentSpectrum> spectra;
   std::vector<int64_t> uses;
   for (const Block& block : program.blocks)
     for (int64_t item : block.items) {
@@ -123,429 +123,106 @@ std::vector<Column> Columns(const Program& program) {
       const int64_t exponents = factor.exponents.size();
       for (int64_t e = 0; e < exponents; ++e) {
         if (factor.exponents[e] >= 0) continue;
-        const size_t at = ~factor.exponents[e];
-        if (at >= columns.size()) {
-          columns.resize(at + 1, Column{false, {0, 0}});
-          uses.resize(at + 1, 0);
+        const size_t index = ~factor.exponents[e];
+        if (index >= spectra.size()) {
+          spectra.resize(index + 1, ExponentSpectrum{false, {0, 0}});
+          uses.resize(index + 1, 0);
         }
-        Column& column = columns[at];
-        ++uses[at];
-        double low = factor.turns[e], high = factor.turns[e];
+        ExponentSpectrum& spectrum = spectra[index];
+        ++uses[index];
+        double low = factor.half_turns[e], high = factor.half_turns[e];
         for (int64_t k = 0; k < factor.spaces; ++k) {
-          low = std::min(low, factor.turns[k * exponents + e]);
-          high = std::max(high, factor.turns[k * exponents + e]);
+          low = std::min(low, factor.half_turns[k * exponents + e]);
+          high = std::max(high, factor.half_turns[k * exponents + e]);
         }
-        column = {low < high, {low, high}};
+        spectrum = {low < high, {low, high}};
         for (int64_t k = 0; k < factor.spaces; ++k) {
-          const double turn = factor.turns[k * exponents + e];
-          column.two &= turn == low || turn == high;
+          const double eigenvalue = factor.half_turns[k * exponents + e];
+          spectrum.has_two_eigenvalues &= eigenvalue == low || eigenvalue == high;
         }
       }
     }
-  for (size_t e = 0; e < columns.size(); ++e) columns[e].two &= uses[e] == 1;
-  return columns;
+  for (size_t e = 0; e < spectra.size(); ++e) spectra[e].has_two_eigenvalues &= uses[e] == 1;
+  return spectra;
 }
 
-// The loops over samples are short and hot: with the widest vectors that the machine has.
-#if defined(__x86_64__) && defined(__linux__)
-#define QFLEET_WIDEST \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define QFLEET_WIDEST
-#endif
-
-// (re, im) += (x, y) (v, w) for each sample.
-QFLEET_WIDEST void AddScaled(int64_t samples, double x, double y, const double* v, const double* w,
-                             double sign, double* re, double* im) {
-  for (int64_t s = 0; s < samples; ++s) {
-    re[s] += x * v[s] - sign * y * w[s];
-    im[s] += sign * x * w[s] + y * v[s];
+FactorSequence ReadSequence(Reader* in, const std::vector<Factor>& factors) {
+  FactorSequence sequence;
+  sequence.size = static_cast<int32_t>(in->Int(2, 4));
+  sequence.factors = in->Ints(in->Count(), 0, static_cast<int64_t>(factors.size()) - 1);
+  for (int64_t f : sequence.factors) {
+    if (factors[f].size != sequence.size || factors[f].per_example) throw Corrupt();
+    sequence.has_exponents |= !factors[f].exponents.empty();
   }
+  return sequence;
 }
 
-QFLEET_WIDEST void AddProducts(int64_t samples, const double* x, const double* y, double xs,
-                               const double* v, const double* w, double vs, double* re,
-                               double* im) {
-  for (int64_t s = 0; s < samples; ++s) {
-    re[s] += x[s] * v[s] - xs * vs * y[s] * w[s];
-    im[s] += vs * x[s] * w[s] + xs * y[s] * v[s];
+std::vector<QubitWindow> ReadWindows(Reader* in, const Program& program) {
+  const std::vector<Block>& blocks = program.blocks;
+  std::vector<QubitWindow> windows;
+  int64_t next = 0;
+  for (int64_t left = in->Count(); left > 0; --left) {
+    QubitWindow window;
+    window.first = static_cast<int32_t>(next);
+    window.count = static_cast<int32_t>(in->Int(1, blocks.size() - next));
+    window.bits = in->Ints(in->Count(), 0, program.qubits - 1);
+    if (!std::is_sorted(window.bits.begin(), window.bits.end(), std::less_equal<int64_t>()) ||
+        (next < program.prefix && next + window.count > program.prefix))
+      throw Corrupt();
+    for (int64_t b = next; b < next + window.count; ++b)
+      for (int q = 0; q < blocks[b].qubits; ++q)
+        if (!std::binary_search(window.bits.begin(), window.bits.end(), blocks[b].bits[q]))
+          throw Corrupt();
+    next += window.count;
+    windows.push_back(window);
   }
+  if (!windows.empty() && next != static_cast<int64_t>(blocks.size())) throw Corrupt();
+  return windows;
 }
 
-// out = a b for single matrices [D][D] (re, im).
-QFLEET_WIDEST void Multiply(int32_t size, const double* a, const double* b, double* out) {
-  for (int32_t i = 0; i < size; ++i) {
-    double row[8] = {0};
-    for (int32_t m = 0; m < size; ++m) {
-      const double x = a[2 * (i * size + m)], y = a[2 * (i * size + m) + 1];
-      for (int32_t j = 0; j < size; ++j) {
-        const double v = b[2 * (m * size + j)], w = b[2 * (m * size + j) + 1];
-        row[2 * j] += x * v - y * w;
-        row[2 * j + 1] += x * w + y * v;
-      }
-    }
-    for (int32_t j = 0; j < 2 * size; ++j) out[2 * i * size + j] = row[j];
-  }
-}
-
-// out += (x + i y) matrix, for a single matrix of so many entries.
-QFLEET_WIDEST void AddTurned(int32_t entries, double x, double y, const double* matrix,
-                             double* out) {
-  for (int32_t i = 0; i < entries; ++i) {
-    out[2 * i] += x * matrix[2 * i] - y * matrix[2 * i + 1];
-    out[2 * i + 1] += x * matrix[2 * i + 1] + y * matrix[2 * i];
-  }
-}
-
-// Matrices for several samples: [D * D] (re, im) [samples].
-class Stack {
- public:
-  Stack(int32_t size, int64_t samples)
-      : size_(size), samples_(samples), values_(2 * size * size * samples) {}
-
-  double* at(int32_t entry, int part) { return &values_[(2 * entry + part) * samples_]; }
-  const double* at(int32_t entry, int part) const {
-    return &values_[(2 * entry + part) * samples_];
-  }
-  std::vector<double>& values() { return values_; }
-  int64_t samples() const { return samples_; }
-
-  // this = a b, where a (or b) may hold one sample for all; `dagger` takes a's (b's) adjoint.
-  void Product(const Stack& a, bool a_dagger, const Stack& b, bool b_dagger) {
-    if (samples_ == 1) {
-      Multiply(size_, (a_dagger ? a.Adjoint() : a).values_.data(),
-               (b_dagger ? b.Adjoint() : b).values_.data(), values_.data());
-      return;
-    }
-    std::fill(values_.begin(), values_.end(), 0.0);
-    const double as = a_dagger ? -1 : 1, bs = b_dagger ? -1 : 1;
-    for (int32_t i = 0; i < size_; ++i)
-      for (int32_t j = 0; j < size_; ++j) {
-        double *re = at(i * size_ + j, 0), *im = at(i * size_ + j, 1);
-        for (int32_t m = 0; m < size_; ++m) {
-          const int32_t ae = a_dagger ? m * size_ + i : i * size_ + m;
-          const int32_t be = b_dagger ? j * size_ + m : m * size_ + j;
-          const double *ar = a.at(ae, 0), *ai = a.at(ae, 1), *br = b.at(be, 0), *bi = b.at(be, 1);
-          if (a.samples_ == 1) {
-            AddScaled(samples_, *ar, as * *ai, br, bi, bs, re, im);
-          } else if (b.samples_ == 1) {
-            AddScaled(samples_, *br, bs * *bi, ar, ai, as, re, im);
-          } else {
-            AddProducts(samples_, ar, ai, as, br, bi, bs, re, im);
-          }
-        }
-      }
-  }
-
- private:
-  Stack Adjoint() const {  // of a single matrix
-    Stack adjoint(size_, 1);
-    for (int32_t i = 0; i < size_; ++i)
-      for (int32_t j = 0; j < size_; ++j) {
-        *adjoint.at(j * size_ + i, 0) = *at(i * size_ + j, 0);
-        *adjoint.at(j * size_ + i, 1) = -*at(i * size_ + j, 1);
-      }
-    return adjoint;
-  }
-  int32_t size_;
-  int64_t samples_;
-  std::vector<double> values_;
-};
-
-Stack StackOf(const std::vector<double>& values, int32_t size) {
-  Stack stack(size, 1);
-  stack.values() = values;
-  return stack;
-}
-
-// The factor's matrices for examples with rows each[b][F]; rows from `present` on count as zero.
-Stack FactorMatrices(const Program& program, const Factor& factor, const double* shared,
-                     const double* each, int64_t present, int64_t samples) {
-  Stack stack(factor.size, samples);
-  const int64_t exponents = factor.exponents.size();
-  const int32_t entries = factor.size * factor.size;
-  if (exponents == 0) {  // a fixed matrix is its own
-    for (int64_t s = 0; s < samples; ++s)
-      for (int32_t i = 0; i < entries; ++i) {
-        stack.at(i, 0)[s] = factor.projectors[i].real();
-        stack.at(i, 1)[s] = factor.projectors[i].imag();
-      }
-    return stack;
-  }
-  std::vector<double> cosine(samples), sine(samples);
-  for (int64_t k = 0; k < factor.spaces; ++k) {
-    for (int64_t s = 0; s < samples; ++s) {
-      double half_turns = 0;
-      for (int64_t e = 0; e < exponents; ++e) {
-        const int64_t which = factor.exponents[e];
-        const double t = which >= 0     ? shared[which]
-                         : s < present ? each[s * program.each + ~which]
-                                       : 0;
-        half_turns += factor.turns[k * exponents + e] * t;
-      }
-      cosine[s] = std::cos(M_PI * half_turns);
-      sine[s] = std::sin(M_PI * half_turns);
-    }
-    if (samples == 1) {
-      AddTurned(entries, cosine[0], sine[0],
-                reinterpret_cast<const double*>(&factor.projectors[k * entries]), stack.at(0, 0));
-      continue;
-    }
-    for (int32_t i = 0; i < entries; ++i) {
-      const Complex p = factor.projectors[k * entries + i];
-      if (p == Complex(0)) continue;
-      AddScaled(samples, p.real(), p.imag(), cosine.data(), sine.data(), 1, stack.at(i, 0),
-                stack.at(i, 1));
-    }
-  }
-  return stack;
-}
-
-// -2 pi Im tr(H Y) of each sample, added to out[s * stride]; see SIMULATOR notes in sweep.h.
-void Derivative(const Factor& factor, int64_t e, const Stack& y, int64_t samples, double* out,
-                int64_t stride) {
-  const int32_t size = factor.size;
-  for (int32_t i = 0; i < size; ++i)
-    for (int32_t j = 0; j < size; ++j) {
-      const Complex h = factor.generators[(e * size + i) * size + j];
-      if (h == Complex(0)) continue;
-      const double *re = y.at(j * size + i, 0), *im = y.at(j * size + i, 1);
-      for (int64_t s = 0; s < samples; ++s)
-        out[s * stride] -= 2 * M_PI * (h.real() * im[s] + h.imag() * re[s]);
-    }
+PauliGroup ReadPauliGroup(Reader* in, int64_t first, int32_t qubits) {
+  const int64_t most = (int64_t{1} << qubits) - 1;
+  PauliGroup group;
+  group.flip = in->Int(0, most);
+  const int64_t count = in->Count();
+  group.z = in->Ints(count, 0, most);
+  group.ys = in->Ints(count, 0, kMaxQubits);
+  group.first = first;
+  return group;
 }
 
 }  // namespace
 
-Program::Program(const std::string& written) {
-  Reader in(written);
+Program::Program(const std::string& serialized) {
+  Reader in(serialized);
   in.Int(kFormat, kFormat);
   qubits = static_cast<int32_t>(in.Int(1, kMaxQubits));
-  // Parts of one program share a list of exponents, which may be longer than what a part holds.
+  // The stages of one program share a list of exponents, of which each may use a part.
   shared = in.Int(0, kMaxExponents);
-  each = in.Int(0, kMaxExponents);
+  per_example = in.Int(0, kMaxExponents);
   for (int64_t left = in.Count(); left > 0; --left)
-    factors.push_back(ReadFactor(&in, shared, each));
-  for (int64_t left = in.Count(); left > 0; --left) {
-    Run run;
-    run.size = static_cast<int32_t>(in.Int(2, 4));
-    run.factors = in.Ints(in.Count(), 0, static_cast<int64_t>(factors.size()) - 1);
-    for (int64_t f : run.factors) {
-      if (factors[f].size != run.size || factors[f].each)
-        throw std::invalid_argument("the program is damaged");
-      run.slopes |= !factors[f].exponents.empty();
-    }
-    runs.push_back(run);
-  }
+    factors.push_back(ReadFactor(&in, shared, per_example));
+  for (int64_t left = in.Count(); left > 0; --left) sequences.push_back(ReadSequence(&in, factors));
   for (int64_t left = in.Count(); left > 0; --left) blocks.push_back(ReadBlock(&in, *this));
-  columns = Columns(*this);
+  spectra = ExponentSpectra(*this);
   cost = 0;
   for (const Block& block : blocks)
     cost += 4.0 * __builtin_popcountll(block.entries) / block.size();
   prefix = in.Int(0, blocks.size());
   for (int64_t b = 0; b < prefix; ++b)
     for (int64_t item : blocks[b].items)
-      if (item < 0 || runs[item].slopes) throw std::invalid_argument("the program is damaged");
-  int64_t next = 0;
-  for (int64_t left = in.Count(); left > 0; --left) {
-    Reach reach;
-    reach.first = static_cast<int32_t>(next);
-    reach.count = static_cast<int32_t>(in.Int(1, blocks.size() - next));
-    reach.bits = in.Ints(in.Count(), 0, qubits - 1);
-    if (!std::is_sorted(reach.bits.begin(), reach.bits.end(), std::less_equal<int64_t>()) ||
-        (next < prefix && next + reach.count > prefix))
-      throw std::invalid_argument("the program is damaged");
-    for (int64_t b = next; b < next + reach.count; ++b)
-      for (int q = 0; q < blocks[b].qubits; ++q)
-        if (!std::binary_search(reach.bits.begin(), reach.bits.end(), blocks[b].bits[q]))
-          throw std::invalid_argument("the program is damaged");
-    next += reach.count;
-    reaches.push_back(reach);
-  }
-  if (!reaches.empty() && next != static_cast<int64_t>(blocks.size()))
-    throw std::invalid_argument("the program is damaged");
-  const int64_t most = (int64_t{1} << qubits) - 1;
+      if (item < 0 || sequences[item].has_exponents) throw Corrupt();
+  windows = ReadWindows(&in, *this);
   string_count = 0;
   for (int64_t left = in.Count(); left > 0; --left) {
-    Flipped group;
-    group.flip = in.Int(0, most);
-    const int64_t count = in.Count();
-    group.z = in.Ints(count, 0, most);
-    group.ys = in.Ints(count, 0, kMaxQubits);
-    group.first = string_count;
-    string_count += count;
-    strings.push_back(group);
+    pauli_groups.push_back(ReadPauliGroup(&in, string_count, qubits));
+    string_count += pauli_groups.back().z.size();
   }
   readouts = in.Count();
   weights = in.Reals(string_count * readouts);
   offsets = in.Reals(readouts);
   if (in.Int(0, 1)) initial = in.Reals(int64_t{2} << qubits);
   in.End();
-}
-
-Runs::Runs(const Program& program, const double* shared) {
-  for (const Factor& factor : program.factors) {
-    factors.emplace_back();
-    if (!factor.each)
-      factors.back() = std::move(
-          FactorMatrices(program, factor, shared, nullptr, 0, 1).values());
-  }
-  for (const Run& run : program.runs) {
-    std::vector<double> product(2 * run.size * run.size), next(product.size());
-    for (int32_t i = 0; i < run.size; ++i) product[2 * i * (run.size + 1)] = 1;
-    for (int64_t f : run.factors) {
-      Multiply(run.size, factors[f].data(), product.data(), next.data());
-      product.swap(next);
-    }
-    matrices.push_back(std::move(product));
-  }
-}
-
-void BlockMatrices(const Program& program, const Block& block,
-                   const Runs& runs, const double* shared,
-                   const double* each, int64_t present, int64_t samples,
-                   std::vector<double>* out) {
-  const int32_t size = block.size();
-  Stack product(size, samples);
-  bool first = true;
-  for (int64_t item : block.items) {
-    Stack matrix =
-        item >= 0 ? StackOf(runs.matrices[item], size)
-                  : FactorMatrices(program, program.factors[~item], shared, each, present, samples);
-    if (first) {
-      product = std::move(matrix);
-    } else {
-      Stack next(size, std::max(matrix.samples(), product.samples()));
-      next.Product(matrix, false, product, false);
-      product = std::move(next);
-    }
-    first = false;
-  }
-  if (first)
-    for (int32_t i = 0; i < size; ++i) std::fill_n(product.at(i * (size + 1), 0), samples, 1.0);
-  *out = std::move(product.values());
-}
-
-void BlockSlopes(const Program& program, const Block& block,
-                 const Runs& runs, const double* shared,
-                 const double* each, int64_t present, int64_t samples, bool by_each,
-                 const double* sums, std::vector<std::vector<double>>* run_sums,
-                 double* shared_slopes, double* each_slopes) {
-  const int32_t size = block.size(), entries = size * size;
-  Stack y(size, samples);
-  std::copy_n(sums, y.values().size(), y.values().begin());
-  const auto matters = [&](int64_t item) {
-    if (item >= 0) return program.runs[item].slopes;
-    if (by_each) return true;
-    const auto& exponents = program.factors[~item].exponents;
-    return std::any_of(exponents.begin(), exponents.end(), [](int64_t e) { return e >= 0; });
-  };
-  for (size_t left = block.items.size(); left > 0; --left) {
-    const int64_t item = block.items[left - 1];
-    const bool more = std::any_of(block.items.begin(), block.items.begin() + left - 1, matters);
-    if (item >= 0) {
-      if (program.runs[item].slopes)
-        for (int32_t i = 0; i < 2 * entries; ++i)
-          for (int64_t s = 0; s < samples; ++s)
-            (*run_sums)[item][i] += y.values()[i * samples + s];
-      if (!more) return;
-      const Stack u = StackOf(runs.matrices[item], size);
-      Stack half(size, samples);
-      half.Product(y, false, u, false);
-      y.Product(u, true, half, false);
-      continue;
-    }
-    const Factor& factor = program.factors[~item];
-    if (matters(item)) {
-      std::vector<double> found(samples);
-      for (size_t e = 0; e < factor.exponents.size(); ++e) {
-        const int64_t which = factor.exponents[e];
-        if (which < 0 && !by_each) continue;
-        std::fill(found.begin(), found.end(), 0.0);
-        Derivative(factor, e, y, samples, found.data(), 1);
-        for (int64_t s = 0; s < present; ++s)
-          (which >= 0 ? shared_slopes[which] : each_slopes[s * program.each + ~which]) += found[s];
-      }
-    }
-    if (!more) return;
-    const Stack u = FactorMatrices(program, factor, shared, each, present, samples);
-    Stack half(size, samples);
-    half.Product(y, false, u, false);
-    y.Product(u, true, half, false);
-  }
-}
-
-void RunSlopes(const Program& program, const Runs& runs,
-               const std::vector<std::vector<double>>& run_sums, double* slopes) {
-  for (size_t r = 0; r < program.runs.size(); ++r) {
-    const Run& run = program.runs[r];
-    if (!run.slopes) continue;
-    Stack y = StackOf(run_sums[r], run.size);
-    std::vector<double> half(y.values().size()), adjoint(half.size());
-    for (size_t left = run.factors.size(); left > 0; --left) {
-      const int64_t f = run.factors[left - 1];
-      const Factor& factor = program.factors[f];
-      for (size_t e = 0; e < factor.exponents.size(); ++e)
-        Derivative(factor, e, y, 1, &slopes[factor.exponents[e]], 0);
-      if (left == 1) break;
-      const std::vector<double>& u = runs.factors[f];
-      for (int32_t i = 0; i < run.size; ++i)
-        for (int32_t j = 0; j < run.size; ++j) {
-          adjoint[2 * (j * run.size + i)] = u[2 * (i * run.size + j)];
-          adjoint[2 * (j * run.size + i) + 1] = -u[2 * (i * run.size + j) + 1];
-        }
-      Multiply(run.size, y.values().data(), u.data(), half.data());
-      Multiply(run.size, adjoint.data(), half.data(), y.values().data());
-    }
-  }
-}
-
-Span FindSpan(const Program& program, const double* each, int64_t examples, int64_t most) {
-  Span span;
-  std::map<std::vector<int64_t>, int64_t> known;  // a set of turned columns -> its state
-  const auto none = [] { return Span(); };
-  if (static_cast<int64_t>(program.columns.size()) < program.each) return none();
-  for (const Column& column : program.columns)
-    if (!column.two) return none();
-  span.first.push_back(0);
-  for (int64_t b = 0; b < examples; ++b) {
-    std::vector<int64_t> turned;
-    std::vector<Complex> alpha, beta;
-    for (int64_t e = 0; e < program.each; ++e) {
-      const double t = each[b * program.each + e];
-      if (t == 0) continue;
-      // Solves alpha + beta z(turned) = z(t) for both eigenvalues z.
-      const double* turns = program.columns[e].turns;
-      const double half = 1 / (turns[1] - turns[0]);
-      const Complex z0 = std::polar(1.0, M_PI * turns[0] * t);
-      const Complex z1 = std::polar(1.0, M_PI * turns[1] * t);
-      turned.push_back(e);
-      alpha.push_back((z0 + z1) / 2.0);
-      beta.push_back((z0 - z1) / 2.0 / std::polar(1.0, M_PI * turns[0] * half));
-    }
-    if (turned.size() > 20 || int64_t{1} << turned.size() > most) return none();
-    for (int64_t subset = 0; subset < int64_t{1} << turned.size(); ++subset) {
-      std::vector<int64_t> columns;
-      Complex weight = 1;
-      for (size_t i = 0; i < turned.size(); ++i) {
-        if (subset >> i & 1) columns.push_back(turned[i]);
-        weight *= subset >> i & 1 ? beta[i] : alpha[i];
-      }
-      const auto found = known.emplace(columns, span.states);
-      if (found.second) {
-        if (++span.states > most) return none();
-        span.each.resize(span.states * program.each);
-        for (int64_t e : columns) {
-          const double* turns = program.columns[e].turns;
-          span.each[(span.states - 1) * program.each + e] = 1 / (turns[1] - turns[0]);
-        }
-      }
-      span.state.push_back(found.first->second);
-      span.weight.push_back(weight);
-    }
-    span.first.push_back(span.state.size());
-  }
-  return span;
 }
 
 }  // namespace qfleet

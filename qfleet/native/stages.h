@@ -1,25 +1,28 @@
-// What workers that hold one state exchange between two stages; see qfleet/distributed/plan.py.
+// The amplitudes that workers exchange between two stages of a distributed state; see
+// qfleet/distributed/plan.py.
 #ifndef QFLEET_STAGES_H_
 #define QFLEET_STAGES_H_
 
 #include <cstdint>
 #include <vector>
 
-#include "sweep.h"
+#include "engine.h"
 
 namespace qfleet {
 
-// Where the amplitudes for each worker lie in a local state: group bit ranks[i] is its rank's bit i.
-struct Region {
-  std::vector<int32_t> ranks;
-  std::vector<int32_t> bits;  // the same, ascending
-  int64_t reals;              // of a group
+// The amplitudes of a shard by the worker that receives them: bit rank_bits[i] of the group index
+// is bit i of that worker's rank.
+struct QubitRegion {
+  std::vector<int32_t> rank_bits;
+  std::vector<int32_t> sorted_bits;  // ascending
+  int64_t group_reals;               // reals per group
 };
 
-// Copies groups `first` to `first + count` of what each worker gets of all tiles' states into
-// pieces[workers][count groups], or (not `out`) what came from each worker into their places.
+// Copies groups [first, first + count) of each worker's region, over all tiles, to
+// packed[workers][count groups] if `pack`, and back from there otherwise.
 template <class T>
-void Swap(const Region& region, T* states, T* pieces, int64_t first, int64_t count, bool out);
+void CopyRegion(const QubitRegion& region, T* states, T* packed, int64_t first, int64_t count,
+                bool pack);
 
 }  // namespace qfleet
 

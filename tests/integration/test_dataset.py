@@ -148,7 +148,10 @@ def test_a_folder_that_can_not_be_trained_on_is_told_in_a_sentence(
     from common.data import prepare
     from common.settings import Settings
 
-    made = prepare(Settings(qubits=2, examples=90, validation=20, test=20), tmp_path)
+    made = prepare(
+        Settings.from_values(qubits=2, train_examples=90, validation_examples=20, test_examples=20),
+        tmp_path,
+    )
     change(made.path)
     done = subprocess.run(
         [sys.executable, "-m", "training.worker", f"STORAGE={tmp_path}", f"DATA={made.path}",

@@ -131,7 +131,11 @@ CASES = [
         ("no column 'label'", "'a', 'b'", "LABEL"),
     ),
     MalformedTable(
-        "LABEL elsewhere", "t.csv", csv, ("no column 'kind'", "'label'"), {"label": "kind"}
+        "LABEL_COLUMN elsewhere",
+        "t.csv",
+        csv,
+        ("no column 'kind'", "'label'"),
+        {"label_column": "kind"},
     ),
     MalformedTable(
         "label alone", "t.csv", lambda p: csv(p, a=None, b=None), ("no column but the label",)
@@ -171,24 +175,28 @@ CASES = [
         "t.csv",
         lambda p: csv(p, label=[1] + [0] * 39),
         ("one class alone for training",),
-        {"examples": 2},
+        {"train_examples": 2},
     ),
     MalformedTable(
         "EXAMPLES",
         "t.csv",
         csv,
         ("40 rows of its two classes", "TRAIN_EXAMPLES=39"),
-        {"examples": 39},
+        {"train_examples": 39},
     ),
     MalformedTable(
         "VALIDATION",
         "t.csv",
         csv,
         ("40 rows of its two classes", "VALIDATION_EXAMPLES=40"),
-        {"validation": 40},
+        {"validation_examples": 40},
     ),
     MalformedTable(
-        "TEST", "t.csv", csv, ("40 rows of its two classes", "TEST_EXAMPLES=4000"), {"test": 4000}
+        "TEST",
+        "t.csv",
+        csv,
+        ("40 rows of its two classes", "TEST_EXAMPLES=4000"),
+        {"test_examples": 4000},
     ),
     MalformedTable(
         "more features than qubits",

@@ -16,15 +16,17 @@ from common.errors import DataError, SettingsError
 from common.settings import Settings
 from common.storage import StoragePath
 
-SMALL = {"examples": 50, "validation": 20, "test": 30, "lanes": 8}
+SMALL = {"train_examples": 50, "validation_examples": 20, "test_examples": 30, "partitions": 8}
 
 
 def small(root: Path, **changed: object) -> Dataset:
-    return prepare(Settings(**{**SMALL, **changed}), root)
+    return prepare(Settings.from_values(**{**SMALL, **changed}), root)
 
 
 def test_excitations_turn_one_qubit_and_are_labelled_by_the_angle(tmp_path: Path) -> None:
-    data = prepare(Settings(qubits=5, examples=4000, test=16_000), tmp_path)
+    data = prepare(
+        Settings.from_values(qubits=5, train_examples=4000, test_examples=16_000), tmp_path
+    )
     assert (data.features, data.placement) == (5, "cluster")
     assert [data.rows(split) for split in data.splits] == [4000, 200, 16_000]
     angles, labels = data.split("test")
@@ -40,7 +42,7 @@ def test_excitations_turn_one_qubit_and_are_labelled_by_the_angle(tmp_path: Path
 
 
 def test_unset_sizes_of_excitations_are_those_of_the_settings_text(tmp_path: Path) -> None:
-    data = prepare(Settings(), tmp_path)
+    data = prepare(Settings.from_values(), tmp_path)
     assert [data.rows(split) for split in data.splits] == [400, 200, 4000]
 
 
@@ -54,12 +56,12 @@ def test_splits_share_no_example_and_the_seed_decides_them(tmp_path: Path) -> No
 
 
 def test_the_size_of_one_split_does_not_change_the_others(tmp_path: Path) -> None:
-    data, other = small(tmp_path), small(tmp_path, test=500)
+    data, other = small(tmp_path), small(tmp_path, test_examples=500)
     np.testing.assert_array_equal(data.split("train").angles, other.split("train").angles)
 
 
 def test_digits_are_split_by_class_and_fitted_on_training_rows_alone(tmp_path: Path) -> None:
-    data = prepare(Settings(data="digits"), tmp_path)
+    data = prepare(Settings.from_values(data="digits"), tmp_path)
     assert data.features == 8
     total = sum(data.rows(split) for split in data.splits)
     assert data.rows("test") == round(0.2 * total)
@@ -88,10 +90,10 @@ def test_it_is_made_and_read_in_any_storage(root: StoragePath) -> None:
 def test_a_table_is_read_from_any_storage(root: StoragePath) -> None:
     rows = "".join(f"{i},{i % 2}\n" for i in range(40))
     storage.write_atomic(root / "my.csv", f"a,label\n{rows}")
-    data = prepare(Settings(data=str(root / "my.csv")), root / "datasets")
+    data = prepare(Settings.from_values(data=str(root / "my.csv")), root / "datasets")
     assert data.name.startswith("my-")
     with pytest.raises(DataError, match=r"other\.csv does not exist"):
-        prepare(Settings(data=str(root / "other.csv")), root / "datasets")
+        prepare(Settings.from_values(data=str(root / "other.csv")), root / "datasets")
 
 
 def test_making_it_twice_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -102,7 +104,8 @@ def test_making_it_twice_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"seed": 1}, {"lanes": 9}, {"qubits": 7}, {"test": 31}, {"examples": 51}]
+    "changed",
+    [{"seed": 1}, {"partitions": 9}, {"qubits": 7}, {"test_examples": 31}, {"train_examples": 51}],
 )
 def test_what_determines_a_data_set_names_its_folder(changed: dict, tmp_path: Path) -> None:
     assert small(tmp_path).path != small(tmp_path, **changed).path
@@ -119,12 +122,12 @@ def test_a_table_is_known_by_its_content_not_its_place(tmp_path: Path) -> None:
     for path in paths:
         path.parent.mkdir()
         frame.to_csv(path, index=False)
-    made = [prepare(Settings(data=str(path)), tmp_path / "datasets") for path in paths]
+    made = [prepare(Settings.from_values(data=str(path)), tmp_path / "datasets") for path in paths]
     assert made[0].path == made[1].path
     assert made[0].name.startswith("my-table-")
     frame.iloc[3, 0] += 1
     frame.to_csv(paths[1], index=False)
-    changed = prepare(Settings(data=str(paths[1])), tmp_path / "datasets")
+    changed = prepare(Settings.from_values(data=str(paths[1])), tmp_path / "datasets")
     assert changed.path != made[0].path
 
 
@@ -150,7 +153,7 @@ def test_many_shards_read_as_one_and_hold_the_lanes_that_the_manifest_says(
 
 
 def test_row_i_is_dealt_to_lane_i_mod_lanes(tmp_path: Path) -> None:
-    one_lane, eight = small(tmp_path, lanes=1, workers=1), small(tmp_path, lanes=8)
+    one_lane, eight = small(tmp_path, partitions=1, workers=1), small(tmp_path, partitions=8)
     made, dealt = one_lane.split("train").angles, eight.split("train").angles
     np.testing.assert_array_equal(dealt, np.concatenate([made[lane::8] for lane in range(8)]))
     assert eight.lane_sizes("train") == [7, 7, 6, 6, 6, 6, 6, 6]
@@ -223,13 +226,18 @@ def test_a_manifest_that_is_not_what_was_written_is_refused(
 
 
 def test_a_folder_with_fewer_lanes_than_workers_is_told(tmp_path: Path) -> None:
-    made = prepare(Settings(examples=50, validation=20, test=30, lanes=3, workers=3), tmp_path)
-    there = Settings(data=str(made.path), workers=6, split=2)
+    made = prepare(
+        Settings.from_values(
+            train_examples=50, validation_examples=20, test_examples=30, partitions=3, workers=3
+        ),
+        tmp_path,
+    )
+    there = Settings.from_values(data=str(made.path), workers=6, state_shards=2)
     assert prepare(there, tmp_path).path == made.path
     with pytest.raises(
         SettingsError, match=r"WORKERS=4 is more than the 3 .* made with PARTITIONS=3"
     ):
-        prepare(Settings(data=str(made.path), workers=4), tmp_path)
+        prepare(Settings.from_values(data=str(made.path), workers=4), tmp_path)
 
 
 def test_a_folder_without_a_manifest_is_no_data_set(tmp_path: Path) -> None:

@@ -15,14 +15,14 @@ from common.settings import Settings
         ({"data": "excitation"}, "DATA=excitation is not a data set"),
         ({"data": "digits", "classes": "3,x"}, "no label 'x'"),
         ({"data": "digits", "encoder": "angle"}, "64 features and QUBITS=8"),
-        ({"data": "digits", "test": 100_000}, "too few"),
+        ({"data": "digits", "test_examples": 100_000}, "too few"),
     ],
 )
 def test_a_built_in_set_that_can_not_be_made_is_refused(
     settings: dict, words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match=words):
-        prepare(Settings(**settings), tmp_path / "datasets")
+        prepare(Settings.from_values(**settings), tmp_path / "datasets")
     assert not (tmp_path / "datasets").exists()
 
 
@@ -31,4 +31,4 @@ def test_settings_that_excitations_do_not_have_are_refused_not_ignored(
     settings: dict, tmp_path: Path
 ) -> None:
     with pytest.raises(SettingsError, match="does not fit DATA=excitations"):
-        prepare(Settings(**settings), tmp_path)
+        prepare(Settings.from_values(**settings), tmp_path)

@@ -33,7 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """A data set whose training split is cut into 4 groups of 32 segments."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dataset_dir, "SHARD_ROWS", 1000)
-        asked = Settings(examples=ROWS, validation=20, test=30)
+        asked = Settings.from_values(train_examples=ROWS, validation_examples=20, test_examples=30)
         return prepare(asked, tmp_path_factory.mktemp("datasets"))
 
 
@@ -135,7 +135,7 @@ def test_workers_share_no_shard_where_they_divide_the_groups(
 def test_all_that_is_there_at_a_time_is_within_the_memory_that_was_asked_for(
     tmp_path: Path,
 ) -> None:
-    data = prepare(Settings(examples=100_000, qubits=8), tmp_path)
+    data = prepare(Settings.from_values(train_examples=100_000, qubits=8), tmp_path)
     mine = share(data, 0, 1, batch=256)
     memory = 700_000  # of 3.6 MB
     stream = ShardStream(data, "train", mine, memory)

@@ -122,7 +122,7 @@ def test_a_table_is_trained_on_and_its_rows_are_read_again_as_in_training(
     frame = pd.DataFrame({"a": generator.normal(size=60), "b": generator.normal(size=60)})
     frame["label"] = np.where(frame["a"] > 0, "up", "down")
     path = written(tmp_path, ending, frame)
-    data = prepare(Settings(data=path, lanes=4, workers=1), tmp_path / "datasets")
+    data = prepare(Settings.from_values(data=path, partitions=4, workers=1), tmp_path / "datasets")
     assert [data.rows(split) for split in data.splits] == [39, 9, 12]
     assert data.encoding.classes == ("down", "up")
     angles, labels = read_examples(path, data.encoding)

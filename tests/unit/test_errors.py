@@ -1,11 +1,15 @@
 """How a program ends: its exit code, its sentence, and what a pod's status keeps of it."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from common import errors
-from common.errors import PeerLost, SettingsError, run_main
+from common import errors, events
+from common.errors import CircuitError, PeerLost, SettingsError, as_qfleet_error, run_main
+from qfleet import errors as library
 
 
 def raising(error: BaseException):
@@ -57,3 +61,46 @@ def test_a_status_that_can_not_be_written_costs_nothing(status, monkeypatch):
 def test_what_a_status_has_no_room_for_is_cut(status):
     assert run_main(raising(SettingsError("x" * 9000))) == 2
     assert len(status.read_text()) <= 4096
+
+
+def test_run_main_library_error_exits_with_2(capsys):
+    assert run_main(raising(library.MemoryLimitError("no memory"))) == 2
+    assert capsys.readouterr().err == "qfleet: no memory\n"
+    assert isinstance(as_qfleet_error(library.CircuitError("gate")), CircuitError)
+    assert as_qfleet_error(ValueError("gate")) is None
+
+
+def test_run_main_interrupt_exits_with_130(capsys):
+    assert run_main(raising(KeyboardInterrupt())) == 130
+    assert capsys.readouterr().err == "qfleet: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        ('SettingsError("x")', 2),
+        ("PeerLost()", 138),
+        ("KeyboardInterrupt()", 130),
+        ("KeyError()", 1),
+    ],
+)
+def test_run_main_streaming_emits_an_error_event(raised: str, code: int) -> None:
+    program = (
+        "import sys\n"
+        "from common.errors import PeerLost, SettingsError, run_main\n"
+        "def main():\n"
+        f"    raise {raised}\n"
+        "sys.exit(run_main(main))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, events.ENVIRONMENT_VARIABLE: "stdout"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    event = events.parse(done.stdout.strip())
+    assert done.returncode == code
+    assert event is not None
+    assert (event.kind, event.integer("exit_code")) == ("error", code)
+    assert ("Traceback" in done.stderr) == (code == 1)

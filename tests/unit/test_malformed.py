@@ -46,7 +46,7 @@ def settings() -> list[Case]:
             or describe_constraint(field) == "true or false"
         ):
             wrong["no choice"] = "perhaps"
-        for bound in field.metadata:
+        for bound in field.bounds:
             if isinstance(bound, Ge):
                 wrong["too low"] = str(bound.ge - 1)
             elif isinstance(bound, Gt):
@@ -72,7 +72,7 @@ def _setting(name: str, text: str) -> Case:
         del folder, monkeypatch
         from common import storage
 
-        return lambda: storage.path(Settings.from_args([text]).storage) and None
+        return lambda: storage.path(Settings.from_args([text]).job.storage) and None
 
     shown = value if variable == "STORAGE" else text
     return Case(f"setting {name}", make, (shown,))
@@ -99,7 +99,7 @@ def tables() -> list[Case]:
         def make(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
             del monkeypatch
             table.write(folder / table.file)
-            asked = Settings(data=str(folder / table.file), **table.settings)
+            asked = Settings.from_values(data=str(folder / table.file), **table.settings)
             return lambda: prepare(asked, folder / "datasets")
 
         return Case(f"table {table.name}", make, table.words)

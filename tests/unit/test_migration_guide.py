@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-GUIDE = Path(__file__).parents[2] / "docs" / "from-tensorflow-quantum.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "migrating-from-tfq.md"
 
 
 def test_every_code_line_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ import sys
 from common import storage
 from common.errors import QfleetError
 from common import lease
-lease.BEAT_SECONDS, lease.WATCH_SECONDS, lease.CONFIRM_SECONDS = map(float, sys.argv[3:6])
+lease.RENEW_INTERVAL_SECONDS, lease.EXPIRY_SECONDS, lease.CONFIRM_SECONDS = map(float, sys.argv[3:6])
 run = storage.path(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()

@@ -17,7 +17,7 @@ def train(root: StoragePath, scratch: Path, model: str) -> tuple[np.ndarray, lis
     """Leave a finished run; its model's answers and its circuits with bound angles."""
     from common import models
 
-    settings = Settings(model=model, qubits=4, filters=2, seed=7)
+    settings = Settings.from_values(model=model, qubits=4, filters=2, seed=7)
     identity, fingerprint = settings.identity(), settings.fingerprint()
     opened = runs.claim_for_training(root, "r", identity, fingerprint, "d", {}, "g")
     assert isinstance(opened, runs.ClaimedRun)

@@ -444,3 +444,8 @@ def test_scope_command_is_the_flags():
     assert set(names_in_scope(Scope.COMMAND)) == {
         "yes", "apply", "quick", "compare", "delete", "dry_run",
     }  # fmt: skip
+
+
+def test_environment_with_an_event_stream_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QFLEET_EVENTS", "fd:9")
+    assert Settings.from_args([]) == Settings.from_values()

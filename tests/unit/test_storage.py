@@ -53,7 +53,7 @@ def test_a_file_half_written_by_a_killed_process_is_never_seen(tmp_path: Path) -
     code = (
         "import os, signal, sys; from pathlib import Path; from common import storage\n"
         "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"storage.write_whole(Path({str(tmp_path / 'file')!r}), b'new')"
+        f"storage.write_atomic(Path({str(tmp_path / 'file')!r}), b'new')"
     )
     (tmp_path / "file").write_bytes(b"old")
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
@@ -119,8 +119,8 @@ def test_no_room_is_told_and_leaves_nothing(tmp_path: Path) -> None:
         "import resource, sys; from pathlib import Path; from common import storage, errors\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "folder = Path(sys.argv[1])\n"
-        "storage.write_whole(folder / 'small', b'x' * 4096)\n"
-        "sys.exit(errors.run_main(lambda: storage.write_whole(folder / 'big', b'x' * 4097)))"
+        "storage.write_atomic(folder / 'small', b'x' * 4096)\n"
+        "sys.exit(errors.run_main(lambda: storage.write_atomic(folder / 'big', b'x' * 4097)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
@@ -153,7 +153,7 @@ def test_a_permission_denied_is_told(tmp_path: Path) -> None:
         "import os, sys; from pathlib import Path; from common import storage, errors\n"
         "folder = Path(sys.argv[1]); folder.chmod(0o555)\n"
         "os.getuid() or (os.setgid(65534), os.setuid(65534))\n"
-        "sys.exit(errors.run_main(lambda: storage.write_whole(folder / 'file', b'x')))"
+        "sys.exit(errors.run_main(lambda: storage.write_atomic(folder / 'file', b'x')))"
     )
     folder = tmp_path / "closed"
     folder.mkdir()
@@ -180,7 +180,7 @@ def test_a_bug_stays_a_bug() -> None:
 def test_a_local_run_does_not_import_google_cloud(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from common import storage, checkpoints, runs\n"
-        "storage.write_whole(storage.path(sys.argv[1]) / 'x', b'x')\n"
+        "storage.write_atomic(storage.path(sys.argv[1]) / 'x', b'x')\n"
         "assert not {'google.cloud', 'cloudpathlib', 'tensorflow', 'cirq'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)

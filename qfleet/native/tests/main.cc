@@ -1,5 +1,5 @@
-// Runs the tests whose names are given, or all; 0 if they hold. TensorFlow is not needed.
-// `--light`, for emulated processors, takes fewer and smaller circuits.
+// Runs the named tests, or all; exits with 0 if they pass. Does not need TensorFlow.
+// `--light` uses fewer and smaller circuits, for emulated processors.
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -12,28 +12,28 @@ namespace {
 
 struct Test {
   const char* name;
-  const char* promise;
+  const char* description;
   void (*run)(bool light);
 };
 
 constexpr Test kTests[] = {
-    {"reference", "the tests' own gradients are the differences of their values",
-     qfleet::tests::ReferenceIsRight},
-    {"small", "values, gradients and states are right for any batch, threads and instruction set",
+    {"reference", "gradients of the reference equal finite differences",
+     qfleet::tests::ReferenceGradients},
+    {"small", "results are correct for any batch, threads and instruction set",
      qfleet::tests::SmallCircuits},
-    {"wide", "so they are where chunks are copied together and threads share a state",
+    {"wide", "results are correct with copied chunks and shared tiles",
      qfleet::tests::WideCircuits},
-    {"spans", "so they are by the few states that span a batch, where there are few",
-     qfleet::tests::Spans},
-    {"edges", "so they are without blocks, exponents, readouts or strings",
-     qfleet::tests::EdgesOfTheFormat},
-    {"behind", "no call leaves anything to the next one, not even NaN",
-     qfleet::tests::NothingIsLeftBehind},
-    {"callers", "several threads may call at once", qfleet::tests::SeveralCallers},
-    {"damaged", "a damaged program is refused, or can be run; it never takes memory it has no use for",
-     qfleet::tests::DamagedPrograms},
-    {"huge", "indices, sizes and offsets are right up to 40 qubits", qfleet::tests::HugeIndices},
-    {"large", "26 qubits (16 in light tests) have the values and gradients of their product state",
+    {"subspace", "results are correct in the subspace of a batch", qfleet::tests::SubspaceCircuits},
+    {"empty", "results are correct without blocks, exponents, readouts or strings",
+     qfleet::tests::EmptyPrograms},
+    {"independent", "a call does not affect later calls, even after NaN",
+     qfleet::tests::IndependentCalls},
+    {"concurrent", "several threads may call at once", qfleet::tests::ConcurrentCalls},
+    {"corrupt", "corrupt programs are rejected or run without a fault, and allocate little",
+     qfleet::tests::CorruptPrograms},
+    {"indices", "indices, sizes and offsets are correct up to 40 qubits",
+     qfleet::tests::LargeIndices},
+    {"large", "26 qubits (16 if light) have the results of their product state",
      qfleet::tests::LargeState},
 };
 
@@ -41,33 +41,33 @@ constexpr Test kTests[] = {
 
 int main(int count, char** arguments) {
   bool light = false;
-  std::vector<std::string> wanted;
+  std::vector<std::string> selected_names;
   for (int i = 1; i < count; ++i) {
     if (std::string(arguments[i]) == "--light")
       light = true;
     else
-      wanted.push_back(arguments[i]);
+      selected_names.push_back(arguments[i]);
   }
   int ran = 0, failed = 0;
   for (const Test& test : kTests) {
-    bool chosen = wanted.empty();
-    for (const std::string& name : wanted) chosen |= name == test.name;
-    if (!chosen) continue;
+    bool selected = selected_names.empty();
+    for (const std::string& name : selected_names) selected |= name == test.name;
+    if (!selected) continue;
     ++ran;
     const auto start = std::chrono::steady_clock::now();
-    std::string why;
+    std::string failure;
     try {
       test.run(light);
     } catch (const std::exception& error) {
-      why = error.what();
+      failure = error.what();
       ++failed;
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    std::printf("%s %s: %s (%.1f s)\n", why.empty() ? "ok  " : "FAIL", test.name, test.promise,
-                seconds.count());
-    if (!why.empty()) std::printf("     %s\n", why.c_str());
+    std::printf("%s %s: %s (%.1f s)\n", failure.empty() ? "ok  " : "FAIL", test.name,
+                test.description, seconds.count());
+    if (!failure.empty()) std::printf("     %s\n", failure.c_str());
     std::fflush(stdout);
   }
-  if (ran < static_cast<int>(wanted.size())) std::printf("no such test\n");
-  return failed || ran < static_cast<int>(wanted.size()) || !ran;
+  if (ran < static_cast<int>(selected_names.size())) std::printf("unknown test\n");
+  return failed || ran < static_cast<int>(selected_names.size()) || !ran;
 }

@@ -1,20 +1,20 @@
-// All tests, by the promise that each holds the kernel to. A test ends by throwing Failed.
+// All tests. A test fails by throwing CheckFailed.
 #ifndef QFLEET_TESTS_TESTS_H_
 #define QFLEET_TESTS_TESTS_H_
 
 namespace qfleet {
 namespace tests {
 
-// `light` takes fewer and smaller circuits.
-void ReferenceIsRight(bool light);
+// `light` uses fewer and smaller circuits.
+void ReferenceGradients(bool light);
 void SmallCircuits(bool light);
 void WideCircuits(bool light);
-void Spans(bool light);
-void EdgesOfTheFormat(bool light);
-void NothingIsLeftBehind(bool light);
-void SeveralCallers(bool light);
-void DamagedPrograms(bool light);
-void HugeIndices(bool light);
+void SubspaceCircuits(bool light);
+void EmptyPrograms(bool light);
+void IndependentCalls(bool light);
+void ConcurrentCalls(bool light);
+void CorruptPrograms(bool light);
+void LargeIndices(bool light);
 void LargeState(bool light);
 
 }  // namespace tests

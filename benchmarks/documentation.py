@@ -1,0 +1,144 @@
+"""Measurements in the documentation: `python -m benchmarks.documentation` prints the tables.
+
+`--write` updates them in README.md and docs/benchmarks.md, `--check` fails if they are stale.
+The sources are results.json (`make benchmark`), planner.json
+(`python -m benchmarks.planner_accuracy`) and measurements.json, which is edited by hand after
+a measurement.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.errors import SettingsError, run_main
+
+ROOT = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).resolve().parent
+PLANNER = "planner.json"
+# Qubits and batch of the QCNN training steps that README.md lists.
+PERFORMANCE_CASES = ((8, 32), (12, 32), (16, 32), (20, 2))
+COMMAND = "python -m benchmarks.documentation --write"
+
+
+def performance() -> str:
+    """Return README.md's table: a training step, compared with two other simulators."""
+    rows = _read("results.json")
+    times = {
+        (row["system"], row["qubits"], row["batch"]): row["ms_per_circuit"]
+        for row in rows
+        if row["task"] == "train" and row["model"] == "qcnn"
+    }
+
+    def ratio(system: str, case: tuple[int, int]) -> str:
+        other = times.get((system, *case))
+        return f"{other / times['qfleet', *case]:.3g} times" if other else "not measured"
+
+    columns = ("qubits", "batch", "qfleet", "TensorFlow Quantum", "PennyLane lightning")
+    return _table(
+        columns,
+        [
+            (
+                str(case[0]),
+                str(case[1]),
+                f"{times['qfleet', *case]:.3g} ms per circuit",
+                ratio("tfq", case),
+                ratio("lightning", case),
+            )
+            for case in PERFORMANCE_CASES
+        ],
+    )
+
+
+def planner_accuracy() -> str:
+    """Return the error of predicted step times on configurations that were not fitted."""
+    found = _read(PLANNER)
+    columns = ("prediction from", "median error", "worst error")
+    rows = [
+        ("other batch sizes", f"{found['median']:.1%}", f"{found['worst']:.1%}"),
+        (
+            "other numbers of qubits only",
+            f"{found['median_from_other_sizes']:.1%}",
+            f"{found['worst_from_other_sizes']:.1%}",
+        ),
+    ]
+    where = f"{len(found['rows'])} configurations. {_machine(found['machine'])}"
+    title = "Accuracy of plans"
+    return _section(title, "python -m benchmarks.planner_accuracy", where, columns, rows)
+
+
+def measurements() -> str:
+    """Return every table of docs/benchmarks.md."""
+    sections = [
+        _section(
+            each["title"],
+            each["command"],
+            each["conditions"],
+            each["columns"],
+            each["rows"],
+            each.get("notes", ""),
+        )
+        for each in _read("measurements.json")
+    ]
+    return "\n\n".join([*sections, planner_accuracy()])
+
+
+BLOCKS: tuple[tuple[str, str, Callable[[], str]], ...] = (
+    ("README.md", "performance", performance),
+    ("docs/benchmarks.md", "measurements", measurements),
+)
+
+
+def main(args: Sequence[str] = ()) -> int:
+    """Print the tables, write them with `--write`, or compare them with `--check`."""
+    args = args or sys.argv[1:]
+    for file, name, render in BLOCKS:
+        path = ROOT / file
+        if not args:
+            print(render())
+            continue
+        text = path.read_text(encoding="utf-8")
+        updated = _replace(text, name, render(), file)
+        if args[0] == "--write":
+            path.write_text(updated, encoding="utf-8")
+        elif text != updated:
+            raise SettingsError(f"the block '{name}' of {file} is stale: run `{COMMAND}`")
+    return 0
+
+
+def _replace(text: str, name: str, content: str, file: str) -> str:
+    begin, end = f"<!-- {name}: begin ({COMMAND}) -->", f"<!-- {name}: end -->"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise SettingsError(f"{file} lacks the markers {begin} ... {end}")
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
+
+
+def _section(
+    title: str,
+    command: str,
+    conditions: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    notes: str = "",
+) -> str:
+    parts = [f"## {title}", f"Reproduce with `{command}`. {conditions}", _table(columns, rows)]
+    return "\n\n".join([*parts, *([notes] if notes else [])])
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _machine(facts: Mapping[str, str]) -> str:
+    return f"{facts['CPU']}, {facts['cores']} cores, {facts['memory']}."
+
+
+def _read(name: str) -> Any:
+    return json.loads((HERE / name).read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    sys.exit(run_main(main))

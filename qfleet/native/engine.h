@@ -1,0 +1,178 @@
+// Forward and adjoint evolution of a compiled program, for the TensorFlow ops and the C++ tests.
+//
+// A batch is divided into tiles. A tile places its examples side by side in the lanes of a vector.
+// If lanes stay free, or the state would not fit into a core's L2, the lowest qubits share the
+// lanes. States wider than that are processed in chunks of at most kChunkBytes, and beyond 2**15
+// amplitudes a tile holds a single example.
+//
+// Gradients use the adjoint method (Jones and Gacon, https://arxiv.org/abs/2009.02823). With
+// lambda = sum_k upstream_k O_k psi, the blocks are uncomputed from both states. For a factor
+// F = exp(i pi H t) of a block, and both states taken right after it,
+//     dL/dt = 2 Re <lambda| i pi H |psi> = -2 pi Im tr(H psi lambda^dagger),
+// so the full states only contribute one D x D sum of psi lambda^dagger per block.
+#ifndef QFLEET_ENGINE_H_
+#define QFLEET_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kernels.h"
+#include "program.h"
+#include "subspace.h"
+#include "tile_layout.h"
+
+namespace qfleet {
+
+struct KernelPlan;
+
+// Calls work(0) ... work(count - 1), in any order and on any threads. `cost` is the approximate
+// cost of one call in nanoseconds.
+using Work = std::function<void(int64_t)>;
+using Parallel = std::function<void(int64_t count, int64_t cost, const Work& work)>;
+
+// The examples and threads of one call.
+struct Batch {
+  const double* shared;       // [E] exponents
+  const double* per_example;  // [size][F] exponents
+  int64_t size;
+  int64_t threads;
+  Parallel parallel;
+  // For a state shard (engine_stages.cc), whose program has no prefix: the initial amplitudes
+  // [size][2**bits] (re, im). Bit i of the index is bit (*seed_bits)[i] of the state's index; all
+  // other amplitudes are 0. Without seeds a state starts at |0...0>.
+  const double* seeds = nullptr;
+  const std::vector<int64_t>* seed_bits = nullptr;
+  double* seed_gradients = nullptr;  // output like `seeds`: dL/dRe and dL/dIm
+  int32_t max_lane_qubits = kAnyLaneQubits;
+};
+
+template <class T>
+class StateVectorEngine {
+ public:
+  StateVectorEngine(std::shared_ptr<const Program> program, const Kernels<T>& kernels);
+  ~StateVectorEngine();
+
+  TileLayout TileLayoutFor(const Batch& batch) const;
+
+  // The number of reals that Expectation can cache for Gradient: the states of the last tiles, as
+  // many as fit into `most` bytes, but at least one tile.
+  int64_t CachedReals(const TileLayout& layout, int64_t most) const;
+
+  // The batch's subspace if using it is faster and its states fit into `memory_limit_bytes`.
+  Subspace SubspaceFor(const Batch& batch, int64_t memory_limit_bytes) const;
+
+  // values[b][k] = <O_k>. `cached` receives the states of the last tiles, and may be null.
+  void Expectation(const Batch& batch, T* values, T* cached, int64_t cached_reals);
+
+  // Adds dL/dshared to shared_gradients[E] and, if `want_per_example`, writes dL/dper_example to
+  // per_example_gradients[b][F], given upstream[b][k] = dL/dvalues. `cached` is the output of
+  // Expectation, or empty. It is overwritten if `cached_is_mutable`.
+  void Gradient(const Batch& batch, const T* upstream, T* cached, int64_t cached_reals,
+                bool cached_is_mutable, bool want_per_example, double* shared_gradients,
+                double* per_example_gradients);
+
+  // The same in the batch's subspace: first the basis states, all of which are in `states`, then
+  // every example as a quadratic form of its weights. Gradients of shared exponents only.
+  void SubspaceExpectation(const Batch& batch, const Subspace& subspace, T* values, T* states);
+  void SubspaceGradient(const Batch& batch, const Subspace& subspace, const T* upstream,
+                        const T* states, double* shared_gradients);
+  int64_t SubspaceReals(const Subspace& subspace) const;  // of `states`
+
+  // states[b][2**N] (re, im). Bit i of the program's index is bit order[i] of the state's index.
+  void State(const Batch& batch, const int64_t* order, T* states);
+
+  // As Gradient, for upstream[b][2**N] in TensorFlow's convention dL/dRe + i dL/dIm.
+  void StateGradient(const Batch& batch, const int64_t* order, const T* states, const T* upstream,
+                     bool want_per_example, double* shared_gradients,
+                     double* per_example_gradients);
+
+  // One stage of a state shard, between two index-bit swaps. `states` and `lambdas` hold
+  // TileLayoutFor(batch).tiles tiles. The first stage has `batch.seeds`.
+  void StageForward(const Batch& batch, T* states);
+  void StageExpectation(const Batch& batch, const T* states, T* values);
+  void StageApplyObservables(const Batch& batch, const T* states, const T* upstream, T* lambdas);
+  void StageAdjoint(const Batch& batch, T* states, T* lambdas, bool want_per_example,
+                    double* shared_gradients, double* per_example_gradients);
+
+  // Pauli strings that flip rank bits. Adds the contribution of `peer_groups`, a peer's groups
+  // [first, first + count) of all its tiles, to values[b][k] or to lambdas. `count` is a power of
+  // two that divides `first` and the groups per tile. All strings of such a program have the same
+  // flip of the local bits.
+  void CrossShardExpectation(const Batch& batch, const T* states, const T* peer_groups,
+                             int64_t first, int64_t count, T* values);
+  void CrossShardApplyObservables(const Batch& batch, const T* peer_groups, int64_t first,
+                                  int64_t count, const T* upstream, T* lambdas);
+
+ private:
+  struct Buffer;
+  struct Call;
+
+  const KernelPlan& PlanFor(const TileLayout& layout);
+  TileLayout SubspaceTileLayout(const Subspace& subspace) const;
+  std::unique_ptr<Buffer> AcquireBuffer(int64_t reals);
+  void ReleaseBuffer(std::unique_ptr<Buffer> buffer);
+
+  // Computes the matrices of shared blocks and, if several tiles need it, the state after the
+  // prefix.
+  void BeginCall(Call* call);
+  void EndCall(Call* call);
+  void PrepareMatrices(Call* call);
+  // Completes the call's block kernels with the per-example matrices of one tile, which the
+  // returned buffer holds.
+  std::unique_ptr<Buffer> TileBlockKernels(const Call& call, int64_t tile, bool inverse,
+                                           std::vector<BlockKernel>* block_kernels);
+
+  // Evolves one tile from its initial state; tile -1 is the prefix alone.
+  void Evolve(const Call& call, int64_t tile, const Parallel& parallel, T* psi);
+  // Applies all blocks after the prefix.
+  void Forward(const Call& call, int64_t tile, const Parallel& parallel, T* psi);
+  void ApplyWindow(const Window& window, int64_t chunks,
+                   const std::vector<BlockKernel>& block_kernels, const Parallel& parallel, T* psi);
+  // Uncomputes all blocks after the prefix from psi and lambda, and adds up gradients.
+  void AdjointBackward(const Call& call, int64_t tile, const Parallel& parallel, T* psi, T* lambda,
+                       bool want_per_example, std::vector<std::vector<double>>* sequence_sums,
+                       double* shared_gradients, double* per_example_gradients);
+  // Adds the gradients of one window, given its blocks' sums.
+  void WindowGradients(const Call& call, int64_t tile, const Window& window,
+                       const std::vector<BlockKernel>& block_kernels, const double* sums,
+                       bool want_per_example, std::vector<std::vector<double>>* sequence_sums,
+                       double* shared_gradients, double* per_example_gradients);
+
+  // The amplitudes of batch.seeds, scattered into an otherwise empty state; and their gradient.
+  void ScatterSeed(const Call& call, int64_t tile, T* psi);
+  void GatherSeedGradient(const Call& call, int64_t tile, const T* lambda);
+
+  void Measure(const Call& call, int64_t tile, const Parallel& parallel, const T* psi, T* values);
+  // lambda = sum_k upstream_k O_k psi.
+  void ApplyObservables(const Call& call, int64_t tile, const Parallel& parallel, const T* psi,
+                        const T* upstream, T* lambda);
+  // out = (or +=) O_k state for groups [first, first + count) of a tile of one example.
+  void ApplyObservable(const Call& call, int64_t k, const T* state, T* out, int64_t first,
+                       int64_t count, bool add);
+  // gram[k][i][j] (re, im) = <i| O_k |j> for basis states i <= j.
+  std::vector<double> GramMatrices(const Call& call, int64_t count, const T* states);
+
+  // Calls job(tile, parallel) for all tiles: one tile per thread, or all threads on each tile.
+  template <class Job>
+  void ForEachTile(const Call& call, const Job& job);
+  // Runs the adjoint method on all tiles. job(call, tile, parallel, acquire) returns psi and
+  // lambda; acquire() returns memory for a state that lives until the tile is done.
+  template <class Job>
+  void AdjointOverTiles(const Batch& batch, const TileLayout& layout, bool want_per_example,
+                        double* shared_gradients, double* per_example_gradients, const Job& job);
+
+  std::shared_ptr<const Program> program_;
+  const Kernels<T>& kernels_;
+  std::mutex plans_mutex_;
+  std::map<int32_t, std::unique_ptr<KernelPlan>> plans_;  // by lane qubits
+  std::mutex pool_mutex_;
+  std::vector<std::unique_ptr<Buffer>> pool_;
+};
+
+}  // namespace qfleet
+
+#endif  // QFLEET_ENGINE_H_

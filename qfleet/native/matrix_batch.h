@@ -1,0 +1,47 @@
+// Small complex matrices of several samples, stored with the samples innermost.
+#ifndef QFLEET_MATRIX_BATCH_H_
+#define QFLEET_MATRIX_BATCH_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace qfleet {
+
+// (re, im) += (x + i y) (v + i sign w) for each sample.
+void AddScaled(int64_t samples, double x, double y, const double* v, const double* w, double sign,
+               double* re, double* im);
+
+// out = a b for single matrices [D][D] (re, im); `out` must not overlap `a` or `b`.
+void Multiply(int32_t size, const double* a, const double* b, double* out);
+
+// out += (x + i y) matrix for a single matrix with `entries` entries.
+void AddPhased(int32_t entries, double x, double y, const double* matrix, double* out);
+
+// Matrices [D * D] (re, im) [samples].
+class MatrixBatch {
+ public:
+  MatrixBatch(int32_t size, int64_t samples)
+      : size_(size), samples_(samples), values_(2 * size * size * samples) {}
+
+  double* at(int32_t entry, int part) { return &values_[(2 * entry + part) * samples_]; }
+  const double* at(int32_t entry, int part) const {
+    return &values_[(2 * entry + part) * samples_];
+  }
+  std::vector<double>& values() { return values_; }
+  int64_t samples() const { return samples_; }
+
+  // this = a b. `a` or `b` may hold one sample for all; `*_dagger` takes the adjoint.
+  void Product(const MatrixBatch& a, bool a_dagger, const MatrixBatch& b, bool b_dagger);
+
+ private:
+  MatrixBatch Adjoint() const;  // of a single matrix
+  int32_t size_;
+  int64_t samples_;
+  std::vector<double> values_;
+};
+
+MatrixBatch MatrixBatchOf(const std::vector<double>& values, int32_t size);
+
+}  // namespace qfleet
+
+#endif  // QFLEET_MATRIX_BATCH_H_

@@ -1,0 +1,200 @@
+// Expectation values, gradients and states compared with the reference simulator.
+#include <limits>
+
+#include "circuit_case.h"
+#include "tests.h"
+
+namespace qfleet {
+namespace tests {
+namespace {
+
+template <class T>
+std::string Describe(const CircuitCase& test_case, const InstructionSet<T>& set, int64_t batch,
+                     int64_t threads) {
+  return test_case.name + ", " + set.name + (sizeof(T) == sizeof(float) ? " float" : " double") +
+         ", batch " + std::to_string(batch) + ", threads " + std::to_string(threads);
+}
+
+// Compares with a used engine and with a new one.
+template <class T>
+void CompareAll(const CircuitCase& test_case, const std::vector<int64_t>& batches,
+                const std::vector<int64_t>& threads) {
+  for (const InstructionSet<T>& set : InstructionSets<T>()) {
+    StateVectorEngine<T> used(test_case.program, *set.kernels);
+    for (int64_t batch : batches)
+      for (int64_t count : threads) {
+        const std::string context = Describe(test_case, set, batch, count);
+        const Results<T> first = Compare(test_case, &used, batch, count, context);
+        if (batch != batches.back()) continue;
+        StateVectorEngine<T> fresh(test_case.program, *set.kernels);
+        CHECK(Compare(test_case, &fresh, batch, count, context) == first, context + ", repeated");
+      }
+  }
+}
+
+}  // namespace
+
+void ReferenceGradients(bool) {
+  Random random(1);
+  for (int64_t qubits = 1; qubits <= 4; ++qubits) {
+    const CircuitCase test_case(RandomCircuit({qubits}, &random), 1, &random);
+    const Example& example = test_case.examples[0];
+    const double step = 1e-5;
+    const auto loss = [&](std::vector<double> shared, std::vector<double> per_example, size_t at,
+                          double by) {
+      (at < shared.size() ? shared[at] : per_example[at - shared.size()]) += by;
+      const std::vector<double> values = ExpectationValues(
+          test_case.circuit, State(test_case.circuit, shared.data(), per_example.data()));
+      double sum = 0;
+      for (size_t k = 0; k < values.size(); ++k) sum += example.upstream[k] * values[k];
+      return sum;
+    };
+    std::vector<double> gradients = example.gradients.shared, differences;
+    gradients.insert(gradients.end(), example.gradients.per_example.begin(),
+                     example.gradients.per_example.end());
+    for (size_t at = 0; at < gradients.size(); ++at)
+      differences.push_back((loss(test_case.shared, example.per_example, at, step) -
+                             loss(test_case.shared, example.per_example, at, -step)) /
+                            (2 * step));
+    CheckClose(gradients, differences, 1e-6, test_case.name);
+  }
+}
+
+void SmallCircuits(bool light) {
+  Random random(2);
+  const std::vector<int64_t> batches =
+      light ? std::vector<int64_t>{0, 1, 3, 17} : std::vector<int64_t>{0, 1, 2, 3, 15, 16, 17, 33};
+  for (int64_t qubits = 1; qubits <= (light ? 6 : 8); ++qubits)
+    for (int64_t variant = 0; variant < (light || qubits > 4 ? 1 : 2); ++variant) {
+      CircuitSpec spec = {qubits};
+      spec.prefix = (qubits + variant) % 2 ? 2 : 0;
+      spec.window = qubits > 5 ? 5 : 0;  // force copied chunks, as for much larger states
+      spec.initial = variant;
+      const CircuitCase test_case(RandomCircuit(spec, &random), batches.back(), &random);
+      CompareAll<float>(test_case, batches, {1, 5});
+      CompareAll<double>(test_case, batches, {2});
+    }
+  // Many more gates, with one batch size each.
+  for (int64_t more = 0; more < (light ? 20 : 100); ++more) {
+    CircuitSpec spec = {1 + more % 6, 5};
+    spec.window = spec.qubits == 6 ? 5 : 0;
+    const CircuitCase test_case(RandomCircuit(spec, &random), 17, &random);
+    CompareAll<float>(test_case, {17}, {1});
+    CompareAll<double>(test_case, {1}, {1});
+  }
+}
+
+void WideCircuits(bool light) {
+  Random random(3);
+  // Several examples and several amplitudes share the lanes.
+  const CircuitCase middle(RandomCircuit({12, 6}, &random), 5, &random);
+  CompareAll<float>(middle, {1, 5}, {2});
+  CompareAll<double>(middle, {5}, {5});
+  // The largest windows that fit into a chunk: 15 qubits in float, 14 in double.
+  CircuitSpec spec = {16, 6, 2, 15};
+  const CircuitCase float_case(RandomCircuit(spec, &random), 2, &random);
+  CompareAll<float>(float_case, light ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 2}, {5});
+  if (light) return;
+  spec = {16, 6, 1, 14};
+  const CircuitCase narrow_windows(RandomCircuit(spec, &random), 2, &random);
+  CompareAll<float>(narrow_windows, {1}, {1, 2});
+  CompareAll<double>(narrow_windows, {2}, {5});
+  spec = {20, 5, 1, 14};
+  const CircuitCase wide(RandomCircuit(spec, &random), 1, &random);
+  const InstructionSet<float> best = InstructionSets<float>().back();
+  StateVectorEngine<float> engine(wide.program, *best.kernels);
+  Compare(wide, &engine, 1, 2, Describe(wide, best, 1, 2));
+}
+
+void SubspaceCircuits(bool light) {
+  Random random(10);
+  for (int64_t qubits : light ? std::vector<int64_t>{4} : std::vector<int64_t>{4, 7, 10, 16}) {
+    CircuitSpec spec = {qubits, 8, 1, qubits == 4 ? 0 : qubits == 16 ? 14 : 6};
+    spec.subspace = true;
+    const CircuitCase test_case(RandomCircuit(spec, &random), qubits == 16 ? 12 : 33, &random, 1);
+    const auto check = [&](auto zero) {
+      using T = decltype(zero);
+      for (const InstructionSet<T>& set : InstructionSets<T>())
+        for (int64_t threads : {1, 5}) {
+          StateVectorEngine<T> engine(test_case.program, *set.kernels);
+          const int64_t batch = test_case.examples.size();
+          CompareSubspace(test_case, &engine, batch, threads,
+                          Describe(test_case, set, batch, threads));
+        }
+    };
+    check(0.0f);
+    check(0.0);
+  }
+}
+
+void EmptyPrograms(bool) {
+  Random random(4);
+  const auto check = [&](const Circuit& circuit, const std::string& name) {
+    CircuitCase test_case(circuit, 17, &random);
+    test_case.name += ", " + name;
+    CompareAll<float>(test_case, {0, 1, 17}, {1, 2});
+    CompareAll<double>(test_case, {0, 1, 17}, {2});
+  };
+  for (int64_t qubits : {1, 5}) {
+    Circuit circuit = RandomCircuit({qubits, 3}, &random);
+    Circuit bare = circuit;
+    bare.strings.clear();
+    check(bare, "no strings");
+    bare.offsets.clear();
+    check(bare, "no readouts");
+    bare = RandomCircuit({qubits, 0}, &random);
+    check(bare, "no blocks");
+    bare = RandomCircuit({qubits, 3, 3}, &random);
+    bare.shared = bare.per_example = 0;
+    check(bare, "no exponents");
+    check(RandomCircuit({qubits, 4, 3}, &random), "one block after the prefix");
+  }
+}
+
+void IndependentCalls(bool) {
+  Random random(5);
+  for (int64_t qubits : {3, 7}) {
+    CircuitSpec spec = {qubits, 8, 1, qubits == 7 ? 5 : 0};
+    const CircuitCase test_case(RandomCircuit(spec, &random), 17, &random);
+    for (const InstructionSet<float>& set : InstructionSets<float>())
+      for (int64_t batch : {1, 17}) {
+        const std::string context = Describe(test_case, set, batch, 2);
+        StateVectorEngine<float> engine(test_case.program, *set.kernels);
+        const Results<float> before = Compare(test_case, &engine, batch, 2, context);
+        for (double invalid :
+             {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()})
+          CallAll(*test_case.program, &engine, batch, 2, invalid);
+        CHECK(Compare(test_case, &engine, batch, 2, context) == before, context + ", after NaN");
+      }
+  }
+}
+
+void ConcurrentCalls(bool light) {
+  Random random(6);
+  const CircuitCase test_case(RandomCircuit({6, 6, 1, 5}, &random), 33, &random);
+  const InstructionSet<float> set = InstructionSets<float>().back();
+  StateVectorEngine<float> engine(test_case.program, *set.kernels);
+  std::mutex mutex;
+  std::string failures;
+  const auto call = [&](int64_t batch) {
+    std::string why;
+    try {
+      StateVectorEngine<float> fresh(test_case.program, *set.kernels);
+      const std::string context = Describe(test_case, set, batch, 2);
+      const Results<float> expected = Compare(test_case, &fresh, batch, 2, context);
+      for (int repetition = 0; repetition < (light ? 2 : 10); ++repetition)
+        CHECK(Compare(test_case, &engine, batch, 2, context) == expected, context);
+    } catch (const CheckFailed& failed) {
+      why = failed.what();
+    }
+    const std::lock_guard<std::mutex> lock(mutex);
+    failures += why;
+  };
+  std::vector<std::thread> callers;
+  for (int64_t batch : {1, 17, 33}) callers.emplace_back(call, batch);
+  for (std::thread& caller : callers) caller.join();
+  CHECK(failures.empty(), failures);
+}
+
+}  // namespace tests
+}  // namespace qfleet

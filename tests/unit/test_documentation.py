@@ -1,0 +1,34 @@
+"""The Python code of documentation pages runs as it is printed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+# Needs a finished run; tests/unit/test_runs_load.py covers it.
+NEEDS_RUN = "runs.load("
+
+
+@pytest.mark.parametrize("page", ["api.md", "custom-models.md"])
+def test_documentation_python_blocks_run(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    blocks = [
+        block
+        for block in re.finditer(r"```python\n(.*?)```", text, re.DOTALL)
+        if NEEDS_RUN not in block[1]
+    ]
+    assert blocks
+    names: dict[str, object] = {}
+    for block in blocks:
+        line = text[: block.start(1)].count("\n")
+        exec(compile("\n" * line + block[1], str(DOCS / page), "exec"), names)
+    if "build" in names:
+        model = names["build"](3, None)  # type: ignore[operator]
+        assert model.output_shape == (None, 1)
+
+
+def test_documentation_tables_are_current() -> None:
+    from benchmarks import documentation
+
+    assert documentation.main(["--check"]) == 0

@@ -1,0 +1,49 @@
+"""The tools below tools/: tests affected by a change, the table of durations."""
+
+import pytest
+
+from tools import changed_tests, durations
+
+
+def test_affected_tests_follows_imports_of_functions() -> None:
+    found = changed_tests.affected_tests({"common/text.py"})
+    assert "tests/unit/test_text.py" in found
+    assert "tests/unit/qfleet/test_synthesis.py" not in found
+
+
+def test_affected_tests_follows_processes_started_by_name() -> None:
+    found = changed_tests.affected_tests({"planning/__main__.py"})
+    assert "tests/integration/test_planner.py" in found
+
+
+def test_affected_tests_of_an_engine_source_are_those_of_the_engine() -> None:
+    found = changed_tests.affected_tests({"qfleet/native/kernels.cc"})
+    assert "tests/unit/qfleet/test_native.py" in found
+    assert "tests/unit/test_text.py" not in found
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "requirements/worker.txt"])
+def test_affected_tests_of_a_fundamental_file_are_all(name: str) -> None:
+    found = changed_tests.affected_tests({name})
+    assert "tests/unit/test_text.py" in found
+    assert "tests/unit/qfleet/test_native.py" in found
+
+
+def test_affected_tests_of_an_unknown_file_are_none() -> None:
+    name = "".join(reversed("zyx.eman-nwonknu"))  # this file must not mention it
+    assert changed_tests.affected_tests({f"nowhere/{name}"}) == []
+
+
+def test_durations_table_lists_the_slowest_first(tmp_path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(
+        '<testsuites><testsuite><testcase classname="tests.unit.test_a" name="test_x" time="1.5"/>'
+        '<testcase classname="tests.unit.test_a" name="test_y[a|b]" time="2"/></testsuite>'
+        "</testsuites>"
+    )
+    found = durations.table(durations.read_durations([report]))
+    assert found.splitlines()[0] == "2 tests, 4 s of processor time in all, on two processes."
+    assert found.splitlines()[4:] == [
+        "| 2.0 | `unit.test_a::test_y[a/b]` |",
+        "| 1.5 | `unit.test_a::test_x` |",
+    ]
