@@ -139,7 +139,7 @@ def as_qfleet_error(error: BaseException) -> QfleetError | None:
         error: Any exception.
 
     Returns:
-        The error itself; a CircuitError or SettingsError for an error of the library; None for a bug.
+        The error itself; a UserError for an error of the library; None for a bug.
     """
     if isinstance(error, QfleetError):
         return error

@@ -86,8 +86,8 @@ def is_watched(tensor: tf.Tensor) -> bool | None:
     """Return True if a gradient tape records operations on a tensor.
 
     Returns:
-        False only if there is a tape that does not watch the tensor. None if it is unknown: there
-        is no tape, or it belongs to the caller of the function that is being traced.
+        False only if a tape exists that does not watch the tensor. None if it is unknown: without
+        a tape, or if the tape belongs to the caller of the function that is being traced.
     """
     try:
         from tensorflow.python import pywrap_tfe

@@ -132,7 +132,7 @@ class Case:
         circuit: On 2 qubits or more, of symbols among INPUTS and PARAMETERS.
         observables: What to read.
         batch: How many examples.
-        seed: Of the symbols' values and the direction of the slope.
+        seed: Of the symbols' values and the direction of the derivative.
         kinds: Which kinds of gates it has.
     """
 

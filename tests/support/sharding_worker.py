@@ -1,8 +1,8 @@
 """One of several processes: `python -m tests.support.sharding_worker RANK WORKERS PORT FILE`.
 
 The first two processes are a group, then the first four, and so on. Each writes the values and its
-partial gradients of every case of its groups to FILE. For the first case of each size it also writes
-the result of three steps in one TensorFlow call.
+partial gradients of every case of its groups to FILE. For the first case of each size it also
+writes the result of three steps in one TensorFlow call.
 """
 
 import json
