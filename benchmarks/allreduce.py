@@ -11,19 +11,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 
+from common.processes import free_ports
 from common.settings import Settings
 from training.cluster import TF_CONFIG, ClusterSpec
-from training.local_launcher import free_port
 
 TURNS, CALLS = 50, 20
 
 
 def main(workers: int, floats: int) -> int:
     """Start the workers; 0 if all ended well."""
-    with ExitStack() as held:
-        addresses = [f"127.0.0.1:{free_port(held)}" for _ in range(workers)]
+    with free_ports(workers) as ports:
+        addresses = [f"127.0.0.1:{port}" for port in ports]
     cores = sorted(os.sched_getaffinity(0))
     started = []
     for rank in range(workers):

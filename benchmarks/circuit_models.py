@@ -11,7 +11,8 @@ import numpy as np
 import sympy
 
 from qfleet.circuits import hybrid_layers, qcnn
-from qfleet.circuits.encoders import data_symbols, input_circuit
+from qfleet.circuits.encoders import input_circuit
+from qfleet.placement import data_symbols
 
 ENTANGLING_LAYERS = 3
 MODELS = {

@@ -139,7 +139,7 @@ def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float],
     Runs in a process of its own (`main` starts it), with a thread for each of its cores.
     """
     from common.data.shard_stream import ShardStream
-    from training import distributed
+    from training import distributed, learner_factory
     from training.cluster import ClusterSpec
     from training.input_pipeline import batches
 
@@ -150,7 +150,7 @@ def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float],
     cluster = ClusterSpec(("127.0.0.1:1",), 0)
     strategy = distributed.create_strategy(settings, cluster)
     sets = [load(storage.path(path), m) for m in (memory, 1024)]
-    learner = distributed.build_learner(strategy, cluster, sets[0], settings)
+    learner = learner_factory.build_learner(strategy, cluster, sets[0], settings)
     learner.steps_per_call = STEPS_PER_CALL
     feeds = [data.feed("train", share(data)) for data in sets]
     assert isinstance(feeds[0], ShardStream)

@@ -1,8 +1,8 @@
-"""Checkpoints of a run: complete or absent, each with its sha256.
+"""Checkpoints of a run: complete or absent, with SHA-256.
 
-A checkpoint is two files in RUN/checkpoints/: step-00000123.npz (the arrays), written first, and
-step-00000123.json (format, step, sha256 and size of the other, the state), written last. One that
-was cut short or altered is recognised, named in a warning, and the one before it is used.
+A checkpoint is two files in RUN/checkpoints/. step-00000123.npz contains the arrays and is written
+first. step-00000123.json contains format, step, state, and SHA-256 and size of the other file. An
+incomplete or altered checkpoint is skipped with a warning, and the one before it is used.
 """
 
 import hashlib
@@ -18,23 +18,23 @@ from common import storage
 from common.errors import WeightsError
 from common.storage import StoragePath
 
-if TYPE_CHECKING:  # the cluster's thin client asks which checkpoints there are, without NumPy
+if TYPE_CHECKING:  # the client of the cluster lists checkpoints without NumPy
     import numpy as np
 
 log = logging.getLogger("qfleet")
 
-FORMAT = 1
+FORMAT = 2
 _NAME = re.compile(r"step-(\d{8,})\.(npz|json)")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What `newest` found, verified.
+    """A verified checkpoint.
 
     Args:
-        step: The step boundary that it was taken at.
-        arrays: The arrays by name, as they were given to `save`.
-        state: The JSON state, as it was given to `save`.
+        step: Completed steps of the run.
+        arrays: Arrays by name, as given to `save`.
+        state: JSON state, as given to `save`.
     """
 
     step: int
@@ -49,22 +49,22 @@ def save(
     state: Mapping[str, Any],
     keep: int,
 ) -> None:
-    """Write a checkpoint, then delete older ones than the newest `keep`.
+    """Write a checkpoint, then delete all but the newest `keep`.
 
     Args:
-        run: The run's folder.
-        step: Steps done since the first epoch; a later checkpoint has a larger one.
-        arrays: The arrays by name; none may hold Python objects.
-        state: What JSON can hold.
-        keep: Checkpoints to keep, this one among them; at least 1.
+        run: Folder of the run.
+        step: Completed steps since the first epoch; increases from checkpoint to checkpoint.
+        arrays: Arrays by name, without Python objects.
+        state: Values that JSON supports.
+        keep: Number of checkpoints to keep, including this one; at least 1.
 
     Raises:
-        StorageError, StorageUnavailable: It could not be written; those before it are untouched.
+        StorageError, StorageUnavailable: Writing failed; earlier checkpoints are untouched.
     """
     import numpy as np
 
     if any(array.dtype.hasobject for array in arrays.values()):
-        raise TypeError("a checkpoint can't hold Python objects: they would be pickled")
+        raise TypeError("a checkpoint can't contain Python objects: they would be pickled")
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     content = buffer.getvalue()
@@ -82,22 +82,22 @@ def save(
 
 
 def _prune(folder: StoragePath, step: int, keep: int) -> None:
-    """Newer ones than `step` stay: `newest` passed them over, so they don't count as kept."""
+    """Delete old checkpoints. Those after `step` stay: `newest` skipped them as damaged."""
     found = _steps(folder)
     for old in sorted(s for s in found if s <= step)[: -max(keep, 1)]:
-        for ending in ("json", "npz"):  # the half that makes it a checkpoint goes first
+        for ending in ("json", "npz"):  # without its JSON file it is not a checkpoint
             if ending in found[old]:
                 storage.delete(folder / f"step-{old:08}.{ending}")
 
 
 def steps(run: StoragePath) -> list[int]:
-    """Steps of the checkpoints that are there by name (not verified), oldest first."""
+    """Return the steps of all checkpoints, oldest first, without verifying them."""
     found = _steps(run / "checkpoints")
     return sorted(step for step, endings in found.items() if "json" in endings)
 
 
 def _steps(folder: StoragePath) -> dict[int, set[str]]:
-    """Step -> endings of the files there."""
+    """Return the steps and the suffixes of their files."""
     found: dict[int, set[str]] = {}
     for path in storage.children(folder):
         if match := _NAME.fullmatch(path.name):
@@ -106,40 +106,42 @@ def _steps(folder: StoragePath) -> dict[int, set[str]]:
 
 
 def newest(run: StoragePath) -> Checkpoint | None:
-    """The newest checkpoint that is whole; a warning names each newer one that is not.
+    """Return the newest valid checkpoint; a warning names each invalid one after it.
 
     Args:
-        run: The run's folder.
+        run: Folder of the run.
 
     Returns:
-        The checkpoint, or None where there is none that can be used.
+        The checkpoint, or None if there is no valid one.
 
     Raises:
-        StorageError, StorageUnavailable: Storage can't be read; that says nothing of a checkpoint.
+        StorageError, StorageUnavailable: Storage can't be read.
     """
     folder = run / "checkpoints"
     for step in sorted(_steps(folder), reverse=True):
         try:
             return _read(folder, step)
-        except _Unusable as error:
-            log.warning(f"{error}: the checkpoint before it is used")
+        except _Damaged as error:
+            log.warning(f"{error}: using the checkpoint before it")
     return None
 
 
 def read(run: StoragePath, step: int) -> Checkpoint:
-    """The checkpoint of one step, verified.
+    """Return the checkpoint of a step, verified.
 
     Raises:
-        WeightsError: It is not whole.
+        WeightsError: The checkpoint is missing or damaged.
     """
     try:
         return _read(run / "checkpoints", step)
-    except _Unusable as error:
-        raise WeightsError(f"{error}: start again to go on from the one before it") from None
+    except _Damaged as error:
+        raise WeightsError(
+            f"{error}: run the same command again to resume from the checkpoint before it"
+        ) from None
 
 
-class _Unusable(Exception):
-    """A checkpoint that is not what was written. The text names the file and says what is wrong."""
+class _Damaged(Exception):
+    """A checkpoint is damaged. The message names the file and the damage."""
 
 
 def _read(folder: StoragePath, step: int) -> Checkpoint:
@@ -148,33 +150,33 @@ def _read(folder: StoragePath, step: int) -> Checkpoint:
     try:
         description = storage.read_json(description_path)
     except FileNotFoundError:
-        raise _Unusable(f"{arrays_path} has no {description_path.name} beside it") from None
+        raise _Damaged(f"{arrays_path} has no {description_path.name} next to it") from None
     except ValueError:
-        raise _Unusable(f"{description_path} is not JSON") from None
+        raise _Damaged(f"{description_path} is not JSON") from None
     if not (
         isinstance(description, dict)
         and isinstance(description.get("state"), dict)
         and isinstance(description.get("sha256"), str)
         and description.get("step") == step
     ):
-        raise _Unusable(f"{description_path} does not describe a checkpoint of step {step}")
+        raise _Damaged(f"{description_path} does not describe a checkpoint of step {step}")
     if description.get("format") != FORMAT:
-        raise _Unusable(f"{description_path} has format {description.get('format')}, not {FORMAT}")
+        raise _Damaged(f"{description_path} has format {description.get('format')}, not {FORMAT}")
     try:
         content = storage.read_bytes(arrays_path)
     except FileNotFoundError:
-        raise _Unusable(f"{arrays_path} is missing") from None
+        raise _Damaged(f"{arrays_path} is missing") from None
     if len(content) != description.get("bytes"):
-        raise _Unusable(
-            f"{arrays_path} holds {len(content)} bytes instead of {description.get('bytes')}"
+        raise _Damaged(
+            f"{arrays_path} has {len(content)} bytes instead of {description.get('bytes')}"
         )
     if hashlib.sha256(content).hexdigest() != description["sha256"]:
-        raise _Unusable(f"{arrays_path} was altered: its sha256 is not the recorded one")
+        raise _Damaged(f"{arrays_path} was altered: its sha256 is not the recorded one")
     import numpy as np
 
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as read:
             arrays = {name: read[name] for name in read.files}
     except (ValueError, BadZipFile, OSError, EOFError) as error:
-        raise _Unusable(f"{arrays_path} does not hold arrays ({error})") from None
+        raise _Damaged(f"{arrays_path} does not contain arrays ({error})") from None
     return Checkpoint(step, arrays, description["state"])

@@ -1,11 +1,14 @@
-"""The lease by which one gang at a time trains a run, or one process makes a data set.
+"""Lease on a folder: only one job at a time trains a run or writes a data set.
 
-RUN/lease.json names the holder: its gang, host and process, and a count that the holder raises
-every BEAT_SECONDS. Who wants a run that has a lease takes it over at once if the holder is of its
-own gang (a restart) or a process of this machine that is gone; otherwise it watches the count for
-up to WATCH_SECONDS: one that moves is alive. No two machines' clocks are ever compared.
+RUN/lease.json names the holder (job, host and process) and a counter that the holder increments
+every RENEW_INTERVAL_SECONDS. Another process takes the lease over immediately if the holder belongs
+to the same job (a restart), or is a process of this machine that has ended. Otherwise it watches
+the counter for up to EXPIRY_SECONDS: the holder is alive if the counter changes. Clocks of
+different machines are never compared. Terms follow the Kubernetes Lease.
 """
 
+import contextlib
+import functools
 import json
 import logging
 import os
@@ -27,150 +30,186 @@ log = logging.getLogger("qfleet")
 RENEW_INTERVAL_SECONDS = 5.0
 EXPIRY_SECONDS = 15.0
 CONFIRM_SECONDS = 0.5
-"""Pause before a new holder reads again whether the lease is still its own."""
+"""Pause after which a new holder checks that it still has the lease."""
 
 NAME = "lease.json"
+PROC = Path("/proc")
+"""Process information of Linux; other systems have none."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """What lease.json says. `machine` and `born` tell this boot and process from later ones."""
+    """Content of lease.json.
 
-    gang: str
+    Attributes:
+        job_id: Identity that all attempts of a job share.
+        token: Identity of this acquisition.
+        host: Name of the machine, for messages.
+        machine: Identity of the machine's current boot.
+        pid: Number of the process.
+        process_start: Start time of the process, which distinguishes it from later ones.
+        renewals: Number of renewals so far.
+    """
+
+    job_id: str
     token: str
     host: str
     machine: str
     pid: int
-    born: int
-    beat: int
+    process_start: int
+    renewals: int
 
     @classmethod
-    def here(cls, gang: str) -> Self:
-        """This process."""
+    def here(cls, job_id: str) -> Self:
+        """Return a holder for this process."""
         pid = os.getpid()
-        born = _born(pid) or 0
-        return cls(gang, uuid.uuid4().hex, socket.gethostname(), _machine(), pid, born, 0)
+        start = _process_start(pid) or 0
+        return cls(job_id, uuid.uuid4().hex, socket.gethostname(), _machine(), pid, start, 0)
 
     @classmethod
     def parse(cls, content: bytes) -> Self | None:
-        """None for what is not a lease: it then counts by whether it changes."""
+        """Return the holder; None for other content, which counts as alive while it changes."""
         try:
             holder = cls(**json.loads(content))
         except (ValueError, TypeError):
             return None
-        numbers = (holder.pid, holder.born, holder.beat)
-        texts = (holder.gang, holder.token, holder.host, holder.machine)
-        kinds_hold = all(type(n) is int for n in numbers) and all(type(t) is str for t in texts)
-        return holder if kinds_hold else None
+        numbers = (holder.pid, holder.process_start, holder.renewals)
+        texts = (holder.job_id, holder.token, holder.host, holder.machine)
+        valid = all(type(n) is int for n in numbers) and all(type(t) is str for t in texts)
+        return holder if valid else None
 
     def to_bytes(self) -> bytes:
-        """The content of lease.json."""
+        """Return the content of lease.json."""
         return json.dumps(asdict(self), indent=1).encode() + b"\n"
 
     def is_here(self) -> bool:
-        """Whether its process would be seen from here: same boot, same process namespace."""
+        """Return True if this process could see the holder: same boot, same PID namespace."""
         return self.machine == _machine()
 
-    def is_gone(self) -> bool:
-        """Whether it is known, without waiting, that its process has ended."""
-        return self.is_here() and _born(self.pid) != self.born
+    def has_ended(self) -> bool:
+        """Return True if the holder is known to have ended, without waiting."""
+        return self.is_here() and _process_start(self.pid) != self.process_start
 
 
 def _machine() -> str:
-    """This boot of this machine (or container), unlike every other."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/pid')}"
-
-
-def _born(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None if it has ended."""
+    """Return the identity of this boot of this machine or container."""
     try:
-        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        boot = (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{socket.gethostname()} {boot} {os.readlink(PROC / 'self/ns/pid')}"
+    except OSError:
+        return _machine_without_proc()
+
+
+@functools.cache
+def _machine_without_proc() -> str:
+    try:
+        import psutil
+    except ImportError:
+        return uuid.uuid4().hex  # so that no process counts as one of this machine
+    return f"{socket.gethostname()} {int(psutil.boot_time())}"
+
+
+def _process_start(pid: int) -> int | None:
+    """Return the start time of a process; None if it has ended.
+
+    The unit is clock ticks since boot on Linux, otherwise milliseconds since 1970.
+    """
+    if not (PROC / "self/stat").exists():
+        return _process_start_without_proc(pid)
+    try:
+        status = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = status.rpartition(")")[2].split()  # the name before it may hold anything
+    fields = status.rpartition(")")[2].split()  # the name before it can contain anything
     return None if fields[0] in ("Z", "X") else int(fields[19])
 
 
+def _process_start_without_proc(pid: int) -> int | None:
+    try:
+        import psutil
+    except ImportError:
+        return 0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return int(process.create_time() * 1000)
+    return None
+
+
 class Lease:
-    """The right to train a run, from `acquire` to `close`; or to do something else alone.
+    """The exclusive right to write to a folder, from `acquire` to `close`.
 
     Args:
-        run: The run's folder, or another that the lease is kept in.
-        gang: The identity that all attempts of one gang share.
-        name: The lease's file.
-        title: What is held, in a sentence; the run unless given.
-        doing: What is done to it.
-        by: What does it.
-        instead: What else a refused one may do.
+        folder: Folder of the run, or another that contains the lease.
+        job_id: Identity that all attempts of the job share.
+        name: Name of the file.
+        title: Name of what is protected, for messages; the run by default.
+        advice: Way out for a process that is refused.
     """
 
     def __init__(
         self,
-        run: StoragePath,
-        gang: str,
+        folder: StoragePath,
+        job_id: str,
         *,
         name: str = NAME,
         title: str = "",
-        doing: str = "trained",
-        by: str = "gang",
-        instead: str = ", or choose another RUN",
+        advice: str = "wait for it or stop it",
     ) -> None:
-        self._title, self._doing = title or f"run {run.name}", doing
-        self._by, self._instead = by, instead
-        self._path = run / name
-        self._holder = Holder.here(gang)
+        self._title, self._advice = title or f"run {folder.name}", advice
+        self._path = folder / name
+        self._holder = Holder.here(job_id)
         self._lost: QfleetError | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def acquire(self) -> Self:
-        """Take the lease and keep it from a thread of its own.
+        """Take the lease, and renew it in a thread until `close`.
 
         Raises:
-            RunError: Another gang holds it.
+            RunError: Another job has the lease.
         """
-        found = _content(self._path)
+        found = _read(self._path)
         if found is None:
             if not storage.create_exclusive(self._path, self._holder.to_bytes()):
-                raise self._refusal(_content(self._path))
+                raise self._conflict(_read(self._path))
         else:
             self._take_over(found)
         if found is not None or not storage.is_local(self._path):
-            # Several may have found the same dead lease, and an emulator knows no preconditions:
-            # the last to write has it.
+            # Several processes may have found the same expired lease, and an emulator ignores
+            # preconditions: the last writer has the lease.
             time.sleep(CONFIRM_SECONDS)
-            now = _content(self._path)
-            if now is None or not self._is_ours(now):
-                raise self._refusal(now)
+            current = _read(self._path)
+            if current is None or not self._is_own(current):
+                raise self._conflict(current)
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
         return self
 
     def _take_over(self, found: bytes) -> None:
         holder = Holder.parse(found)
-        known_free = holder is not None and (holder.gang == self._holder.gang or holder.is_gone())
-        if not known_free:
-            log.info(f"{self._title} has a lease: watching whether its holder is alive")
+        free = holder is not None and (holder.job_id == self._holder.job_id or holder.has_ended())
+        if not free:
+            log.info(f"{self._title} has a lease: checking that its holder is alive")
             if wait_for_renewals({self._path: found}, EXPIRY_SECONDS):
-                raise self._refusal(_content(self._path) or found)
+                raise self._conflict(_read(self._path) or found)
         storage.write_atomic(self._path, self._holder.to_bytes())
 
     def check(self) -> None:
-        """Raise if the lease is lost; cheap, since the thread finds out.
+        """Raise if the lease is lost. This reads nothing: the thread detects the loss.
 
         Raises:
-            RunError: Another gang has taken the run, or the run was deleted.
-            PeerLost: A newer attempt of this gang has taken it.
+            RunError: Another job has the lease, or the folder was deleted.
+            PeerLost: A newer attempt of this job has the lease.
         """
         if self._lost is not None:
             raise self._lost
 
     def close(self) -> None:
-        """Give the lease back, if it is still ours. Safe to call twice.
+        """Release the lease if it is still held. Safe to call twice.
 
-        Where storage does not let it go, that is logged and no error: the process ends anyway, and
-        a lease whose count stands still keeps nobody out.
+        If storage fails, this logs a warning only: the process ends anyway, and a lease that is not
+        renewed expires.
         """
         self._stop.set()
         if self._thread is None:
@@ -180,51 +219,48 @@ class Lease:
         if self._lost is not None:
             return
         try:
-            found = _content(self._path)
-            if found is not None and self._is_ours(found):
+            found = _read(self._path)
+            if found is not None and self._is_own(found):
                 storage.delete(self._path)
         except (StorageError, StorageUnavailable) as error:
-            log.warning(f"the lease of {self._title} was left behind: {error}")
+            log.warning(f"the lease of {self._title} was not released: {error}")
 
-    def _is_ours(self, content: bytes) -> bool:
+    def _is_own(self, content: bytes) -> bool:
         holder = Holder.parse(content)
         return holder is not None and holder.token == self._holder.token
 
     def _renew(self) -> None:
-        away = False
+        failing = False
         while not self._stop.wait(RENEW_INTERVAL_SECONDS):
             try:
-                found = _content(self._path)
-                if found is None or not self._is_ours(found):
-                    self._lost = self._refusal(found)
+                found = _read(self._path)
+                if found is None or not self._is_own(found):
+                    self._lost = self._conflict(found)
                     log.warning(str(self._lost))
                     return
-                self._holder = replace(self._holder, beat=self._holder.beat + 1)
+                self._holder = replace(self._holder, renewals=self._holder.renewals + 1)
                 storage.write_atomic(self._path, self._holder.to_bytes())
-                away = False
+                failing = False
             except (StorageError, StorageUnavailable) as error:
-                # Training goes on: the next checkpoint meets the same storage and decides.
-                if not away:
+                # Training continues: the next checkpoint needs the same storage and decides.
+                if not failing:
                     log.warning(f"the lease of {self._title} was not renewed: {error}")
-                away = True
+                failing = True
 
-    def _refusal(self, content: bytes | None) -> QfleetError:
+    def _conflict(self, content: bytes | None) -> QfleetError:
         if content is None:
             return RunError(
-                f"the lease of {self._title} went away while it was wanted: was it deleted?"
-                " Start again to go on with it"
+                f"the lease of {self._title} was deleted while in use: run the same command again"
+                " to continue"
             )
         holder = Holder.parse(content)
-        who = f" (process {holder.pid} on {holder.host})" if holder else ""
-        if holder and holder.gang == self._holder.gang:
-            return PeerLost(f"a newer attempt of this gang{who} has taken over {self._title}")
-        return RunError(
-            f"{self._title} is being {self._doing} by another {self._by}{who}: wait for it, stop"
-            f" it{self._instead}"
-        )
+        process = f" (process {holder.pid} on {holder.host})" if holder else ""
+        if holder and holder.job_id == self._holder.job_id:
+            return PeerLost(f"a newer attempt of this job{process} has taken over {self._title}")
+        return RunError(f"{self._title} is in use by another job{process}: {self._advice}")
 
 
-def _content(path: StoragePath) -> bytes | None:
+def _read(path: StoragePath) -> bytes | None:
     try:
         return storage.read_bytes(path)
     except FileNotFoundError:
@@ -232,41 +268,40 @@ def _content(path: StoragePath) -> bytes | None:
 
 
 def wait_for_renewals(known: dict[StoragePath, bytes], seconds: float) -> set[StoragePath]:
-    """Which of the leases change within this time (a lease that is given back does not count).
+    """Return the leases that are renewed within a time; released ones are not among them.
 
     Args:
-        known: Path of a lease -> its content as it was read.
-        seconds: The most that this takes; it ends as soon as all have changed.
+        known: Path of each lease -> its content so far.
+        seconds: Longest wait; it ends as soon as all leases have changed.
     """
     end = time.monotonic() + seconds
-    still, moved = dict(known), set()
-    while still and time.monotonic() < end:
+    unchanged, renewed = dict(known), set()
+    while unchanged and time.monotonic() < end:
         time.sleep(min(0.5, seconds / 10))
-        for path, before in list(still.items()):
-            now = _content(path)
-            if now != before:
-                del still[path]
-                if now is not None:
-                    moved.add(path)
-    return moved
+        for path, before in list(unchanged.items()):
+            current = _read(path)
+            if current != before:
+                del unchanged[path]
+                if current is not None:
+                    renewed.add(path)
+    return renewed
 
 
-def active_leases(runs: Iterable[StoragePath]) -> set[StoragePath]:
-    """Which of these run folders a living gang holds now.
+def active_leases(folders: Iterable[StoragePath]) -> set[StoragePath]:
+    """Return the run folders whose lease has a living holder.
 
-    A holder on this machine is known at once; the others are watched together for a little more
-    than one beat.
+    A holder on this machine is checked immediately. The others are watched together for a little
+    longer than one renewal.
     """
-    alive, unknown = set(), {}
-    for run in runs:
-        content = _content(run / NAME)
+    active, unknown = set(), {}
+    for folder in folders:
+        content = _read(folder / NAME)
         if content is None:
             continue
         holder = Holder.parse(content)
         if holder is None or not holder.is_here():
-            unknown[run / NAME] = content
-        elif not holder.is_gone():
-            alive.add(run)
-    return alive | {
-        path.parent for path in wait_for_renewals(unknown, RENEW_INTERVAL_SECONDS * 1.3)
-    }
+            unknown[folder / NAME] = content
+        elif not holder.has_ended():
+            active.add(folder)
+    renewed = wait_for_renewals(unknown, RENEW_INTERVAL_SECONDS * 1.3)
+    return active | {path.parent for path in renewed}

@@ -1,8 +1,7 @@
-"""Uploading logs while training, so that they outlive the pod that wrote them.
+"""Upload of logs during training, so that they outlive the pod.
 
-TensorFlow writes its events, and the profiler its captures, to a local folder; an Uploader hands
-what changed there to storage every few seconds. Where STORAGE is a local folder nothing of this is
-needed: logs are written in place.
+TensorFlow writes events and profiles to a local folder. An Uploader copies changed files to storage
+every few seconds. If STORAGE is a local folder, logs are written there directly.
 """
 
 import logging
@@ -17,28 +16,30 @@ from common.storage import StoragePath
 
 log = logging.getLogger("qfleet")
 
-Mark = tuple[int, int]  # time of the last change in ns, size in bytes
+Version = tuple[int, int]  # time of the last change in ns, size in bytes
 
 
 class Uploader:
-    """Keeps a remote folder like a local one, from a thread of its own.
+    """Uploads changed files of a local folder in a thread.
 
     Args:
-        local_folder: What to upload, at any depth; it may be made later.
-        remote_path: Where to.
-        every: Seconds between two sweeps.
+        local_folder: Folder to upload with all subfolders; it may be created later.
+        remote_path: Destination.
+        interval_seconds: Time between two uploads.
     """
 
-    def __init__(self, local_folder: Path, remote_path: StoragePath, every: float) -> None:
+    def __init__(
+        self, local_folder: Path, remote_path: StoragePath, interval_seconds: float
+    ) -> None:
         self._local = Path(local_folder)
         self._remote = remote_path
-        self._every = every
-        self._uploaded: dict[Path, Mark] = {}
+        self._interval = interval_seconds
+        self._uploaded: dict[Path, Version] = {}
         self._refused: StorageError | None = None
-        self._away = False
+        self._failing = False
         self._closing = threading.Event()
-        self._sweeping = threading.Lock()
-        self._thread = threading.Thread(target=self._work, name="uploader", daemon=True)
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="uploader", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Self:
@@ -50,67 +51,65 @@ class Uploader:
         except (StorageError, StorageUnavailable) as error:
             if kind is None:
                 raise
-            log.warning(f"the last logs were not uploaded: {error}")  # the first error matters more
+            log.warning(f"the last logs were not uploaded: {error}")  # the first error is the cause
 
     def check(self) -> None:
-        """Raise what made storage refuse an upload for good.
+        """Raise the error with which storage permanently refused an upload.
 
         Raises:
-            StorageError: Such as permission denied; repeating would not help.
+            StorageError: For example, permission denied.
         """
         if self._refused is not None:
             raise self._refused
 
-    def sweep(self) -> None:
-        """Upload now what has changed; raises as `close` does."""
+    def upload(self) -> None:
+        """Upload all changes now; raises like `close`."""
         self.check()
-        self._sweep(last=True)
+        self._upload(until_closed=False)
 
     def close(self) -> None:
-        """Upload what is left, and stop.
+        """Upload the last changes, and stop.
 
         Raises:
-            StorageError: Storage refused an upload for good.
-            StorageUnavailable: The last sweep found no storage.
+            StorageError: Storage permanently refused an upload.
+            StorageUnavailable: Storage does not respond to the last upload.
         """
         if not self._closing.is_set():
             self._closing.set()
             self._thread.join()
-            self.sweep()
+            self.upload()
 
-    def _work(self) -> None:
-        while not self._closing.wait(self._every):
+    def _run(self) -> None:
+        while not self._closing.wait(self._interval):
             try:
-                self._sweep(last=False)
-                if self._away:
+                self._upload(until_closed=True)
+                if self._failing:
                     log.info(f"logs are uploaded to {self._remote} again")
-                self._away = False
+                self._failing = False
             except StorageUnavailable as error:
-                if not self._away:
-                    log.warning(f"logs wait to be uploaded: {error}")
-                self._away = True
+                if not self._failing:
+                    log.warning(f"logs are not uploaded at the moment: {error}")
+                self._failing = True
             except StorageError as error:
                 log.warning(f"logs are no longer uploaded: {error}")
                 self._refused = error
                 return
 
-    def _sweep(self, *, last: bool) -> None:
-        """Upload each file that changed since it was uploaded."""
-        with self._sweeping:
-            self._sweep_alone(last=last)
+    def _upload(self, *, until_closed: bool) -> None:
+        """Upload each file that changed since its last upload."""
+        with self._lock:
+            for path, version in self._changed():
+                if self._closing.is_set() and until_closed:
+                    return
+                target = self._remote / path.relative_to(self._local).as_posix()
+                try:
+                    storage.write_atomic(target, path)
+                except FileNotFoundError:
+                    continue  # deleted since it was listed
+                self._uploaded[path] = version
 
-    def _sweep_alone(self, *, last: bool) -> None:
-        for path, mark in self._changed():
-            if self._closing.is_set() and not last:
-                return
-            try:
-                storage.write_atomic(self._remote / path.relative_to(self._local).as_posix(), path)
-            except FileNotFoundError:
-                continue  # deleted since it was listed
-            self._uploaded[path] = mark
-
-    def _changed(self) -> list[tuple[Path, Mark]]:
-        """Files to upload; the mark is taken before reading, so that later changes are seen."""
+    def _changed(self) -> list[tuple[Path, Version]]:
+        """Return changed files with their versions before reading, so that later changes count."""
         changed = []
         for folder, _, names in os.walk(self._local):
             for name in sorted(names):
@@ -119,7 +118,10 @@ class Uploader:
                     status = path.stat()
                 except FileNotFoundError:
                     continue
-                mark = (status.st_mtime_ns, status.st_size)
-                if not name.endswith(storage.PARTIAL_SUFFIX) and self._uploaded.get(path) != mark:
-                    changed.append((path, mark))
+                version = (status.st_mtime_ns, status.st_size)
+                if (
+                    not name.endswith(storage.PARTIAL_SUFFIX)
+                    and self._uploaded.get(path) != version
+                ):
+                    changed.append((path, version))
         return changed

@@ -1,1 +1,1 @@
-"""Inference: weights in, predictions and a report out."""
+"""Inference: predictions of a trained model for examples, and a report about them."""

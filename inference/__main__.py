@@ -1,4 +1,4 @@
-"""`make inference`: trained weights answer the run's own test split, or new examples."""
+"""`make inference`: predictions of a trained model for its test split or for new examples."""
 
 import logging
 import sys
@@ -10,29 +10,30 @@ from inference import model_source
 
 
 def main() -> int:
-    """Weights -> examples -> model -> answers -> predictions, report."""
+    """Choose the model and the examples, then predict in this process or with local workers."""
     settings = Settings.from_args(sys.argv[1:])
     if settings.job.target != "local":
         raise SettingsError(f"TARGET={settings.job.target}: inference runs with TARGET=local only")
     logging.basicConfig(format="%(message)s")
-    chosen = model_source.choose_model(settings)
-    with chosen.local_weights():
-        pass  # compared now, before the seconds that TensorFlow takes to load
+    source = model_source.choose_model(settings)
+    with source.local_weights():
+        pass  # verify the digest now, before TensorFlow is imported, which takes seconds
 
     from inference import chunk_plan, inference_input
 
-    chunk_plan.check(settings)
-    question = inference_input.resolve_input(settings, chosen)
+    chunk_plan.check_settings(settings.training)
+    inputs = inference_input.resolve_input(settings, source)
     if settings.inference.parallelism > 1:
         from inference.local_workers import LocalWorkers
 
         settings = settings.replace(job_id=settings.job.job_id or uuid.uuid4().hex)
-        return LocalWorkers(settings, chunk_plan.agree_on_plan(settings, chosen, question)).answer()
+        plan = chunk_plan.agree_on_plan(settings, source, inputs)
+        return LocalWorkers(settings, plan).run()
 
-    # TensorFlow only now: what was wrong so far has been said within a second or two.
+    # TensorFlow is imported last, so that mistakes so far are reported within a second or two.
     from inference import single_process
 
-    single_process.predict_in_process(settings, chosen, question)
+    single_process.predict_in_process(settings, source, inputs)
     return 0
 
 

@@ -1,52 +1,53 @@
-"""How an inference is cut into pieces of rows, before anyone starts: the same for every attempt.
+"""The division of an inference into chunks of rows, fixed in advance and equal in every attempt.
 
     predictions/NAME/
-      worker-3.lease.json       worker 3 is at work
-      gang-GANG.json            the plan that the workers of one inference began with
+      worker-3.lease.json       held by worker 3 while it runs
+      job-JOB_ID.json           the plan that the workers of one job use
       FINGERPRINT/
-        plan.json               how the examples are cut
-        piece-00012.parquet     the answers of one piece (pieces.py)
-        merge-GANG.json         which worker merges
+        plan.json               the division of the examples
+        chunk-00012.parquet     the predictions of one chunk (chunks.py)
+        merge-JOB_ID.json       the worker that merges the chunks
 
-The fingerprint is over the examples and the weights, so pieces of other weights lie elsewhere and
-are never mixed in. A piece is whole batches of one block of examples; worker i of P takes the i-th
-P-th of all pieces, side by side, so that it reads its own shards.
+The fingerprint covers the examples and the weights, so chunks of other weights are in another
+folder and are never merged. A chunk consists of whole batches of one block of examples. Worker i
+of P gets the i-th P-th of all chunks; they are adjacent, so each worker reads its own shards.
 """
 
 import functools
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common import storage
 from common.errors import DataError, SettingsError
-from common.settings import Settings
+from common.settings import Settings, TrainingSettings
 from common.storage import StoragePath
 from inference.inference_input import InferenceInput
 from inference.model_source import ModelSource
 from inference.predictor import MAX_MEMORY_BYTES, rows_per_batch
 
-FORMAT = 1
+FORMAT = 2
 CHUNKS_PER_WORKER = 4
-"""Pieces that each worker gets at least, where examples suffice: what a lost one had begun is
-little, and the others' last pieces end at about the same time."""
+"""Minimum number of chunks per worker, if there are enough examples. Small chunks keep the loss
+of an interrupted worker small and let all workers finish at about the same time."""
 
 MAX_BATCHES_PER_CHUNK = 16
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows that are answered together.
+    """Adjacent rows whose predictions are written to one file.
 
     Attributes:
-        number: From 0.
-        block: The block of examples that they lie in.
-        first: The first of them, in the block.
-        count: How many.
+        index: Number of the chunk, from 0.
+        block: Number of the block of examples that contains the rows.
+        first: First row, counted within the block.
+        count: Number of rows.
     """
 
-    number: int
+    index: int
     block: int
     first: int
     count: int
@@ -54,13 +55,13 @@ class Chunk:
 
 @dataclass(frozen=True)
 class ChunkPlan:
-    """All pieces, and where their answers lie.
+    """All chunks and the paths of their predictions.
 
     Attributes:
-        folder: Of this plan.
-        fingerprint: sha256 (hex) over examples and weights.
-        sizes: Examples in each block.
-        rows: Examples in a piece, but for the last one of a block.
+        folder: Folder of this plan.
+        fingerprint: SHA-256 (hex) of the examples and the weights.
+        sizes: Number of examples in each block.
+        rows: Rows per chunk; the last chunk of a block may have fewer.
     """
 
     folder: StoragePath
@@ -69,110 +70,118 @@ class ChunkPlan:
     rows: int
 
     @functools.cached_property
-    def pieces(self) -> tuple[Chunk, ...]:
-        """All pieces, in the order of the examples."""
-        cuts = (
+    def chunks(self) -> tuple[Chunk, ...]:
+        """All chunks, in the order of the examples."""
+        ranges = (
             (block, first, min(self.rows, size - first))
             for block, size in enumerate(self.sizes)
             for first in range(0, size, self.rows)
         )
-        return tuple(Chunk(number, *cut) for number, cut in enumerate(cuts))
+        return tuple(Chunk(index, *rows) for index, rows in enumerate(ranges))
 
-    def of(self, index: int, parallel: int) -> tuple[Chunk, ...]:
-        """The pieces of one of so many workers; every piece is just one worker's."""
-        total = len(self.pieces)
-        return self.pieces[index * total // parallel : (index + 1) * total // parallel]
+    def assigned_to(self, worker: int, workers: int) -> tuple[Chunk, ...]:
+        """Return the chunks of one of `workers` workers. Every chunk has exactly one worker."""
+        total = len(self.chunks)
+        return self.chunks[worker * total // workers : (worker + 1) * total // workers]
 
-    def path(self, piece: Chunk) -> StoragePath:
-        """The file of a piece's answers."""
-        return self.folder / f"piece-{piece.number:05d}.parquet"
+    def path(self, chunk: Chunk) -> StoragePath:
+        """Return the path of a chunk's predictions."""
+        return self.folder / f"chunk-{chunk.index:05d}.parquet"
 
-    def there(self) -> set[Chunk]:
-        """The pieces that have a file."""
+    def existing(self) -> set[Chunk]:
+        """Return the chunks that have a file."""
         names = {path.name for path in storage.children(self.folder)}
-        return {piece for piece in self.pieces if self.path(piece).name in names}
+        return {chunk for chunk in self.chunks if self.path(chunk).name in names}
 
 
-def check(settings: Settings) -> None:
-    """Refuse what no inference takes.
+def check_settings(training: TrainingSettings) -> None:
+    """Check the settings that inference does not support.
 
     Raises:
         SettingsError: STATE_SHARDS is more than 1.
     """
-    if settings.training.state_shards > 1:
+    if training.state_shards > 1:
         raise SettingsError(
-            f"STATE_SHARDS={settings.training.state_shards} splits states in training alone: leave STATE_SHARDS out of inference;"
-            " PARALLEL is how many processes or pods answer"
+            f"STATE_SHARDS={training.state_shards} applies to training only: leave STATE_SHARDS"
+            " out and set PARALLELISM to the number of processes or pods"
         )
 
 
-def plan_path(source: ModelSource, question: InferenceInput) -> StoragePath:
-    """The folder of all plans for these examples."""
-    return source.predictions / question.name
+def input_folder(source: ModelSource, inputs: InferenceInput) -> StoragePath:
+    """Return the folder of all plans for these examples."""
+    return source.predictions / inputs.name
 
 
-def agree_on_plan(settings: Settings, source: ModelSource, question: InferenceInput) -> ChunkPlan:
-    """The plan that all workers follow: the one that is there, or a new one.
+def agree_on_plan(settings: Settings, source: ModelSource, inputs: InferenceInput) -> ChunkPlan:
+    """Return the plan that all workers use: the existing one, or a new one.
 
     Args:
-        settings: PARALLEL, BATCH and JOB_ID are read.
-        source: The weights, which are hashed.
-        question: The examples.
+        settings: PARALLELISM, BATCH and JOB_ID are used.
+        source: The model, whose weights are hashed.
+        inputs: The examples.
 
     Raises:
-        DataError: The plan that is there is damaged, or the examples changed since JOB_ID began.
+        DataError: The existing plan is damaged, or the examples or the weights have changed
+            since the job was started.
         WeightsError: The weights are missing or altered.
     """
-    with source.local_weights() as path:
-        weights = hashlib.sha256(path.read_bytes()).hexdigest()
-    described = json.dumps([source.described["settings"], source.described["encoding"]])
-    told = "\n".join([str(FORMAT), weights, described, question.fingerprint])
-    fingerprint = hashlib.sha256(told.encode()).hexdigest()
-    folder = plan_path(source, question) / fingerprint[:12]
+    weights, fingerprint = _fingerprint(source, inputs)
+    folder = input_folder(source, inputs) / fingerprint[:12]
     file = folder / "plan.json"
-    if (found := _read(file)) is None:
-        batch = rows_per_batch(
-            int(source.settings.get("qubits", 1)), settings.training.batch, MAX_MEMORY_BYTES
-        )
-        each = question.total / (settings.inference.parallelism * CHUNKS_PER_WORKER)
-        rows = batch * min(MAX_BATCHES_PER_CHUNK, max(1, math.ceil(each / batch)))
-        plan = {
+    if (plan := _read(file)) is None:
+        new = {
             "format": FORMAT,
             "fingerprint": fingerprint,
             "weights": weights,
-            "examples": question.title,
-            "blocks": list(question.sizes),
-            "rows": rows,
+            "examples": inputs.title,
+            "blocks": list(inputs.sizes),
+            "rows": _rows_per_chunk(settings, source, inputs),
         }
-        storage.create_exclusive(file, json.dumps(plan, indent=1).encode() + b"\n")
-        found = _read(file)  # of several who make it one wins
-    if found is None or found.get("fingerprint") != fingerprint or not _fits(found, question):
-        raise DataError(f"{file} is damaged: delete its folder, and all pieces are answered anew")
-    began = job_id_file(folder.parent, settings.job.job_id)
-    storage.create_exclusive(began, json.dumps({"plan": fingerprint}).encode())
-    if storage.read_json(began).get("plan") != fingerprint:
+        storage.create_exclusive(file, json.dumps(new, indent=1).encode() + b"\n")
+        plan = _read(file)  # another worker may have created it first
+    if plan is None or plan.get("fingerprint") != fingerprint or not _is_valid(plan, inputs):
+        raise DataError(f"{file} is damaged: delete its folder, then run inference again")
+    job_file = job_path(folder.parent, settings.job.job_id)
+    storage.create_exclusive(job_file, json.dumps({"plan": fingerprint}).encode())
+    if storage.read_json(job_file).get("plan") != fingerprint:
         raise DataError(
-            f"the weights of {source.name}, or what they answer ({question.title}), have changed"
-            " since this inference began, so its pieces do not belong together: start it again"
+            f"the weights of {source.name} or the examples ({inputs.title}) have changed since"
+            " this inference was started, so its chunks do not match: start it again"
         )
-    return ChunkPlan(folder, fingerprint, question.sizes, found["rows"])
+    return ChunkPlan(folder, fingerprint, inputs.sizes, plan["rows"])
 
 
-def job_id_file(folder: StoragePath, gang: str) -> StoragePath:
-    """The file by which the workers of one inference know that they follow one plan."""
-    return folder / f"gang-{gang}.json"
+def job_path(folder: StoragePath, job_id: str) -> StoragePath:
+    """Return the path of the file that records the plan of a job."""
+    return folder / f"job-{job_id}.json"
 
 
-def _fits(found: dict, question: InferenceInput) -> bool:
-    rows = found.get("rows")
-    return isinstance(rows, int) and rows > 0 and found.get("blocks") == list(question.sizes)
+def _fingerprint(source: ModelSource, inputs: InferenceInput) -> tuple[str, str]:
+    """Return the SHA-256 of the weights, and that of all that determines the predictions."""
+    with source.local_weights() as path:
+        weights = hashlib.sha256(path.read_bytes()).hexdigest()
+    described = json.dumps([source.described["settings"], source.described["encoding"]])
+    text = "\n".join([str(FORMAT), weights, described, inputs.fingerprint])
+    return weights, hashlib.sha256(text.encode()).hexdigest()
+
+
+def _rows_per_chunk(settings: Settings, source: ModelSource, inputs: InferenceInput) -> int:
+    qubits = int(source.settings.get("qubits", 1))
+    batch = rows_per_batch(qubits, settings.training.batch, MAX_MEMORY_BYTES)
+    rows = inputs.total / (settings.inference.parallelism * CHUNKS_PER_WORKER)
+    return batch * min(MAX_BATCHES_PER_CHUNK, max(1, math.ceil(rows / batch)))
+
+
+def _is_valid(plan: Mapping[str, object], inputs: InferenceInput) -> bool:
+    rows = plan.get("rows")
+    return isinstance(rows, int) and rows > 0 and plan.get("blocks") == list(inputs.sizes)
 
 
 def _read(file: StoragePath) -> dict | None:
     try:
-        found = storage.read_json(file)
+        content = storage.read_json(file)
     except FileNotFoundError:
         return None
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

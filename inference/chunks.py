@@ -1,4 +1,4 @@
-"""The answers of one piece as a file: Parquet, whole or not at all, with its sha256."""
+"""The file of one chunk's predictions: Parquet, written atomically, with a SHA-256 digest."""
 
 import hashlib
 import io
@@ -12,76 +12,78 @@ import pyarrow.parquet
 from common import storage
 from inference.chunk_plan import Chunk, ChunkPlan
 
-ABOUT = b"qfleet"
+METADATA_KEY = b"qfleet"
 
 
 class ChunkPredictions(NamedTuple):
-    """What was answered to a piece.
+    """The predictions of one chunk.
 
     Attributes:
-        rows: int64 [n], the examples' numbers from 0.
-        labels: float32 [n] of -1 and +1; None where they are not known.
-        answers: float32 [n].
-        readouts: float32 [n, readouts]; None for a model that does not show them.
-        worker: Who answered.
-        seconds: How long it took.
+        rows: int64 [n], the numbers of the examples, from 0.
+        labels: float32 [n] of -1 and +1; None if they are unknown.
+        predictions: float32 [n].
+        readouts: float32 [n, readouts]; None for a model without a readout layer.
+        worker: Number of the worker that computed them.
+        seconds: Time that the computation took.
     """
 
     rows: np.ndarray
     labels: np.ndarray | None
-    answers: np.ndarray
+    predictions: np.ndarray
     readouts: np.ndarray | None
     worker: int
     seconds: float
 
 
-def write_chunk(plan: ChunkPlan, piece: Chunk, said: ChunkPredictions) -> None:
-    """Write a piece's answers; from here on nobody answers it again."""
-    columns = {"row": said.rows.astype(np.int64), "answer": said.answers}
-    if said.labels is not None:
-        columns["label"] = said.labels
-    if said.readouts is not None:
-        for i, column in enumerate(said.readouts.T):
+def write_chunk(plan: ChunkPlan, chunk: Chunk, result: ChunkPredictions) -> None:
+    """Write the predictions of a chunk. A chunk that is written is not computed again."""
+    columns = {"row": result.rows.astype(np.int64), "prediction": result.predictions}
+    if result.labels is not None:
+        columns["label"] = result.labels
+    if result.readouts is not None:
+        for i, column in enumerate(result.readouts.T):
             columns[f"readout_{i}"] = np.ascontiguousarray(column)
-    about = {
+    metadata = {
         "plan": plan.fingerprint,
-        "piece": piece.number,
+        "chunk": chunk.index,
         "sha256": _sha256(list(columns.values())),
-        "labels": said.labels is not None,
-        "readouts": None if said.readouts is None else said.readouts.shape[1],
-        "worker": said.worker,
-        "seconds": said.seconds,
+        "labels": result.labels is not None,
+        "readouts": None if result.readouts is None else result.readouts.shape[1],
+        "worker": result.worker,
+        "seconds": result.seconds,
     }
-    table = pa.table(columns).replace_schema_metadata({ABOUT: json.dumps(about)})
+    table = pa.table(columns).replace_schema_metadata({METADATA_KEY: json.dumps(metadata)})
     sink = io.BytesIO()
     pa.parquet.write_table(table, sink, compression="zstd")
-    storage.write_atomic(plan.path(piece), sink.getvalue())
+    storage.write_atomic(plan.path(chunk), sink.getvalue())
 
 
-def read_chunk(plan: ChunkPlan, piece: Chunk) -> ChunkPredictions | None:
-    """A piece's answers; None where they are not there, or are not what was written."""
+def read_chunk(plan: ChunkPlan, chunk: Chunk) -> ChunkPredictions | None:
+    """Return the predictions of a chunk; None if the file is missing or altered."""
     try:
-        content = storage.read_bytes(plan.path(piece))
+        content = storage.read_bytes(plan.path(chunk))
     except FileNotFoundError:
         return None
     try:
         table = pa.parquet.ParquetFile(io.BytesIO(content)).read()
-        about = json.loads(table.schema.metadata[ABOUT])
+        metadata = json.loads(table.schema.metadata[METADATA_KEY])
         columns = [column.to_numpy() for column in table.columns]
-        whole = (
-            about["plan"] == plan.fingerprint
-            and about["piece"] == piece.number
-            and len(columns[0]) == piece.count
-            and about["sha256"] == _sha256(columns)
+        intact = (
+            metadata["plan"] == plan.fingerprint
+            and metadata["chunk"] == chunk.index
+            and len(columns[0]) == chunk.count
+            and metadata["sha256"] == _sha256(columns)
         )
-        if not whole:
+        if not intact:
             return None
-        rows, answers, *rest = columns
-        labels = rest.pop(0) if about["labels"] else None
+        rows, predictions, *rest = columns
+        labels = rest.pop(0) if metadata["labels"] else None
         readouts = None
-        if about["readouts"] is not None:
+        if metadata["readouts"] is not None:
             readouts = np.stack(rest, axis=1) if rest else np.empty((len(rows), 0), np.float32)
-        return ChunkPredictions(rows, labels, answers, readouts, about["worker"], about["seconds"])
+        return ChunkPredictions(
+            rows, labels, predictions, readouts, metadata["worker"], metadata["seconds"]
+        )
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexError):
         return None
 

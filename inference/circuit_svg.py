@@ -1,8 +1,8 @@
-"""A Cirq circuit as SVG: compact, readable in light and dark, and without anything to load.
+"""A Cirq circuit as SVG: compact, for light and dark pages, without external resources.
 
-Cirq's own drawing is three to four times as wide (each gate spells its symbol out) and white on
-every page. Here a gate shows its name and its symbol's number; the rest is in its tooltip. Colours
-come from the page's style sheet by class.
+Cirq's SVG is three to four times as wide, because each gate contains its full symbol, and is always
+white. Here, a gate has its name and the number of its symbol; its tooltip has the rest. The page's
+style sheet sets the colours by class.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Any
 import cirq
 import sympy
 
-from inference.layers import layers_of, number_of
+from inference.layers import group_by_layer, symbol_number
 
 ROW, COLUMN, GAP, TOP, MARGIN = 38, 30, 6, 34, 10
 MAX_GATES = 4000
@@ -21,15 +21,15 @@ MAX_GATES = 4000
 
 @dataclass(frozen=True)
 class DrawnGate:
-    """One operation, ready to draw.
+    """One operation with its texts.
 
     Attributes:
-        rows: The wires that it is on, from the top counted from 0.
-        labels: What stands on each of them.
-        number: The number of its symbol, a minus before it in an inverse; empty without one.
+        rows: Its wires, counted from 0 at the top.
+        labels: The text on each wire.
+        number: The number of its symbol, with a minus in an inverse; empty without a symbol.
         kind: `data`, `trained` or `fixed`.
-        title: All about it, for the tooltip.
-        layers: The layers that its symbols belong to.
+        title: The text of the tooltip.
+        layers: The layers of its symbols.
     """
 
     rows: tuple[int, ...]
@@ -40,29 +40,30 @@ class DrawnGate:
     layers: tuple[str, ...]
 
 
-def columns_of(
+def arrange_columns(
     circuit: cirq.AbstractCircuit, inputs: Sequence[str], trained: Mapping[str, float]
 ) -> list[list[DrawnGate]]:
-    """The gates in columns; gates of one moment that cross each other get columns of their own."""
+    """Arrange the gates in columns. Gates of a moment that overlap get separate columns."""
     wires = {qubit: row for row, qubit in enumerate(sorted(circuit.all_qubits()))}
     layer_of = {
-        list(trained)[place]: name
-        for name, places in layers_of(list(trained)).items()
-        for place in places
+        list(trained)[index]: name
+        for name, indices in group_by_layer(list(trained)).items()
+        for index in indices
     }
     columns: list[list[DrawnGate]] = []
     for moment in circuit:
-        taken: list[set[int]] = []
+        occupied: list[set[int]] = []
         first = len(columns)
         for operation in sorted(moment, key=lambda op: min(wires[q] for q in op.qubits)):
             gate = _gate(operation, wires, inputs, trained, layer_of)
             span = set(range(min(gate.rows), max(gate.rows) + 1))
-            place = next((i for i, rows in enumerate(taken) if not rows & span), len(taken))
-            if place == len(taken):
-                taken.append(set())
+            free = (i for i, rows in enumerate(occupied) if not rows & span)
+            index = next(free, len(occupied))
+            if index == len(occupied):
+                occupied.append(set())
                 columns.append([])
-            taken[place] |= span
-            columns[first + place].append(gate)
+            occupied[index] |= span
+            columns[first + index].append(gate)
     return columns
 
 
@@ -78,7 +79,7 @@ def _gate(
         name = type(operation.gate or operation).__name__.removesuffix("Gate")
         labels = [name] * len(operation.qubits)
     else:
-        # "Rx(theta)" and "X(theta)" are named by what stands before the bracket.
+        # The name is the part before the bracket of "Rx(theta)".
         labels = [symbol.partition("(")[0] or symbol for symbol in info.wire_symbols]
         if isinstance(info.exponent, int | float) and info.exponent != 1:
             labels[-1] += f"^{info.exponent:.3g}"
@@ -86,19 +87,19 @@ def _gate(
     kind = "fixed"
     if symbols:
         kind = "data" if set(symbols) & set(inputs) else "trained"
-    told = [f"{name} = {trained[name]:.4f} rad" for name in symbols if name in trained]
+    angles = [f"{name} = {trained[name]:.4f} rad" for name in symbols if name in trained]
     return DrawnGate(
         rows=tuple(wires[qubit] for qubit in operation.qubits),
         labels=tuple(labels),
-        number=_sign(info) + "+".join(map(number_of, symbols)),
+        number=_sign(info) + "+".join(map(symbol_number, symbols)),
         kind=kind,
-        title="; ".join([str(operation), *told]),
+        title="; ".join([str(operation), *angles]),
         layers=tuple(sorted({layer_of[name] for name in symbols if name in layer_of})),
     )
 
 
 def _sign(info: cirq.CircuitDiagramInfo | None) -> str:
-    """A minus where a gate turns against its angle, as an inverse does."""
+    """Return a minus if the exponent of a gate is negative, as in an inverse."""
     exponent = info.exponent if info else 1
     return "−" if isinstance(exponent, sympy.Expr) and exponent.could_extract_minus_sign() else ""
 
@@ -109,21 +110,21 @@ def circuit_to_svg(
     trained: Mapping[str, float],
     observables: Sequence[Any] = (),
 ) -> str:
-    """The circuit as one <svg> element.
+    """Return the circuit as one <svg> element.
 
     Args:
         circuit: Any circuit.
-        inputs: Data symbols, whose gates are marked.
-        trained: Trained symbol -> its angle in radians, which tooltips tell.
-        observables: Readouts (PauliSum): those of one qubit are marked at its end.
+        inputs: Data symbols, whose gates are highlighted.
+        trained: Trained symbol -> angle in radians, for the tooltips.
+        observables: Readouts (PauliSum). Those of a single qubit are shown at its wire's end.
 
     Returns:
-        Nothing where there are more than MOST_GATES gates.
+        The element; an empty string if there are more than MAX_GATES gates.
     """
     if sum(1 for _ in circuit.all_operations()) > MAX_GATES:
         return ""
     qubits = sorted(circuit.all_qubits())
-    columns = columns_of(circuit, inputs, trained)
+    columns = arrange_columns(circuit, inputs, trained)
     names = [str(qubit) for qubit in qubits]
     left = 2 * MARGIN + 7 * max(map(len, names))
     widths = [max(COLUMN, *(8 * len(x) + 10 for g in c for x in g.labels)) for c in columns]
@@ -131,8 +132,8 @@ def circuit_to_svg(
     for width in widths:
         starts.append(x)
         x += width + GAP
-    reads = _reads(observables, qubits)
-    right = x + MARGIN + 8 * max((len(text) for text in reads.values()), default=0) + 16
+    readouts = _readout_labels(observables, qubits)
+    right = x + MARGIN + 8 * max((len(text) for text in readouts.values()), default=0) + 16
     height = TOP + ROW * len(qubits)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="circuit" width="{right}"'
@@ -146,7 +147,7 @@ def circuit_to_svg(
         parts.append(f'<text class="qubit" x="{left - 10}" y="{y + 4}">{escape(name)}</text>')
     for column, start, width in zip(columns, starts, widths, strict=True):
         parts += [_draw(gate, start, width) for gate in column]
-    for row, text in reads.items():
+    for row, text in readouts.items():
         parts.append(f'<text class="read" x="{x + 4}" y="{_y(row) + 4}">{escape(text)}</text>')
     return "\n".join([*parts, "</svg>"])
 
@@ -188,30 +189,30 @@ def _bands(
     widths: Sequence[int],
     height: int,
 ) -> list[str]:
-    """A band behind each layer, where layers stand one behind the other."""
+    """Return a background band with a title for each layer."""
     ends: dict[str, list[int]] = {}
-    for place, column in enumerate(columns):
+    for index, column in enumerate(columns):
         for name in (name for gate in column for name in gate.layers):
-            ends.setdefault(name, [place, place])[1] = place
+            ends.setdefault(name, [index, index])[1] = index
     parts = []
     for number, (name, (first, last)) in enumerate(ends.items()):
-        begin, end = starts[first] - GAP / 2, starts[last] + widths[last] + GAP / 2
+        start, end = starts[first] - GAP / 2, starts[last] + widths[last] + GAP / 2
         parts.append(
-            f'<rect class="band band{number % 2}" x="{begin}" y="0" width="{end - begin}"'
-            f' height="{height}"/><text class="layer" x="{begin + 8}" y="18">{escape(name)}</text>'
+            f'<rect class="band band{number % 2}" x="{start}" y="0" width="{end - start}"'
+            f' height="{height}"/><text class="layer" x="{start + 8}" y="18">{escape(name)}</text>'
         )
     return parts
 
 
-def _reads(observables: Sequence[Any], qubits: Sequence[cirq.Qid]) -> dict[int, str]:
-    """What is read at the end of each wire."""
-    reads: dict[int, str] = {}
+def _readout_labels(observables: Sequence[Any], qubits: Sequence[cirq.Qid]) -> dict[int, str]:
+    """Return the readouts at the end of each wire, by row."""
+    labels: dict[int, str] = {}
     for observable in observables:
         terms = [term for term in observable if term.qubits]
         if len(terms) == 1 and len(terms[0].qubits) == 1:
             ((qubit, pauli),) = terms[0].items()
             if qubit in qubits:
                 row = list(qubits).index(qubit)
-                read = f"⟨{pauli}⟩"
-                reads[row] = f"{reads[row]} {read}" if row in reads else read
-    return reads
+                label = f"⟨{pauli}⟩"
+                labels[row] = f"{labels[row]} {label}" if row in labels else label
+    return labels

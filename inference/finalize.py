@@ -1,83 +1,92 @@
-"""What an inference ends with: predictions and report in storage, the findings on the terminal."""
+"""The end of an inference: predictions and report in storage, results on the terminal."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from common import models, storage
 from common.errors import write_termination_message
-from common.settings import Settings
+from common.text import plural
 from inference import baseline, html_report, summary
-from inference.gradient_variance import SAMPLES, distinct, gradient_variance
+from inference.gradient_variance import SAMPLES, distinct_layers, measure_gradient_variance
 from inference.inference_input import InferenceInput
 from inference.model_source import ModelSource
-from inference.predictions import Predictions
+from inference.prediction_table import PredictionTable
 from inference.results import InferenceResults
 from inference.scoring import Scores
 
 if TYPE_CHECKING:
     from qfleet.tensorflow.runtime import keras
 
+MAX_MSE_DIFFERENCE = 1e-3
+"""Difference between the recorded and the measured test MSE above which a note is added."""
+
 
 def finalize(
-    settings: Settings,
+    seed: int,
     source: ModelSource,
-    question: InferenceInput,
+    inputs: InferenceInput,
     model: "keras.Model",
     scores: Scores,
-    predictions: Predictions,
-    console: Console,
+    table: PredictionTable,
 ) -> None:
-    """Compare with classical models, publish the predictions and the report, show the findings.
+    """Compute baselines, publish the predictions and the report, and print the results.
 
     Args:
-        settings: SEED is read.
-        source: Which weights answered.
-        question: What.
-        model: The weights' model.
-        scores: All answers, summed up.
-        predictions: All answers, still unpublished.
-        console: Where the findings are shown.
+        seed: SEED.
+        source: The model's origin.
+        inputs: The examples.
+        model: The model.
+        scores: Statistics of all predictions.
+        table: All predictions, not yet published.
     """
-    classical = []
-    if question.data and question.labelled:
-        train = question.data.sample("train", baseline.MAX_LOGISTIC_ROWS)
-        tested = question.head(baseline.MAX_TEST_ROWS)
-        assert tested.labels is not None
-        classical = baseline.baselines(train, tested.angles, tested.labels, settings.data.seed)
-    layers = list(models.circuit_layers(model))
-    examples = question.head(SAMPLES).angles
-    found = InferenceResults(
-        source=source,
-        question=question,
-        scores=scores,
-        weights=int(model.count_params()),
-        circuits=layers,
-        baselines=classical,
-        slopes=[
-            gradient_variance(layer, examples, settings.data.seed) for layer in distinct(layers)
-        ],
-        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        notes=_notes(source, question, scores),
-    )
+    results = _results(seed, source, inputs, model, scores)
     page = source.predictions / "report.html"
-    predictions.publish()
-    storage.write_atomic(page, html_report.render(found))
-    summary.log_results(console, found, predictions.path, page)
-    told = f": mse {scores.mse:.4f}, accuracy {scores.accuracy:.4f}" if scores.labelled else ""
-    write_termination_message(f"{scores.total:,} examples answered{told}")
+    table.publish()
+    storage.write_atomic(page, html_report.render(results))
+    summary.log_results(results, table.path, page)
+    detail = f": mse {scores.mse:.4f}, accuracy {scores.accuracy:.4f}" if scores.labelled else ""
+    write_termination_message(f"{plural(scores.total, 'prediction')} written{detail}")
 
 
-def _notes(source: ModelSource, question: InferenceInput, scores: Scores) -> list[str]:
-    """What the reader should know first."""
-    notes = [f"{source.unchecked}."] if source.unchecked else []
-    said, mse = source.test_mse, scores.mse
-    if not question.is_test_split or said is None or mse is None:
+def _results(
+    seed: int,
+    source: ModelSource,
+    inputs: InferenceInput,
+    model: "keras.Model",
+    scores: Scores,
+) -> InferenceResults:
+    baselines = []
+    if inputs.data and inputs.labelled:
+        train = inputs.data.sample("train", baseline.MAX_LOGISTIC_ROWS)
+        tested = inputs.head(baseline.MAX_TEST_ROWS)
+        assert tested.labels is not None
+        baselines = baseline.fit_baselines(train, tested.angles, tested.labels, seed)
+    layers = list(models.circuit_layers(model))
+    angles = inputs.head(SAMPLES).angles
+    return InferenceResults(
+        source=source,
+        inputs=inputs,
+        scores=scores,
+        weight_count=int(model.count_params()),
+        circuits=layers,
+        baselines=baselines,
+        gradients=[
+            measure_gradient_variance(layer, angles, seed) for layer in distinct_layers(layers)
+        ],
+        created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        notes=_notes(source, inputs, scores),
+    )
+
+
+def _notes(source: ModelSource, inputs: InferenceInput, scores: Scores) -> list[str]:
+    """Return the sentences that the reader needs before the numbers."""
+    notes = [f"{source.unverified}."] if source.unverified else []
+    recorded, measured = source.test_mse, scores.mse
+    if not inputs.is_test_split or recorded is None or measured is None:
         return notes
-    if abs(said - mse) > 1e-3:
+    if abs(recorded - measured) > MAX_MSE_DIFFERENCE:
         notes.append(
-            f"Training recorded a test MSE of {said:.4f}, which is {mse:.4f} now: another"
-            " version of a library or of the person's model answers here."
+            f"Training recorded a test MSE of {recorded:.4f}, but it is {measured:.4f} now:"
+            " a library or the user model has another version."
         )
     return notes

@@ -1,19 +1,19 @@
-"""The variance of the readouts' gradient by layer, and whether it shows a barren plateau.
+"""The variance of the readout gradients by layer, and detection of barren plateaus.
 
-With all angles drawn at random, the gradient of a readout by one of them has mean 0; its variance
-says how much slope training finds where it starts. McClean, Boixo, Smelyanskiy, Babbush and Neven,
-"Barren plateaus in quantum neural network training landscapes" (arXiv:1803.11173, Nature
-Communications 9, 4812): in circuits that are random enough to be 2-designs on both sides of the
-angle, it falls as 2**-N with the number of qubits N.
+If all angles are random, the gradient of a readout has mean 0. Its variance measures the size of
+the gradients at the beginning of training. McClean, Boixo, Smelyanskiy, Babbush and Neven, "Barren
+plateaus in quantum neural network training landscapes" (arXiv:1803.11173, Nature Communications 9,
+4812): if the circuits on both sides of the angle are 2-designs, the variance decreases as 2**-N
+with the number of qubits N.
 
-The exact value there, for a Pauli readout <O> and a turn exp(-i angle P/2), is
+For a Pauli readout <O> and a rotation exp(-i angle P/2), the exact value is
 
     Var = E[Tr(A^2)] / (d (d + 1)), A = i/2 [P, O'],  E[Tr(A^2)] = d/2 * d^2 / (d^2 - 1)
         = d^2 / (2 (d + 1)^2 (d - 1)),  d = 2**N
 
-from averaging O' over the unitary group and the state over the sphere (Weingarten; d large:
-2**-(N+1)). An angle that stands in k gates adds up k such slopes, an observable with coefficients c
-scales it by the sum of their squares; `plateau` includes both.
+with O' averaged over the unitary group and the state over the sphere (Weingarten; 2**-(N+1) for
+large d). The gradient of an angle of k gates is the sum of k such gradients. An observable with
+coefficients c multiplies the variance by the sum of their squares. `plateau` includes both factors.
 """
 
 import time
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import cirq
 import numpy as np
 
-from inference.layers import layers_of
+from inference.layers import group_by_layer
 
 if TYPE_CHECKING:
     from qfleet.tensorflow.layers import Expectation
@@ -34,11 +34,12 @@ MIN_SAMPLES = 10
 MAX_QUBITS = 18
 MAX_SECONDS = 15.0
 
-# A warning needs both: no more slope than twice a random circuit's (a hundred draws tell a factor
-# of 2), and so little that a radian changes a readout in [-1, 1] by 0.03 or less. The first alone
-# holds for small circuits too, whose slope is large whatever they are.
+# A warning requires both. In small circuits, the gradients are large even near the plateau value.
 NEAR_PLATEAU = 2.0
-SMALL_GRADIENT = 1e-3
+"""Maximum ratio to the variance of a random circuit; 100 samples resolve a factor of 2."""
+
+SMALL_VARIANCE = 1e-3
+"""Maximum variance: one radian changes a readout in [-1, 1] by about 0.03."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,11 @@ class LayerGradients:
     """The trained angles of one layer of a circuit.
 
     Attributes:
-        name: Where it is in the circuit.
-        variance: Of d(readout)/d(angle), radians; mean over the layer's angles and the readouts.
-        plateau: What it would be in a random circuit of the same width.
-        angles: How many they are.
+        name: Name of the layer.
+        variance: Variance of d(readout)/d(angle), per radian squared; mean over the layer's
+            angles and the readouts.
+        plateau: The variance in a random circuit of the same width.
+        angles: Number of trained angles.
     """
 
     name: str
@@ -59,8 +61,8 @@ class LayerGradients:
 
     @property
     def is_flat(self) -> bool:
-        """Whether a barren plateau shows: see NEAR_PLATEAU and LITTLE_SLOPE."""
-        return self.variance <= min(NEAR_PLATEAU * self.plateau, SMALL_GRADIENT)
+        """True if the layer has a barren plateau: see NEAR_PLATEAU and SMALL_VARIANCE."""
+        return self.variance <= min(NEAR_PLATEAU * self.plateau, SMALL_VARIANCE)
 
 
 @dataclass(frozen=True)
@@ -70,40 +72,40 @@ class GradientVariance:
     Attributes:
         circuit: The circuit's name.
         qubits: Its width.
-        layers: From the first on; empty where `skipped` says why.
-        draws: Random draws of all angles, each with one example.
-        skipped: Why nothing was measured.
+        layers: The layers in order; empty if the measurement was skipped.
+        samples: Number of random samples of all angles, each with one example.
+        skipped: The reason why the measurement was skipped; else empty.
     """
 
     circuit: str
     qubits: int
     layers: tuple[LayerGradients, ...] = ()
-    draws: int = 0
+    samples: int = 0
     skipped: str = ""
 
     @property
     def warning(self) -> str:
-        """One sentence where a barren plateau shows; else empty."""
+        """One sentence if there is a barren plateau; else empty."""
         flat = [layer.name for layer in self.layers if layer.is_flat]
         if not flat:
             return ""
         return (
-            f"A barren plateau shows in {', '.join(flat)}: with random angles the gradient's"
-            f" variance is at most {SMALL_GRADIENT:g} and about that of a random circuit of"
-            f" {self.qubits} qubits, where it falls as 2^-N, so training finds hardly any slope"
-            " where it starts; use fewer qubits or layers, or more STARTS."
+            f"Barren plateau in {', '.join(flat)}: with random angles, the variance of the gradient"
+            f" is at most {SMALL_VARIANCE:g} and near that of a random circuit of {self.qubits}"
+            " qubits, which decreases as 2^-N, so the first gradients of training are very small;"
+            " use fewer qubits or layers, or more INITIALIZATIONS."
         )
 
 
-def barren_plateau_warning(
+def plateau_variance(
     circuit: cirq.AbstractCircuit, observables: Sequence[cirq.PauliSum], symbol: str
 ) -> float:
-    """The variance of d(readout)/d(symbol) if the circuit were random, mean over the readouts.
+    """Return the variance of d(readout)/d(symbol) of a random circuit, mean over the readouts.
 
     Args:
         circuit: The circuit.
         observables: The readouts.
-        symbol: A trained symbol, an angle in radians.
+        symbol: Name of a trained symbol, an angle in radians.
     """
     d = 2.0 ** len(circuit.all_qubits())
     gates = sum(symbol in cirq.parameter_names(op) for op in circuit.all_operations())
@@ -111,41 +113,45 @@ def barren_plateau_warning(
     return gates * float(np.mean(squares)) * d**2 / (2 * (d + 1) ** 2 * (d - 1))
 
 
-def gradient_variance(layer: "Expectation", angles: np.ndarray, seed: int) -> GradientVariance:
-    """Measure one circuit.
+def measure_gradient_variance(
+    layer: "Expectation", angles: np.ndarray, seed: int
+) -> GradientVariance:
+    """Measure the gradient variance of one circuit.
 
     Args:
         layer: The model's quantum layer.
-        angles: Examples float32 [n, inputs], radians; one is taken for each draw.
-        seed: Of the draws.
+        angles: Examples float32 [n, inputs], radians; one per sample.
+        seed: Seed of the samples.
     """
     qubits = len(layer.circuit.all_qubits())
     if not layer.parameters:
         return GradientVariance(layer.name, qubits, skipped="it has no trained angles")
     if angles.shape[1] != len(layer.inputs):
-        return GradientVariance(layer.name, qubits, skipped="its inputs are not the data's angles")
+        return GradientVariance(
+            layer.name, qubits, skipped="its inputs are not the angles of the data"
+        )
     if qubits > MAX_QUBITS:
-        reason = f"it has {qubits} qubits, and up to {MAX_QUBITS} are measured, to bound the time"
+        reason = f"it has {qubits} qubits, more than the limit of {MAX_QUBITS}"
         return GradientVariance(layer.name, qubits, skipped=reason)
     gradients = _gradients(layer, angles, seed)
     variance = np.mean(gradients.astype(np.float64) ** 2, axis=0) / len(layer.observables)
     plateau = np.array(
-        [barren_plateau_warning(layer.circuit, layer.observables, s) for s in layer.parameters]
+        [plateau_variance(layer.circuit, layer.observables, s) for s in layer.parameters]
     )
     layers = [
         LayerGradients(
-            name, float(variance[places].mean()), float(plateau[places].mean()), len(places)
+            name, float(variance[indices].mean()), float(plateau[indices].mean()), len(indices)
         )
-        for name, places in layers_of(layer.parameters).items()
+        for name, indices in group_by_layer(layer.parameters).items()
     ]
-    return GradientVariance(layer.name, qubits, tuple(layers), draws=len(gradients))
+    return GradientVariance(layer.name, qubits, tuple(layers), samples=len(gradients))
 
 
 def _gradients(layer: "Expectation", angles: np.ndarray, seed: int) -> np.ndarray:
-    """Gradients float32 [draws, parameters] of the sum of all readouts, each with a random sign.
+    """Return gradients float32 [samples, parameters] of the sum of all readouts, with random signs.
 
-    The signs are independent, so the expected square of such a gradient is the sum of the readouts'
-    variances, from one backward sweep. (The mean is 0: a readout comes back after a full turn.)
+    The signs are independent. So the expected square of such a gradient is the sum of the variances
+    of the readouts, from one backward pass. The mean is 0, since readouts are periodic.
     """
     from qfleet.tensorflow.backends import build_simulator
     from qfleet.tensorflow.runtime import tf
@@ -160,20 +166,21 @@ def _gradients(layer: "Expectation", angles: np.ndarray, seed: int) -> np.ndarra
         return tape.gradient(value, parameters, unconnected_gradients="zero")
 
     generator = np.random.Generator(np.random.PCG64([seed, len(layer.parameters)]))
-    found: list[np.ndarray] = []
+    gradients: list[np.ndarray] = []
     end = time.monotonic() + MAX_SECONDS
-    while len(found) < SAMPLES and (len(found) < MIN_SAMPLES or time.monotonic() < end):
-        example = angles[len(found) % len(angles), None]
-        drawn = generator.uniform(0, 2 * np.pi, len(layer.parameters)).astype(np.float32)
+    while len(gradients) < SAMPLES and (len(gradients) < MIN_SAMPLES or time.monotonic() < end):
+        example = angles[len(gradients) % len(angles), None]
+        sample = generator.uniform(0, 2 * np.pi, len(layer.parameters)).astype(np.float32)
         signs = generator.choice([-1, 1], len(layer.observables)).astype(np.float32)
-        found.append(gradient(tf.constant(example), tf.constant(drawn), tf.constant(signs)).numpy())
-    return np.stack(found)
+        arguments = map(tf.constant, (example, sample, signs))
+        gradients.append(gradient(*arguments).numpy())
+    return np.stack(gradients)
 
 
-def distinct(layers: "Sequence[Expectation]") -> "list[Expectation]":
-    """One layer of each shape: filters that differ in the names of their symbols alone are one."""
-    found: dict[Any, Expectation] = {}
+def distinct_layers(layers: "Sequence[Expectation]") -> "list[Expectation]":
+    """Return one layer per circuit; layers that differ only in symbol names have one circuit."""
+    distinct: dict[Any, Expectation] = {}
     for layer in layers:
         names = {name: f"p{i}" for i, name in enumerate(layer.parameters)}
-        found.setdefault(cirq.resolve_parameters(layer.circuit, names).freeze(), layer)
-    return list(found.values())
+        distinct.setdefault(cirq.resolve_parameters(layer.circuit, names).freeze(), layer)
+    return list(distinct.values())

@@ -1,8 +1,8 @@
-"""What is answered: the run's own test split, another data set's, or a table of new examples.
+"""The examples of an inference: the test split of the run or a data set, or a table.
 
 INPUT unset              the test split of the data set that the run was trained on
 INPUT=folder             the test split of a data set, local or gs://
-INPUT=folder/SPLIT       its split of that name: train, validation or test
+INPUT=folder/SPLIT       that split of a data set: train, validation or test
 INPUT=table              all rows of a .csv, .parquet or .npz table
 """
 
@@ -21,9 +21,9 @@ from common.data.formats import FORMATS, sha256_file
 from common.data.splits import SPLITS
 from common.errors import DataError, QfleetError, WeightsError, one_line
 from common.runs import DATASETS
-from common.settings import Settings
+from common.settings import JobSettings, Settings
 from common.storage import StoragePath
-from inference.model_source import ModelSource
+from inference.model_source import RETRAIN_HINT, ModelSource
 
 TEST = "test"
 MANIFEST = "manifest.json"
@@ -33,9 +33,9 @@ class ExampleBlock(NamedTuple):
     """Examples that are read together: a shard, or a whole table.
 
     Attributes:
-        rows: int64 [n], their numbers from 0.
+        rows: int64 [n], the numbers of the examples, from 0.
         angles: float32 [n, features], radians.
-        labels: float32 [n] of -1 and +1; None where they are not known.
+        labels: float32 [n] of -1 and +1; None if they are unknown.
     """
 
     rows: np.ndarray
@@ -45,20 +45,20 @@ class ExampleBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class InferenceInput:
-    """Examples to answer, of which one block at a time is in memory.
+    """The examples. One block at a time is in memory.
 
     Attributes:
-        name: A name fit for a file: `test`, or the table's.
-        title: What to call them in a sentence.
-        fingerprint: What tells them from all others.
+        name: Name for files: `test`, or derived from the table's name.
+        title: Name for messages.
+        fingerprint: Identifier of the content.
         classes: The label of -1 and the label of +1.
-        labelled: Whether labels are known.
-        features: Angles of an example.
-        sizes: Examples in each block.
-        read: Reads a block by its number; the last one is kept.
-        data: The data set that the model was trained on; None where it is gone and not needed.
-        missing: Why `data` is None; empty where it is there.
-        is_test_split: Whether this is the test split that was recorded with the model.
+        labelled: True if labels are known.
+        features: Angles per example.
+        sizes: Number of examples in each block.
+        read: Function that reads a block by its number, and caches the last one.
+        data: The data set that the model was trained on; None if it is missing and not needed.
+        missing: The reason why `data` is None; else empty.
+        is_test_split: True for the test split that was recorded with the model.
     """
 
     name: str
@@ -75,95 +75,102 @@ class InferenceInput:
 
     @property
     def total(self) -> int:
-        """Examples in all."""
+        """Total number of examples."""
         return sum(self.sizes)
 
     def blocks(self) -> Iterator[ExampleBlock]:
-        """All examples, block by block."""
+        """Iterate over all blocks."""
         return map(self.read, range(len(self.sizes)))
 
-    def head(self, most: int) -> ExampleBlock:
-        """The first examples, at most so many."""
-        taken: list[ExampleBlock] = []
+    def head(self, count: int) -> ExampleBlock:
+        """Return the first `count` examples, or all if there are fewer."""
+        blocks: list[ExampleBlock] = []
         for block in self.blocks():
-            taken.append(block)
-            if sum(len(one.rows) for one in taken) >= most:
+            blocks.append(block)
+            if sum(len(one.rows) for one in blocks) >= count:
                 break
-        rows = np.concatenate([block.rows for block in taken])[:most]
-        angles = np.concatenate([block.angles for block in taken])[:most]
-        known = [block.labels for block in taken if block.labels is not None]
-        return ExampleBlock(rows, angles, np.concatenate(known)[:most] if self.labelled else None)
+        rows = np.concatenate([block.rows for block in blocks])[:count]
+        angles = np.concatenate([block.angles for block in blocks])[:count]
+        labels = [block.labels for block in blocks if block.labels is not None]
+        return ExampleBlock(rows, angles, np.concatenate(labels)[:count] if self.labelled else None)
 
 
 def resolve_input(settings: Settings, source: ModelSource) -> InferenceInput:
-    """The examples that the settings mean; the first block has been read.
+    """Find the examples that the settings specify, and read their first block.
 
     Args:
-        settings: INPUT and STORAGE are read.
-        source: The model, whose encoding applies.
+        settings: INPUT, DATA_MEMORY and STORAGE are used.
+        source: The model, whose encoding is applied.
 
     Raises:
-        DataError: The examples do not fit the model, or the recorded data set is gone.
-        WeightsError: model.json's encoding is damaged.
+        DataError: The examples do not fit the model, or the recorded data set is missing.
+        WeightsError: The encoding in model.json is damaged.
     """
     encoding = _encoding(source)
-    root = _root(settings, source)
-    if not settings.inference.input:
-        data = recorded_input(source, root)
-        asked = _of_split(data, TEST, TEST, known=data, is_test_split=True)
+    root = _datasets_folder(settings.job, source)
+    if settings.inference.input:
+        inputs = _given_input(settings, source, encoding, root)
     else:
-        known: Dataset | None = None
-        missing = ""
-        try:
-            known = recorded_input(source, root)
-        except QfleetError as error:  # new examples can be answered without it
-            missing = one_line(error)
-        found = (
-            None
-            if settings.inference.input.lower().endswith(tuple(FORMATS))
-            else _dataset(settings)
-        )
-        if found is None:
-            asked = _of_table(settings.inference.input, encoding, known, missing)
-        else:
-            asked = _of_dataset(*found, source, known, missing)
-    if asked.total:
-        asked.read(0)
-    return asked
+        data = find_training_data(source, root)
+        inputs = _from_split(data, TEST, TEST, training_data=data, is_test_split=True)
+    if inputs.total:
+        inputs.read(0)
+    return inputs
 
 
-def _dataset(settings: Settings) -> tuple[Dataset, str] | None:
-    """The data set and the split that INPUT names; None where it names none."""
-    path = storage.path(settings.inference.input.rstrip("/") or "/")
+def _given_input(
+    settings: Settings, source: ModelSource, encoding: Encoding, root: StoragePath
+) -> InferenceInput:
+    training_data: Dataset | None = None
+    missing = ""
+    try:
+        training_data = find_training_data(source, root)
+    except QfleetError as error:  # it is needed for baselines only
+        missing = one_line(error)
+    path = settings.inference.input
+    if not path.lower().endswith(tuple(FORMATS)):
+        selected = _select_split(path, settings.data.data_memory)
+        if selected is not None:
+            return _from_dataset(*selected, source, training_data, missing)
+    return _from_table(path, encoding, training_data, missing)
+
+
+def _select_split(input_path: str, data_memory: int) -> tuple[Dataset, str] | None:
+    """Return the data set and the split of INPUT; None if it is not a data set."""
+    path = storage.path(input_path.rstrip("/") or "/")
     if storage.exists(path / MANIFEST):
-        return load(path, settings.data.data_memory), TEST
+        return load(path, data_memory), TEST
     if path.name in SPLITS and storage.exists(path.parent / MANIFEST):
-        return load(path.parent, settings.data.data_memory), path.name
+        return load(path.parent, data_memory), path.name
     return None
 
 
-def _of_dataset(
-    data: Dataset, split: str, source: ModelSource, known: Dataset | None, missing: str
+def _from_dataset(
+    data: Dataset, split: str, source: ModelSource, training_data: Dataset | None, missing: str
 ) -> InferenceInput:
     if data.manifest.encoding != source.described["encoding"]:
         raise DataError(
-            f"INPUT={data.path} holds angles that were made in another way than those that"
-            f" {source.name} was trained on: give the features as a table, which is encoded as"
-            " recorded with the model"
+            f"INPUT={data.path} has another encoding than the data set of {source.name}: give the"
+            " features as a table, to which the recorded encoding is applied"
         )
     if not data.rows(split):
-        raise DataError(f"INPUT={data.path} has no example in its split {split}: name another one")
-    trained = known is not None and data.fingerprint == known.fingerprint and split == TEST
-    name = TEST if trained else _file_name(f"{data.name}-{split}")
-    return _of_split(data, split, name, known=known, missing=missing, is_test_split=trained)
+        raise DataError(
+            f"INPUT={data.path} has no examples in its split {split}: use another split"
+        )
+    same = training_data is not None and data.fingerprint == training_data.fingerprint
+    is_test_split = same and split == TEST
+    name = TEST if is_test_split else _file_name(f"{data.name}-{split}")
+    return _from_split(
+        data, split, name, training_data=training_data, missing=missing, is_test_split=is_test_split
+    )
 
 
-def _of_split(
+def _from_split(
     data: Dataset,
     split: str,
     name: str,
     *,
-    known: Dataset | None,
+    training_data: Dataset | None,
     missing: str = "",
     is_test_split: bool,
 ) -> InferenceInput:
@@ -183,13 +190,15 @@ def _of_split(
         features=data.features,
         sizes=tuple(shard.rows for shard in shards),
         read=read,
-        data=known,
+        data=training_data,
         missing=missing,
         is_test_split=is_test_split,
     )
 
 
-def _of_table(path: str, encoding: Encoding, known: Dataset | None, missing: str) -> InferenceInput:
+def _from_table(
+    path: str, encoding: Encoding, training_data: Dataset | None, missing: str
+) -> InferenceInput:
     angles, labels = read_examples(path, encoding)
     block = ExampleBlock(np.arange(len(angles)), angles, labels)
     return InferenceInput(
@@ -201,7 +210,7 @@ def _of_table(path: str, encoding: Encoding, known: Dataset | None, missing: str
         features=encoding.symbols,
         sizes=(len(angles),),
         read=lambda _: block,
-        data=known,
+        data=training_data,
         missing=missing,
     )
 
@@ -211,57 +220,58 @@ def _file_name(text: str) -> str:
     return f"{stem}-table" if stem == TEST else stem
 
 
-def _root(settings: Settings, source: ModelSource) -> StoragePath:
-    """Where data sets are kept: beside the run, wherever that is."""
-    root = source.run.path.parent if source.run else storage.path(settings.job.storage)
+def _datasets_folder(job: JobSettings, source: ModelSource) -> StoragePath:
+    """Return the folder of data sets: in the parent folder of the run, or in STORAGE."""
+    root = source.run.path.parent if source.run else storage.path(job.storage)
     return root / DATASETS
 
 
 def _encoding(source: ModelSource) -> Encoding:
-    where = source.weights.parent / "model.json"
+    path = source.weights.parent / "model.json"
     try:
         encoding = Encoding.from_json(source.described["encoding"])
     except DataError as error:
-        raise WeightsError(f"{where} is damaged: {error}; restore it or train again") from None
+        raise WeightsError(f"{path} is damaged: {error}; {RETRAIN_HINT}") from None
     if encoding.symbols != source.described["features"]:
         raise WeightsError(
-            f"{where} is damaged: its encoding gives {encoding.symbols} angles to a model of"
-            f" {source.described['features']}; restore it or train again"
+            f"{path} is damaged: its encoding has {encoding.symbols} angles, but its model has"
+            f" {source.described['features']}; {RETRAIN_HINT}"
         )
     return encoding
 
 
-def recorded_input(source: ModelSource, root: StoragePath) -> Dataset:
-    """The data set that the model was trained on: the one recorded, or made again and compared.
+def find_training_data(source: ModelSource, root: StoragePath) -> Dataset:
+    """Load the data set that the model was trained on; create it again if it is missing.
 
     Args:
         source: The model.
-        root: Where data sets are kept.
+        root: Folder of data sets.
 
     Raises:
-        DataError: It is gone and can't be made again, or is not the same any more.
+        DataError: It is missing and can't be created again, or it has changed.
     """
     name, fingerprint = source.record.get("other", {}).get("dataset"), source.record.get("data")
-    if name and storage.exists(root / name / "manifest.json"):
-        found = load(root / name)
+    if name and storage.exists(root / name / MANIFEST):
+        data = load(root / name)
     else:
         try:
-            found = prepare(Settings.from_record(source.settings), root)
+            data = prepare(Settings.from_record(source.settings), root)
         except (DataError, ValueError) as error:
             raise DataError(
-                f"the data set {name or source.settings.get('data')} that {source.name} was trained"
-                f" on is not in {root} and can't be made again ({one_line(error)}): bring it back,"
-                " or give examples as INPUT=table"
+                f"the data set {name or source.settings.get('data')} of {source.name} is not in"
+                f" {root} and can't be created again ({one_line(error)}): restore it, or give"
+                " examples with INPUT=table"
             ) from None
-    if fingerprint and found.fingerprint != fingerprint:
-        raise DataError(
-            f"{found.path} is not the data set that {source.name} was trained on (fingerprint"
-            f" {found.fingerprint[:12]}..., recorded {fingerprint[:12]}...): bring that one back,"
-            " or give examples as INPUT=table"
+    difference = ""
+    if fingerprint and data.fingerprint != fingerprint:
+        difference = (
+            f"its fingerprint is {data.fingerprint[:12]}..., but {fingerprint[:12]}... is recorded"
         )
-    if found.manifest.encoding != source.described["encoding"]:
+    elif data.manifest.encoding != source.described["encoding"]:
+        difference = "it has another encoding"
+    if difference:
         raise DataError(
-            f"{found.path} is not the data set that {source.name} was trained on (it is encoded in"
-            " another way): bring that one back, or give examples as INPUT=table"
+            f"{data.path} is not the data set that {source.name} was trained on ({difference}):"
+            " restore that data set, or give examples with INPUT=table"
         )
-    return found
+    return data

@@ -1,7 +1,7 @@
-"""Which trained angles of a circuit belong together, told by their names.
+"""The layers of a circuit, derived from the names of its trained symbols.
 
-Symbols whose names differ in the last number alone are one layer, as theta_00_07 and theta_00_08
-are; so they are named in the circuits that ship with qfleet, and usually in a person's own.
+Symbols whose names differ only in the last number belong to one layer, such as theta_00_07 and
+theta_00_08. The circuits of qfleet use such names, and user circuits usually do.
 """
 
 import re
@@ -10,28 +10,28 @@ from collections.abc import Sequence
 MAX_LAYERS = 24
 
 _LAST_NUMBER = re.compile(r"[_\[(.-]*(\d+)[\])]?$")
-_SHIPPED = re.compile(r"(?:f\d+_)?theta_(\d+)")
+_QFLEET_SYMBOL = re.compile(r"(?:f\d+_)?theta_(\d+)")
 
 
-def layers_of(parameters: Sequence[str]) -> dict[str, list[int]]:
-    """Trained symbols by layer.
+def group_by_layer(parameters: Sequence[str]) -> dict[str, list[int]]:
+    """Group trained symbols by layer.
 
     Args:
-        parameters: Their names.
+        parameters: Names of the symbols.
 
     Returns:
-        Layer -> places in `parameters`. One layer of all where there would be more than
-        MOST_LAYERS.
+        Name of the layer -> indices into `parameters`. A single layer if there would be more
+        than MAX_LAYERS.
     """
     layers: dict[str, list[int]] = {}
-    for place, name in enumerate(parameters):
+    for index, name in enumerate(parameters):
         stem = _LAST_NUMBER.sub("", name) or name
-        shipped = _SHIPPED.fullmatch(stem)
-        layers.setdefault(f"layer {int(shipped[1]) + 1}" if shipped else stem, []).append(place)
+        match = _QFLEET_SYMBOL.fullmatch(stem)
+        layers.setdefault(f"layer {int(match[1]) + 1}" if match else stem, []).append(index)
     return layers if len(layers) <= MAX_LAYERS else {"all angles": list(range(len(parameters)))}
 
 
-def number_of(symbol: str) -> str:
-    """The number that tells a symbol from others of its layer; its whole name without one."""
-    found = _LAST_NUMBER.search(symbol)
-    return found[1] if found else symbol
+def symbol_number(symbol: str) -> str:
+    """Return the number of a symbol within its layer; its name if it has no number."""
+    match = _LAST_NUMBER.search(symbol)
+    return match[1] if match else symbol

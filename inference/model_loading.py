@@ -1,4 +1,4 @@
-"""The Keras model of a Source, its weights checked against what was recorded."""
+"""The Keras model of a ModelSource, with weights that match the recorded ones."""
 
 from typing import TYPE_CHECKING
 
@@ -10,41 +10,42 @@ from inference.model_source import ModelSource
 if TYPE_CHECKING:
     from qfleet.tensorflow.runtime import keras
 
+ANGLE_TOLERANCE = 1e-6
+
 
 def load(source: ModelSource) -> "keras.Model":
-    """Rebuild the model and give it its weights; imports TensorFlow.
+    """Build the model and load its weights. Imports TensorFlow.
 
     Raises:
         WeightsError: The weights are missing, altered, or those of another model.
-        SettingsError: The model is the person's own, and its factory is gone or fails.
+        SettingsError: The model is a user model, and its factory is missing or fails.
     """
     from common import models
 
     with source.local_weights() as weights:
         model = models.rebuild(source.described, str(weights))
-    for layer, said in zip(
-        models.circuit_layers(model), source.described["circuits"], strict=False
-    ):
-        _compare(source, dict(zip(layer.parameters, layer.angles.numpy(), strict=True)), said)
+    layers = models.circuit_layers(model)
+    for layer, recorded in zip(layers, source.described["circuits"], strict=False):
+        loaded = dict(zip(layer.parameters, layer.angles.numpy(), strict=True))
+        _compare_angles(source, loaded, recorded)
     return model
 
 
-def _compare(source: ModelSource, loaded: dict[str, np.float32], said: dict) -> None:
-    """Raise where the trained angles are not those that model.json wrote down.
+def _compare_angles(source: ModelSource, loaded: dict[str, np.float32], recorded: object) -> None:
+    """Raise if the trained angles are not those of model.json.
 
-    Weights of the same shapes, from another run, can be told by nothing else where there is no
-    sha256 to compare.
+    This detects weights of another run that have the same shapes and no recorded digest.
     """
-    told = said.get("trained") if isinstance(said, dict) else None
-    if not isinstance(told, dict) or told.keys() != loaded.keys():
+    angles = recorded.get("trained") if isinstance(recorded, dict) else None
+    if not isinstance(angles, dict) or angles.keys() != loaded.keys():
         raise WeightsError(
-            f"{source.weights.parent / 'model.json'} describes another circuit than its settings"
-            " make: restore the file or train again"
+            f"{source.weights.parent / 'model.json'} describes another circuit than the one built"
+            " from its settings: restore the file or train again"
         )
     for name, angle in loaded.items():
-        if not np.isclose(float(told[name]), float(angle), rtol=0, atol=1e-6):
+        if not np.isclose(float(angles[name]), float(angle), rtol=0, atol=ANGLE_TOLERANCE):
             raise WeightsError(
-                f"{source.weights} holds other angles than model.json beside it ({name} is"
-                f" {angle:.4f}, not {told[name]:.4f}): they are another run's, so put the weights"
-                " and the model.json of one run side by side"
+                f"{source.weights} and model.json contain different angles ({name} is"
+                f" {angle:.4f} and {angles[name]:.4f}), so the weights are from another run: use"
+                " the weights and the model.json of the same run"
             )

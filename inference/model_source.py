@@ -1,11 +1,11 @@
-"""Which weights answer: those of a finished run, or those at a path.
+"""The model of an inference: that of a finished run, or weights at a path.
 
     RUN unset, WEIGHTS unset    the run of STORAGE that was finished last
     RUN=name                    that run
-    WEIGHTS=path                a weights.h5 with its model.json beside it, or the folder of both;
-                                where they lie in a finished run's folder, that run
+    WEIGHTS=path                a weights.h5 next to its model.json, or the folder of both;
+                                if they are in the folder of a finished run, that run
 
-No TensorFlow here: what is wrong with the choice is said within a second or two.
+This module does not import TensorFlow, so that mistakes are reported within a second or two.
 """
 
 import contextlib
@@ -28,17 +28,17 @@ RETRAIN_HINT = "restore the file or train again"
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Weights, the model that they belong to, and what is known of how they came to be.
+    """Weights, their model, and the records of their training.
 
     Attributes:
-        weights: The weights.h5.
-        described: What model.json says (`common.models.describe`).
-        predictions: The folder that answers are written to.
-        run: The finished run, where the weights are a run's.
-        record: run.json; empty without a run.
-        result: result.json, or what lies beside the weights under that name; empty without.
+        weights: Path of the weights (HDF5).
+        described: Content of model.json (`common.models.describe_model`).
+        predictions: Folder for predictions.
+        run: The finished run that the weights belong to, if any.
+        record: Content of run.json; empty without a run.
+        result: Content of the result.json of the run or next to the weights; empty without one.
         metrics: The rows of metrics.jsonl; empty without a run.
-        unchecked: Why the weights' sha256 could not be compared; empty where it was.
+        unverified: The reason why the SHA-256 of the weights was not verified; else empty.
     """
 
     weights: StoragePath
@@ -48,121 +48,120 @@ class ModelSource:
     record: dict[str, Any] = field(default_factory=dict)
     result: dict[str, Any] = field(default_factory=dict)
     metrics: list[dict[str, Any]] = field(default_factory=list)
-    unchecked: str = ""
+    unverified: str = ""
 
     @property
     def name(self) -> str:
-        """What to call it: the run's name, or the weights' path."""
+        """Name of the run, or path of the weights."""
         return self.run.name if self.run else str(self.weights)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that the model was trained with, by name."""
+        """The settings of the training, by name."""
         return self.described["settings"]
 
     @property
     def title(self) -> str:
-        """`run hybrid (hybrid, 8 qubits)`."""
-        what = f"{self.settings.get('model')}, {self.settings.get('qubits')} qubits"
-        return f"{'run' if self.run else 'weights'} {self.name} ({what})"
+        """Name with model and width, such as `run hybrid (hybrid, 8 qubits)`."""
+        return f"{'run' if self.run else 'weights'} {self.name} ({_model_name(self.settings)})"
 
     @property
     def test_mse(self) -> float | None:
-        """The mean squared error on the test split that training recorded, where it did."""
+        """The mean squared error on the test split that training recorded; None without one."""
         test = self.result.get("metrics", {}).get("test")
         mse = test.get("mse") if isinstance(test, dict) else None
         return float(mse) if isinstance(mse, int | float) else None
 
     @contextlib.contextmanager
     def local_weights(self) -> Iterator[Path]:
-        """The weights on a local disk, once their sha256 and their shapes are what was recorded.
+        """Provide the weights as a local file, with verified SHA-256 and shapes.
 
         Raises:
-            WeightsError: They are missing, altered, not HDF5, or another model's.
+            WeightsError: They are missing, altered, not HDF5, or those of another model.
         """
         with contextlib.ExitStack() as stack:
             if self.run:
                 path = stack.enter_context(self.run.local_weights())
             else:
                 path = stack.enter_context(_local(self.weights))
-                _compare_sha256(path, self)
-            _compare_shapes(path, self)
+                _verify_sha256(path, self)
+            _verify_shapes(path, self)
             yield path
 
 
 def choose_model(settings: Settings) -> ModelSource:
-    """The weights that the settings mean.
+    """Find the model that the settings specify.
 
     Args:
-        settings: STORAGE, RUN and WEIGHTS are read.
+        settings: STORAGE, RUN and WEIGHTS are used; others must match the recorded ones.
 
     Raises:
-        RunError: There is no such run, or it is not finished.
+        RunError: The run does not exist, or it is not finished.
         WeightsError: model.json or the weights are missing or damaged.
-        SettingsError: RUN and WEIGHTS are both set, or a setting contradicts what was recorded.
+        SettingsError: RUN and WEIGHTS are both set, or a setting contradicts the recorded one.
     """
     if settings.inference.weights and settings.job.run:
         raise SettingsError(
-            f"WEIGHTS={settings.inference.weights} and RUN={settings.job.run} both say which weights to use: set"
-            " one of them"
+            f"WEIGHTS={settings.inference.weights} and RUN={settings.job.run} both select weights:"
+            " set only one of them"
         )
     if settings.inference.weights:
-        source = _at(storage.path(settings.inference.weights))
+        source = _from_path(storage.path(settings.inference.weights))
     else:
-        source = _of(runs.resolve(storage.path(settings.job.storage), settings.job.run))
-    _refuse_contradictions(settings, source)
+        source = _from_run(runs.resolve(storage.path(settings.job.storage), settings.job.run))
+    _check_consistency(settings, source)
     return source
 
 
-def _of(run: runs.Run) -> ModelSource:
+def _from_run(run: runs.Run) -> ModelSource:
     described, record = run.model(), run.record()
     _check_described(described, run.path / "model" / "model.json")
     if described["settings"] != record["settings"]:
         raise WeightsError(
-            f"{run.path / 'model' / 'model.json'} describes a model of other settings than run"
-            f" {run.name} was made with: restore the file or train the run again"
+            f"{run.path / 'model' / 'model.json'} describes a model with other settings than run"
+            f" {run.name}: {RETRAIN_HINT}"
         )
     metrics, result = run.metrics(), run.result()
     return ModelSource(run.weights, described, run.predictions, run, record, result, metrics)
 
 
-def _at(path: StoragePath) -> ModelSource:
-    """Weights by their path, or by the folder that holds them (or holds model/)."""
+def _from_path(path: StoragePath) -> ModelSource:
+    """Return the model of weights at a path, or in a folder that contains them or model/."""
     if path.suffix not in (".h5", ".hdf5"):
         inner = path / "model"
         folder = inner if storage.exists(inner / "weights.h5") else path
         if not storage.exists(folder / "weights.h5"):
             raise WeightsError(
-                f"WEIGHTS={path} holds no weights.h5: give a weights.h5 that has its model.json"
-                " beside it, or the folder of both"
+                f"WEIGHTS={path} does not contain a weights.h5: give a weights.h5 next to its"
+                " model.json, or the folder of both"
             )
         path = folder / "weights.h5"
     run = runs.Run(path.parent.parent)
     if path.name == "weights.h5" and path.parent.name == "model" and run.exists():
         if run.finished():
-            return _of(run)
+            return _from_run(run)
         raise RunError(
             f"{path} belongs to run {run.name}, which is not finished: `make training"
-            f" RUN={run.name}` goes on with it"
+            f" RUN={run.name}` continues it"
         )
     if not storage.exists(path):
         raise WeightsError(f"WEIGHTS={path} does not exist: give the path of a weights.h5")
     described = _read_json(path.parent / "model.json")
     if described is None:
         raise WeightsError(
-            f"there is no model.json beside {path}, which says what model the weights belong to:"
-            " copy it from the run's folder model/"
+            f"there is no model.json next to {path}, which describes the model of the weights:"
+            " copy it from the folder model/ of the run"
         )
     _check_described(described, path.parent / "model.json")
-    result, unchecked = _result_near(path), ""
+    result, unverified = _read_result(path), ""
     if not result:
-        unchecked = f"the sha256 of {path} was not compared: there is no result.json beside it"
+        unverified = f"the SHA-256 of {path} was not verified: there is no result.json next to it"
     predictions = path.parent / "predictions"
-    return ModelSource(path, described, predictions, result=result, unchecked=unchecked)
+    return ModelSource(path, described, predictions, result=result, unverified=unverified)
 
 
 def _read_json(path: StoragePath) -> Any:
-    """A file's JSON; None where there is no such file."""
+    """Return the JSON content of a file; None if the file does not exist."""
     try:
         return storage.read_json(path)
     except FileNotFoundError:
@@ -171,33 +170,33 @@ def _read_json(path: StoragePath) -> Any:
         raise WeightsError(f"{path} is damaged: it is not JSON; {RETRAIN_HINT}") from None
 
 
-def _result_near(weights: StoragePath) -> dict[str, Any]:
-    """The result.json beside the weights or, for a run's layout, above them; empty without."""
+def _read_result(weights: StoragePath) -> dict[str, Any]:
+    """Return the result.json next to the weights or above their folder model/; else empty."""
     for folder in (weights.parent, weights.parent.parent):
         if folder != weights.parent and weights.parent.name != "model":
             continue
-        found = _read_json(folder / "result.json")
-        if found is None:
+        result = _read_json(folder / "result.json")
+        if result is None:
             continue
-        said = found.get("weights") if isinstance(found, dict) else None
-        known = isinstance(said, dict) and isinstance(said.get("sha256"), str)
-        if not known or not isinstance(found.get("metrics", {}), dict):
+        weights_record = result.get("weights") if isinstance(result, dict) else None
+        valid = isinstance(weights_record, dict) and isinstance(weights_record.get("sha256"), str)
+        if not valid or not isinstance(result.get("metrics", {}), dict):
             raise WeightsError(
-                f"{folder / 'result.json'} is damaged: it does not say the weights' sha256 and"
+                f"{folder / 'result.json'} is damaged: it lacks the SHA-256 of the weights or the"
                 f" metrics; {RETRAIN_HINT}"
             )
-        return found
+        return result
     return {}
 
 
 def _check_described(described: Any, path: StoragePath) -> None:
-    """Raise where model.json lacks what rebuilding the model needs."""
+    """Raise if model.json lacks a field that is needed to build the model."""
     kinds = {"settings": dict, "features": int, "encoding": dict, "weights": list, "circuits": list}
     if not isinstance(described, dict):
         raise WeightsError(f"{path} is damaged: it is not a JSON object; {RETRAIN_HINT}")
     if described.get("format") != FORMAT:
         raise WeightsError(
-            f"{path} is of format {described.get('format')!r}, not {FORMAT}: use the version of"
+            f"{path} has format {described.get('format')!r}, not {FORMAT}: use the version of"
             " qfleet that trained it, or train again"
         )
     wrong = [key for key, kind in kinds.items() if not isinstance(described.get(key), kind)]
@@ -208,16 +207,18 @@ def _check_described(described: Any, path: StoragePath) -> None:
         raise WeightsError(f"{path} is damaged: weights are not a list of shapes; {RETRAIN_HINT}")
 
 
-def _refuse_contradictions(settings: Settings, source: ModelSource) -> None:
-    """A model is answered with as it was trained, so another QUBITS or DATA is a mistake."""
+def _check_consistency(settings: Settings, source: ModelSource) -> None:
+    """Raise if a setting of the model or its data differs from the recorded one."""
     for name, field_ in Settings.fields().items():
         if field_.group not in ("model", "data") or name == "seed" or name not in source.settings:
             continue
-        said, recorded = settings.get(name), source.settings[name]
-        if name in settings.explicit and said not in (recorded, field_.default):
-            hint = "INPUT is the table to answer" if name == "data" else f"leave {name.upper()} out"
+        value, recorded = settings.get(name), source.settings[name]
+        if name in settings.explicit and value not in (recorded, field_.default):
+            hint = f"leave {name.upper()} out"
+            if name == "data":
+                hint = "use INPUT for a table of new examples"
             raise SettingsError(
-                f"{name.upper()}={said} contradicts {source.title}, which was trained with"
+                f"{name.upper()}={value} contradicts {source.title}, which was trained with"
                 f" {name.upper()}={recorded}: {hint}"
             )
 
@@ -226,54 +227,55 @@ def _refuse_contradictions(settings: Settings, source: ModelSource) -> None:
 def _local(path: StoragePath) -> Iterator[Path]:
     with contextlib.ExitStack() as stack:
         try:
-            local = stack.enter_context(storage.local(path))
+            local = stack.enter_context(storage.local_copy(path))
         except FileNotFoundError:
             raise WeightsError(f"there are no weights at {path}: {RETRAIN_HINT}") from None
         yield local
 
 
-def _compare_sha256(path: Path, source: ModelSource) -> None:
+def _verify_sha256(path: Path, source: ModelSource) -> None:
     if not source.result:
         return
     recorded = source.result["weights"]["sha256"]
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != recorded:
+    measured = hashlib.sha256(path.read_bytes()).hexdigest()
+    if measured != recorded:
         raise WeightsError(
-            f"{source.weights} was altered: its sha256 is {found[:12]}..., result.json says"
-            f" {recorded[:12]}...; {RETRAIN_HINT}"
+            f"{source.weights} was altered: its SHA-256 is {measured[:12]}..., but result.json"
+            f" has {recorded[:12]}...; {RETRAIN_HINT}"
         )
 
 
-def _compare_shapes(path: Path, source: ModelSource) -> None:
-    """Raise where the file does not hold arrays of the shapes that model.json lists."""
-    there: list[list[int]] = []
+def _verify_shapes(path: Path, source: ModelSource) -> None:
+    """Raise if the shapes of the arrays in the file are not those of model.json."""
+    shapes: list[list[int]] = []
 
-    def note(_: str, item: Any) -> None:
+    def add_shape(_: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
-            there.append([int(n) for n in item.shape])
+            shapes.append([int(n) for n in item.shape])
 
     try:
         with h5py.File(path, "r") as file:
-            file.visititems(note)
+            file.visititems(add_shape)
     except (OSError, RuntimeError, KeyError) as error:
         reason = " ".join(str(error).split())[:120]
         raise WeightsError(
-            f"{source.weights} is not a file of weights (HDF5), or was cut short ({reason}):"
+            f"{source.weights} is not an HDF5 file of weights, or it is truncated ({reason}):"
             f" {RETRAIN_HINT}"
         ) from None
-    wanted = source.described["weights"]
-    if sorted(there) != sorted(wanted):
+    expected = source.described["weights"]
+    if sorted(shapes) != sorted(expected):
         raise WeightsError(
-            f"{source.weights} holds arrays of shapes {_shapes(there)}, but"
-            f" {_model(source.settings)} in model.json has {_shapes(wanted)}: they are another"
-            " model's, so put the weights and the model.json of one run side by side"
+            f"{source.weights} contains arrays of shapes {_format_shapes(shapes)}, but the model"
+            f" ({_model_name(source.settings)}) of model.json has {_format_shapes(expected)}, so"
+            " the weights are from another model: use the weights and the model.json of the same"
+            " run"
         )
 
 
-def _shapes(shapes: list[list[int]]) -> str:
+def _format_shapes(shapes: list[list[int]]) -> str:
     shown = ["x".join(map(str, shape)) or "scalar" for shape in sorted(shapes)[:8]]
     return (", ".join(shown) or "none") + (", ..." if len(shapes) > 8 else "")
 
 
-def _model(settings: Mapping[str, Any]) -> str:
-    return f"the model ({settings.get('model')}, {settings.get('qubits')} qubits)"
+def _model_name(settings: Mapping[str, Any]) -> str:
+    return f"{settings.get('model')}, {settings.get('qubits')} qubits"

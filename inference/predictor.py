@@ -1,4 +1,4 @@
-"""A model's answers and readouts for many examples, in batches of bounded memory."""
+"""Predictions and readouts of a model for many examples, in batches of bounded memory."""
 
 import time
 from collections.abc import Callable
@@ -12,47 +12,52 @@ from common.errors import WeightsError
 if TYPE_CHECKING:
     from qfleet.tensorflow.runtime import keras
 
-# Amplitudes are complex64; while a block is applied, its input, its output and copies in another
-# order of axes live side by side.
 BYTES_PER_AMPLITUDE = 8
+"""Size of a complex64 amplitude."""
+
 COPIES = 6
+"""Simultaneous copies of a state: input and output of a block, in several orders of axes."""
+
 MAX_MEMORY_BYTES = 512 * 2**20
-# Few enough that a small split makes work for several processes, which cut it at whole batches;
-# 4,096 would be 5 to 20 % faster.
+
 MAX_ROWS = 1024
+"""Maximum batch. It keeps enough batches in a small split for several workers, which get whole
+batches; 4,096 would be 5 to 20 % faster."""
 
 
-def rows_per_batch(qubits: int, asked: int | None = None, memory: int | None = None) -> int:
-    """How many examples are simulated together.
+def rows_per_batch(
+    qubits: int, max_rows: int | None = None, memory_bytes: int | None = None
+) -> int:
+    """Return the number of examples that are simulated together.
 
     Args:
         qubits: Width of the widest circuit.
-        asked: BATCH, where it is set: never more than that.
-        memory: Bytes that they may take; a quarter of what is free, and at most MOST_MEMORY.
+        max_rows: BATCH, an upper limit, if it is set; negative for BATCH=auto.
+        memory_bytes: Memory limit; a quarter of the available memory, but at most
+            MAX_MEMORY_BYTES, unless given.
     """
-    memory = (
-        min(MAX_MEMORY_BYTES, psutil.virtual_memory().available // 4) if memory is None else memory
-    )
-    fit = int(memory // (2**qubits * BYTES_PER_AMPLITUDE * COPIES))
-    asked = asked if asked and asked > 0 else MAX_ROWS  # BATCH=auto is below 0
-    return max(1, min(fit, MAX_ROWS, asked))
+    if memory_bytes is None:
+        memory_bytes = min(MAX_MEMORY_BYTES, psutil.virtual_memory().available // 4)
+    fitting = memory_bytes // (2**qubits * BYTES_PER_AMPLITUDE * COPIES)
+    limit = max_rows if max_rows and max_rows > 0 else MAX_ROWS
+    return max(1, min(fitting, MAX_ROWS, limit))
 
 
 class Predictor:
-    """A trained model, ready to answer.
+    """A trained model that is ready for predictions.
 
     Args:
         model: The model.
-        features: Angles of an example.
-        batch: The most examples at once; chosen by memory unless set.
+        features: Angles per example.
+        batch: Maximum number of examples per batch; derived from the memory unless given.
 
     Attributes:
-        circuits: Circuits simulated for one example.
-        readouts: Readouts of an example; None for a model that does not show them.
-        rows: Examples that are answered at once.
+        circuits: Number of circuits simulated per example.
+        readouts: Readouts per example; None for a model without a readout layer.
+        batch_rows: Examples per batch.
 
     Raises:
-        WeightsError: The model answers an example with several numbers.
+        WeightsError: The model computes several numbers per example.
     """
 
     def __init__(self, model: "keras.Model", features: int, batch: int | None = None) -> None:
@@ -62,67 +67,72 @@ class Predictor:
         layers = list(models.circuit_layers(model))
         self.circuits = len(layers)
         width = max((len(layer.circuit.all_qubits()) for layer in layers), default=1)
-        self.rows = rows_per_batch(width, batch)
-        inner = models.readout_model(model)
-        self.readouts = None if inner is None else int(inner.output_shape[-1])
-        both = model if inner is None else _both(model, inner)
+        self.batch_rows = rows_per_batch(width, batch)
+        readout_model = models.readout_model(model)
+        self.readouts = None if readout_model is None else int(readout_model.output_shape[-1])
+        combined = model if readout_model is None else _combined(model, readout_model)
 
         @tf.function(input_signature=[tf.TensorSpec([None, features], tf.float32)])
-        def answer(batch: Any) -> Any:
-            answers = both(batch, training=False)
-            return (answers, tf.zeros([tf.shape(batch)[0], 0])) if inner is None else tuple(answers)
+        def predict(batch: Any) -> Any:
+            outputs = combined(batch, training=False)
+            if readout_model is None:
+                return outputs, tf.zeros([tf.shape(batch)[0], 0])
+            return tuple(outputs)
 
-        self._answer = answer
-        # Traced here, so that this is not counted as answering.
-        _check_width(answer(tf.zeros([1, features]))[0])
+        self._predict = predict
+        # Traced here, so that tracing does not count as prediction time.
+        _check_width(predict(tf.zeros([1, features]))[0])
 
-    def answer(
-        self, angles: np.ndarray, rows: np.ndarray, shown: Callable[[int], None] = lambda _: None
+    def predict(
+        self,
+        angles: np.ndarray,
+        rows: np.ndarray,
+        on_batch: Callable[[int], None] = lambda _: None,
     ) -> tuple[np.ndarray, np.ndarray | None, float]:
-        """Answer examples.
+        """Compute predictions.
 
         Args:
             angles: float32 [n, features], radians.
-            rows: int64 [n], the examples' numbers from 0, for the sentence about one.
-            shown: Called with the number of examples after each batch.
+            rows: int64 [n], the numbers of the examples from 0, for error messages.
+            on_batch: Called with the number of examples after each batch.
 
         Returns:
-            Answers float32 [n], readouts float32 [n, readouts] or None, and seconds.
+            Predictions float32 [n], readouts float32 [n, readouts] or None, and seconds.
 
         Raises:
-            WeightsError: An answer is no number (NaN).
+            WeightsError: A prediction is NaN or infinite.
         """
         from qfleet.tensorflow.runtime import tf
 
-        answers = np.empty(len(angles), np.float32)
+        predictions = np.empty(len(angles), np.float32)
         readouts = np.empty((len(angles), self.readouts or 0), np.float32)
-        began = time.monotonic()
-        for first in range(0, len(angles), self.rows):
-            part = slice(first, min(first + self.rows, len(angles)))
-            said, read = self._answer(tf.constant(angles[part]))
-            answers[part] = np.reshape(said, -1)
-            readouts[part] = read
-            shown(part.stop - part.start)
-        seconds = time.monotonic() - began
-        if not np.isfinite(answers).all():
-            at = int(np.flatnonzero(~np.isfinite(answers))[0])
+        start = time.monotonic()
+        for first in range(0, len(angles), self.batch_rows):
+            batch = slice(first, min(first + self.batch_rows, len(angles)))
+            outputs, readouts[batch] = self._predict(tf.constant(angles[batch]))
+            predictions[batch] = np.reshape(outputs, -1)
+            on_batch(batch.stop - batch.start)
+        seconds = time.monotonic() - start
+        if not np.isfinite(predictions).all():
+            index = int(np.flatnonzero(~np.isfinite(predictions))[0])
             raise WeightsError(
-                f"the model answers {answers[at]} to example {rows[at] + 1}: its weights hold"
-                " numbers that are none, so train again (with a lower LEARNING_RATE?)"
+                f"the prediction for example {rows[index] + 1} is {predictions[index]}: the"
+                " weights contain NaN or infinite values, so train again, for example with a"
+                " lower LEARNING_RATE"
             )
-        return answers, None if self.readouts is None else readouts, seconds
+        return predictions, None if self.readouts is None else readouts, seconds
 
 
-def _both(model: "keras.Model", inner: "keras.Model") -> "keras.Model":
-    """One model for answers and readouts, so that each circuit is simulated once."""
+def _combined(model: "keras.Model", readout_model: "keras.Model") -> "keras.Model":
+    """Return one model for predictions and readouts, which simulates each circuit once."""
     from qfleet.tensorflow.runtime import keras
 
-    return keras.Model(model.inputs, [model.outputs[0], inner.outputs[0]])
+    return keras.Model(model.inputs, [model.outputs[0], readout_model.outputs[0]])
 
 
-def _check_width(answers: Any) -> None:
-    if np.size(answers) != 1:
+def _check_width(predictions: Any) -> None:
+    if np.size(predictions) != 1:
         raise WeightsError(
-            f"the model answers an example with {np.size(answers)} numbers: a model must answer"
-            " with one, whose sign is the class"
+            f"the model computes {np.size(predictions)} numbers per example: it must compute one,"
+            " whose sign is the class"
         )

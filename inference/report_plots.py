@@ -1,5 +1,4 @@
-"""The report's plots: matplotlib's SVG, whose colours are the page's own, so that it follows
-light and dark."""
+"""The report's plots: SVG of matplotlib that uses the colours of the page, light or dark."""
 
 import io
 import logging
@@ -11,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 
 mpl.use("Agg")
-# Without a home folder that can be written to it says so, each time.
+# It warns on each start if the home folder is read-only.
 logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 import numpy as np  # noqa: E402
@@ -19,10 +18,10 @@ from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.ticker import MaxNLocator  # noqa: E402
 
-from inference.gradient_variance import SMALL_GRADIENT, GradientVariance  # noqa: E402
+from inference.gradient_variance import SMALL_VARIANCE, GradientVariance  # noqa: E402
 from inference.scoring import Histogram, Scores  # noqa: E402
 
-# Stand-ins, which become the page's variables.
+# Placeholders, which `_svg` replaces by the page's variables.
 COLOURS = {
     "ink": "#010101",
     "muted": "#020202",
@@ -33,7 +32,7 @@ COLOURS = {
     "band": "#070707",
     "warning": "#080808",
 }
-WIDTH = 9.2  # inches, of a plot as wide as the page
+WIDTH_INCHES = 9.2  # of a plot as wide as the page
 STYLE: Any = {
     "font.size": 9.5,
     "axes.edgecolor": COLOURS["muted"],
@@ -60,7 +59,7 @@ STYLE: Any = {
 
 
 def _svg(figure: Figure, name: str, label: str) -> str:
-    """The figure as one <svg> element without ids that another one has, or links."""
+    """Return the figure as one <svg> element with unique ids and without links."""
     sink = io.StringIO()
     figure.savefig(
         sink,
@@ -78,14 +77,14 @@ def _svg(figure: Figure, name: str, label: str) -> str:
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
     svg = re.sub(r'(<svg [^>]*?)width="[^"]*pt"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg [^>]*?)height="[^"]*pt"', r"\1", svg, count=1)
-    # Every plot at the same scale, so that their letters are of one size.
-    style = f"max-width: {figure.get_figwidth() / WIDTH:.0%}"
+    # All plots have the same scale, so that their texts have the same size.
+    style = f"max-width: {figure.get_figwidth() / WIDTH_INCHES:.0%}"
     head = f'<svg class="plot" role="img" aria-label="{label}" style="{style}" '
     return svg.replace("<svg ", head, 1)
 
 
 def _plain(text: str) -> str:
-    """Text that matplotlib takes for text: a dollar sign would begin a formula."""
+    """Return text that matplotlib does not read as a formula, which starts at a dollar sign."""
     return (text if len(text) <= 24 else text[:23] + "…").replace("$", r"\$")
 
 
@@ -94,25 +93,29 @@ def _figure(width: float, height: float, **grid: Any) -> tuple[Figure, Any]:
     return figure, figure.subplots(**grid)
 
 
-def loss_curve(metrics: Sequence[Mapping[str, Any]], starts: int, start_epochs: int) -> str:
-    """Mean squared error by epoch, training and validation, each start a line of its own.
+def loss_curve(
+    metrics: Sequence[Mapping[str, Any]], initializations: int, initialization_epochs: int
+) -> str:
+    """Plot the mean squared error by epoch, with a separate line for each initialization.
 
     Args:
         metrics: The rows of metrics.jsonl: epoch, mse, val_mse; at least one.
-        starts: Random starts, the best of which was trained on; 1 for none.
-        start_epochs: Epochs of each.
+        initializations: Number of random initializations, of which the best was continued.
+        initialization_epochs: Epochs per initialization.
     """
     epochs = np.array([row["epoch"] for row in metrics], int)
-    before = starts * start_epochs if starts > 1 else 0
-    cuts = [*range(0, before, start_epochs), before, epochs.max()] if before else [0, epochs.max()]
+    before = initializations * initialization_epochs if initializations > 1 else 0
+    bounds = [0, epochs.max()]
+    if before:
+        bounds = [*range(0, before, initialization_epochs), before, epochs.max()]
     with mpl.rc_context(STYLE):
-        figure, axes = _figure(WIDTH, 3.3)
+        figure, axes = _figure(WIDTH_INCHES, 3.3)
         kinds = (("mse", "training", "train"), ("val_mse", "validation", "positive"))
         for key, name, colour in kinds:
             values = np.array([row[key] for row in metrics], float)
-            for first, last in pairwise(cuts):
+            for first, last in pairwise(bounds):
                 inside = (epochs > first) & (epochs <= last)
-                label = name if last == cuts[-1] else None
+                label = name if last == bounds[-1] else None
                 alpha = 1.0 if first >= before else 0.65
                 width = 1.8 if first >= before else 1.2
                 axes.plot(
@@ -122,53 +125,54 @@ def loss_curve(metrics: Sequence[Mapping[str, Any]], starts: int, start_epochs: 
         top = axes.get_ylim()[1]
         axes.set(xlim=(0.5, max(epochs.max() + 0.5, 2)), ylim=(0, top))
         if before:
-            _mark_starts(axes, starts, start_epochs, trained_on=epochs.max() > before)
+            continued = bool(epochs.max() > before)
+            _mark_initializations(axes, initializations, initialization_epochs, continued=continued)
         axes.set(xlabel="epoch", ylabel="mean squared error")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(loc="upper right")
         return _svg(figure, "loss", "Loss curve of training and validation")
 
 
-def _mark_starts(axes: Axes, starts: int, each: int, *, trained_on: bool) -> None:
-    """Shade the starts, and mark where the best of them is trained on."""
-    end = starts * each + 0.5
+def _mark_initializations(axes: Axes, count: int, epochs: int, *, continued: bool) -> None:
+    """Shade the initializations, and mark the epoch from which the best one was continued."""
+    end = count * epochs + 0.5
     axes.axvspan(0.5, end, color=COLOURS["band"], linewidth=0)
-    for edge in range(each, starts * each, each):
+    for edge in range(epochs, count * epochs, epochs):
         axes.axvline(edge + 0.5, color=COLOURS["rule"], linewidth=0.8)
     above: dict[str, Any] = {
         "xycoords": axes.get_xaxis_transform(),
         "va": "bottom",
         "color": COLOURS["muted"],
     }
-    axes.annotate(f"{starts} random starts", (0.5, 1.02), **above)
-    if trained_on:
+    axes.annotate(f"{count} random initializations", (0.5, 1.02), **above)
+    if continued:
         axes.axvline(end, color=COLOURS["muted"], linewidth=1, linestyle=(0, (4, 3)))
-        axes.annotate("the best start is trained on", (end, 1.02), **above)
+        axes.annotate("best initialization continued", (end, 1.02), **above)
 
 
-def answers(scores: Scores, classes: tuple[str, str]) -> str:
-    """Histogram of the model's answers, by label where labels are known."""
+def predictions(scores: Scores, classes: tuple[str, str]) -> str:
+    """Plot the histogram of the predictions, by label if labels are known."""
     with mpl.rc_context(STYLE):
-        figure, axes = _figure(WIDTH, 2.9)
-        edge = max(1.0, scores.answers.largest) * 1.02
-        _histogram(axes, scores.answers, edge, scores, classes)
+        figure, axes = _figure(WIDTH_INCHES, 2.9)
+        edge = max(1.0, scores.predictions.largest) * 1.02
+        _histogram(axes, scores.predictions, edge, scores, classes)
         axes.axvline(0, color=COLOURS["muted"], linewidth=1, linestyle=(0, (4, 3)))
-        axes.set(xlabel="answer (its sign is the class)", ylabel="examples")
+        axes.set(xlabel="prediction (its sign is the class)", ylabel="examples")
         if scores.labelled:
             axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
-        return _svg(figure, "answers", "Histogram of answers by label")
+        return _svg(figure, "predictions", "Histogram of predictions by label")
 
 
 def readouts(scores: Scores, classes: tuple[str, str]) -> str:
-    """Histograms of the readouts, by label where labels are known; the first few."""
+    """Plot histograms of the first readouts, by label if labels are known."""
     shown = len(scores.readouts)
     columns = min(shown, 4)
     rows = -(-shown // columns)
-    # Readouts of a trained circuit may all be small; all panels have the same scale.
+    # All panels have the same scale, which fits small readouts too.
     largest = max(histogram.largest for histogram in scores.readouts)
     edge = min(1.0, max(0.05, np.ceil(largest * 22) / 20))
     with mpl.rc_context(STYLE):
-        width = WIDTH * min(1, 0.5 + 0.25 * (columns - 1))
+        width = WIDTH_INCHES * min(1, 0.5 + 0.25 * (columns - 1))
         figure, grid = _figure(
             width, 2.3 * rows + 0.2, nrows=rows, ncols=columns, sharex=True, sharey=True,
             squeeze=False,
@@ -190,8 +194,8 @@ def readouts(scores: Scores, classes: tuple[str, str]) -> str:
 def _histogram(
     axes: Axes, values: Histogram, edge: float, scores: Scores, classes: tuple[str, str]
 ) -> None:
-    # Bins are fewer where examples are few; 0, where the class changes, is an edge.
-    edges, counts = values.binned(edge, 2 * round(min(30, max(6, scores.total**0.5))))
+    # Few examples get few bins. An even number makes 0, where the class changes, an edge.
+    edges, counts = values.rebinned(edge, 2 * round(min(30, max(6, scores.total**0.5))))
     groups = [(counts[0], COLOURS["train"], "")]
     if scores.labelled:
         groups = [
@@ -205,28 +209,32 @@ def _histogram(
 
 
 def gradient_variance(measured: GradientVariance, name: str) -> str:
-    """The gradient's variance by layer, beside what a random circuit has."""
+    """Plot the gradient variance by layer, compared with that of a random circuit."""
     layers = measured.layers
     with mpl.rc_context(STYLE | {"axes.grid.axis": "x"}):
-        figure, axes = _figure(WIDTH, 0.9 + 0.42 * len(layers))
-        places = np.arange(len(layers))
+        figure, axes = _figure(WIDTH_INCHES, 0.9 + 0.42 * len(layers))
+        positions = np.arange(len(layers))
         values = np.array([max(layer.variance, 1e-12) for layer in layers])
         limits = np.array([layer.plateau for layer in layers])
-        low = 10 ** np.floor(np.log10(min(values.min(), limits.min(), SMALL_GRADIENT) / 2))
+        low = 10 ** np.floor(np.log10(min(values.min(), limits.min(), SMALL_VARIANCE) / 2))
         high = 10 ** np.ceil(np.log10(max(values.max(), limits.max())))
         axes.plot(
-            limits, places, linestyle="", marker="|", markersize=20, markeredgewidth=2,
+            limits, positions, linestyle="", marker="|", markersize=20, markeredgewidth=2,
             color=COLOURS["muted"], label=f"a random circuit of {measured.qubits} qubits",
         )  # fmt: skip
-        for flat, colour in ((False, "negative"), (True, "warning")):
+        kinds = (
+            (False, "negative", "this circuit"),
+            (True, "warning", "this circuit: barren plateau"),
+        )
+        for flat, colour, name_of_kind in kinds:
             of_kind = [layer.is_flat == flat for layer in layers]
             axes.plot(
-                values[of_kind], places[of_kind], linestyle="", marker="o", markersize=9,
+                values[of_kind], positions[of_kind], linestyle="", marker="o", markersize=9,
                 color=COLOURS[colour],
-                label="this circuit" + ": a barren plateau" * flat if any(of_kind) else None,
+                label=name_of_kind if any(of_kind) else None,
             )  # fmt: skip
         axes.set(
-            xscale="log", xlim=(low, high), yticks=places, ylim=(len(layers) - 0.5, -0.5),
+            xscale="log", xlim=(low, high), yticks=positions, ylim=(len(layers) - 0.5, -0.5),
             xlabel="variance of d(readout)/d(angle), per radian²",
         )  # fmt: skip
         axes.set_yticklabels([f"{_plain(layer.name)} ({layer.angles} angles)" for layer in layers])

@@ -1,11 +1,12 @@
-"""The report's sections: what is drawn and said about each finding."""
+"""The report's sections: a title, a note and a plot or table for each result."""
 
 from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from common.text import plural
 from inference import circuit_svg, report_plots
-from inference.gradient_variance import NEAR_PLATEAU, SMALL_GRADIENT
+from inference.gradient_variance import NEAR_PLATEAU, SMALL_VARIANCE
 from inference.results import InferenceResults
 from inference.scoring import MAX_READOUTS
 
@@ -13,98 +14,98 @@ MAX_CIRCUITS = 8
 
 
 def section(title: str, *parts: str) -> str:
-    """A titled part of the page; empty parts are left out."""
+    """Return a section with a title, without empty parts."""
     return f"<section>\n<h2>{title}</h2>\n" + "\n".join(filter(None, parts)) + "\n</section>"
 
 
 def note(text: str) -> str:
-    """A line of explanation, in HTML."""
+    """Return a paragraph of explanation from HTML."""
     return f'<p class="note">{text}</p>'
 
 
-def loss(found: InferenceResults) -> str:
-    """The loss curve."""
-    rows = [row for row in found.source.metrics if _is_whole(row)]
+def loss(results: InferenceResults) -> str:
+    """Return the section with the loss curve."""
+    rows = [row for row in results.source.metrics if _has_losses(row)]
     if not rows:
-        return section("Loss", note("No metrics.jsonl is known for these weights."))
-    said = found.source.settings
-    starts, each = said.get("initializations", 1), said.get("initialization_epochs", 0)
+        return section("Loss", note("There is no metrics.jsonl for these weights."))
+    settings = results.source.settings
+    count, epochs = settings.get("initializations", 1), settings.get("initialization_epochs", 0)
     text = "Mean squared error at the end of each epoch; lower is better."
-    if starts > 1:
+    if count > 1:
         text += (
-            f" Training begins with {starts} random starts of {each} epochs each, the best of"
-            " which is trained on with a learning rate that falls to zero."
+            f" Training starts with {count} random initializations of {plural(epochs, 'epoch')}"
+            " each. It continues with the best one, with a learning rate that decays to zero."
         )
-    return section("Loss", note(text), report_plots.loss_curve(rows, starts, each))
+    return section("Loss", note(text), report_plots.loss_curve(rows, count, epochs))
 
 
-def _is_whole(row: Mapping[str, Any]) -> bool:
+def _has_losses(row: Mapping[str, Any]) -> bool:
     numbers = [row.get(key) for key in ("epoch", "mse", "val_mse")]
     return all(isinstance(number, int | float) for number in numbers)
 
 
-def answers(found: InferenceResults) -> str:
-    """Answers and readouts by label."""
+def predictions(results: InferenceResults) -> str:
+    """Return the section with predictions and readouts by label."""
     parts = [
-        note("The model answers with a number, whose sign is the class."),
-        report_plots.answers(found.scores, found.question.classes),
+        note("A prediction is a number; its sign is the class."),
+        report_plots.predictions(results.scores, results.inputs.classes),
     ]
-    if count := found.scores.readouts_each:
+    if count := results.scores.readouts_per_example:
         shown = f" The first {MAX_READOUTS} of {count} are shown."
         parts += [
             "<h3>Readouts</h3>",
             note(
-                "What the circuit itself says before any classical layer: expectation values, from"
+                "The outputs of the circuit, before any classical layer: expectation values from"
                 " -1 to 1." + (shown if count > MAX_READOUTS else "")
             ),
-            report_plots.readouts(found.scores, found.question.classes),
+            report_plots.readouts(results.scores, results.inputs.classes),
         ]
-    return section("Answers", *parts)
+    return section("Predictions", *parts)
 
 
-def confusion(found: InferenceResults) -> str:
-    """The confusion matrix; nothing where labels are not known."""
-    counts = found.scores.confusion
+def confusion(results: InferenceResults) -> str:
+    """Return the section with the confusion matrix; empty if labels are unknown."""
+    counts = results.scores.confusion
     if counts is None:
         return ""
-    classes = [escape(name) for name in found.question.classes]
+    classes = [escape(name) for name in results.inputs.classes]
     rows = []
     for i, label in enumerate(classes):
         cells = []
         for j in range(2):
-            part = counts[i, j] / max(counts[i].sum(), 1)
+            fraction = counts[i, j] / max(counts[i].sum(), 1)
             cells.append(
-                f'<td class="{"hit" if i == j else "miss"}" style="--part: {part:.3f}">'
-                f'{counts[i, j]:,}<span class="share">{part:.1%}</span></td>'
+                f'<td class="{"hit" if i == j else "miss"}" style="--fraction: {fraction:.3f}">'
+                f'{counts[i, j]:,}<span class="fraction">{fraction:.1%}</span></td>'
             )
         rows.append(f"<tr><th>label {label}</th>{''.join(cells)}</tr>")
     return section(
         "Confusion matrix",
         '<table class="confusion"><thead><tr><th></th>'
-        + "".join(f"<th>answered {name}</th>" for name in classes)
+        + "".join(f"<th>predicted {name}</th>" for name in classes)
         + f"</tr></thead><tbody>{''.join(rows)}</tbody></table>",
     )
 
 
-def baselines(found: InferenceResults) -> str:
-    """Accuracy and error beside classical models; nothing where labels are not known."""
-    if not found.scores.labelled:
+def baselines(results: InferenceResults) -> str:
+    """Return the section that compares classical models; empty if labels are unknown."""
+    if not results.scores.labelled:
         return ""
-    if not found.baselines:
-        reason = found.question.missing or "the training split holds one class alone"
-        return section("Beside scikit-learn", note(f"Nothing to compare: {escape(reason)}."))
-    data = found.question.data
-    trained = data.rows("train") if data else 0
+    if not results.baselines:
+        reason = results.missing_baselines_reason
+        return section("Baselines", note(f"No baselines: {escape(reason)}."))
+    data = results.inputs.data
+    train_rows = data.rows("train") if data else 0
     rows = [
-        _row(found.source.settings.get("model"), found.scores.accuracy, found.scores.mse, trained,
-             found.scores.total, ours=True)
+        _row(results.source.settings.get("model"), results.scores.accuracy, results.scores.mse,
+             train_rows, results.scores.total, highlight=True)
     ]  # fmt: skip
-    rows += [_row(b.name, b.accuracy, b.mse, b.trained, b.tested) for b in found.baselines]
+    rows += [_row(b.name, b.accuracy, b.mse, b.train_rows, b.test_rows) for b in results.baselines]
     return section(
-        "Beside scikit-learn",
+        "Baselines",
         note(
-            "Classical models on the same angles, trained on the same training split. The error of"
-            " one that gives a probability p is that of the answer 2p - 1."
+            "Classical models of scikit-learn on the same angles and the same training split. If a"
+            " model computes a probability p, its prediction is 2p - 1."
         ),
         '<div class="wide"><table><thead><tr><th>model</th><th>accuracy</th><th>mean squared error'
         "</th><th>trained on</th><th>tested on</th></tr></thead><tbody>"
@@ -117,82 +118,88 @@ def _row(
     name: Any,
     accuracy: float | None,
     mse: float | None,
-    trained: int,
-    tested: int,
-    ours: bool = False,
+    train_rows: int,
+    test_rows: int,
+    *,
+    highlight: bool = False,
 ) -> str:
     cells = [
         f"{accuracy:.2%}" if accuracy is not None else "–",
         f"{mse:.4f}" if mse is not None else "–",
-        f"{trained:,}",
-        f"{tested:,}",
+        f"{train_rows:,}",
+        f"{test_rows:,}",
     ]
-    kind = ' class="ours"' if ours else ""
+    kind = ' class="highlight"' if highlight else ""
     return f"<tr{kind}><th>{escape(str(name))}</th>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"
 
 
-def gradients(found: InferenceResults) -> str:
-    """The gradient's variance by layer of each distinct circuit."""
-    if not found.slopes:
+def gradients(results: InferenceResults) -> str:
+    """Return the section with the gradient variance by layer of each distinct circuit."""
+    if not results.gradients:
         return ""
     parts = [
         note(
-            "How much slope training finds where it starts: the variance of the readouts' gradient"
-            " when all angles are drawn at random, mean over each layer's angles. A random circuit"
-            " of that width (a unitary 2-design) has what the marks show, which falls as"
-            " 2<sup>-N</sup> with N qubits: a barren plateau (McClean et al., arXiv:1803.11173). A"
-            f" layer is taken to show one where its variance is at most {NEAR_PLATEAU:g} times"
-            f" that, and at most {SMALL_GRADIENT:g}."
+            "The variance of the readout gradients with random angles, mean over the angles of each"
+            " layer. It measures the size of the gradients at the beginning of training. The marks"
+            " are the values of a random circuit of the same width (a unitary 2-design), which"
+            " decrease as 2<sup>-N</sup> with N qubits: a barren plateau (McClean et al.,"
+            " arXiv:1803.11173). A layer counts as a barren plateau if its variance is at most"
+            f" {NEAR_PLATEAU:g} times that value and at most {SMALL_VARIANCE:g}."
         )
     ]
-    for number, measured in enumerate(found.slopes):
+    for number, measured in enumerate(results.gradients):
         name = escape(measured.circuit)
-        if len(found.slopes) > 1:
+        if len(results.gradients) > 1:
             parts.append(f"<h3>{name}</h3>")
         if measured.skipped:
             parts.append(note(f"Not measured for {name}: {escape(measured.skipped)}."))
             continue
         parts.append(report_plots.gradient_variance(measured, f"gradient{number}"))
-        parts.append(note(f"{measured.draws} random draws of all angles, each with one example."))
-    others = len(found.circuits) - len(found.slopes)
+        parts.append(
+            note(f"{measured.samples} random samples of all angles, each with one example.")
+        )
+    others = len(results.circuits) - len(results.gradients)
     if others > 0:
-        parts.append(note(f"The other {others} circuits are of the same shape."))
+        parts.append(note(f"{plural(others, 'more circuit')} of the same structure."))
     return section("Gradient variance by layer", *parts)
 
 
-def circuits(found: InferenceResults) -> str:
-    """The circuits, drawn."""
-    if not found.circuits:
-        return section("Circuit", note("The model holds no circuit."))
-    key = (
-        'Gates that the data turns are outlined in <span class="key" style="color:'
-        ' var(--positive)"></span>, trained ones in <span class="key" style="color:'
-        " var(--negative)\"></span>; the small number is their symbol's. Point at a gate for its"
-        " symbol and its trained angle. Scroll sideways for the rest."
+def circuits(results: InferenceResults) -> str:
+    """Return the section with the circuit diagrams."""
+    if not results.circuits:
+        return section("Circuit", note("The model has no circuit."))
+    legend = (
+        'Gates with data angles have the outline <span class="key" style="color:'
+        ' var(--positive)"></span>, gates with trained angles <span class="key" style="color:'
+        ' var(--negative)"></span>. The small number is that of the symbol. The tooltip of a gate'
+        " contains its symbol and its trained angle. Scroll sideways to see the rest."
     )
-    first, *others = found.circuits[:MAX_CIRCUITS]
-    parts = [note(key), _drawn(first)]
+    first, *others = results.circuits[:MAX_CIRCUITS]
+    parts = [note(legend), _diagram(first)]
     parts += [
-        f"<details><summary>{escape(layer.name)}</summary>{_drawn(layer)}</details>"
+        f"<details><summary>{escape(layer.name)}</summary>{_diagram(layer)}</details>"
         for layer in others
     ]
-    if len(found.circuits) > MAX_CIRCUITS:
-        parts.append(note(f"{len(found.circuits) - MAX_CIRCUITS} more circuits are not drawn."))
+    if (omitted := len(results.circuits) - MAX_CIRCUITS) > 0:
+        parts.append(note(f"{plural(omitted, 'more circuit')} omitted."))
     return section("Circuit", *parts)
 
 
-def _drawn(layer: Any) -> str:
+def _diagram(layer: Any) -> str:
     trained: Mapping[str, float] = dict(
         zip(layer.parameters, map(float, layer.angles.numpy()), strict=True)
     )
-    drawn = circuit_svg.circuit_to_svg(layer.circuit, layer.inputs, trained, layer.observables)
+    svg = circuit_svg.circuit_to_svg(layer.circuit, layer.inputs, trained, layer.observables)
     gates = sum(1 for _ in layer.circuit.all_operations())
     width = len(layer.circuit.all_qubits())
-    if not drawn:
-        return note(f"{escape(layer.name)}: {gates:,} gates are too many to draw.")
-    reads = ", ".join(str(observable).removeprefix("1.000*") for observable in layer.observables)
-    told = note(
-        f"{escape(layer.name)}: {width} qubits, {gates:,} gates, {len(layer.parameters)} trained"
-        f" angles; reads {escape(reads if len(reads) <= 200 else reads[:200] + '...')}"
+    if not svg:
+        return note(
+            f"{escape(layer.name)}: the circuit has too many gates for a diagram ({gates:,})."
+        )
+    readouts = ", ".join(str(observable).removeprefix("1.000*") for observable in layer.observables)
+    caption = note(
+        f"{escape(layer.name)}: {plural(width, 'qubit')}, {plural(gates, 'gate')},"
+        f" {plural(len(layer.parameters), 'trained angle')}; readouts:"
+        f" {escape(readouts if len(readouts) <= 200 else readouts[:200] + '...')}"
     )
-    return f'{told}<div class="scroll">{drawn}</div>'
+    return f'{caption}<div class="scroll">{svg}</div>'

@@ -1,4 +1,4 @@
-"""All that one inference found out, for the report and the terminal."""
+"""All results of one inference, for the report and the terminal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,26 +13,31 @@ from inference.scoring import Scores
 
 @dataclass(frozen=True)
 class InferenceResults:
-    """What was asked of which weights, and what came of it.
+    """The model, the examples, and the measured quality.
 
     Attributes:
-        source: The weights and how they came to be.
-        question: What was asked.
-        scores: What the model said.
-        weights: How many numbers were trained.
+        source: The model's origin.
+        inputs: The examples.
+        scores: Statistics of the predictions.
+        weight_count: Number of trained numbers.
         circuits: The model's quantum layers.
-        baselines: Classical models on the same examples; empty where they could not be trained.
-        slopes: The gradient's variance in the distinct circuits.
-        written: When, UTC.
-        notes: What the reader should know before anything else, a sentence each.
+        baselines: Classical models on the same examples; empty if they could not be trained.
+        gradients: The gradient variance of the distinct circuits.
+        created: Date and time, UTC.
+        notes: Sentences that the reader needs before the numbers.
     """
 
     source: ModelSource
-    question: InferenceInput
+    inputs: InferenceInput
     scores: Scores
-    weights: int
+    weight_count: int
     circuits: Sequence[Any]
     baselines: Sequence[Baseline]
-    slopes: Sequence[GradientVariance]
-    written: str
+    gradients: Sequence[GradientVariance]
+    created: str
     notes: Sequence[str] = field(default_factory=list)
+
+    @property
+    def missing_baselines_reason(self) -> str:
+        """The reason why there are no baselines."""
+        return self.inputs.missing or "the training split has examples of one class only"

@@ -1,86 +1,116 @@
-"""What inference prints: a short table, where the files went, what to say next."""
+"""The console output of an inference: a table of scores, the files, the next commands."""
 
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from common import events
 from common.storage import StoragePath
+from common.text import plural
 from inference.inference_input import InferenceInput
 from inference.model_source import ModelSource
 from inference.results import InferenceResults
 
 
-def log_start(console: Console, source: ModelSource, question: InferenceInput) -> None:
-    """Say what begins, which may take long."""
-    examples = f"{question.total:,} examples"
-    console.print(f"[bold]{escape(source.title)}[/] answers {examples}: {escape(question.title)}")
+def log_start(source: ModelSource, inputs: InferenceInput) -> None:
+    """Print the model and the examples before the computation, which may take long."""
+    count = plural(inputs.total, "example")
+    _print(f"Predicting {count} ({escape(inputs.title)}) with [bold]{escape(source.title)}[/]")
 
 
-def log_results(
-    console: Console, found: InferenceResults, predictions: StoragePath, report: StoragePath
-) -> None:
-    """Print the findings."""
-    scores = found.scores
-    for note in found.notes:
-        console.print(escape(note), style="yellow")
+def log_results(results: InferenceResults, predictions: StoragePath, report: StoragePath) -> None:
+    """Print the results.
+
+    Args:
+        results: The results.
+        predictions: Path of the predictions.
+        report: Path of the report.
+    """
+    scores, source = results.scores, results.source
+    for note in results.notes:
+        _print(escape(note), style="yellow")
     if scores.labelled:
-        console.print(_scores(found))
-        console.print(_confusion(found))
+        _print(_score_table(results))
+        _print(_confusion_table(results))
     else:
-        console.print(_counts(found))
-    for measured in found.slopes:
+        _print(_count_table(results))
+    for measured in results.gradients:
         if measured.warning:
-            console.print(escape(measured.warning), style="yellow")
-    console.print(f"{scores.total:,} examples in {scores.seconds:.2g} s: {scores.rate}")
-    console.print(f"predictions  {escape(str(predictions))}")
-    console.print(f"report       {escape(str(report))}")
-    console.print(f"next:  {escape(_next(found, report))}")
+            _print(escape(measured.warning), style="yellow")
+    _print(f"{plural(scores.total, 'example')} in {scores.seconds:.2g} s: {scores.rate}")
+    _print(f"predictions  {escape(str(predictions))}")
+    _print(f"report       {escape(str(report))}")
+    metrics = {"mse": scores.mse, "accuracy": scores.accuracy} if scores.labelled else {}
+    events.emit(
+        "run_finished",
+        run=source.name,
+        storage=str(source.predictions),
+        metrics=metrics,
+        seconds=scores.seconds,
+        commands=_next_commands(results, report),
+    )
 
 
-def _scores(found: InferenceResults) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+def _print(content: RenderableType, style: str | None = None) -> None:
+    """Print to the console, or emit a log event if the events of this process are streamed."""
+    console = Console(highlight=False, soft_wrap=True)
+    if not events.is_streaming():
+        console.print(content, style=style)
+        return
+    with console.capture() as captured:
+        console.print(content, style=style)
+    events.emit("log", captured.get().rstrip("\n"), level="INFO")
+
+
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+
+
+def _score_table(results: InferenceResults) -> Table:
+    table = _table()
     for title in ("", "MSE", "accuracy"):
         table.add_column(title, justify="right" if title else "left", no_wrap=True)
-    ours, scores = str(found.source.settings.get("model")), found.scores
-    table.add_row(escape(ours), f"{scores.mse:.4f}", f"{scores.accuracy:.4f}", style="bold")
-    for other in found.baselines:
-        mse = "–" if other.mse is None else f"{other.mse:.4f}"
-        table.add_row(other.name, mse, f"{other.accuracy:.4f}")
-    if not found.baselines:
-        reason = found.question.missing or "the training split holds one class alone"
-        table.caption = f"no baselines: {reason}"
+    name, scores = str(results.source.settings.get("model")), results.scores
+    table.add_row(escape(name), f"{scores.mse:.4f}", f"{scores.accuracy:.4f}", style="bold")
+    for baseline in results.baselines:
+        mse = "–" if baseline.mse is None else f"{baseline.mse:.4f}"
+        table.add_row(baseline.name, mse, f"{baseline.accuracy:.4f}")
+    if not results.baselines:
+        table.caption = f"no baselines: {results.missing_baselines_reason}"
     return table
 
 
-def _confusion(found: InferenceResults) -> Table:
-    counts, classes = found.scores.confusion, [escape(name) for name in found.question.classes]
+def _confusion_table(results: InferenceResults) -> Table:
+    counts, classes = results.scores.confusion, [escape(name) for name in results.inputs.classes]
     assert counts is not None
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    table = _table()
     table.add_column("")
     for name in classes:
-        table.add_column(f"answered {name}", justify="right")
+        table.add_column(f"predicted {name}", justify="right")
     for i, name in enumerate(classes):
         table.add_row(f"label {name}", *(f"{count:,}" for count in counts[i]))
     return table
 
 
-def _counts(found: InferenceResults) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+def _count_table(results: InferenceResults) -> Table:
+    table = _table()
     table.add_column("")
     table.add_column("examples", justify="right")
-    for count, name in zip(found.scores.predicted, found.question.classes, strict=True):
-        table.add_row(f"answered {escape(name)}", f"{count:,}")
+    counts = results.scores.predicted_counts
+    for count, name in zip(counts, results.inputs.classes, strict=True):
+        table.add_row(f"predicted {escape(name)}", f"{count:,}")
     return table
 
 
-def _next(found: InferenceResults, report: StoragePath) -> str:
-    """The next command: a browser, new examples, or the training curves."""
-    said = [f"open {report}" if isinstance(report, Path) else f"gcloud storage cp {report} ."]
-    run = found.source.run
-    if run and found.question.is_test_split:
-        said.append(f"make inference {run.words} INPUT=table.csv")
+def _next_commands(results: InferenceResults, report: StoragePath) -> list[str]:
+    """Return the commands that the user may run next."""
+    local = isinstance(report, Path)
+    commands = [f"open {report}" if local else f"gcloud storage cp {report} ."]
+    run = results.source.run
+    if run and results.inputs.is_test_split:
+        commands.append(f"make inference {run.arguments} INPUT=table.csv")
     elif run:
-        said.append(f"make inference {run.words}")
-    return "\n       ".join(said)
+        commands.append(f"make inference {run.arguments}")
+    return commands

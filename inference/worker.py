@@ -1,10 +1,10 @@
-"""One of several workers: answers its pieces, and merges all where it is the last.
+"""A worker of a parallel inference: it predicts its chunks; the last worker merges all chunks.
 
-JOB_COMPLETION_INDEX says which worker this is, as an Indexed Job tells its pods; on this machine
-team.py sets it. What a worker prints is what its pod's log shows:
+JOB_COMPLETION_INDEX is the number of the worker. An Indexed Job sets it in its pods, LocalWorkers
+sets it on this machine. A worker emits `chunks_assigned` and `chunk_done`, in text:
 
-    worker 1: pieces 6-10 of 20, 2 of them answered before
-    worker 1: piece 8/20  1,024 examples  25,233 circuits/s
+    worker 1: chunks 6-10 of 20 (2 done before)
+    worker 1: chunk 8/20  1,024 examples  25,233 circuits/s
 """
 
 import functools
@@ -15,107 +15,107 @@ import signal
 import sys
 import time
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from common import storage
+from common import events, storage
 from common.errors import Preempted, RunError, SettingsError, run_main
 from common.lease import CONFIRM_SECONDS, Lease
-from common.settings import Settings
+from common.settings import InferenceSettings, Settings
 from common.storage import StoragePath
+from common.text import plural
 from inference import chunk_plan, chunks, inference_input, model_source, summary
 from inference.chunk_plan import Chunk, ChunkPlan
 from inference.chunks import ChunkPredictions
 from inference.inference_input import InferenceInput
+from inference.model_source import ModelSource
+
+if TYPE_CHECKING:
+    from inference.predictor import Predictor
+    from qfleet.tensorflow.runtime import keras
 
 COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
 
 
-class _Stopped(BaseException):
-    """SIGTERM came. No Exception: libraries that it comes in the middle of make others of those."""
+class _Terminated(BaseException):
+    """SIGTERM was received. Not an Exception, which libraries could catch and convert."""
 
 
 def main() -> None:
-    """Plan -> this worker's pieces, but those that are there -> all there? -> merge."""
-    signal.signal(signal.SIGTERM, _leave)
+    """Compute the missing chunks of this worker, and merge all chunks if they are complete."""
+    signal.signal(signal.SIGTERM, _raise_terminated)
     try:
-        _work()
-    except _Stopped:
-        raise Preempted("stopped by SIGTERM: the pieces that are answered stay") from None
+        _run()
+    except _Terminated:
+        raise Preempted("stopped by SIGTERM: finished chunks are kept") from None
 
 
-def _work() -> None:
+def _run() -> None:
     settings = Settings.from_args(sys.argv[1:])
-    logging.basicConfig(format="%(message)s")
-    chunk_plan.check(settings)
+    logging.basicConfig(format="%(message)s", handlers=[events.LogHandler()])
+    chunk_plan.check_settings(settings.training)
     settings = settings.replace(job_id=settings.job.job_id or uuid.uuid4().hex)
-    index = _index(settings)
-    chosen = model_source.choose_model(settings)
-    question = inference_input.resolve_input(settings, chosen)
-    agreed = chunk_plan.agree_on_plan(settings, chosen, question)
+    job_id = settings.job.job_id
+    index = _worker_index(settings.inference)
+    source = model_source.choose_model(settings)
+    inputs = inference_input.resolve_input(settings, source)
+    plan = chunk_plan.agree_on_plan(settings, source, inputs)
     lease = Lease(
-        chunk_plan.plan_path(chosen, question),
-        settings.job.job_id,
+        chunk_plan.input_folder(source, inputs),
+        job_id,
         name=f"worker-{index}.lease.json",
-        title=f"{question.title} for {chosen.name} (worker {index})",
-        doing="answered",
-        by="inference",
-        instead="",
+        title=f"{inputs.title} for {source.name} (worker {index})",
     ).acquire()
     try:
-        worker = InferenceWorker(settings, index, chosen, question, agreed)
-        worker.answer(lease)
-        if len(agreed.there()) == len(agreed.pieces) and _is_to_merge(
-            agreed, index, settings.job.job_id
-        ):
+        worker = InferenceWorker(settings, index, source, inputs, plan)
+        worker.predict_chunks(lease)
+        if len(plan.existing()) == len(plan.chunks) and _claim_merge(plan, index, job_id):
             worker.merge()
-            _clear(agreed, settings.job.job_id)
+            _remove_stale_files(plan, job_id)
     finally:
         lease.close()
 
 
-def _leave(number: int, frame: object) -> None:
-    signal.signal(number, signal.SIG_IGN)  # what ends this worker's work is not interrupted
-    raise _Stopped
+def _raise_terminated(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)  # the clean-up is not interrupted again
+    raise _Terminated
 
 
-def _index(settings: Settings) -> int:
-    said = os.environ.get(COMPLETION_INDEX, "")
-    if not said.isdecimal() or int(said) >= settings.inference.parallelism:
+def _worker_index(inference: InferenceSettings) -> int:
+    value = os.environ.get(COMPLETION_INDEX, "")
+    if not value.isdecimal() or int(value) >= inference.parallelism:
         raise SettingsError(
-            f"{COMPLETION_INDEX}={said} is not a worker of PARALLELISM={settings.inference.parallelism}: it is a number from"
-            " 0, which an Indexed Job gives to its pods; start with `make inference`"
+            f"{COMPLETION_INDEX}={value} is not a worker of PARALLELISM={inference.parallelism}:"
+            " it is a number from 0 that an Indexed Job sets in its pods; start with `make"
+            " inference`"
         )
-    return int(said)
+    return int(value)
 
 
 class InferenceWorker:
     """One worker.
 
     Args:
-        settings: PARALLEL, BATCH, THREADS and SEED are read.
-        index: Which worker, from 0.
-        chosen: The weights.
-        question: All examples.
-        agreed: How they are cut.
+        settings: PARALLELISM, BATCH, THREADS and SEED are used.
+        index: Number of the worker, from 0.
+        source: The model.
+        inputs: All examples.
+        plan: The division into chunks.
     """
 
     def __init__(
         self,
         settings: Settings,
         index: int,
-        chosen: model_source.ModelSource,
-        question: InferenceInput,
-        agreed: ChunkPlan,
+        source: ModelSource,
+        inputs: InferenceInput,
+        plan: ChunkPlan,
     ) -> None:
         self._settings, self._index = settings, index
-        self._source, self._question, self._plan = chosen, question, agreed
-        self._console = Console(highlight=False, soft_wrap=True)
+        self._source, self._inputs, self._plan = source, inputs, plan
 
     @functools.cached_property
-    def _model(self) -> Any:
-        """The model, only where something is left to do: TensorFlow takes seconds."""
+    def _model(self) -> "keras.Model":
+        """The model. It is loaded on first use, because importing TensorFlow takes seconds."""
         from inference import model_loading
         from qfleet.tensorflow.runtime import configure
 
@@ -123,108 +123,133 @@ class InferenceWorker:
         return model_loading.load(self._source)
 
     @functools.cached_property
-    def _answering(self) -> Any:
+    def _predictor(self) -> "Predictor":
         from inference.predictor import Predictor
 
-        return Predictor(self._model, self._question.features, self._settings.training.batch)
+        return Predictor(self._model, self._inputs.features, self._settings.training.batch)
 
-    def answer(self, lease: Lease) -> None:
-        """Answer this worker's pieces, but those that were answered before.
+    def predict_chunks(self, lease: Lease) -> None:
+        """Compute the chunks of this worker that are not yet written.
 
         Raises:
-            RunError: Another inference answers them.
+            RunError: The lease was lost to another inference.
         """
-        total = len(self._plan.pieces)
-        mine = self._plan.of(self._index, self._settings.inference.parallelism)
+        total = len(self._plan.chunks)
+        workers = self._settings.inference.parallelism
+        assigned = self._plan.assigned_to(self._index, workers)
         if self._index == 0:
-            summary.log_start(self._console, self._source, self._question)
-        if not mine:
-            self._say(
-                f"nothing to do: {total} pieces are fewer than {self._settings.inference.parallelism}"
-            )
+            summary.log_start(self._source, self._inputs)
+        if not assigned:
+            self._log(f"nothing to do: there are {total} chunks for {workers} workers")
             return
-        there = self._plan.there()
-        left = [p for p in mine if p not in there or chunks.read_chunk(self._plan, p) is None]
-        before = f", {len(mine) - len(left)} of them answered before" * (len(left) < len(mine))
-        self._say(f"pieces {mine[0].number + 1}-{mine[-1].number + 1} of {total}{before}")
-        for piece in left:
+        existing = self._plan.existing()
+        missing = [
+            chunk
+            for chunk in assigned
+            if chunk not in existing or chunks.read_chunk(self._plan, chunk) is None
+        ]
+        self._report_assignment(assigned, len(assigned) - len(missing))
+        for chunk in missing:
             lease.check()
-            said = self._answer(piece)
-            chunks.write_chunk(self._plan, piece, said)
-            circuits = max(1, self._answering.circuits)
-            unit = "circuits" if self._answering.circuits else "examples"
-            self._say(
-                f"piece {piece.number + 1}/{total}  {piece.count:,} examples "
-                f" {piece.count * circuits / max(said.seconds, 1e-9):,.0f} {unit}/s"
-            )
+            result = self._predict(chunk)
+            chunks.write_chunk(self._plan, chunk, result)
+            self._report_chunk(chunk, result.seconds)
 
-    def _say(self, text: str) -> None:
-        self._console.print(f"worker {self._index}: {text}", markup=False)
+    def _report_assignment(self, assigned: tuple[Chunk, ...], done: int) -> None:
+        first, last, total = assigned[0].index, assigned[-1].index, len(self._plan.chunks)
+        suffix = f" ({done} done before)" if done else ""
+        events.emit(
+            "chunks_assigned",
+            f"worker {self._index}: chunks {first + 1}-{last + 1} of {total}{suffix}",
+            worker=self._index, first=first, last=last, total=total, done=done,
+        )  # fmt: skip
 
-    def _answer(self, piece: Chunk) -> ChunkPredictions:
-        block = self._question.read(piece.block)
-        part = slice(piece.first, piece.first + piece.count)
+    def _report_chunk(self, chunk: Chunk, seconds: float) -> None:
+        total, circuits = len(self._plan.chunks), self._predictor.circuits
+        unit = "circuits" if circuits else "examples"
+        rate = chunk.count * max(1, circuits) / max(seconds, 1e-9)
+        events.emit(
+            "chunk_done",
+            f"worker {self._index}: chunk {chunk.index + 1}/{total}"
+            f"  {plural(chunk.count, 'example')}  {rate:,.0f} {unit}/s",
+            worker=self._index, index=chunk.index, total=total, rate=rate, unit=f"{unit}/s",
+            examples=chunk.count,
+        )  # fmt: skip
+
+    def _log(self, text: str) -> None:
+        events.emit("log", f"worker {self._index}: {text}", level="INFO")
+
+    def _predict(self, chunk: Chunk) -> ChunkPredictions:
+        block = self._inputs.read(chunk.block)
+        part = slice(chunk.first, chunk.first + chunk.count)
         rows, labels = block.rows[part], None if block.labels is None else block.labels[part]
-        answers, readouts, seconds = self._answering.answer(block.angles[part], rows)
-        return ChunkPredictions(rows, labels, answers, readouts, self._index, seconds)
+        predictions, readouts, seconds = self._predictor.predict(block.angles[part], rows)
+        return ChunkPredictions(rows, labels, predictions, readouts, self._index, seconds)
 
     def merge(self) -> None:
-        """Put all pieces together: predictions and report, as one process would write them."""
+        """Merge all chunks into the predictions and the report that one process would write.
+
+        Raises:
+            RunError: The chunks do not contain all examples.
+        """
         from inference.finalize import finalize
-        from inference.predictions import Predictions
+        from inference.prediction_table import PredictionTable
         from inference.scoring import Scores
 
-        self._say(f"merges {len(self._plan.pieces)} pieces")
-        answering, question = self._answering, self._question
-        scores = Scores(answering.readouts, question.labelled, answering.circuits)
+        self._log(f"merging {plural(len(self._plan.chunks), 'chunk')}")
+        inputs, predictor = self._inputs, self._predictor
+        scores = Scores(predictor.readouts, inputs.labelled, predictor.circuits)
         seconds: dict[int, float] = {}
-        with Predictions(self._source.predictions, question, answering.readouts) as predictions:
-            for piece in self._plan.pieces:
-                said = chunks.read_chunk(self._plan, piece)
-                if said is None:  # altered since its worker wrote it
-                    self._say(f"piece {piece.number + 1} is damaged and is answered again")
-                    said = self._answer(piece)
-                    chunks.write_chunk(self._plan, piece, said)
-                seconds[said.worker] = seconds.get(said.worker, 0.0) + said.seconds
-                scores.add(said.answers, said.readouts, said.labels)
-                predictions.add(said.rows, said.answers, said.readouts, said.labels)
-            if scores.total != question.total:
+        with PredictionTable(self._source.predictions, inputs, predictor.readouts) as table:
+            for chunk in self._plan.chunks:
+                result = self._read_or_predict(chunk)
+                seconds[result.worker] = seconds.get(result.worker, 0.0) + result.seconds
+                scores.add(result.predictions, result.readouts, result.labels)
+                table.add(result.rows, result.predictions, result.readouts, result.labels)
+            if scores.total != inputs.total:
                 raise RunError(
-                    f"{self._plan.folder} holds answers to {scores.total:,} examples of"
-                    f" {question.total:,}: delete it, and all are answered anew"
+                    f"{self._plan.folder} contains predictions for {scores.total:,} of"
+                    f" {inputs.total:,} examples: delete it, then run inference again"
                 )
-            # They worked side by side: the one that took longest is how long it took.
+            # Workers run in parallel, so the slowest one determines the time.
             scores.workers, scores.seconds = len(seconds), max(seconds.values())
-            finalize(
-                self._settings, self._source, question, self._model, scores, predictions,
-                self._console,
-            )  # fmt: skip
+            seed = self._settings.data.seed
+            finalize(seed, self._source, inputs, self._model, scores, table)
+
+    def _read_or_predict(self, chunk: Chunk) -> ChunkPredictions:
+        """Return a chunk; compute it again if its file was altered since it was written."""
+        result = chunks.read_chunk(self._plan, chunk)
+        if result is None:
+            self._log(f"chunk {chunk.index + 1} is damaged; computing it again")
+            result = self._predict(chunk)
+            chunks.write_chunk(self._plan, chunk, result)
+        return result
 
 
-def _is_to_merge(agreed: ChunkPlan, index: int, gang: str) -> bool:
-    """Whether this worker merges: the first that finds all pieces there, also after a restart."""
-    path = _merge_file(agreed, gang)
+def _claim_merge(plan: ChunkPlan, index: int, job_id: str) -> bool:
+    """Return True in one worker of the job: the first that finds all chunks, also restarted."""
+    path = _merge_path(plan, job_id)
     created = storage.create_exclusive(path, json.dumps({"worker": index}).encode())
     if created and not storage.is_local(path):
-        time.sleep(CONFIRM_SECONDS)  # an emulator lets several create it: the last one has it
+        time.sleep(CONFIRM_SECONDS)  # an emulator lets several workers create it: the last wins
     return storage.read_json(path).get("worker") == index
 
 
-def _merge_file(agreed: ChunkPlan, gang: str) -> StoragePath:
-    return agreed.folder / f"merge-{gang}.json"
+def _merge_path(plan: ChunkPlan, job_id: str) -> StoragePath:
+    return plan.folder / f"merge-{job_id}.json"
 
 
-def _clear(agreed: ChunkPlan, gang: str) -> None:
-    """Delete what no one needs any more: pieces of other weights, and what killed workers left."""
-    root = agreed.folder.parent
+def _remove_stale_files(plan: ChunkPlan, job_id: str) -> None:
+    """Delete chunks of other weights, records of other jobs and files of killed workers."""
+    root = plan.folder.parent
     for path in storage.children(root):
-        another = path.name.startswith("gang-") and path != chunk_plan.job_id_file(root, gang)
-        if another or (path != agreed.folder and storage.is_file(path / "plan.json")):
+        stale = path.name.startswith("job-") and path != chunk_plan.job_path(root, job_id)
+        if stale or (path != plan.folder and storage.is_file(path / "plan.json")):
             storage.delete(path)
-    for path in storage.children(agreed.folder):
-        if path.name.startswith("merge-") and path != _merge_file(agreed, gang):
+    for path in storage.children(plan.folder):
+        if path.name.startswith("merge-") and path != _merge_path(plan, job_id):
             storage.delete(path)
-    storage.remove_partial_files(agreed.folder)
+    storage.remove_partial_files(plan.folder)
 
 
 if __name__ == "__main__":

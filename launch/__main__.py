@@ -1,125 +1,132 @@
-"""`python -m launch VERB`: the thin client of a cluster."""
+"""The client of a cluster: `python -m launch COMMAND`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from common import events
 from common.errors import SettingsError, exit_on_signals, run_main
 from common.settings import Settings
 
-VERBS = {
-    "run": ("", "train as a TFJob and follow it; Ctrl-C leaves it running"),
-    "infer": ("", "score the latest finished run, or RUN, in a Job and follow it"),
-    "tensorboard": ("", "TensorBoard in the cluster, shown on TENSORBOARD_PORT until Ctrl-C"),
-    "status": ("[RUN]", "where a job and its workers stand"),
-    "logs": ("[RUN]", "what workers say, or have said once their pods are gone"),
-    "stop": ("[RUN]", "stop a training job; the same RUN goes on later"),
-    "probe": (
-        "CASES",
-        "measure short trainings in pods (training/step_benchmark_worker.py), and take them away",
-    ),
-    "list": ("", "qfleet's jobs in the namespace"),
-    "delete": ("WHAT [RUN]", "take training, inference or tensorboard out of the cluster"),
-    "render": ("[WHAT]", "print the manifests of training, inference or tensorboard"),
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the client.
+
+    Args:
+        summary: Its line of --help.
+        arguments: Names of its positional arguments. RUN is a setting, too.
+    """
+
+    summary: str
+    arguments: str = ""
+
+
+COMMANDS = {
+    "run": Command("train in a TFJob and follow it; Ctrl-C leaves it running"),
+    "infer": Command("predict with the latest finished run, or RUN, in a Job and follow it"),
+    "tensorboard": Command("run TensorBoard in the cluster; forward TENSORBOARD_PORT to it"),
+    "status": Command("show the state of a job and its workers", "[RUN]"),
+    "logs": Command("print the logs of workers, also after their pods were deleted", "[RUN]"),
+    "stop": Command("stop a training job; training the same RUN again resumes it", "[RUN]"),
+    "benchmark": Command("measure short trainings in pods, and delete the pods", "CASES"),
+    "list": Command("list qfleet's jobs in the namespace"),
+    "delete": Command("delete training, inference or tensorboard from the cluster", "PART [RUN]"),
+    "render": Command("print the manifests of training, inference or tensorboard", "[PART]"),
 }
+"""Commands by name."""
 
 
 def help_text() -> str:
-    """What `python -m launch --help` prints."""
-    lines = ["python -m launch VERB [SETTING=value ...], where VERB is one of", ""]
-    lines += [f"  {f'{verb} {more}':<20} {told}" for verb, (more, told) in VERBS.items()]
+    """Return the text of `python -m launch --help`."""
+    lines = ["python -m launch COMMAND [SETTING=value ...], where COMMAND is one of", ""]
+    lines += [
+        f"  {f'{name} {command.arguments}':<20} {command.summary}"
+        for name, command in COMMANDS.items()
+    ]
     lines += [
         "",
-        "CONTEXT, NAMESPACE, OVERLAY and IMAGE say where; WORKERS, CPU and MEMORY how large; RUN",
-        "which run. DRY_RUN=1 (or --dry-run) only says what would change. Settings may also stand",
-        "in the environment (QFLEET_SEED=7) or in a YAML file (CONFIG=mine.yaml): `python -m",
-        "launch run --help` and README.md list them all. The exit code of run and infer is the",
-        "job's: 0, 2 where something must be changed, 128 and more where trying again helps.",
+        "CONTEXT, NAMESPACE, OVERLAY and IMAGE select the cluster; WORKERS, CPU and MEMORY the",
+        "size of the job; RUN the run. DRY_RUN=1 (or --dry-run) only prints what would change.",
+        "Settings can also be set in the environment (QFLEET_SEED=7) or in a YAML file",
+        "(CONFIG=my.yaml): `python -m launch run --help` and docs/configuration.md list them all.",
+        "The exit code of run and infer is the job's: 0, 2 if something must be changed, 128 and",
+        "more if a retry helps.",
     ]
     return "\n".join(lines)
 
 
 def main() -> int:
-    """Do what the first word says with the settings that follow."""
-    verb, *rest = sys.argv[1:] or ["--help"]
-    if verb in ("-h", "--help", "help"):
+    """Run the command in the first argument with the settings that follow it."""
+    name, *rest = sys.argv[1:] or ["--help"]
+    if name in ("-h", "--help", "help"):
         print(help_text())
         return 0
-    if verb not in VERBS:
-        raise SettingsError(f"{verb} is no verb of the client: it is one of {', '.join(VERBS)}")
-    # Who ends this process ends the ways into the cluster that it opened, too.
-    exit_on_signals()
-    words = _words(verb, rest)
-    return _do(verb, words, Settings.from_args(rest[len(words) :] + _named(verb, words)))
+    if name not in COMMANDS:
+        raise SettingsError(
+            f"{name} is not a command of the client: choose one of {', '.join(COMMANDS)}"
+        )
+    events.start()
+    exit_on_signals()  # `finally` blocks close the ports that were forwarded
+    arguments = _positional(COMMANDS[name], rest)
+    run = arguments[1:] if COMMANDS[name].arguments.endswith(" [RUN]") else arguments
+    named = [f"--run={run[0]}"] if run and "RUN" in COMMANDS[name].arguments else []
+    settings = Settings.from_args([*rest[len(arguments) :], *named])
+    return _function(name, arguments)(settings)
 
 
-def _words(verb: str, rest: Sequence[str]) -> list[str]:
-    """What stands before the settings: WHAT and RUN."""
-    most = len(VERBS[verb][0].split())
-    words: list[str] = []
-    for word in rest[:most]:
+def _positional(command: Command, rest: Sequence[str]) -> list[str]:
+    """Return the arguments in front of the settings."""
+    arguments: list[str] = []
+    for word in rest[: len(command.arguments.split())]:
         if "=" in word or word.startswith("-"):
             break
-        words.append(word)
-    return words
+        arguments.append(word)
+    return arguments
 
 
-def _named(verb: str, words: Sequence[str]) -> list[str]:
-    """RUN as a setting, where it was said as a word."""
-    run = words[1:] if verb in ("delete", "render", "probe") else words
-    return [f"--run={run[0]}"] if run else []
-
-
-def _do(verb: str, words: Sequence[str], settings: Settings) -> int:
-    # Imported by verb, so that a mistake in the settings is said at once.
-    match verb:
+def _function(name: str, arguments: Sequence[str]) -> Callable[[Settings], int]:
+    # Imported per command, so that errors in settings are reported without the cluster's client.
+    match name:
         case "run":
             from launch.commands.run import run
 
-            return run(settings)
+            return run
         case "infer":
             from launch.commands.infer import infer
 
-            return infer(settings)
+            return infer
         case "tensorboard":
             from launch.commands.tensorboard import tensorboard
 
-            return tensorboard(settings)
+            return tensorboard
         case "status":
             from launch.commands.status import status
 
-            return status(settings)
+            return status
         case "list":
             from launch.commands.status import list_jobs
 
-            return list_jobs(settings)
+            return list_jobs
         case "logs":
             from launch.commands.logs import logs
 
-            return logs(settings)
+            return logs
         case "stop":
             from launch.commands.stop import stop
 
-            return stop(settings)
-        case "probe":
+            return stop
+        case "benchmark":
             from launch.commands.benchmark import benchmark
 
-            return benchmark(settings, words[0] if words else "[]")
+            return lambda settings: benchmark(settings, arguments[0] if arguments else "[]")
         case "delete":
             from launch.commands.stop import delete
 
-            return delete(settings, words[0] if words else "")
-    from launch import manifests
+            return lambda settings: delete(settings, arguments[0] if arguments else "")
+    from launch.commands.render import render
 
-    builds = {
-        "training": manifests.training,
-        "inference": manifests.inference,
-        "tensorboard": manifests.tensorboard,
-    }
-    what = words[0] if words else "training"
-    if what not in builds:
-        raise SettingsError(f"render {what}: it is one of {', '.join(builds)}")
-    print(manifests.to_yaml(builds[what](settings)), end="")
-    return 0
+    return lambda settings: render(settings, arguments[0] if arguments else "training")
 
 
 if __name__ == "__main__":

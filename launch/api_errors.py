@@ -1,4 +1,4 @@
-"""What an API server answers when it refuses, as one sentence with the remedy."""
+"""Errors of an API server, each as one sentence with its remedy."""
 
 import json
 import re
@@ -11,13 +11,16 @@ if TYPE_CHECKING:
 
 OPERATOR = "the Kubeflow training operator (https://github.com/kubeflow/trainer/tree/release-1.9)"
 
+MAX_CAUSE_CHARACTERS = 160
+MAX_RESPONSE_CHARACTERS = 600
+
 
 class Forbidden(ClusterError):
-    """The person may not do this."""
+    """The user lacks a permission."""
 
 
 class Invalid(ClusterError):
-    """An object that is not what its kind is, or that can't be changed into this."""
+    """An object is not valid for its kind, or can't be changed in this way."""
 
 
 class Unreachable(ClusterError):
@@ -25,141 +28,141 @@ class Unreachable(ClusterError):
 
 
 def unreachable(context: str, server: str, error: BaseException) -> Unreachable:
-    """No answer, or none that an API server gives."""
+    """Return the error for a missing response, or one that is not an API server's."""
     cause = getattr(error, "reason", None) or error
     text = re.sub(r"^.*?>: |^\w+\(.*?\): ", "", str(cause)) or type(cause).__name__
-    text = " ".join(text.split())[:160]
+    text = " ".join(text.split())[:MAX_CAUSE_CHARACTERS]
     return Unreachable(
-        f"the API server {server} of context {context} can't be reached ({text}): look whether the"
-        " cluster is up (`make cluster` starts one on this machine), or name another CONTEXT"
+        f"the API server {server} of context {context} can't be reached ({text}): check that the"
+        " cluster is running (`make cluster` starts one on this machine), or set another CONTEXT"
     )
 
 
-def unknown_kind(kind: str, version: str) -> ClusterError:
-    """The server does not serve a kind of object."""
+def kind_not_served(kind: str, version: str) -> ClusterError:
+    """Return the error for a kind of object that the server does not serve."""
     if kind == "TFJob":
         return ClusterError(
-            f"this cluster knows no TFJob, so {OPERATOR} is not installed in it: install it"
+            f"this cluster does not serve TFJob, so {OPERATOR} is not installed: install it"
             ' (`kubectl apply --server-side -k "github.com/kubeflow/training-operator.git/'
             'manifests/overlays/standalone?ref=v1.9.4"`; `make cluster` and `make infra-up` do)'
         )
     return ClusterError(
-        f"this cluster knows no {kind} ({version}): install what brings it, or leave it out of the"
-        " overlay"
+        f"this cluster does not serve {kind} ({version}): install its controller, or remove the"
+        " object from the overlay"
     )
 
 
-def no_operator(seconds: float) -> ClusterError:
-    """Nothing became of a TFJob."""
+def operator_not_running(seconds: float) -> ClusterError:
+    """Return the error for a TFJob that nothing reacts to."""
     return ClusterError(
-        f"nothing has happened to the job for {seconds:.0f} s, so the training operator does not"
-        " run: look at `kubectl get pods -n kubeflow`; the job starts by itself once it does"
+        f"nothing has happened to the job for {seconds:.0f} s, so the training operator is not"
+        " running: check `kubectl get pods -n kubeflow`; the job starts once the operator runs"
     )
 
 
-def no_namespace(namespace: str) -> ClusterError:
-    """There is no such namespace."""
+def namespace_missing(namespace: str) -> ClusterError:
+    """Return the error for a namespace that does not exist."""
     return ClusterError(
-        f"there is no namespace {namespace} in this cluster: make it (`kubectl create namespace"
-        f" {namespace}`) or name another NAMESPACE"
+        f"there is no namespace {namespace} in this cluster: create it (`kubectl create namespace"
+        f" {namespace}`) or set another NAMESPACE"
     )
 
 
-def of_api(error: "ApiException", verb: str, kind: str, namespace: str) -> ClusterError:
-    """An answer of the API server that is no success, other than a missing object.
+def from_api_exception(error: "ApiException", verb: str, kind: str, namespace: str) -> ClusterError:
+    """Return the error for a response that is not a success.
 
     Args:
-        error: The answer.
-        verb: What was asked for, as in RBAC: get, list, patch, delete.
-        kind: Of which kind of object.
-        namespace: In which namespace.
+        error: The response.
+        verb: The RBAC verb of the request: get, list, patch, delete.
+        kind: The kind of object.
+        namespace: The namespace.
     """
-    text = message(error)
+    text = response_message(error)
     if "failed calling webhook" in text and "training-operator" in text:
         return ClusterError(
-            "the training operator is installed in this cluster but does not run (its webhook does"
-            " not answer): look at `kubectl get pods -n kubeflow`, and say the same again once its"
-            " pod is ready"
+            "the training operator is installed but not running (its webhook does not answer):"
+            " check `kubectl get pods -n kubeflow`, and retry the command once its pod is ready"
         )
-    if told := of_admission(text):
-        return told
+    if refused := from_admission_message(text):
+        return refused
     if error.status == 401:
         return ClusterError(
-            f"the cluster does not know who asks ({text}): sign in again (`gcloud auth login` and"
-            " `gcloud container clusters get-credentials` on Google Cloud), or name another CONTEXT"
+            f"authentication failed (401: {text}): sign in again (`gcloud auth login` and `gcloud"
+            " container clusters get-credentials` on Google Cloud), or set another CONTEXT"
         )
     if missing := re.search(r'namespaces "([^"]+)" not found', text):
-        return no_namespace(missing[1])
+        return namespace_missing(missing[1])
     if error.status == 403:
         return _forbidden(text, verb, kind, namespace)
     if error.status == 422:
-        return Invalid(f"the cluster takes no such {kind}: {text}; change the settings")
+        return Invalid(f"the cluster rejects this {kind} (422: {text}): change the settings")
     if error.status in (429, 500, 502, 503, 504):
         return Unreachable(
-            f"the API server can't answer now ({error.status}: {text}): say the same again"
+            f"the API server is unavailable ({error.status}: {text}): retry the command"
         )
     return ClusterError(f"the cluster refuses to {verb} {kind} ({error.status}: {text})")
 
 
 def _forbidden(text: str, verb: str, kind: str, namespace: str) -> ClusterError:
     if rbac := re.search(
-        r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<what>[^"]*)"'
-        r'(?: in API group "(?P<group>[^"]*)")?(?: in the namespace "(?P<where>[^"]*)")?',
+        r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)"'
+        r'(?: in API group "(?P<group>[^"]*)")?(?: in the namespace "(?P<namespace>[^"]*)")?',
         text,
     ):
-        what = ".".join(filter(None, [rbac["what"], rbac["group"]]))
-        where = f"in namespace {rbac['where']}" if rbac["where"] else "in the cluster"
-        place = f" -n {rbac['where']}" if rbac["where"] else ""
+        resource = ".".join(filter(None, [rbac["resource"], rbac["group"]]))
+        extent = f"in namespace {rbac['namespace']}" if rbac["namespace"] else "in the cluster"
+        option = f" -n {rbac['namespace']}" if rbac["namespace"] else ""
         return Forbidden(
-            f"{rbac['user']} may not {rbac['verb']} {what} {where}: ask whoever runs the cluster"
-            f" for a role with that verb (`kubectl auth can-i {rbac['verb']} {what}{place}` tells"
-            " when it is there), or name another NAMESPACE or CONTEXT"
+            f"{rbac['user']} may not {rbac['verb']} {resource} {extent}: request a role with that"
+            f" verb from the cluster's administrator (`kubectl auth can-i {rbac['verb']}"
+            f" {resource}{option}` checks it), or set another NAMESPACE or CONTEXT"
         )
-    return Forbidden(f"the cluster forbids to {verb} {kind} in namespace {namespace}: {text}")
+    return Forbidden(
+        f"permission denied (403): can't {verb} {kind} in namespace {namespace}: {text}"
+    )
 
 
-def of_admission(text: str) -> ClusterError | None:
-    """Why an object, a pod for the most part, was not let in; None if it is another matter.
+def from_admission_message(text: str) -> ClusterError | None:
+    """Return the error for an object that was not admitted; None for any other matter.
 
     Args:
-        text: What the API server or an event said.
+        text: The message of the API server or of an event.
     """
     if quota := re.search(r"exceeded quota: ([^,]+), requested: (.+)", text):
-        told = " ".join(quota[2].split())
+        requested = " ".join(quota[2].split())
         return ClusterError(
-            f"quota {quota[1]} of the namespace leaves no room for the job (requested: {told}):"
+            f"quota {quota[1]} of the namespace is too small for the job (requested: {requested}):"
             " lower WORKERS, CPU or MEMORY, stop another job (`python -m launch list`), or have"
             " the quota raised"
         )
     if quota := re.search(r"failed quota: ([^:]+): must specify (.+)", text):
         return ClusterError(
-            f"quota {quota[1]} of the namespace wants every pod to say {quota[2]}: the overlay"
-            " must set it"
+            f"quota {quota[1]} of the namespace requires every pod to specify {quota[2]}: set it"
+            " in the overlay"
         )
     if pss := re.search(r'violates PodSecurity "([^"]+)": (.+)', text):
         return ClusterError(
-            f"the namespace lets in pods of the Pod Security Standard {pss[1].split(':')[0]} only,"
-            f" and this one breaks it ({pss[2]}): take that out of the overlay, or use another"
-            " NAMESPACE"
+            f"the namespace enforces the Pod Security Standard {pss[1].split(':')[0]}, which this"
+            f" pod violates ({pss[2]}): remove that from the overlay, or use another NAMESPACE"
         )
     if account := re.search(r"error looking up service account ([^:]+):", text):
         return ClusterError(
-            f"the pods' service account {account[1]} does not exist: apply the overlay whole, or"
-            " make the account"
+            f"the pods' service account {account[1]} does not exist: apply all of the overlay, or"
+            " create the account"
         )
     if priority := re.search(r"no PriorityClass with name (\S+) was found", text):
         return ClusterError(
-            f"PRIORITY_CLASS={priority[1]} is not in this cluster: `kubectl get priorityclasses`"
-            " lists those that are"
+            f"PRIORITY_CLASS={priority[1]} does not exist in this cluster: `kubectl get"
+            " priorityclasses` lists the existing ones"
         )
     return None
 
 
-def message(error: "ApiException") -> str:
-    """What the answer says, without the form around it."""
+def response_message(error: "ApiException") -> str:
+    """Return the message in a response, on one line."""
     body = error.body.decode("utf-8", "replace") if isinstance(error.body, bytes) else error.body
     try:
         text = json.loads(body or "")["message"]
     except (ValueError, KeyError, TypeError):
         text = body or error.reason or ""
-    return " ".join(str(text).split())[:600]
+    return " ".join(str(text).split())[:MAX_RESPONSE_CHARACTERS]

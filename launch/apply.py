@@ -1,4 +1,4 @@
-"""Objects into the cluster, by server-side apply; what that changes; and out of it again."""
+"""Server-side apply of objects, the changes that it makes, and removal of jobs."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,84 +13,89 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-LAST_APPLIED = ("Deployment", "Job", "TFJob")
-"""What starts pods comes after what pods need."""
+APPLIED_LAST = ("Deployment", "Job", "TFJob")
+"""Kinds that create pods; the objects that pods need are applied before them."""
 
-GONE_SECONDS = 120.0
-_SERVERS = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
+REMOVAL_SECONDS = 120.0
+POLL_SECONDS = 0.5
+UNSET = "unset"
+_SERVER_FIELDS = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
+_SERVER_ANNOTATIONS = (
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deployment.kubernetes.io/revision",
+)
 
 
 @dataclass(frozen=True)
 class AppliedChange:
-    """What applying an object does.
+    """The effect of applying an object.
 
     Args:
         kind: Its kind.
         name: Its name.
-        verb: created, changed or unchanged.
-        fields: (path, before, after) of each field that changes.
+        action: What happened to it, as in kubectl's output.
+        fields: (path, before, after) of each changed field.
+        dry_run: Nothing was changed.
     """
 
     kind: str
     name: str
-    verb: Literal["created", "changed", "unchanged"]
+    action: Literal["created", "configured", "unchanged"]
     fields: Sequence[tuple[str, str, str]] = ()
+    dry_run: bool = False
 
     def __str__(self) -> str:
-        told = "; ".join(f"{path}: {before} -> {after}" for path, before, after in self.fields)
-        return f"{self.verb:<9} {self.kind}/{self.name}" + f"  ({told})" * bool(told)
+        changes = "; ".join(f"{path}: {before} -> {after}" for path, before, after in self.fields)
+        line = action_line(self.kind, self.name, self.action, dry_run=self.dry_run)
+        return f"{line}: {changes}" if changes else line
 
 
-def ordered(objects: Sequence[Object]) -> list[Object]:
-    """Objects in the order in which they are applied."""
+def action_line(kind: str, name: str, action: str, *, dry_run: bool = False) -> str:
+    """Return a line in the form of kubectl's output, such as "tfjob/qcnn created (dry run)"."""
+    return f"{kind.lower()}/{name} {action}" + (" (dry run)" if dry_run else "")
+
+
+def apply_order(objects: Sequence[Object]) -> list[Object]:
+    """Return objects in the order in which they are applied."""
     return sorted(
         objects,
-        key=lambda one: LAST_APPLIED.index(one["kind"]) if one["kind"] in LAST_APPLIED else -1,
+        key=lambda one: APPLIED_LAST.index(one["kind"]) if one["kind"] in APPLIED_LAST else -1,
     )
 
 
-def change(cluster: "KubeClient", body: Object) -> AppliedChange:
-    """What applying an object would do, by the API server's own word; nothing is changed."""
-    return _change(cluster, body, dry_run=True)
-
-
-def apply(cluster: "KubeClient", body: Object) -> AppliedChange:
-    """Apply an object."""
-    return _change(cluster, body, dry_run=False)
-
-
-def _change(cluster: "KubeClient", body: Object, *, dry_run: bool) -> AppliedChange:
+def apply(cluster: "KubeClient", body: Object, *, dry_run: bool = False) -> AppliedChange:
+    """Apply an object and return the change; with `dry_run`, change nothing."""
     kind, name = body["kind"], body["metadata"]["name"]
     before = cluster.get(kind, name, body["apiVersion"])
     after = cluster.apply(body, dry_run=dry_run)
     if before is None:
-        return AppliedChange(kind, name, "created")
-    fields = differences(_said(before), _said(after))
-    return AppliedChange(kind, name, "changed" if fields else "unchanged", fields)
+        return AppliedChange(kind, name, "created", dry_run=dry_run)
+    fields = differences(_without_server_fields(before), _without_server_fields(after))
+    action: Literal["configured", "unchanged"] = "configured" if fields else "unchanged"
+    return AppliedChange(kind, name, action, fields, dry_run)
 
 
-def _said(thing: Object) -> Object:
-    """An object without what the server itself writes."""
-    metadata = {key: value for key, value in thing["metadata"].items() if key not in _SERVERS}
-    notes = dict(metadata.get("annotations") or {})
-    notes.pop("kubectl.kubernetes.io/last-applied-configuration", None)
-    notes.pop("deployment.kubernetes.io/revision", None)
-    metadata["annotations"] = notes
+def _without_server_fields(thing: Object) -> Object:
+    """Return an object without the fields that the server writes."""
+    metadata = {k: value for k, value in thing["metadata"].items() if k not in _SERVER_FIELDS}
+    annotations = metadata.get("annotations") or {}
+    metadata["annotations"] = {
+        key: value for key, value in annotations.items() if key not in _SERVER_ANNOTATIONS
+    }
     rest = {key: value for key, value in thing.items() if key not in ("status", "metadata")}
     return {**rest, "metadata": metadata}
 
 
 def differences(before: Any, after: Any) -> list[tuple[str, str, str]]:
-    """(path, before, after) of each leaf in which two objects differ.
+    """Return (path, before, after) of each leaf in which two objects differ.
 
-    Members of lists go by their `name` where they have one, else by their place.
+    Members of lists are matched by `name` if they have one, else by position.
     """
     old, new = dict(_leaves(before, "")), dict(_leaves(after, ""))
-    missing = "unset"
     return [
-        (path, old.get(path, missing), new.get(path, missing))
+        (path, old.get(path, UNSET), new.get(path, UNSET))
         for path in dict.fromkeys([*old, *new])
-        if old.get(path, missing) != new.get(path, missing)
+        if old.get(path, UNSET) != new.get(path, UNSET)
     ]
 
 
@@ -99,66 +104,66 @@ def _leaves(thing: Any, path: str) -> Iterator[tuple[str, str]]:
         for key, value in thing.items():
             yield from _leaves(value, f"{path}.{key}" if path else str(key))
     elif isinstance(thing, list):
-        for place, value in enumerate(thing):
-            name = value.get("name", place) if isinstance(value, Mapping) else place
+        for position, value in enumerate(thing):
+            name = value.get("name", position) if isinstance(value, Mapping) else position
             yield from _leaves(value, f"{path}[{name}]")
     elif thing is not None:
         yield path, str(thing)
 
 
-def settings_that_differ(cluster: "KubeClient", objects: Sequence[Object]) -> list[str]:
-    """What a living job was started with, where `objects` say otherwise: NAME=was (now said).
+def differing_settings(cluster: "KubeClient", objects: Sequence[Object]) -> list[str]:
+    """Return the settings of an existing job that differ from `objects`: NAME=old (now new).
 
-    A job's own settings are read from its ConfigMap; of what else a TFJob or Job is made of, the
-    path of each field.
+    Settings are read from the job's ConfigMap. Other fields of a TFJob or Job have their path as
+    name.
     """
-    told = []
+    found = []
     for body in objects:
         if body["kind"] == "ConfigMap":
             live = cluster.get("ConfigMap", body["metadata"]["name"])
-            was = {} if live is None else live.get("data") or {}
-            for path, before, after in differences(was, body.get("data") or {}):
-                told.append(f"{path.removeprefix('QFLEET_')}={before} (now {after})")
+            data = {} if live is None else live.get("data") or {}
+            for path, before, after in differences(data, body.get("data") or {}):
+                found.append(f"{path.removeprefix('QFLEET_')}={before} (now {after})")
         elif body["kind"] in ("TFJob", "Job"):
             try:
-                fields = change(cluster, body).fields
-            except api_errors.Invalid:  # the pods of a Job that is there can't be made otherwise
-                told.append("other IMAGE, CPU, MEMORY or THREADS")
+                fields = apply(cluster, body, dry_run=True).fields
+            except api_errors.Invalid:  # the pod template of an existing Job is immutable
+                found.append("another IMAGE, CPU, MEMORY or THREADS")
                 continue
             for path, before, after in fields:
                 name = "WORKERS" if path.endswith(".replicas") else path.removeprefix("spec.")
                 if "QFLEET_WORKERS" not in path:
-                    told.append(f"{name}={before} (now {after})")
-    return told
+                    found.append(f"{name}={before} (now {after})")
+    return found
 
 
 def remove(cluster: "KubeClient", kind: str, name: str) -> float | None:
-    """Delete a job and wait until it and its pods are gone.
+    """Delete a job and wait until it and its pods no longer exist.
 
     Args:
-        cluster: Where it is.
+        cluster: The job's cluster.
         kind: TFJob or Job.
         name: Its name.
 
     Returns:
-        The seconds that it took; None where there was none.
+        The seconds until then; None if there was no such job.
 
     Raises:
-        ClusterError: Pods are still there after GONE_SECONDS.
+        ClusterError: Pods still exist after REMOVAL_SECONDS.
     """
-    found = cluster.get(kind, name)
-    if found is None:
+    if cluster.get(kind, name) is None:
         return None
-    began = time.monotonic()
+    start = time.monotonic()
     cluster.delete(kind, name)
     while True:
-        pods = job.pods(cluster.list("Pod", job.pods_of(kind, name)))
+        pods = job.sorted_pods(cluster.list("Pod", job.pod_selector(kind, name)))
         if not pods and cluster.get(kind, name) is None:
-            return time.monotonic() - began
-        if time.monotonic() - began > GONE_SECONDS:
+            return time.monotonic() - start
+        if time.monotonic() - start > REMOVAL_SECONDS:
             left = ", ".join(f"{pod.name} on {pod.node or 'no node'}" for pod in pods) or name
             raise ClusterError(
-                f"{left} is still there {GONE_SECONDS:.0f} s after {kind} {name} was deleted: look"
-                f" whether its node lives (`kubectl get nodes`), or `kubectl delete pod --force`"
+                f"{left} still exists {REMOVAL_SECONDS:.0f} s after {kind} {name} was deleted:"
+                " check that its node is ready (`kubectl get nodes`), or use `kubectl delete pod"
+                " --force`"
             )
-        time.sleep(0.5)
+        time.sleep(POLL_SECONDS)

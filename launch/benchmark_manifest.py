@@ -1,57 +1,64 @@
-"""A training job made into a gang of probes (training/step_benchmark_worker.py): measured, and then gone."""
+"""The manifest of a step benchmark, made from that of a training job.
+
+Its pods run training/step_benchmark_worker.py and keep nothing.
+"""
 
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
-from common.settings import Settings
-from common.settings import Scope, names_in_scope
-from launch.pods import ACCOUNT, COMPONENT, PART_OF, Object
+from common.settings import Scope, Settings, names_in_scope
+from common.settings.schema import format_value
+from launch.pods import ACCOUNT, COMPONENT, EVENTS_TO_LOG, PART_OF, Object
 
-PASSED_SETTINGS = ("Model", "Data", "Training", "Survival")
-"""Groups of settings that a probe's workers are told."""
+BENCHMARK = "benchmark"
+"""The component label of a benchmark's objects."""
 
-BENCHMARK_SETTINGS = ("QFLEET_WORKERS", "QFLEET_THREADS", "HOME")
+KEPT_VARIABLES = frozenset(
+    {"HOME", EVENTS_TO_LOG["name"]}
+    | {f"QFLEET_{name.upper()}" for name in names_in_scope(Scope.BENCHMARK_ENV)}
+)
 
 
 def benchmark_objects(training: Sequence[Object], cases: str, settings: Settings) -> list[Object]:
-    """The objects of a gang of probes.
+    """Return the objects of a step benchmark.
 
     Args:
-        training: The finished objects of a training job, overlay and all.
+        training: The objects of a training job, with the overlay applied.
         cases: CASES of training/step_benchmark_worker.py.
-        settings: Those of HANDED_OVER hold for all cases.
+        settings: Those of Scope.BENCHMARK_POD hold for all cases.
     """
     run = next(one["metadata"]["name"] for one in training if one["kind"] == "TFJob")
-    # The job, the way between its pods, and a person's own model: no settings of a run, no storage.
+    # The job, its network policy and a user's model; no settings of a run, no storage.
     kept = (ACCOUNT, run, f"{run}-model")
     found: list[Any] = [deepcopy(one) for one in training if one["metadata"]["name"] in kept]
     for one in found:
         if one["kind"] == "TFJob":
-            _probe(one, [cases, *_args(settings)])
+            _make_benchmark(one, [cases, *_args(settings)])
         if one["kind"] != "ServiceAccount":
-            one["metadata"]["labels"][COMPONENT] = "probe"
+            one["metadata"]["labels"][COMPONENT] = BENCHMARK
     return found
 
 
 def _args(settings: Settings) -> list[str]:
-    """What the pods are told, besides what the manifest says by itself."""
+    """Return arguments for the settings that differ from their defaults."""
     found = [f"workers={settings.training.workers}"]
     for name in names_in_scope(Scope.BENCHMARK_POD):
         value = settings.get(name)
-        found += [f"{name}={value}"] * (value != Settings.fields()[name].default)
+        if value != Settings.fields()[name].default:
+            found.append(f"{name}={format_value(value)}")
     return found
 
 
-def _probe(job: Any, args: Sequence[str]) -> None:
+def _make_benchmark(job: Any, args: Sequence[str]) -> None:
     worker = job["spec"]["tfReplicaSpecs"]["Worker"]
-    # Nothing is kept that another start could go on from.
-    worker["restartPolicy"] = "Never"
+    worker["restartPolicy"] = "Never"  # nothing is kept that a restart could continue from
     template = worker["template"]["metadata"]
-    template["labels"][COMPONENT] = "probe"
+    template["labels"][COMPONENT] = BENCHMARK
     for labelled in (job["metadata"], template):
-        labelled["labels"].pop(PART_OF)  # by which jobs are found that train, and pods at storage
+        # The label selects training jobs, and pods that may reach storage.
+        labelled["labels"].pop(PART_OF)
     container = worker["template"]["spec"]["containers"][0]
     container["command"] = ["python", "-m", "training.step_benchmark_worker", *args]
     container.pop("envFrom", None)
-    container["env"] = [one for one in container["env"] if one["name"] in BENCHMARK_SETTINGS]
+    container["env"] = [one for one in container["env"] if one["name"] in KEPT_VARIABLES]

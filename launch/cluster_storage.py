@@ -1,7 +1,7 @@
-"""STORAGE as this machine reaches it: with the person's own credentials, or through the cluster.
+"""Access to STORAGE from this machine: with the user's credentials, or through the cluster.
 
-The emulator of overlay `local` is a Service in the cluster; a port of this machine leads to it for
-as long as it is read.
+The emulator of overlay `local` is a Service in the cluster; a port of this machine is forwarded to
+it while it is read.
 """
 
 import contextlib
@@ -18,41 +18,41 @@ from launch.kube_client import KubeClient, Object
 from launch.port_forward import forward_port
 
 EMULATOR = "STORAGE_EMULATOR_HOST"
-READ_SECONDS = 10.0
-"""How long this machine tries again what storage does not answer; a person waits."""
+RETRY_SECONDS = 10.0
+"""Time in which reads are retried. It is short, as the user is waiting."""
 
 
 class StorageNotReady(ClusterError):
-    """The cluster's own storage has not been made."""
+    """The cluster's storage does not exist yet."""
 
 
 @dataclass(frozen=True)
 class StorageLocation:
-    """Where the pods of a job keep runs.
+    """The storage that a job's pods use.
 
     Args:
-        storage: STORAGE as they are told it.
-        emulator: The emulator's address inside the cluster; empty for Google's own.
+        storage: STORAGE of the pods.
+        emulator: The emulator's address in the cluster; empty for Google Cloud Storage.
     """
 
     storage: str
     emulator: str
 
     @classmethod
-    def of(cls, objects: Sequence[Object]) -> "StorageLocation":
-        """What a job's ConfigMap and its containers' environment say."""
-        told: dict[str, str] = {}
+    def from_objects(cls, objects: Sequence[Object]) -> "StorageLocation":
+        """Read the location from a job's ConfigMap and its containers' environment."""
+        variables: dict[str, str] = {}
         for one in objects:
             if one["kind"] == "ConfigMap":
-                told |= one.get("data") or {}
+                variables |= one.get("data") or {}
             for container in _containers(one):
                 pairs = container.get("env") or []
-                told |= {pair["name"]: pair["value"] for pair in pairs if "value" in pair}
-        return cls(told.get("QFLEET_STORAGE", ""), told.get(EMULATOR, ""))
+                variables |= {pair["name"]: pair["value"] for pair in pairs if "value" in pair}
+        return cls(variables.get("QFLEET_STORAGE", ""), variables.get(EMULATOR, ""))
 
 
 def _containers(thing: Any) -> Iterator[Object]:
-    """All containers in an object, wherever its kind keeps the pod's template."""
+    """Yield all containers in an object, of whatever kind."""
     if isinstance(thing, dict):
         yield from thing.get("containers") or []
         for value in thing.values():
@@ -60,32 +60,32 @@ def _containers(thing: Any) -> Iterator[Object]:
 
 
 @contextlib.contextmanager
-def open_storage(cluster: KubeClient, place: StorageLocation) -> Iterator[StoragePath]:
-    """STORAGE as a path that can be read here.
+def open_storage(cluster: KubeClient, location: StorageLocation) -> Iterator[StoragePath]:
+    """Provide STORAGE as a path that this machine can read.
 
     Raises:
-        NotThereYet: The cluster's own storage is still to be made.
+        StorageNotReady: The cluster's storage does not exist yet.
         ClusterError: It can't be reached from this machine.
         StorageError, StorageUnavailable: No bucket, no permission, no answer.
     """
-    storage.RETRY_SECONDS = READ_SECONDS
-    if not place.storage.startswith("gs://"):
+    storage.limit_retries(RETRY_SECONDS)
+    if not location.storage.startswith("gs://"):
         raise ClusterError(
-            f"STORAGE={place.storage} is a folder in the pods, which this machine does not see"
+            f"STORAGE={location.storage} is a folder in the pods, which this machine can't read"
         )
-    if not place.emulator:
-        os.environ.pop(EMULATOR, None)  # another one's
-        yield storage.path(place.storage)
+    if not location.emulator:
+        os.environ.pop(EMULATOR, None)  # that of another location
+        yield storage.path(location.storage)
         return
-    address = re.fullmatch(r"https?://([^./:]+)[^/:]*:(\d+)/?", place.emulator)
+    address = re.fullmatch(r"https?://([^./:]+)[^/:]*:(\d+)/?", location.emulator)
     if address is None:
-        raise ClusterError(f"{EMULATOR}={place.emulator} is no address of a Service")
+        raise ClusterError(f"{EMULATOR}={location.emulator} is not the address of a Service")
     service, port = address[1], int(address[2])
     if cluster.get("Service", service) is None:
         raise StorageNotReady(
             f"there is no storage in namespace {cluster.namespace} yet: `make training TARGET=k8s`"
-            " makes it"
+            " creates it"
         )
-    with forward_port(cluster, service, port) as way:
-        os.environ[EMULATOR] = f"http://127.0.0.1:{way.port}"
-        yield storage.path(place.storage)
+    with forward_port(cluster, service, port) as forward:
+        os.environ[EMULATOR] = f"http://127.0.0.1:{forward.port}"
+        yield storage.path(location.storage)

@@ -1,6 +1,9 @@
-"""What a person sees: on a terminal a bar and tables, in a pipe plain lines."""
+"""Output of the client: a progress bar and tables on a terminal, plain lines in a pipe.
 
-import re
+The client's own lines and the events of a job's pods both go to the destination of this process's
+events (common/events), so another program can read what the client prints.
+"""
+
 import sys
 from collections.abc import Sequence
 from types import TracebackType
@@ -11,23 +14,21 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-EPOCH = re.compile(r"epoch (\d+)/(\d+)  (.*)")
-"""The chief's line after an epoch: which, of how many, the numbers."""
+from common import events
+from common.events import Event
 
-PIECE = re.compile(r"worker \d+: piece (\d+)/(\d+)  (.*)")
-"""A worker's line after a piece of inference: likewise."""
-
-BEFORE = re.compile(r"worker \d+: pieces (\d+)-(\d+) of \d+, (\d+) of them answered before")
+UNPRINTED_KINDS = frozenset({"checkpoint_saved", "benchmark_ready", "measurement", "nodes", "exit"})
+"""Kinds of events that are forwarded to a stream but not printed."""
 
 
 class ClientConsole:
-    """A context: leaving it takes the bar away."""
+    """Prints lines, tables and a job's events. As a context, it removes its bar at the end."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True, markup=False)
         self._bar: Progress | None = None
-        self._pieces: set[str] = set()  # answered while this was looked at
-        self._before = 0  # and before
+        self._chunks: set[int] = set()  # chunks of inference that were predicted meanwhile
+        self._earlier_chunks: dict[int, int] = {}  # worker -> chunks that were predicted before
 
     def __enter__(self) -> Self:
         return self
@@ -42,27 +43,48 @@ class ClientConsole:
             self._bar.stop()
             self._bar = None
 
-    def say(self, text: str) -> None:
-        """A line of the client's own."""
-        self._console.print(Text(text))
+    def print(self, text: str) -> None:
+        """Print a line of the client's own."""
+        if events.is_streaming():
+            events.emit("log", text, level="INFO")
+        else:
+            self._console.print(Text(text))
 
-    def relay(self, line: str) -> None:
-        """A line of the job's; what it says of epochs, or pieces, moves a bar on a terminal."""
-        epoch, piece, before = (one.fullmatch(line) for one in (EPOCH, PIECE, BEFORE))
-        if before:  # of a worker that has started again they have been counted
-            first, last, there = map(int, before.groups())
-            self._before += max(0, there - sum(first <= int(n) <= last for n in self._pieces))
-        if not self._console.is_terminal or not (epoch or piece):
-            self.say(line)
-        elif epoch:
-            done, total, numbers = epoch.groups()
-            self._show("epoch", int(done), int(total), numbers)
-        elif piece:
-            number, total, numbers = piece.groups()
-            self._pieces.add(number)
-            self._show("piece", self._before + len(self._pieces), int(total), numbers)
+    def show(self, event: Event) -> None:
+        """Print an event of the job; epochs and chunks move a bar on a terminal."""
+        if events.is_streaming():
+            events.forward(event)
+            return
+        if event.kind == "chunks_assigned":
+            self._count_earlier_chunks(event)
+        elif event.kind == "chunk_done":
+            self._chunks.add(event.integer("index"))
+        if self._console.is_terminal and self._advance(event):
+            return
+        if event.kind not in UNPRINTED_KINDS and (text := events.render(event)) is not None:
+            self._console.print(Text(text))
 
-    def _show(self, unit: str, done: int, total: int, numbers: str) -> None:
+    def _count_earlier_chunks(self, event: Event) -> None:
+        """Count chunks that were predicted before, except those counted here already."""
+        assigned = range(event.integer("first"), event.integer("last") + 1)
+        counted = sum(index in assigned for index in self._chunks)
+        self._earlier_chunks[event.integer("worker")] = max(0, event.integer("done") - counted)
+
+    def _advance(self, event: Event) -> bool:
+        """Move the bar; False if the event is not about progress."""
+        if event.kind == "epoch":
+            metrics = event.mapping("metrics").items()
+            numbers = [f"{name} {value:.4g}" for name, value in metrics if _is_number(value)]
+            self._move("epoch", event.integer("epoch"), event.integer("epochs"), "  ".join(numbers))
+        elif event.kind == "chunk_done":
+            rate = f"{event.number('rate'):,.0f} {event.text('unit')}"
+            done = sum(self._earlier_chunks.values()) + len(self._chunks)
+            self._move("chunk", done, event.integer("total"), rate)
+        else:
+            return False
+        return True
+
+    def _move(self, unit: str, done: int, total: int, numbers: str) -> None:
         if self._bar is None:
             self._bar = Progress(
                 TextColumn(
@@ -80,7 +102,7 @@ class ClientConsole:
         self._bar.update(self._task, completed=done, total=total, numbers=numbers)
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Rows under heads."""
+        """Print rows under heads."""
         if self._console.is_terminal:
             table = Table(*heads, box=None, pad_edge=False)
             for row in rows:
@@ -92,3 +114,7 @@ class ClientConsole:
             cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
             print("  ".join(cells).rstrip())
         sys.stdout.flush()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""What a job and its pods say of themselves: a TFJob or a Job, read from the API's dicts."""
+"""State of a TFJob or a Job and of its pods, read from the API's dicts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,65 +7,71 @@ from typing import Any
 
 Object = Mapping[str, Any]
 
-INDICES = ("training.kubeflow.org/replica-index", "batch.kubernetes.io/job-completion-index")
-"""The labels that number the pods of a TFJob, and of an Indexed Job."""
+INDEX_LABELS = (
+    "training.kubeflow.org/replica-index",
+    "batch.kubernetes.io/job-completion-index",
+)
+"""Labels that number the pods of a TFJob and of an Indexed Job."""
 
-ENDED = {"Succeeded": "Succeeded", "Failed": "Failed", "Complete": "Succeeded"}
-"""Conditions that are the last: those of a TFJob, and of a Job."""
+FINAL_CONDITIONS = {"Succeeded": "Succeeded", "Failed": "Failed", "Complete": "Succeeded"}
+"""Final conditions of a TFJob and of a Job, and the phase that each means."""
 
 
-def pods_of(kind: str, name: str) -> str:
-    """The label selector of a job's pods."""
+def pod_selector(kind: str, name: str) -> str:
+    """Return the label selector of a job's pods."""
     if kind == "TFJob":
         return f"training.kubeflow.org/job-name={name}"
     return f"batch.kubernetes.io/job-name={name}"
 
 
 def conditions(job: Object) -> list[Object]:
-    """Its conditions, the oldest first; none before its controller has seen it."""
+    """Return a job's conditions, the oldest first; none before its controller has seen it."""
     return (job.get("status") or {}).get("conditions") or []
 
 
 def phase(job: Object) -> str:
-    """Pending, Created, Running, Restarting, Suspended, Succeeded or Failed."""
-    holding = [one["type"] for one in conditions(job) if one.get("status") == "True"]
-    for kind, ended in ENDED.items():
-        if kind in holding:
-            return ended
+    """Return Pending, Created, Running, Restarting, Suspended, Succeeded or Failed."""
+    true = [one["type"] for one in conditions(job) if one.get("status") == "True"]
+    for kind, final in FINAL_CONDITIONS.items():
+        if kind in true:
+            return final
     if job["kind"] == "Job":
         active = (job.get("status") or {}).get("active")
-        return "Suspended" if "Suspended" in holding else "Running" if active else "Pending"
-    return holding[-1] if holding else "Pending"
+        return "Suspended" if "Suspended" in true else "Running" if active else "Pending"
+    return true[-1] if true else "Pending"
 
 
-def finished(job: Object) -> bool:
-    """Whether it has succeeded or failed for good."""
-    return phase(job) in ENDED.values()
+def is_finished(job: Object) -> bool:
+    """Return True if a job has succeeded or failed permanently."""
+    return phase(job) in FINAL_CONDITIONS.values()
 
 
-def has_run(job: Object) -> bool:
-    """Whether all its workers were once running."""
-    return finished(job) or any(one["type"] in ("Running", "Restarting") for one in conditions(job))
+def has_started(job: Object) -> bool:
+    """Return True if all of a TFJob's workers were running at some time."""
+    return is_finished(job) or any(
+        one["type"] in ("Running", "Restarting") for one in conditions(job)
+    )
 
 
 def reason(job: Object) -> str:
-    """What its controller says about how it ended, or where it stands."""
-    told = [one for one in conditions(job) if one.get("status") == "True"]
-    ended = [one for one in told if one["type"] in ENDED]
-    return " ".join(str((ended or told or [{}])[-1].get("message", "")).split())
+    """Return the controller's message about how a job ended, or about its latest condition."""
+    true = [one for one in conditions(job) if one.get("status") == "True"]
+    final = [one for one in true if one["type"] in FINAL_CONDITIONS]
+    return " ".join(str((final or true or [{}])[-1].get("message", "")).split())
 
 
-def past_deadline(job: Object) -> bool:
-    """Whether it failed because DEADLINE seconds had passed."""
+def exceeded_deadline(job: Object) -> bool:
+    """Return True if a job failed because DEADLINE seconds had passed."""
     return any(
-        one["type"] == "Failed" and one.get("reason") in ("DeadlineExceeded", "TFJobFailed")
+        one["type"] == "Failed"
+        and one.get("reason") in ("DeadlineExceeded", "TFJobFailed")
         and "active longer than specified deadline" in str(one.get("message"))
         for one in conditions(job)
-    )  # fmt: skip
+    )
 
 
-def workers(job: Object) -> int:
-    """How many pods it is to have."""
+def worker_count(job: Object) -> int:
+    """Return the number of pods that a job's controller creates."""
     if job["kind"] == "TFJob":
         specs = job["spec"].get("tfReplicaSpecs") or {}
         return sum(int(one.get("replicas", 1)) for one in specs.values())
@@ -73,24 +79,24 @@ def workers(job: Object) -> int:
 
 
 def configured_workers(job: Object) -> int:
-    """How many workers its pods are told that they are (QFLEET_WORKERS); `workers` by default."""
+    """Return the number of workers that its pods expect (QFLEET_WORKERS), or `worker_count`."""
     for replica in (job["spec"].get("tfReplicaSpecs") or {}).values():
         for container in replica["template"]["spec"]["containers"]:
             for variable in container.get("env") or []:
                 if variable["name"] == "QFLEET_WORKERS":
                     return int(variable["value"])
-    return workers(job)
+    return worker_count(job)
 
 
-def started_at(thing: Object) -> datetime:
-    """When it was made, UTC."""
+def created_at(thing: Object) -> datetime:
+    """Return the time (UTC) at which an object was created."""
     text = str(thing["metadata"].get("creationTimestamp") or "")
     return datetime.fromisoformat(text) if text else datetime.now(UTC)
 
 
 def age(thing: Object) -> str:
-    """How long ago it was made: 42s, 7m, 3h, 2d."""
-    seconds = int((datetime.now(UTC) - started_at(thing)).total_seconds())
+    """Return the time since an object was created, as 42s, 7m, 3h or 2d."""
+    seconds = int((datetime.now(UTC) - created_at(thing)).total_seconds())
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if seconds >= 2 * size:
             return f"{seconds // size}{unit}"
@@ -99,10 +105,10 @@ def age(thing: Object) -> str:
 
 @dataclass(frozen=True)
 class Pod:
-    """One pod of a job.
+    """A pod of a job.
 
     Args:
-        object: What the API said.
+        object: The pod as the API returned it.
     """
 
     object: Object
@@ -114,28 +120,28 @@ class Pod:
 
     @property
     def uid(self) -> str:
-        """What tells it from an earlier pod of the same name."""
+        """Its unique id; a later pod of the same name has another one."""
         return str(self.object["metadata"]["uid"])
 
     @property
     def index(self) -> int | None:
-        """Which worker it is; None for a pod of another kind of job."""
+        """Its worker's rank; None for a pod of a Job without ranks."""
         labels = self.object["metadata"].get("labels") or {}
-        return next((int(labels[name]) for name in INDICES if name in labels), None)
+        return next((int(labels[name]) for name in INDEX_LABELS if name in labels), None)
 
     @property
     def title(self) -> str:
-        """What a person calls it: worker 1, or the pod's name."""
+        """Its name in messages: "worker 1", or the pod's name."""
         return self.name if self.index is None else f"worker {self.index}"
 
     @property
     def status(self) -> Object:
-        """Its status as the API has it."""
+        """Its status as the API returned it."""
         return self.object.get("status") or {}
 
     @property
     def node(self) -> str:
-        """The node that it runs on; empty before it has one."""
+        """Its node; empty before it is scheduled."""
         return str(self.object["spec"].get("nodeName") or "")
 
     @property
@@ -144,35 +150,35 @@ class Pod:
         return str(self.status.get("phase") or "Pending")
 
     @property
-    def leaving(self) -> bool:
-        """Whether it was told to go."""
+    def terminating(self) -> bool:
+        """True once it is being deleted."""
         return bool(self.object["metadata"].get("deletionTimestamp"))
 
     @property
-    def ended_when_told(self) -> bool:
-        """Of a pod that was told to go: whether its container still ran then."""
+    def ran_until_deletion(self) -> bool:
+        """True for a terminating pod whose container still ran when it was deleted."""
         metadata, ended = self.object["metadata"], (self.terminated or {}).get("finishedAt")
         if not ended:
             return True
-        # The deletion's time is when its grace is over.
+        # deletionTimestamp is the end of the grace period.
         grace = timedelta(seconds=int(metadata.get("deletionGracePeriodSeconds") or 0))
-        told = datetime.fromisoformat(metadata["deletionTimestamp"]) - grace
-        return datetime.fromisoformat(ended) >= told
+        deleted = datetime.fromisoformat(metadata["deletionTimestamp"]) - grace
+        return datetime.fromisoformat(ended) >= deleted
 
     @property
     def containers(self) -> Sequence[Object]:
-        """Its containers' statuses, those of the setting-up first; none before a node has it."""
+        """Its containers' statuses, init containers first; none before it is scheduled."""
         first = self.status.get("initContainerStatuses") or []
         return [*first, *(self.status.get("containerStatuses") or [])]
 
     @property
     def container(self) -> str:
-        """Its one container's name."""
+        """The name of its main container."""
         return str(self.object["spec"]["containers"][0]["name"])
 
     @property
-    def main(self) -> Object:
-        """The status of that container; empty before a node has it."""
+    def main_status(self) -> Object:
+        """The status of the main container; empty before the pod is scheduled."""
         for one in self.containers:
             if one["name"] == self.container:
                 return one
@@ -180,44 +186,44 @@ class Pod:
 
     @property
     def state(self) -> Object:
-        """waiting, running or terminated -> what is known of it."""
-        return self.main.get("state") or {}
+        """The main container's state: waiting, running or terminated -> details."""
+        return self.main_status.get("state") or {}
 
     @property
     def terminated(self) -> Object | None:
-        """How its container ended; None while it has not."""
+        """Details of how the main container ended; None before."""
         return self.state.get("terminated")
 
     @property
-    def begun(self) -> bool:
-        """Whether its container's program has run."""
-        return "running" in self.state or bool(self.terminated and not self.unstartable)
+    def started(self) -> bool:
+        """True once the main container's program has run."""
+        return "running" in self.state or bool(self.terminated and not self.failed_to_start)
 
     @property
-    def unstartable(self) -> bool:
-        """Whether its container ended because its program could not be started."""
+    def failed_to_start(self) -> bool:
+        """True if the main container ended because its program could not be executed."""
         return (self.terminated or {}).get("reason") in ("StartError", "ContainerCannotRun")
 
     @property
     def restarts(self) -> int:
-        """How often its container was started again in place."""
-        return int(self.main.get("restartCount") or 0)
+        """The number of restarts of the main container in this pod."""
+        return int(self.main_status.get("restartCount") or 0)
 
     @property
     def exit_code(self) -> int | None:
-        """Its container's exit code; None while it has not ended."""
+        """The main container's exit code; None while it runs."""
         return None if self.terminated is None else int(self.terminated["exitCode"])
 
     @property
-    def last_words(self) -> str:
-        """What its container left in /dev/termination-log when it ended, on one line."""
-        ended = self.terminated or (self.main.get("lastState") or {}).get("terminated") or {}
+    def termination_message(self) -> str:
+        """The main container's termination message, on one line."""
+        ended = self.terminated or (self.main_status.get("lastState") or {}).get("terminated") or {}
         return " ".join(str(ended.get("message") or "").split())
 
     @property
-    def said_state(self) -> str:
-        """One word for a table: the phase, or what its container waits for or ended by."""
-        if self.leaving:
+    def display_state(self) -> str:
+        """One word for a table: the phase, or the reason of waiting or of the end."""
+        if self.terminating:
             return "Terminating"
         for one in self.containers:
             waiting = (one.get("state") or {}).get("waiting")
@@ -228,12 +234,15 @@ class Pod:
         return str(self.status.get("reason") or self.phase)
 
 
-def pods(objects: Sequence[Object]) -> list[Pod]:
-    """Pods by their workers' numbers; of others the oldest first."""
+def sorted_pods(objects: Sequence[Object]) -> list[Pod]:
+    """Return pods by rank, then by age, the oldest first."""
     found = [Pod(one) for one in objects]
-    return sorted(found, key=lambda pod: (pod.index or 0, started_at(pod.object), pod.name))
+    return sorted(found, key=lambda pod: (pod.index or 0, created_at(pod.object), pod.name))
 
 
-def newest(pods: Sequence[Pod]) -> list[Pod]:
-    """The newest pod of each number, all of pods without: a Job keeps those that have failed."""
+def newest_per_worker(pods: Sequence[Pod]) -> list[Pod]:
+    """Return the newest pod of each rank, and all pods without a rank.
+
+    An Indexed Job keeps failed pods next to their replacements.
+    """
     return list({pod.title: pod for pod in pods}.values())

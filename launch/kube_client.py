@@ -1,7 +1,7 @@
-"""The API server of one kubectl context, and one namespace of it.
+"""Client of the API server of one kubectl context, for one namespace.
 
-Objects are dicts, as they stand in YAML. Every call ends within seconds: with an answer, with None
-where there is no such object, or with a ClusterError (launch/api_errors.py) in one sentence.
+Objects are dicts, as in YAML. Every call ends within seconds: with an object, with None if it does
+not exist, or with a ClusterError (launch/api_errors.py) of one sentence.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ from common.settings import Settings
 from launch import api_errors
 
 FIELD_MANAGER = "qfleet"
-"""The field manager that our server-side applies are recorded under."""
+"""The field manager of qfleet's server-side applies."""
 
 CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 30.0
+RESPONSE_SECONDS = 30.0
 
 Object = dict[str, Any]
 
@@ -37,57 +37,58 @@ VERSIONS = {
     "ReplicaSet": "apps/v1",
     "NetworkPolicy": "networking.k8s.io/v1",
 }
-"""Where kinds are found that are not in v1."""
+"""API versions of kinds that are not in v1."""
 
 
-class _Requests(client.ApiClient):
-    """The library's client, which waits for ever unless each call says how long."""
+class _TimeoutClient(client.ApiClient):
+    """The library's client with a default timeout."""
 
-    def call_api(self, *args: Any, **more: Any) -> Any:
-        more["_request_timeout"] = more.get("_request_timeout") or (CONNECT_SECONDS, ANSWER_SECONDS)
-        return super().call_api(*args, **more)
+    def call_api(self, *args: Any, **options: Any) -> Any:
+        default = (CONNECT_SECONDS, RESPONSE_SECONDS)
+        options["_request_timeout"] = options.get("_request_timeout") or default
+        return super().call_api(*args, **options)
 
 
 class KubeClient:
-    """What the client asks a cluster for.
+    """Reads and changes the objects of one namespace.
 
     Args:
         context: The kubectl context.
-        namespace: The namespace that all of it is about.
-        configuration: The server's address and the person's credentials.
+        namespace: The namespace.
+        configuration: The server's address and the user's credentials.
     """
 
     def __init__(self, context: str, namespace: str, configuration: client.Configuration) -> None:
         self.context, self.namespace = context, namespace
         self.server = str(configuration.host)
-        self._requests = _Requests(configuration)
+        self._api = _TimeoutClient(configuration)
         self._dynamic: dynamic.DynamicClient | None = None
 
     @classmethod
     def connect(cls, settings: Settings) -> "KubeClient":
-        """The cluster that CONTEXT and NAMESPACE name; nothing is asked of it yet.
+        """Return a client for CONTEXT and NAMESPACE. No request is sent yet.
 
         Raises:
             ClusterError: There is no kubectl, no kubeconfig, or no such context in it.
         """
-        # The libraries log, partly to the root logger, what they also raise.
+        # The libraries also log the errors that they raise, partly to the root logger.
         for logger in (None, "urllib3", "kubernetes"):
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         if shutil.which("kubectl") is None:
             raise ClusterError(
-                "there is no kubectl on the PATH, which the cluster is reached with: install it"
+                "there is no kubectl on the PATH, which is needed to reach the cluster: install it"
                 " (https://kubernetes.io/docs/tasks/tools)"
             )
         contexts, active = _contexts()
         name = settings.cluster.context or active
         chosen = contexts.get(name)
         if chosen is None:
-            said = (
+            setting = (
                 f"CONTEXT={name}" if settings.cluster.context else f"the current context {name!r}"
             )
             raise ClusterError(
-                f"{said} is not a context of {_kubeconfig()}: there are"
-                f" {', '.join(sorted(contexts)) or 'none'}"
+                f"{setting} is not a context of {_kubeconfig()}: choose one of"
+                f" {', '.join(sorted(contexts)) or '(none exists)'}"
             )
         configuration = client.Configuration()
         try:
@@ -97,59 +98,59 @@ class KubeClient:
         except (config.ConfigException, OSError) as error:
             raise ClusterError(
                 f"context {name} of {_kubeconfig()} can't be used ({_first_line(error)}): repair"
-                " it, or name another as CONTEXT"
+                " it, or set another CONTEXT"
             ) from None
-        configuration.retries = 1  # a number per request; the default is several
+        configuration.retries = 1  # per request; the library's default is several
         namespace = settings.cluster.namespace or chosen.get("namespace") or "default"
         return cls(name, namespace, configuration)
 
     @property
     def kubectl(self) -> list[str]:
-        """The beginning of a kubectl command on this context and namespace."""
+        """The start of a kubectl command for this context and namespace."""
         return ["kubectl", f"--context={self.context}", f"--namespace={self.namespace}"]
 
     def check(self) -> None:
-        """Find out whether the server answers and has the namespace.
+        """Check that the server answers and has the namespace.
 
         Raises:
             ClusterError: It does not answer, or there is no such namespace.
         """
-        with contextlib.suppress(api_errors.Forbidden):  # a person may not be shown namespaces
+        with contextlib.suppress(api_errors.Forbidden):  # not every user may read namespaces
             if self.get("Namespace", self.namespace) is None:
-                raise api_errors.no_namespace(self.namespace)
+                raise api_errors.namespace_missing(self.namespace)
 
     def kind(self, kind: str, version: str = "") -> Any:
-        """How the server serves a kind of object.
+        """Return the library's resource for a kind of object.
 
         Raises:
-            ClusterError: It does not know the kind: the operator is not installed.
+            ClusterError: The server does not serve the kind: the operator is not installed.
         """
         version = version or VERSIONS.get(kind, "v1")
-        with self._told("get", kind):
+        with self._translated("get", kind):
             if self._dynamic is None:
                 with tempfile.TemporaryDirectory() as folder:
-                    # Its cache of what the server serves would be trusted for ever.
+                    # The library never refreshes its cache of the kinds that a server serves.
                     cache = os.path.join(folder, "served.json")
-                    self._dynamic = dynamic.DynamicClient(self._requests, cache_file=cache)
+                    self._dynamic = dynamic.DynamicClient(self._api, cache_file=cache)
             try:
-                # Without the prefix it would ask every group that has such a version.
+                # Without the prefix it requests every group that has such a version.
                 prefix = "apis" if "/" in version else "api"
                 return self._dynamic.resources.get(prefix=prefix, api_version=version, kind=kind)
             except ResourceNotFoundError:
-                raise api_errors.unknown_kind(kind, version) from None
+                raise api_errors.kind_not_served(kind, version) from None
 
     def get(self, kind: str, name: str, version: str = "") -> Object | None:
-        """One object; None where there is none."""
+        """Return an object; None if it does not exist."""
         served = self.kind(kind, version)
         namespace = self.namespace if served.namespaced else None
-        with self._told("get", kind):
+        with self._translated("get", kind):
             try:
                 return served.get(name=name, namespace=namespace).to_dict()
             except NotFoundError:
                 return None
 
     def list(self, kind: str, labels: str = "", fields: str = "") -> list[Object]:
-        """The namespace's objects of a kind.
+        """Return the namespace's objects of a kind.
 
         Args:
             kind: Their kind.
@@ -157,19 +158,19 @@ class KubeClient:
             fields: A field selector, such as involvedObject.name=qcnn.
         """
         served = self.kind(kind)
-        more = {"label_selector": labels or None, "field_selector": fields or None}
-        with self._told("list", kind):
-            return served.get(namespace=self.namespace, **more).to_dict()["items"]
+        selectors = {"label_selector": labels or None, "field_selector": fields or None}
+        with self._translated("list", kind):
+            return served.get(namespace=self.namespace, **selectors).to_dict()["items"]
 
     def apply(self, body: Mapping[str, Any], *, dry_run: bool = False) -> Object:
-        """Server-side apply. Fields that others set in the same places become ours.
+        """Apply an object on the server, overriding fields of other field managers.
 
         Returns:
-            The object as it is now, or would be after `dry_run`.
+            The object as it is now, or as it would be with `dry_run`.
         """
         kind = body["kind"]
         served = self.kind(kind, body["apiVersion"])
-        with self._told("patch", kind):
+        with self._translated("patch", kind):
             return served.server_side_apply(
                 body=dict(body),
                 namespace=self.namespace if served.namespaced else None,
@@ -179,9 +180,13 @@ class KubeClient:
             ).to_dict()
 
     def delete(self, kind: str, name: str) -> bool:
-        """Delete an object, and in the background all that it owns; whether there was one."""
+        """Delete an object and, in the background, the objects that it owns.
+
+        Returns:
+            False if it did not exist.
+        """
         served = self.kind(kind)
-        with self._told("delete", kind):
+        with self._translated("delete", kind):
             try:
                 served.delete(name=name, namespace=self.namespace, propagation_policy="Background")
             except NotFoundError:
@@ -191,13 +196,13 @@ class KubeClient:
     def log(
         self, pod: str, container: str, *, follow: bool, last: int | None = None
     ) -> Iterator[str]:
-        """A container's lines, each with the time before it, as they come.
+        """Yield the lines of a container's log, each with its time in front.
 
         Args:
             pod: The pod's name.
-            container: The container's.
-            follow: Whether to go on until the container ends.
-            last: Begin with so many of the lines that there are; None is all.
+            container: The container's name.
+            follow: Wait for further lines until the container ends.
+            last: Start with this many of the existing lines; None starts with the first.
 
         Raises:
             urllib3.exceptions.HTTPError: The connection broke.
@@ -209,7 +214,7 @@ class KubeClient:
         yield from self._lines("Pod", path, query)
 
     def watch(self, kind: str, labels: str) -> Iterator[Object]:
-        """Objects as they are and each time they change, until the server ends it.
+        """Yield objects, and each of their changes, until the server ends the watch.
 
         Raises:
             urllib3.exceptions.HTTPError: The connection broke.
@@ -221,39 +226,39 @@ class KubeClient:
                 yield change["object"]
 
     def _lines(self, kind: str, path: str, query: Mapping[str, str]) -> Iterator[str]:
-        """An answer's lines as they come; none where there is no such object."""
+        """Yield a response's lines as they arrive; none if the object does not exist."""
         self.kind(kind)
         assert self._dynamic is not None
-        with self._told("get", kind):
+        with self._translated("get", kind):
             try:
-                answer = self._dynamic.request(
+                response = self._dynamic.request(
                     "get",
                     path,
                     query_params=[*query.items()],
                     serialize=False,
-                    # Nothing may be said for long; a dead connection ends with its pod.
+                    # A log may be silent for long; a dead connection ends with its pod.
                     _request_timeout=(CONNECT_SECONDS, None),
                 )
             except NotFoundError:
                 return
         rest = b""
-        with contextlib.closing(answer):
-            for piece in answer.stream(amt=None, decode_content=True):
-                *lines, rest = (rest + piece).split(b"\n")
+        with contextlib.closing(response):
+            for block in response.stream(amt=None, decode_content=True):
+                *lines, rest = (rest + block).split(b"\n")
                 for line in lines:
                     yield line.decode("utf-8", "replace")
         if rest:
             yield rest.decode("utf-8", "replace")
 
     @contextlib.contextmanager
-    def _told(self, verb: str, kind: str) -> Iterator[None]:
-        """Turn what the library raises into a ClusterError."""
+    def _translated(self, verb: str, kind: str) -> Iterator[None]:
+        """Convert the library's errors to a ClusterError."""
         try:
             yield
         except NotFoundError:
             raise
         except DynamicApiError as error:
-            raise api_errors.of_api(error, verb, kind, self.namespace) from error
+            raise api_errors.from_api_exception(error, verb, kind, self.namespace) from error
         except (urllib3.exceptions.HTTPError, client.ApiException, ValueError) as error:
             raise api_errors.unreachable(self.context, self.server, error) from error
 
@@ -263,12 +268,12 @@ def _kubeconfig() -> str:
 
 
 def _contexts() -> tuple[dict[str, Mapping[str, Any]], str]:
-    """The kubeconfig's contexts by name, and which is the current one."""
+    """Return the kubeconfig's contexts by name, and the name of the current one."""
     files = [Path(name).expanduser() for name in _kubeconfig().split(os.pathsep) if name]
     if not any(file.is_file() for file in files):
         raise ClusterError(
-            f"there is no kubeconfig {_kubeconfig()}, which says where the cluster is: set"
-            " KUBECONFIG, make a cluster (`make cluster`), or get one's credentials (`gcloud"
+            f"there is no kubeconfig {_kubeconfig()}, which is needed to reach a cluster: set"
+            " KUBECONFIG, start a cluster (`make cluster`), or fetch credentials (`gcloud"
             " container clusters get-credentials`)"
         )
     try:

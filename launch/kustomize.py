@@ -1,4 +1,4 @@
-"""Overlays applied by kustomize, which every kubectl holds; objects as YAML."""
+"""Overlays, applied by the kustomize in kubectl; and objects as YAML."""
 
 import re
 import shutil
@@ -14,76 +14,81 @@ from launch.pods import Object
 
 
 def build(folder: Path) -> list[Object]:
-    """The objects of a folder with a kustomization.yaml.
+    """Return the objects of a folder with a kustomization.yaml.
 
     Raises:
-        SettingsError: There is no kubectl, or it can't build what stands there.
+        SettingsError: There is no kubectl, or kustomize fails.
     """
     kubectl = shutil.which("kubectl")
     if not kubectl:
         raise SettingsError(
-            "there is no kubectl on the PATH, which manifests are made with: install it"
+            "there is no kubectl on the PATH, which is needed to build manifests: install it"
             " (https://kubernetes.io/docs/tasks/tools)"
         )
     done = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True)
     if done.returncode:
-        said = " ".join(done.stderr.split())
-        where = folder.relative_to(folder.parents[2])
-        raise SettingsError(f"kustomize can't build k8s/{where}: {said.removeprefix('error: ')}")
+        cause = " ".join(done.stderr.split()).removeprefix("error: ")
+        path = folder.relative_to(folder.parents[2])
+        raise SettingsError(f"kustomize can't build k8s/{path}: {cause}")
     return list(yaml.safe_load_all(done.stdout))
 
 
-def pods(one: Object) -> Iterator[Object]:
-    """The specs of the pods that an object makes."""
+def pod_specs(one: Object) -> Iterator[Object]:
+    """Yield the specs of the pods that an object creates."""
     spec = one.get("spec", {})
-    holders = spec["tfReplicaSpecs"].values() if "tfReplicaSpecs" in spec else [spec]
-    for holder in holders:
-        if "template" in holder:
-            yield holder["template"]["spec"]
+    parents = spec["tfReplicaSpecs"].values() if "tfReplicaSpecs" in spec else [spec]
+    for parent in parents:
+        if "template" in parent:
+            yield parent["template"]["spec"]
 
 
-def fit_requests(pod: Object) -> None:
-    """Lower what containers request to their limits: an overlay's requests are fixed numbers, and
-    limits are settings, but the API server takes no request above its limit."""
+def cap_requests(pod: Object) -> None:
+    """Lower the requests of a pod's containers to their limits.
+
+    An overlay's requests are fixed numbers, limits are settings, and the API server rejects
+    requests above limits.
+    """
     for container in pod["containers"]:
         limits, requests = (container["resources"][name] for name in ("limits", "requests"))
         for name in requests.keys() & limits.keys():
-            if _amount(requests[name]) > _amount(limits[name]):
+            if _quantity(requests[name]) > _quantity(limits[name]):
                 requests[name] = limits[name]
 
 
 _UNITS = {"m": 1e-3, "": 1.0, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 
 
-def _amount(text: Any) -> float:
+def _quantity(text: Any) -> float:
     number, unit = re.fullmatch(r"([\d.]+)(\w*)", str(text)).groups()  # type: ignore[union-attr]
     return float(number) * _UNITS[unit]
 
 
 def to_yaml(found: Sequence[Object], head: str = "") -> str:
-    """Objects as a file of several YAML documents, each begun as people begin them."""
+    """Return objects as YAML documents, each starting with apiVersion, kind and metadata."""
     first = ("apiVersion", "kind", "metadata")
     ordered = [{key: one[key] for key in first if key in one} | one for one in found]
-    more: dict[str, Any] = {"sort_keys": False, "width": 1000, "allow_unicode": True}
-    return head + yaml.dump_all(ordered, Dumper=_Dumper, **more)
+    options: dict[str, Any] = {"sort_keys": False, "width": 1000, "allow_unicode": True}
+    return head + yaml.dump_all(ordered, Dumper=_Dumper, **options)
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML that all its versions read alike: what one takes for a number or a truth value and
-    another for text (1e3, 10:20, y) is quoted."""
+    """Writes YAML that versions 1.1 and 1.2 read in the same way.
+
+    Text that one of them reads as a number or a boolean (1e3, 10:20, y) is quoted.
+    """
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-_NOT_ONLY_TEXT = re.compile(
+_AMBIGUOUS = re.compile(
     r"[-+.]?\d[\w.:+-]*(?<![GMKm]i)(?<!m)|[yn]|yes|no|on|off|true|false|null", re.I
 )
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    style = "|" if "\n" in text else '"' if _NOT_ONLY_TEXT.fullmatch(text) else None
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    style = "|" if "\n" in text else '"' if _AMBIGUOUS.fullmatch(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(str, _represent_text)

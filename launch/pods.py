@@ -1,9 +1,10 @@
-"""What all of qfleet's pods share: labels, least privilege, the container's frame."""
+"""Parts that the manifests of all pods share: labels, least privilege, containers, policies."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from common.events import ENVIRONMENT_VARIABLE as EVENTS_VARIABLE
 from common.settings import Settings
 
 Object = dict[str, Any]
@@ -16,20 +17,23 @@ COMPONENT = "app.kubernetes.io/component"
 RUN = "qfleet/run"
 OPENS_TENSORBOARD = "qfleet/opens-tensorboard"
 JOB_NAME = "training.kubeflow.org/job-name"
-"""The label that the operator gives to a job's pods."""
+"""The label that the operator adds to a job's pods."""
 
 ACCOUNT = "qfleet"
 """The ServiceAccount of all pods that read or write runs."""
 
 PROFILES = "/tmp/tensorboard"  # noqa: S108
 """TENSORBOARD_FOLDER of TensorBoard and workers: a worker writes a profile to the path that
-TensorBoard asks it to."""
+TensorBoard sends it."""
 
 USER = 65532
 
+EVENTS_TO_LOG: Object = {"name": EVENTS_VARIABLE, "value": "stdout"}
+"""Variable of worker containers: their logs contain events as JSON, which the client reads."""
+
 
 def labels(component: str = "", run: str = "") -> dict[str, str]:
-    """The labels of an object: what it is part of, and where it is one's, its part and its run."""
+    """Return the labels of an object: qfleet, its component, and its run if it belongs to one."""
     found = {PART_OF: "qfleet", COMPONENT: component, RUN: run}
     return {name: value for name, value in found.items() if value}
 
@@ -37,23 +41,25 @@ def labels(component: str = "", run: str = "") -> dict[str, str]:
 def manifest(
     version: str, kind: str, name: str, component: str = "", run: str = "", **fields: Any
 ) -> Object:
-    """An object with its labels."""
+    """Return an object with its labels."""
     metadata = {"name": name, "labels": labels(component, run)}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
 
 
 def account() -> Object:
-    """The account that pods act as. No pod talks to the API server, so none gets a token; Google's
-    metadata server finds a pod's account by itself, without a token in the pod."""
+    """Return the ServiceAccount of the pods, which get no token for the API server.
+
+    No pod uses the API server. Google's metadata server identifies a pod's account without a token.
+    """
     return manifest("v1", "ServiceAccount", ACCOUNT, automountServiceAccountToken=False)
 
 
 def pod(container: Object, settings: Settings | None = None, **fields: Any) -> Object:
-    """A pod's spec with one container, within the Pod Security Standard `restricted`.
+    """Return a pod spec with one container that meets the Pod Security Standard `restricted`.
 
     Args:
         container: The container; see `container`.
-        settings: PRIORITY_CLASS is read, for the pods of a job.
+        settings: Its PRIORITY_CLASS is used, for the pods of a job.
         fields: Further fields of the spec; `volumes` are added to /tmp.
     """
     scratch = {"name": "tmp", "emptyDir": {"sizeLimit": "4Gi"}}
@@ -81,13 +87,13 @@ def pod(container: Object, settings: Settings | None = None, **fields: Any) -> O
 def container(
     name: str, image: str, command: Sequence[str], limits: dict[str, str], **fields: Any
 ) -> Object:
-    """A container that may write to /tmp alone.
+    """Return a container that may write only to /tmp.
 
     Args:
         name: Its name.
-        image: Which of qfleet's images: worker, tensorboard or storage.
-        command: What runs.
-        limits: Its processors and memory, which it also requests.
+        image: One of qfleet's images: worker, tensorboard or storage.
+        command: Its program and arguments.
+        limits: Its CPU and memory limits, which are also its requests.
         fields: Further fields; `env` and `volumeMounts` are added to those of all containers.
     """
     return {
@@ -103,7 +109,7 @@ def container(
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
-        # A sentence where the program wrote one, else its last lines.
+        # The message that the program wrote, else the last lines of its log.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
@@ -113,7 +119,7 @@ def container(
 
 
 def ingress(sender: dict[str, str], *ports: int) -> Object:
-    """A rule of a NetworkPolicy: pods with these labels may reach these TCP ports."""
+    """Return a rule of a NetworkPolicy: pods with these labels may reach these TCP ports."""
     return {
         "from": [{"podSelector": {"matchLabels": sender}}],
         "ports": [{"port": port, "protocol": "TCP"} for port in ports],
@@ -123,7 +129,7 @@ def ingress(sender: dict[str, str], *ports: int) -> Object:
 def policy(
     name: str, component: str, selected: dict[str, str], *rules: Object, run: str = ""
 ) -> Object:
-    """A NetworkPolicy: pods with the labels `selected` are reached by these rules alone."""
+    """Return a NetworkPolicy that admits only these rules to pods with the labels `selected`."""
     spec = {
         "podSelector": {"matchLabels": selected},
         "policyTypes": ["Ingress"],

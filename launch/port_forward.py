@@ -1,4 +1,4 @@
-"""A way from a port of this machine to a Service of the cluster, by `kubectl port-forward`."""
+"""Forwarding of a local port to a Service of the cluster, by `kubectl port-forward`."""
 
 import contextlib
 import re
@@ -13,22 +13,24 @@ from common.errors import ClusterError
 from launch.kube_client import KubeClient
 
 OPEN_SECONDS = 15.0
+TERMINATION_GRACE_SECONDS = 5.0
+MAX_CAUSE_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
 class PortForward:
-    """An open way.
+    """A forwarded port.
 
     Args:
         port: The port on 127.0.0.1.
-        process: The kubectl that holds it open.
+        process: The kubectl process that forwards it.
     """
 
     port: int
     process: subprocess.Popen[str]
 
     def is_open(self) -> bool:
-        """Whether it still holds; it ends with the pod that it leads to."""
+        """Return False once kubectl has ended, which it does when the pod ends."""
         return self.process.poll() is None
 
 
@@ -36,16 +38,16 @@ class PortForward:
 def forward_port(
     cluster: KubeClient, service: str, port: int, local: int = 0
 ) -> Iterator[PortForward]:
-    """Lead a port of 127.0.0.1 to a Service; the way closes with the context.
+    """Forward a port of 127.0.0.1 to a Service until the context ends.
 
     Args:
-        cluster: Where it is.
+        cluster: The Service's cluster.
         service: The Service's name.
-        port: Its port.
-        local: The port on this machine; 0 takes a free one.
+        port: The Service's port.
+        local: The port on this machine; 0 selects a free one.
 
     Raises:
-        ClusterError: There is no ready pod behind the Service, or the port is taken.
+        ClusterError: The Service has no ready pod, or the local port is in use.
     """
     command = [*cluster.kubectl, "port-forward", "--address=127.0.0.1", f"service/{service}"]
     process = subprocess.Popen(
@@ -54,17 +56,17 @@ def forward_port(
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
         text=True,
-        start_new_session=True,  # Ctrl-C is ours to hear
+        start_new_session=True,  # Ctrl-C is handled by this process only
     )
     try:
-        port_here = _opened(process, service)
-        # It says a word for each connection; a full pipe would stop it.
+        local_port = _wait_until_open(process, service)
+        # kubectl prints a line per connection; a full pipe would block it.
         threading.Thread(target=_drain, args=(process,), daemon=True).start()
-        yield PortForward(port_here, process)
+        yield PortForward(local_port, process)
     finally:
         process.terminate()
         try:
-            process.wait(5)
+            process.wait(TERMINATION_GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -77,18 +79,18 @@ def _drain(process: subprocess.Popen[str]) -> None:
             pass
 
 
-def _opened(process: subprocess.Popen[str], service: str) -> int:
-    """The local port, once kubectl has said it."""
+def _wait_until_open(process: subprocess.Popen[str], service: str) -> int:
+    """Return the local port, once kubectl has printed it."""
     assert process.stdout is not None
-    told = ""
+    output = ""
     end = time.monotonic() + OPEN_SECONDS
-    while (left := end - time.monotonic()) > 0:
-        if select.select([process.stdout], [], [], left)[0]:
+    while (remaining := end - time.monotonic()) > 0:
+        if select.select([process.stdout], [], [], remaining)[0]:
             line = process.stdout.readline()
-            if said := re.match(r"Forwarding from 127\.0\.0\.1:(\d+) ", line):
-                return int(said[1])
-            told += line
+            if port := re.match(r"Forwarding from 127\.0\.0\.1:(\d+) ", line):
+                return int(port[1])
+            output += line
             if not line:
-                why = " ".join(told.split()).removeprefix("error: ")[:200]
-                raise ClusterError(f"service {service} can't be reached ({why})")
+                cause = " ".join(output.split()).removeprefix("error: ")[:MAX_CAUSE_CHARACTERS]
+                raise ClusterError(f"service {service} can't be reached ({cause})")
     raise ClusterError(f"service {service} can't be reached (no answer in {OPEN_SECONDS:.0f} s)")

@@ -1,4 +1,4 @@
-"""What serves beside the jobs, as plain dicts for k8s/base.
+"""Services of the cluster next to the jobs, as plain dicts for k8s/base.
 
 tensorboard   ServiceAccount, Deployment qcnn-tensorboard, Service, NetworkPolicy
 storage       Deployment, Service and NetworkPolicy of the storage emulator (overlay local)
@@ -25,16 +25,16 @@ BUCKET = "qfleet"
 
 
 def tensorboard() -> list[Object]:
-    """What shows all runs of STORAGE: one Deployment in a namespace."""
+    """Return the objects of TensorBoard for all runs of STORAGE: one Deployment per namespace."""
     selected = labels("tensorboard")
-    board: Any = container(
+    server: Any = container(
         "tensorboard",
         "tensorboard",
         ["python", "-m", "training.tensorboard_launcher"],
         {"cpu": "1", "memory": "2Gi"},
         env=[
             {"name": "QFLEET_STORAGE", "value": ""},
-            {"name": "QFLEET_TENSORBOARD_HOST", "value": "0.0.0.0"},  # noqa: S104 - a pod's own
+            {"name": "QFLEET_TENSORBOARD_HOST", "value": "0.0.0.0"},  # noqa: S104 - in a pod
             {"name": "QFLEET_TENSORBOARD_PORT", "value": str(TENSORBOARD_PORT)},
             {"name": "QFLEET_TENSORBOARD_FOLDER", "value": PROFILES},
         ],
@@ -45,14 +45,14 @@ def tensorboard() -> list[Object]:
         "replicas": 1,
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": selected},
-        "template": {"metadata": {"labels": selected}, "spec": pod(board)},
+        "template": {"metadata": {"labels": selected}, "spec": pod(server)},
     }
     name = "qcnn-tensorboard"
     return [
         account(),
         manifest("apps/v1", "Deployment", name, "tensorboard", spec=spec),
         _service("tensorboard-service", "tensorboard", TENSORBOARD_PORT),
-        # `kubectl port-forward` comes in by the node. A pod that should get in carries the label.
+        # `kubectl port-forward` connects from the node. Pods need the label.
         policy(
             name, "tensorboard", selected, ingress({OPENS_TENSORBOARD: "true"}, TENSORBOARD_PORT)
         ),
@@ -71,8 +71,10 @@ def _service(name: str, component: str, port: int) -> Object:
 
 
 def storage() -> list[Object]:
-    """The emulator of Google Cloud Storage. It keeps its files on a volume of its pod, so they
-    outlive the container, but not the pod."""
+    """Return the objects of the storage emulator (Google Cloud Storage).
+
+    Its files are on a volume of its pod: they survive the container, but not the pod.
+    """
     selected = labels("storage")
     emulator: Any = container(
         "storage",
@@ -83,7 +85,7 @@ def storage() -> list[Object]:
         readinessProbe={"tcpSocket": {"port": "http"}, "periodSeconds": 2},
         volumeMounts=[{"name": "data", "mountPath": "/data"}],
     )
-    emulator["resources"]["requests"] = {"cpu": "100m", "memory": "256Mi"}  # a laptop has no more
+    emulator["resources"]["requests"] = {"cpu": "100m", "memory": "256Mi"}  # fits a laptop
     volumes = [{"name": "data", "emptyDir": {}}]
     spec = {
         "replicas": 1,

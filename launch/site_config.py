@@ -1,6 +1,6 @@
-"""own.yaml of an overlay: the person's own storage, images and Google service account.
+"""own.yaml of an overlay: the user's storage, images and Google service account.
 
-kustomize copies its fields to where they belong (k8s/base/own); it is applied to no cluster.
+kustomize copies its fields into the other objects (k8s/base/own); own.yaml itself is not applied.
 """
 
 import json
@@ -16,104 +16,110 @@ from launch.pods import ROOT, VERSION
 from launch.services import BUCKET
 
 DIGESTS = ROOT / ".images.json"
-"""What `make push` leaves: {"worker": "registry/name-worker@sha256:..."}."""
+"""Written by `make push`: {"worker": "registry/name-worker@sha256:..."}."""
 
 ACCOUNT = "service-account"
 EMULATOR = "image-storage"
 
 HEAD = """\
-# What is your own in this overlay. Edit it, or let this write it:
+# Your storage, images and accounts for this overlay. Edit it, or write it with:
 #   make manifests OVERLAY={overlay} STORAGE=gs://... IMAGE=registry/name{more}
-# kustomize copies these values to where they belong; this object goes to no cluster.
+# kustomize copies these values into the other objects; this object itself is not applied.
 """
 
 _IMAGE = re.compile(r"[a-z0-9.-]+(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+")
 
 
-def file(k8s: Path, overlay: str) -> Path:
-    """The own.yaml that an overlay uses, which may be that of the overlay that it stands on."""
+def find_file(k8s: Path, overlay: str) -> Path:
+    """Return the own.yaml of an overlay, or of the overlay that it is based on."""
     folder: Path | None = k8s / "overlays" / overlay / "patches"
     while folder:
         if (folder / "own.yaml").is_file():
             return folder / "own.yaml"
-        said = yaml.safe_load((folder / "kustomization.yaml").read_text(encoding="utf-8"))
-        below = [folder / name for name in said.get("components", [])]
-        folder = next((one.resolve() for one in below if one.name == "patches"), None)
+        text = (folder / "kustomization.yaml").read_text(encoding="utf-8")
+        components = [folder / name for name in yaml.safe_load(text).get("components", [])]
+        folder = next((one.resolve() for one in components if one.name == "patches"), None)
     raise SettingsError(
-        f"k8s/overlays/{overlay}/patches has no own.yaml, and stands on no overlay that has one"
+        f"k8s/overlays/{overlay}/patches has no own.yaml, and is not based on an overlay with one:"
+        " copy it from k8s/overlays/gke/patches"
     )
 
 
 def update_text(text: str, overlay: str, settings: Settings) -> str:
-    """The text of an own.yaml with what the settings say; the rest stays.
+    """Return the text of an own.yaml with the values of the settings; other values stay.
 
     Raises:
-        SettingsError: It is no own.yaml any more, STORAGE is a folder, IMAGE is no registry/name,
-            SERVICE_ACCOUNT has no place in this overlay, or its emulator has no such bucket.
+        SettingsError: own.yaml is damaged, STORAGE is a folder, IMAGE is not registry/name,
+            SERVICE_ACCOUNT does not apply to this overlay, or its emulator has no such bucket.
     """
-    read = _read(text, overlay)
-    data = read["data"]
+    config = _parse(text, overlay)
+    data = config["data"]
     before = dict(data)
+    service_account = settings.cluster.service_account
     if settings.job.storage != Settings.fields()["storage"].default:
-        data["storage"] = _storage(settings.job.storage)
+        data["storage"] = _require_bucket(settings.job.storage)
     if EMULATOR in data:
         _refuse_other_buckets(data.get("storage", ""), overlay)
-    if settings.cluster.service_account:
+    if service_account:
         if ACCOUNT not in data:
             raise SettingsError(
-                f"SERVICE_ACCOUNT={settings.cluster.service_account} is for overlays of Google Cloud, and"
-                f" {overlay} is none: leave it out or say OVERLAY=gke"
+                f"SERVICE_ACCOUNT={service_account} is for overlays of Google Cloud, but OVERLAY is"
+                f" {overlay}: leave it out or set OVERLAY=gke"
             )
-        data[ACCOUNT] = settings.cluster.service_account
+        data[ACCOUNT] = service_account
+    _set_images(data, settings.cluster.image)
+    if data == before:
+        return text  # keeps the user's comments and layout
+    more = " SERVICE_ACCOUNT=..." if ACCOUNT in data else ""
+    head = HEAD.format(overlay=overlay, more=more)
+    return head + yaml.safe_dump(config, sort_keys=False, width=1000)
+
+
+def _set_images(data: dict[str, str], image: str) -> None:
     for key, value in data.items():
         part = key.removeprefix("image-")
         if part == key:
             continue
-        if settings.cluster.image:
-            data[key] = reference(part, settings.cluster.image)
+        if image:
+            data[key] = image_reference(part, image)
         elif value.startswith("qfleet-"):
-            data[key] = f"qfleet-{part}:{VERSION}"  # made from this checkout, on this machine
-    if data == before:
-        return text  # as the person wrote it
-    more = " SERVICE_ACCOUNT=..." if ACCOUNT in data else ""
-    return HEAD.format(overlay=overlay, more=more) + yaml.safe_dump(
-        read, sort_keys=False, width=1000
-    )
+            data[key] = f"qfleet-{part}:{VERSION}"  # built from this checkout, on this machine
 
 
-def _read(text: str, overlay: str) -> Any:
+def _parse(text: str, overlay: str) -> Any:
     try:
-        read = yaml.safe_load(text)
-        if all(isinstance(value, str) for value in read["data"].values()):
-            return read
+        config = yaml.safe_load(text)
+        if all(isinstance(value, str) for value in config["data"].values()):
+            return config
     except (yaml.YAMLError, TypeError, KeyError, AttributeError):
         pass
     raise SettingsError(
-        f"own.yaml of overlay {overlay} is no ConfigMap with texts below `data`: put it right, or"
-        " take it from the repository again"
+        f"own.yaml of overlay {overlay} is not a ConfigMap with text values in `data`: repair it,"
+        " or restore it from the repository"
     )
 
 
-def _storage(said: str) -> str:
-    if said.startswith("gs://"):
-        return said
+def _require_bucket(storage: str) -> str:
+    if storage.startswith("gs://"):
+        return storage
     raise SettingsError(
-        f"STORAGE={said} is a folder of this machine, which pods don't see: give gs://bucket/path"
+        f"STORAGE={storage} is a folder of this machine, which pods can't read: set"
+        " STORAGE=gs://bucket/path"
     )
 
 
 def _refuse_other_buckets(storage: str, overlay: str) -> None:
-    # The emulator is not made anew for another bucket: it would lose what it holds.
+    # The emulator is not recreated for another bucket: its content would be lost.
     if not f"{storage}/".startswith(f"gs://{BUCKET}/"):
         raise SettingsError(
             f"STORAGE={storage} is not in the bucket {BUCKET}, the only one of the storage emulator"
-            f" of overlay {overlay}: say STORAGE=gs://{BUCKET}/path, or OVERLAY=gke for a bucket of"
+            f" of overlay {overlay}: set STORAGE=gs://{BUCKET}/path, or OVERLAY=gke for a bucket of"
             " Google Cloud"
         )
 
 
-def reference(part: str, image: str) -> str:
-    """One of qfleet's images in a registry: by the digest that `make push` left, or by version.
+def image_reference(part: str, image: str) -> str:
+    """Return the reference of an image: with the digest that `make push` wrote, or the version.
 
     Args:
         part: worker, worker-gpu, tensorboard or storage.
@@ -121,8 +127,8 @@ def reference(part: str, image: str) -> str:
     """
     if not _IMAGE.fullmatch(image):
         raise SettingsError(
-            f"IMAGE={image} is not registry/name in small letters and without a tag, to which"
-            " -worker and -tensorboard are added"
+            f"IMAGE={image} is not registry/name in lower case and without a tag: -worker and"
+            " -tensorboard are appended to it"
         )
     name = f"{image}-{part}"
     try:
@@ -130,5 +136,5 @@ def reference(part: str, image: str) -> str:
     except FileNotFoundError:
         digest = ""
     except (ValueError, AttributeError):
-        raise SettingsError(f"{DIGESTS.name} is damaged: `make push` writes it anew") from None
+        raise SettingsError(f"{DIGESTS.name} is damaged: rewrite it with `make push`") from None
     return digest if digest.startswith(f"{name}@") else f"{name}:{VERSION}"

@@ -1,4 +1,4 @@
-"""The person's own model, module:factory, on its way into pods: one file, beside the Makefile."""
+"""A user's model, module:factory, mounted into pods from a ConfigMap: one file of this folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,57 +9,61 @@ from common.settings import Settings
 from launch.pods import Object, manifest
 
 FOLDER = "/qfleet"
-"""The pods' working directory, where Python looks for modules."""
+"""The pods' working directory, in which Python looks for modules."""
 
-MOST_BYTES = 900_000  # a ConfigMap holds 1 MiB
+MAX_BYTES = 900_000  # a ConfigMap may have 1 MiB
 
 
 @dataclass(frozen=True)
 class UserModel:
-    """The module's file; None where the model is qfleet's, or already in the image."""
+    """The file of a user's model.
+
+    Args:
+        file: The file; None if the model is qfleet's own, or part of the image.
+    """
 
     file: Path | None
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """The model that MODEL names.
+    def from_settings(cls, settings: Settings) -> Self:
+        """Find the file of MODEL.
 
         Raises:
-            SettingsError: It is no single file of this folder, and no image of one's own is named.
+            SettingsError: MODEL is not a file of this folder, and IMAGE is not set.
         """
-        module, colon, _ = settings.model.model.partition(":")
+        name = settings.model.model
+        module, colon, _ = name.partition(":")
         if not colon:
             return cls(None)
         file = Path(f"{module}.py")
         if file.is_file():
-            if file.stat().st_size > MOST_BYTES:
+            if file.stat().st_size > MAX_BYTES:
                 raise SettingsError(
-                    f"MODEL={settings.model.model}: {file} has more than {MOST_BYTES:,} bytes, too many"
-                    " to hand to pods: build it into an image of your own and name that as IMAGE"
+                    f"MODEL={name}: {file} has more than {MAX_BYTES:,} bytes, too many for a"
+                    " ConfigMap: build it into an image of your own and set IMAGE"
                 )
             return cls(file)
         if settings.cluster.image:
             return cls(None)
         raise SettingsError(
-            f"MODEL={settings.model.model}: there is no file {file} in this folder to hand to pods: put"
-            " the model into one file here, or build it into an image of your own and name that as"
-            " IMAGE"
+            f"MODEL={name}: there is no file {file} in this folder to mount into pods: put the"
+            " model into one file here, or build it into an image of your own and set IMAGE"
         )
 
     @property
     def mounts(self) -> list[Object]:
-        """The container's mounts."""
+        """The volume mounts of the container."""
         if not self.file:
             return []
         name = self.file.name
         return [{"name": "model", "mountPath": f"{FOLDER}/{name}", "subPath": name}]
 
     def volumes(self, name: str) -> list[Object]:
-        """The pod's volumes; `name` is the job's."""
+        """Return the volumes of the pods of the job `name`."""
         return [{"name": "model", "configMap": {"name": f"{name}-model"}}] if self.file else []
 
     def objects(self, name: str, component: str, run: str) -> list[Object]:
-        """The ConfigMap that holds the file, for the job `name`."""
+        """Return the ConfigMap with the file, for the job `name`."""
         if not self.file:
             return []
         try:

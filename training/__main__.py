@@ -2,19 +2,31 @@
 
 import logging
 import sys
+from collections.abc import Sequence
 
 from common import runs, storage
 from common.errors import SettingsError, exit_on_signals, run_main
 from common.runs import auto_settings
 from common.settings import Settings
+from common.text import plural
 from training import logging_setup
-from training.local_launcher import LocalLauncher
+from training.local_launcher import WORKER_COMMAND, LocalLauncher
 
 log = logging.getLogger("qfleet")
 
+PLANNER = (sys.executable, "-m", "planning.auto")
+"""Command that chooses WORKERS and BATCH, in this environment."""
 
-def main() -> int:
-    """Find out which run is meant, and have a gang of WORKERS processes train it."""
+
+def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
+    """Choose the run, resolve WORKERS=auto and BATCH=auto, and train in WORKERS processes.
+
+    Args:
+        worker_command: Program of a worker.
+
+    Returns:
+        The exit code of `LocalLauncher.train`.
+    """
     settings = Settings.from_args(sys.argv[1:])
     logging_setup.start_console(0, verbose=settings.job.verbose)
     if settings.job.target != "local":
@@ -22,20 +34,24 @@ def main() -> int:
     root = storage.path(settings.job.storage)
     name = runs.next_name(root, settings.run_name)
     if name != settings.run_name:
-        log.info(f"run {settings.run_name} is finished: this one is {name}")
-    settings = auto_settings.inherit_batch(settings, root, name)
+        log.info(f"Run '{settings.run_name}' is finished; starting run '{name}'")
+    settings = auto_settings.inherit_from_run(settings, root, name)
     if auto_settings.is_automatic(settings):
-        exit_on_signals()  # the gang has its own way to end
-        log.info("planning: WORKERS and BATCH may stand as numbers, too")
-        settings, why = auto_settings.resolve_auto(settings)
-        log.info(
-            f"WORKERS={settings.training.workers} BATCH={settings.training.global_batch}: {why}"
-        )
-    workers = f"{settings.training.workers} worker" + "s" * (settings.training.workers > 1)
+        settings = _resolve_auto(settings)
     log.info(
-        f"training {settings.model.model} in {workers} on this machine; TARGET=k8s for the cluster"
+        f"Training {settings.model.model} with {plural(settings.training.workers, 'worker')} on"
+        " this machine (TARGET=k8s uses the cluster)"
     )
-    return LocalLauncher(settings.replace(run=name)).train()
+    return LocalLauncher(settings.replace(run=name), worker_command).train()
+
+
+def _resolve_auto(settings: Settings) -> Settings:
+    exit_on_signals()  # the launcher handles signals itself, later
+    log.info("Planning WORKERS and BATCH (set both to numbers to skip this)")
+    settings, reason = auto_settings.resolve_auto(settings, PLANNER)
+    training = settings.training
+    log.info(f"WORKERS={training.workers} BATCH={training.global_batch}: {reason}")
+    return settings
 
 
 if __name__ == "__main__":

@@ -1,47 +1,48 @@
-"""One exchange between the workers of a gang: the sum of their vectors, the same bits in each.
+"""All-reduce between the workers: the sum of their vectors, with identical bits on each.
 
-A small vector goes from every worker to every other at once, and each adds what it has got in the
-order of ranks: one hop, however many workers there are. The ring that TensorFlow's strategy takes
-needs 2 (W - 1) hops one after another, but each worker sends about two vectors instead of W - 1, so
-large vectors go that way.
+A small vector goes from every worker to every other at once, and each adds the vectors in the order
+of ranks. That takes one hop for any number of workers, but each worker sends W - 1 vectors. A ring
+takes 2 (W - 1) consecutive hops, but each worker sends about two vectors. So large vectors use the
+ring of TensorFlow's strategy.
 
-The hop goes over connections of our own (links.py), which takes 0.1 to 0.3 ms beside a busy
-processor. TensorFlow's all-to-all does the same in 1 to 3 ms, and is what is left where there is no
-native kernel, or where workers can't reach each other. `benchmarks/allreduce.py` measures all three.
+The hop uses connections of our own (peer_mesh.py): 0.1 to 0.3 ms between CPU-bound steps, compared
+with 1 to 3 ms for TensorFlow's all-to-all. The latter is used where there is no native kernel, or
+where workers can't connect to each other. `benchmarks/allreduce.py` measures all three.
 
-A peer that is lost ends an exchange with a tf.errors.OpError (see training/train.py).
+A lost peer ends an all-reduce with a tf.errors.OpError (see peer_errors.py).
 """
+
+import functools
+from collections.abc import Callable
 
 from qfleet import native
 from qfleet.tensorflow.runtime import tf
+from training.limits import MAX_ONE_HOP_BYTES
 from training.peer_mesh import PeerMesh
 
-# TensorFlow tells exchanges apart by the keys of group and instance, and by the loop's turn. Its
-# strategy numbers its groups from 1; groups of workers that hold one state have other numbers.
+# TensorFlow identifies collectives by the keys of group and instance, and by the loop iteration.
+# Its strategy numbers groups from 1; groups of state shards have other numbers.
 ALLREDUCE_GROUP_KEY = 1_000_003
-# What a worker sends at most in one hop, in bytes; beyond it the ring is faster.
-MAX_ONE_HOP_BYTES = 2**18
 
-# A process is in one gang.
-_links: PeerMesh | None = None
+_mesh: PeerMesh | None = None  # a process belongs to one process group
 
 
-def use_connections(links: PeerMesh | None) -> None:
-    """Take these connections from now on; graphs that were made before keep their way."""
-    global _links
-    _links = links
+def use_connections(mesh: PeerMesh | None) -> None:
+    """Use these connections from now on; graphs that exist already keep theirs."""
+    global _mesh
+    _mesh = mesh
 
 
 def all_reduce_sum(vector: tf.Tensor) -> tf.Tensor:
-    """The sum of all workers' vectors; to be called in a replica's context, in a graph.
+    """Return the sum of all workers' vectors. Call it in a graph, in a replica's context.
 
-    All workers must make the same exchanges in the same order, and no two at a time.
+    All workers must call it in the same order, and no two calls may overlap.
 
     Args:
-        vector: float32 or float64 [n], n known and the same in every worker.
+        vector: float32 or float64 [n], n known and equal on every worker.
 
     Returns:
-        Of the same type and shape, and the same bit for bit in every worker.
+        A tensor of the same type and shape, identical bit for bit on every worker.
     """
     context = tf.distribute.get_replica_context()
     workers = context.num_replicas_in_sync
@@ -50,22 +51,42 @@ def all_reduce_sum(vector: tf.Tensor) -> tf.Tensor:
     length = vector.shape.num_elements()
     if workers * length * vector.dtype.size > MAX_ONE_HOP_BYTES:
         return context.all_reduce(tf.distribute.ReduceOp.SUM, vector)
-    if _links is not None:
-        return native.ops().qfleet_exchange(own=vector, links=_links.numbers)
+    if _mesh is not None:
+        return native.ops().qfleet_exchange(own=vector, links=_mesh.file_descriptors)
     return all_reduce_via_all_to_all(vector, workers)
 
 
 def all_reduce_via_all_to_all(vector: tf.Tensor, workers: int) -> tf.Tensor:
-    """The same by TensorFlow's own all-to-all."""
+    """Return the same sum, using TensorFlow's all-to-all."""
     length = vector.shape.num_elements()
     sent = tf.tile(vector[None], [workers, 1])
-    came = tf.raw_ops.CollectiveAllToAllV2(
+    received = tf.raw_ops.CollectiveAllToAllV2(
         input=sent,
         group_size=workers,
         group_key=ALLREDUCE_GROUP_KEY,
-        # One key for each length and type: an instance is of one type for good.
+        # One key per length and type: an instance has one type permanently.
         instance_key=16 * length + vector.dtype.size,
         ordering_token=[],
         communication_hint="auto",
     )
-    return tf.ensure_shape(tf.reduce_sum(came, axis=0), vector.shape)
+    return tf.ensure_shape(tf.reduce_sum(received, axis=0), vector.shape)
+
+
+def all_reduce_scalar(strategy: tf.distribute.Strategy, value: float) -> float:
+    """Return the sum of all workers' values; it returns when every worker has called it."""
+    if strategy.num_replicas_in_sync == 1:
+        return value
+    return float(_summing_function(strategy)(tf.constant([value], tf.float64))[0])
+
+
+def build_sum(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return a function that sums the vectors of all workers outside a replica's context."""
+    # The all-reduce needs a tensor on the replica's own device.
+    function: Callable[[tf.Tensor], tf.Tensor] = tf.function(
+        lambda own: strategy.run(lambda: all_reduce_sum(tf.identity(own)))
+    )
+    return function
+
+
+# Tracing takes longer than an all-reduce. The cached function uses the mesh, once that is set.
+_summing_function = functools.cache(build_sum)

@@ -1,4 +1,4 @@
-"""A clock inside TensorFlow's graph, so that the parts of a step are timed where they happen."""
+"""A clock inside TensorFlow's graph, which times the parts of a step."""
 
 import time
 from collections.abc import Sequence
@@ -8,9 +8,10 @@ from qfleet.tensorflow.runtime import tf
 
 
 def read_clock_after(tensors: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """The tensors, and the time in seconds when all of them were there: nothing goes on before.
+    """Return the tensors, and the time in seconds at which all of them were computed.
 
-    TensorFlow runs what it finds ready in any order, so both sides must be bound to the clock.
+    TensorFlow runs operations in any order that their inputs allow. So the clock waits for the
+    inputs, and the returned tensors wait for the clock.
     """
     with tf.control_dependencies(tensors):
         now = read_clock()
@@ -19,10 +20,10 @@ def read_clock_after(tensors: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.
 
 
 def read_clock() -> tf.Tensor:
-    """float64 []: seconds of `time.perf_counter`'s clock, in a graph at each run anew.
+    """Return float64 []: seconds of the clock of `time.perf_counter`, read in each run of a graph.
 
-    tf.timestamp is refused where operations must be deterministic. The kernel's clock takes about
-    1 us; where there is no kernel simulating is so slow that a call into Python does no harm.
+    TensorFlow rejects tf.timestamp where operations must be deterministic. The kernel's clock takes
+    about 1 us. Without the kernel, simulation is slow, so that a call into Python does not matter.
     """
     if native.unavailable_reason() is None:
         return native.ops().qfleet_clock()

@@ -5,72 +5,108 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
-from common.data import BatchSource, Examples, InMemorySource, WorkerSampler
+from common.data import BatchSource, Dataset, Examples, InMemorySource, WorkerSampler
 from common.errors import StorageUnavailable
+from common.settings import Settings
 from qfleet.tensorflow.runtime import tf
+from training.cluster import ClusterSpec
 
-# Steps that wait to be taken, besides the blocks that they are cut from.
 PREFETCH_STEPS = 8
+"""Steps that are ready in advance, in addition to the blocks that they are cut from."""
+
+
+class SplitSamplers:
+    """The sampler and the source of batches of this worker, by split.
+
+    Args:
+        data: The data set.
+        settings: All settings.
+        cluster: All workers, and the rank of this one.
+    """
+
+    def __init__(self, data: Dataset, settings: Settings, cluster: ClusterSpec) -> None:
+        self._data, self._settings, self._cluster = data, settings, cluster
+        self._samplers: dict[str, WorkerSampler] = {}
+
+    def sampler(self, split: str) -> WorkerSampler:
+        """Return which rows of a split this worker takes in which step."""
+        if split not in self._samplers:
+            training = self._settings.training
+            self._samplers[split] = WorkerSampler(
+                self._data.lane_sizes(split),
+                rank=self._cluster.rank // training.state_shards,
+                world=self._cluster.size // training.state_shards,
+                batch=training.global_batch,
+                seed=self._settings.data.seed,
+                cut=self._data.cut(split),
+            )
+        return self._samplers[split]
+
+    def source(self, split: str) -> BatchSource:
+        """Return what reads this worker's rows of a split."""
+        return self._data.feed(split, self.sampler(split))
 
 
 def batches(
     source: Examples | BatchSource,
-    share: WorkerSampler,
+    sampler: WorkerSampler,
     *,
     epoch: int = 0,
     step: int = 0,
     any_size: bool = False,
 ) -> tf.data.Dataset:
-    """Shares of global batches from (epoch, step) on, epoch after epoch without end.
+    """Return this worker's shares of global batches from (epoch, step) on, without end.
 
-    Python gives many steps at a time; TensorFlow cuts them apart, so that no step waits for Python.
+    Python produces blocks of many steps. TensorFlow cuts them apart, so that no step waits for
+    Python.
 
     Args:
-        source: The split's rows, or what reads them (`Dataset.feed`).
-        share: Which of them this worker takes, and when.
-        epoch: The first epoch, counted from 0.
-        step: The first step in it, counted from 0; as after a restart in mid-epoch.
-        any_size: Whether a graph that is made for these batches shall take those of other sizes.
+        source: The rows of the split, or what reads them (`Dataset.feed`).
+        sampler: The rows that this worker takes, by step.
+        epoch: First epoch, counted from 0.
+        step: First step in it, counted from 0; not 0 after a restart within an epoch.
+        any_size: Leave the batch size out of the shapes, so that a graph accepts other sizes too.
 
     Returns:
         Elements (angles [rows, features], labels [rows], weights [rows], count []), all float32;
         see `Learner`.
     """
-    feed = InMemorySource(source, share) if isinstance(source, Examples) else source
-    in_epoch = -(-share.steps // feed.steps)
+    blocks = InMemorySource(source, sampler) if isinstance(source, Examples) else source
+    blocks_per_epoch = -(-sampler.steps // blocks.steps)
 
-    def block(number: np.ndarray) -> tuple[np.ndarray, ...]:
-        place = step // feed.steps + int(number)
-        begin = place % in_epoch * feed.steps
-        end = min(begin + feed.steps, share.steps)
-        return tuple(feed.block(epoch + place // in_epoch, begin if number else step, end))
+    def read_block(number: np.ndarray) -> tuple[np.ndarray, ...]:
+        index = step // blocks.steps + int(number)
+        begin = index % blocks_per_epoch * blocks.steps
+        end = min(begin + blocks.steps, sampler.steps)
+        first = begin if number else step
+        return tuple(blocks.block(epoch + index // blocks_per_epoch, first, end))
 
-    rows = None if any_size else share.padded
-    shapes = [None, rows, feed.features], [None, rows], [None, rows], [None]
+    rows = None if any_size else sampler.padded
+    shapes = [None, rows, blocks.features], [None, rows], [None, rows], [None]
 
-    def made(number: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        tensors = tf.numpy_function(block, [number], [tf.float32] * len(shapes))
+    def as_tensors(number: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        tensors = tf.numpy_function(read_block, [number], [tf.float32] * len(shapes))
         return tuple(map(tf.ensure_shape, tensors, shapes))
 
     numbers = tf.data.Dataset.range(np.iinfo(np.int64).max)
-    return numbers.map(made).unbatch().prefetch(PREFETCH_STEPS)
+    return numbers.map(as_tensors).unbatch().prefetch(PREFETCH_STEPS)
 
 
 @contextmanager
 def reraise_source_failure(
-    feed: BatchSource, salvage: Callable[[], None] = lambda: None
+    source: BatchSource, save_newest: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """Let what made reading fail out as it is: TensorFlow hands on its text alone.
+    """Raise the original error of a source; TensorFlow passes on its text only.
 
     Args:
-        feed: What reads.
-        salvage: Keeps the state of the last step boundary, if storage lets it.
+        source: The source that is read in the body.
+        save_newest: Commits the state of the last step boundary, if storage is available.
     """
     try:
         yield
     except tf.errors.OpError:
-        if feed.failure is None:
+        if source.failure is None:
             raise
         with suppress(StorageUnavailable):
-            salvage()
-        raise feed.failure from None
+            save_newest()
+        raise source.failure from None

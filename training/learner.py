@@ -1,12 +1,12 @@
-"""A Keras model around the model that is trained: one exchange between workers a step.
+"""A Keras model that wraps the trained model: one all-reduce between workers per step.
 
-Keras alone would exchange gradients, and then each metric's two sums one by one, at 0.6 ms or more
-an exchange. Here all of it is one vector, summed once. And the loss is what it would be on one
-worker: sum(weight * error) over the rows of the whole global batch, divided by how many they are,
-so that the loss curve does not depend on the number of workers.
+Keras alone would all-reduce the gradients, and then the two sums of each metric one by one, at
+0.6 ms or more each. Here, all of it is one vector that is summed once. The loss equals that of one
+worker: sum(weight * error) over the rows of the whole global batch, divided by their number. So the
+loss curve does not depend on the number of workers.
 
-A step is timed inside the graph, by clocks that its parts wait for, so that the times are right
-also where one host call takes many steps.
+A step is timed inside the graph, using clocks that its parts wait for. So the times are also right
+where one host call takes many steps.
 """
 
 import time
@@ -18,79 +18,79 @@ import numpy as np
 from qfleet.tensorflow.runtime import keras, tf
 from training import allreduce
 from training.graph_timer import read_clock, read_clock_after
+from training.limits import STEP_PARTS
 
-# What is summed over the rows of a batch besides the gradients.
-SUMS = ("squared error", "signs right", "rows")
-TRACE = 1024
-# The most steps in one call into TensorFlow.
-MAX_STEPS_PER_CALL = 500
-# Where a step's time goes. An exchange also waits for the slowest worker (`Learner.waited` says how
-# long); "other" is what the three do not hold: the optimizer, the bookkeeping, and the host between
-# two calls.
-STEP_PARTS = ("simulate", "exchange", "input", "other")
-# What a host call does with an iterator of batches, and the numbers that it returns.
-Call = Callable[[Any], dict[str, tf.Tensor]]
+SUMS = ("squared error", "correct signs", "rows")
+"""Sums over the rows of a batch, in addition to the gradients."""
+
+MAX_TRACED_STEPS = 1024
+"""Steps whose losses are kept."""
+
+HostCall = Callable[[Any], dict[str, tf.Tensor]]
+"""One call into TensorFlow: takes an iterator of batches and returns metrics."""
 
 
 class Learner(keras.Model):
-    """Trains `model` on batches (angles, labels, weights, count) by mean squared error.
+    """Trains `model` on batches (angles, labels, weights, count) using mean squared error.
 
-    A batch is this worker's share of a global one:
+    A batch is this worker's share of a global batch:
         angles  float32 [rows, features]   radians
         labels  float32 [rows]             -1 or 1
-        weights float32 [rows]             1, or 0 for a row that only pads
-        count   float32 []                 rows of the global batch, padding left out
+        weights float32 [rows]             1, or 0 for padding
+        count   float32 []                 rows of the global batch without padding
 
     Args:
-        model: What is trained.
-        members: Workers that have the same rows as this one, itself included, because they hold
-            the states of its circuits together; each row counts a member's part in each of them.
+        model: The model to train.
+        state_shards: Workers that share the states of circuits with this one, itself included. They
+            have the same rows, so each counts a row as 1 / state_shards.
+
+    Attributes:
+        single_step_calls: Trace a graph without a loop for calls of one step. In a profile,
+            TensorBoard takes the iterations of a loop for steps.
+        epoch_step_offset: Steps of the current epoch that were done before this call of `fit`.
+        graphs: Graphs of training and measuring, each with and without a loop.
     """
 
     train_function: Any
     test_function: Any
 
-    def __init__(self, model: keras.Model, members: int = 1) -> None:
+    def __init__(self, model: keras.Model, state_shards: int = 1) -> None:
         super().__init__(name="learner")
         self.model = model
-        self._members = members
-        self._gang = tf.distribute.get_strategy()
-        # What a step returns is the same in every worker; Keras would exchange and add it.
+        self._state_shards = state_shards
+        self._strategy = tf.distribute.get_strategy()
+        # A step returns equal numbers on every worker; Keras would all-reduce them.
         self.distribute_reduction_method = "first"
-        # Whether no call is a loop that need not be one: where a profile holds a loop, TensorBoard
-        # takes its turns for the steps, and not the calls that Keras has marked.
-        self.unlooped = False
-        # The graphs of training and measuring, of a loop and of one step.
+        self.single_step_calls = False
         self.graphs: list[Any] = []
-        # Steps of the epoch in hand that were done before this call of fit: it counts from there.
-        self.offset = 0
-        # Each replica holds its own copy, and all hold the same: they add the exchanged sums.
+        self.epoch_step_offset = 0
+        # Each replica has its own copy. All copies are equal, because they add all-reduced sums.
         local = {
             "trainable": False,
             "synchronization": tf.VariableSynchronization.ON_READ,
             "aggregation": tf.VariableAggregation.ONLY_FIRST_REPLICA,
         }
         self._sums = tf.Variable(tf.zeros([len(SUMS)], tf.float64), name="sums", **local)
-        self._trace = tf.Variable(tf.zeros([TRACE]), name="trace", **local)
+        self._trace = tf.Variable(tf.zeros([MAX_TRACED_STEPS]), name="trace", **local)
         self._steps = tf.Variable(tf.zeros([], tf.int64), name="steps", **local)
         self._times = tf.Variable(
             tf.zeros([len(STEP_PARTS) - 1], tf.float64), name="times", **local
         )
-        # Of the exchanges: what the last one took, and all of them without the wait.
-        self._exchange = tf.Variable(tf.zeros([2], tf.float64), name="exchange", **local)
-        self._began = time.perf_counter()
+        # Seconds of the last all-reduce, and of all of them without the wait.
+        self._all_reduce = tf.Variable(tf.zeros([2], tf.float64), name="all_reduce", **local)
+        self._start_time = time.perf_counter()
 
     @property
     def distribute_strategy(self) -> tf.distribute.Strategy:
-        """By which Keras deals out data: by none, since each worker reads its own share.
+        """The strategy that Keras distributes data with: none, as each worker reads its own share.
 
-        A gang's strategy would take it through an iterator for many devices, 0.2 ms a step.
+        The workers' strategy would use a multi-device iterator, which costs 0.2 ms per step.
         """
         return tf.distribute.get_strategy()
 
     @property
     def steps_per_call(self) -> int:
-        """Training steps in one call into TensorFlow; may be changed between two calls."""
+        """Training steps in one call into TensorFlow; it may change between two calls."""
         return int(self._steps_per_execution.numpy())
 
     @steps_per_call.setter
@@ -98,34 +98,34 @@ class Learner(keras.Model):
         self._steps_per_execution.assign(steps)
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """The model's answers."""
+        """Return the model's predictions."""
         return self.model(inputs, training=training)
 
     @property
     def metrics(self) -> list[Any]:
-        """None of Keras's: `sums` is what is measured."""
+        """Metrics of Keras: none, see `sums`."""
         return []
 
     def reset_metrics(self) -> None:
-        """Start an epoch's sums anew, as Keras does; an epoch that is taken up goes on with its."""
-        if not self.offset:
+        """Reset the sums of an epoch, as Keras does; a resumed epoch keeps them."""
+        if not self.epoch_step_offset:
             self.sums = np.zeros(len(SUMS))
         self._times.assign(np.zeros(len(STEP_PARTS) - 1))
-        self._exchange.assign(np.zeros(2))
-        self._began = time.perf_counter()
+        self._all_reduce.assign(np.zeros(2))
+        self._start_time = time.perf_counter()
 
     @property
     def times(self) -> np.ndarray:
-        """float64 [4]: seconds of PARTS since the epoch, or what is left of it, began.
+        """float64 [4]: seconds per entry of STEP_PARTS since `fit` began this epoch.
 
-        They sum to the time that has passed since then.
+        Their sum is the elapsed time.
         """
-        known = self._times.numpy()
-        return np.append(known, time.perf_counter() - self._began - known.sum())
+        measured = self._times.numpy()
+        return np.append(measured, time.perf_counter() - self._start_time - measured.sum())
 
     @property
     def sums(self) -> np.ndarray:
-        """float64 [3]: SUMS since the epoch began."""
+        """float64 [3]: SUMS since the beginning of the epoch."""
         return self._sums.numpy()
 
     @sums.setter
@@ -134,7 +134,7 @@ class Learner(keras.Model):
 
     @property
     def steps(self) -> int:
-        """Training steps done since the run began."""
+        """Training steps done since the beginning of the run."""
         return int(self._steps.numpy())
 
     @steps.setter
@@ -142,76 +142,81 @@ class Learner(keras.Model):
         self._steps.assign(steps)
 
     @property
-    def waited(self) -> float:
-        """Seconds of the exchanges since then in which this worker only waited for a slower one.
+    def straggler_wait_seconds(self) -> float:
+        """Seconds of all-reduce in this epoch in which this worker waited for a slower one.
 
-        Who is last in an exchange waits for nobody, so what is more than the shortest among the
-        workers is a wait. They tell each other a step later; the last step's is not known.
+        The last worker to arrive does not wait, so the excess over the shortest all-reduce of all
+        workers is a wait. Workers share these times one step later; the last step's is unknown.
         """
-        last, without = self._exchange.numpy()
-        return max(0.0, float(self._times.numpy()[1] - last - without))
+        last, without_wait = self._all_reduce.numpy()
+        return max(0.0, float(self._times.numpy()[1] - last - without_wait))
 
     def losses_since(self, first: int) -> np.ndarray:
-        """The loss of each step from `first` (counted from 0) on; of the newest TRACE at most."""
-        steps = np.arange(first, self.steps)
-        return self._trace.numpy()[steps[-TRACE:] % TRACE]
+        """Return the losses of the steps from `first` on, counted from 0.
 
-    def make_train_function(self, force: bool = False) -> Call:
-        """What one host call does: `steps_per_call` steps on the batches of an iterator."""
+        At most those of the newest MAX_TRACED_STEPS steps are returned.
+        """
+        steps = np.arange(first, self.steps)
+        return self._trace.numpy()[steps[-MAX_TRACED_STEPS:] % MAX_TRACED_STEPS]
+
+    def make_train_function(self, force: bool = False) -> HostCall:
+        """Return a host call: `steps_per_call` steps on the batches of an iterator."""
         if self.train_function is None or force:
 
             def one_step(batches: Any) -> dict[str, tf.Tensor]:
-                begun = read_clock()
-                with tf.control_dependencies([begun]):
+                requested = read_clock()
+                with tf.control_dependencies([requested]):
                     batch = next(batches)
-                self._gang.run(self.train_step, args=(batch, begun))
-                return self._numbers()
+                self._strategy.run(self.train_step, args=(batch, requested))
+                return self._epoch_metrics()
 
             def some_steps(batches: Any) -> dict[str, tf.Tensor]:
                 for _ in tf.range(self._steps_per_execution):
-                    numbers = one_step(batches)
-                return numbers
+                    metrics = one_step(batches)
+                return metrics
 
             self.train_function = self._function(some_steps, one_step)
         return self.train_function
 
-    def _function(self, some: Call, one: Call) -> Call:
-        """Of the two graphs, of a loop and of one step, the one that a call wants."""
-        loop, single = (tf.function(made, reduce_retracing=True) for made in (some, one))
-        self.graphs += [loop, single]
+    def _function(self, loop: HostCall, single: HostCall) -> HostCall:
+        """Return a call that chooses between the graphs of a loop and of one step."""
+        loop_graph, single_graph = (
+            tf.function(function, reduce_retracing=True) for function in (loop, single)
+        )
+        self.graphs += [loop_graph, single_graph]
 
         def call(batches: Any) -> dict[str, tf.Tensor]:
-            alone = self.unlooped and self.steps_per_call == 1
-            return (single if alone else loop)(batches)
+            is_single = self.single_step_calls and self.steps_per_call == 1
+            return (single_graph if is_single else loop_graph)(batches)
 
         return call
 
-    def train_step(self, batch: Any, begun: tf.Tensor) -> None:
-        """One step of the optimizer on this worker's share of a global batch.
+    def train_step(self, batch: Any, requested: tf.Tensor) -> None:
+        """Take one optimizer step on this worker's share of a global batch.
 
         Args:
             batch: See the class.
-            begun: When it was asked for, in seconds.
+            requested: Time in seconds at which the batch was requested.
         """
-        batch, came = read_clock_after(batch)
+        batch, received = read_clock_after(batch)
         angles, labels, weights, count = batch
         variables = self.model.trainable_variables
         with tf.GradientTape() as tape:
             sums = self._measure(angles, labels, weights, training=True)
             loss = tf.cast(sums[0], tf.float32) / count
-            if self.model.losses:  # regularisers, the same in every worker: each adds its part
+            if self.model.losses:  # regularisers, equal on every worker: each adds its share
                 loss += tf.add_n(self.model.losses) / _replicas()
         gradients = tape.gradient(loss, variables, unconnected_gradients="zero")
-        last = tf.cast(self._exchange.read_value()[0], tf.float32) * _mine()
+        last = tf.cast(self._all_reduce.read_value()[0], tf.float32) * _one_hot_rank()
         parts = [tf.convert_to_tensor(part) for part in [*gradients, loss, sums, last]]
         (packed,), simulated = read_clock_after(
             [tf.concat([tf.reshape(part, [-1]) for part in parts], 0)]
         )
-        (packed,), exchanged = read_clock_after([allreduce.all_reduce_sum(packed)])
-        *gradients, loss, sums, last = _unpacked(packed, parts)
+        (packed,), reduced = read_clock_after([allreduce.all_reduce_sum(packed)])
+        *gradients, loss, sums, last = _unpack(packed, parts)
         self._trace.assign(
             tf.tensor_scatter_nd_update(
-                self._trace.read_value(), [[self._steps.read_value() % TRACE]], [loss]
+                self._trace.read_value(), [[self._steps.read_value() % MAX_TRACED_STEPS]], [loss]
             )
         )
         self._steps.assign_add(1)
@@ -219,67 +224,67 @@ class Learner(keras.Model):
             zip(gradients, variables, strict=True), skip_gradients_aggregation=True
         )
         self._sums.assign_add(tf.cast(sums, tf.float64))
-        self._times.assign_add([simulated - came, exchanged - simulated, came - begun])
-        without = self._exchange.read_value()[1] + tf.cast(tf.reduce_min(last), tf.float64)
-        self._exchange.assign([exchanged - simulated, without])
+        self._times.assign_add([simulated - received, reduced - simulated, received - requested])
+        without_wait = self._all_reduce.read_value()[1] + tf.cast(tf.reduce_min(last), tf.float64)
+        self._all_reduce.assign([reduced - simulated, without_wait])
 
     def measure(self, batches: Iterator[Any], steps: int) -> dict[str, float]:
-        """Mean squared error and accuracy of the sign over the next `steps` batches.
+        """Return mean squared error and accuracy of the sign over the next `steps` batches.
 
-        What Keras's `evaluate` does, but on an iterator that lives on, and with one exchange a call
-        instead of one a step. The sums of the epoch in hand are lost to it.
+        Like Keras' `evaluate`, but on a persistent iterator, and with one all-reduce per call
+        instead of one per step. The sums of the current epoch are lost.
         """
-        agreed = self.steps_per_call  # by the workers; a step back and forth takes longer
-        pace = 1 if self.unlooped else agreed
+        agreed = self.steps_per_call  # equal on all workers
+        pace = 1 if self.single_step_calls else agreed
         self.sums = np.zeros(len(SUMS))
         for done in range(0, steps, pace):
             self.steps_per_call = min(pace, steps - done)
-            numbers = self.test_function(batches)
+            metrics = self.test_function(batches)
         self.steps_per_call = agreed
-        return {name: float(number) for name, number in numbers.items()}
+        return {name: float(value) for name, value in metrics.items()}
 
-    def make_test_function(self, force: bool = False) -> Call:
-        """What one host call of `measure` does: `steps_per_call` batches, then one exchange."""
+    def make_test_function(self, force: bool = False) -> HostCall:
+        """Return a host call of `measure`: `steps_per_call` batches, then one all-reduce."""
         if self.test_function is None or force:
 
             def batch_sums(batches: Any) -> tf.Tensor:
-                return self._gang.run(self.test_step, args=(next(batches),))
+                return self._strategy.run(self.test_step, args=(next(batches),))
 
-            def added(sums: tf.Tensor) -> dict[str, tf.Tensor]:
-                self._gang.run(self._add_all, args=(sums,))
-                return self._numbers()
+            def add_all(sums: tf.Tensor) -> dict[str, tf.Tensor]:
+                self._strategy.run(self._add_all, args=(sums,))
+                return self._epoch_metrics()
 
             def some_batches(batches: Any) -> dict[str, tf.Tensor]:
                 sums = tf.zeros([len(SUMS)], tf.float64)
                 for _ in tf.range(self._steps_per_execution):
                     sums += batch_sums(batches)
-                return added(sums)
+                return add_all(sums)
 
             self.test_function = self._function(
-                some_batches, lambda batches: added(batch_sums(batches))
+                some_batches, lambda batches: add_all(batch_sums(batches))
             )
         return self.test_function
 
     def test_step(self, batch: Any) -> tf.Tensor:
-        """float64 [3]: SUMS of this worker's share of a global batch."""
+        """Return float64 [3]: SUMS of this worker's share of a global batch."""
         angles, labels, weights, _ = batch
         return tf.cast(self._measure(angles, labels, weights, training=False), tf.float64)
 
     def _add_all(self, sums: tf.Tensor) -> None:
-        """Add all workers' sums to the epoch's."""
-        # the exchange wants a tensor that lies on the replica's own device
+        """Add the sums of all workers to those of the epoch."""
+        # The all-reduce needs a tensor on the replica's own device.
         self._sums.assign_add(allreduce.all_reduce_sum(tf.identity(sums)))
 
     def _measure(
         self, angles: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, *, training: bool
     ) -> tf.Tensor:
-        answers = tf.reshape(self.model(angles, training=training), [-1])
-        # The sign of an answer is its class; 0 counts as +1.
-        right = tf.cast((answers >= 0) == (labels >= 0), tf.float32)
-        rows = tf.stack([tf.square(answers - labels), right, tf.ones_like(labels)])
-        return tf.reduce_sum(rows * (weights / self._members), axis=1)
+        predictions = tf.reshape(self.model(angles, training=training), [-1])
+        # The sign of a prediction is its class; 0 counts as +1.
+        correct = tf.cast((predictions >= 0) == (labels >= 0), tf.float32)
+        rows = tf.stack([tf.square(predictions - labels), correct, tf.ones_like(labels)])
+        return tf.reduce_sum(rows * (weights / self._state_shards), axis=1)
 
-    def _numbers(self) -> dict[str, tf.Tensor]:
+    def _epoch_metrics(self) -> dict[str, tf.Tensor]:
         total = self._sums.read_value()
         return {"mse": total[0] / total[2], "accuracy": total[1] / total[2], "examples": total[2]}
 
@@ -288,13 +293,13 @@ def _replicas() -> float:
     return float(tf.distribute.get_strategy().num_replicas_in_sync)
 
 
-def _mine() -> tf.Tensor:
-    """float32 [workers]: 1 at this worker's place, else 0."""
+def _one_hot_rank() -> tf.Tensor:
+    """Return float32 [workers]: 1 at this worker's rank, else 0."""
     context = tf.distribute.get_replica_context()
     return tf.one_hot(context.replica_id_in_sync_group, context.num_replicas_in_sync)
 
 
-def _unpacked(packed: tf.Tensor, like: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """The vector's parts in the shapes of the tensors that were packed into it."""
+def _unpack(packed: tf.Tensor, like: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Return the parts of a vector, in the shapes of the tensors that were packed into it."""
     parts = tf.split(packed, [tensor.shape.num_elements() for tensor in like])
     return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, like, strict=True)]

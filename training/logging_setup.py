@@ -1,4 +1,4 @@
-"""What a worker says: on its output, and in the run's text log of this worker and attempt."""
+"""Log output of a worker: events or console text, and one text log per worker and attempt."""
 
 import logging
 import os
@@ -6,44 +6,50 @@ import sys
 import traceback
 from pathlib import Path
 
+from common import events
 from common.errors import as_qfleet_error, one_line
 
 log = logging.getLogger("qfleet")
 
 
 def start_console(rank: int, *, verbose: bool) -> None:
-    """Say things on stdout; workers other than the chief put their number first."""
-    prefix = f"worker {rank}: " if rank else ""
-    console = logging.StreamHandler(sys.stdout)
-    console.setFormatter(logging.Formatter(f"{prefix}%(message)s"))
-    console.setLevel(logging.DEBUG if verbose else logging.INFO)
-    log.handlers = [console]
+    """Send log records to this process's event destination, which by default is the console.
+
+    Args:
+        rank: Rank of this worker; the console prefixes lines of ranks other than 0 with it.
+        verbose: Include debug messages.
+    """
+    events.start(rank)
+    log.handlers = [events.LogHandler(verbose=verbose)]
     log.setLevel(logging.DEBUG)
     log.propagate = False
 
 
 def add_log_file(file: Path, *, verbose: bool) -> logging.Handler:
-    """Keep all that is said from now on in a text file too, with the time.
+    """Write all log records, with their time, to a text file as well.
 
-    What TensorFlow's native code says goes there alone, unless `verbose`: the person sees what
-    Python writes to stderr, and nothing else.
+    Output of TensorFlow's native code on stderr is redirected to the file, unless `verbose`.
+    Python's own stderr stays where it is.
+
+    Returns:
+        The handler of the file.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     stream = file.open("a", buffering=1, encoding="utf-8")
-    kept = logging.StreamHandler(stream)
-    kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    log.addHandler(kept)
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(handler)
     if not verbose:
         sys.stderr.flush()
         sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace")
         os.dup2(stream.fileno(), 2)
-    return kept
+    return handler
 
 
-def log_exit(kept: logging.Handler, error: BaseException) -> None:
-    """Write into the text log how this worker ended; its output gets that from `run_main`."""
-    if (known := as_qfleet_error(error)) is not None:
-        text = one_line(known)
+def log_exit(handler: logging.Handler, error: BaseException) -> None:
+    """Write the reason for this worker's exit to its text log; `run_main` reports it elsewhere."""
+    if as_qfleet_error(error):
+        text = one_line(error)
     else:
         text = "".join(traceback.format_exception(error)).rstrip()
-    kept.handle(log.makeRecord(log.name, logging.ERROR, "", 0, text, (), None))
+    handler.handle(log.makeRecord(log.name, logging.ERROR, "", 0, text, (), None))

@@ -1,12 +1,11 @@
-"""Connections between the workers of a gang, one between each two, for exchanges (exchange.py).
+"""A full mesh of TCP connections between the workers, for the all-reduce (allreduce.py).
 
-They are made once, when TensorFlow's own exchanges already work: by these the workers tell each
-other where they listen, and a number that a stranger can't know. Nothing listens after that. Pods
-listen on the gate's port, which their network policy lets through and the gate has left by then;
-workers on one machine on any that is free.
+It is connected once, when TensorFlow's own collectives work. Using these, the workers all-gather
+their ports and a random token that authenticates connections. Listeners are closed once the mesh is
+complete. Pods listen on the rendezvous port, which their network policy allows and the rendezvous
+no longer uses. Workers on one machine listen on any free port.
 
-A peer that ends closes its connections, whatever ends it; one whose machine vanishes is given up
-after a quarter of a minute.
+A process that ends closes its connections. A machine that vanishes is noticed within 15 seconds.
 """
 
 import contextlib
@@ -25,121 +24,134 @@ from training.rendezvous import create_listener, enable_keepalive
 
 log = logging.getLogger("qfleet")
 
-# All workers come here at the same time, since they have just exchanged: so long is enough.
 CONNECT_TIMEOUT_SECONDS = 5.0
-# What a stranger may keep an accepted connection silent for.
-SILENCE_SECONDS = 1.0
-# The number that all know, and who says it.
-_HELLO = struct.Struct("!QI")
-# As many as a float64 holds whole: TensorFlow's exchange adds numbers up.
-_BITS = 52
+"""Time until all are connected; all workers start at the same time, after a collective."""
+
+HANDSHAKE_TIMEOUT_SECONDS = 1.0
+"""Time in which an accepted connection must send its token and rank."""
+
+_HANDSHAKE = struct.Struct("!QI")  # token, rank
+_TOKEN_BITS = 52  # a float64 holds such integers exactly, and TensorFlow sums float64
+
+AllReduce = Callable[[Sequence[float]], np.ndarray]
 
 
 class PeerMesh:
-    """This worker's connections.
+    """The connections of this worker.
 
     Args:
-        peers: By the other workers' ranks.
-        size: Workers in the gang.
+        peers: Connections by the rank of the other worker.
+        size: Number of workers.
+
+    Attributes:
+        file_descriptors: By rank, the descriptor of the connection; -1 at this worker's rank.
     """
 
     def __init__(self, peers: dict[int, socket.socket], size: int) -> None:
         self._peers = dict(peers)
-        # By rank, the connection's file descriptor; -1 at this worker's own place.
-        self.numbers = [peers[rank].fileno() if rank in peers else -1 for rank in range(size)]
+        self.file_descriptors = [
+            peers[rank].fileno() if rank in peers else -1 for rank in range(size)
+        ]
 
     def close(self) -> None:
-        """Close them all; the peers see it in their next exchange."""
+        """Close all connections; peers notice it in their next all-reduce."""
         for peer in self._peers.values():
             peer.close()
 
 
-def connect_mesh(
-    cluster: ClusterSpec, port: int, agreed: Callable[[Sequence[float]], np.ndarray]
-) -> PeerMesh | None:
-    """Connect with all other workers, which do the same at the same time.
+def connect_mesh(cluster: ClusterSpec, port: int, all_reduce: AllReduce) -> PeerMesh | None:
+    """Connect to all other workers, which call this at the same time.
 
     Args:
-        cluster: This worker's place in the gang.
-        port: Where to listen, if this worker has its host for itself.
-        agreed: The sum of all workers' vectors of the same length, float64, in each.
+        cluster: All workers, and the rank of this one.
+        port: Port to listen on, if this worker is the only one on its host.
+        all_reduce: Returns the sum of all workers' float64 vectors.
 
     Returns:
-        The connections; None in all workers where some worker can't reach another one.
+        The mesh; None on all workers where some worker can't reach another one.
     """
-    own = port if cluster.here == 1 else 0
-    told = [0.0] * (cluster.size + 1)
-    with contextlib.ExitStack() as held:
+    own_port = port if cluster.local_workers == 1 else 0
+    gathered = [0.0] * (cluster.size + 1)  # ports by rank, and the token
+    with contextlib.ExitStack() as stack:
         server = None
         if native.unavailable_reason() is None:
             with contextlib.suppress(OSError):
-                server = held.enter_context(create_listener(cluster, own))
-                told[cluster.rank] = server.getsockname()[1]
+                server = stack.enter_context(create_listener(cluster, own_port))
+                gathered[cluster.rank] = server.getsockname()[1]
         if cluster.is_chief:
-            told[-1] = secrets.randbits(_BITS)
-        *ports, secret = map(int, agreed(told))
+            gathered[-1] = secrets.randbits(_TOKEN_BITS)
+        *ports, token = map(int, all_reduce(gathered))
         peers: dict[int, socket.socket] = {}
         reason = ""
         if all(ports) and server:
             try:
-                _meet(cluster, server, ports, secret, peers)
+                _connect_peers(cluster, server, ports, token, peers)
             except OSError as error:
-                reason = f"worker {cluster.rank} could not: {error}"
-        links = PeerMesh(peers, cluster.size)
-        if agreed([len(peers) == cluster.size - 1])[0] == cluster.size:
+                reason = f" (worker {cluster.rank}: {error})"
+        mesh = PeerMesh(peers, cluster.size)
+        if all_reduce([len(peers) == cluster.size - 1])[0] == cluster.size:
             for peer in peers.values():
                 peer.settimeout(None)
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 enable_keepalive(peer)
-            return links
-    links.close()
+            return mesh
+    mesh.close()
     if all(ports) and (reason or cluster.is_chief):
         log.warning(
-            f"the workers can't all connect to each other on ports {sorted(set(ports))}"
-            f"{f' ({reason})' * bool(reason)}, so TensorFlow exchanges their gradients, which"
-            " takes a millisecond or two longer a step"
+            f"Not all workers can connect to each other on ports {sorted(set(ports))}{reason};"
+            " falling back to TensorFlow's all-reduce, which takes 1 to 2 ms longer per step"
         )
     return None
 
 
-def _meet(
+def _connect_peers(
     cluster: ClusterSpec,
     server: socket.socket,
     ports: Sequence[int],
-    secret: int,
+    token: int,
     peers: dict[int, socket.socket],
 ) -> None:
-    """Connect to those of lower rank, and take connections of those of higher rank."""
+    """Connect to workers of lower rank, and accept those of higher rank, into `peers`."""
     deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
 
-    def left() -> float:
+    def remaining_seconds() -> float:
         seconds = deadline - time.monotonic()
         if seconds <= 0:
-            raise TimeoutError(f"not all were there within {CONNECT_TIMEOUT_SECONDS:g} seconds")
+            raise TimeoutError(f"peers are missing after {CONNECT_TIMEOUT_SECONDS:g} seconds")
         return seconds
 
     for rank in range(cluster.rank):
-        host = cluster.workers[rank].rpartition(":")[0].strip("[]")
-        peers[rank] = socket.create_connection((host, ports[rank]), timeout=left())
-        peers[rank].sendall(_HELLO.pack(secret, cluster.rank))
+        peers[rank] = _dial(cluster, rank, ports[rank], token, remaining_seconds())
     while len(peers) < cluster.size - 1:
-        server.settimeout(left())
+        server.settimeout(remaining_seconds())
         peer, _ = server.accept()
-        peer.settimeout(min(SILENCE_SECONDS, left()))
-        rank = _who(peer, secret)
-        if cluster.rank < rank < cluster.size and rank not in peers:
-            peers[rank] = peer
+        peer.settimeout(min(HANDSHAKE_TIMEOUT_SECONDS, remaining_seconds()))
+        peer_rank = _authenticate_peer(peer, token)
+        if peer_rank in range(cluster.rank + 1, cluster.size) and peer_rank not in peers:
+            peers[peer_rank] = peer
         else:
             peer.close()
 
 
-def _who(peer: socket.socket, secret: int) -> int:
-    """The rank of who has connected; -1 where it is a stranger."""
-    hello = b""
+def _dial(
+    cluster: ClusterSpec, rank: int, port: int, token: int, timeout_seconds: float
+) -> socket.socket:
+    """Connect to a worker, and send the token and this worker's rank."""
+    host = cluster.workers[rank].rpartition(":")[0].strip("[]")
+    peer = socket.create_connection((host, port), timeout=timeout_seconds)
+    peer.sendall(_HANDSHAKE.pack(token, cluster.rank))
+    return peer
+
+
+def _authenticate_peer(peer: socket.socket, token: int) -> int:
+    """Return the rank that an accepted connection sends; -1 without the right token."""
+    received = b""
     with contextlib.suppress(OSError):
-        while len(hello) < _HELLO.size and (some := peer.recv(_HELLO.size - len(hello))):
-            hello += some
-    if len(hello) < _HELLO.size:
+        while len(received) < _HANDSHAKE.size and (
+            part := peer.recv(_HANDSHAKE.size - len(received))
+        ):
+            received += part
+    if len(received) < _HANDSHAKE.size:
         return -1
-    said, rank = _HELLO.unpack(hello)
-    return rank if secrets.compare_digest(str(said), str(secret)) else -1
+    sent_token, rank = _HANDSHAKE.unpack(received)
+    return int(rank) if secrets.compare_digest(str(sent_token), str(token)) else -1

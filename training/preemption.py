@@ -1,46 +1,65 @@
-"""SIGTERM: a machine that is wanted back, a pod that is deleted, Ctrl-C in the terminal.
+"""SIGTERM: a preempted machine, a deleted pod, or Ctrl-C in the terminal.
 
-The signal is taken by a thread of its own, because Python runs handlers between two steps of its
-main thread only, and that one may sit in a call into TensorFlow for long; and because TensorFlow
-would else take the signal for itself. So it must be blocked before TensorFlow starts its threads.
+A thread of its own waits for the signal. Python runs signal handlers in the main thread only, which
+may be in a call into TensorFlow for long, and TensorFlow installs a handler of its own. So SIGTERM
+must be blocked before TensorFlow starts its threads.
 """
 
-import contextlib
 import ctypes
 import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import NoReturn
 
+from common import events
 from common.errors import Preempted, write_termination_message
 
 log = logging.getLogger("qfleet")
 
-PR_SET_PDEATHSIG = 1
 LOG_UPLOAD_TIMEOUT_SECONDS = 3.0
+"""Longest time for the upload of logs after SIGTERM."""
+
+BOUNDARY_TIMEOUT_SECONDS = 5.0
+"""Time for the chief to reach its next step boundary after SIGTERM."""
+
+PARENT_POLL_SECONDS = 1.0
+"""Interval between two checks of the parent, where the kernel sends no signal when it ends."""
+
+PR_SET_PDEATHSIG = 1
 
 
 class Preemption:
-    """Whether this worker is to leave, and what it does then.
+    """SIGTERM of this worker, and the exit after it.
 
-    A worker that is not the chief leaves at once, and so does the chief before it trains. Later
-    the chief leaves a checkpoint at the next step boundary: `requested` tells its training loop.
-    Where that boundary does not come within `patience` seconds (its peers may be gone, and their
-    exchange with them), `on_stuck` is called, which commits the state of the last boundary.
-    Who leaves from here has `farewell` called first, which sends the logs.
+    A worker other than the chief exits at once, and so does the chief before it trains. A training
+    chief sets `requested`, and its training loop writes a checkpoint at the next step boundary. If
+    that boundary does not come in time, for example because peers are gone, `on_stuck` commits the
+    state of the last one.
+
+    Args:
+        is_chief: Let the training loop write a checkpoint.
+        boundary_timeout_seconds: Time until `on_stuck` is called.
+
+    Attributes:
+        requested: Set after SIGTERM.
+        on_stuck: Commits the newest state; None before training begins.
+        upload_logs: Called before this thread ends the process.
     """
 
-    def __init__(self, *, is_chief: bool, patience: float = 5.0) -> None:
+    def __init__(
+        self, *, is_chief: bool, boundary_timeout_seconds: float = BOUNDARY_TIMEOUT_SECONDS
+    ) -> None:
         self.is_chief = is_chief
-        self.patience = patience
         self.requested = threading.Event()
         self.on_stuck: Callable[[], None] | None = None
-        self.farewell: Callable[[], None] | None = None
+        self.upload_logs: Callable[[], None] | None = None
+        self._boundary_timeout_seconds = boundary_timeout_seconds
 
     def watch(self) -> None:
-        """Block SIGTERM in this thread and all that it starts from now on, and wait for it."""
+        """Block SIGTERM in this thread and all later ones, and wait for it in a thread."""
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         threading.Thread(target=self._wait, name="preemption", daemon=True).start()
 
@@ -48,26 +67,42 @@ class Preemption:
         signal.sigwait({signal.SIGTERM})
         self.requested.set()
         if not self.is_chief or self.on_stuck is None:
-            self._leave()
-        # Training is left by the main thread; this one is left only if that never happens.
-        threading.Event().wait(self.patience)
+            self._exit()
+        # Normally, the main thread ends the process in the meantime.
+        threading.Event().wait(self._boundary_timeout_seconds)
         try:
             self.on_stuck()
         finally:
-            self._leave()
+            self._exit()
 
-    def _leave(self) -> NoReturn:
-        """End the process, with its logs sent if that takes no longer than FAREWELL seconds."""
+    def _exit(self) -> NoReturn:
+        """End the process; upload its logs before, for a limited time."""
         log.warning("stopped by SIGTERM")
         write_termination_message("stopped by SIGTERM")
-        if self.farewell:
-            sending = threading.Thread(target=self.farewell, daemon=True)
-            sending.start()
-            sending.join(LOG_UPLOAD_TIMEOUT_SECONDS)
+        if self.upload_logs:
+            upload = threading.Thread(target=self.upload_logs, daemon=True)
+            upload.start()
+            upload.join(LOG_UPLOAD_TIMEOUT_SECONDS)
+        events.flush(timeout_seconds=1.0)
         os._exit(Preempted.exit_code)
 
 
 def exit_with_parent() -> None:
-    """Ask the kernel for SIGTERM when the process that started this one dies (Linux only)."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    """Send this process SIGTERM when its parent ends.
+
+    The kernel does it on Linux. On other systems a thread checks the parent every second.
+    """
+    parent = os.getppid()
+    try:
+        if ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM) == 0:
+            return
+    except (OSError, AttributeError):
+        pass
+
+    def poll_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_POLL_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if parent != 1:  # the first process of a container has no parent to lose
+        threading.Thread(target=poll_parent, name="parent", daemon=True).start()

@@ -1,10 +1,9 @@
-"""The start gate: every worker meets the chief before the strategy is built.
+"""The rendezvous: every worker connects to the chief before TensorFlow's strategy is built.
 
-A restarted worker that meets a dying gang, or that resolved a peer's old address, stalls for half a
-minute, since gRPC looks a name up again only every 30 s. So every worker first connects to the
-chief on a port of its own, with a fresh look-up at each try. The chief waits until all are there at
-once, tells them what to do (which attempt, which checkpoint) and closes the port: a chief still in
-an old attempt is not listening, and a worker of an old attempt does not come.
+Without it, a restarted worker that reaches a process of the previous attempt, or a stale address of
+a peer, stalls for half a minute, because gRPC resolves a name again only every 30 s. Here, each try
+resolves the chief's address again. The chief waits until all workers are connected at once, sends
+them the attempt and the checkpoint, and closes the port.
 """
 
 import contextlib
@@ -12,78 +11,125 @@ import json
 import logging
 import socket
 import time
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 from common.errors import RendezvousTimeout
+from common.events import log_event
+from common.settings import FaultToleranceSettings
 from training.cluster import ClusterSpec
 
 log = logging.getLogger("qfleet")
 
-# Nobody waits in silence: the chief says whom it waits for, this often in seconds.
 WAIT_LOG_INTERVAL_SECONDS = 15.0
-# A worker tries again this often, and a connection that has said nothing for so long is dropped.
+"""Interval at which the chief logs the workers it is waiting for."""
+
 POLL_INTERVAL_SECONDS = 0.2
+"""Pause between two tries of a worker, and between two checks of the chief."""
+
 PEER_TIMEOUT_SECONDS = 5.0
+"""A connection that sends no rank for this long is dropped."""
+
 MAX_LINE_BYTES = 65_536
-# Seconds without a sign of life before the first question, between two, and how many of them.
-KEEPALIVE = 5, 5, 2
+
+KEEPALIVE_IDLE_SECONDS = 5
+KEEPALIVE_INTERVAL_SECONDS = 5
+KEEPALIVE_PROBES = 2
+
+_FINISHED: dict[str, Any] = {"finished": True}
+
+
+@dataclass(frozen=True)
+class StartMessage:
+    """What the chief sends to every worker at the rendezvous.
+
+    Attributes:
+        run: Name of the run.
+        attempt: Number of this attempt, counted from 1.
+        data: Folder of the data set.
+        checkpoint: Step of the checkpoint that all workers resume from; None for none.
+    """
+
+    run: str
+    attempt: int
+    data: str
+    checkpoint: int | None
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self | None:
+        """Read a message as it was received; None where the run is finished already."""
+        if content == _FINISHED:
+            return None
+        return cls(content["run"], content["attempt"], content["data"], content["checkpoint"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the message as it is sent."""
+        return asdict(self)
 
 
 class RendezvousServer:
-    """The chief's side. Listens from the moment it is made, so that workers can come early."""
+    """The chief's side. It listens at once, so that workers can connect early.
+
+    Args:
+        cluster: All workers.
+        port: The rendezvous port.
+
+    Raises:
+        RendezvousTimeout: The port is taken, for example by workers that are just leaving.
+    """
 
     def __init__(self, cluster: ClusterSpec, port: int) -> None:
-        """Listen on `port`.
-
-        Raises:
-            RendezvousTimeout: The port is taken, as by a gang that is just leaving.
-        """
         self.cluster = cluster
         try:
             self._server = create_listener(cluster, port)
         except OSError as error:
             raise RendezvousTimeout(
-                f"the chief can't listen on port {port} for the other workers: {error.strerror}"
+                f"the chief can't listen on RENDEZVOUS_PORT={port} for the other workers:"
+                f" {error.strerror}"
             ) from None
 
-    def open(self, order: dict[str, Any], timeout: float) -> None:
-        """Wait until every other worker is there at once, then send them all `order`.
+    def start_all(self, message: StartMessage | None, timeout_seconds: float) -> None:
+        """Wait until all other workers are connected at once, then send them the message.
+
+        Args:
+            message: The message; None where the run is finished already.
+            timeout_seconds: Time to wait.
 
         Raises:
-            RendezvousTimeout: Names the workers that did not come within `timeout` seconds.
+            RendezvousTimeout: Names the missing workers.
         """
-        deadline = time.monotonic() + timeout
-        say = time.monotonic() + WAIT_LOG_INTERVAL_SECONDS
-        here: dict[int, socket.socket] = {}
+        started = time.monotonic()
+        next_log = started + WAIT_LOG_INTERVAL_SECONDS
+        connected: dict[int, socket.socket] = {}
         try:
-            while len(here) < self.cluster.size - 1:
-                if time.monotonic() > deadline:
-                    missing, verb = self._missing(here)
+            while len(connected) < self.cluster.size - 1:
+                now = time.monotonic()
+                if now > started + timeout_seconds:
                     raise RendezvousTimeout(
-                        f"{missing} {verb} not come to the start within"
-                        f" RENDEZVOUS_TIMEOUT={timeout:g} seconds"
+                        f"{self._describe_missing(connected)} did not connect within"
+                        f" RENDEZVOUS_TIMEOUT={timeout_seconds:g} seconds"
                     )
-                if time.monotonic() > say:
-                    log.info(f"waiting for {self._missing(here)[0]}")
-                    say += WAIT_LOG_INTERVAL_SECONDS
-                self._accept(here)
-                for rank in [rank for rank, peer in here.items() if _gone(peer)]:
-                    here.pop(rank).close()
-            line = json.dumps(order).encode() + b"\n"
-            for peer in here.values():
-                # A worker that died just now is noticed in the first step, as any lost peer is.
+                if now > next_log:
+                    self._log_missing(connected, now - started)
+                    next_log += WAIT_LOG_INTERVAL_SECONDS
+                self._accept(connected)
+                for rank in [rank for rank, peer in connected.items() if _is_closed(peer)]:
+                    connected.pop(rank).close()
+            content = _FINISHED if message is None else message.to_json()
+            for peer in connected.values():
+                # A worker that dies at this moment is noticed in the first step, as any lost peer.
                 with contextlib.suppress(OSError):
-                    peer.sendall(line)
+                    peer.sendall(json.dumps(content).encode() + b"\n")
         finally:
-            for peer in here.values():
+            for peer in connected.values():
                 peer.close()
             self.close()
 
     def close(self) -> None:
-        """Stop listening; workers that wait see it at once and try again until their deadline."""
+        """Stop listening. Waiting workers notice it at once and retry until their deadline."""
         self._server.close()
 
-    def _accept(self, here: dict[int, socket.socket]) -> None:
+    def _accept(self, connected: dict[int, socket.socket]) -> None:
         self._server.settimeout(POLL_INTERVAL_SECONDS)
         try:
             peer, _ = self._server.accept()
@@ -97,36 +143,41 @@ class RendezvousServer:
         if not 0 < rank < self.cluster.size:
             peer.close()
             return
-        if rank in here:
-            here.pop(rank).close()
-        here[rank] = peer
+        if rank in connected:
+            connected.pop(rank).close()
+        connected[rank] = peer
 
-    def _missing(self, here: dict[int, socket.socket]) -> tuple[str, str]:
-        """The names of those that are not here, and the verb that goes with them."""
-        missing = [
-            f"worker {rank} ({self.cluster.workers[rank]})"
-            for rank in range(1, self.cluster.size)
-            if rank not in here
-        ]
-        return ", ".join(missing), "have" if len(missing) > 1 else "has"
+    def _missing(self, connected: dict[int, socket.socket]) -> list[int]:
+        return [rank for rank in range(1, self.cluster.size) if rank not in connected]
+
+    def _describe_missing(self, connected: dict[int, socket.socket]) -> str:
+        return ", ".join(
+            f"worker {rank} ({self.cluster.workers[rank]})" for rank in self._missing(connected)
+        )
+
+    def _log_missing(self, connected: dict[int, socket.socket], seconds: float) -> None:
+        log_event(
+            "waiting",
+            f"Waiting for {self._describe_missing(connected)}",
+            missing=self._missing(connected),
+            seconds=round(seconds, 1),
+        )
 
 
-def join_rendezvous(cluster: ClusterSpec, port: int, timeout: float) -> dict[str, Any]:
-    """The other workers' side: wait for the chief's word.
+def join_rendezvous(cluster: ClusterSpec, settings: FaultToleranceSettings) -> StartMessage | None:
+    """Connect to the chief and wait for its start message, on a worker other than the chief.
 
-    Args:
-        cluster: This worker's place in the gang.
-        port: The chief's gate port.
-        timeout: Seconds in which the chief must be found. One who has been found may take longer,
-            while it makes the data set.
+    RENDEZVOUS_TIMEOUT limits the time to find the chief. After that, a worker waits as long as the
+    chief is alive, because the chief may have to make the data set first.
 
     Returns:
-        What the chief ordered.
+        The message; None where the run is finished already.
 
     Raises:
-        RendezvousTimeout: The chief was not there.
+        RendezvousTimeout: The chief was not found.
     """
-    deadline = time.monotonic() + timeout
+    port, timeout_seconds = settings.rendezvous_port, settings.rendezvous_timeout
+    deadline = time.monotonic() + timeout_seconds
     while time.monotonic() < deadline:
         with (
             contextlib.suppress(OSError, ValueError),
@@ -136,41 +187,41 @@ def join_rendezvous(cluster: ClusterSpec, port: int, timeout: float) -> dict[str
             chief.settimeout(None)
             chief.sendall(f"{cluster.rank}\n".encode())
             if line := _read_line(chief):
-                return json.loads(line)
+                return StartMessage.from_json(json.loads(line))
         time.sleep(POLL_INTERVAL_SECONDS)
     raise RendezvousTimeout(
-        f"worker {cluster.rank} did not get word from the chief ({cluster.workers[0]}, gate port"
-        f" {port}) within RENDEZVOUS_TIMEOUT={timeout:g} seconds"
+        f"worker {cluster.rank} received no start message from the chief ({cluster.workers[0]},"
+        f" RENDEZVOUS_PORT={port}) within RENDEZVOUS_TIMEOUT={timeout_seconds:g} seconds"
     )
 
 
 def create_listener(cluster: ClusterSpec, port: int) -> socket.socket:
-    """A socket for the gang's workers: of this machine alone, where all of them are on it."""
+    """Return a listening socket; it accepts only this machine where all workers run on it."""
     host = "127.0.0.1" if cluster.chief_host in ("127.0.0.1", "localhost") else ""
     return socket.create_server((host, port), backlog=max(cluster.size, 16))
 
 
 def enable_keepalive(peer: socket.socket) -> None:
-    """Have a peer whose machine vanishes noticed in a quarter of a minute."""
-    idle, pause, count = KEEPALIVE
+    """Make the loss of the peer's machine an error within 15 seconds."""
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    timeout_seconds = KEEPALIVE_IDLE_SECONDS + KEEPALIVE_INTERVAL_SECONDS * KEEPALIVE_PROBES
     for name, value in (
-        ("TCP_KEEPIDLE", idle),
-        ("TCP_KEEPINTVL", pause),
-        ("TCP_KEEPCNT", count),
-        # What was sent and never acknowledged: while that is waited for, nothing is asked.
-        ("TCP_USER_TIMEOUT", 1000 * (idle + pause * count)),
+        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_SECONDS),
+        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_SECONDS),
+        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+        # No keepalive probes are sent while sent data is not acknowledged.
+        ("TCP_USER_TIMEOUT", 1000 * timeout_seconds),
     ):
         if hasattr(socket, name):  # macOS has other names, or none
             peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _read_line(peer: socket.socket) -> bytes:
-    """Bytes up to a line break; empty where the peer closed before one."""
+    """Read up to a line break; return nothing where the peer closed before one."""
     line = b""
     while not line.endswith(b"\n"):
         if len(line) > MAX_LINE_BYTES:
-            raise ValueError("a line that long is not ours")
+            raise ValueError(f"a message is at most {MAX_LINE_BYTES} bytes long")
         received = peer.recv(4096)
         if not received:
             return b""
@@ -178,8 +229,8 @@ def _read_line(peer: socket.socket) -> bytes:
     return line
 
 
-def _gone(peer: socket.socket) -> bool:
-    """Whether the other side has closed; it has nothing to say before it is told to go."""
+def _is_closed(peer: socket.socket) -> bool:
+    """Return True where the peer has closed; before the start message it sends nothing more."""
     peer.setblocking(False)
     try:
         return peer.recv(1) == b""

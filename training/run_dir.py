@@ -1,7 +1,7 @@
-"""Where a worker writes its events and its text log while it trains.
+"""The local folder of events and text logs of a worker.
 
-In a local STORAGE that is the run's own folder. For gs:// it is a scratch folder, which an uploader
-mirrors to the run every LOG_UPLOAD_INTERVAL seconds, so that logs outlive the pod.
+For local STORAGE it is the run's own folder. For gs:// it is a temporary folder, which an uploader
+copies to the run every LOG_UPLOAD_INTERVAL seconds, so that logs outlive the pod.
 """
 
 import shutil
@@ -17,12 +17,19 @@ from common.storage import read_bytes
 from common.uploads import Uploader
 from training import logging_setup
 
-# Where TensorBoard looks for profiles below a folder of events, and has them written.
 PROFILE_PATH = ("plugins", "profile")
+"""Where TensorBoard looks for profiles below a folder of events, and where it has them written."""
 
 
 class LocalRunDir:
-    """A local folder with the run's layout. A context: leaving it sends what is left."""
+    """A local folder with the layout of a run. Its context ends with the last upload.
+
+    Args:
+        run: The run.
+        settings: All settings.
+        rank: Rank of this worker.
+        attempt: Number of this attempt, counted from 1.
+    """
 
     def __init__(self, run: Run, settings: Settings, rank: int, attempt: int) -> None:
         self._uploaders: list[Uploader] = []
@@ -30,37 +37,34 @@ class LocalRunDir:
             self.folder = run.path
         else:
             self.folder = Path(tempfile.mkdtemp(prefix="qfleet-"))
+            interval_seconds = settings.monitoring.log_upload_interval
             if rank == 0:
                 with suppress(FileNotFoundError):  # a new run has none yet
                     self.metrics.write_bytes(read_bytes(run.path / "metrics.jsonl"))
-            self._uploaders.append(
-                Uploader(self.folder, run.path, settings.monitoring.log_upload_interval)
-            )
+            self._uploaders.append(Uploader(self.folder, run.path, interval_seconds))
             if settings.monitoring.tensorboard_folder:
-                # TensorBoard names a path of its own; the profiled process writes there itself
-                asked = Path(settings.monitoring.tensorboard_folder, *PROFILE_PATH)
-                place = run.path.joinpath("logs", f"worker-{rank}", *PROFILE_PATH)
-                self._uploaders.append(
-                    Uploader(asked, place, settings.monitoring.log_upload_interval)
-                )
-        file = Run(self.folder).text(rank, attempt)
+                # TensorBoard sends a path of its own, to which the profiled process writes.
+                profiles = Path(settings.monitoring.tensorboard_folder, *PROFILE_PATH)
+                target = run.path.joinpath("logs", f"worker-{rank}", *PROFILE_PATH)
+                self._uploaders.append(Uploader(profiles, target, interval_seconds))
+        file = Run(self.folder).text_log(rank, attempt)
         assert isinstance(file, Path)
-        self._kept = logging_setup.add_log_file(file, verbose=settings.job.verbose)
+        self._log_file = logging_setup.add_log_file(file, verbose=settings.job.verbose)
 
     @property
     def logs(self) -> Path:
-        """TensorBoard's events."""
+        """Folder of TensorBoard events."""
         return self.folder / "logs"
 
     @property
     def metrics(self) -> Path:
-        """A line an epoch."""
+        """metrics.jsonl."""
         return self.folder / "metrics.jsonl"
 
-    def send(self) -> None:
-        """Have all that was written so far in the run, before it is called finished."""
+    def upload(self) -> None:
+        """Upload what was written so far, before the run is marked as finished."""
         for uploader in self._uploaders:
-            uploader.sweep()
+            uploader.upload()
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +76,7 @@ class LocalRunDir:
         trace: TracebackType | None,
     ) -> None:
         if error is not None:
-            logging_setup.log_exit(self._kept, error)
+            logging_setup.log_exit(self._log_file, error)
         for uploader in self._uploaders:
             uploader.__exit__(kind, error, trace)
         if self._uploaders:

@@ -1,152 +1,159 @@
-"""A short training on examples made in memory, measured: `python -m training.step_benchmark_worker CASES`.
+"""A worker that measures short trainings: `python -m training.step_benchmark_worker CASES`.
 
-One worker, as the gang on this machine or the operator starts it: the same strategy, learner and
-input as training's, but no run, no data set and no storage. CASES is a JSON list, done one after
-another in one process, so that TensorFlow starts once:
+It uses the strategy, learner and input of training, on synthetic examples in memory, without a run,
+data set or storage. CASES is a JSON list. All cases run in one process, so that TensorFlow starts
+once:
 
     [{"qubits": 12, "batch": 256, "seconds": 2.0, "model": "qcnn"}, ...]
 
-Any setting may stand in a case but those of the whole process (FIXED). Three names are no settings:
+A case may contain any setting except those of the whole process (PROCESS_SETTINGS), and:
 
-    seconds  how long to measure, about
-    data     `turned` (default): each example turns every qubit; `excitations`: each turns one
-    alone    `all`: each worker trains by itself, on `batch` examples of its own, and no step has an
-             exchange; `first`: worker 0 alone does, while the others wait
+    seconds      approximate duration of the measurement
+    data         `turned` (default): each example rotates every qubit; `excitations`: one qubit
+    independent  `all`: each worker trains by itself, on `batch` examples of its own, without
+                 all-reduce; `first`: only worker 0 does, and the others wait
 
-CASES may be `-`: then they are read from standard input, one line, once a worker is ready for them,
-which it says in a line of its own.
+CASES may be `-`. Then the worker imports TensorFlow, emits the event "benchmark_ready", and reads
+CASES as one line of standard input.
 
-Workers begin to measure together and do the same number of steps. A case that comes again later
-keeps its model until then, so that turns can be taken. Each worker prints a JSON line a case, with
-the number of the case; planning/step_measurement.py knows what stands in it.
+Workers start a measurement together and take the same number of steps. A case that is repeated
+later keeps its model until then. For each case, each worker emits the event "measurement", whose
+`result` has the case's index as `case` and the fields of planning/step_measurement.py.
 """
 
 import json
-import logging
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from common.errors import SettingsError, run_main
+from common.errors import SettingsError
+from common.events import emit
 from common.settings import Settings
-from training import logging_setup
 from training.cluster import ClusterSpec
-from training.preemption import Preemption, exit_with_parent
 from training.rendezvous import RendezvousServer, join_rendezvous
+from training.worker_process import exit_worker, start_worker
 
-FIXED = ("workers", "threads", "seed", "config")
+PROCESS_SETTINGS = ("workers", "threads", "seed", "config")
 DATA = ("turned", "excitations")
-LATER, READY = "-", "ready"
 INDEPENDENT = ("", "all", "first")
+LATER = "-"
+"""As CASES: they come on standard input."""
+
+MAX_CASE_SECONDS = 3600
+_EXAMPLE = '{"qubits": 12, "batch": 256, "seconds": 2.0}'
 
 
 @dataclass(frozen=True)
 class BenchmarkCase:
-    """What is measured.
+    """One case.
 
     Attributes:
-        settings: Those of a worker in the gang; with `alone`, those of a worker by itself.
-        seconds: How long, about.
+        settings: Settings of a worker in the group, or of a single worker with `independent`.
+        seconds: Approximate duration of the measurement.
         data: One of DATA.
-        alone: One of ALONE.
+        independent: One of INDEPENDENT.
     """
 
     settings: Settings
     seconds: float
     data: str
-    alone: str
+    independent: str
 
     @classmethod
-    def of(cls, told: Any, args: Sequence[str], workers: int) -> Self:
-        """A case as it stands in CASES.
+    def from_json(cls, content: Any, args: Sequence[str], workers: int) -> Self:
+        """Read a case of CASES.
+
+        Args:
+            content: The case.
+            args: Settings of all cases.
+            workers: Number of workers.
 
         Raises:
-            SettingsError: A name or a value in it is not allowed.
+            SettingsError: A name or a value is not allowed.
         """
-        if not isinstance(told, dict):
-            raise SettingsError(f"a case is an object such as {_EXAMPLE}, not {told!r}")
-        for name in FIXED:
-            if name in told:
-                raise SettingsError(f"{name} is the same in all cases of a probe: say it once")
-        rest = dict(told)
-        seconds, data, alone = (
-            rest.pop(name, default) for name, default in (("seconds", 2.0), ("data", "turned"),
-                                                          ("alone", ""))
-        )  # fmt: skip
-        if not isinstance(seconds, int | float) or not 0 < seconds <= 3600:
-            raise SettingsError(f"a case's seconds are a number above 0 to 3,600, not {seconds!r}")
-        if data not in DATA or alone not in INDEPENDENT:
+        if not isinstance(content, dict):
+            raise SettingsError(f"a case is an object such as {_EXAMPLE}, not {content!r}")
+        for name in PROCESS_SETTINGS:
+            if name in content:
+                raise SettingsError(
+                    f"{name} is equal in all cases of a benchmark: set it outside of CASES"
+                )
+        rest = dict(content)
+        seconds = rest.pop("seconds", 2.0)
+        data = rest.pop("data", DATA[0])
+        independent = rest.pop("independent", "")
+        if not isinstance(seconds, int | float) or not 0 < seconds <= MAX_CASE_SECONDS:
             raise SettingsError(
-                f"a case's data is one of {', '.join(DATA)} and its alone one of"
-                f" {', '.join(INDEPENDENT[1:])}, not {data!r} and {alone!r}"
+                f"seconds of a case is a number above 0 and up to {MAX_CASE_SECONDS:,}, not"
+                f" {seconds!r}"
             )
-        said = [f"{name}={value}" for name, value in rest.items()]
-        settings = Settings.from_args([*args, *said, f"workers={1 if alone else workers}"])
-        return cls(settings, float(seconds), data, alone)
+        if data not in DATA or independent not in INDEPENDENT:
+            raise SettingsError(
+                f"data of a case is one of {', '.join(DATA)}, and independent one of"
+                f" {', '.join(INDEPENDENT[1:])}, not {data!r} and {independent!r}"
+            )
+        own = [f"{name}={value}" for name, value in rest.items()]
+        size = 1 if independent else workers
+        settings = Settings.from_args([*args, *own, f"workers={size}"])
+        return cls(settings, float(seconds), data, independent)
 
 
-_EXAMPLE = '{"qubits": 12, "batch": 256, "seconds": 2.0}'
+def read_cases(text: str, args: Sequence[str], workers: int) -> list[BenchmarkCase]:
+    """Read CASES.
 
-
-def read(text: str, args: Sequence[str], workers: int) -> list[BenchmarkCase]:
-    """The cases of CASES, with the settings that hold for all of them.
+    Args:
+        text: CASES.
+        args: Settings of all cases.
+        workers: Number of workers.
 
     Raises:
-        SettingsError: It is no list of cases.
+        SettingsError: It is not a list of cases.
     """
     try:
-        told = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
-        raise SettingsError(f"CASES is not JSON ({error}): give a list of {_EXAMPLE}") from None
-    if not isinstance(told, list) or not told:
+        raise SettingsError(f"CASES is not JSON ({error}): pass a list of {_EXAMPLE}") from None
+    if not isinstance(content, list) or not content:
         raise SettingsError(f"CASES is a list of cases such as [{_EXAMPLE}]")
-    return [BenchmarkCase.of(one, args, workers) for one in told]
+    return [BenchmarkCase.from_json(case, args, workers) for case in content]
 
 
 def main() -> None:
-    """Measure the cases, in step with the gang's other workers."""
+    """Measure the cases, together with the other workers."""
     text, *args = sys.argv[1:] or [""]
-    settings = Settings.from_args(args)
-    cluster = ClusterSpec.from_environment(settings.training.workers)
-    logging_setup.start_console(cluster.rank, verbose=settings.job.verbose)
-    preemption = Preemption(is_chief=False)  # it has nothing to leave behind
-    preemption.watch()
-    exit_with_parent()
+    settings, cluster, preemption = start_worker(Settings.from_args(args), leaves_checkpoint=False)
     if text == LATER:
-        import training.step_benchmark  # noqa: F401 - takes seconds, and is wanted whatever the cases are
+        import training.step_benchmark  # noqa: F401 - takes seconds, whatever the cases are
 
-        print(READY, flush=True)
+        emit("benchmark_ready")
         if not (text := sys.stdin.readline()):
-            return  # who started it wants nothing after all
-    cases = read(text, args, cluster.size)
-    if cluster.is_chief and cluster.size > 1:
-        RendezvousServer(cluster, settings.fault_tolerance.rendezvous_port).open(
-            {}, settings.fault_tolerance.rendezvous_timeout
-        )
-    elif cluster.size > 1:
-        join_rendezvous(
-            cluster,
-            settings.fault_tolerance.rendezvous_port,
-            settings.fault_tolerance.rendezvous_timeout,
-        )
-    # TensorFlow only now: what was wrong so far has been said within a second.
+            return  # the parent has no cases
+    cases = read_cases(text, args, cluster.size)
+    _meet(cluster, settings)
+    # TensorFlow is imported only here, so that user errors appear within a second.
+    from training.peer_errors import PeerErrorTranslator
     from training.step_benchmark import StepBenchmark
-    from training.train import translate_peer_errors
 
-    with translate_peer_errors(cluster, lambda: None, preemption):
-        probe = StepBenchmark(settings, cluster)
-        for number, case in enumerate(cases):
-            line = probe.measure(case, cases[number + 1 :])
-            if line is not None:
-                print(json.dumps({"case": number, **line}), flush=True)
+    with PeerErrorTranslator(cluster, preemption):
+        benchmark = StepBenchmark(settings, cluster)
+        for index, case in enumerate(cases):
+            result = benchmark.measure(case, cases[index + 1 :])
+            if result is not None:
+                emit("measurement", result={"case": index, **result})
+
+
+def _meet(cluster: ClusterSpec, settings: Settings) -> None:
+    """Wait until all workers are ready."""
+    limits = settings.fault_tolerance
+    if cluster.size == 1:
+        return
+    if cluster.is_chief:
+        server = RendezvousServer(cluster, limits.rendezvous_port)
+        server.start_all(None, limits.rendezvous_timeout)
+    else:
+        join_rendezvous(cluster, limits)
 
 
 if __name__ == "__main__":
-    code = run_main(main)
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # TensorFlow's own farewell may wait for peers that are gone.
-    os._exit(code)
+    exit_worker(main)

@@ -50,7 +50,7 @@ class StorageMirror:
             StorageUnavailable: Storage does not answer; later it may.
         """
         client = self._path.client.client
-        with storage.errors(self._path):
+        with storage.translate_errors(self._path):
             for blob in client.list_blobs(self._path.bucket, prefix=self._prefix):
                 if _is_shown(blob.name):
                     self._fetch(blob)

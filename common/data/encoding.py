@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from common.errors import DataError
-from qfleet.circuits import PLACEMENTS
+from qfleet.placement import PLACEMENTS
 
 KINDS = ("none", "angle", "pca", "reupload")
 # A standardised feature of this many standard deviations, or more, is a quarter turn: <X> of

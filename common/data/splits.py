@@ -10,7 +10,7 @@ from common.data.encoding import Encoding, fit
 from common.data.tables import Table, read_table
 from common.errors import DataError, SettingsError
 from common.settings import Settings
-from qfleet.circuits.encoders import data_symbols
+from qfleet.placement import data_symbols
 
 SPLITS = ("train", "validation", "test")
 EXCITATIONS = {"train": 400, "validation": 200, "test": 4000}

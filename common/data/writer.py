@@ -20,7 +20,7 @@ from common.data.splits import SPLITS, Examples, PreparedSplits, RowSource
 from common.errors import DataError
 from common.lease import Lease
 from common.storage import StoragePath
-from qfleet.circuits.encoders import data_symbols
+from qfleet.placement import data_symbols
 
 log = logging.getLogger("qfleet")
 
@@ -66,9 +66,7 @@ class DatasetWriter:
         self._total = sum(origin.rows for origin in made.splits.values())
         if max(origin.rows for origin in made.splits.values()) > dataset_dir.SHARD_ROWS:
             title = f"data set {self._path.name}"
-            self._lease = Lease(
-                self._path, gang, title=title, doing="made", by="process", instead=""
-            ).acquire()
+            self._lease = Lease(self._path, gang, title=title).acquire()
             storage.remove_partial_files(self._path)
         try:
             if not storage.exists(self._path / dataset_dir.MANIFEST):  # else another was faster

@@ -62,8 +62,7 @@ def render(event: Event, *, worker_prefix: bool = True) -> str | None:
     text = event.message
     if event.kind == "run_finished":
         commands = [str(command) for command in event.items("commands")]
-        heads = ["next:  ", *["       "] * len(commands)]
-        lines = [head + command for head, command in zip(heads, commands, strict=False)]
+        lines = ["Next steps:", *(f"  {command}" for command in commands)] if commands else []
         text = "\n".join(filter(None, [text, *lines]))
     if not text:
         return None

@@ -27,6 +27,8 @@ KINDS: Mapping[str, Kind] = {
         {"run": (str,), "storage": (str,), "attempt": (int,), "epoch": (int,), "step": (int,)}
     ),
     "epoch": Kind({"epoch": (int,), "epochs": (int,)}, {"metrics": (dict,)}),
+    # `step` of `steps` in epoch `epoch` are done. For displays; it has no message.
+    "progress": Kind({"epoch": (int,), "epochs": (int,), "step": (int,), "steps": (int,)}),
     "step_rate": Kind({"examples_per_second": _NUMBER}, {"step_ms": (dict,)}),
     "waiting": Kind({"missing": (list,)}, {"seconds": _NUMBER}),  # ranks not at the rendezvous
     "checkpoint_saved": Kind({"run": (str,), "step": (int,)}),  # step of the whole run

@@ -1,6 +1,6 @@
-"""What runs leave behind: their layout and commit points, which one is meant, list and load.
+"""Runs in storage: layout and commit points, claiming, listing and loading.
 
-`python -m common.runs` (`make runs`) lists, compares and deletes them.
+`python -m common.runs` (`make runs`) lists, compares and deletes runs.
 """
 
 from common.runs.claim import ClaimedRun, FinishedRun, claim_for_training, next_name, numbered

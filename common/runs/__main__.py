@@ -12,36 +12,36 @@ from common.errors import RunError, run_main
 from common.settings import Settings
 from common.storage import StoragePath
 
-WIDE = 120
-"""Columns of what is written to a file or a pipe."""
+PIPE_WIDTH = 120
+"""Columns of output to a file or a pipe."""
 
-COLOUR = {"finished": "green", "training": "cyan", "unfinished": "yellow", "damaged": "red"}
+COLORS = {"finished": "green", "training": "cyan", "unfinished": "yellow", "damaged": "red"}
 
 
 def main() -> None:
-    """Do what COMPARE, DELETE or neither of them asks for."""
+    """Compare or delete runs, or list them all."""
     settings = Settings.from_args(sys.argv[1:])
-    console = Console() if sys.stdout.isatty() else Console(width=WIDE)
+    console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
     root = storage.path(settings.job.storage)
     if settings.runs.compare and settings.runs.delete:
-        raise RunError("COMPARE and DELETE can't be done at once: set one of them")
+        raise RunError("COMPARE and DELETE exclude each other: set one of them")
     if settings.runs.delete:
-        remove(console, root, _names(settings.runs.delete), sure=settings.runs.yes)
+        remove(console, root, _names(settings.runs.delete), confirmed=settings.runs.yes)
     elif settings.runs.compare:
         compare(console, root, _names(settings.runs.compare))
     else:
-        show(console, root)
+        print_runs(console, root)
 
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def show(console: Console, root: StoragePath) -> None:
+def print_runs(console: Console, root: StoragePath) -> None:
     """Print a table of all runs."""
     found = runs.list_runs(root)
     if not found:
-        console.print(f"No runs in {escape(str(root))} yet: `make training` makes one")
+        console.print(f"No runs in {escape(str(root))} yet: create one with `make training`")
         return
     table = Table(
         title=f"Runs in {escape(str(root))}",
@@ -58,12 +58,12 @@ def show(console: Console, root: StoragePath) -> None:
     for run in found:
         table.add_row(
             run.name,
-            f"[{COLOUR[run.state]}]{run.state}[/]",
+            f"[{COLORS[run.state]}]{run.state}[/]",
             escape(run.model or ""),
-            _shown(run.qubits),
-            _shown(run.epochs),
-            _shown(run.mse),
-            _shown(run.accuracy),
+            _text(run.qubits),
+            _text(run.epochs),
+            _text(run.mse),
+            _text(run.accuracy),
             run.when.replace("T", " ")[:16],
         )
     console.print(table)
@@ -73,7 +73,7 @@ def show(console: Console, root: StoragePath) -> None:
 
 
 def compare(console: Console, root: StoragePath, names: list[str]) -> None:
-    """Print what differs between runs."""
+    """Print the differences between runs."""
     found = runs.compare(root, names)
     table = Table(title="Settings that differ, and metrics", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("")
@@ -84,26 +84,31 @@ def compare(console: Console, root: StoragePath, names: list[str]) -> None:
     table.add_section()
     for metric, numbers in found.metrics:
         if any(number is not None for number in numbers):
-            table.add_row(metric, *map(_shown, numbers))
+            table.add_row(metric, *map(_text, numbers))
     console.print(table)
 
 
-def remove(console: Console, root: StoragePath, names: list[str], *, sure: bool) -> None:
-    """Delete runs, after asking on a terminal unless `sure`."""
+def remove(console: Console, root: StoragePath, names: list[str], *, confirmed: bool) -> None:
+    """Delete runs, after a question on the terminal unless `confirmed`."""
     for name in names:
         runs.find(root, name)
     listed = ", ".join(names)
-    if not sure:
+    if not confirmed:
         if not sys.stdin.isatty():
-            raise RunError(f"DELETE={listed} needs YES=true where nobody can be asked")
-        if input(f"Delete {listed} in {root} for good? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise RunError(
+                f"DELETE={listed} needs YES=true, since there is no terminal for the question"
+            )
+        if input(f"Permanently delete {listed} in {root}? [y/N] ").strip().lower() not in (
+            "y",
+            "yes",
+        ):
             console.print("Nothing was deleted")
             return
     runs.delete(root, names)
     console.print(f"Deleted {escape(listed)}")
 
 
-def _shown(value: float | None) -> str:
+def _text(value: float | None) -> str:
     if value is None:
         return ""
     return str(value) if isinstance(value, int) else f"{value:.4g}"

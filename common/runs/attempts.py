@@ -1,8 +1,8 @@
-"""How often a run was started, and how often without getting further.
+"""Attempts of a run: all of them, and those in a row without progress.
 
-The operator itself restarts a failed worker for ever, so the run counts: `limit` starts in a row
-that left no newer checkpoint end it with the last cause. A start whose gang never came together is
-none of them: on preemptible machines it may wait for long.
+The operator restarts a failed worker without limit, so the run itself counts. After `limit`
+attempts in a row without a newer checkpoint, the run fails with the last cause. An attempt whose
+workers never completed the rendezvous does not count: preemptible machines may take long to get.
 """
 
 from typing import Any
@@ -11,14 +11,16 @@ from common import checkpoints, storage
 from common.errors import RunError
 from common.storage import StoragePath
 
-UNKNOWN_CAUSE = "it ended without a word, as a process that is killed does (out of memory?)"
+UNKNOWN_CAUSE = "the process was killed without an error message (out of memory?)"
+
+_EMPTY: dict[str, Any] = {"attempts": 0, "without_progress": 0, "checkpoint": -1, "cause": ""}
 
 
 class Attempts:
-    """RUN/attempts.json: {"started", "in_vain", "checkpoint", "cause"}.
+    """RUN/attempts.json: {"attempts", "without_progress", "checkpoint", "cause"}.
 
     Args:
-        run: The run's folder.
+        run: Folder of the run.
     """
 
     def __init__(self, run: StoragePath) -> None:
@@ -26,53 +28,52 @@ class Attempts:
         self._path = run / "attempts.json"
 
     def begin(self, limit: int) -> int:
-        """Count a start.
+        """Count an attempt.
 
         Args:
-            limit: Starts in a row without a newer checkpoint after which the run ends.
+            limit: MAX_ATTEMPTS: attempts in a row without a newer checkpoint.
 
         Returns:
-            The attempt's number, counted from 1 over the whole run.
+            Number of the attempt, from 1 over the whole run.
 
         Raises:
-            RunError: The limit is reached. The count starts again then: the next start is a
-                person's, who has changed something.
+            RunError: The limit is reached. Counting then starts again, since only a user starts the
+                run after that, and has changed something.
         """
         known = self._read()
         newest = max(checkpoints.steps(self._run), default=-1)
-        in_vain = known["in_vain"] if newest <= known["checkpoint"] else 0
-        if in_vain >= limit:
-            self._write({**known, "in_vain": 0, "checkpoint": newest})
+        failed = known["without_progress"] if newest <= known["checkpoint"] else 0
+        if failed >= limit:
+            self._write({**known, "without_progress": 0, "checkpoint": newest})
             raise RunError(
-                f"run {self._run.name} was started {in_vain} times in a row without reaching a"
-                f" newer checkpoint (MAX_ATTEMPTS={limit}); the last cause: {known['cause'] or UNKNOWN_CAUSE}"
+                f"run {self._run.name} made no progress in {failed} attempts in a row"
+                f" (MAX_ATTEMPTS={limit}); the last one failed: {known['cause'] or UNKNOWN_CAUSE}"
             )
-        started = known["started"] + 1
-        entry = {"started": started, "in_vain": in_vain + 1, "checkpoint": newest, "cause": ""}
-        self._write(entry)
-        return started
+        number: int = known["attempts"] + 1
+        counts = {"attempts": number, "without_progress": failed + 1}
+        self._write({**counts, "checkpoint": newest, "cause": ""})
+        return number
 
-    def take_back(self) -> None:
-        """Do not count the attempt that runs now as one in vain."""
+    def withdraw(self) -> None:
+        """Do not count the current attempt as one without progress."""
         known = self._read()
-        self._write({**known, "in_vain": max(0, known["in_vain"] - 1)})
+        self._write({**known, "without_progress": max(0, known["without_progress"] - 1)})
 
     def record_cause(self, text: str) -> None:
-        """Note why the attempt that runs now ends."""
+        """Record why the current attempt fails."""
         self._write({**self._read(), "cause": " ".join(text.split())})
 
     def _read(self) -> dict[str, Any]:
-        known: dict[str, Any] = {"started": 0, "in_vain": 0, "checkpoint": -1, "cause": ""}
         try:
             content = storage.read_json(self._path)
         except FileNotFoundError:
-            return known
+            return dict(_EMPTY)
         except ValueError:
             content = None
         if not isinstance(content, dict) or any(
-            type(content.get(key)) is not type(value) for key, value in known.items()
+            type(content.get(key)) is not type(value) for key, value in _EMPTY.items()
         ):
-            raise RunError(f"{self._path} is damaged: delete it (attempts are then counted from 0)")
+            raise RunError(f"{self._path} is damaged: delete it (attempts then count from 0)")
         return content
 
     def _write(self, content: dict[str, Any]) -> None:

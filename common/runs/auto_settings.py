@@ -1,104 +1,113 @@
-"""WORKERS=auto and BATCH=auto become numbers, before anything is started with them.
+"""Numbers for WORKERS=auto, BATCH=auto and automatic initializations, before anything starts.
 
-The planner is asked, as a process of its own: it needs TensorFlow, and half a minute where it has
-not measured such a model on this machine before, and what starts a job needs neither.
+An existing run provides its own numbers. Otherwise a planner chooses them, in a process of its own:
+it needs TensorFlow, and half a minute for a model that was not measured on this machine yet. The
+program that starts a job passes the planner's command, and needs neither itself.
 """
 
-import json
-import os
-import subprocess
-import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from common.errors import EXIT_BUG, QfleetError, SettingsError
+from common.events import Event
+from common.processes import ManagedProcess
 from common.runs.run import Run
 from common.settings import Settings
 from common.settings.settings import AUTO
 from common.storage import StoragePath
 
 ROOT = Path(__file__).resolve().parents[2]
+"""Folder of this installation."""
 
 
 def is_automatic(settings: Settings) -> bool:
-    """Whether a person left WORKERS or BATCH to the planner."""
+    """Return True if the planner chooses WORKERS or BATCH."""
     return AUTO in (settings.training.workers, settings.training.batch)
 
 
 def with_placeholder_numbers(settings: Settings) -> Settings:
-    """The settings with some numbers for auto: enough to find out what else is wrong with them."""
-    if not is_automatic(settings):
-        return settings
-    batch = {"batch": settings.training.global_batch} if settings.training.batch == AUTO else {}
-    workers = (
-        {"workers": settings.training.state_shards} if settings.training.workers == AUTO else {}
-    )
-    return _with(settings, **batch, **workers)
+    """Return settings with some numbers for `auto`, to find other errors in the settings first."""
+    training = settings.training
+    numbers = {}
+    if training.batch == AUTO:
+        numbers["batch"] = training.global_batch
+    if training.workers == AUTO:
+        numbers["workers"] = training.state_shards
+    return _with(settings, numbers) if numbers else settings
 
 
-def inherit_batch(settings: Settings, root: StoragePath, name: str) -> Settings:
-    """BATCH=auto is the run's own where it was begun before: another would be another run.
+def inherit_from_run(settings: Settings, root: StoragePath, name: str) -> Settings:
+    """Return settings with the automatic numbers of an existing run: others make another run.
+
+    These are BATCH=auto and unset initializations, which depend on EPOCHS. Every worker calls this
+    before `identity()` and `fingerprint()`.
 
     Args:
-        settings: As a person said them.
+        settings: As given by the user.
         root: STORAGE.
-        name: The run's.
-    """
-    run = Run.at(root, name)
-    if settings.training.batch != AUTO or not run.exists():
-        return settings
-    return _with(settings, batch=run.record()["settings"]["batch"])
-
-
-def resolve_auto(settings: Settings, python: Path | None = None) -> tuple[Settings, str]:
-    """The settings with numbers, and why these, in one line.
-
-    Args:
-        settings: With WORKERS or BATCH auto.
-        python: Of the environment that the planner runs in; this process's unless given.
+        name: Name of the run; without such a run nothing changes.
 
     Raises:
-        SettingsError: There is no way to plan here, or none to train that fits.
+        RunError: The record of the run is damaged or of another version.
+        SettingsError: EPOCHS leaves no epoch after the initializations of the run.
     """
-    python = python or Path(sys.executable)
-    if not python.is_file():
+    run = Run.at(root, name)
+    if not run.exists():
+        return settings
+    recorded = run.record()["settings"]
+    if settings.training.batch == AUTO:
+        settings = _with(settings, {"batch": recorded["batch"]})
+    return settings.inherit_initializations(recorded)
+
+
+def resolve_auto(
+    settings: Settings, planner: Sequence[str], cwd: Path | None = None
+) -> tuple[Settings, str]:
+    """Run the planner and return settings with its numbers.
+
+    Args:
+        settings: WORKERS or BATCH is auto.
+        planner: Program and arguments, to which the settings are added. It emits one event of kind
+            "plan".
+        cwd: Working directory of the planner.
+
+    Returns:
+        The settings, and the reason for the numbers in one line.
+
+    Raises:
+        SettingsError: The planner's environment is missing.
+        QfleetError: The planner failed, with its message and exit code.
+    """
+    if not Path(planner[0]).is_file():
         raise SettingsError(
-            "WORKERS=auto and BATCH=auto need the planner, whose environment is not there:"
-            " `./setup.sh .venv worker` makes it; or set WORKERS and BATCH to numbers"
+            "WORKERS=auto and BATCH=auto need the planner, whose environment is missing: create it"
+            " with `./setup.sh .venv worker`, or set WORKERS and BATCH to numbers"
         )
-    with subprocess.Popen(
-        [str(python), "-m", "planning.auto", *settings.to_args()],
-        cwd=None if python == Path(sys.executable) else ROOT,
-        env={name: value for name, value in os.environ.items() if not name.startswith("QFLEET_")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as planner:
-        try:
-            printed, complaint = planner.communicate()
-        except BaseException:
-            planner.terminate()  # not killed: it ends what it measures with
-            raise
-    if planner.returncode:
-        words = [line for line in complaint.splitlines() if line.startswith("qfleet: ")]
-        if not words or planner.returncode == EXIT_BUG:
-            raise RuntimeError(f"the planner failed:\n{complaint}")
-        raise _Ended(words[-1].removeprefix("qfleet: "), planner.returncode)
-    said = json.loads(printed.splitlines()[-1])
-    why = said.pop("why")
-    return _with(settings, **said), why
+    plan: Event | None = None
+    with ManagedProcess(
+        [*planner, *settings.to_args()], name="planner", cwd=cwd, stdout="discard", stderr="capture"
+    ) as process:
+        for event in process.events():
+            if event.kind == "plan":
+                plan = event
+        code = process.wait()
+    if code == EXIT_BUG or (code == 0 and plan is None):
+        raise RuntimeError(f"the planner failed:\n{process.stderr_text}")
+    if code or plan is None:
+        raise _PlannerFailed(process.error_message, code)
+    return _with(settings, plan.mapping("settings")), plan.text("reason")
 
 
-class _Ended(QfleetError):
-    """What the planner ended with, code and sentence."""
+class _PlannerFailed(QfleetError):
+    """The planner's own error: its message and exit code."""
 
-    def __init__(self, sentence: str, code: int) -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
         self.exit_code = code
 
 
-def _with(settings: Settings, **numbers: int) -> Settings:
-    """The settings with other numbers, checked again as if a person had said them."""
-    batch = {"batch_per_worker": ""} if "batch" in numbers else {}
-    said = {**batch, **numbers}
-    more = [f"--{name}={value}" for name, value in said.items()]
-    return Settings.from_args([*settings.to_args(), *more])
+def _with(settings: Settings, numbers: Mapping[str, object]) -> Settings:
+    """Return settings with other numbers, validated like those of the user."""
+    cleared = {"batch_per_worker": ""} if "batch" in numbers else {}
+    changes = [f"--{name}={value}" for name, value in {**cleared, **numbers}.items()]
+    return Settings.from_args([*settings.to_args(), *changes])

@@ -1,8 +1,8 @@
-"""Which run is meant, and opening it for training. Only a gang's chief does this.
+"""Claiming a run for training. Only the chief of the workers does this.
 
-Unfinished and made with the same settings and data: resume. Finished: `make training` takes the
-next number; a worker that finds its run finished has nothing left to do. Made with other settings
-or data: refused. Being trained by another gang: refused.
+An unfinished run with the same settings and data is resumed. If the run is finished, `make
+training` uses the next number, and a worker has nothing left to do. A run with other settings or
+data, or one that another job is training, is refused.
 """
 
 import contextlib
@@ -18,58 +18,54 @@ from common import storage
 from common.errors import QfleetError, RunError
 from common.lease import Lease
 from common.runs.attempts import Attempts
-from common.runs.run import Run, now
+from common.runs.run import FORMAT, MAX_NAME_LENGTH, Run, now
 from common.storage import StoragePath
 
 log = logging.getLogger("qfleet")
 
-FORMAT = 1
-_LONGEST = 53
-
 _BEFORE_RECORD = ("lease.json", "attempts.json", "text", "logs")
-"""What may lie in a run's folder although run.json does not: traces of a start that was killed."""
+"""Content of a run folder without run.json, left by an attempt that was killed early."""
 
 
 def numbered(wanted: str) -> Iterator[str]:
-    """A run's name, and those that follow it: wanted, wanted-2, wanted-3, ..."""
+    """Yield a run name and its successors: wanted, wanted-2, wanted-3, ..."""
     yield wanted
     for number in itertools.count(2):
-        ending = f"-{number}"
-        yield wanted[: _LONGEST - len(ending)].rstrip("-") + ending
+        suffix = f"-{number}"
+        yield wanted[: MAX_NAME_LENGTH - len(suffix)].rstrip("-") + suffix
 
 
 def next_name(root: StoragePath, wanted: str) -> str:
-    """The run that `make training` means.
+    """Return the name of the run that `make training` trains.
 
     Args:
         root: STORAGE.
-        wanted: RUN, or the model's name.
+        wanted: RUN, or the name of the model.
 
     Returns:
-        `wanted`, where there is no such run or it is unfinished; else the first of wanted-2,
-        wanted-3, ... that is not finished.
+        The first of wanted, wanted-2, wanted-3, ... that is not finished.
     """
     return next(name for name in numbered(wanted) if not Run.at(root, name).finished())
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """The answer of `open_for_training` where nothing is left to do; str() is the sentence."""
+    """Result of `claim_for_training` for a finished run; str() is the message for the user."""
 
     run: Run
 
     def __str__(self) -> str:
-        return f"run {self.run.name} is finished already: there is nothing left to do"
+        return f"run {self.run.name} is already finished: there is nothing left to do"
 
 
 @dataclass(frozen=True)
 class ClaimedRun:
-    """A run that this gang holds, until `close`; a context manager.
+    """A run that this job may train until `close`; a context manager.
 
     Args:
         run: The run.
-        resumed: Whether an earlier start recorded it; else it is new.
-        lease: What keeps other gangs away.
+        resumed: True if an earlier attempt recorded the run; otherwise it is new.
+        lease: Lease that excludes other jobs.
     """
 
     run: Run
@@ -77,32 +73,34 @@ class ClaimedRun:
     lease: Lease = field(repr=False)
 
     def check(self) -> None:
-        """Raise if another gang (RunError) or attempt (PeerLost) has taken the run over."""
+        """Raise if another job (RunError) or attempt (PeerLost) has taken over the run."""
         self.lease.check()
 
     def begin_attempt(self, limit: int) -> int:
-        """Count this start; see `Attempts.begin`."""
+        """Count this attempt; see `Attempts.begin`."""
         return Attempts(self.run.path).begin(limit)
 
-    def take_back_attempt(self) -> None:
-        """Let this start not count as one in vain: the gang never came together."""
-        Attempts(self.run.path).take_back()
+    def withdraw_attempt(self) -> None:
+        """Do not count this attempt: the workers did not complete the rendezvous."""
+        Attempts(self.run.path).withdraw()
 
     def record_cause(self, text: str) -> None:
-        """Note why this attempt ends, for the last one's sentence. Where storage refuses, that is
-        only logged: the cause itself is what this process should end with."""
+        """Record why this attempt fails.
+
+        An error of storage is only logged, since this process must end with the cause itself.
+        """
         try:
             Attempts(self.run.path).record_cause(text)
         except QfleetError as error:
-            log.warning(f"why this attempt ends was not recorded: {error}")
+            log.warning(f"the cause of this failure was not recorded: {error}")
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Commit the result, if the run is still ours; see `Run.finish`."""
+        """Commit the result, if this job still has the lease; see `Run.finish`."""
         self.check()
         self.run.finish(result)
 
     def close(self) -> None:
-        """Let the run go. Safe to call twice."""
+        """Release the run. Safe to call twice."""
         self.lease.close()
 
     def __enter__(self) -> Self:
@@ -124,23 +122,23 @@ def claim_for_training(
     fingerprint: str,
     data_fingerprint: str,
     versions: Mapping[str, str],
-    gang: str,
+    job_id: str,
     other: Mapping[str, Any] | None = None,
 ) -> ClaimedRun | FinishedRun:
-    """Make or resume a run, and keep other gangs from it.
+    """Create or resume a run, and exclude other jobs from it.
 
     Args:
         root: STORAGE.
-        name: The run's name.
-        identity: The settings that make the run what it is (`Settings.identity()`).
-        fingerprint: Their sha256 (`Settings.fingerprint()`).
-        data_fingerprint: That of the data set.
-        versions: Package -> version, recorded.
-        gang: What all attempts of one gang share; another gang is refused while this one lives.
-        other: Settings to record that may differ when resumed (EPOCHS, WORKERS).
+        name: Name of the run.
+        identity: Settings that identify the run (`Settings.identity()`).
+        fingerprint: SHA-256 of these settings (`Settings.fingerprint()`).
+        data_fingerprint: SHA-256 of the data set.
+        versions: Package -> version, for the record.
+        job_id: Identity that all attempts of a job share; other jobs are refused meanwhile.
+        other: Settings to record that may differ on resume (EPOCHS, WORKERS).
 
     Raises:
-        RunError: Made with other settings or data, trained by another gang, or damaged.
+        RunError: The run has other settings or data, is in use by another job, or is damaged.
     """
     run = Run.at(root, name)
     record = {
@@ -155,47 +153,47 @@ def claim_for_training(
     }
     if run.finished():
         return FinishedRun(run)
-    _same(run, record)  # before the lease is waited for: it may be refused at once
-    lease = Lease(run.path, gang).acquire()
-    with contextlib.ExitStack() as unless_held:
-        unless_held.callback(lease.close)
-        if run.finished():  # by the gang that held it until now
+    _check_record(run, record)  # before waiting for the lease
+    lease = Lease(run.path, job_id, advice="wait for it, stop it, or choose another RUN").acquire()
+    with contextlib.ExitStack() as on_error:
+        on_error.callback(lease.close)
+        if run.finished():  # by the previous holder of the lease
             return FinishedRun(run)
-        resumed = _same(run, record)
+        resumed = _check_record(run, record)
         storage.remove_partial_files(run.path)
         if resumed:
             _warn_of_versions(run, versions)
         else:
             storage.write_json(run.path / "run.json", record)
-        unless_held.pop_all()
+        on_error.pop_all()
     return ClaimedRun(run, resumed, lease)
 
 
-def _same(run: Run, record: Mapping[str, Any]) -> bool:
-    """Whether the run was recorded before, as it would be now.
+def _check_record(run: Run, record: Mapping[str, Any]) -> bool:
+    """Return True if the run exists with the same record, False if it is new.
 
     Raises:
-        RunError: It was recorded with other settings or data, or there is something else.
+        RunError: The run has other settings or data, or the folder has other content.
     """
     if not run.exists():
-        strangers = [p.name for p in storage.children(run.path) if p.name not in _BEFORE_RECORD]
-        if strangers:
+        others = [p.name for p in storage.children(run.path) if p.name not in _BEFORE_RECORD]
+        if others:
             raise RunError(
-                f"{run.path} is not a run (it holds {strangers[0]} but no run.json): choose"
-                " another RUN or move it away"
+                f"{run.path} is not a run (it contains {others[0]} but no run.json): choose another"
+                " RUN or move it away"
             )
         return False
-    there = run.record()
-    differing = differences(there["settings"], record["settings"])
-    if differing or there["fingerprint"] != record["fingerprint"]:
-        told = ", ".join(f"{n.upper()}={was} (now {now})" for n, was, now in differing)
+    existing = run.record()
+    differing = differences(existing["settings"], record["settings"])
+    if differing or existing["fingerprint"] != record["fingerprint"]:
+        changes = ", ".join(f"{n.upper()}={was} (now {now})" for n, was, now in differing)
         raise RunError(
-            f"run {run.name} was begun with {told or 'settings of another version of qfleet'}:"
-            " set them the same to resume it, or choose another RUN"
+            f"run {run.name} was created with {changes or 'settings of another version of qfleet'}:"
+            " use the same settings to resume it, or choose another RUN"
         )
-    if there["data"] != record["data"]:
+    if existing["data"] != record["data"]:
         raise RunError(
-            f"run {run.name} was begun with other data: DATA={record['settings'].get('data')} has"
+            f"run {run.name} was created with other data: DATA={record['settings'].get('data')} has"
             " changed since; restore the data to resume it, or choose another RUN"
         )
     return True
@@ -206,12 +204,13 @@ def _warn_of_versions(run: Run, versions: Mapping[str, str]) -> None:
     for package, version in versions.items():
         if before.get(package) != version:
             log.warning(
-                f"run {run.name} was begun with {package} {before.get(package)}, this is {version}"
+                f"run {run.name} was created with {package} {before.get(package)}, and is resumed"
+                f" with {version}"
             )
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Settings with different values: (name, value before, value now) as text, by name."""
+    """Return settings with different values: (name, value before, value now) as text, by name."""
     missing = "unset"
     return [
         (name, str(before.get(name, missing)), str(now.get(name, missing)))

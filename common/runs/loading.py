@@ -1,8 +1,8 @@
-"""A finished run in a notebook: its Keras model, and its circuit with the trained angles bound.
+"""Loading of a finished run in a notebook: its Keras model, and its circuit with trained angles.
 
 run = common.runs.load("hybrid")
 run.model.predict(angles)      # float32 [n, features] in radians -> float32 [n, 1]
-run.circuit                    # cirq.Circuit; the data's symbols are still free
+run.circuit                    # cirq.Circuit; the symbols of the data are still free
 run.to_qasm(angles[0])         # OpenQASM 2.0 for one example
 """
 
@@ -15,6 +15,7 @@ from common.errors import RunError, WeightsError
 from common.runs.registry import resolve
 from common.runs.run import Run
 from common.storage import path as path_of
+from common.text import plural
 
 if TYPE_CHECKING:
     import cirq
@@ -27,10 +28,10 @@ class LoadedCircuit:
     """One circuit of a trained model.
 
     Args:
-        name: The name of its layer in the model.
-        circuit: The circuit, its trained angles bound; the symbols in `inputs` are free.
-        inputs: Data symbols, a value per example each, in radians, in the order of columns.
-        trained: Trained symbol -> its angle in radians.
+        name: Name of its layer in the model.
+        circuit: The circuit with its trained angles; the symbols in `inputs` are free.
+        inputs: Symbols of the data, in the order of the columns; radians.
+        trained: Trained symbol -> angle in radians.
         readouts: The observables, as text.
     """
 
@@ -41,27 +42,27 @@ class LoadedCircuit:
     readouts: tuple[str, ...]
 
     def bound(self, angles: Sequence[float] | None = None) -> "cirq.Circuit":
-        """The circuit of one example, without free symbols.
+        """Return the circuit of one example, without free symbols.
 
         Args:
-            angles: A value per data symbol, in radians; all 0 unless given.
+            angles: One value per data symbol, in radians; all 0 by default.
         """
         import cirq
 
         values = [0.0] * len(self.inputs) if angles is None else [float(a) for a in angles]
         if len(values) != len(self.inputs):
-            raise ValueError(f"{len(self.inputs)} angles are needed, one for each data symbol")
+            raise ValueError(f"give {plural(len(self.inputs), 'angle')}, one per data symbol")
         bound = cirq.resolve_parameters(self.circuit, dict(zip(self.inputs, values, strict=True)))
         return bound
 
     def to_json(self) -> str:
-        """Cirq's JSON; `cirq.read_json(json_text=...)` reads it."""
+        """Return the JSON of Cirq, for `cirq.read_json(json_text=...)`."""
         from qfleet.circuits.circuit_json import to_json
 
         return to_json(self.circuit)
 
     def to_qasm(self, angles: Sequence[float] | None = None) -> str:
-        """OpenQASM 2.0 of one example's circuit, which has no free symbols: see `bound`."""
+        """Return the circuit of one example as OpenQASM 2.0; see `bound`."""
         import cirq
 
         return cirq.qasm(self.bound(angles))
@@ -69,7 +70,7 @@ class LoadedCircuit:
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A finished run whose files have been checked; TensorFlow is imported by `model` alone."""
+    """A finished run with verified files. Only `model` imports TensorFlow."""
 
     run: Run
     record: dict[str, Any]
@@ -79,7 +80,7 @@ class LoadedRun:
 
     @functools.cached_property
     def model(self) -> "keras.Model":
-        """The trained Keras model: angles float32 [B, features], radians -> float32 [B, 1]."""
+        """Trained Keras model: angles float32 [B, features] in radians -> float32 [B, 1]."""
         from common import models
 
         with self.run.local_weights() as weights:
@@ -87,21 +88,21 @@ class LoadedRun:
 
     @property
     def circuit(self) -> "cirq.Circuit":
-        """The circuit with its trained angles bound; of several, the first (see `circuits`)."""
+        """The first circuit with its trained angles; see `circuits` for all."""
         return self._first.circuit
 
     def to_json(self) -> str:
-        """`circuit` as Cirq's JSON."""
+        """Return `circuit` as JSON of Cirq."""
         return self._first.to_json()
 
     def to_qasm(self, angles: Sequence[float] | None = None) -> str:
-        """`circuit` as OpenQASM 2.0, for one example's angles in radians (all 0 unless given)."""
+        """Return `circuit` as OpenQASM 2.0, for the angles of one example in radians (default 0)."""
         return self._first.to_qasm(angles)
 
     @property
     def _first(self) -> LoadedCircuit:
         if not self.circuits:
-            raise RunError(f"the model of run {self.run.name} holds no circuit")
+            raise RunError(f"the model of run {self.run.name} has no circuit")
         return self.circuits[0]
 
 
@@ -109,11 +110,11 @@ def load(run: str, storage: str = "runs") -> LoadedRun:
     """Load a finished run.
 
     Args:
-        run: The run's name, or the path of its folder (a/path or gs://bucket/path).
-        storage: STORAGE, for a name.
+        run: Name of the run, or path of its folder (a/path or gs://bucket/path).
+        storage: STORAGE, if `run` is a name.
 
     Raises:
-        RunError: There is no such run, or it is not finished.
+        RunError: The run does not exist, or is not finished.
         WeightsError: model.json or the weights are missing, damaged or altered.
         StorageError, StorageUnavailable: Storage can't be read.
     """
@@ -123,7 +124,7 @@ def load(run: str, storage: str = "runs") -> LoadedRun:
         root, run = folder.parent, folder.name
     found = resolve(root, run)
     described = found.model()
-    with found.local_weights():  # compared now, so that a notebook hears of it here
+    with found.local_weights():  # verified now, not when the model is first used
         pass
     return LoadedRun(found, found.record(), found.result(), described, _circuits(found, described))
 

@@ -1,4 +1,4 @@
-"""The runs of a STORAGE: list, find, compare and delete them."""
+"""Runs of a STORAGE: list, find, compare and delete them."""
 
 import contextlib
 import difflib
@@ -17,18 +17,18 @@ RunState = Literal["finished", "training", "unfinished", "damaged"]
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A line of `make runs`; None where a run has nothing to say (yet).
+    """A row of `make runs`; None for values that do not exist (yet).
 
     Args:
-        name: The run's name.
-        state: finished, training (a gang holds it now), unfinished, or damaged.
+        name: Name of the run.
+        state: finished, training (a job has its lease), unfinished, or damaged.
         model: MODEL.
         qubits: QUBITS.
-        epochs: Epochs done.
+        epochs: Completed epochs.
         mse: Mean squared error on the test split.
         accuracy: Accuracy of the sign on the test split.
-        when: When it was finished, else begun: UTC, ISO 8601.
-        problem: What is damaged.
+        when: Time when it finished or else was created: UTC, ISO 8601.
+        problem: Description of the damage.
     """
 
     name: str
@@ -43,7 +43,7 @@ class RunSummary:
 
 
 def names(root: StoragePath) -> list[str]:
-    """Names of all runs of a STORAGE."""
+    """Return the names of all runs of a STORAGE."""
     return [run.name for run in _runs(root)]
 
 
@@ -53,17 +53,17 @@ def _runs(root: StoragePath) -> list[Run]:
         try:
             run = Run.at(root, path.name)
         except RunError:
-            continue  # data sets, and what is not ours
+            continue  # data sets, and folders of other programs
         if run.exists():
             found.append(run)
     return found
 
 
 def list_runs(root: StoragePath) -> list[RunSummary]:
-    """All runs of a STORAGE, the newest last.
+    """Return all runs of a STORAGE, the newest last.
 
-    A run whose lease is held from another machine takes a few seconds more: whether that holder
-    lives is seen by waiting for its next beat.
+    A lease held by another machine takes a few seconds longer: its holder is alive if the lease is
+    renewed meanwhile.
     """
     runs = _runs(root)
     finished = {run.path for run in runs if run.finished()}
@@ -105,19 +105,21 @@ def _summary(run: Run, state: RunState) -> RunSummary:
 
 
 def find(root: StoragePath, name: str) -> Run:
-    """The run of this name.
+    """Return the run with a name.
 
     Raises:
-        RunError: There is none; the sentence names those with a similar name.
+        RunError: There is no such run; the message suggests similar names.
     """
     run = Run.at(root, name)
     if run.exists():
         return run
     known = names(root)
     if not known:
-        raise RunError(f"there is no run {name}: {root} holds no runs; `make training` makes one")
+        raise RunError(
+            f"there is no run {name}: {root} has no runs; create one with `make training`"
+        )
     near = difflib.get_close_matches(name, known, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {_few(known)}"
+    hint = f"did you mean {' or '.join(near)}?" if near else f"existing runs: {_few(known)}"
     raise RunError(f"there is no run {name} in {root}: {hint}")
 
 
@@ -126,7 +128,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def latest_finished(root: StoragePath) -> Run | None:
-    """The run that was finished last; None where none is."""
+    """Return the run that finished last; None if no run is finished."""
     best: tuple[str, Run] | None = None
     for run in _runs(root):
         if run.finished():
@@ -137,11 +139,11 @@ def latest_finished(root: StoragePath) -> Run | None:
 
 
 def resolve(root: StoragePath, name: str = "") -> Run:
-    """The finished run that inference means.
+    """Return the finished run for inference.
 
     Args:
         root: STORAGE.
-        name: RUN; the run that was finished last where it is empty.
+        name: RUN; if empty, the run that finished last.
 
     Raises:
         RunError: There is no such run, or it is not finished.
@@ -151,21 +153,23 @@ def resolve(root: StoragePath, name: str = "") -> Run:
         if not run.finished():
             step = max(checkpoints.steps(run.path), default=0)
             raise RunError(
-                f"run {name} is not finished (its newest checkpoint is at step {step}):"
-                f" `make training RUN={name}` goes on with it"
+                f"run {name} is not finished (its newest checkpoint is at step {step}): resume it"
+                f" with `make training RUN={name}`"
             )
         return run
     latest = latest_finished(root)
     if latest is None:
         known = names(root)
-        begun = f"; unfinished: {_few(known)}" if known else ""
-        raise RunError(f"there is no finished run in {root}: `make training` makes one{begun}")
+        unfinished = f"; unfinished: {_few(known)}" if known else ""
+        raise RunError(
+            f"there is no finished run in {root}: create one with `make training`{unfinished}"
+        )
     return latest
 
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Runs side by side: each row is (name, a value for each run)."""
+    """A comparison of runs. Each row is (name, one value per run)."""
 
     runs: list[str]
     settings: list[tuple[str, list[str]]]
@@ -173,18 +177,18 @@ class RunComparison:
 
 
 def compare(root: StoragePath, names: Sequence[str]) -> RunComparison:
-    """Settings that differ between runs, and the metrics of those that are finished.
+    """Compare the settings of runs, and the metrics of those that are finished.
 
     Raises:
-        RunError: There is no such run, or less than two.
+        RunError: A run does not exist, or fewer than two are given.
     """
     chosen = list(dict.fromkeys(names))
     if len(chosen) < 2:
-        raise RunError(f"COMPARE={','.join(names)} names less than two runs: give two or more")
+        raise RunError(f"COMPARE={','.join(names)} has fewer than two runs: give two or more")
     runs = [find(root, name) for name in chosen]
     records = [run.record() for run in runs]
-    said = [{**r["other"], **r["settings"], "data fingerprint": r["data"][:12]} for r in records]
-    differing = {name for other in said[1:] for name, *_ in differences(said[0], other)}
+    values = [{**r["other"], **r["settings"], "data fingerprint": r["data"][:12]} for r in records]
+    differing = {name for other in values[1:] for name, *_ in differences(values[0], other)}
     results: list[dict[str, Any]] = [run.result() if run.finished() else {} for run in runs]
     kinds = [("test", "mse"), ("test", "accuracy"), ("validation", "mse"), ("train", "mse")]
     metrics: list[tuple[str, list[float | None]]] = [
@@ -192,25 +196,25 @@ def compare(root: StoragePath, names: Sequence[str]) -> RunComparison:
         for split, kind in kinds
     ]
     metrics += [(kind, [r.get(kind) for r in results]) for kind in ("epochs", "seconds")]
-    settings = [(name, [str(s.get(name, "unset")) for s in said]) for name in sorted(differing)]
+    settings = [(name, [str(v.get(name, "unset")) for v in values]) for name in sorted(differing)]
     return RunComparison(chosen, settings, metrics)
 
 
 def delete(root: StoragePath, names: Sequence[str]) -> None:
-    """Delete runs; none is deleted unless each of them can be.
+    """Delete runs: all of them, or none if one can't be deleted.
 
     Raises:
-        RunError: There is no such run, or a gang trains it.
+        RunError: A run does not exist, or a job is training it.
     """
     runs = [find(root, name) for name in dict.fromkeys(names)]
-    with contextlib.ExitStack() as held:
-        taken = []
+    with contextlib.ExitStack() as on_exit:
+        leases = []
         for run in runs:
-            taken.append(lease.Lease(run.path, f"delete-{run.name}").acquire())
-            held.callback(taken[-1].close)
-        for run, own in zip(runs, taken, strict=True):
-            # First what makes it finished, last what makes it a run: cut short, it can be deleted
-            # again and is never taken for a finished one.
+            leases.append(lease.Lease(run.path, f"delete-{run.name}").acquire())
+            on_exit.callback(leases[-1].close)
+        for run, own in zip(runs, leases, strict=True):
+            # The result goes first and the record last. After an interruption, the run can be
+            # deleted again and does not count as finished.
             storage.delete(run.path / "result.json")
             for path in storage.children(run.path):
                 if path.name not in ("run.json", lease.NAME):

@@ -1,16 +1,16 @@
-"""One run's folder: where each thing lies, and the commit points.
+"""Folder of a run: its layout and commit points.
 
 STORAGE/RUN/
-  run.json            written first: settings, fingerprints, versions
-  lease.json          who trains it now (lease.py)
-  attempts.json       starts, and starts since the newest checkpoint (attempts.py)
+  run.json            written first: format, settings, fingerprints, versions
+  lease.json          the job that trains the run now (lease.py)
+  attempts.json       attempts, and those without progress (attempts.py)
   checkpoints/        common/checkpoints.py
-  logs/               TensorBoard events
-  text/               worker-R.attempt-A.log: what each worker said
-  metrics.jsonl       a line an epoch
+  logs/               events of TensorBoard
+  text/               worker-R.attempt-A.log: log of each worker
+  metrics.jsonl       one line per epoch
   model/              weights.h5, model.json
   result.json         written last: a run without it is not finished
-  predictions/        what inference wrote
+  predictions/        output of inference
 """
 
 import contextlib
@@ -29,25 +29,45 @@ from common.errors import TERMINATION_LOG, RunError, WeightsError
 from common.settings import RUN_NAME, Settings
 from common.storage import DATASETS, StoragePath
 
+FORMAT = 2
+"""Version of the layout of run folders, recorded in run.json."""
+
+MAX_NAME_LENGTH = 53
+
 RESULT_KEYS = ("metrics", "epochs", "seconds", "weights")
+
+_RECORD_TYPES: Mapping[str, type] = {
+    "settings": dict,
+    "other": dict,
+    "fingerprint": str,
+    "data": str,
+    "created": str,
+}
+_RESULT_TYPES: Mapping[str, type] = {
+    "metrics": dict,
+    "epochs": int,
+    "weights": dict,
+    "finished": str,
+}
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run by its folder; nothing is read until it is asked for."""
+    """A run, by its folder; files are read on demand."""
 
     path: StoragePath
 
     @classmethod
     def at(cls, root: StoragePath, name: str) -> "Run":
-        """The run of this name below a STORAGE.
+        """Return the run with a name in a STORAGE.
 
         Raises:
-            RunError: It can't be a run's name.
+            RunError: The name is not allowed.
         """
         if not re.fullmatch(RUN_NAME, name):
             raise RunError(
-                f"RUN={name} is not a run's name: it is small letters, digits and '-', at most 53"
+                f"RUN={name} is not a run name: use lower-case letters, digits and '-', at most"
+                f" {MAX_NAME_LENGTH}"
             )
         if name == DATASETS:
             raise RunError(f"RUN={name} is the folder of data sets: choose another RUN")
@@ -55,93 +75,98 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The run's name: its folder's."""
+        """Name of the run and of its folder."""
         return self.path.name
 
     @property
-    def words(self) -> str:
-        """The settings by which a next verb finds the run: RUN, and STORAGE where it is another.
+    def arguments(self) -> str:
+        """Settings that select this run in the next command: RUN, and STORAGE if not the default.
 
-        Of a pod's run the client knows the storage, by its overlay.
+        A pod leaves STORAGE out, since the client knows it from its overlay.
         """
-        root, usual = str(self.path.parent), Settings.fields()["storage"].default
-        if root == usual or TERMINATION_LOG.is_file():
+        root, default = str(self.path.parent), Settings.fields()["storage"].default
+        if root == default or TERMINATION_LOG.is_file():
             return f"RUN={self.name}"
         return f"STORAGE={shlex.quote(root)} RUN={self.name}"
 
     @property
     def logs(self) -> StoragePath:
-        """Folder of TensorBoard's events."""
+        """Folder of the events of TensorBoard."""
         return self.path / "logs"
 
     @property
     def weights(self) -> StoragePath:
-        """The trained weights, HDF5."""
+        """File of the trained weights, HDF5."""
         return self.path / "model" / "weights.h5"
 
     @property
     def predictions(self) -> StoragePath:
-        """Folder of what inference wrote."""
+        """Folder of the output of inference."""
         return self.path / "predictions"
 
-    def text(self, rank: int, attempt: int) -> StoragePath:
-        """The text log of one worker (counted from 0) in one attempt (counted from 1)."""
+    def text_log(self, rank: int, attempt: int) -> StoragePath:
+        """Return the text log of a worker (from 0) in an attempt (from 1)."""
         return self.path / "text" / f"worker-{rank}.attempt-{attempt}.log"
 
     def exists(self) -> bool:
-        """Whether run.json is there."""
+        """Return True if run.json exists."""
         return storage.is_file(self.path / "run.json")
 
     def finished(self) -> bool:
-        """Whether result.json is there, which is written last."""
+        """Return True if result.json exists, which is written last."""
         return storage.is_file(self.path / "result.json")
 
     def record(self) -> dict[str, Any]:
-        """run.json: format, run, settings, other settings, fingerprint, data, versions, created.
+        """Return run.json: format, run, settings, other settings, fingerprint, data, versions.
 
         Raises:
-            RunError: It is missing or damaged.
+            RunError: The file is missing, damaged or of another version.
         """
-        kinds = {"settings": dict, "other": dict, "fingerprint": str, "data": str, "created": str}
-        return self._read("run.json", kinds)
+        content = self._read("run.json", _RECORD_TYPES)
+        if content.get("format") != FORMAT:
+            raise RunError(
+                f"run {self.name} has format {content.get('format')} and this version of qfleet"
+                f" reads format {FORMAT}: train it again under another RUN, or use the version that"
+                " created it"
+            )
+        return content
 
     def result(self) -> dict[str, Any]:
-        """result.json: run, metrics, epochs, seconds, weights, finished.
+        """Return result.json: run, metrics, epochs, seconds, weights, finished.
 
         Raises:
-            RunError: It is missing or damaged.
+            RunError: The file is missing or damaged.
         """
-        kinds = {"metrics": dict, "epochs": int, "weights": dict, "finished": str}
-        return self._read("result.json", kinds)
+        return self._read("result.json", _RESULT_TYPES)
 
-    def _read(self, file: str, kinds: Mapping[str, type]) -> dict[str, Any]:
+    def _read(self, file: str, types: Mapping[str, type]) -> dict[str, Any]:
         path = self.path / file
         try:
             content = storage.read_json(path)
         except FileNotFoundError:
             raise RunError(
-                f"run {self.name} has no {path}: it is not a run, or not one that is finished"
+                f"run {self.name} has no {path}: it is not a run, or it is not finished"
             ) from None
         except ValueError:
-            raise RunError(f"{path} is damaged: it is not JSON{self._way_out}") from None
+            raise RunError(f"{path} is damaged: it is not JSON{self._advice}") from None
         wrong = [
             key
-            for key, kind in kinds.items()
+            for key, kind in types.items()
             if not isinstance(content, dict) or not isinstance(content.get(key), kind)
         ]
         if wrong:
-            raise RunError(f"{path} is damaged: it lacks {', '.join(wrong)}{self._way_out}")
+            raise RunError(f"{path} is damaged: it lacks {', '.join(wrong)}{self._advice}")
         return content
 
     @property
-    def _way_out(self) -> str:
+    def _advice(self) -> str:
         return f"; choose another RUN or delete this one (`make runs DELETE={self.name}`)"
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The rows of metrics.jsonl, one an epoch, oldest first; none before the first epoch.
+        """Return the rows of metrics.jsonl, one per epoch, oldest first.
 
         Raises:
-            RunError: It is damaged.
+            RunError: The file is damaged.
         """
         path = self.path / "metrics.jsonl"
         try:
@@ -149,17 +174,17 @@ class Run:
         except FileNotFoundError:
             return []
         except ValueError:
-            raise RunError(f"{path} is damaged: a line is not JSON{self._way_out}") from None
+            raise RunError(f"{path} is damaged: a line is not JSON{self._advice}") from None
         if not all(isinstance(row, dict) for row in rows):
-            raise RunError(f"{path} is damaged: a line is not an object{self._way_out}")
+            raise RunError(f"{path} is damaged: a line is not an object{self._advice}")
         return rows
 
     def write_model(self, model: Mapping[str, Any], weights: Path) -> dict[str, str]:
         """Write the model and its weights.
 
         Args:
-            model: What model.json holds (`common.models.describe`).
-            weights: A local HDF5 file of the weights.
+            model: Content of model.json (`common.models.describe_model`).
+            weights: Local HDF5 file of the weights.
 
         Returns:
             {"path", "sha256"} of the weights, for `finish`.
@@ -170,11 +195,11 @@ class Run:
         return {"path": "model/weights.h5", "sha256": hashlib.sha256(content).hexdigest()}
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Write result.json, after which the run is finished.
+        """Write result.json; the run is finished from then on.
 
         Args:
             result: metrics {"train"|"validation"|"test": {"mse", "accuracy"}}, epochs, seconds,
-                weights (what `write_model` returned).
+                weights (result of `write_model`).
         """
         if missing := [key for key in RESULT_KEYS if key not in result]:
             raise ValueError(f"a result needs {', '.join(missing)}")
@@ -182,16 +207,16 @@ class Run:
         storage.write_json(self.path / "result.json", content)
 
     def model(self) -> dict[str, Any]:
-        """model.json of a finished run.
+        """Return model.json of a finished run.
 
         Raises:
-            WeightsError: It is missing or damaged.
+            WeightsError: The file is missing or damaged.
         """
         path = self.path / "model" / "model.json"
         try:
             content = storage.read_json(path)
         except FileNotFoundError:
-            raise WeightsError(f"there is no {path}: train the run again") from None
+            raise WeightsError(f"{path} does not exist: train the run again") from None
         except ValueError:
             raise WeightsError(f"{path} is damaged: it is not JSON; train the run again") from None
         if not isinstance(content, dict):
@@ -200,14 +225,14 @@ class Run:
 
     @contextlib.contextmanager
     def local_weights(self) -> Iterator[Path]:
-        """The weights on a local disk, after comparing their sha256 with the recorded one.
+        """Provide the weights on a local disk, after verifying their SHA-256.
 
         Raises:
-            WeightsError: They are missing or are not those that training wrote.
+            WeightsError: The weights are missing or were altered.
         """
         recorded = self.result()["weights"].get("sha256")
         try:
-            with storage.local(self.weights) as path:
+            with storage.local_copy(self.weights) as path:
                 found = hashlib.sha256(path.read_bytes()).hexdigest()
                 if found != recorded:
                     raise WeightsError(
@@ -218,10 +243,10 @@ class Run:
                 yield path
         except FileNotFoundError:
             raise WeightsError(
-                f"there are no weights at {self.weights}: restore the file or train the run again"
+                f"{self.weights} does not exist: restore the file or train the run again"
             ) from None
 
 
 def now() -> str:
-    """This moment, UTC, to the second, as ISO 8601."""
+    """Return the current time: UTC, to the second, as ISO 8601."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,1 +1,1 @@
-"""What a person says to a cluster, a verb a file."""
+"""Commands of the client, one per file."""

@@ -1,102 +1,101 @@
-"""`launch probe`: short trainings measured in pods, for planning/step_measurement.py."""
+"""`launch benchmark`: short trainings measured in pods, for planning/step_measurement.py."""
 
 import contextlib
-import json
 import re
-import sys
 import uuid
 from collections.abc import Iterator, Sequence
 
+from common import events
 from common.errors import ClusterError
-from common.settings import Settings
+from common.events import Event
+from common.settings import Settings, Value
 from launch import api_errors, apply, job, manifests
 from launch.benchmark_manifest import benchmark_objects
 from launch.console import ClientConsole
 from launch.job_watcher import JobWatcher
 from launch.kube_client import KubeClient, Object
+from launch.log_stream import read_line
 
-NATIVE = re.compile(r"WARNING: All log messages|[IW]\d{4} \d\d:")
-"""What TensorFlow says when it starts; of a run it goes to its text logs."""
+TENSORFLOW_LOG = re.compile(r"WARNING: All log messages|[IW]\d{4} \d\d:")
+"""Lines that TensorFlow's C++ code prints when it starts."""
 
-KEPT_SECONDS = 600
-"""How long the cluster keeps a finished job that this client could not take away."""
+TTL_SECONDS = 600
+"""Time after which the cluster deletes a finished job that this client could not delete."""
 
 
 def benchmark(settings: Settings, cases: str) -> int:
-    """Run CASES in a TFJob of WORKERS pods, print the lines of all, and take it away again.
+    """Run CASES in a TFJob of WORKERS pods, pass on the events of all workers, delete the TFJob.
 
-    What the workers say comes out as they said it; the last line tells the node of each. Lines that
-    are not JSON are news for the person.
+    The last event is of kind "nodes".
 
     Args:
-        settings: WORKERS, CPU, MEMORY, where, and what holds for all cases.
+        settings: WORKERS, CPU, MEMORY, the cluster, and those that hold for all cases.
         cases: CASES of training/step_benchmark_worker.py.
 
     Returns:
         The job's exit code.
     """
-    # TensorFlow's profiler is of no use to it, and a name of its own keeps it apart from runs.
-    more: dict[str, str | int] = {
-        "run": f"probe-{uuid.uuid4().hex[:8]}",
+    overrides: dict[str, Value] = {
+        "run": f"benchmark-{uuid.uuid4().hex[:8]}",  # no run has this name
         "profiler_port": 0,
-        "ttl": KEPT_SECONDS,
+        "ttl": TTL_SECONDS,
     }
-    settings = settings.replace(**more)
+    settings = settings.replace(**overrides)
     objects = benchmark_objects(manifests.training(settings), cases, settings)
     cluster = KubeClient.connect(settings)
     cluster.check()
     name = settings.run_name
-    screen = _Lines()
-    with screen, _there(cluster, objects, name):
+    with _MeasurementConsole() as console, _temporary(cluster, objects, name):
         try:
-            ended = JobWatcher(
-                cluster, "TFJob", name, screen, settings.fault_tolerance.rendezvous_timeout
+            outcome = JobWatcher(
+                cluster, "TFJob", name, console, settings.fault_tolerance.rendezvous_timeout
             ).until_end()
         except api_errors.Unreachable:
             raise
         except ClusterError as error:
-            raise ClusterError(f"{error} (the probe {name} is taken away)") from None
-        if ended.code:
-            print(f"qfleet: {ended.sentence}", file=sys.stderr)
-            return ended.code
-        pods = job.pods(cluster.list("Pod", job.pods_of("TFJob", name)))
+            raise ClusterError(f"{error} (the benchmark {name} was deleted)") from None
+        if outcome.code:
+            events.emit("error", outcome.sentence, exit_code=outcome.code)
+            return outcome.code
+        pods = job.sorted_pods(cluster.list("Pod", job.pod_selector("TFJob", name)))
         for pod in pods:
             for line in cluster.log(pod.name, pod.container, follow=False):
-                screen.pass_on(line.partition(" ")[2])
-        print(json.dumps({"nodes": [pod.node for pod in pods]}), flush=True)
+                console.pass_on_measurement(read_line(line.partition(" ")[2], pod.index))
+        events.emit("nodes", "", nodes=[pod.node for pod in pods])
     return 0
 
 
-class _Lines(ClientConsole):
-    """Prints each measurement once: the chief's as they come, the others' at the end."""
+class _MeasurementConsole(ClientConsole):
+    """Passes on each measurement once: the chief's as they arrive, the others' at the end."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._printed: set[str] = set()
+        self._passed_on: set[str] = set()
 
-    def relay(self, line: str) -> None:
-        """A line of the chief's."""
-        if line.startswith("{"):
-            self.pass_on(line)
-        elif not NATIVE.match(line):
-            super().relay(line)
+    def show(self, event: Event) -> None:
+        """Pass on a measurement of the chief's, or show another event."""
+        if event.kind == "measurement":
+            self.pass_on_measurement(event)
+        elif not TENSORFLOW_LOG.match(event.message):
+            super().show(event)
 
-    def pass_on(self, line: str) -> None:
-        """A worker's line, if it is a measurement and was not printed before."""
-        if line.startswith("{") and line not in self._printed:
-            self._printed.add(line)
-            print(line, flush=True)
+    def pass_on_measurement(self, event: Event) -> None:
+        """Pass on a worker's event, if it is a measurement that was not passed on before."""
+        line = event.to_json()
+        if event.kind == "measurement" and line not in self._passed_on:
+            self._passed_on.add(line)
+            events.forward(event)
 
 
 @contextlib.contextmanager
-def _there(cluster: KubeClient, objects: Sequence[Object], name: str) -> Iterator[None]:
-    """The objects are in the cluster meanwhile; the account stays, as other jobs use it."""
+def _temporary(cluster: KubeClient, objects: Sequence[Object], name: str) -> Iterator[None]:
+    """Apply the objects, and delete them at the end except the account, which other jobs use."""
     try:
-        for body in apply.ordered(objects):
+        for body in apply.apply_order(objects):
             apply.apply(cluster, body)
         yield
     finally:
         for body in objects:
             if body["kind"] != "ServiceAccount":
                 cluster.delete(body["kind"], body["metadata"]["name"])
-    apply.remove(cluster, "TFJob", name)  # the next one may need its place
+    apply.remove(cluster, "TFJob", name)  # waits: the next one may need its resources

@@ -1,88 +1,91 @@
-"""`launch logs`: what workers say, and what they said once their pods are gone."""
+"""`launch logs`: the logs of workers, from their pods or from storage."""
 
 import queue
 import re
+import textwrap
 
-from common import runs
+from common import events, runs
 from common import storage as files
 from common.errors import RunError
+from common.events import Event
 from common.settings import Settings
 from launch import cluster_storage, job
 from launch.commands import select
 from launch.console import ClientConsole
-from launch.job import Pod
-from launch.job_watcher import LOOK_SECONDS
+from launch.job_watcher import FINAL_LOG_SECONDS, POLL_SECONDS
 from launch.kube_client import KubeClient, Object
-from launch.log_stream import Lines, LogStream
+from launch.log_stream import LogFollower
 
-KEPT = re.compile(r"worker-(\d+)\.attempt-(\d+)\.log")
+KEPT_LOG = re.compile(r"worker-(\d+)\.attempt-(\d+)\.log")
+DRAIN_SECONDS = 0.01
 
 
 def logs(settings: Settings) -> int:
-    """Print what RUN's workers say until the job ends, or what the run has kept of it."""
+    """Print the logs of RUN's workers until the job ends, or those that the run has kept.
+
+    Raises:
+        RunError: There are no logs, or RUN is missing.
+    """
     cluster = KubeClient.connect(settings)
     cluster.check()
-    screen = ClientConsole()
+    console = ClientConsole()
     live = select.newest(cluster, settings)
-    if live is not None and _living(cluster, live, screen):
+    if live is not None and _print_pod_logs(cluster, live, console):
         return 0
     name = select.run_of(live) if live is not None else settings.job.run
     if not name:
         raise RunError(
-            f"there is no job of qfleet in namespace {cluster.namespace}: name the run whose logs"
-            " are meant, as in `python -m launch logs qcnn`"
+            f"there is no job of qfleet in namespace {cluster.namespace}: name the run, for example"
+            " `python -m launch logs qcnn`"
         )
-    with cluster_storage.open_storage(
-        cluster, select.storage_location(cluster, settings, live)
-    ) as root:
-        run = runs.Run.at(root, name)
-        texts = []
-        for path in files.children(run.path / "text"):
-            if found := KEPT.fullmatch(path.name):
-                texts.append((int(found[2]), int(found[1]), path))
-        if not texts:
-            raise RunError(
-                f"there are neither pods nor kept logs of run {name} in {root}: `python -m launch"
-                " list` shows the jobs that there are"
-            )
-        for attempt, worker, path in sorted(texts, key=lambda text: text[:2]):
-            screen.say(f"== worker {worker}, attempt {attempt}")
-            print(files.read_bytes(path).decode("utf-8", "replace"), end="", flush=True)
+    location = select.storage_location(cluster, settings, live)
+    with cluster_storage.open_storage(cluster, location) as root:
+        _print_kept_logs(runs.Run.at(root, name), console)
     return 0
 
 
-def _living(cluster: KubeClient, live: Object, screen: ClientConsole) -> bool:
-    """Print the logs of a job's pods, as they grow while it runs; whether there were any."""
-    lines: Lines = queue.Queue()
-    tails: dict[str, LogStream] = {}
+def _print_kept_logs(run: runs.Run, console: ClientConsole) -> None:
+    texts = []
+    for path in files.children(run.path / "text"):
+        if found := KEPT_LOG.fullmatch(path.name):
+            texts.append((int(found[2]), int(found[1]), path))
+    if not texts:
+        raise RunError(
+            f"there are neither pods nor kept logs of run {run.name} in {run.path}: list the jobs"
+            " with `python -m launch list`"
+        )
+    for attempt, worker, path in sorted(texts, key=lambda text: text[:2]):
+        console.print(f"== worker {worker}, attempt {attempt}")
+        print(files.read_bytes(path).decode("utf-8", "replace"), end="", flush=True)
+
+
+def _print_pod_logs(cluster: KubeClient, live: Object, console: ClientConsole) -> bool:
+    """Print the logs of a job's pods until the job ends; return False if there were none."""
+    follower = LogFollower(cluster)
     while True:
-        ended = job.finished(live)
+        ended = job.is_finished(live)
         pods = select.pods(cluster, live)
-        for pod in pods:
-            _tail(cluster, pod, tails, lines)
-        if not pods and (ended or not tails):
-            return bool(tails)
+        follower.follow(pods)
+        if not pods and (ended or not follower.has_read):
+            return follower.has_read
         if ended:
-            for tail in tails.values():
-                tail.finish(seconds=10)
+            follower.finish(FINAL_LOG_SECONDS)
         try:
             while True:
-                screen.say(lines.get(timeout=0.01 if ended else LOOK_SECONDS))
+                timeout = DRAIN_SECONDS if ended else POLL_SECONDS
+                _print_event(follower.received.get(timeout=timeout), console)
         except queue.Empty:
             pass
         if ended:
-            return bool(tails)
+            return follower.has_read
         found = cluster.get("TFJob", live["metadata"]["name"])
         if found is None or found["metadata"]["uid"] != live["metadata"]["uid"]:
-            return bool(tails)
+            return follower.has_read
         live = found
 
 
-def _tail(cluster: KubeClient, pod: Pod, tails: dict[str, LogStream], lines: Lines) -> None:
-    if not pod.begun:
-        return
-    known = tails.get(pod.title)
-    if known and known.key == (pod.uid, pod.restarts):
-        known.renew(pod)
-        return
-    tails[pod.title] = LogStream(cluster, pod, lines, prefix=f"{pod.title} | ")
+def _print_event(event: Event, console: ClientConsole) -> None:
+    if events.is_streaming():
+        console.show(event)
+    elif (text := events.render(event, worker_prefix=False)) is not None:
+        console.print(textwrap.indent(text, f"worker {event.rank} | ", lambda line: True))

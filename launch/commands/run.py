@@ -1,10 +1,10 @@
-"""`launch run`: a training job into the cluster, and along with it until it ends."""
+"""`launch run`: apply a training job to the cluster and follow it until it ends."""
 
 import contextlib
-import sys
 from collections.abc import Sequence
+from typing import Literal
 
-from common import runs
+from common import events, runs
 from common.errors import ClusterError, RunError, StorageError, StorageUnavailable
 from common.runs import auto_settings
 from common.settings import Settings
@@ -13,8 +13,13 @@ from launch.console import ClientConsole
 from launch.job_watcher import JobWatcher
 from launch.kube_client import KubeClient, Object
 
-INTERRUPTED = 130
-NOTHING = "nothing would change: a job that runs is followed as it is"
+EXIT_INTERRUPTED = 130
+PLANNER = (str(auto_settings.ROOT / ".venv/bin/python"), "-m", "planning.auto")
+"""Command that chooses WORKERS and BATCH: the client's own environment has no TensorFlow."""
+UNCHANGED = "nothing would change: the running job is only followed"
+MAX_DIFFERENCES = 6
+
+Action = Literal["create", "recreate", "follow"]
 
 
 def run(settings: Settings) -> int:
@@ -23,150 +28,166 @@ def run(settings: Settings) -> int:
     Returns:
         The job's exit code; 130 after Ctrl-C, which leaves it running.
     """
-    asked, settings = settings, auto_settings.with_placeholder_numbers(settings)
-    objects = manifests.training(settings)  # first what is wrong without any cluster
+    requested, settings = settings, auto_settings.with_placeholder_numbers(settings)
+    objects = manifests.training(settings)  # reports errors that need no cluster
     cluster = KubeClient.connect(settings)
     cluster.check()
     cluster.kind("TFJob")
-    with ClientConsole() as screen:
-        place = f"namespace {cluster.namespace} of context {cluster.context}"
-        screen.say(f"training {settings.model.model} as a TFJob in {place}")
-        name = which(cluster, objects, settings.run_name, screen)
+    with ClientConsole() as console:
+        console.print(
+            f"training {settings.model.model} in a TFJob, namespace {cluster.namespace}, context"
+            f" {cluster.context}"
+        )
+        name = select_run(cluster, objects, settings.run_name, console)
         if name != settings.run_name:
-            screen.say(f"run {settings.run_name} is finished: this one is {name}")
+            console.print(f"run {settings.run_name} is finished: this one is {name}")
         live = cluster.get("TFJob", name)
-        if auto_settings.is_automatic(asked):
-            settings = _with_numbers(cluster, objects, asked, name, live, screen)
+        if auto_settings.is_automatic(requested):
+            settings = _resolve_auto(cluster, objects, requested, name, live, console)
         settings = settings.replace(run=name)
         objects = manifests.training(settings)
-        stand = _stand(cluster, objects, live, screen)
+        action = _decide_action(cluster, objects, live, console)
+        recreated = "TFJob" if action == "recreate" else ""
         if settings.cluster.dry_run:
-            if stand == "runs":
-                screen.say(NOTHING)
+            if action == "follow":
+                console.print(UNCHANGED)
             else:
-                show_changes(cluster, objects, screen, anew="TFJob" if stand == "anew" else "")
+                preview(cluster, objects, console, recreated=recreated)
             return 0
-        if stand == "anew":
+        if action == "recreate":
             apply.remove(cluster, "TFJob", name)
-        if stand != "runs":
-            for body in apply.ordered(objects):
-                screen.say(str(apply.apply(cluster, body)))
-        return follow(cluster, "TFJob", name, settings, screen, again=stand == "runs")
+        if action != "follow":
+            apply_all(cluster, objects, console, recreated=recreated)
+        return follow(cluster, "TFJob", name, settings, console, again=action == "follow")
 
 
-def _with_numbers(
+def _resolve_auto(
     cluster: KubeClient,
     objects: Sequence[Object],
     settings: Settings,
     name: str,
     live: Object | None,
-    screen: ClientConsole,
+    console: ClientConsole,
 ) -> Settings:
-    """WORKERS=auto and BATCH=auto as numbers: a living job's and the run's own, else planned."""
+    """Replace WORKERS=auto and BATCH=auto by the numbers of a job or run, or by planned ones."""
+    location = cluster_storage.StorageLocation.from_objects(objects)
     with (
         contextlib.suppress(cluster_storage.StorageNotReady),
-        cluster_storage.open_storage(cluster, cluster_storage.StorageLocation.of(objects)) as root,
+        cluster_storage.open_storage(cluster, location) as root,
     ):
-        settings = auto_settings.inherit_batch(settings, root, name)
-    if live is not None and not job.finished(live):
-        return auto_settings.with_placeholder_numbers(settings).replace(
-            workers=job.configured_workers(live)
-        )
+        settings = auto_settings.inherit_from_run(settings, root, name)
+    if live is not None and not job.is_finished(live):
+        numbers = auto_settings.with_placeholder_numbers(settings)
+        return numbers.replace(workers=job.configured_workers(live))
     if auto_settings.is_automatic(settings):
-        screen.say("planning in pods of the cluster, unless that was done before")
-        settings, why = auto_settings.resolve_auto(
-            settings, auto_settings.ROOT / ".venv" / "bin" / "python"
-        )
-        screen.say(
-            f"WORKERS={settings.training.workers} BATCH={settings.training.global_batch}: {why}"
-        )
+        console.print("planning with measurements in pods, unless they are cached")
+        settings, reason = auto_settings.resolve_auto(settings, PLANNER, auto_settings.ROOT)
+        training = settings.training
+        console.print(f"WORKERS={training.workers} BATCH={training.global_batch}: {reason}")
     return settings
 
 
-def which(
-    cluster: KubeClient, objects: Sequence[Object], wanted: str, screen: ClientConsole
+def select_run(
+    cluster: KubeClient, objects: Sequence[Object], wanted: str, console: ClientConsole
 ) -> str:
-    """The run that is meant: a finished one takes the next number.
+    """Return the name of the run; if it is finished, with the next free number.
 
-    What STORAGE holds decides. Where this machine can't read it, the TFJobs in the cluster do.
+    STORAGE decides. If this machine can't read it, the TFJobs in the cluster decide.
     """
+    location = cluster_storage.StorageLocation.from_objects(objects)
     try:
-        with cluster_storage.open_storage(
-            cluster, cluster_storage.StorageLocation.of(objects)
-        ) as root:
+        with cluster_storage.open_storage(cluster, location) as root:
             return runs.next_name(root, wanted)
     except cluster_storage.StorageNotReady:
         return wanted
     except (ClusterError, StorageError, StorageUnavailable) as error:
         if isinstance(error, api_errors.Unreachable):
             raise
-        screen.say(f"going by the jobs in the cluster, since storage can't be read here: {error}")
+        console.print(f"using the jobs in the cluster, since storage can't be read here: {error}")
     for name in runs.numbered(wanted):
         live = cluster.get("TFJob", name)
         if live is None or job.phase(live) != "Succeeded":
             return name
-    raise AssertionError("there is always a next number")
+    raise AssertionError("numbered names do not end")
 
 
-def _stand(
-    cluster: KubeClient, objects: Sequence[Object], live: Object | None, screen: ClientConsole
-) -> str:
-    """Where a job of this name stands: '' (there is none), runs, or anew (it is to be replaced)."""
+def _decide_action(
+    cluster: KubeClient, objects: Sequence[Object], live: Object | None, console: ClientConsole
+) -> Action:
+    """Decide what to do with an existing job of the same name, and report it.
+
+    Raises:
+        RunError: The existing job is not qfleet's.
+    """
     if live is None:
-        return ""
+        return "create"
     name = live["metadata"]["name"]
     if (live["metadata"].get("labels") or {}).get("app.kubernetes.io/part-of") != "qfleet":
         raise RunError(f"TFJob {name} of this namespace is not qfleet's: choose another RUN")
     if live["metadata"].get("deletionTimestamp"):
-        screen.say(f"job {name} is being deleted: it is made anew once it is gone")
-        return "anew"
-    if job.finished(live):
-        screen.say(
-            f"job {name} has finished ({job.phase(live)}) while run {name} has not: applying it"
-            " again would change nothing, so it is deleted and made anew"
+        console.print(f"job {name} is terminating; recreating it when it is gone")
+        return "recreate"
+    if job.is_finished(live):
+        console.print(
+            f"job {name} has ended ({job.phase(live)}), but run {name} is not finished; recreating"
+            " the job"
         )
-        return "anew"
+        return "recreate"
     differing = describe_differences(cluster, objects)
-    if differing and not job.has_run(live):
-        screen.say(f"job {name} has not started yet and is made anew: {differing}")
-        return "anew"
-    log_resume(live, differing, f"python -m launch stop {name}", screen)
-    return "runs"
+    if differing and not job.has_started(live):
+        console.print(f"job {name} has not started yet; recreating it with {differing}")
+        return "recreate"
+    log_resume(live, differing, f"python -m launch stop {name}", console)
+    return "follow"
 
 
 def describe_differences(cluster: KubeClient, objects: Sequence[Object]) -> str:
-    """What a living job was started with where `objects` say otherwise; empty if nothing."""
-    differing = apply.settings_that_differ(cluster, objects)
-    return ", ".join(differing[:6]) + ", ..." * (len(differing) > 6)
+    """Return how an existing job's settings differ from `objects`; empty if they do not."""
+    differing = apply.differing_settings(cluster, objects)
+    rest = ", ..." if len(differing) > MAX_DIFFERENCES else ""
+    return ", ".join(differing[:MAX_DIFFERENCES]) + rest
 
 
-def log_resume(live: Object, differing: str, end: str, screen: ClientConsole) -> None:
-    """Say that a living job is followed as it is, and how to have what differs."""
+def log_resume(live: Object, differing: str, end: str, console: ClientConsole) -> None:
+    """Report that a running job is followed as it is, and how to apply other settings."""
     name = live["metadata"]["name"]
-    screen.say(f"job {name} is there already ({job.phase(live)}): following it")
+    console.print(f"job {name} already exists ({job.phase(live)}); following it")
     if differing:
-        screen.say(
-            f"it goes on as it was started, with {differing}: to change that, `{end}`, then say"
-            " the same again"
+        console.print(
+            f"the running job keeps its settings: {differing}. To apply the new ones, run `{end}`"
+            " and then this command again."
         )
 
 
-def show_changes(
-    cluster: KubeClient, objects: Sequence[Object], screen: ClientConsole, anew: str = ""
+def apply_all(
+    cluster: KubeClient, objects: Sequence[Object], console: ClientConsole, *, recreated: str
 ) -> None:
-    """Say what applying would do, object by object, and change nothing.
+    """Apply objects and print a line for each; `recreated` is a kind that was deleted before."""
+    for body in apply.apply_order(objects):
+        change = apply.apply(cluster, body)
+        if body["kind"] == recreated:
+            console.print(apply.action_line(change.kind, change.name, "recreated"))
+        else:
+            console.print(str(change))
+
+
+def preview(
+    cluster: KubeClient, objects: Sequence[Object], console: ClientConsole, *, recreated: str = ""
+) -> None:
+    """Print the effect of applying objects, one line per object. Nothing is changed.
 
     Args:
-        cluster: Where.
-        objects: What would be applied.
-        screen: Where it is said.
-        anew: A kind of object that would be deleted first.
+        cluster: The cluster.
+        objects: The objects.
+        console: Where to print.
+        recreated: A kind of object that would be deleted first.
     """
-    for body in apply.ordered(objects):
-        if body["kind"] == anew:
-            screen.say(f"anew      {body['kind']}/{body['metadata']['name']}")
+    for body in apply.apply_order(objects):
+        if body["kind"] == recreated:
+            name = body["metadata"]["name"]
+            console.print(apply.action_line(body["kind"], name, "recreated", dry_run=True))
         else:
-            screen.say(str(apply.change(cluster, body)))
+            console.print(str(apply.apply(cluster, body, dry_run=True)))
 
 
 def follow(
@@ -174,39 +195,40 @@ def follow(
     kind: str,
     name: str,
     settings: Settings,
-    screen: ClientConsole,
+    console: ClientConsole,
     *,
     again: bool,
 ) -> int:
-    """Follow a job to its end, and say how it ended; `again` if it was there before.
+    """Follow a job to its end and report its outcome; `again` if it existed before.
 
     Raises:
         ClusterError: It can't start.
     """
     run = settings.run_name
-    verb = "training" if kind == "TFJob" else "inference"
+    part = "training" if kind == "TFJob" else "inference"
     try:
-        patience = settings.fault_tolerance.rendezvous_timeout
-        ended = JobWatcher(cluster, kind, name, screen, patience, again=again).until_end()
+        timeout = settings.fault_tolerance.rendezvous_timeout
+        outcome = JobWatcher(cluster, kind, name, console, timeout, again=again).until_end()
     except KeyboardInterrupt:
         others = (
-            f"`python -m launch logs {run}` shows what it says, `python -m launch stop {run}` ends"
-            " it"
+            f"`python -m launch logs {run}` prints its logs, `python -m launch stop {run}` stops it"
             if kind == "TFJob"
-            else f"`make delete-{verb} RUN={run}` ends it"
+            else f"`make delete-{part} RUN={run}` deletes it"
         )
-        screen.say(
-            f"job {name} goes on; `make {verb} TARGET=k8s RUN={run}` follows it again, {others}"
+        console.print(
+            f"job {name} keeps running; `make {part} TARGET=k8s RUN={run}` follows it again,"
+            f" {others}"
         )
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except api_errors.Unreachable:
         raise
     except ClusterError as error:
         raise ClusterError(
-            f"{error} (job {name} stays and waits; `make delete-{verb} RUN={run}` takes it away)"
+            f"{error} (job {name} stays and keeps waiting; `make delete-{part} RUN={run}` deletes"
+            " it)"
         ) from None
-    if ended.code:
-        print(f"qfleet: {ended.sentence}", file=sys.stderr)
+    if outcome.code:
+        events.emit("error", outcome.sentence, exit_code=outcome.code)
     else:
-        screen.say(ended.sentence)
-    return ended.code
+        console.print(outcome.sentence)
+    return outcome.code

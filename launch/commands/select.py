@@ -1,4 +1,4 @@
-"""Which job a verb means: RUN, or the one that is there."""
+"""Selection of the job that a command is about: RUN, or the only or newest job."""
 
 import difflib
 from collections.abc import Sequence
@@ -14,24 +14,24 @@ QFLEET = "app.kubernetes.io/part-of=qfleet"
 
 
 def jobs(cluster: KubeClient, kind: str = "TFJob") -> list[Object]:
-    """qfleet's jobs of a kind, the newest last."""
-    return sorted(cluster.list(kind, QFLEET), key=job.started_at)
+    """Return qfleet's jobs of a kind, the newest last."""
+    return sorted(cluster.list(kind, QFLEET), key=job.created_at)
 
 
 def run_of(found: Object) -> str:
-    """The run that a job works on."""
-    return str(
-        (found["metadata"].get("labels") or {}).get("qfleet/run") or found["metadata"]["name"]
-    )
+    """Return the run of a job."""
+    labels = found["metadata"].get("labels") or {}
+    return str(labels.get("qfleet/run") or found["metadata"]["name"])
 
 
 def pods(cluster: KubeClient, found: Object) -> list[job.Pod]:
-    """A job's pods, by number."""
-    return job.pods(cluster.list("Pod", job.pods_of(found["kind"], found["metadata"]["name"])))
+    """Return a job's pods, by rank."""
+    selector = job.pod_selector(found["kind"], found["metadata"]["name"])
+    return job.sorted_pods(cluster.list("Pod", selector))
 
 
 def newest(cluster: KubeClient, settings: Settings, kind: str = "TFJob") -> Object | None:
-    """The newest job of RUN, or of any run where none is named; None where there is none."""
+    """Return the newest job of RUN, or of any run if RUN is not set; None if there is none."""
     found = jobs(cluster, kind)
     return next((one for one in reversed(found) if settings.job.run in ("", run_of(one))), None)
 
@@ -39,44 +39,44 @@ def newest(cluster: KubeClient, settings: Settings, kind: str = "TFJob") -> Obje
 def only(
     cluster: KubeClient, settings: Settings, kind: str = "TFJob", others: Sequence[str] = ()
 ) -> tuple[str, Object | None]:
-    """The run that is meant, and its job: that of RUN, or the only one. For what can't be undone.
+    """Return RUN and its job, or those of the only run. For commands that can't be undone.
 
     Args:
-        cluster: Where.
-        settings: RUN.
+        cluster: The jobs' cluster.
+        settings: RUN is used.
         kind: TFJob or Job.
-        others: Runs that count as well, although they have no job any more.
+        others: Runs to consider although their jobs no longer exist.
 
     Raises:
         RunError: There is none, or there are several.
     """
+    run = settings.job.run
     found = {run_of(one): one for one in jobs(cluster, kind)}
     names = list(dict.fromkeys([*found, *others]))
-    if settings.job.run:
-        if settings.job.run not in names:
-            near = difflib.get_close_matches(settings.job.run, names, n=1)
+    if run:
+        if run not in names:
+            near = difflib.get_close_matches(run, names, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
             raise RunError(
-                f"there is no job of run {settings.job.run} in namespace {cluster.namespace}:"
-                f" {hint if names else 'there are none of qfleet'}"
+                f"there is no job of run {run} in namespace {cluster.namespace}:"
+                f" {hint if names else 'it has no jobs of qfleet'}"
             )
-        return settings.job.run, found.get(settings.job.run)
+        return run, found.get(run)
     if not names:
         raise RunError(f"there is no job of qfleet in namespace {cluster.namespace}")
-    living = [name for name, one in found.items() if not job.finished(one)] or names
-    if len(living) > 1:
-        several = ", ".join(living)
-        raise RunError(f"there are several jobs ({several}): say which is meant, as RUN=name")
-    return living[0], found.get(living[0])
+    unfinished = [name for name, one in found.items() if not job.is_finished(one)] or names
+    if len(unfinished) > 1:
+        several = ", ".join(unfinished)
+        raise RunError(f"there are several jobs ({several}): choose one with RUN=name")
+    return unfinished[0], found.get(unfinished[0])
 
 
 def storage_location(
     cluster: KubeClient, settings: Settings, live: Object | None
 ) -> StorageLocation:
-    """Where the runs of a job are kept; without one, where the settings would have them."""
+    """Return the storage of a job, or that of the settings if there is no job."""
     if live is None:
-        return StorageLocation.of(
-            manifests.training(auto_settings.with_placeholder_numbers(settings))
-        )
-    told = cluster.get("ConfigMap", f"{live['metadata']['name']}-settings")
-    return StorageLocation.of([live, *([told] if told else [])])
+        numbers = auto_settings.with_placeholder_numbers(settings)
+        return StorageLocation.from_objects(manifests.training(numbers))
+    config = cluster.get("ConfigMap", f"{live['metadata']['name']}-settings")
+    return StorageLocation.from_objects([live, *([config] if config else [])])

@@ -1,4 +1,4 @@
-"""`launch status` and `launch list`: where jobs stand."""
+"""`launch status` and `launch list`: the state of jobs."""
 
 import textwrap
 
@@ -12,77 +12,88 @@ from launch.job import Pod
 from launch.kube_client import KubeClient, Object
 from launch.outcome import outcome_of
 
+HEADS = ("WORKER", "STATE", "RESTARTS", "NODE", "AGE", "EXIT", "MESSAGE")
+MAX_MESSAGE_CHARACTERS = 100
+
 
 def status(settings: Settings) -> int:
-    """Say where RUN's job stands, or the newest one."""
+    """Print the state of RUN's job, or of the newest job."""
     cluster = KubeClient.connect(settings)
     cluster.check()
-    screen = ClientConsole()
+    console = ClientConsole()
     live = select.newest(cluster, settings)
     if live is None and not settings.job.run:
-        screen.say(f"there is no job of qfleet in namespace {cluster.namespace}")
+        console.print(f"there is no job of qfleet in namespace {cluster.namespace}")
         return 0
-    place = select.storage_location(cluster, settings, live)
+    location = select.storage_location(cluster, settings, live)
     if live is None:
-        _kept(cluster, place, settings.job.run, screen)
+        _print_stored_run(cluster, location, settings.job.run, console)
         return 0
     run = select.run_of(live)
     pods = select.pods(cluster, live)
-    screen.say(
-        f"job {live['metadata']['name']} {job.phase(live)}, made {job.age(live)} ago in namespace"
-        f" {cluster.namespace} of context {cluster.context}"
+    console.print(
+        f"job {live['metadata']['name']} {job.phase(live)}, created {job.age(live)} ago, namespace"
+        f" {cluster.namespace}, context {cluster.context}"
     )
     if pods:
-        heads = ("WORKER", "STATE", "RESTARTS", "NODE", "AGE", "EXIT", "LAST SENTENCE")
-        screen.table(heads, [_row(pod) for pod in pods])
-    for sentence in _sentences(cluster, live, pods):
-        screen.say(sentence)
-    screen.say(f"run {run} in {place.storage}/{run}: model/weights.h5 once it is finished, text/")
+        console.table(HEADS, [_row(pod) for pod in pods])
+    for sentence in _explanations(cluster, live, pods):
+        console.print(sentence)
+    console.print(f"run {run} in {location.storage}/{run}")
     return 0
 
 
 def _row(pod: Pod) -> tuple[str, ...]:
-    code = "" if pod.exit_code is None else str(pod.exit_code)
     return (
-        str(pod.index), pod.said_state, str(pod.restarts), pod.node, job.age(pod.object), code,
-        textwrap.shorten(pod.last_words, 100, placeholder=" ..."),
-    )  # fmt: skip
+        str(pod.index),
+        pod.display_state,
+        str(pod.restarts),
+        pod.node,
+        job.age(pod.object),
+        "" if pod.exit_code is None else str(pod.exit_code),
+        textwrap.shorten(pod.termination_message, MAX_MESSAGE_CHARACTERS, placeholder=" ..."),
+    )
 
 
-def _sentences(cluster: KubeClient, live: Object, pods: list[Pod]) -> list[str]:
-    """What keeps the job from running, or how it ended."""
-    if job.finished(live):
+def _explanations(cluster: KubeClient, live: Object, pods: list[Pod]) -> list[str]:
+    """Return what keeps the job from running, or its outcome."""
+    if job.is_finished(live):
         return [outcome_of(live, pods).sentence]
-    told = [resized] if (resized := diagnosis.resized(live)) else []
-    if len(pods) < job.workers(live):
+    sentences = [resize] if (resize := diagnosis.describe_resize(live)) else []
+    if len(pods) < job.worker_count(live):
         uid = live["metadata"]["uid"]
         events = diagnosis.sort_events(cluster.list("Event", fields=f"involvedObject.uid={uid}"))
-        told += [found.sentence] if (found := diagnosis.not_made(events)) else []
-    found = next((one for pod in pods if not pod.begun and (one := diagnosis.obstacle(pod))), None)
-    return told + ([found.sentence] if found else [])
+        obstacle = diagnosis.creation_obstacle(events)
+        sentences += [obstacle.sentence] if obstacle else []
+    obstacles = (diagnosis.find_obstacle(pod) for pod in pods if not pod.started)
+    first = next(filter(None, obstacles), None)
+    return sentences + ([first.sentence] if first else [])
 
 
-def _kept(
-    cluster: KubeClient, place: cluster_storage.StorageLocation, run: str, screen: ClientConsole
+def _print_stored_run(
+    cluster: KubeClient,
+    location: cluster_storage.StorageLocation,
+    run: str,
+    console: ClientConsole,
 ) -> None:
-    """What storage says of a run that has no job in the cluster (any more)."""
-    screen.say(f"there is no job of run {run} in namespace {cluster.namespace}")
+    """Print the state of a run that has no job in the cluster."""
+    console.print(f"there is no job of run {run} in namespace {cluster.namespace}")
     try:
-        with cluster_storage.open_storage(cluster, place) as root:
-            kept = runs.Run.at(root, run)
-            if kept.finished():
-                test = kept.result()["metrics"]["test"]
+        with cluster_storage.open_storage(cluster, location) as root:
+            stored = runs.Run.at(root, run)
+            if stored.finished():
+                test = stored.result()["metrics"]["test"]
                 numbers = f"test mse {test['mse']:.4f}, accuracy {test['accuracy']:.3f}"
-                screen.say(f"run {run} is finished: {numbers}; it is in {kept.path}")
-            elif kept.exists():
-                screen.say(
-                    f"run {run} is unfinished, in {kept.path}: `make training TARGET=k8s"
-                    f" RUN={run}` goes on with it"
+                console.print(f"run {run} is finished: {numbers}; it is in {stored.path}")
+            elif stored.exists():
+                console.print(
+                    f"run {run} is unfinished, in {stored.path}: resume it with `make training"
+                    f" TARGET=k8s RUN={run}`"
                 )
     except cluster_storage.StorageNotReady:
         return
     except (ClusterError, StorageError, StorageUnavailable) as error:
-        screen.say(f"what is kept of it can't be read here: {error}")
+        console.print(f"storage can't be read here: {error}")
 
 
 def list_jobs(settings: Settings) -> int:
@@ -90,14 +101,13 @@ def list_jobs(settings: Settings) -> int:
     cluster = KubeClient.connect(settings)
     cluster.check()
     rows = []
-    for kind in ("TFJob", "Job"):
+    for kind, part in (("TFJob", "training"), ("Job", "inference")):
         for one in select.jobs(cluster, kind):
             running = [pod for pod in select.pods(cluster, one) if "running" in pod.state]
-            workers = f"{len(running)}/{job.workers(one)}"
-            what = "training" if kind == "TFJob" else "inference"
-            rows.append((select.run_of(one), what, job.phase(one), workers, job.age(one)))
+            workers = f"{len(running)}/{job.worker_count(one)}"
+            rows.append((select.run_of(one), part, job.phase(one), workers, job.age(one)))
     if not rows:
-        ClientConsole().say(f"no jobs of qfleet in namespace {cluster.namespace}")
+        ClientConsole().print(f"no jobs of qfleet in namespace {cluster.namespace}")
         return 0
     ClientConsole().table(("RUN", "JOB", "PHASE", "RUNNING", "AGE"), rows)
     return 0

@@ -1,4 +1,4 @@
-"""`launch stop` and `launch delete`: out of the cluster; what runs have left stays."""
+"""`launch stop` and `launch delete`: remove jobs from the cluster; runs in storage are kept."""
 
 from collections.abc import Sequence
 
@@ -9,78 +9,92 @@ from launch.commands import select
 from launch.console import ClientConsole
 from launch.kube_client import KubeClient, Object
 
-OWN = {
+KINDS = {
     "training": ("ConfigMap", "NetworkPolicy"),
     "inference": ("ConfigMap", "NetworkPolicy"),
     "tensorboard": ("Deployment", "Service", "NetworkPolicy"),
 }
-"""What a part has for itself, besides its job."""
+"""Kinds of the objects that only this part uses, in addition to its job."""
 
 
 def stop(settings: Settings) -> int:
-    """Delete a training job and wait until its pods are gone; the chief leaves a checkpoint."""
+    """Delete a training job and wait until its pods are gone; the chief saves a checkpoint."""
     cluster = KubeClient.connect(settings)
     cluster.check()
     run, live = select.only(cluster, settings)
-    assert live is not None  # no others are asked for
-    _stop(cluster, run, live, settings.cluster.dry_run, ClientConsole())
+    assert live is not None  # `only` returns None only for `others`
+    _stop(cluster, run, live, ClientConsole(), dry_run=settings.cluster.dry_run)
     return 0
 
 
 def _stop(
-    cluster: KubeClient, run: str, live: Object, dry_run: bool, screen: ClientConsole
+    cluster: KubeClient, run: str, live: Object, console: ClientConsole, *, dry_run: bool
 ) -> None:
-    name, stood = live["metadata"]["name"], job.phase(live)
+    name, phase = live["metadata"]["name"], job.phase(live)
+    deleted = apply.action_line("TFJob", name, "deleted", dry_run=dry_run)
     if dry_run:
-        screen.say(f"deleted   TFJob/{name} ({stood})")
-    elif job.finished(live):
+        console.print(deleted)
+    elif job.is_finished(live):
         apply.remove(cluster, "TFJob", name)
-        screen.say(f"job {name} had ended before ({stood}); it is deleted")
+        console.print(deleted)
+        console.print(f"job {name} had ended before ({phase})")
     else:
-        screen.say(
-            f"job {name} {stood}: its workers are told to stop, the chief leaves a checkpoint"
-        )
+        console.print(f"job {name} {phase}: stopping its workers; the chief saves a checkpoint")
         seconds = apply.remove(cluster, "TFJob", name) or 0
-        screen.say(
-            f"job {name} is gone after {seconds:.0f} s; `make training TARGET=k8s RUN={run}` goes"
-            " on where it stopped"
+        console.print(deleted)
+        console.print(
+            f"job {name} was stopped in {seconds:.0f} s; `make training TARGET=k8s RUN={run}`"
+            " resumes it"
         )
 
 
 def delete(settings: Settings, part: str) -> int:
-    """Delete a training job, an inference job or TensorBoard, and what they alone use.
+    """Delete a training job, an inference job or TensorBoard, and the objects that only they use.
 
     Args:
-        settings: RUN, where it is one's, and where.
+        settings: RUN and the cluster.
         part: training, inference or tensorboard.
+
+    Raises:
+        SettingsError: There is no such part.
+        RunError: There is no such job.
     """
-    if part not in OWN:
-        raise SettingsError(f"delete {part or 'what?'}: it is one of {', '.join(OWN)}")
+    if part not in KINDS:
+        raise SettingsError(f"can't delete {part or 'nothing'}: choose one of {', '.join(KINDS)}")
     cluster = KubeClient.connect(settings)
     cluster.check()
-    screen = ClientConsole()
+    console = ClientConsole()
+    dry_run = settings.cluster.dry_run
     labels = f"{select.QFLEET},app.kubernetes.io/component={part}"
-    if part == "tensorboard":
-        used = _labelled(cluster, OWN[part], labels)
-        if not used:
-            raise RunError(f"there is no TensorBoard in namespace {cluster.namespace}")
-    else:
-        kind = "TFJob" if part == "training" else "Job"
-        others = [select.run_of(one) for one in _labelled(cluster, OWN[part], labels)]
-        run, live = select.only(cluster, settings, kind, others)
-        if live is not None and part == "training":
-            _stop(cluster, run, live, settings.cluster.dry_run, screen)
-        elif live is not None:
-            if not settings.cluster.dry_run:
-                apply.remove(cluster, kind, live["metadata"]["name"])
-            screen.say(f"deleted   {kind}/{live['metadata']['name']}")
-        used = _labelled(cluster, OWN[part], f"{labels},qfleet/run={run}")
+    if part != "tensorboard":
+        labels = f"{labels},qfleet/run={_delete_job(cluster, settings, part, labels, console)}"
+    used = _labelled(cluster, KINDS[part], labels)
+    if part == "tensorboard" and not used:
+        raise RunError(f"there is no TensorBoard in namespace {cluster.namespace}")
     for one in used:
-        if not settings.cluster.dry_run:
-            cluster.delete(one["kind"], one["metadata"]["name"])
-        screen.say(f"deleted   {one['kind']}/{one['metadata']['name']}")
-    screen.say("what runs have left in storage stays")
+        kind, name = one["kind"], one["metadata"]["name"]
+        if not dry_run:
+            cluster.delete(kind, name)
+        console.print(apply.action_line(kind, name, "deleted", dry_run=dry_run))
+    console.print("runs in storage are kept")
     return 0
+
+
+def _delete_job(
+    cluster: KubeClient, settings: Settings, part: str, labels: str, console: ClientConsole
+) -> str:
+    """Delete the job of a part, if it still exists, and return its run."""
+    kind, dry_run = "TFJob" if part == "training" else "Job", settings.cluster.dry_run
+    others = [select.run_of(one) for one in _labelled(cluster, KINDS[part], labels)]
+    run, live = select.only(cluster, settings, kind, others)
+    if live is not None and part == "training":
+        _stop(cluster, run, live, console, dry_run=dry_run)
+    elif live is not None:
+        name = live["metadata"]["name"]
+        if not dry_run:
+            apply.remove(cluster, kind, name)
+        console.print(apply.action_line(kind, name, "deleted", dry_run=dry_run))
+    return run
 
 
 def _labelled(cluster: KubeClient, kinds: Sequence[str], labels: str) -> list[Object]:

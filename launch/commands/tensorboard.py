@@ -1,59 +1,64 @@
-"""`launch tensorboard`: TensorBoard in the cluster, and a way to it from this machine."""
+"""`launch tensorboard`: TensorBoard in the cluster, and a local port forwarded to it."""
 
 import socket
 import time
 
 from common.errors import ClusterError, SettingsError
 from common.settings import Settings
-from launch import apply, diagnosis, job, manifests
-from launch.commands.run import show_changes
+from launch import diagnosis, job, manifests
+from launch.commands.run import apply_all, preview
 from launch.console import ClientConsole
+from launch.diagnosis import BRIEF_WAIT_SECONDS, Obstacle, Wait
 from launch.kube_client import KubeClient, Object
 from launch.port_forward import forward_port
 
 READY_SECONDS = 120.0
-SOON_SECONDS = 15.0
+POLL_SECONDS = 0.5
+RECONNECT_SECONDS = 2.0
 
 
 def tensorboard(settings: Settings) -> int:
-    """Apply TensorBoard, wait until it is ready, and lead TENSORBOARD_PORT to it until Ctrl-C."""
+    """Apply TensorBoard, wait until it is ready, and forward TENSORBOARD_PORT until Ctrl-C."""
     objects = manifests.tensorboard(settings)
     cluster = KubeClient.connect(settings)
     if not settings.cluster.dry_run:
         _check_port(settings.monitoring.tensorboard_port)
     cluster.check()
-    with ClientConsole() as screen:
+    with ClientConsole() as console:
         if settings.cluster.dry_run:
-            show_changes(cluster, objects, screen)
+            preview(cluster, objects, console)
             return 0
-        for body in apply.ordered(objects):
-            screen.say(str(apply.apply(cluster, body)))
-        deployment = _named(objects, "Deployment")
-        service = _named(objects, "Service")
-        port = int(service["spec"]["ports"][0]["port"])
+        apply_all(cluster, objects, console, recreated="")
         try:
-            while True:
-                _wait(cluster, deployment, screen)
-                with forward_port(
-                    cluster, service["metadata"]["name"], port, settings.monitoring.tensorboard_port
-                ) as way:
-                    screen.say(
-                        f"TensorBoard of all runs: open http://127.0.0.1:{way.port} (Ctrl-C closes"
-                        " the way to it)"
-                    )
-                    while way.is_open():
-                        time.sleep(0.5)
-                screen.say("the way to TensorBoard has ended with its pod: opening it again")
-                time.sleep(2)
+            _forward(cluster, objects, settings.monitoring.tensorboard_port, console)
         except KeyboardInterrupt:
-            screen.say(
-                "TensorBoard goes on in the cluster; `make delete-tensorboard` takes it away"
+            console.print(
+                "TensorBoard keeps running in the cluster; `make delete-tensorboard` deletes it"
             )
-            return 0
+        return 0
 
 
-def _named(objects: list[Object], kind: str) -> Object:
-    """The object of a kind that is TensorBoard's own."""
+def _forward(
+    cluster: KubeClient, objects: list[Object], local_port: int, console: ClientConsole
+) -> None:
+    """Forward the port, again each time TensorBoard's pod is replaced."""
+    deployment, service = _own_object(objects, "Deployment"), _own_object(objects, "Service")
+    name, port = service["metadata"]["name"], int(service["spec"]["ports"][0]["port"])
+    while True:
+        _wait_until_ready(cluster, deployment, console)
+        with forward_port(cluster, name, port, local_port) as forward:
+            console.print(
+                f"TensorBoard of all runs: open http://127.0.0.1:{forward.port} (Ctrl-C stops"
+                " forwarding)"
+            )
+            while forward.is_open():
+                time.sleep(POLL_SECONDS)
+        console.print("the connection to TensorBoard was lost; reconnecting")
+        time.sleep(RECONNECT_SECONDS)
+
+
+def _own_object(objects: list[Object], kind: str) -> Object:
+    """Return TensorBoard's object of a kind."""
     return next(
         one
         for one in objects
@@ -63,55 +68,54 @@ def _named(objects: list[Object], kind: str) -> Object:
 
 
 def _check_port(port: int) -> None:
-    with socket.socket() as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            holder.bind(("127.0.0.1", port))
+            probe.bind(("127.0.0.1", port))
         except OSError:
             raise SettingsError(
-                f"TENSORBOARD_PORT={port} cannot be had on this machine: look whether a TensorBoard"
-                f" is at http://127.0.0.1:{port} already, or name another, as in"
+                f"TENSORBOARD_PORT={port} is in use on this machine: check whether TensorBoard is"
+                f" already at http://127.0.0.1:{port}, or set another, for example"
                 f" TENSORBOARD_PORT={port + 1}"
             ) from None
 
 
-def _wait(cluster: KubeClient, deployment: Object, screen: ClientConsole) -> None:
+def _wait_until_ready(cluster: KubeClient, deployment: Object, console: ClientConsole) -> None:
     """Wait until TensorBoard is ready.
 
     Raises:
-        ClusterError: It can't start; the sentence says why.
+        ClusterError: It can't start; the message contains the cause.
     """
     name = deployment["metadata"]["name"]
-    chosen = deployment["spec"]["selector"]["matchLabels"]
-    labels = ",".join(f"{key}={value}" for key, value in chosen.items())
-    began, said = time.monotonic(), ""
-    while True:
-        live = cluster.get("Deployment", name) or {}
-        status = live.get("status") or {}
-        current = status.get("observedGeneration") == live.get("metadata", {}).get("generation")
-        if current and status.get("updatedReplicas") and status.get("readyReplicas"):
-            return
-        waited = time.monotonic() - began
-        obstacle = _obstacle(cluster, labels)
-        limit = {diagnosis.AT_ONCE: 0.0, diagnosis.SOON: SOON_SECONDS}.get(
-            obstacle.patience if obstacle else "", READY_SECONDS
-        )
-        if waited >= limit:
-            why = obstacle.sentence if obstacle else f"{name} is not ready after {waited:.0f} s"
-            raise ClusterError(f"{why} (`make delete-tensorboard` takes it away)")
-        if obstacle and obstacle.sentence != said:
-            screen.say(f"{obstacle.sentence}; waiting")
-            said = obstacle.sentence
-        time.sleep(0.5)
+    selector = deployment["spec"]["selector"]["matchLabels"]
+    labels = ",".join(f"{key}={value}" for key, value in selector.items())
+    limits = {Wait.NONE: 0.0, Wait.BRIEF: BRIEF_WAIT_SECONDS, Wait.PLACEMENT: READY_SECONDS}
+    start, reported = time.monotonic(), ""
+    while not _is_ready(cluster.get("Deployment", name) or {}):
+        waited = time.monotonic() - start
+        obstacle = _find_obstacle(cluster, labels)
+        if waited >= (limits[obstacle.wait] if obstacle else READY_SECONDS):
+            cause = obstacle.sentence if obstacle else f"{name} is not ready after {waited:.0f} s"
+            raise ClusterError(f"{cause} (`make delete-tensorboard` deletes it)")
+        if obstacle and obstacle.sentence != reported:
+            console.print(f"{obstacle.sentence}; waiting")
+            reported = obstacle.sentence
+        time.sleep(POLL_SECONDS)
 
 
-def _obstacle(cluster: KubeClient, labels: str) -> diagnosis.Obstacle | None:
-    for pod in job.pods(cluster.list("Pod", labels)):
-        if found := diagnosis.obstacle(pod):
+def _is_ready(live: Object) -> bool:
+    status = live.get("status") or {}
+    current = status.get("observedGeneration") == live.get("metadata", {}).get("generation")
+    return bool(current and status.get("updatedReplicas") and status.get("readyReplicas"))
+
+
+def _find_obstacle(cluster: KubeClient, labels: str) -> Obstacle | None:
+    for pod in job.sorted_pods(cluster.list("Pod", labels)):
+        if found := diagnosis.find_obstacle(pod):
             return found
     for replicas in cluster.list("ReplicaSet", labels):
         uid = replicas["metadata"]["uid"]
         events = diagnosis.sort_events(cluster.list("Event", fields=f"involvedObject.uid={uid}"))
-        if found := diagnosis.not_made(events):
+        if found := diagnosis.creation_obstacle(events):
             return found
     return None

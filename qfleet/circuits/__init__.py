@@ -5,11 +5,11 @@ Cirq exponent is symbol / pi. Powers of Pauli gates differ from rotations by a g
 """
 
 from qfleet.circuits.blocks import one_qubit_unitary, two_qubit_pool, two_qubit_unitary
-from qfleet.circuits.encoders import PLACEMENTS, EncoderPlacement, data_symbols
 from qfleet.circuits.from_tfq import circuits_to_angles
 from qfleet.circuits.model_circuit import ModelCircuit
 from qfleet.circuits.qcnn import full_layers, hybrid_layers, qcnn
 from qfleet.circuits.states import cluster_state
+from qfleet.placement import PLACEMENTS, EncoderPlacement, data_symbols
 
 __all__ = [
     "PLACEMENTS",

@@ -10,30 +10,13 @@ reupload  `angle` again before every layer, on the qubits that are still active.
 """
 
 from collections.abc import Sequence
-from typing import Literal, get_args
 
 import cirq
 import sympy
 
 from qfleet.circuits.states import cluster_state
 from qfleet.errors import CircuitError
-
-EncoderPlacement = Literal["cluster", "angle", "reupload"]
-PLACEMENTS: tuple[EncoderPlacement, ...] = get_args(EncoderPlacement)
-
-
-def data_symbols(features: int) -> tuple[str, ...]:
-    """Return the names of the data symbols: x_00, x_01, ..., which sort by number.
-
-    Args:
-        features: Number of features.
-
-    Example:
-        >>> data_symbols(3)
-        ('x_00', 'x_01', 'x_02')
-    """
-    width = max(2, len(str(features - 1)))
-    return tuple(f"x_{i:0{width}d}" for i in range(features))
+from qfleet.placement import PLACEMENTS
 
 
 def input_circuit(

@@ -10,9 +10,10 @@ import cirq
 import sympy
 
 from qfleet.circuits.blocks import POOL, TWO_QUBIT, two_qubit_pool, two_qubit_unitary
-from qfleet.circuits.encoders import data_symbols, input_circuit, reupload_circuit
+from qfleet.circuits.encoders import input_circuit, reupload_circuit
 from qfleet.circuits.model_circuit import ModelCircuit
 from qfleet.errors import CircuitError
+from qfleet.placement import data_symbols
 
 SYMBOLS_PER_LAYER = TWO_QUBIT + POOL
 HYBRID_READOUTS = 4

@@ -6,6 +6,9 @@ import psutil
 
 from qfleet.errors import MemoryLimitError
 
+MAX_WAITING_STATE_BYTES = 4 << 30
+"""Most bytes of states kept for the adjoint pass (kMaxCachedBytes in native/tf_ops.h)."""
+
 _CGROUP_FILES = (  # (limit, usage) of a container, which psutil does not read
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     (

@@ -53,7 +53,7 @@ def test_manifests_and_their_pods_are_admitted(named: None, said: str, build: st
     settings = Settings.from_record({**manifests.COMMITTED, **SAID[said]})
     found = getattr(manifests, build)(settings)
     assert len(ask(manifests.to_yaml(found)).splitlines()) == len(found)
-    specs = [spec for one in found for spec in kustomize.pods(one)]
+    specs = [spec for one in found for spec in kustomize.pod_specs(one)]
     head = {"apiVersion": "v1", "kind": "Pod"}
     pods = [head | {"metadata": {"name": f"p{i}"}, "spec": s} for i, s in enumerate(specs)]
     assert pods
@@ -62,7 +62,7 @@ def test_manifests_and_their_pods_are_admitted(named: None, said: str, build: st
 
 def test_the_namespace_refuses_a_pod_that_may_do_more(named: None) -> None:
     found = manifests.training(Settings.from_record(manifests.COMMITTED))
-    (spec,) = (s for one in found if one["kind"] == "TFJob" for s in kustomize.pods(one))
+    (spec,) = (s for one in found if one["kind"] == "TFJob" for s in kustomize.pod_specs(one))
     del spec["securityContext"]["seccompProfile"]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
     assert ask(manifests.to_yaml([pod]), check=False) == ""

@@ -225,7 +225,7 @@ def killed_after_result(name: str, root: storage.StoragePath) -> bool:
     assert job.end(120) == "Succeeded"
     assert storage.read_json(result)["run"] == name
     killed = job.uid(0) != before
-    assert killed == (f"run {name} is finished already" in job.log())
+    assert killed == (f"run {name} is already finished" in job.log())
     job.delete()
     return killed
 
@@ -242,7 +242,7 @@ def test_a_job_that_can_not_progress_fails_with_the_cause(root: storage.StorageP
     kubectl("apply", "--server-side", "-f", "-", given=small)
     job = Job("starved")
     assert job.end(180) == "Failed"
-    said = "started 2 times in a row without reaching a newer checkpoint"
+    said = "made no progress in 2 attempts in a row"
     (message,) = {message for message in job.messages() if said in message}
     assert "out of memory?" in message
     job.delete()

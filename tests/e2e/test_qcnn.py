@@ -197,7 +197,7 @@ def test_a_finished_run_applied_anew_says_so_and_succeeds(
     kubectl("apply", "-f", str(K8S / "qcnn.yaml"))
     assert job.end(120) == "Succeeded"
     for rank in (0, 1):
-        assert "run qcnn is finished already: there is nothing left to do" in job.log(rank)
+        assert "run qcnn is already finished: there is nothing left to do" in job.log(rank)
     assert storage.read_bytes(root / "qcnn" / "result.json") == before
 
 

@@ -20,7 +20,7 @@ LARGE = ("TRAIN_EXAMPLES=70000", "QUBITS=2", "VALIDATION_EXAMPLES=20", "TEST_EXA
 QUICK = """
 import itertools, os, time
 from common import storage
-storage.RETRY_SECONDS = 5.0
+storage.limit_retries(5.0)
 if most := os.environ.get("STOPS_AFTER"):
     write, written = storage.write_whole, itertools.count()
     def stopping(path, data):
@@ -55,7 +55,7 @@ def test_making_that_was_killed_goes_on_and_ends_with_the_same_bytes(
     first.until(lambda: len(shards(tmp_path / "a")) == 42)
     second = gang(tmp_path / "a", *LARGE, module="common.data", **quick)
     assert second.end() == 2
-    assert "is being made by another process (process " in second.said
+    assert "is in use by another job (process " in second.said
     assert "Traceback" not in second.said
     first.process.send_signal(signal.SIGKILL)
     first.end()
@@ -110,7 +110,7 @@ def test_storage_that_goes_away_in_mid_epoch_ends_with_145_and_comes_back(
         emulator.stop()
         assert training.end() == 145, training.said
         assert "Traceback" not in training.said
-        assert "storage does not answer for gs://" in training.said
+        assert "storage does not respond for gs://" in training.said
         assert "tensorflow" not in training.said.lower()
 
         emulator.start()

@@ -1,7 +1,7 @@
-"""Circuits that nobody here wrote: MQT Bench's families against cirq.Simulator.
+"""Independent circuits: the families of MQT Bench, compared with cirq.Simulator.
 
-They are made at test time by tests/support/mqt_circuits.py in .venv-peers, which `make test` sets up.
-Global phases count: amplitudes are compared as they are.
+tests/support/mqt_circuits.py creates them at test time in .venv-peers, which `make test` sets up.
+Amplitudes are compared including the global phase.
 """
 
 import subprocess
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PEERS = ROOT / ".venv-peers" / "bin" / "python"
 FAMILIES = 28
 TOLERANCE = {"complex64": 1e-5, "complex128": 1e-10}
-# Of different kinds, and with 14 rotations or more each.
+# Of different kinds, with at least 14 rotations each.
 TRAINED = ("bmw_quark_copula", "qaoa", "qnn", "vqe_real_amp", "vqe_su2", "wstate")
 
 Circuits = Mapping[str, cirq.Circuit]
@@ -30,17 +30,19 @@ Circuits = Mapping[str, cirq.Circuit]
 
 @pytest.fixture(scope="module")
 def circuits(tmp_path_factory: pytest.TempPathFactory) -> Circuits:
-    """A circuit of each family."""
-    assert PEERS.exists(), "make .venv-peers first: ./setup.sh '' .venv-peers peers"
+    """One circuit per family."""
+    assert PEERS.exists(), "create .venv-peers first: ./setup.sh '' .venv-peers peers"
     folder = tmp_path_factory.mktemp("mqt")
-    made = subprocess.run(
-        [PEERS, ROOT / "tests" / "mqt_circuits.py", folder], capture_output=True, text=True
+    done = subprocess.run(
+        [PEERS, ROOT / "tests" / "support" / "mqt_circuits.py", folder],
+        capture_output=True,
+        text=True,
     )
-    assert made.returncode == 0, made.stderr
+    assert done.returncode == 0, done.stderr
     return {file.stem: cirq.read_json(file) for file in sorted(folder.glob("*.json"))}
 
 
-def test_there_are_enough_families(circuits: Circuits) -> None:
+def test_mqt_bench_has_enough_families(circuits: Circuits) -> None:
     assert len(circuits) >= FAMILIES
     for family, circuit in circuits.items():
         assert 2 <= len(circuit.all_qubits()) <= 14, family
@@ -48,7 +50,7 @@ def test_there_are_enough_families(circuits: Circuits) -> None:
     assert set(TRAINED) <= set(circuits)
 
 
-def test_final_states_agree_with_cirq(circuits: Circuits) -> None:
+def test_final_states_match_cirq(circuits: Circuits) -> None:
     for family, circuit in circuits.items():
         expected = Reference(circuit, ()).state(np.zeros(0))
         for dtype, tolerance in TOLERANCE.items():
@@ -58,13 +60,13 @@ def test_final_states_agree_with_cirq(circuits: Circuits) -> None:
             np.testing.assert_allclose(state, expected, rtol=0, atol=tolerance, err_msg=family)
 
 
-def test_states_after_data_agree_with_cirq(circuits: Circuits) -> None:
-    # Without symbols a circuit is simulated while it is compiled; behind turns by data it is not.
+def test_final_states_after_data_match_cirq(circuits: Circuits) -> None:
+    # Without symbols, a circuit is simulated at compile time; after data rotations it is not.
     for family, circuit in circuits.items():
         qubits = sorted(circuit.all_qubits())
-        names = [f"x{at}" for at in range(len(qubits))]
-        turns = [cirq.ry(sympy.Symbol(x)).on(q) for x, q in zip(names, qubits, strict=True)]
-        whole = cirq.Circuit(turns) + circuit
+        names = [f"x{index}" for index in range(len(qubits))]
+        rotations = [cirq.ry(sympy.Symbol(x)).on(q) for x, q in zip(names, qubits, strict=True)]
+        whole = cirq.Circuit(rotations) + circuit
         reference = Reference(whole, names)
         angles = np.random.default_rng(0).uniform(-2, 2, (3, len(names))).astype(np.float32)
         expected = [reference.state(example) for example in angles[[0, 2]]]
@@ -77,15 +79,15 @@ def test_states_after_data_agree_with_cirq(circuits: Circuits) -> None:
             )
 
 
-def turned(circuit: cirq.Circuit) -> tuple[cirq.Circuit, list[float]]:
-    """Each rotation's angle as a symbol a0, a1, ..., and its value in radians."""
+def parametrize(circuit: cirq.Circuit) -> tuple[cirq.Circuit, list[float]]:
+    """Replace the angle of each rotation by a symbol a0, a1, ...; return the values in radians."""
     values: list[float] = []
 
     def symbol(gate: type, angle: float, operation: cirq.Operation) -> cirq.Operation:
         values.append(float(angle))
         return gate(rads=sympy.Symbol(f"a{len(values) - 1}")).on(*operation.qubits)
 
-    def parts(operation: cirq.Operation) -> Iterator[cirq.Operation]:
+    def replaced(operation: cirq.Operation) -> Iterator[cirq.Operation]:
         gate = operation.gate
         if isinstance(gate, QasmUGate):
             # U(theta, phi, lambda) is rz(phi) ry(theta) rz(lambda), up to a global phase.
@@ -97,17 +99,17 @@ def turned(circuit: cirq.Circuit) -> tuple[cirq.Circuit, list[float]]:
         else:
             yield operation
 
-    return cirq.Circuit(part for op in circuit.all_operations() for part in parts(op)), values
+    return cirq.Circuit(new for op in circuit.all_operations() for new in replaced(op)), values
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCE.items())
 @pytest.mark.parametrize("family", TRAINED)
-def test_rotations_that_are_symbols_have_the_plain_values_and_their_slopes(
+def test_symbolic_rotations_match_values_and_gradients(
     circuits: Circuits, family: str, dtype: str, tolerance: float
 ) -> None:
     plain = circuits[family]
-    circuit, values = turned(plain)
-    names = [f"a{at}" for at in range(len(values))]
+    circuit, values = parametrize(plain)
+    names = [f"a{index}" for index in range(len(values))]
     inputs, parameters = names[::2], names[1::2]
     first, *rest = sorted(plain.all_qubits())
     observables = (
@@ -119,17 +121,17 @@ def test_rotations_that_are_symbols_have_the_plain_values_and_their_slopes(
     angles, trained = tf.constant(point[None, ::2]), tf.constant(point[1::2])
     with tf.GradientTape() as tape:
         tape.watch([angles, trained])
-        found = simulator.expectation(angles, trained)
-        loss = tf.reduce_sum(found)
+        result = simulator.expectation(angles, trained)
+        loss = tf.reduce_sum(result)
     by_angle, by_parameter = tape.gradient(loss, [angles, trained])
-    slopes = np.zeros(len(names))
-    slopes[::2], slopes[1::2] = by_angle[0], by_parameter
+    gradient = np.zeros(len(names))
+    gradient[::2], gradient[1::2] = by_angle[0], by_parameter
 
     reference = Reference(circuit, names, observables)
     tolerance *= reference.scale
     expected = Reference(plain, (), observables).values(np.zeros(0))
-    np.testing.assert_allclose(found[0], expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(result[0], expected, rtol=0, atol=tolerance)
     direction = np.random.default_rng(1).normal(size=len(names))
     direction /= np.linalg.norm(direction)
     wanted = reference.derivative(point.astype(np.float64), direction).sum()
-    np.testing.assert_allclose(slopes @ direction, wanted, rtol=0, atol=2 * tolerance)
+    np.testing.assert_allclose(gradient @ direction, wanted, rtol=0, atol=2 * tolerance)

@@ -169,7 +169,7 @@ def test_a_chief_killed_after_its_result_still_ends_well(start, tmp_path):
     chief.kill()
     other.resume()
     assert gang.end() == 0, gang.said
-    assert "is finished already" in gang.said
+    assert "is already finished" in gang.said
 
 
 def test_a_finished_run_is_left_alone_and_the_next_takes_a_number(start, undisturbed):
@@ -185,7 +185,7 @@ def test_a_finished_run_is_left_alone_and_the_next_takes_a_number(start, undistu
 def test_a_pod_that_finds_its_run_finished_says_so_and_leaves(start, undisturbed):
     gang = start(undisturbed[0].parent, *SMALL, "RUN=hybrid", "WORKERS=1", module="training.worker")
     assert gang.end(60) == 0
-    assert gang.said.strip() == "run hybrid is finished already: there is nothing left to do"
+    assert gang.said.strip() == "run hybrid is already finished: there is nothing left to do"
 
 
 def test_an_unfinished_run_is_not_resumed_with_other_settings_nor_by_two_gangs(start, tmp_path):
@@ -194,7 +194,7 @@ def test_an_unfinished_run_is_not_resumed_with_other_settings_nor_by_two_gangs(s
     gang.until(lambda: checkpoints(run))
     second = start(tmp_path, *LONG)
     assert second.end(60) == 2
-    assert "run hybrid is being trained by another gang" in second.said
+    assert "run hybrid is in use by another job" in second.said
     gang.close()
     other = start(tmp_path, *LONG, "SEED=7")
     assert other.end(60) == 2
@@ -212,7 +212,7 @@ def test_a_corrupted_checkpoint_is_passed_over_with_a_warning(start, tmp_path, u
     again = start(tmp_path, *LONG)
     assert again.end() == 0, again.said
     assert newest.name in again.said
-    assert "the checkpoint before it is used" in again.said
+    assert "using the checkpoint before it" in again.said
     assert distance(run, undisturbed[0]) <= 1e-6
 
 
@@ -228,5 +228,5 @@ def test_missing_workers_are_named_at_the_deadline(start, tmp_path):
 def test_a_run_that_never_progresses_ends_with_its_cause(start, tmp_path):
     gang = dying(start, tmp_path, "MAX_ATTEMPTS=2")
     assert gang.end(90) == 2, gang.said
-    assert "was started 2 times in a row without reaching a newer checkpoint" in gang.said
+    assert "made no progress in 2 attempts in a row" in gang.said
     assert "out of memory?" in gang.said

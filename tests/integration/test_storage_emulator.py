@@ -47,7 +47,7 @@ def test_a_missing_file_is_file_not_found(root: StoragePath) -> None:
     for _ in range(3):
         with pytest.raises(FileNotFoundError):
             storage.read_bytes(root / "not-there")
-        with pytest.raises(FileNotFoundError), storage.local(root / "not-there"):
+        with pytest.raises(FileNotFoundError), storage.local_copy(root / "not-there"):
             pass
 
 
@@ -55,7 +55,7 @@ def test_a_file_is_handed_over_and_fetched(root: StoragePath, tmp_path: Path) ->
     source = tmp_path / "weights.h5"
     source.write_bytes(bytes(range(256)) * 40_000)  # 10 MB: more than one request carries
     storage.write_atomic(root / "model" / "weights.h5", source)
-    with storage.local(root / "model" / "weights.h5") as copy:
+    with storage.local_copy(root / "model" / "weights.h5") as copy:
         assert copy.name == "weights.h5"
         assert copy.read_bytes() == source.read_bytes()
 
@@ -91,7 +91,7 @@ def test_a_bucket_that_does_not_exist_ends_a_program_with_2(gs: str) -> None:
 
 
 def test_storage_that_went_away_is_worth_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "RETRY_SECONDS", 1.5)
+    monkeypatch.setattr(storage.base, "RETRY_SECONDS", 1.5)
     own = Emulator().start()
     try:
         point_to(monkeypatch, own.address)
@@ -107,7 +107,7 @@ def test_storage_that_went_away_is_worth_another_try(monkeypatch: pytest.MonkeyP
         lambda: storage.delete(file),
     ):
         start = time.monotonic()
-        with pytest.raises(StorageUnavailable, match=r"does not answer .*no connection"):
+        with pytest.raises(StorageUnavailable, match=r"does not respond .*no connection"):
             act()
         assert time.monotonic() - start < 5
 
@@ -138,7 +138,7 @@ def test_permission_denied_is_one_sentence(
 def test_too_many_requests_is_worth_another_try(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "RETRY_SECONDS", 1.0)
+    monkeypatch.setattr(storage.base, "RETRY_SECONDS", 1.0)
     with Proxy(emulator, lambda _: 429) as proxy:
         point_to(monkeypatch, proxy.address)
         with pytest.raises(StorageUnavailable, match="429"):

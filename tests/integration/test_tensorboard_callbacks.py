@@ -11,7 +11,7 @@ import pytest
 
 from qfleet.tensorflow.runtime import tf
 from tests.support.training_processes import ROOT, SMALL, gangs, metrics
-from training.learner import STEP_PARTS
+from training.limits import STEP_PARTS
 
 start = pytest.fixture(gangs)
 

@@ -212,7 +212,7 @@ def test_a_gang_trains_on_gs_through_a_server_that_fails_every_third_request(
     assert {path.name for path in storage.children(run.path)} >= {
         "run.json", "result.json", "metrics.jsonl", "logs", "text", "model", "checkpoints",
     }  # fmt: skip
-    said = storage.read_bytes(run.text(1, 1)).decode()
+    said = storage.read_bytes(run.text_log(1, 1)).decode()
     assert "Traceback" not in said
     loaded = runs.load("hybrid", storage=str(flaky_gs))
     result = json.dumps(loaded.result["metrics"])

@@ -16,10 +16,11 @@ from common.data.sampling import partition_sizes
 from common.settings import Settings
 from qfleet.tensorflow.runtime import keras, tf
 from training import distributed
-from training.allreduce import MAX_ONE_HOP_BYTES, all_reduce_sum, use_connections
+from training.allreduce import all_reduce_sum, use_connections
 from training.cluster import ClusterSpec
 from training.input_pipeline import batches
 from training.learner import Learner
+from training.limits import MAX_ONE_HOP_BYTES
 from training.trainer import StepsPerCallTuner
 
 ROWS, STEPS, PAUSE = 440, 7, 0.05

@@ -22,7 +22,7 @@ SMALL = (
     "QUBITS=2", "TRAIN_EXAMPLES=100", "VALIDATION_EXAMPLES=30", "TEST_EXAMPLES=50", "BATCH=32", "INITIALIZATIONS=1",
     "PROFILER_PORT=0", "EPOCHS=12",
 )  # fmt: skip
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Gang:

@@ -121,7 +121,7 @@ def test_a_damaged_checkpoint_is_passed_over(
     assert found.step == 10
     assert len(caplog.messages) == 1
     assert "step-00000020" in caplog.messages[0]
-    assert caplog.messages[0].endswith("the checkpoint before it is used")
+    assert caplog.messages[0].endswith("using the checkpoint before it")
 
 
 def test_pickled_objects_are_never_read(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from qfleet.circuits import (
     two_qubit_pool,
     two_qubit_unitary,
 )
-from qfleet.circuits.encoders import data_symbols, reupload_circuit
+from qfleet.circuits.encoders import reupload_circuit
 from qfleet.circuits.qcnn import SYMBOLS_PER_LAYER, convolution, pooling
+from qfleet.placement import data_symbols
 from qfleet.errors import CircuitError
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8)

@@ -20,8 +20,8 @@ KERAS = {"tensorflow", "tf_keras", "keras"}
 # Where each part of common may lead, besides itself. A part that is not here is free to use the
 # others, as long as no way leads back to it.
 ARROWS = {
-    "errors": set(),
-    "settings": {"errors"},
+    "errors": {"events"},
+    "settings": {"events", "errors"},
     "tensorflow": {"errors", "settings"},
     "storage": {"errors", "settings"},
     "circuits": {"errors", "settings"},
@@ -165,7 +165,7 @@ def test_common_imports_no_application(module: str) -> None:
 def test_the_clusters_client_imports_common_alone_and_nothing_heavy(module: str) -> None:
     assert not {one.name.split(".")[0] for one in IMPORTS[module]} & {"training", "inference"}
     parts = {part(one.name) for one in IMPORTS[module] if one.name.startswith("common.")}
-    assert parts <= {"errors", "settings", "storage", "runs"}
+    assert parts <= {"errors", "events", "runs", "settings", "storage", "text"}
     heavy = {*KERAS, "tensorflow_quantum", "numpy", "cirq", "pandas", "pyarrow"}
     assert not reached(module, late=False) & heavy
 

@@ -1,4 +1,4 @@
-"""Answers, predictions, baselines and gradients: the numbers are what they say they are."""
+"""Predictions, baselines, gradient variances and circuit diagrams."""
 
 import contextlib
 import csv
@@ -25,13 +25,13 @@ from common.settings import Settings
 from common.storage import StoragePath
 from inference import circuit_svg, gradient_variance, inference_input, model_source, predictor
 from inference.__main__ import main
-from inference.baseline import baselines
-from inference.layers import layers_of
+from inference.baseline import fit_baselines
+from inference.layers import group_by_layer
 from qfleet.circuits import qcnn
 from tests.support.finished_run import finish
 
-OWN = '''
-"""A person's models."""
+USER_MODEL = '''
+"""A user model."""
 
 from qfleet.tensorflow.runtime import keras
 
@@ -52,7 +52,7 @@ def plain(features, settings):
 
 @pytest.fixture
 def infer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable:
-    """`make inference` in this process, which must end well: what it printed."""
+    """Run inference successfully in this process and return its output."""
 
     def call(*args: str) -> str:
         monkeypatch.setattr(sys, "argv", ["inference", *args])
@@ -69,7 +69,7 @@ def infer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A finished run of digits 1 and 8."""
-    root = tmp_path_factory.mktemp("made")
+    root = tmp_path_factory.mktemp("runs")
     return finish(
         root,
         "digits",
@@ -81,70 +81,73 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="module")
-def said(run: Run) -> str:
-    """What inference prints of it, batches of 7."""
+def output(run: Run) -> str:
+    """The output of inference for the run, with batches of 7."""
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.setattr(sys, "argv", ["inference", f"STORAGE={run.path.parent}", "BATCH=7"])
         assert run_main(main) == 0
     return out.getvalue()
 
 
-def rows_of(path: StoragePath) -> list[dict[str, str]]:
+def read_rows(path: StoragePath) -> list[dict[str, str]]:
     assert isinstance(path, Path)
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
-def data_of(run: Run) -> Dataset:
+def load_data(run: Run) -> Dataset:
     return load(run.path.parent / "datasets" / run.record()["other"]["dataset"])
 
 
-def test_the_numbers_of_the_csv_are_the_numbers_printed(run, said):
-    rows = rows_of(run.predictions / "test.csv")
+def test_scores_printed_match_the_csv(run, output):
+    rows = read_rows(run.predictions / "test.csv")
     assert len(rows) == 60
-    answers = np.array([float(row["answer"]) for row in rows])
+    predictions = np.array([float(row["prediction"]) for row in rows])
     labels = np.array([1 if row["label"] == "8" else -1 for row in rows])
-    predicted = np.array([1 if row["predicted"] == "8" else -1 for row in rows])
-    assert (predicted == np.where(answers >= 0, 1, -1)).all()
-    words = [line.split() for line in said.splitlines()]
-    mse, accuracy = f"{np.mean((answers - labels) ** 2):.4f}", f"{np.mean(predicted == labels):.4f}"
-    assert ["hybrid", mse, accuracy] in words
+    predicted = np.array([1 if row["predicted_label"] == "8" else -1 for row in rows])
+    assert (predicted == np.where(predictions >= 0, 1, -1)).all()
+    lines = [line.split() for line in output.splitlines()]
+    mse = f"{np.mean((predictions - labels) ** 2):.4f}"
+    accuracy = f"{np.mean(predicted == labels):.4f}"
+    assert ["hybrid", mse, accuracy] in lines
     for label, name in ((-1, "1"), (1, "8")):
         counts = [str(int(((labels == label) & (predicted == p)).sum())) for p in (-1, 1)]
-        assert ["label", name, *counts] in words
+        assert ["label", name, *counts] in lines
 
 
-@pytest.mark.usefixtures("said")
-def test_answers_and_readouts_are_the_models_own(run):
+@pytest.mark.usefixtures("output")
+def test_csv_predictions_and_readouts_match_the_model(run):
     from common import models
 
-    rows = rows_of(run.predictions / "test.csv")
+    rows = read_rows(run.predictions / "test.csv")
     loaded = runs.load("digits", str(run.path.parent)).model
-    angles = data_of(run).split("test").angles
-    assert np.allclose([float(r["answer"]) for r in rows], loaded(angles).numpy()[:, 0], atol=1e-6)
+    angles = load_data(run).split("test").angles
+    assert np.allclose(
+        [float(r["prediction"]) for r in rows], loaded(angles).numpy()[:, 0], atol=1e-6
+    )
     readouts = models.readout_model(loaded)(angles).numpy()
     for i in range(readouts.shape[1]):
         assert np.allclose([float(r[f"readout_{i}"]) for r in rows], readouts[:, i], atol=1e-6)
 
 
-@pytest.mark.usefixtures("said")
-def test_what_is_written_is_whole(run):
+@pytest.mark.usefixtures("output")
+def test_predictions_folder_has_only_complete_files(run):
     names = [path.name for path in storage.children(run.predictions)]
     assert names[-2:] == ["report.html", "test.csv"]
     assert not list(Path(str(run.predictions)).glob(".*"))
 
 
-def test_logistic_regression_on_the_same_features_is_printed(run, said):
-    train, test = data_of(run).split("train"), data_of(run).split("test")
+def test_baseline_accuracy_matches_scikit_learn(run, output):
+    train, test = load_data(run).split("train"), load_data(run).split("test")
     scaler = StandardScaler().fit(train.angles)
     fitted = LogisticRegression(max_iter=1000).fit(scaler.transform(train.angles), train.labels)
     accuracy = fitted.score(scaler.transform(test.angles), test.labels)
-    line = next(line for line in said.splitlines() if line.startswith("logistic regression"))
+    line = next(line for line in output.splitlines() if line.startswith("logistic regression"))
     assert line.split()[-1] == f"{accuracy:.4f}"
 
 
 @pytest.mark.parametrize("label", [True, False])
-def test_a_table_is_matched_by_name_encoded_as_recorded_and_answered(run, infer, tmp_path, label):
+def test_input_table_uses_column_names_and_recorded_encoding(run, infer, tmp_path, label):
     loaded = runs.load("digits", str(run.path.parent))
     bunch = load_digits()
     rows = np.flatnonzero(np.isin(bunch.target, (1, 8)))[:5]
@@ -157,24 +160,24 @@ def test_a_table_is_matched_by_name_encoded_as_recorded_and_answered(run, infer,
             writer.writerow([*[bunch.target[row]] * label, *bunch.data[row, order]])
 
     out = infer(f"STORAGE={run.path.parent}", f"INPUT={tmp_path / 'new ones.csv'}")
-    found = rows_of(run.predictions / "new-ones.csv")
-    assert [row["row"] for row in found] == ["1", "2", "3", "4", "5"]
-    assert {row["predicted"] for row in found} <= {"1", "8"}
-    assert ("label" in found[0]) == label
+    table = read_rows(run.predictions / "new-ones.csv")
+    assert [row["row"] for row in table] == ["1", "2", "3", "4", "5"]
+    assert {row["predicted_label"] for row in table} <= {"1", "8"}
+    assert ("label" in table[0]) == label
     assert ("label 8" in out) == label
     if label:
-        assert [row["label"] for row in found] == [str(n) for n in bunch.target[rows]]
+        assert [row["label"] for row in table] == [str(n) for n in bunch.target[rows]]
     angles = Encoding.from_json(loaded.described["encoding"]).apply(bunch.data[rows])
-    answers = loaded.model(angles).numpy()[:, 0]
-    assert np.allclose([float(row["answer"]) for row in found], answers, atol=1e-6)
+    predictions = loaded.model(angles).numpy()[:, 0]
+    assert np.allclose([float(row["prediction"]) for row in table], predictions, atol=1e-6)
 
 
-def test_a_data_set_that_is_gone_is_made_again_where_it_comes_out_the_same(run, tmp_path):
-    chosen = model_source.choose_model(Settings.from_args([f"STORAGE={run.path.parent}"]))
-    assert inference_input.recorded_input(chosen, tmp_path).fingerprint == run.record()["data"]
+def test_training_data_missing_is_created_again(run, tmp_path):
+    source = model_source.choose_model(Settings.from_args([f"STORAGE={run.path.parent}"]))
+    assert inference_input.find_training_data(source, tmp_path).fingerprint == run.record()["data"]
 
 
-def test_a_data_set_that_can_not_be_made_again_is_one_sentence(tmp_path, capsys, monkeypatch):
+def test_training_data_not_reproducible_raises_data_error(tmp_path, capsys, monkeypatch):
     table = tmp_path / "mine.csv"
     lines = [f"{i % 7},{i % 5},{'ab'[i % 2]}" for i in range(60)]
     table.write_text("\n".join(["one,two,label", *lines]))
@@ -191,10 +194,10 @@ def test_a_data_set_that_can_not_be_made_again_is_one_sentence(tmp_path, capsys,
     monkeypatch.setattr(sys, "argv", ["inference", f"STORAGE={tmp_path / 'runs'}"])
     assert run_main(main) == 2
     err = capsys.readouterr().err
-    assert "can't be made again" in err
+    assert "can't be created again" in err
     assert "INPUT=table" in err
     assert err.count("\n") == 1
-    # New examples need it for the baselines alone.
+    # New examples need the training data for the baselines only.
     table.write_text("one,two,label\n1,2,a\n3,3,b\n")
     monkeypatch.setattr(
         sys, "argv", ["inference", f"STORAGE={tmp_path / 'runs'}", f"INPUT={table}"]
@@ -203,35 +206,37 @@ def test_a_data_set_that_can_not_be_made_again_is_one_sentence(tmp_path, capsys,
     assert "no baselines" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_subclassed_model_without_circuits_is_answered_and_reported(tmp_path, infer, monkeypatch):
-    (tmp_path / "own_inference.py").write_text(OWN)
+def test_subclassed_model_without_circuits_is_supported(tmp_path, infer, monkeypatch):
+    (tmp_path / "own_inference.py").write_text(USER_MODEL)
     monkeypatch.syspath_prepend(str(tmp_path))
     run = finish(tmp_path / "runs", "own", "MODEL=own_inference:plain")
     out = infer(f"STORAGE={tmp_path / 'runs'}")
     assert "60 examples" in out
     assert "circuits/s" not in out
-    assert list(rows_of(run.predictions / "test.csv")[0]) == ["row", "answer", "predicted", "label"]
+    assert list(read_rows(run.predictions / "test.csv")[0]) == [
+        "row", "prediction", "predicted_label", "label",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("qubits", "most"), [(1, 1024), (20, 16), (30, 1)])
-def test_batches_are_bounded_by_memory(qubits, most):
+def test_rows_per_batch_is_bounded_by_memory(qubits, most):
     assert 1 <= predictor.rows_per_batch(qubits) <= most
-    assert predictor.rows_per_batch(qubits, asked=3) <= 3
+    assert predictor.rows_per_batch(qubits, max_rows=3) <= 3
 
 
-def test_baselines_are_bounded_and_seeded():
+def test_fit_baselines_is_bounded_and_seeded():
     from common.data.splits import Examples
 
     generator = np.random.default_rng(0)
     angles = generator.uniform(-1, 1, (6000, 3)).astype(np.float32)
     labels = np.where(angles.sum(axis=1) > 0, 1, -1).astype(np.float32)
     train = Examples(angles, labels)
-    one, other = (baselines(train, angles[:100], labels[:100], seed=3) for _ in range(2))
+    one, other = (fit_baselines(train, angles[:100], labels[:100], seed=3) for _ in range(2))
     assert [b.accuracy for b in one] == [b.accuracy for b in other]
     assert one[0].accuracy > 0.9
-    assert one[1].trained == 5000
+    assert one[1].train_rows == 5000
     only = Examples(angles[labels > 0], labels[labels > 0])
-    assert baselines(only, angles, labels, 0) == []
+    assert fit_baselines(only, angles, labels, 0) == []
 
 
 def expectation(circuit, parameters, observables, name="c"):
@@ -243,8 +248,8 @@ def expectation(circuit, parameters, observables, name="c"):
     return layer
 
 
-def test_the_gradients_variance_is_that_of_the_formula_where_it_is_known():
-    """<Z> after rx(t) is cos t: its slope is -sin t, whose variance over a turn is 1/2."""
+def test_gradient_variance_of_one_rotation_matches_formula():
+    """<Z> after rx(t) is cos t; its gradient is -sin t, whose variance over a period is 1/2."""
     qubit, other = cirq.LineQubit.range(2)
     circuit = cirq.Circuit(
         cirq.rx(sympy.Symbol("a_0"))(qubit),
@@ -252,15 +257,17 @@ def test_the_gradients_variance_is_that_of_the_formula_where_it_is_known():
         cirq.rz(sympy.Symbol("x"))(qubit),
     )
     layer = expectation(circuit, ["a_0", "b_0"], [cirq.Z(qubit)])
-    found = gradient_variance.gradient_variance(layer, np.zeros((4, 1), np.float32), seed=1)
-    assert [each.name for each in found.layers] == ["a", "b"]
-    assert found.layers[0].variance == pytest.approx(0.5, abs=0.12)
-    assert found.layers[1].variance == pytest.approx(0.0, abs=1e-9)
-    assert found.draws == gradient_variance.SAMPLES
+    measured = gradient_variance.measure_gradient_variance(
+        layer, np.zeros((4, 1), np.float32), seed=1
+    )
+    assert [each.name for each in measured.layers] == ["a", "b"]
+    assert measured.layers[0].variance == pytest.approx(0.5, abs=0.12)
+    assert measured.layers[1].variance == pytest.approx(0.0, abs=1e-9)
+    assert measured.samples == gradient_variance.SAMPLES
 
 
-def test_a_random_circuit_has_the_variance_that_the_plateau_states():
-    """Many layers of random turns and CZ are nearly a 2-design: McClean et al."""
+def test_gradient_variance_of_random_circuit_matches_plateau():
+    """Many layers of random rotations and CZ are nearly a 2-design: McClean et al."""
     n, depth = 4, 12
     qubits = cirq.LineQubit.range(n)
     names = [[f"t{layer:02d}_{i}" for i in range(2 * n)] for layer in range(depth)]
@@ -271,61 +278,65 @@ def test_a_random_circuit_has_the_variance_that_the_plateau_states():
         circuit += [cirq.CZ(a, b) for a, b in pairwise(qubits)]
     parameters = [s for layer in names for s in layer]
     layer = expectation(circuit, parameters, [cirq.X(qubits[0]) * cirq.Z(qubits[1])])
-    found = gradient_variance.gradient_variance(layer, np.zeros((1, 1), np.float32), seed=2)
-    middle = found.layers[depth // 2]
+    measured = gradient_variance.measure_gradient_variance(
+        layer, np.zeros((1, 1), np.float32), seed=2
+    )
+    middle = measured.layers[depth // 2]
     assert middle.plateau == pytest.approx(256 / (2 * 17**2 * 15))
     assert middle.variance == pytest.approx(middle.plateau, rel=0.35)
-    assert not found.warning, "at 4 qubits even a random circuit has slope enough"
+    assert not measured.warning, "the gradients of a random circuit of 4 qubits are large enough"
 
 
-def test_a_flat_layer_is_warned_of_with_its_name():
+def test_warning_names_the_flat_layer():
     flat = gradient_variance.LayerGradients("layer 1", 9e-4, 6e-4, 21)
     steep = gradient_variance.LayerGradients("layer 2", 3e-3, 6e-4, 21)
     small = gradient_variance.LayerGradients("layer 3", 9e-4, 1e-5, 21)
-    found = gradient_variance.GradientVariance("c", 12, (flat, steep, small), draws=100)
-    assert [layer.is_flat for layer in found.layers] == [True, False, False]
-    assert "shows in layer 1:" in found.warning
+    measured = gradient_variance.GradientVariance("c", 12, (flat, steep, small), samples=100)
+    assert [layer.is_flat for layer in measured.layers] == [True, False, False]
+    assert "plateau in layer 1:" in measured.warning
 
 
-def test_too_many_qubits_are_not_measured_and_it_is_said():
-    made = qcnn(19, layers=1)
-    layer = expectation(made.circuit, made.parameters, made.observables)
-    found = gradient_variance.gradient_variance(layer, np.zeros((1, 19), np.float32), seed=0)
-    assert not found.layers
-    assert "19 qubits" in found.skipped
+def test_gradient_variance_of_wide_circuit_is_skipped():
+    circuit = qcnn(19, layers=1)
+    layer = expectation(circuit.circuit, circuit.parameters, circuit.observables)
+    measured = gradient_variance.measure_gradient_variance(
+        layer, np.zeros((1, 19), np.float32), seed=0
+    )
+    assert not measured.layers
+    assert "19 qubits" in measured.skipped
 
 
-def test_filters_of_one_shape_are_measured_once():
+def test_distinct_layers_ignores_symbol_names():
     layers = [
-        expectation(made.circuit, made.parameters, made.observables, f"c{i}")
-        for i, made in enumerate([qcnn(3, prefix="f1_"), qcnn(3), qcnn(3, layers=1)])
+        expectation(circuit.circuit, circuit.parameters, circuit.observables, f"c{i}")
+        for i, circuit in enumerate([qcnn(3, prefix="f1_"), qcnn(3), qcnn(3, layers=1)])
     ]
-    assert gradient_variance.distinct(layers) == [layers[0], layers[2]]
+    assert gradient_variance.distinct_layers(layers) == [layers[0], layers[2]]
 
 
-def test_layers_are_told_by_names():
-    assert layers_of(qcnn(4, prefix="f2_").parameters).keys() == {"layer 1", "layer 2"}
-    assert layers_of(["a[0]", "a[1]", "b", "c-3"]) == {"a": [0, 1], "b": [2], "c": [3]}
-    assert layers_of([f"x{'y' * i}" for i in range(30)]) == {"all angles": list(range(30))}
+def test_group_by_layer_uses_symbol_names():
+    assert group_by_layer(qcnn(4, prefix="f2_").parameters).keys() == {"layer 1", "layer 2"}
+    assert group_by_layer(["a[0]", "a[1]", "b", "c-3"]) == {"a": [0, 1], "b": [2], "c": [3]}
+    assert group_by_layer([f"x{'y' * i}" for i in range(30)]) == {"all angles": list(range(30))}
 
 
-def test_every_gate_is_drawn_once_and_no_two_cross():
-    made = qcnn(5, encoder="reupload", features=7)
-    trained = dict.fromkeys(made.parameters, 0.5)
-    columns = circuit_svg.columns_of(made.circuit, made.inputs, trained)
+def test_arrange_columns_has_each_gate_once_without_overlap():
+    circuit = qcnn(5, encoder="reupload", features=7)
+    trained = dict.fromkeys(circuit.parameters, 0.5)
+    columns = circuit_svg.arrange_columns(circuit.circuit, circuit.inputs, trained)
     gates = [gate for column in columns for gate in column]
-    assert len(gates) == len(list(made.circuit.all_operations()))
+    assert len(gates) == len(list(circuit.circuit.all_operations()))
     assert sum(gate.kind == "data" for gate in gates) == 7 * 3
     for column in columns:
         spans = sorted((min(gate.rows), max(gate.rows)) for gate in column)
         assert all(low[1] < high[0] for low, high in pairwise(spans))
 
 
-def test_any_gate_can_be_drawn_and_what_is_too_large_is_not():
+def test_circuit_to_svg_takes_any_gate_up_to_the_limit():
     a, b = cirq.LineQubit.range(2)
     matrix = cirq.MatrixGate(cirq.unitary(cirq.ISWAP), name="<b>&")
     circuit = cirq.Circuit(matrix(a, b), cirq.CNOT(a, b) ** 0.5, cirq.FSimGate(1, 2)(a, b))
-    drawn = circuit_svg.circuit_to_svg(circuit, [], {}, [cirq.PauliSum.wrap(cirq.X(a) * cirq.Z(b))])
-    assert drawn.count('class="gate fixed"') == 3
-    assert "<b>" not in drawn
+    svg = circuit_svg.circuit_to_svg(circuit, [], {}, [cirq.PauliSum.wrap(cirq.X(a) * cirq.Z(b))])
+    assert svg.count('class="gate fixed"') == 3
+    assert "<b>" not in svg
     assert circuit_svg.circuit_to_svg(cirq.Circuit([cirq.X(a)] * 4001), [], {}) == ""

@@ -1,4 +1,4 @@
-"""Which weights answer; where they can't, one sentence, exit 2 and nothing written."""
+"""Choice of the model. Mistakes exit with 2 and one line, and write nothing."""
 
 import json
 import shutil
@@ -19,9 +19,9 @@ from tests.support.finished_run import finish
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A STORAGE with the finished runs `first` (qcnn), `second` and `wide`, made in that order."""
-    root = tmp_path_factory.mktemp("made")
+def finished_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A STORAGE with the finished runs `first` (qcnn), `second` and `wide`, in that order."""
+    root = tmp_path_factory.mktemp("runs")
     for name, args in (
         ("first", ["MODEL=qcnn"]),
         ("second", ["MODEL=hybrid"]),
@@ -35,14 +35,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def root(made: Path, tmp_path: Path) -> Path:
-    """A copy of it to alter."""
-    return Path(shutil.copytree(made, tmp_path / "runs"))
+def root(finished_runs: Path, tmp_path: Path) -> Path:
+    """A copy of the runs, which tests may alter."""
+    return Path(shutil.copytree(finished_runs, tmp_path / "runs"))
 
 
 @pytest.fixture
 def infer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable:
-    """`make inference` in this process: exit code, stdout, stderr."""
+    """Run inference in this process and return exit code, stdout and stderr."""
 
     def call(*args: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["inference", *args])
@@ -57,42 +57,42 @@ def choose(*args: str) -> model_source.ModelSource:
     return model_source.choose_model(Settings.from_args(args))
 
 
-def test_the_run_that_was_finished_last_answers_unless_one_is_named(root):
+def test_choose_model_defaults_to_the_last_finished_run(root):
     assert choose(f"STORAGE={root}").name == "second"
     assert choose(f"STORAGE={root}", "RUN=first").name == "first"
 
 
 @pytest.mark.parametrize("inside", ["", "model", "model/weights.h5"])
-def test_weights_inside_a_run_are_that_run(root, inside):
-    chosen = choose(f"WEIGHTS={root / 'first' / inside}")
-    assert chosen.name == "first"
-    assert chosen.predictions == root / "first" / "predictions"
+def test_weights_in_a_run_folder_select_that_run(root, inside):
+    source = choose(f"WEIGHTS={root / 'first' / inside}")
+    assert source.name == "first"
+    assert source.predictions == root / "first" / "predictions"
 
 
-def test_weights_elsewhere_need_their_model_beside_them_and_answer_there(root, tmp_path):
+def test_weights_elsewhere_have_predictions_next_to_them(root, tmp_path):
     for name in ("weights.h5", "model.json"):
         shutil.copy(root / "first" / "model" / name, tmp_path)
-    chosen = choose(f"WEIGHTS={tmp_path / 'weights.h5'}")
-    assert chosen.run is None
-    assert chosen.predictions == tmp_path / "predictions"
-    assert "not compared" in chosen.unchecked
-    with chosen.local_weights() as path:
+    source = choose(f"WEIGHTS={tmp_path / 'weights.h5'}")
+    assert source.run is None
+    assert source.predictions == tmp_path / "predictions"
+    assert "not verified" in source.unverified
+    with source.local_weights() as path:
         assert path == tmp_path / "weights.h5"
 
 
-def test_a_result_beside_or_above_weights_tells_whether_they_were_altered(root, tmp_path):
+def test_weights_elsewhere_are_verified_with_result_json(root, tmp_path):
     folder = tmp_path / "elsewhere"
     shutil.copytree(root / "first" / "model", folder / "model")
     shutil.copy(root / "first" / "result.json", folder)
-    chosen = choose(f"WEIGHTS={folder / 'model' / 'weights.h5'}")
-    assert chosen.run is None
-    assert not chosen.unchecked
+    source = choose(f"WEIGHTS={folder / 'model' / 'weights.h5'}")
+    assert source.run is None
+    assert not source.unverified
     shutil.copy(root / "second" / "model" / "weights.h5", folder / "model")
-    with pytest.raises(model_source.WeightsError, match="was altered"), chosen.local_weights():
+    with pytest.raises(model_source.WeightsError, match="was altered"), source.local_weights():
         pass
 
 
-def test_a_setting_that_says_the_same_as_the_run_is_no_contradiction(root):
+def test_choose_model_accepts_settings_equal_to_the_run(root):
     assert choose(f"STORAGE={root}", "RUN=wide", "QUBITS=3", "SEED=5").name == "wide"
 
 
@@ -122,8 +122,8 @@ def _described(change: Callable[[Path], object]) -> Callable[[Path], list[str]]:
     return alter
 
 
-def _beside(weights: str, model: str) -> Callable[[Path], list[str]]:
-    """The weights of one run beside the model.json of another."""
+def _combine(weights: str, model: str) -> Callable[[Path], list[str]]:
+    """Combine the weights of one run with the model.json of another."""
 
     def alter(root: Path) -> list[str]:
         shutil.copy(root / weights / "model" / "weights.h5", root / "weights.h5")
@@ -133,7 +133,7 @@ def _beside(weights: str, model: str) -> Callable[[Path], list[str]]:
     return alter
 
 
-def _alone(content: bytes) -> Callable[[Path], list[str]]:
+def _with_weights(content: bytes) -> Callable[[Path], list[str]]:
     def alter(root: Path) -> list[str]:
         shutil.copy(root / "first" / "model" / "model.json", root)
         (root / "weights.h5").write_bytes(content)
@@ -143,14 +143,14 @@ def _alone(content: bytes) -> Callable[[Path], list[str]]:
 
 
 def _without_model(root: Path) -> list[str]:
-    args = _alone(b"x")(root)
+    args = _with_weights(b"x")(root)
     (root / "model.json").unlink()
     return args
 
 
 def _other_angles(root: Path) -> list[str]:
-    """Weights of the right shapes, but of another run; no result.json could tell."""
-    args = _beside("first", "first")(root)
+    """Weights of the right shapes, but of another run, without a result.json."""
+    args = _combine("first", "first")(root)
     with h5py.File(root / "weights.h5", "r+") as file:
         file["circuit_0/circuit_0/angles:0"][...] = np.zeros(42, np.float32)
     return args
@@ -186,27 +186,30 @@ def _input(name: str, text: str | None) -> Callable[[Path], list[str]]:
 HEADER = "x_00,x_01,x_02,x_03"
 
 CASES: dict[str, tuple[Callable[[Path], list[str]], str]] = {
-    "nothing trained": (lambda r: [f"STORAGE={r / 'none'}"], "`make training` makes one"),
+    "nothing trained": (lambda r: [f"STORAGE={r / 'none'}"], "`make training`"),
     "unknown run": (lambda r: ["RUN=frist"], "did you mean first?"),
-    "unfinished run": (_unfinished, "`make training RUN=first` goes on with it"),
+    "unfinished run": (_unfinished, "`make training RUN=first`"),
     "data sets as run": (lambda r: ["RUN=datasets"], "choose another RUN"),
-    "run and weights": (lambda r: ["RUN=first", "WEIGHTS=x.h5"], "set one of them"),
+    "run and weights": (lambda r: ["RUN=first", "WEIGHTS=x.h5"], "set only one of them"),
     "cluster": (lambda r: ["TARGET=k8s"], "TARGET=local"),
     "other width": (lambda r: ["RUN=first", "QUBITS=9"], "leave QUBITS out"),
     "other model": (lambda r: ["MODEL=qcnn"], "MODEL=hybrid: leave MODEL out"),
-    "other data": (lambda r: ["DATA=my.csv"], "INPUT is the table to answer"),
+    "other data": (lambda r: ["DATA=my.csv"], "use INPUT"),
     "no weights": (_weights(Path.unlink), "there are no weights at"),
     "altered weights": (_weights(lambda p: p.write_bytes(p.read_bytes()[:-1] + b"x")), "altered"),
     "cut weights": (_weights(lambda p: p.write_bytes(p.read_bytes()[:99])), "was altered"),
     "no model": (_described(Path.unlink), "there is no"),
     "model no JSON": (_described(lambda p: p.write_text("{")), "is not JSON"),
     "model a list": (_described(lambda p: p.write_text("[]")), "is not a JSON object"),
-    "model of later format": (_described(lambda p: _json(p, format=2)), "is of format 2"),
+    "model of later format": (_described(lambda p: _json(p, format=2)), "format 2"),
     "model without shapes": (_described(lambda p: _json(p, weights=3)), "it lacks weights"),
     "shapes no lists": (_described(lambda p: _json(p, weights=[3])), "not a list of shapes"),
-    "model of other run": (_described(lambda p: _json(p, settings={})), "of other settings"),
+    "model of other run": (_described(lambda p: _json(p, settings={})), "other settings"),
     "encoding damaged": (_described(lambda p: _json(p, encoding={})), "model.json is damaged"),
-    "features damaged": (_described(lambda p: _json(p, features=5)), "4 angles to a model of 5"),
+    "features damaged": (
+        _described(lambda p: _json(p, features=5)),
+        "has 4 angles, but its model has 5",
+    ),
     "circuits damaged": (_described(lambda p: _json(p, circuits=[{}])), "another circuit"),
     "result damaged": (
         lambda r: [(r / "first" / "result.json").write_text("{}") and "RUN=first"],
@@ -221,19 +224,19 @@ CASES: dict[str, tuple[Callable[[Path], list[str]], str]] = {
         "metrics.jsonl is damaged",
     ),
     "no such weights": (lambda r: [f"WEIGHTS={r / 'x.h5'}"], "does not exist"),
-    "no weights in folder": (lambda r: [f"WEIGHTS={r}"], "holds no weights.h5"),
+    "no weights in folder": (lambda r: [f"WEIGHTS={r}"], "does not contain a weights.h5"),
     "weights without model": (
         _without_model,
-        "there is no model.json beside",
+        "there is no model.json next to",
     ),
-    "weights in no bucket": (lambda r: ["WEIGHTS=gs://x"], "names no bucket"),
-    "weights of another model": (_beside("second", "first"), "another model's"),
-    "weights of other width": (_beside("wide", "second"), "(hybrid, 4 qubits)"),
-    "weights no HDF5": (_alone(b"weights"), "is not a file of weights"),
-    "weights empty": (_alone(b""), "is not a file of weights"),
-    "weights of another run": (_other_angles, "they are another run's"),
-    "weights not numbers": (_nan, "they are another run's"),
-    "data of other fingerprint": (_other_data, "bring that one back"),
+    "weights without bucket": (lambda r: ["WEIGHTS=gs://x"], "gs://x"),
+    "weights of another model": (_combine("second", "first"), "from another model"),
+    "weights of other width": (_combine("wide", "second"), "(hybrid, 4 qubits)"),
+    "weights no HDF5": (_with_weights(b"weights"), "is not an HDF5 file"),
+    "weights empty": (_with_weights(b""), "is not an HDF5 file"),
+    "weights of another run": (_other_angles, "from another run"),
+    "weights not numbers": (_nan, "from another run"),
+    "data of other fingerprint": (_other_data, "restore that data set"),
     "data altered": (_altered_data, "has "),
     "input missing": (_input("x.csv", None), "does not exist"),
     "input no table": (_input("x.txt", "1"), "must end in"),
@@ -247,21 +250,22 @@ CASES: dict[str, tuple[Callable[[Path], list[str]], str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_mistake_is_one_sentence_and_exit_2_and_writes_nothing(case, root, infer):
-    alter, words = CASES[case]
+def test_mistake_exits_with_2_and_writes_nothing(case, root, infer):
+    alter, expected = CASES[case]
     args = alter(root)
     before = sorted(root.rglob("*"))
     code, out, err = infer(f"STORAGE={root}", *args)
     assert (code, out) == (2, ""), err
-    assert words in err
+    assert expected in err
     assert err.startswith("qfleet: ")
     assert err.count("\n") == 1
     assert sorted(root.rglob("*")) == before
 
 
-def test_predictions_that_can_not_be_written_are_one_sentence(root, infer):
-    (root / "first" / "predictions").write_text("in the way")
+def test_predictions_not_writable_exits_with_2(root, infer):
+    (root / "first" / "predictions").write_text("a file")
     code, _, err = infer(f"STORAGE={root}", "RUN=first")
     assert code == 2
-    assert "in the way" in err or "file where a folder belongs" in err
-    assert storage.read_bytes(root / "first" / "predictions") == b"in the way"
+    assert "predictions" in err
+    assert err.count("\n") == 1
+    assert storage.read_bytes(root / "first" / "predictions") == b"a file"

@@ -1,4 +1,4 @@
-"""What following a job does about what the API has said: recorded answers, and a clock."""
+"""Following a job, with recorded responses of the API and a fake clock."""
 
 import time
 from collections.abc import Iterator
@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from common.errors import ClusterError
-from launch import api_errors, job_watcher
+from common.events import Event
+from launch import api_errors, log_stream, startup
 from launch.commands import status
-from launch.job_watcher import JobWatcher
+from launch.diagnosis import BRIEF_WAIT_SECONDS
+from launch.job_watcher import JobWatcher, for_cluster
 
 
-class Recorded:
-    """A cluster that has answered so."""
+class FakeJobCluster:
+    """A cluster with recorded responses."""
 
     def __init__(self, job: dict[str, Any], pods: list[Any], events: dict[str, list[Any]]) -> None:
         self.job, self.pods, self.events = job, pods, events
@@ -28,29 +30,31 @@ class Recorded:
         raise api_errors.Forbidden("not recorded")
 
 
-class Said:
-    """A screen that keeps what it is told."""
+class RecordingConsole:
+    """A console that keeps its lines and events."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.events: list[Event] = []
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         self.lines.append(text)
 
-    relay = say
+    def show(self, event: Event) -> None:
+        self.events.append(event)
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds, in place of the machine's."""
+    """Replace the machine's clock: a list of one number, in seconds."""
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
-def job(replicas: int = 2, told: int = 2) -> dict[str, Any]:
-    """A TFJob that runs, whose template tells workers that they are so many."""
-    env = [{"name": "QFLEET_WORKERS", "value": str(told)}]
+def job(replicas: int = 2, configured: int = 2) -> dict[str, Any]:
+    """A TFJob whose pods are configured for this number of workers."""
+    env = [{"name": "QFLEET_WORKERS", "value": str(configured)}]
     template = {"spec": {"containers": [{"name": "tensorflow", "env": env}]}}
     return {
         "kind": "TFJob",
@@ -61,7 +65,7 @@ def job(replicas: int = 2, told: int = 2) -> dict[str, Any]:
 
 
 def waiting() -> dict[str, Any]:
-    """A pod that no node takes."""
+    """A pod that can't be scheduled."""
     condition = {"type": "PodScheduled", "status": "False", "message": "0/1: 1 Insufficient cpu."}
     labels = {"training.kubeflow.org/replica-index": "0"}
     return {
@@ -72,74 +76,72 @@ def waiting() -> dict[str, Any]:
 
 
 def event(reason: str, second: int, message: str = "") -> dict[str, Any]:
-    """An event that was said last in this second."""
+    """An event that occurred last in this second."""
     at = f"2026-01-01T00:00:{second:02}Z"
     return {"reason": reason, "message": message, "lastTimestamp": at}
 
 
-def follow(cluster: Any, said: Any, *, again: bool = False) -> JobWatcher:
-    """The following of a job whose pods may wait a minute for a place."""
-    return JobWatcher(cluster, "TFJob", "qcnn", said, 60, again=again)
+def follow(cluster: Any, console: Any, *, again: bool = False) -> JobWatcher:
+    """A watcher of a job whose pods may wait one minute to be scheduled."""
+    return JobWatcher(cluster, "TFJob", "qcnn", console, 60, again=again)
 
 
-def test_a_refusal_of_before_does_not_end_who_follows_again(clock: list[float]) -> None:
+def test_watcher_following_again_ignores_earlier_refusal(clock: list[float]) -> None:
     refused = event("FailedCreatePod", 1, "pods is forbidden: exceeded quota: q, requested: p=1")
-    cluster, said = Recorded(job(), [], {"job": [refused]}), Said()
-    one = follow(cluster, said, again=True)
-    one._look()
-    clock[0] = job_watcher.SOON_SECONDS + 1
-    one._look()
-    assert "quota q" in said.lines[-1]
+    cluster, console = FakeJobCluster(job(), [], {"job": [refused]}), RecordingConsole()
+    one = follow(cluster, console, again=True)
+    one._poll()
+    clock[0] = BRIEF_WAIT_SECONDS + 1
+    one._poll()
+    assert "quota q" in console.lines[-1]
     cluster.events["job"] = [refused, {**refused, "lastTimestamp": "2026-01-01T00:00:09Z"}]
-    one._look()
-    clock[0] += job_watcher.SOON_SECONDS
+    one._poll()
+    clock[0] += BRIEF_WAIT_SECONDS
     with pytest.raises(ClusterError, match="quota q"):
-        one._look()
+        one._poll()
 
 
-def test_a_node_that_the_autoscaler_makes_is_waited_for_but_not_for_ever(
-    clock: list[float],
-) -> None:
+def test_watcher_waits_for_autoscaler_with_a_limit(clock: list[float]) -> None:
     events = {"pod": [event("TriggeredScaleUp", 1)]}
-    cluster, said = Recorded(job(), [waiting()], events), Said()
-    one = follow(cluster, said)
-    one._look()
-    assert said.lines[-1].endswith("the autoscaler makes a node; waiting")
-    clock[0] = job_watcher.SCALE_UP_SECONDS - 1
-    one._look()
+    cluster, console = FakeJobCluster(job(), [waiting()], events), RecordingConsole()
+    one = follow(cluster, console)
+    one._poll()
+    assert console.lines[-1].endswith("the autoscaler is adding a node; waiting")
+    clock[0] = startup.SCALE_UP_SECONDS - 1
+    one._poll()
     clock[0] += 1
-    with pytest.raises(ClusterError, match="finds no place"):
-        one._look()
+    with pytest.raises(ClusterError, match="can't be scheduled"):
+        one._poll()
 
 
-def test_an_autoscaler_that_has_given_up_is_not_waited_for(clock: list[float]) -> None:
+def test_watcher_does_not_wait_for_autoscaler_that_gave_up(clock: list[float]) -> None:
     events = {"pod": [event("NotTriggerScaleUp", 2), event("TriggeredScaleUp", 1)]}
-    one = follow(Recorded(job(), [waiting()], events), Said())
-    one._look()
+    one = follow(FakeJobCluster(job(), [waiting()], events), RecordingConsole())
+    one._poll()
     clock[0] = 60
-    with pytest.raises(ClusterError, match="finds no place"):
-        one._look()
+    with pytest.raises(ClusterError, match="can't be scheduled"):
+        one._poll()
 
 
-def test_a_number_of_workers_that_somebody_changed_is_told_once_and_at_once() -> None:
-    cluster, said = Recorded(job(), [], {}), Said()
-    one = follow(cluster, said)
-    one._look()
-    assert len(said.lines) == 1
-    cluster.job = job(replicas=3, told=2)
-    one._look()
-    one._look()
-    (told,) = said.lines[1:]
-    assert "was changed to WORKERS=3" in told
-    assert "are told that they are 2: `python -m launch stop qcnn`, then `make training" in told
-    assert told.endswith("WORKERS=3`")
+def test_watcher_reports_changed_replicas_once() -> None:
+    cluster, console = FakeJobCluster(job(), [], {}), RecordingConsole()
+    one = follow(cluster, console)
+    one._poll()
+    assert len(console.lines) == 1
+    cluster.job = job(replicas=3, configured=2)
+    one._poll()
+    one._poll()
+    (report,) = console.lines[1:]
+    assert "was changed to WORKERS=3" in report
+    assert "configured for WORKERS=2: run `python -m launch stop qcnn`" in report
+    assert report.endswith("WORKERS=3`")
 
 
-def test_status_tells_a_changed_number_of_workers_too() -> None:
-    cluster: Any = Recorded(job(replicas=1, told=2), [], {})
-    (told,) = status._sentences(cluster, cluster.job, [])
-    assert "was changed to WORKERS=1" in told
-    assert status._sentences(cluster, job(), []) == []
+def test_status_reports_changed_replicas() -> None:
+    cluster: Any = FakeJobCluster(job(replicas=1, configured=2), [], {})
+    (report,) = status._explanations(cluster, cluster.job, [])
+    assert "was changed to WORKERS=1" in report
+    assert status._explanations(cluster, job(), []) == []
 
 
 def indexed(conditions: list[str]) -> dict[str, Any]:
@@ -152,11 +154,11 @@ def indexed(conditions: list[str]) -> dict[str, Any]:
     }
 
 
-def pod(index: int, uid: str, second: int, code: int | None = None, word: str = "") -> Any:
+def pod(index: int, uid: str, second: int, code: int | None = None, message: str = "") -> Any:
     """A pod of that Job: running, or ended."""
     state: dict[str, Any] = {"running": {}}
     if code is not None:
-        state = {"terminated": {"exitCode": code, "message": word}}
+        state = {"terminated": {"exitCode": code, "message": message}}
     return {
         "metadata": {
             "name": f"inference-qcnn-{index}-{uid}",
@@ -170,58 +172,79 @@ def pod(index: int, uid: str, second: int, code: int | None = None, word: str = 
 
 
 @pytest.fixture
-def tails(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The pods whose logs were read, in order, in place of reading them."""
+def logs_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pods whose logs were opened, in order; no log is read."""
     read: list[str] = []
 
-    class Tail:
-        def __init__(self, cluster: Any, pod: Any, lines: Any, last: int | None = None) -> None:
+    class FakeLogStream:
+        def __init__(self, cluster: Any, pod: Any, received: Any, last: int | None) -> None:
             read.append(pod.uid)
             self.key = (pod.uid, pod.restarts)
 
         def renew(self, pod: Any) -> None:
             pass
 
-        def finish(self, seconds: float) -> None:
+        def finish(self, timeout_seconds: float) -> None:
             pass
 
-    monkeypatch.setattr(job_watcher, "Tail", Tail)
+    monkeypatch.setattr(log_stream, "LogStream", FakeLogStream)
     return read
 
 
-def test_of_an_indexed_job_each_lost_pod_is_told_once_and_every_log_is_read(
-    tails: list[str],
-) -> None:
-    cluster, said = Recorded(indexed([]), [pod(0, "a", 0), pod(1, "b", 0)], {}), Said()
-    one = JobWatcher(cluster, "Job", "inference-qcnn", said, 60)
-    one._look()
+def test_watcher_of_indexed_job_reports_each_loss_once(logs_read: list[str]) -> None:
+    cluster, console = (
+        FakeJobCluster(indexed([]), [pod(0, "a", 0), pod(1, "b", 0)], {}),
+        RecordingConsole(),
+    )
+    one = JobWatcher(cluster, "Job", "inference-qcnn", console, 60)
+    one._poll()
     cluster.pods = [pod(0, "a", 0), pod(1, "b", 0, 137)]
-    one._look()
-    # A Job keeps the pod that failed beside its next.
+    one._poll()
+    # A Job keeps the failed pod next to its replacement.
     cluster.pods = [pod(1, "c", 9), pod(0, "a", 0, 0), pod(1, "b", 0, 137)]
     for _ in range(3):
-        one._look()
-    told = "worker 1 was killed (SIGKILL); it alone starts again"
-    assert [line for line in said.lines if "again" in line] == [told]
-    assert tails == ["a", "b", "c"]
+        one._poll()
+    report = "worker 1 was killed by SIGKILL; restarting that worker only"
+    assert [line for line in console.lines if "restarting" in line] == [report]
+    assert logs_read == ["a", "b", "c"]
 
 
-def test_an_indexed_job_ends_with_the_word_of_the_pod_that_failed_or_merged(
-    tails: list[str],
-) -> None:
-    word = "weights.h5 was altered"
-    pods = [pod(0, "a", 0, 137), pod(1, "b", 0, 2, word), pod(0, "c", 9)]
+def test_outcome_of_indexed_job_is_message_of_decisive_pod(logs_read: list[str]) -> None:
+    message = "weights.h5 was altered"
+    pods = [pod(0, "a", 0, 137), pod(1, "b", 0, 2, message), pod(0, "c", 9)]
     failed = JobWatcher(
-        Recorded(indexed(["Failed"]), pods, {}), "Job", "inference-qcnn", Said(), 60
+        FakeJobCluster(indexed(["Failed"]), pods, {}),
+        "Job",
+        "inference-qcnn",
+        RecordingConsole(),
+        60,
     )
-    ended = failed._look()
+    ended = failed._poll()
     assert ended
-    assert (ended.code, ended.sentence) == (2, f"job inference-qcnn Failed: worker 1: {word}")
+    assert (ended.code, ended.sentence) == (2, f"job inference-qcnn Failed: worker 1: {message}")
     lost = pod(0, "a", 0, 143, "stopped by SIGTERM")
-    pods = [lost, pod(0, "c", 9, 0), pod(1, "b", 0, 0, "20 examples answered")]
+    pods = [lost, pod(0, "c", 9, 0), pod(1, "b", 0, 0, "20 predictions")]
     done = JobWatcher(
-        Recorded(indexed(["Complete"]), pods, {}), "Job", "inference-qcnn", Said(), 60
+        FakeJobCluster(indexed(["Complete"]), pods, {}),
+        "Job",
+        "inference-qcnn",
+        RecordingConsole(),
+        60,
     )
-    ended = done._look()
+    ended = done._poll()
     assert ended
-    assert ended.sentence == "job inference-qcnn Succeeded: 20 examples answered"
+    assert ended.sentence == "job inference-qcnn Succeeded: 20 predictions"
+
+
+def test_for_cluster_adds_target_to_commands() -> None:
+    commands = ["make inference RUN=a", "make tensorboard", "make plan RUN=a", "tensorboard x"]
+    fields = {"run": "a", "storage": "gs://b", "metrics": {}, "commands": commands}
+    found = for_cluster(Event("run_finished", 1.0, 0, "done", fields))
+    assert found.items("commands") == [
+        "make inference TARGET=k8s RUN=a",
+        "make tensorboard TARGET=k8s",
+        "make plan RUN=a",
+        "tensorboard x",
+    ]
+    plain = Event("epoch", 1.0, 0, "", {"epoch": 1, "epochs": 2})
+    assert for_cluster(plain) is plain

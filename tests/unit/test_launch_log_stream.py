@@ -1,15 +1,15 @@
-"""Reading a container's log: each line once, whatever the node says in between."""
+"""Reading a container's log: each line once, as events."""
 
 import queue
 from collections.abc import Iterator
 from typing import Any
 
 from launch.job import Pod
-from launch.log_stream import Lines, LogStream
+from launch.log_stream import Events, LogStream, read_line
 
 
-class Recorded:
-    """A cluster whose log has been read in these parts, a connection each."""
+class FakeLogCluster:
+    """A cluster whose log arrives in these parts, one per connection."""
 
     def __init__(self, *parts: list[str]) -> None:
         self.parts = list(parts)
@@ -18,22 +18,38 @@ class Recorded:
         yield from self.parts.pop(0)
 
 
-def test_a_line_without_a_time_is_passed_through_once() -> None:
-    pod = Pod(
-        {
-            "metadata": {"name": "qcnn-worker-0", "uid": "u"},
-            "spec": {"containers": [{"name": "tensorflow"}]},
-        }
-    )
+POD = Pod(
+    {
+        "metadata": {
+            "name": "qcnn-worker-1",
+            "uid": "u",
+            "labels": {"training.kubeflow.org/replica-index": "1"},
+        },
+        "spec": {"containers": [{"name": "tensorflow"}]},
+    }
+)
+
+
+def test_log_stream_passes_on_each_line_once() -> None:
     lost = "unable to retrieve container logs for containerd://1a2b"
     first, second = "2026-01-01T00:00:01Z epoch 1", "2026-01-01T00:00:02Z epoch 2"
-    cluster: Any = Recorded([lost], [lost], [first, lost], [first, second])
-    lines: Lines = queue.Queue()
-    tail = LogStream(cluster, pod, lines, prefix="> ")
+    cluster: Any = FakeLogCluster([lost], [lost], [first, lost], [first, second])
+    received: Events = queue.Queue()
+    stream = LogStream(cluster, POD, received)
     for _ in range(3):
-        tail.finish(seconds=10)
-        tail.renew(pod)
-    tail.finish(seconds=10)
+        stream.finish(timeout_seconds=10)
+        stream.renew(POD)
+    stream.finish(timeout_seconds=10)
     assert cluster.parts == []
-    told = [lines.get_nowait() for _ in range(lines.qsize())]
-    assert told == [f"> {lost}", "> epoch 1", "> epoch 2"]
+    found = [received.get_nowait() for _ in range(received.qsize())]
+    assert [one.message for one in found] == [lost, "epoch 1", "epoch 2"]
+    assert {(one.kind, one.rank) for one in found} == {("log", 1)}
+
+
+def test_read_line_parses_events_and_adds_rank() -> None:
+    line = '{"event": "epoch", "time": 1.5, "message": "epoch 2/9", "epoch": 2, "epochs": 9}'
+    event = read_line(line, 1)
+    assert (event.kind, event.rank, event.integer("epoch")) == ("epoch", 1, 2)
+    own = read_line(line.replace('"message"', '"rank": 0, "message"'), 1)
+    assert own.rank == 0
+    assert read_line("text", None).kind == "log"

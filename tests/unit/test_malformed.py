@@ -133,7 +133,7 @@ def damaged_checkpoints() -> list[Case]:
             DAMAGES[name](folder / "checkpoints")
             return lambda: checkpoints.read(folder, 20)
 
-        return Case(f"checkpoint {name}", make, ("step-00000020", "start again"))
+        return Case(f"checkpoint {name}", make, ("step-00000020", "again to resume"))
 
     return [case(name) for name in DAMAGES]
 

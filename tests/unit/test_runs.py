@@ -1,4 +1,4 @@
-"""Which run is meant, attempts, and what `make runs` and `load` say of runs."""
+"""Claiming, attempts, listing, comparing, deleting and loading of runs."""
 
 import io
 import json
@@ -24,8 +24,8 @@ METRICS = {"test": {"mse": 0.1234567, "accuracy": 0.98}, "train": {"mse": 0.11, 
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Leases beat and are watched ten times faster."""
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Shorten the intervals of leases."""
     monkeypatch.setattr(lease, "RENEW_INTERVAL_SECONDS", 0.5)
     monkeypatch.setattr(lease, "EXPIRY_SECONDS", 1.5)
     monkeypatch.setattr(lease, "CONFIRM_SECONDS", 0.02)
@@ -38,13 +38,13 @@ def open_run(
     *,
     fingerprint: str | None = None,
     data: str = "d" * 64,
-    gang: str = "gang-a",
+    job_id: str = "job-a",
     **changes: Any,
 ) -> runs.ClaimedRun | runs.FinishedRun:
     identity = {**IDENTITY, **changes}
     fingerprint = fingerprint or str(sorted(identity.items()))
     return runs.claim_for_training(
-        root, name, identity, fingerprint, data, VERSIONS, gang, other={"epochs": 50}
+        root, name, identity, fingerprint, data, VERSIONS, job_id, other={"epochs": 50}
     )
 
 
@@ -65,7 +65,7 @@ def described(angle: float = 0.25) -> dict[str, Any]:
         "trained": {"w0": angle},
         "readouts": ["1.000*Z(q(0))"],
     }
-    return {"format": 1, "settings": IDENTITY, "circuits": [part]}
+    return {"format": 2, "settings": IDENTITY, "circuits": [part]}
 
 
 def finished(
@@ -86,7 +86,7 @@ def finished(
     return opened.run
 
 
-def test_a_whole_life(root: StoragePath, tmp_path: Path) -> None:
+def test_run_life_cycle_from_new_to_deleted(root: StoragePath, tmp_path: Path) -> None:
     """New, killed, resumed, finished; then there is nothing left to do."""
     first = held(root)
     assert not first.resumed
@@ -112,7 +112,7 @@ def test_a_whole_life(root: StoragePath, tmp_path: Path) -> None:
     assert run.finished()
     over = open_run(root)
     assert isinstance(over, runs.FinishedRun)
-    assert str(over) == "run hybrid is finished already: there is nothing left to do"
+    assert str(over) == "run hybrid is already finished: there is nothing left to do"
     assert runs.resolve(root) == run
     assert run.metrics() == [{"epoch": 1, "loss": 1.0}, {"epoch": 2, "loss": 0.5}]
     names = {path.name for path in storage.children(run.path)}
@@ -125,7 +125,7 @@ def test_a_whole_life(root: StoragePath, tmp_path: Path) -> None:
     assert storage.files(root) == []
 
 
-def test_the_next_name_is_the_first_that_is_not_finished(tmp_path: Path) -> None:
+def test_next_name_skips_finished_runs(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     assert runs.next_name(root, "hybrid") == "hybrid"
     held(root, "hybrid").close()
@@ -137,21 +137,21 @@ def test_the_next_name_is_the_first_that_is_not_finished(tmp_path: Path) -> None
     assert runs.next_name(root, "hybrid") == "hybrid-3"
 
 
-def test_a_long_name_still_gets_a_number(tmp_path: Path) -> None:
+def test_next_name_of_a_long_name_is_shortened(tmp_path: Path) -> None:
     root, name = tmp_path / "runs", "a" * 50 + "-bc"
     finished(root, name, tmp_path)
     assert runs.next_name(root, name) == "a" * 50 + "-2"
 
 
-def test_other_settings_are_refused_and_named(tmp_path: Path) -> None:
+def test_claim_with_other_settings_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     held(root, qubits=8).close()
     before = storage.read_bytes(root / "hybrid" / "run.json")
     with pytest.raises(RunError) as caught:
         open_run(root, qubits=12, seed=3)
     assert str(caught.value) == (
-        "run hybrid was begun with QUBITS=8 (now 12), SEED=0 (now 3): set them the same to resume"
-        " it, or choose another RUN"
+        "run hybrid was created with QUBITS=8 (now 12), SEED=0 (now 3): use the same settings to"
+        " resume it, or choose another RUN"
     )
     with pytest.raises(RunError, match="other data: DATA=excitations has changed"):
         open_run(root, data="e" * 64)
@@ -161,7 +161,7 @@ def test_other_settings_are_refused_and_named(tmp_path: Path) -> None:
     assert not (root / "hybrid" / "lease.json").exists()
 
 
-def test_another_version_of_a_package_is_told(
+def test_claim_with_other_package_version_warns(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     held(tmp_path).close()
@@ -169,28 +169,30 @@ def test_another_version_of_a_package_is_told(
     path.write_text(path.read_text().replace("2.18.1", "2.17.0"))
     with caplog.at_level(logging.WARNING, "qfleet"):
         held(tmp_path).close()
-    assert caplog.messages == ["run hybrid was begun with tensorflow 2.17.0, this is 2.18.1"]
+    assert caplog.messages == [
+        "run hybrid was created with tensorflow 2.17.0, and is resumed with 2.18.1"
+    ]
 
 
 @pytest.mark.parametrize("name", ["datasets", "../x", "A", "a_b", "", "-a", "a" * 54, "a/b"])
-def test_what_can_not_be_a_run_name_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(RunError, match=r"RUN=.*(is not a run's name|choose another RUN)"):
+def test_claim_invalid_run_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RunError, match=r"RUN=.*(is not a run name|choose another RUN)"):
         open_run(tmp_path, name)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_no_run_is_not_written_into(tmp_path: Path) -> None:
+def test_claim_foreign_folder_is_refused(tmp_path: Path) -> None:
     storage.write_atomic(tmp_path / "hybrid" / "thesis.tex", "years of work")
-    with pytest.raises(RunError, match=r"is not a run \(it holds thesis.tex"):
+    with pytest.raises(RunError, match=r"is not a run \(it contains thesis.tex"):
         open_run(tmp_path)
     assert [p.name for p in (tmp_path / "hybrid").iterdir()] == ["thesis.tex"]
 
 
-def test_a_start_that_was_killed_before_run_json_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_claim_after_early_kill_creates_the_run(tmp_path: Path) -> None:
     storage.write_atomic(tmp_path / "hybrid" / "text" / "worker-0.attempt-1.log", "hello")
     storage.write_atomic(
         tmp_path / "hybrid" / "attempts.json",
-        '{"started": 1, "in_vain": 1, "checkpoint": -1, "cause": ""}',
+        '{"attempts": 1, "without_progress": 1, "checkpoint": -1, "cause": ""}',
     )
     opened = held(tmp_path)
     assert not opened.resumed
@@ -198,7 +200,7 @@ def test_a_start_that_was_killed_before_run_json_is_in_nobodys_way(tmp_path: Pat
     opened.close()
 
 
-def test_what_a_killed_process_left_half_written_is_cleared(tmp_path: Path) -> None:
+def test_claim_removes_partial_files(tmp_path: Path) -> None:
     held(tmp_path).close()
     part = tmp_path / "hybrid" / "checkpoints" / ".step-00000001.npz.0a1b2c3d.part"
     storage.write_atomic(part, b"half")
@@ -206,57 +208,57 @@ def test_what_a_killed_process_left_half_written_is_cleared(tmp_path: Path) -> N
     assert not part.exists()
 
 
-def test_attempts_without_progress_end_with_the_last_cause(root: StoragePath) -> None:
+def test_attempts_without_progress_fail_with_the_last_cause(root: StoragePath) -> None:
     with held(root) as opened:
         assert [opened.begin_attempt(3) for _ in range(3)] == [1, 2, 3]
         opened.record_cause("a peer\nwas lost")
         with pytest.raises(RunError) as caught:
             opened.begin_attempt(3)
         assert str(caught.value) == (
-            "run hybrid was started 3 times in a row without reaching a newer checkpoint"
-            " (MAX_ATTEMPTS=3); the last cause: a peer was lost"
+            "run hybrid made no progress in 3 attempts in a row (MAX_ATTEMPTS=3); the last one"
+            " failed: a peer was lost"
         )
-        assert opened.begin_attempt(3) == 4, "the next start is a person's"
+        assert opened.begin_attempt(3) == 4, "only a user starts the run after that"
         assert opened.begin_attempt(3) == 5
         checkpoints.save(opened.run.path, 1, {"x": np.ones(1)}, {}, 1)
         assert [opened.begin_attempt(3) for _ in range(3)] == [6, 7, 8]
-        with pytest.raises(RunError, match="killed does"):
+        with pytest.raises(RunError, match="the process was killed"):
             opened.begin_attempt(3)
 
 
-def test_an_attempt_that_is_taken_back_is_not_one_in_vain(root: StoragePath) -> None:
+def test_withdrawn_attempt_does_not_count(root: StoragePath) -> None:
     with held(root) as opened:
         for number in range(1, 6):
             assert opened.begin_attempt(2) == number
-            opened.take_back_attempt()
+            opened.withdraw_attempt()
         assert [opened.begin_attempt(2) for _ in range(2)] == [6, 7]
-        with pytest.raises(RunError, match="2 times in a row"):
+        with pytest.raises(RunError, match="2 attempts in a row"):
             opened.begin_attempt(2)
 
 
-def test_a_cause_that_can_not_be_recorded_hides_nothing(
+def test_record_cause_storage_error_is_only_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with held(tmp_path) as opened:
         (tmp_path / "hybrid" / "attempts.json").mkdir()
         opened.record_cause("the real one")
-    assert "why this attempt ends was not recorded" in caplog.messages[0]
+    assert "the cause of this failure was not recorded" in caplog.messages[0]
 
 
-def test_near_names_are_offered(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="holds no runs; `make training` makes one"):
+def test_find_suggests_similar_names(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="has no runs; create one with"):
         runs.find(tmp_path, "hybrid")
     for name in ("hybrid", "digits"):
         held(tmp_path, name).close()
     with pytest.raises(RunError, match=r"there is no run hybird in .*: did you mean hybrid\?"):
         runs.find(tmp_path, "hybird")
-    with pytest.raises(RunError, match=r"there is no run zzz in .*: there are digits, hybrid"):
+    with pytest.raises(RunError, match=r"there is no run zzz in .*: existing runs: digits, hybrid"):
         runs.find(tmp_path, "zzz")
     with pytest.raises(RunError, match=r"no finished run in .*; unfinished: digits, hybrid"):
         runs.resolve(tmp_path)
 
 
-def test_the_latest_finished_run_is_meant(tmp_path: Path) -> None:
+def test_latest_finished_returns_the_last_run(tmp_path: Path) -> None:
     for name, when in (("b", "2026-01-03"), ("a", "2026-01-04"), ("c", "2026-01-02")):
         run = finished(tmp_path, name, tmp_path)
         result = {**run.result(), "finished": f"{when}T00:00:00Z"}
@@ -266,14 +268,14 @@ def test_the_latest_finished_run_is_meant(tmp_path: Path) -> None:
     assert latest.name == "a"
 
 
-def test_a_comparison_shows_what_differs(tmp_path: Path) -> None:
+def test_compare_lists_differing_settings(tmp_path: Path) -> None:
     finished(tmp_path, "a", tmp_path, mse=0.2)
     finished(tmp_path, "b", tmp_path, mse=0.1, qubits=12)
     held(tmp_path, "c", seed=5).close()
     found = runs.compare(tmp_path, ["a", "b", "c"])
     assert found.settings == [("qubits", ["8", "12", "8"]), ("seed", ["0", "0", "5"])]
     assert ("test mse", [0.2, 0.1, None]) in found.metrics
-    with pytest.raises(RunError, match="names less than two runs"):
+    with pytest.raises(RunError, match="has fewer than two runs"):
         runs.compare(tmp_path, ["a", "a"])
 
 
@@ -283,13 +285,13 @@ def shown(act: Callable[[Console], None]) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_make_runs_prints_a_table(tmp_path: Path) -> None:
-    assert "No runs in" in shown(lambda c: command.show(c, tmp_path))
+def test_print_runs_lists_all_states(tmp_path: Path) -> None:
+    assert "No runs in" in shown(lambda c: command.print_runs(c, tmp_path))
     finished(tmp_path, "a", tmp_path)
     held(tmp_path, "b", qubits=12).close()
     finished(tmp_path, "c", tmp_path)
     (tmp_path / "c" / "run.json").write_text("{")
-    table = shown(lambda c: command.show(c, tmp_path))
+    table = shown(lambda c: command.print_runs(c, tmp_path))
     line = {row.split()[0]: row for row in table.splitlines() if row.strip()}
     assert "0.1235" in line["a"]
     assert "finished" in line["a"]
@@ -301,26 +303,28 @@ def test_make_runs_prints_a_table(tmp_path: Path) -> None:
     assert "QUBITS" in compared
 
 
-def test_delete_asks_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remove_without_confirmation_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     finished(tmp_path, "a", tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     with pytest.raises(RunError, match="DELETE=a needs YES=true"):
-        shown(lambda c: command.remove(c, tmp_path, ["a"], sure=False))
+        shown(lambda c: command.remove(c, tmp_path, ["a"], confirmed=False))
     with pytest.raises(RunError, match="no run b"):
-        shown(lambda c: command.remove(c, tmp_path, ["a", "b"], sure=True))
+        shown(lambda c: command.remove(c, tmp_path, ["a", "b"], confirmed=True))
     assert (tmp_path / "a" / "result.json").exists()
-    assert "Deleted a" in shown(lambda c: command.remove(c, tmp_path, ["a"], sure=True))
+    assert "Deleted a" in shown(lambda c: command.remove(c, tmp_path, ["a"], confirmed=True))
     assert not (tmp_path / "a").exists()
 
 
-def test_a_run_in_training_is_not_deleted(tmp_path: Path) -> None:
+def test_delete_run_in_training_is_refused(tmp_path: Path) -> None:
     finished(tmp_path, "a", tmp_path)
-    with held(tmp_path, "b"), pytest.raises(RunError, match="b is being trained"):
+    with held(tmp_path, "b"), pytest.raises(RunError, match="b is in use by another job"):
         runs.delete(tmp_path, ["a", "b"])
     assert runs.names(tmp_path) == ["a", "b"]
 
 
-def test_a_run_is_loaded_with_its_trained_angles(root: StoragePath, tmp_path: Path) -> None:
+def test_load_binds_the_trained_angles(root: StoragePath, tmp_path: Path) -> None:
     run = finished(root, "hybrid", tmp_path)
     for loaded in (runs.load("hybrid", storage=str(root)), runs.load(str(run.path))):
         assert cirq.parameter_names(loaded.circuit) == {"x0"}
@@ -329,7 +333,7 @@ def test_a_run_is_loaded_with_its_trained_angles(root: StoragePath, tmp_path: Pa
         assert "rz(pi*0.0795" in loaded.to_qasm()
         assert loaded.result["metrics"]["test"]["mse"] == 0.1234567
         assert loaded.circuits[0].trained == {"w0": 0.25}
-    with pytest.raises(ValueError, match="1 angles are needed"):
+    with pytest.raises(ValueError, match="give 1 angle"):
         loaded.to_qasm([1.0, 2.0])
 
 
@@ -343,17 +347,34 @@ LOADING: dict[str, tuple[Callable[[Path], None], type[UserError], str]] = {
     "run.json cut": (write("run.json", '{"fo'), RunError, "run.json is damaged: it is not JSON"),
     "run.json a list": (write("run.json", "[]"), RunError, "run.json is damaged: it lacks sett"),
     "run.json binary": (write("run.json", b"\xff"), RunError, "run.json is damaged"),
+    "run.json of another format": (
+        lambda r: (
+            (r / "run.json").write_text(
+                (r / "run.json").read_text().replace('"format": 2', '"format": 1')
+            )
+            and None
+        ),
+        RunError,
+        "has format 1 and this version of qfleet reads format 2",
+    ),
     "result.json cut": (write("result.json", '{"m'), RunError, "result.json is damaged"),
     "result.json empty": (write("result.json", "{}"), RunError, "result.json is damaged: it lacks"),
     "no result.json": (lambda r: (r / "result.json").unlink(), RunError, "is not finished"),
-    "no weights": (lambda r: (r / "model/weights.h5").unlink(), WeightsError, "no weights at"),
+    "no weights": (
+        lambda r: (r / "model/weights.h5").unlink(),
+        WeightsError,
+        "weights.h5 does not exist",
+    ),
     "weights altered": (write("model/weights.h5", "other"), WeightsError, "was altered: its sha"),
-    "no model.json": (lambda r: (r / "model/model.json").unlink(), WeightsError, "there is no "),
+    "no model.json": (lambda r: (r / "model/model.json").unlink(), WeightsError, "does not exist"),
     "model.json cut": (write("model/model.json", '{"ci'), WeightsError, "damaged: it is not JSON"),
     "model.json a list": (write("model/model.json", "[]"), WeightsError, "not a JSON object"),
     "no circuits": (write("model/model.json", "{}"), WeightsError, "does not describe circuits"),
     "circuit damaged": (
-        write("model/model.json", '{"circuits": [{"name": "c", "circuit": "{", "trained": {}}]}'),
+        write(
+            "model/model.json",
+            '{"format": 2, "circuits": [{"name": "c", "circuit": "{", "trained": {}}]}',
+        ),
         WeightsError,
         "does not describe circuits",
     ),
@@ -361,13 +382,13 @@ LOADING: dict[str, tuple[Callable[[Path], None], type[UserError], str]] = {
 
 
 @pytest.mark.parametrize("name", LOADING)
-def test_a_damaged_run_is_not_loaded(tmp_path: Path, name: str) -> None:
+def test_load_damaged_run_is_refused(tmp_path: Path, name: str) -> None:
     run = finished(tmp_path / "runs", "hybrid", tmp_path)
     assert isinstance(run.path, Path)
-    damage, kind, told = LOADING[name]
+    damage, kind, message = LOADING[name]
     damage(run.path)
     before = sorted(p for p in run.path.rglob("*"))
-    with pytest.raises(kind, match=told):
+    with pytest.raises(kind, match=message):
         runs.load("hybrid", storage=str(tmp_path / "runs"))
     assert sorted(p for p in run.path.rglob("*")) == before
 
@@ -375,28 +396,35 @@ def test_a_damaged_run_is_not_loaded(tmp_path: Path, name: str) -> None:
 OPENING: dict[str, tuple[Callable[[Path], None], str]] = {
     "run.json cut": (write("run.json", '{"fo'), "run.json is damaged: it is not JSON"),
     "run.json empty": (write("run.json", ""), "run.json is damaged: it is not JSON"),
+    "run.json of another format": (LOADING["run.json of another format"][0], "has format 1"),
     "run.json of numbers": (write("run.json", '{"settings": 5}'), "it lacks settings, other"),
     "attempts.json cut": (write("attempts.json", "{"), "attempts.json is damaged: delete it"),
     "attempts.json of texts": (
-        write("attempts.json", '{"started": "1", "in_vain": 0, "checkpoint": 0, "cause": ""}'),
+        write(
+            "attempts.json",
+            '{"attempts": "1", "without_progress": 0, "checkpoint": 0, "cause": ""}',
+        ),
         "attempts.json is damaged: delete it",
     ),
-    "no run.json but checkpoints": (lambda r: (r / "run.json").unlink(), "is not a run .it holds"),
+    "no run.json but checkpoints": (
+        lambda r: (r / "run.json").unlink(),
+        "is not a run .it contains",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", OPENING)
-def test_a_damaged_run_is_not_trained_on(tmp_path: Path, name: str) -> None:
+def test_claim_damaged_run_is_refused(tmp_path: Path, name: str) -> None:
     with held(tmp_path) as opened:
         checkpoints.save(opened.run.path, 1, {"x": np.ones(1)}, {}, 1)
         opened.begin_attempt(5)
-    damage, told = OPENING[name]
+    damage, message = OPENING[name]
     damage(tmp_path / "hybrid")
-    with pytest.raises(RunError, match=told), held(tmp_path) as again:
+    with pytest.raises(RunError, match=message), held(tmp_path) as again:
         again.begin_attempt(5)
 
 
-def test_metrics_that_are_damaged_are_told(tmp_path: Path) -> None:
+def test_metrics_damaged_file_is_refused(tmp_path: Path) -> None:
     run = finished(tmp_path / "runs", "hybrid", tmp_path)
     for text in ('{"epoch": 1}\n{"ep', "5\n", "\xff"):
         storage.write_atomic(run.path / "metrics.jsonl", text.encode("latin-1"))
@@ -404,13 +432,13 @@ def test_metrics_that_are_damaged_are_told(tmp_path: Path) -> None:
             run.metrics()
 
 
-def test_a_run_without_circuits_says_so(tmp_path: Path) -> None:
+def test_circuit_of_a_run_without_circuits_is_refused(tmp_path: Path) -> None:
     run = finished(tmp_path / "runs", "hybrid", tmp_path)
     storage.write_json(run.path / "model" / "model.json", {**described(), "circuits": []})
-    with pytest.raises(RunError, match="holds no circuit"):
+    with pytest.raises(RunError, match="has no circuit"):
         _ = runs.load(str(run.path)).circuit
 
 
-def test_the_words_for_a_run_hold_its_storage_where_that_is_another():
-    assert runs.Run(Path("runs/mine")).words == "RUN=mine"
-    assert runs.Run(Path("/my data/mine")).words == "STORAGE='/my data' RUN=mine"
+def test_arguments_include_other_storage():
+    assert runs.Run(Path("runs/mine")).arguments == "RUN=mine"
+    assert runs.Run(Path("/my data/mine")).arguments == "STORAGE='/my data' RUN=mine"

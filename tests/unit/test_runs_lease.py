@@ -1,4 +1,4 @@
-"""One gang at a time: real processes that want the same run."""
+"""Leases: real processes that compete for the same run."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from common.errors import PeerLost, RunError
 from common.lease import Holder, Lease
 from common.storage import StoragePath
 
-BEAT, WATCH, CONFIRM = 0.2, 1.5, 0.3
+RENEW, EXPIRY, CONFIRM = 0.2, 1.5, 0.3
 
 HOLD = """
 import sys
@@ -41,181 +41,181 @@ except QfleetError as error:
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leases beat and are watched faster; the processes of HOLD are told the same."""
-    monkeypatch.setattr(lease, "RENEW_INTERVAL_SECONDS", BEAT)
-    monkeypatch.setattr(lease, "EXPIRY_SECONDS", WATCH)
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the intervals here; the processes of HOLD get the same."""
+    monkeypatch.setattr(lease, "RENEW_INTERVAL_SECONDS", RENEW)
+    monkeypatch.setattr(lease, "EXPIRY_SECONDS", EXPIRY)
     monkeypatch.setattr(lease, "CONFIRM_SECONDS", CONFIRM)
 
 
-class Gang:
-    """A process that wants a run, as the chief of a gang."""
+class Contender:
+    """A process that acquires the lease of a run, like the chief of a job."""
 
-    def __init__(self, run: StoragePath, gang: str) -> None:
-        numbers = [str(number) for number in (BEAT, WATCH, CONFIRM)]
+    def __init__(self, run: StoragePath, job_id: str) -> None:
+        numbers = [str(number) for number in (RENEW, EXPIRY, CONFIRM)]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", HOLD, str(run), gang, *numbers],
+            [sys.executable, "-c", HOLD, str(run), job_id, *numbers],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
 
-    def say(self, line: str = "") -> None:
+    def send(self, line: str = "") -> None:
         assert self.process.stdin
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
-    def answer(self) -> str:
+    def receive(self) -> str:
         assert self.process.stdout
         return self.process.stdout.readline().strip()
 
     def acquire(self) -> str:
-        self.say()
-        return self.answer()
+        self.send()
+        return self.receive()
 
 
 @contextmanager
-def gangs(run: StoragePath, *names: str) -> Iterator[list[Gang]]:
-    made = [Gang(run, name) for name in names]
+def contenders(run: StoragePath, *job_ids: str) -> Iterator[list[Contender]]:
+    started = [Contender(run, job_id) for job_id in job_ids]
     try:
-        assert {gang.answer() for gang in made} == {"ready"}
-        yield made
+        assert {each.receive() for each in started} == {"ready"}
+        yield started
     finally:
-        for gang in made:
-            gang.process.kill()
-            gang.process.communicate()
+        for each in started:
+            each.process.kill()
+            each.process.communicate()
 
 
 @pytest.fixture(params=["local", "gs"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoragePath:
-    """A run's folder, on disk and in the emulator (which knows no preconditions)."""
+def run_folder(request: pytest.FixtureRequest, tmp_path: Path) -> StoragePath:
+    """A run's folder, on disk and in the emulator, which ignores preconditions."""
     if request.param == "local":
         return tmp_path / "r"
     return storage.path(request.getfixturevalue("gs")) / "r"
 
 
-def test_of_gangs_that_start_together_one_trains(place: StoragePath) -> None:
-    with gangs(place, "a", "b", "c") as all_three:
-        for gang in all_three:
-            gang.say()
-        answers = [gang.answer() for gang in all_three]
+def test_acquire_concurrently_one_process_succeeds(run_folder: StoragePath) -> None:
+    with contenders(run_folder, "a", "b", "c") as three:
+        for each in three:
+            each.send()
+        answers = [each.receive() for each in three]
         assert sorted(answer.split()[0] for answer in answers) == ["RunError"] * 2 + ["held"]
         refused = next(answer for answer in answers if answer != "held")
-        assert "run r is being trained by another gang (process " in refused
+        assert "run r is in use by another job (process " in refused
         assert refused.endswith("wait for it, stop it, or choose another RUN")
-        winner = all_three[answers.index("held")]
-        winner.say()
-        assert winner.answer() == "still"
+        winner = three[answers.index("held")]
+        winner.send()
+        assert winner.receive() == "still"
 
 
-def test_of_gangs_that_find_a_dead_lease_one_trains(tmp_path: Path) -> None:
+def test_acquire_expired_lease_one_process_succeeds(tmp_path: Path) -> None:
     abandoned(tmp_path / "r")
-    with gangs(tmp_path / "r", "a", "b", "c") as three:
-        for gang in three:
-            gang.say()
-        answers = sorted(gang.answer().split()[0] for gang in three)
+    with contenders(tmp_path / "r", "a", "b", "c") as three:
+        for each in three:
+            each.send()
+        answers = sorted(each.receive().split()[0] for each in three)
         assert answers == ["RunError"] * 2 + ["held"]
 
 
 def abandoned(run: Path, **changes: object) -> Holder:
-    """A lease whose holder is on another machine, where nobody can look."""
+    """Write a lease whose holder is on another machine."""
     holder = Holder("gone", "t", "elsewhere", "another boot", 1, 1, 7)
     storage.write_json(run / lease.NAME, {**vars(holder), **changes})
     return holder
 
 
-def test_a_killed_holder_of_this_machine_is_replaced_at_once(tmp_path: Path) -> None:
-    with gangs(tmp_path / "r", "a") as (gang,):
-        assert gang.acquire() == "held"
-        gang.process.send_signal(signal.SIGKILL)
-        while Path(f"/proc/{gang.process.pid}/stat").read_text().split()[2] != "Z":
+def test_acquire_killed_local_holder_does_not_wait(tmp_path: Path) -> None:
+    with contenders(tmp_path / "r", "a") as (holder,):
+        assert holder.acquire() == "held"
+        holder.process.send_signal(signal.SIGKILL)
+        while Path(f"/proc/{holder.process.pid}/stat").read_text().split()[2] != "Z":
             time.sleep(0.01)
         start = time.monotonic()
         Lease(tmp_path / "r", "b").acquire().close()
-        assert time.monotonic() - start < WATCH / 2
+        assert time.monotonic() - start < EXPIRY / 2
 
 
-def test_a_later_process_with_the_same_number_is_not_the_holder(tmp_path: Path) -> None:
+def test_acquire_reused_pid_does_not_wait(tmp_path: Path) -> None:
     here = Holder.here("a")
-    abandoned(tmp_path / "r", **{**vars(here), "born": here.born - 1})
+    abandoned(tmp_path / "r", **{**vars(here), "process_start": here.process_start - 1})
     start = time.monotonic()
     Lease(tmp_path / "r", "b").acquire().close()
-    assert time.monotonic() - start < WATCH / 2
+    assert time.monotonic() - start < EXPIRY / 2
 
 
-def test_a_holder_elsewhere_that_stands_still_is_replaced_after_a_while(tmp_path: Path) -> None:
+def test_acquire_unrenewed_remote_lease_waits_for_expiry(tmp_path: Path) -> None:
     abandoned(tmp_path / "r")
     start = time.monotonic()
     held = Lease(tmp_path / "r", "b").acquire()
-    assert WATCH <= time.monotonic() - start < WATCH + CONFIRM + 1
+    assert EXPIRY <= time.monotonic() - start < EXPIRY + CONFIRM + 1
     held.check()
     held.close()
     assert not (tmp_path / "r" / lease.NAME).exists()
 
 
-def test_a_holder_that_lives_keeps_its_run(place: StoragePath) -> None:
-    with gangs(place, "a") as (gang,):
-        assert gang.acquire() == "held"
-        assert lease.active_leases([place, place.parent / "other"]) == {place}
+def test_acquire_renewed_lease_is_refused(run_folder: StoragePath) -> None:
+    with contenders(run_folder, "a") as (holder,):
+        assert holder.acquire() == "held"
+        assert lease.active_leases([run_folder, run_folder.parent / "other"]) == {run_folder}
         start = time.monotonic()
-        with pytest.raises(RunError, match="being trained by another gang"):
-            Lease(place, "b").acquire()
-        assert time.monotonic() - start < WATCH
-        gang.say()
-        assert gang.answer() == "still"
-        assert gang.process.communicate()[0] == ""
-    Lease(place, "b").acquire().close()
+        with pytest.raises(RunError, match="in use by another job"):
+            Lease(run_folder, "b").acquire()
+        assert time.monotonic() - start < EXPIRY
+        holder.send()
+        assert holder.receive() == "still"
+        assert holder.process.communicate()[0] == ""
+    Lease(run_folder, "b").acquire().close()
 
 
-def test_a_restart_of_the_same_gang_goes_on_at_once(tmp_path: Path) -> None:
+def test_acquire_same_job_takes_over_without_waiting(tmp_path: Path) -> None:
     old = Lease(tmp_path / "r", "a").acquire()
     start = time.monotonic()
     new = Lease(tmp_path / "r", "a").acquire()
-    assert time.monotonic() - start < WATCH / 2
-    time.sleep(3 * BEAT)
-    with pytest.raises(PeerLost, match="a newer attempt of this gang"):
+    assert time.monotonic() - start < EXPIRY / 2
+    time.sleep(3 * RENEW)
+    with pytest.raises(PeerLost, match="a newer attempt of this job"):
         old.check()
     old.close()
     new.check()
-    assert (tmp_path / "r" / lease.NAME).exists(), "the old one must not delete the new one's lease"
+    assert (tmp_path / "r" / lease.NAME).exists(), "the old holder must not delete the new lease"
     new.close()
 
 
-def test_a_holder_that_was_stopped_and_replaced_learns_of_it(tmp_path: Path) -> None:
-    with gangs(tmp_path / "r", "a") as (gang,):
-        assert gang.acquire() == "held"
-        gang.process.send_signal(signal.SIGSTOP)
+def test_check_after_stopped_holder_was_replaced_raises(tmp_path: Path) -> None:
+    with contenders(tmp_path / "r", "a") as (holder,):
+        assert holder.acquire() == "held"
+        holder.process.send_signal(signal.SIGSTOP)
         held = Lease(tmp_path / "r", "b").acquire()
-        gang.process.send_signal(signal.SIGCONT)
-        time.sleep(4 * BEAT)
-        gang.say()
-        assert gang.answer().startswith("RunError run r is being trained by another gang")
+        holder.process.send_signal(signal.SIGCONT)
+        time.sleep(4 * RENEW)
+        holder.send()
+        assert holder.receive().startswith("RunError run r is in use by another job")
         held.check()
         held.close()
 
 
-def test_a_run_deleted_while_it_trains_is_noticed(tmp_path: Path) -> None:
+def test_check_after_run_was_deleted_raises(tmp_path: Path) -> None:
     held = Lease(tmp_path / "r", "a").acquire()
     (tmp_path / "r" / lease.NAME).unlink()
-    time.sleep(3 * BEAT)
-    with pytest.raises(RunError, match="was it deleted"):
+    time.sleep(3 * RENEW)
+    with pytest.raises(RunError, match="was deleted while in use"):
         held.check()
     held.close()
 
 
-def test_storage_that_is_away_for_a_while_costs_nothing(
+def test_renewal_survives_temporary_storage_failure(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The run's folder is moved away behind a file, then comes back."""
+    """A file replaces the folder of the run for a while."""
     held = Lease(tmp_path / "r", "a").acquire()
     (tmp_path / "r").rename(tmp_path / "aside")
     (tmp_path / "r").write_text("in the way")
-    time.sleep(4 * BEAT)
+    time.sleep(4 * RENEW)
     held.check()
     assert len([m for m in caplog.messages if "was not renewed" in m]) == 1
     (tmp_path / "r").unlink()
     os.rename(tmp_path / "aside", tmp_path / "r")
-    time.sleep(2 * BEAT)
+    time.sleep(2 * RENEW)
     held.check()
     held.close()
     assert not (tmp_path / "r" / lease.NAME).exists()
@@ -223,9 +223,17 @@ def test_storage_that_is_away_for_a_while_costs_nothing(
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"\xff\xfe", b'{"gang": 1}', json.dumps({"gang": "a"}).encode(), b"null"],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff\xfe",
+        b'{"job_id": 1}',
+        json.dumps({"job_id": "a"}).encode(),
+        b"null",
+    ],
 )
-def test_a_damaged_lease_keeps_nobody_out(
+def test_acquire_damaged_lease_succeeds(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "EXPIRY_SECONDS", 0.2)
@@ -233,3 +241,36 @@ def test_a_damaged_lease_keeps_nobody_out(
     held = Lease(tmp_path / "r", "b").acquire()
     held.check()
     held.close()
+
+
+@pytest.fixture
+def without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Hide /proc, as on macOS."""
+    monkeypatch.setattr(lease, "PROC", tmp_path / "no-proc")
+
+
+@pytest.mark.usefixtures("without_proc")
+def test_acquire_without_proc_finds_ended_local_holder(tmp_path: Path) -> None:
+    here = Holder.here("a")
+    assert here.is_here()
+    assert not here.has_ended()
+    assert Holder.here("b").process_start == here.process_start
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    abandoned(tmp_path / "r", **{**vars(here), "pid": child.pid, "process_start": 1})
+    assert lease.active_leases([tmp_path / "r"]) == set()
+    child.communicate()
+    start = time.monotonic()
+    Lease(tmp_path / "r", "b").acquire().close()
+    assert time.monotonic() - start < EXPIRY / 2
+
+
+@pytest.mark.usefixtures("without_proc")
+def test_holder_without_proc_and_psutil_is_never_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    lease._machine_without_proc.cache_clear()
+    try:
+        here = Holder.here("a")
+        assert not here.has_ended()
+        assert lease._process_start(2**22 + 1) == 0
+    finally:
+        lease._machine_without_proc.cache_clear()

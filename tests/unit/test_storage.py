@@ -1,4 +1,4 @@
-"""Local storage: whole or not at all, and one sentence for what a disk refuses."""
+"""Local storage: atomic writes, and one sentence per error of the operating system."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from common import storage
 from common.errors import StorageError, StorageUnavailable
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_write_atomic_then_read_returns_the_content(tmp_path: Path) -> None:
     file = tmp_path / "a" / "b" / "file"
     storage.write_atomic(file, b"bytes")
     assert storage.read_bytes(file) == b"bytes"
@@ -25,13 +25,13 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [p.name for p in file.parent.iterdir()] == ["file"]
 
 
-def test_json_that_is_not_json_is_refused_before_writing(tmp_path: Path) -> None:
+def test_write_json_nan_is_refused_before_writing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         storage.write_json(tmp_path / "x.json", {"loss": float("nan")})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_file_is_file_not_found(tmp_path: Path) -> None:
+def test_read_missing_file_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         storage.read_bytes(tmp_path / "nothing")
     assert storage.children(tmp_path / "nothing") == []
@@ -39,7 +39,7 @@ def test_a_missing_file_is_file_not_found(tmp_path: Path) -> None:
     storage.delete(tmp_path / "nothing")
 
 
-def test_children_files_and_delete(tmp_path: Path) -> None:
+def test_children_files_and_delete_on_a_tree(tmp_path: Path) -> None:
     for name in ("a", "b/c", "b/d/e"):
         storage.write_atomic(tmp_path / name, name)
     assert [p.name for p in storage.children(tmp_path)] == ["a", "b"]
@@ -49,7 +49,7 @@ def test_children_files_and_delete(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_half_written_by_a_killed_process_is_never_seen(tmp_path: Path) -> None:
+def test_write_atomic_killed_leaves_the_old_file(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path; from common import storage\n"
         "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -61,38 +61,38 @@ def test_a_file_half_written_by_a_killed_process_is_never_seen(tmp_path: Path) -
     assert [p.name for p in storage.children(tmp_path)] == ["file"]
 
 
-def test_create_is_won_by_one(tmp_path: Path) -> None:
+def test_create_exclusive_second_writer_fails(tmp_path: Path) -> None:
     assert storage.create_exclusive(tmp_path / "x", b"first")
     assert not storage.create_exclusive(tmp_path / "x", b"second")
     assert (tmp_path / "x").read_bytes() == b"first"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("s3://bucket/x", "s3:, which is not supported"),
         ("GS://bucket/x", "GS:, which is not supported"),
         ("gs:/bucket/x", "gs:, which is not supported"),
         ("file:///tmp/x", "file:, which is not supported"),
-        ("gs://", "names no bucket"),
-        ("gs:///path", "names no bucket"),
-        ("gs://UPPER/x", "names no bucket"),
-        ("", "is not a place"),
-        ("a\0b", "is not a place"),
-        ("~nobody-of-this-name/x", "names no home folder"),
+        ("gs://", "no valid bucket name"),
+        ("gs:///path", "no valid bucket name"),
+        ("gs://UPPER/x", "no valid bucket name"),
+        ("", "is not a path"),
+        ("a\0b", "is not a path"),
+        ("~unknown-user/x", "not in a known home folder"),
     ],
 )
-def test_a_place_that_is_none_is_refused(text: str, told: str) -> None:
-    with pytest.raises(StorageError, match=told) as caught:
+def test_path_invalid_text_is_refused(text: str, message: str) -> None:
+    with pytest.raises(StorageError, match=message) as caught:
         storage.path(text)
     assert "gs://bucket" in str(caught.value) or "folder" in str(caught.value)
 
 
-def test_a_home_folder_is_understood() -> None:
+def test_path_home_folder_is_expanded() -> None:
     assert storage.path("~/runs") == Path.home() / "runs"
 
 
-def test_a_file_where_a_folder_belongs_is_told(tmp_path: Path) -> None:
+def test_file_in_place_of_a_folder_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file")
     for act in (
         lambda: storage.write_atomic(tmp_path / "runs" / "r" / "run.json", b"x"),
@@ -100,12 +100,12 @@ def test_a_file_where_a_folder_belongs_is_told(tmp_path: Path) -> None:
         lambda: storage.read_bytes(tmp_path / "runs" / "r"),
         lambda: storage.read_bytes(tmp_path),
     ):
-        with pytest.raises(StorageError, match="there is a file where a folder belongs"):
+        with pytest.raises(StorageError, match="is a file and must be a folder"):
             act()
     assert not storage.exists(tmp_path / "runs" / "r")
 
 
-def test_a_file_in_the_place_of_a_folder_is_not_replaced(tmp_path: Path) -> None:
+def test_write_atomic_existing_folder_is_kept(tmp_path: Path) -> None:
     (tmp_path / "folder" / "inside").mkdir(parents=True)
     with pytest.raises(StorageError):
         storage.write_atomic(tmp_path / "folder", b"x")
@@ -113,7 +113,7 @@ def test_a_file_in_the_place_of_a_folder_is_not_replaced(tmp_path: Path) -> None
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
 
 
-def test_no_room_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+def test_write_atomic_disk_full_leaves_nothing(tmp_path: Path) -> None:
     """The kernel refuses to let this process write more than 4 KiB into a file."""
     code = (
         "import resource, sys; from pathlib import Path; from common import storage, errors\n"
@@ -126,29 +126,29 @@ def test_no_room_is_told_and_leaves_nothing(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "no room to write" in done.stderr
-    assert "make room or change STORAGE" in done.stderr
+    assert "no space left to write" in done.stderr
+    assert "change STORAGE" in done.stderr
     assert "Traceback" not in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["small"]
 
 
-def test_a_full_device_is_told() -> None:
+def test_full_device_is_a_storage_error() -> None:
     with (
-        pytest.raises(StorageError, match="no room to write"),
-        storage.errors("runs"),
+        pytest.raises(StorageError, match="no space left to write"),
+        storage.translate_errors("runs"),
         Path("/dev/full").open("wb", buffering=0) as device,
     ):
         device.write(b"x")
 
 
-def test_a_place_where_no_folder_can_be_made_is_told() -> None:
+def test_write_atomic_impossible_folder_is_a_storage_error() -> None:
     """/proc refuses even root."""
-    with pytest.raises(StorageError, match=r"/proc/qfleet can't be made, .*change STORAGE"):
+    with pytest.raises(StorageError, match=r"/proc/qfleet can't be created, .*STORAGE"):
         storage.write_atomic(Path("/proc/qfleet/run.json"), b"x")
 
 
-def test_a_permission_denied_is_told(tmp_path: Path) -> None:
-    """As a user that may not write there; root drops to nobody for it."""
+def test_write_atomic_permission_denied_exits_with_2(tmp_path: Path) -> None:
+    """The child runs without write permission; root switches to another user for it."""
     code = (
         "import os, sys; from pathlib import Path; from common import storage, errors\n"
         "folder = Path(sys.argv[1]); folder.chmod(0o555)\n"
@@ -167,17 +167,20 @@ def test_a_permission_denied_is_told(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_disk_that_is_away_is_worth_another_try() -> None:
-    with pytest.raises(StorageUnavailable, match="does not answer"), storage.errors("runs"):
+def test_unreachable_disk_is_retryable() -> None:
+    with (
+        pytest.raises(StorageUnavailable, match="does not respond"),
+        storage.translate_errors("runs"),
+    ):
         raise OSError(5, "Input/output error")
 
 
-def test_a_bug_stays_a_bug() -> None:
-    with pytest.raises(ZeroDivisionError), storage.errors("runs"):
+def test_translate_errors_passes_bugs_on() -> None:
+    with pytest.raises(ZeroDivisionError), storage.translate_errors("runs"):
         raise ZeroDivisionError
 
 
-def test_a_local_run_does_not_import_google_cloud(tmp_path: Path) -> None:
+def test_local_storage_imports_no_google_cloud(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from common import storage, checkpoints, runs\n"
         "storage.write_atomic(storage.path(sys.argv[1]) / 'x', b'x')\n"

@@ -1,0 +1,17 @@
+"""`launch render`: the manifests of a part, as YAML."""
+
+from common.errors import SettingsError
+from common.settings import Settings
+from launch import manifests
+
+
+def render(settings: Settings, part: str) -> int:
+    """Print the manifests of training, inference or tensorboard.
+
+    Raises:
+        SettingsError: There is no such part.
+    """
+    if part not in manifests.BUILDS:
+        raise SettingsError(f"can't render {part}: choose one of {', '.join(manifests.BUILDS)}")
+    print(manifests.to_yaml(manifests.BUILDS[part](settings)), end="")
+    return 0

@@ -1,0 +1,114 @@
+"""Pods of a job that do not start: report the reason, and stop waiting when waiting can't help."""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from common.errors import ClusterError
+from launch import api_errors, diagnosis, job
+from launch.console import ClientConsole
+from launch.diagnosis import BRIEF_WAIT_SECONDS, Obstacle, Wait
+from launch.job import Pod
+from launch.kube_client import KubeClient, Object
+
+OPERATOR_SECONDS = 20.0
+"""Time in which the operator reacts to a TFJob if it is running."""
+
+SCALE_UP_SECONDS = 600.0
+"""Shortest time to wait for a node that the autoscaler is adding."""
+
+MAX_PODS_EXAMINED = 4
+"""Waiting pods whose events are read, since each needs a request."""
+
+
+class StartupMonitor:
+    """Examines the pods of a job that have not started.
+
+    Args:
+        cluster: The job's cluster.
+        console: Where to report.
+        placement_seconds: Time to wait for a pod to be scheduled (RENDEZVOUS_TIMEOUT).
+    """
+
+    def __init__(
+        self, cluster: KubeClient, console: ClientConsole, placement_seconds: float
+    ) -> None:
+        self._cluster, self._console = cluster, console
+        self._limits = {
+            Wait.NONE: 0.0,
+            Wait.BRIEF: BRIEF_WAIT_SECONDS,
+            Wait.PLACEMENT: float(placement_seconds),
+        }
+        self._created = time.monotonic()
+        self._waiting_since: dict[Wait, float] = {}
+        self._reported = ""
+        self._old_events_until: datetime | None = None
+        self._may_read_events = True
+
+    def ignore_earlier_events(self, found: Object) -> None:
+        """Give events about a job that existed before the time of PLACEMENT: they may be over."""
+        if earlier := self._events(found):
+            self._old_events_until = diagnosis.event_time(earlier[-1])
+
+    def check(self, found: Object, pods: Sequence[Pod]) -> None:
+        """Report what keeps pods from starting.
+
+        Args:
+            found: The job.
+            pods: The newest pod of each worker.
+
+        Raises:
+            ClusterError: Waiting longer would not help.
+        """
+        waiting = [pod for pod in pods if not pod.started]
+        missing = len(pods) < job.worker_count(found)
+        if not waiting and not missing:
+            self._waiting_since.clear()
+            self._reported = ""
+            return
+        about_job = self._events(found)
+        self._require_operator(found, pods, about_job)
+        obstacle = (
+            diagnosis.creation_obstacle(about_job, self._old_events_until) if missing else None
+        )
+        scaling_up = False
+        for pod in waiting[:MAX_PODS_EXAMINED]:
+            about_pod = self._events(pod.object)
+            scaling_up = scaling_up or diagnosis.is_scaling_up(about_pod)
+            obstacle = obstacle or diagnosis.find_obstacle(pod, about_pod)
+        if obstacle is None:
+            self._waiting_since.clear()
+        else:
+            self._wait(obstacle, scaling_up=scaling_up and obstacle.wait is Wait.PLACEMENT)
+
+    def _require_operator(
+        self, found: Object, pods: Sequence[Pod], about_job: Sequence[Object]
+    ) -> None:
+        if found["kind"] == "TFJob" and not pods and not job.conditions(found) and not about_job:
+            seconds = time.monotonic() - self._created
+            if seconds > OPERATOR_SECONDS:
+                raise api_errors.operator_not_running(seconds)
+
+    def _wait(self, obstacle: Obstacle, *, scaling_up: bool) -> None:
+        now = time.monotonic()
+        since = self._waiting_since.setdefault(obstacle.wait, now)
+        limit = self._limits[obstacle.wait]
+        if now - since >= (max(limit, SCALE_UP_SECONDS) if scaling_up else limit):
+            raise ClusterError(obstacle.sentence)
+        if obstacle.sentence != self._reported:
+            scaling = "; the autoscaler is adding a node" if scaling_up else ""
+            self._console.print(f"{obstacle.sentence}{scaling}; waiting")
+        self._reported = obstacle.sentence
+
+    def _events(self, thing: Mapping[str, Any]) -> list[Object]:
+        """Return the events about an object, the newest last; none where reading is forbidden."""
+        uid = thing["metadata"]["uid"]
+        try:
+            found = self._cluster.list("Event", fields=f"involvedObject.uid={uid}")
+        except api_errors.Forbidden as error:
+            if self._may_read_events:
+                self._console.print(f"{error}; causes of waiting pods may be missing here")
+            self._may_read_events = False
+            return []
+        return diagnosis.sort_events(found)

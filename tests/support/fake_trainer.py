@@ -1,0 +1,225 @@
+"""A trainer without TensorFlow, for tests of everything around training with real processes.
+
+It plugs into the worker's entry point (tests/support/fake_worker.py). A step is a deterministic
+function of the weights and the global batch, so every worker computes all of it, and the result does
+not depend on the number of workers. Before each step, workers exchange a byte over sockets. So a
+lost worker is noticed in the next step, as with a real all-reduce.
+
+A file `pace.json` in the folder STORAGE sets the seconds per step; it may change at any time. The
+last line of a worker's text log with "fake step" holds its progress.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from common.checkpoints import Checkpoint
+from common.errors import PeerLost, Preempted, WeightsError
+from training.checkpointing import CheckpointWriter, TrainingState
+from training.cluster import ClusterSpec
+from training.progress import ProgressReporter
+from training.rendezvous import create_listener
+from training.trainer_protocol import TrainingContext
+
+WEIGHTS = 8
+CONNECT_TIMEOUT_SECONDS = 10.0
+PACE_FILE = "pace.json"
+
+
+@contextlib.contextmanager
+def open_fake_trainer(context: TrainingContext) -> Iterator["FakeTrainer"]:
+    """Build the fake trainer of this worker; like the real one, convert errors of lost peers."""
+    trainer: FakeTrainer | None = None
+    try:
+        with StepBarrier(context.cluster, context.settings.fault_tolerance.rendezvous_port) as step:
+            trainer = FakeTrainer(context, step)
+            yield trainer
+    except (ConnectionError, TimeoutError, EOFError) as error:
+        if trainer and trainer.writer:
+            trainer.writer.commit_newest()
+        if context.preemption.requested.is_set():
+            raise Preempted("stopped by SIGTERM; the last step is checkpointed") from None
+        raise PeerLost(f"worker {context.cluster.rank} lost a peer ({error})") from error
+
+
+class StepBarrier:
+    """Lets no worker begin a step before all have ended the previous one.
+
+    Args:
+        cluster: All workers, and the rank of this one.
+        port: The rendezvous port, which is free after the rendezvous.
+    """
+
+    def __init__(self, cluster: ClusterSpec, port: int) -> None:
+        self._cluster, self._port = cluster, port
+        self._peers: list[socket.socket] = []
+
+    def __enter__(self) -> "StepBarrier":
+        deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
+        others = self._cluster.size - 1
+        if others and self._cluster.is_chief:
+            with create_listener(self._cluster, self._port) as server:
+                server.settimeout(CONNECT_TIMEOUT_SECONDS)
+                self._peers = [server.accept()[0] for _ in range(others)]
+        while others and not self._peers:
+            try:
+                address = (self._cluster.chief_host, self._port)
+                self._peers = [socket.create_connection(address, timeout=1)]
+            except ConnectionError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+        for peer in self._peers:
+            peer.settimeout(None)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for peer in self._peers:
+            peer.close()
+
+    def wait(self) -> None:
+        """Return when all workers have called this.
+
+        Raises:
+            ConnectionError, EOFError: A worker ended.
+        """
+        if self._cluster.is_chief:
+            for peer in self._peers:
+                _receive(peer)
+        for peer in self._peers:
+            peer.sendall(b".")
+        if not self._cluster.is_chief:
+            for peer in self._peers:
+                _receive(peer)
+
+
+def _receive(peer: socket.socket) -> None:
+    if peer.recv(1) != b".":
+        raise EOFError("the connection was closed")
+
+
+class FakeTrainer:
+    """Follows `TrainerProtocol`, and the contract of the real callbacks.
+
+    Args:
+        context: Settings, data and folders of the run.
+        step_barrier: Connects the workers.
+    """
+
+    step_summary = "Time per step: 0.0 ms (fake)"
+
+    def __init__(self, context: TrainingContext, step_barrier: StepBarrier) -> None:
+        settings = context.settings
+        self._context, self._step_barrier = context, step_barrier
+        self._weights = np.random.default_rng(settings.data.seed).normal(size=WEIGHTS)
+        self._epoch = self._step = self._steps = 0
+        examples, batch = context.data.rows("train"), settings.training.global_batch
+        self._examples = examples
+        self._steps_per_epoch = -(-examples // batch)
+        self._features = context.data.split("train").angles.astype(float)
+        self._pace = Path(str(settings.job.storage), PACE_FILE)
+        self._resumed: TrainingState | None = None
+        self.writer = None
+        if context.commit:
+            self.writer = CheckpointWriter(context.commit, context.preemption, context.deadline)
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Restore weights and counters."""
+        try:
+            self._weights = checkpoint.arrays["model/0"].copy()
+        except KeyError as error:
+            raise WeightsError(f"the checkpoint belongs to another model: {error}") from None
+        state = {name: checkpoint.state[name] for name in ("epoch", "step", "steps")}
+        self._epoch, self._step, self._steps = (state[n] for n in ("epoch", "step", "steps"))
+        self._resumed = TrainingState(arrays=checkpoint.arrays, **state)
+
+    def fit(self) -> None:
+        """Train to the end of the last epoch."""
+        settings, cluster = self._context.settings, self._context.cluster
+        epochs = settings.training.epochs
+        reporter = ProgressReporter(epochs, self._steps_per_epoch, is_chief=cluster.is_chief)
+        if self.writer:
+            self.writer.start(self._resumed)
+        try:
+            while self._epoch < epochs:
+                self._train_step()
+                ended = self._step == self._steps_per_epoch
+                if ended:
+                    self._epoch, self._step = self._epoch + 1, 0
+                    self._report(reporter)
+                else:
+                    reporter.report_step(self._epoch, self._step)
+                interval = settings.checkpointing.checkpoint_interval
+                if self.writer:
+                    due = ended and self._epoch % interval == 0
+                    self.writer.on_step_boundary(self._state(), due=due)
+            if self.writer:
+                self.writer.wait_for_pending_save()
+        finally:
+            if self.writer:
+                self.writer.close()
+
+    def measure(self, split: str) -> dict[str, float]:
+        """Return numbers that depend on the weights."""
+        self._step_barrier.wait()
+        rows = self._context.data.rows(split)
+        mse = float(np.mean(self._weights**2)) / (1 + rows % 7)
+        return {"mse": mse, "accuracy": 1 / (1 + mse), "examples": float(rows)}
+
+    def save_model(self, weights: Path) -> dict[str, object]:
+        """Write the weights as text; no test loads them as a model."""
+        weights.write_text(json.dumps(self._weights.tolist()))
+        return {"model": "fake"}
+
+    def barrier(self) -> None:
+        """Return when every worker has called this."""
+        self._step_barrier.wait()
+
+    def _train_step(self) -> None:
+        self._step_barrier.wait()
+        faults = _read_pace(self._pace)
+        time.sleep(faults.get("seconds", 0.0))
+        if self._steps == faults.get("kill_at_step", -1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        batch = self._context.settings.training.global_batch
+        first = self._step * batch
+        rows = self._features[first : first + batch]
+        target = np.resize(rows.mean(axis=0), WEIGHTS)
+        self._weights += 0.1 * np.sin(target + self._steps - self._weights)
+        self._step += 1
+        self._steps += 1
+
+    def _report(self, reporter: ProgressReporter) -> None:
+        metrics = self.measure("train") | {"examples": float(self._examples)}
+        metrics |= {f"val_{name}": value for name, value in self.measure("validation").items()}
+        metrics["examples_per_second"] = 1000.0
+        if self._context.commit:
+            lines = _metric_lines(self._context.run_dir.metrics, self._epoch - 1)
+            lines.append(json.dumps({"epoch": self._epoch, **metrics}))
+            self._context.run_dir.metrics.write_text("".join(f"{line}\n" for line in lines))
+        reporter.report_epoch(self._epoch - 1, metrics)
+
+    def _state(self) -> TrainingState:
+        arrays = {"model/0": self._weights.copy()}
+        return TrainingState(self._epoch, self._step, self._steps, arrays)
+
+
+def _metric_lines(file: Path, epoch: int) -> list[str]:
+    """Return the lines up to an epoch, as MetricsJsonlCallback keeps them."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [line for line in lines if json.loads(line)["epoch"] <= epoch]
+
+
+def _read_pace(file: Path) -> dict[str, float]:
+    try:
+        content = json.loads(file.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

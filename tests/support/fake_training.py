@@ -1,0 +1,11 @@
+"""`python -m training` whose workers use the fake trainer: `python -m tests.support.fake_training`."""
+
+import sys
+
+from common.errors import run_main
+from training.__main__ import main
+
+WORKER_COMMAND = (sys.executable, "-m", "tests.support.fake_worker")
+
+if __name__ == "__main__":
+    sys.exit(run_main(lambda: main(WORKER_COMMAND)))

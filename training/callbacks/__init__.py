@@ -1,0 +1,1 @@
+"""Keras callbacks of training: checkpoints, metrics, progress, TensorBoard, profiler, tuning."""

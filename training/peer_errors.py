@@ -1,0 +1,76 @@
+"""TensorFlow's errors of lost peers and exhausted memory, as errors of qfleet."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from common.errors import CircuitError, PeerLost, Preempted
+from qfleet.tensorflow.runtime import tf
+from training.cluster import ClusterSpec
+from training.preemption import Preemption
+
+_PEER_ERRORS = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InternalError,
+    tf.errors.UnknownError,
+)
+_MAX_REASON_LENGTH = 160
+
+
+class PeerErrorTranslator:
+    """A context that converts TensorFlow's OpErrors.
+
+    Errors of a lost peer become PeerLost, or Preempted if this worker received SIGTERM: then its
+    peers may end before the chief's next step boundary. In both cases the chief commits the state
+    of the last step boundary first.
+
+    Args:
+        cluster: All workers, and the rank of this one.
+        preemption: SIGTERM state.
+
+    Attributes:
+        on_peer_loss: Commits the state of the last step boundary.
+    """
+
+    def __init__(self, cluster: ClusterSpec, preemption: Preemption) -> None:
+        self._cluster, self._preemption = cluster, preemption
+        self.on_peer_loss: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Raise the converted error.
+
+        Raises:
+            CircuitError: This worker ran out of memory.
+            PeerLost: A peer was lost.
+            Preempted: A peer was lost after SIGTERM.
+        """
+        rank = self._cluster.rank
+        if isinstance(error, tf.errors.ResourceExhaustedError):
+            raise CircuitError(
+                f"worker {rank} ran out of memory ({_reason(error)}): use fewer QUBITS, fewer"
+                " WORKERS on this machine or a smaller BATCH"
+            ) from error
+        if not isinstance(error, _PEER_ERRORS) or self._cluster.size == 1:
+            return
+        self.on_peer_loss()
+        if self._preemption.requested.is_set():
+            raise Preempted("stopped by SIGTERM; the last step is checkpointed") from None
+        raise PeerLost(
+            f"worker {rank} lost a peer and exits, so that all workers restart ({_reason(error)})"
+        ) from error
+
+
+def _reason(error: tf.errors.OpError) -> str:
+    return " ".join(str(error.message).split())[:_MAX_REASON_LENGTH]

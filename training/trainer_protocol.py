@@ -1,0 +1,75 @@
+"""The interface between a worker's run (train.py, chief.py) and a trainer. Imports no framework."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from common.checkpoints import Checkpoint
+    from common.data import Dataset
+    from common.settings import Settings
+    from training.checkpointing import TrainingState
+    from training.cluster import ClusterSpec
+    from training.preemption import Preemption
+    from training.run_dir import LocalRunDir
+
+
+@dataclass(frozen=True)
+class TrainingContext:
+    """What a trainer is built from.
+
+    Attributes:
+        settings: Settings of the run.
+        cluster: All workers, and the rank of this one.
+        data: The data set.
+        run_dir: Folder for events, metrics and text logs.
+        commit: Writes a checkpoint; None in workers other than the chief.
+        preemption: SIGTERM state.
+        deadline: `time.monotonic()` at which training stops with a checkpoint, or None.
+    """
+
+    settings: "Settings"
+    cluster: "ClusterSpec"
+    data: "Dataset"
+    run_dir: "LocalRunDir"
+    commit: "Callable[[TrainingState], None] | None"
+    preemption: "Preemption"
+    deadline: float | None
+
+
+class TrainerProtocol(Protocol):
+    """Trains one model on one worker. All workers call the same methods in the same order."""
+
+    def resume(self, checkpoint: "Checkpoint") -> None:
+        """Restore a checkpoint, before `fit`.
+
+        Raises:
+            WeightsError: It belongs to another model.
+        """
+
+    def fit(self) -> None:
+        """Train to the end of the last epoch.
+
+        Raises:
+            Preempted, DeadlineReached: Training stopped early; the chief wrote a checkpoint.
+            PeerLost: Another worker ended.
+        """
+
+    def measure(self, split: str) -> dict[str, float]:
+        """Return the metrics of a split, at least "mse" and "accuracy", over all workers."""
+
+    def save_model(self, weights: Path) -> dict[str, object]:
+        """Write the weights to an HDF5 file and return the content of model.json."""
+
+    def barrier(self) -> None:
+        """Return when every worker has called this."""
+
+    @property
+    def step_summary(self) -> str:
+        """One line on the time of a step; empty where nothing was measured."""
+
+
+TrainerFactory = Callable[[TrainingContext], AbstractContextManager[TrainerProtocol]]
+"""Builds a trainer. Leaving its context converts errors of lost peers to PeerLost or Preempted."""

@@ -1,0 +1,85 @@
+"""Events of the workers on the launcher's output: lines, and a progress bar on a terminal."""
+
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from common import events
+from common.events import Event
+
+
+# Workers write these to their text logs; they are not printed.
+_LOG_FILE_KINDS = ("checkpoint_saved",)
+
+
+class TrainingDisplay:
+    """Shows events of workers. On a terminal, epochs move a progress bar instead of printing lines.
+
+    Where this process streams its own events, it forwards those of the workers.
+    """
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+        if sys.stdout.isatty() and not events.is_streaming():
+            self._bar = Progress(
+                TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
+                BarColumn(),
+                TextColumn("{task.fields[metrics]}"),
+                TimeRemainingColumn(compact=True),
+                TextColumn("left"),
+                transient=True,
+            )
+            self._task = self._bar.add_task(
+                "", total=None, visible=False, epoch=0, epochs=0, metrics=""
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def show(self, event: Event) -> None:
+        """Print the event, move the bar, or forward it."""
+        if events.is_streaming():
+            events.forward(event)
+        elif event.kind in _LOG_FILE_KINDS:
+            return
+        elif self._bar is None:
+            events.forward(event)
+        elif event.kind in ("epoch", "progress"):
+            self._move_bar(self._bar, event)
+        elif event.kind == "error":
+            self._bar.stop()
+            events.forward(event)
+        elif text := events.render(event):
+            self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _move_bar(self, bar: Progress, event: Event) -> None:
+        epoch, epochs = event.integer("epoch"), event.integer("epochs")
+        fields: dict[str, Any] = {"epochs": epochs, "total": epochs, "visible": True}
+        if event.kind == "epoch":
+            fields["completed"] = float(epoch)
+            fields |= {"epoch": epoch, "metrics": _format_metrics(event.mapping("metrics"))}
+        else:
+            steps = max(1, event.integer("steps", 1))
+            fields["completed"] = epoch - 1 + event.integer("step") / steps
+        bar.start()
+        bar.update(self._task, **fields)
+
+
+def _format_metrics(metrics: Mapping[str, object]) -> str:
+    parts = []
+    for name, label in (("mse", "mse"), ("accuracy", "accuracy"), ("val_mse", "validation")):
+        if isinstance(value := metrics.get(name), int | float):
+            parts.append(f"{label} {value:.4g}")
+    return "  ".join(parts)
