@@ -179,7 +179,7 @@ class _Process:
         self._step = step.get_concrete_function(self._angles, self._weights)
         self._sent = 0
         if isinstance(simulator, ShardedSimulator):
-            self._sent = simulator.bytes_exchanged(batch)[1]
+            self._sent = simulator.bytes_sent(batch)[1]
         self._build_all_to_all(qubits, batch)
 
     def _build_all_to_all(self, qubits: int, batch: int) -> None:

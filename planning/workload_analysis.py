@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from common import events
-from common.errors import CircuitError, SettingsError, UserError, run_main
+from common.errors import SettingsError, UserError, run_main
 from common.processes import ManagedProcess, cpu_count
 from common.settings import Settings
 from planning.workload import WorkloadAnalysis
+from qfleet.errors import ShardingError
 
 if TYPE_CHECKING:
-    pass
+    from qfleet.compiler.program import Program
 
 MAX_THREADS_LOG2 = 6
 """Thread counts up to 64 are analyzed: a pod may have more cores than this machine."""
@@ -65,7 +66,7 @@ def _analyze(settings: Settings) -> WorkloadAnalysis:
 
     model = models.build_model(sample.features, settings, sample.placement)
     circuits = [
-        _CircuitAnalysis(layer.compiled_simulator) for layer in models.circuit_layers(model)
+        _CircuitAnalysis(layer.simulator, layer.program) for layer in models.circuit_layers(model)
     ]
     if not circuits:
         raise SettingsError(
@@ -125,27 +126,20 @@ class _CircuitAnalysis:
 
     Args:
         simulator: Simulator of a layer: native, TensorFlow, TensorFlow Quantum, or a sampler.
+        program: The layer's compiled program.
     """
 
-    def __init__(self, simulator: Any) -> None:
-        from qfleet.compiler.dense_fusion import FusedBlock
-        from qfleet.compiler.program import compile_program
-        from qfleet.tensorflow import description
+    def __init__(self, simulator: Any, program: "Program") -> None:
+        from qfleet.compiler.kernel_fusion import count_operations
         from qfleet.tensorflow.native import NativeSimulator
 
         self.native: NativeSimulator | None = None
         if isinstance(simulator, NativeSimulator):
             self.native = simulator
-        if self.native is None and hasattr(simulator, "circuit"):
-            program = compile_program(
-                simulator.circuit, simulator.inputs, simulator.parameters, [], target="kernel"
-            )
-        else:
-            program = simulator.program
-        blocks = [step for step in program.steps if isinstance(step, FusedBlock)]
+        blocks = program.blocks
         self.qubits = len(program.qubits)
         self.readouts = max(1, len(program.readout.offsets))
-        self.forward_flops, self.backward_flops = description.count_operations(blocks, self.qubits)
+        self.forward_flops, self.backward_flops = count_operations(blocks, self.qubits)
         shapes = [(block.qubits, len(block.factors)) for block in blocks]
         flops = (self.forward_flops, self.backward_flops)
         self.key = (self.qubits, self.readouts, *flops, str(shapes))
@@ -185,8 +179,8 @@ def _shard_exchanges(circuits: Sequence[_CircuitAnalysis], state_shards: int) ->
         return exchanges
     for bits in range(1, MAX_STATE_SHARDS_LOG2 + 1):
         try:
-            exchanges[2**bits] = max(one.split_exchanges(bits) for one in simulators)
-        except CircuitError:  # too few qubits
+            exchanges[2**bits] = max(one.swap_count(bits) for one in simulators)
+        except ShardingError:  # too few qubits
             break
     return exchanges
 
@@ -197,7 +191,7 @@ def _spanning_states(circuits: Sequence[_CircuitAnalysis], angles: np.ndarray) -
     if len(circuits) > 1 or simulator is None:
         return {}
     sizes = [2**power for power in range(len(angles).bit_length())]
-    return {size: simulator.span(angles[:size]) for size in sizes}
+    return {size: simulator.subspace_size(angles[:size]) for size in sizes}
 
 
 if __name__ == "__main__":
