@@ -86,7 +86,7 @@ def test_a_deleted_pod_is_redone_alone_and_the_report_is_that_of_one_process(
     kubectl("delete", "pod", name, "--wait=false")
     code, said = client.end(), client.said
     assert code == 0, said
-    assert "worker 1 was deleted; it alone starts again" in said
+    assert "restarting that worker only" in said
     first_chunk, last_chunk, before = re.findall(
         r"^worker 1: chunks (\d+)-(\d+) of \d+ \((\d+) done before\)", said, re.M
     )[0]
