@@ -89,8 +89,8 @@ def proxy_counts(proxy: str) -> dict[str, int]:
 def worker_sampler(data: Dataset, rank: int = 0, world: int = 1) -> WorkerSampler:
     """Return the sampler of a worker for the training split."""
     return WorkerSampler(
-        data.lane_sizes("train"), rank=rank, world=world, batch=BATCH, seed=SEED,
-        cut=data.cut("train"),
+        data.partition_sizes("train"), rank=rank, world_size=world, batch=BATCH, seed=SEED,
+        layout=data.layout("train"),
     )  # fmt: skip
 
 
@@ -100,11 +100,11 @@ def bytes_read(path: str, memory: int, world: int, proxy: str) -> float:
     for rank in range(world):
         data = load(storage.path(path), memory)
         sampler = worker_sampler(data, rank, world)
-        feed = data.feed("train", sampler)
+        feed = data.batch_source("train", sampler)
         for epoch in range(epochs):
             for step in range(0, sampler.steps, feed.steps):
                 feed.block(epoch, step, min(step + feed.steps, sampler.steps))
-        feed.let_go()  # type: ignore[attr-defined]
+        feed.release()  # type: ignore[attr-defined]
     used = epochs * sum(shard.bytes for shard in data.shards("train"))
     return (proxy_counts(proxy)["bytes"] - before) / used
 
@@ -152,10 +152,10 @@ def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float],
     data_sets = [load(storage.path(path), mib) for mib in (memory, 1024)]
     learner = learner_factory.build_learner(strategy, cluster, data_sets[0], settings)
     learner.steps_per_call = STEPS_PER_CALL
-    feeds = [data.feed("train", worker_sampler(data)) for data in data_sets]
+    feeds = [data.batch_source("train", worker_sampler(data)) for data in data_sets]
     assert isinstance(feeds[0], ShardStream)
     assert not isinstance(feeds[1], ShardStream)
-    iterators = [iter(batches(feed, feed.share)) for feed in feeds]
+    iterators = [iter(batches(feed, feed.sampler)) for feed in feeds]
     measured: tuple[list[float], list[float]] = ([], [])
     process, used = psutil.Process(), [0.0, 0.0]
     for number in range(ROUNDS + 1):
@@ -167,13 +167,13 @@ def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float],
             if number:
                 measured[source].append(steps * BATCH / (time.monotonic() - start))
                 used[source] += sum(process.cpu_times()[:2]) - cpu
-    return *measured, {"cpu_seconds": used, "room": feeds[0]._room._asdict()}
+    return *measured, {"cpu_seconds": used, "room": feeds[0]._plan._asdict()}
 
 
 def shuffle(data: Dataset, epochs: int = 4) -> list[tuple[str, float, float]]:
     """Return name, value and bound of each statistic; a full shuffle has 1, 0 and 1."""
-    rows, cut = data.rows("train"), data.cut("train")
-    orders = [epoch_order(data.lane_sizes("train"), SEED, e, cut) for e in range(epochs)]
+    rows, cut = data.rows("train"), data.layout("train")
+    orders = [epoch_order(data.partition_sizes("train"), SEED, e, cut) for e in range(epochs)]
     positions = np.empty((epochs, rows), np.int64)
     for epoch, order in enumerate(orders):
         positions[epoch, order] = np.arange(rows)
@@ -185,7 +185,7 @@ def shuffle(data: Dataset, epochs: int = 4) -> list[tuple[str, float, float]]:
     expected = rows * (BATCH - 1) / 2 * BATCH / rows
     # A batch uses one shard of G, and the rows of a shard are within 1 / S of the epoch.
     bound = (cut.segments + cut.groups - 1) / cut.groups
-    row_order = np.arange(rows) % data.lane_sizes("train")[0]
+    row_order = np.arange(rows) % data.partition_sizes("train")[0]
     correlations = [abs(np.corrcoef(one, row_order)[0, 1]) for one in positions]
     correlations += [abs(np.corrcoef(a, b)[0, 1]) for a, b in pairwise(positions)]
     labels = data.split("train").labels[orders[0]][: rows // BATCH * BATCH].reshape(-1, BATCH)
@@ -264,7 +264,7 @@ def main() -> int:
             settings = Settings.from_values(data=data, **sizes)
             prepared = prepare(settings, storage.path("gs://qfleet-test/datasets"))
             os.environ["STORAGE_EMULATOR_HOST"] = proxy
-            path, cut = str(prepared.path), prepared.cut("train")
+            path, cut = str(prepared.path), prepared.layout("train")
             size = sum(shard.bytes for shard in prepared.shards("train"))
             print(
                 f"{name}: {rows:,} examples, {rows * BYTES_PER_EXAMPLE / 1e6:.0f} MB in memory,"

@@ -101,7 +101,9 @@ class _DataSample:
         from common.data import splits  # imports Cirq, which takes seconds
 
         if settings.data.data == "excitations":
-            prepared = splits.excitations(settings)  # rows are generated when they are read
+            prepared = splits.excitations(
+                settings.data, settings.model.qubits
+            )  # rows are generated when they are read
             encoding, sources = prepared.encoding, prepared.splits
             self.rows = {name: source.rows for name, source in sources.items()}
             count = min(SAMPLE_EXAMPLES, self.rows["train"])

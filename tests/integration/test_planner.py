@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from common.settings import Settings
-from tests.support.training_processes import ROOT, gangs
+from tests.support.training_processes import ROOT, training_processes
 
-start = pytest.fixture(gangs)
+start = pytest.fixture(training_processes)
 
 WORKLOAD = (
     "QUBITS=4",
@@ -41,10 +41,10 @@ def test_plan_is_measured_once_and_used_by_training(start, tmp_path):
 
     more = ("WORKERS=auto", "BATCH=auto", "EPOCHS=2", "INITIALIZATIONS=1", "PROFILER_PORT=0")
     training = start(tmp_path / "runs", *WORKLOAD, *more, **cache)
-    assert training.end() == 0, training.said
+    assert training.wait() == 0, training.output
     workers, batch = chosen.training.workers, chosen.training.global_batch
-    assert f"WORKERS={workers} BATCH={batch}: " in training.said
-    assert "(cached measurements)" in training.said
+    assert f"WORKERS={workers} BATCH={batch}: " in training.output
+    assert "(cached measurements)" in training.output
     record = json.loads((tmp_path / "runs" / "qcnn" / "run.json").read_text())
     assert record["settings"]["batch"] == chosen.training.global_batch
     assert record["other"]["workers"] == chosen.training.workers
