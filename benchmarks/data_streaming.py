@@ -113,7 +113,7 @@ def one_by_one(path: str, reads: int) -> float:
     """Return the examples per second with one request per example, with parallel requests."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from common.data.shard_stream import PREFETCH_THREADS
+    from common.data.memory_plan import PREFETCH_THREADS
 
     data = load(storage.path(path), 1)
     shards = data.shards("train")
