@@ -1,1 +1,1 @@
-"""What qfleet's speed and learning are measured with; see README.md."""
+"""Benchmarks of the simulator and of the programs, run by hand or in CI."""

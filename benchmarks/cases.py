@@ -1,10 +1,11 @@
-"""What is measured, what it must reach, and what is left out because it would take too long."""
+"""The benchmark cases, their bounds, and the choice of cases that are skipped for time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.circuit_models import model
+from common.text import plural
 
 Row = Mapping[str, Any]  # of results.json: system, task, model, qubits, batch, ms_per_circuit, ...
 
@@ -12,35 +13,57 @@ SYSTEMS: Mapping[str, tuple[str, ...]] = {
     "train": ("qfleet", "tfq", "lightning"),
     "forward": ("qfleet", "tfq", "lightning", "qsim"),
 }
-LONGEST_S = 60.0  # a peer's cell that is predicted to take longer is left out
-PEERS_S = 1_050.0  # when the run has taken so long, peers are left out: it ends within 20 minutes
-BESIDE = 3  # what getting ready costs, in rounds
-ROUND_S = 0.4  # a round takes this or one batch, whichever is longer
+MAX_CASE_SECONDS = 60.0
+"""Predicted time above which a case of another system is skipped."""
+
+MAX_PEER_SECONDS = 1_050.0
+"""Elapsed time after which other systems are skipped, so that a run ends within 20 minutes."""
+
+PREPARATION_ROUNDS = 3
+"""Time of the preparation, in rounds."""
+
+ROUND_SECONDS = 0.4
+"""Time of a round, if a batch is not longer."""
 
 
 @dataclass(frozen=True)
-class BenchmarkCell:
-    """A model, its width and a batch; `turned` angles of each example differ from 0, or all."""
+class SpeedCase:
+    """A model, its width and a batch size.
+
+    Attributes:
+        model: One of MODELS.
+        qubits: Its width.
+        batch: Examples per batch.
+        nonzero_angles: Angles of each example that are not 0; None for all.
+    """
 
     model: str
     qubits: int
     batch: int
-    turned: int | None = None
+    nonzero_angles: int | None = None
 
     def __str__(self) -> str:
-        turned = "" if self.turned is None else f", {self.turned} angle turned"
-        return f"{self.model}, {self.qubits} qubits, batch {self.batch}{turned}"
+        angles = ""
+        if self.nonzero_angles is not None:
+            angles = f", {plural(self.nonzero_angles, 'nonzero angle')}"
+        return f"{self.model}, {self.qubits} qubits, batch {self.batch}{angles}"
 
 
 @dataclass(frozen=True)
 class SpeedBound:
-    """How many times a peer qfleet must be at least, on the QCNN, and what it aims at.
+    """The minimum speed of qfleet on the QCNN, as a multiple of another system's speed.
 
     Attributes:
-        peer_batch: The peer's batch where it is another one.
-        floor: What the quick form fails below, None where it does not measure it. It is lower than
-            `least`, since a neighbour on a shared machine takes more from our two threads than from
-            a peer's one: 12 qubits were 59 to 210 times in six runs there.
+        task: `train` or `forward`.
+        peer: The other system.
+        qubits: Width of the circuit.
+        batch: Examples per batch.
+        least: Minimum ratio.
+        aim: Goal for the ratio.
+        peer_batch: Batch of the other system, if it is different.
+        floor: Ratio below which the quick form fails; None if it does not measure the case. It is
+            lower than `least`: on a shared machine, other load slows the two threads of qfleet
+            more than the one thread of another system. Six runs had ratios of 59 to 210 there.
     """
 
     task: str
@@ -63,7 +86,7 @@ BOUNDS = (
     SpeedBound("forward", "qsim", 20, 16, least=2),
 )
 
-# Of each model the narrow ones come first: the wide ones are predicted from them.
+# Narrow circuits come first, because the times of wide ones are predicted from them.
 _BOTH, _TRAIN = ("train", "forward"), ("train",)
 _OTHERS = ((4, 32), (8, 32), (12, 32), (16, 16), (20, 2))
 _FULL = (
@@ -74,12 +97,12 @@ _FULL = (
 )
 
 
-def quick() -> dict[tuple[BenchmarkCell, str], tuple[str, ...]]:
-    """The cells and systems that the bounds of the quick form need; lightning in the first."""
-    needed: dict[tuple[BenchmarkCell, str], tuple[str, ...]] = {}
+def quick() -> dict[tuple[SpeedCase, str], tuple[str, ...]]:
+    """Return the cases and systems of the quick form; lightning in the first case only."""
+    needed: dict[tuple[SpeedCase, str], tuple[str, ...]] = {}
     for bound in BOUNDS:
         if bound.floor is not None:
-            needed[BenchmarkCell("qcnn", bound.qubits, bound.batch), bound.task] = (
+            needed[SpeedCase("qcnn", bound.qubits, bound.batch), bound.task] = (
                 "qfleet",
                 bound.peer,
             )
@@ -88,76 +111,76 @@ def quick() -> dict[tuple[BenchmarkCell, str], tuple[str, ...]]:
     return needed
 
 
-def full() -> dict[tuple[BenchmarkCell, str], tuple[str, ...]]:
-    """All cells, with all systems."""
+def full() -> dict[tuple[SpeedCase, str], tuple[str, ...]]:
+    """Return all cases with all systems."""
     return {
-        (BenchmarkCell(name, *size), task): SYSTEMS[task]
+        (SpeedCase(name, *size), task): SYSTEMS[task]
         for name, tasks, sizes in _FULL
         for size in sizes
         for task in tasks
     }
 
 
-def find(rows: Iterable[Row], system: str, task: str, cell: BenchmarkCell) -> Row | None:
-    """The row of a system in a cell."""
-    wanted = (system, task, cell.model, cell.qubits, cell.batch)
+def find(rows: Iterable[Row], system: str, task: str, case: SpeedCase) -> Row | None:
+    """Return the row of a system in a case; None if it was not measured."""
+    wanted = (system, task, case.model, case.qubits, case.batch)
     for row in rows:
         if wanted == (row["system"], row["task"], row["model"], row["qubits"], row["batch"]):
             return row
     return None
 
 
-def why_left_out(
-    rows: Iterable[Row], system: str, task: str, cell: BenchmarkCell, rounds: int, elapsed: float
+def skip_reason(
+    rows: Iterable[Row], system: str, task: str, case: SpeedCase, rounds: int, elapsed: float
 ) -> str | None:
-    """Why a peer takes no part in a cell; None where it does, as qfleet always."""
+    """Return the reason to skip a system in a case; None for qfleet, which is never skipped."""
     if system == "qfleet":
         return None
-    if elapsed > PEERS_S:
-        return f"the run had taken {elapsed:.0f} s already"
-    seconds = predicted_seconds(rows, system, task, cell, rounds)
-    if seconds is not None and seconds > LONGEST_S:
+    if elapsed > MAX_PEER_SECONDS:
+        return f"{elapsed:.0f} s have passed"
+    seconds = predicted_seconds(rows, system, task, case, rounds)
+    if seconds is not None and seconds > MAX_CASE_SECONDS:
         return f"predicted to take {seconds:.0f} s"
     return None
 
 
 def predicted_seconds(
-    rows: Iterable[Row], system: str, task: str, cell: BenchmarkCell, rounds: int
+    rows: Iterable[Row], system: str, task: str, case: SpeedCase, rounds: int
 ) -> float | None:
-    """How long a cell will take; None where nothing smaller was measured.
+    """Predict the time of a case; None if no narrower circuit was measured.
 
-    A circuit of G gates and N qubits takes G (a + b 2**N), with a and b from the two widest
-    measured below N (b = 0 where there is one only); the same at any batch.
+    A circuit of G gates and N qubits takes G (a + b 2**N). The coefficients come from the two
+    widest circuits measured below N (b = 0 if there is only one). The batch has no effect.
     """
     known: dict[int, float] = {}
     for row in rows:
-        if (row["system"], row["task"], row["model"]) == (system, task, cell.model):
-            known[row["qubits"]] = row["ms_per_circuit"]  # of several batches the largest
-    known = {qubits: ms for qubits, ms in known.items() if qubits <= cell.qubits}
+        if (row["system"], row["task"], row["model"]) == (system, task, case.model):
+            known[row["qubits"]] = row["ms_per_circuit"]  # the last batch counts
+    known = {qubits: ms for qubits, ms in known.items() if qubits <= case.qubits}
     if not known:
         return None
-    if cell.qubits in known:
-        ms = known[cell.qubits]
+    if case.qubits in known:
+        ms = known[case.qubits]
     else:
-        gates = model(cell.model, cell.qubits).gates
-        per_gate = [(n, known[n] / model(cell.model, n).gates) for n in sorted(known)[-2:]]
-        ms = gates * _extrapolated(per_gate, cell.qubits)
-    return (rounds + BESIDE) * max(ROUND_S, cell.batch * ms / 1e3)
+        gates = model(case.model, case.qubits).gates
+        per_gate = [(n, known[n] / model(case.model, n).gates) for n in sorted(known)[-2:]]
+        ms = gates * _extrapolated(per_gate, case.qubits)
+    return (rounds + PREPARATION_ROUNDS) * max(ROUND_SECONDS, case.batch * ms / 1e3)
 
 
 def _extrapolated(points: Sequence[tuple[int, float]], qubits: int) -> float:
-    """a + b 2**qubits through the points, b at least 0."""
+    """Extrapolate a + b 2**qubits from the points, with b >= 0."""
     (narrow, low), (wide, high) = points[0], points[-1]
-    slope = max(0.0, (high - low) / (2**wide - 2**narrow)) if wide > narrow else 0.0
-    return high + slope * (2**qubits - 2**wide)
+    b = max(0.0, (high - low) / (2**wide - 2**narrow)) if wide > narrow else 0.0
+    return high + b * (2**qubits - 2**wide)
 
 
 def ratio(rows: Iterable[Row], bound: SpeedBound) -> float | None:
-    """How many times the peer qfleet is; None where one of the two is not there."""
+    """Return the time of the other system over that of qfleet; None if one is missing."""
     rows = list(rows)
-    ours = find(rows, "qfleet", bound.task, BenchmarkCell("qcnn", bound.qubits, bound.batch))
+    own = find(rows, "qfleet", bound.task, SpeedCase("qcnn", bound.qubits, bound.batch))
     batch = bound.peer_batch or bound.batch
-    theirs = find(rows, bound.peer, bound.task, BenchmarkCell("qcnn", bound.qubits, batch))
-    if ours is None or theirs is None:
+    other = find(rows, bound.peer, bound.task, SpeedCase("qcnn", bound.qubits, batch))
+    if own is None or other is None:
         return None
-    return theirs["ms_per_circuit"] / ours["ms_per_circuit"]
+    return other["ms_per_circuit"] / own["ms_per_circuit"]

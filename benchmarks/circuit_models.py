@@ -1,6 +1,6 @@
-"""The models that every system is timed on, in Cirq alone.
+"""The models of the benchmark. This module needs Cirq only.
 
-Both environments import this file, so all systems get the same circuits, angles and weights.
+All systems import it, in two environments, so they get the same circuits, angles and weights.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ import numpy as np
 import sympy
 
 from qfleet.circuits import hybrid_layers, qcnn
-from qfleet.circuits.encoders import data_symbols, input_circuit
+from qfleet.circuits.encoders import input_circuit
+from qfleet.placement import data_symbols
 
 ENTANGLING_LAYERS = 3
 MODELS = {
@@ -23,15 +24,15 @@ MODELS = {
 
 @dataclass(frozen=True)
 class BenchmarkModel:
-    """A circuit cut where the data ends, and the dense layers after its readouts.
+    """A circuit, divided after the data rotations, and the dense layers after its readouts.
 
     Attributes:
-        data: The circuit's beginning: fixed gates and turns by `inputs`.
-        ansatz: The rest, with `parameters` alone.
-        inputs: Data symbols, a value per example, radians.
+        data: The first part of the circuit: fixed gates and rotations by `inputs`.
+        ansatz: The rest, which has `parameters` only.
+        inputs: Data symbols, one value per example, radians.
         parameters: Trained symbols, radians.
-        observables: What is read.
-        head: Widths of the dense layers; tanh between two of them.
+        observables: The readouts.
+        head: Widths of the dense layers, with tanh between them.
     """
 
     data: cirq.Circuit
@@ -43,33 +44,36 @@ class BenchmarkModel:
 
     @property
     def circuit(self) -> cirq.Circuit:
-        """Data and ansatz."""
+        """The whole circuit."""
         return self.data + self.ansatz
 
     @property
     def gates(self) -> int:
-        """Gates of the whole circuit."""
+        """Number of gates of the whole circuit."""
         return len(list(self.circuit.all_operations()))
 
 
 @cache
 def model(name: str, qubits: int) -> BenchmarkModel:
-    """The model of that name, one of MODELS."""
+    """Return a model by its name, one of MODELS."""
     if name == "entangling":
         return _entangling(qubits)
     layers, head = (None, ()) if name == "qcnn" else (hybrid_layers(qubits), (8, 1))
-    made = qcnn(qubits, layers=layers, encoder="cluster")
-    data, ansatz = _cut(made.circuit, frozenset(made.parameters))
-    return BenchmarkModel(data, ansatz, made.inputs, made.parameters, made.observables, head)
+    circuit = qcnn(qubits, layers=layers, encoder="cluster")
+    data, ansatz = _divide(circuit.circuit, frozenset(circuit.parameters))
+    return BenchmarkModel(
+        data, ansatz, circuit.inputs, circuit.parameters, circuit.observables, head
+    )
 
 
-def _cut(circuit: cirq.Circuit, trained: frozenset[str]) -> tuple[cirq.Circuit, cirq.Circuit]:
-    """What comes before the first trained gate on each qubit, and the rest."""
+def _divide(circuit: cirq.Circuit, trained: frozenset[str]) -> tuple[cirq.Circuit, cirq.Circuit]:
+    """Return the gates before the first trained gate on each qubit, and the rest."""
     data, ansatz = [], []
-    begun: set[cirq.Qid] = set()
+    trained_qubits: set[cirq.Qid] = set()
     for operation in circuit.all_operations():
-        if cirq.parameter_names(operation) & trained or begun.intersection(operation.qubits):
-            begun.update(operation.qubits)
+        has_trained = bool(cirq.parameter_names(operation) & trained)
+        if has_trained or trained_qubits.intersection(operation.qubits):
+            trained_qubits.update(operation.qubits)
             ansatz.append(operation)
         else:
             data.append(operation)
@@ -80,33 +84,33 @@ def _entangling(qubits: int) -> BenchmarkModel:
     """Schuld et al., "Circuit-centric quantum classifiers" (arXiv:1804.00633).
 
     As PennyLane's StronglyEntanglingLayers: RZ, RY, RZ on each qubit, then CNOT from each qubit to
-    the one that is 1 + layer mod (qubits - 1) further on the ring. Data enters as ry(x).
+    the qubit at distance 1 + layer mod (qubits - 1) on the ring. The data encoding is ry(x).
     """
     line = cirq.GridQubit.rect(1, qubits)
     inputs = data_symbols(qubits)
     names, ansatz = [], []
     for layer in range(ENTANGLING_LAYERS):
-        for at, qubit in enumerate(line):
-            turns = [f"theta_{layer:02d}_{at:02d}_{axis}" for axis in range(3)]
-            names += turns
-            for axis, name in zip((cirq.rz, cirq.ry, cirq.rz), turns, strict=True):
+        for index, qubit in enumerate(line):
+            symbols = [f"theta_{layer:02d}_{index:02d}_{axis}" for axis in range(3)]
+            names += symbols
+            for axis, name in zip((cirq.rz, cirq.ry, cirq.rz), symbols, strict=True):
                 ansatz.append(axis(sympy.Symbol(name)).on(qubit))
-        reach = 1 + layer % (qubits - 1)
-        ansatz += [cirq.CNOT(line[at], line[(at + reach) % qubits]) for at in range(qubits)]
+        distance = 1 + layer % (qubits - 1)
+        ansatz += [cirq.CNOT(line[i], line[(i + distance) % qubits]) for i in range(qubits)]
     readouts = tuple(cirq.PauliSum.wrap(cirq.Z(qubit)) for qubit in line)
     data = input_circuit(line, inputs, "angle")
     return BenchmarkModel(data, cirq.Circuit(ansatz), inputs, tuple(names), readouts, (1,))
 
 
 @dataclass(frozen=True)
-class DrawnInputs:
-    """Random numbers that are the same for every system.
+class RandomInputs:
+    """Random numbers that are the same for all systems.
 
     Attributes:
         angles: float32 [examples, inputs] radians.
         labels: float32 [examples, 1], -1 or 1.
         parameters: float32 [parameters] radians.
-        dense: For each dense layer float32 weights [in, out] and biases [out].
+        dense: float32 weights [in, out] and biases [out] of each dense layer.
     """
 
     angles: np.ndarray
@@ -115,24 +119,27 @@ class DrawnInputs:
     dense: tuple[tuple[np.ndarray, np.ndarray], ...]
 
 
-def draw(of: BenchmarkModel, examples: int, turned: int | None = None) -> DrawnInputs:
-    """Examples and first weights.
+def random_inputs(
+    benchmark_model: BenchmarkModel, examples: int, nonzero_angles: int | None = None
+) -> RandomInputs:
+    """Return random examples and initial weights.
 
     Args:
-        of: The model.
-        examples: How many examples.
-        turned: How many angles of each example differ from 0; all unless given.
+        benchmark_model: The model.
+        examples: Number of examples.
+        nonzero_angles: Angles of each example that are not 0; all unless given.
     """
     rng = np.random.default_rng(7)
-    parameters = rng.uniform(0, 2 * np.pi, len(of.parameters)).astype(np.float32)
-    widths = (len(of.observables), *of.head)
+    parameters = rng.uniform(0, 2 * np.pi, len(benchmark_model.parameters)).astype(np.float32)
+    widths = (len(benchmark_model.observables), *benchmark_model.head)
     dense = tuple(
         (rng.uniform(-0.5, 0.5, (a, b)).astype(np.float32), np.zeros(b, np.float32))
-        for a, b in zip(widths, of.head, strict=False)
+        for a, b in zip(widths, benchmark_model.head, strict=False)
     )
-    angles = rng.uniform(-np.pi, np.pi, (examples, len(of.inputs))).astype(np.float32)
-    if turned is not None:
-        kept = rng.permuted(np.tile(np.arange(len(of.inputs)), (examples, 1)), axis=1) < turned
+    angles = rng.uniform(-np.pi, np.pi, (examples, len(benchmark_model.inputs))).astype(np.float32)
+    if nonzero_angles is not None:
+        indices = np.tile(np.arange(len(benchmark_model.inputs)), (examples, 1))
+        kept = rng.permuted(indices, axis=1) < nonzero_angles
         angles = np.where(kept, angles, np.float32(0))
     labels = rng.choice([-1, 1], (examples, 1)).astype(np.float32)
-    return DrawnInputs(angles, labels, parameters, dense)
+    return RandomInputs(angles, labels, parameters, dense)

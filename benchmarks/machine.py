@@ -1,23 +1,25 @@
-"""What the machine is: facts that a reader needs beside the times."""
+"""Facts about this machine, for reports of measured times."""
 
 import os
 import platform
 from pathlib import Path
 
+from common.processes import cpu_count
+
 _SETS = ("sse4_2", "avx2", "fma", "avx512f", "asimd", "sve")
 
 
 def facts() -> dict[str, str]:
-    """CPU, cores, caches, instruction sets, memory, system and load, for a person to read."""
+    """Return CPU, cores, caches, instruction sets, memory, system and load as texts by name."""
     info = _cpuinfo()
     load = ", ".join(f"{number:.2f}" for number in os.getloadavg())
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     flags = info.get("flags", info.get("Features", "")).split()
     return {
         "CPU": info.get("model name", platform.machine()),
-        "cores": f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}",
-        "caches": ", ".join(_caches()) or "not told",
-        "instruction sets": ", ".join(name for name in _SETS if name in flags) or "not told",
+        "cores": f"{cpu_count()} usable of {os.cpu_count()}",
+        "caches": ", ".join(_caches()) or "unknown",
+        "instruction sets": ", ".join(name for name in _SETS if name in flags) or "unknown",
         "memory": f"{memory:.1f} GiB",
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "load before the run (1, 5, 15 minutes)": load,
@@ -34,11 +36,11 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def _caches() -> list[str]:
-    """As in L1 Data 32K, L2 Unified 1024K."""
-    found = []
+    """Return the caches, such as "L1 data 32K" and "L2 1024K"."""
+    caches = []
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         level, kind, size = (
             (index / name).read_text().strip() for name in ("level", "type", "size")
         )
-        found.append(f"L{level}{'' if kind == 'Unified' else ' ' + kind.lower()} {size}")
-    return found
+        caches.append(f"L{level}{'' if kind == 'Unified' else ' ' + kind.lower()} {size}")
+    return caches

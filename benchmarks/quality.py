@@ -1,8 +1,8 @@
-"""How well models learn with default settings: `make quality`.
+"""The learning quality with default settings: `make quality`.
 
-Trains each model on `excitations` with five seeds that the settings were not chosen by, scores it
-on 16,384 generated test examples, and sets the numbers beside the limits: what the best possible
-answer of that kind would reach (a readout in [-1, 1] can't be a step in the angle).
+The benchmark trains each model on `excitations` with five seeds that were not used to choose the
+settings. It computes the error on 16,384 generated test examples and compares it with the limit:
+the smallest possible error of such a model. A readout in [-1, 1] can't be a step in the angle.
 """
 
 import argparse
@@ -17,11 +17,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 SEEDS = (9001, 9002, 9003, 9004, 9005)
-TEST = 16_384
+TEST_EXAMPLES = 16_384
 
 
 class QualityGoal(NamedTuple):
-    """What a model is to reach with five seeds."""
+    """The required test MSE of a model over the five seeds.
+
+    Attributes:
+        name: Name of the model.
+        settings: Settings as NAME=value.
+        limit: Smallest possible MSE; None if unknown.
+        median: Maximum median.
+        worst: Maximum of the worst seed.
+    """
 
     name: str
     settings: tuple[str, ...]
@@ -35,49 +43,51 @@ GOALS = (
     QualityGoal("hybrid, linear head", ("ACTIVATION=linear",), 1 - 8 / math.pi**2, 0.205, 0.27),
     QualityGoal("hybrid (the default)", (), None, 0.12, 0.20),
 )
-ACCURACY = 0.97
+MIN_ACCURACY = 0.97
 
 
 def train(storage: str, goal: QualityGoal, seed: int) -> dict[str, float]:
-    """Train one model with one seed, alone on one thread; its numbers on the test split."""
+    """Train a model with one seed on one thread; return its metrics of the test split."""
     run = f"{goal.name.split(',')[0].split(' ')[0]}-{GOALS.index(goal)}-{seed}"
     settings = [
         *goal.settings,
         f"SEED={seed}",
-        f"TEST_EXAMPLES={TEST}",
+        f"TEST_EXAMPLES={TEST_EXAMPLES}",
         f"RUN={run}",
         f"STORAGE={storage}",
     ]
     command = [sys.executable, "-m", "training", "WORKERS=1", "THREADS=1", "PROFILER_PORT=0"]
     done = subprocess.run([*command, *settings], capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"{run} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        raise SystemExit(
+            f"{run} failed with exit code {done.returncode}: {done.stdout}{done.stderr}"
+        )
     result = json.loads((Path(storage) / run / "result.json").read_text())
     return {**result["metrics"]["test"], "seconds": result["seconds"]}
 
 
 def main() -> int:
-    """Print the table; 1 if a median or worst figure is missed."""
+    """Print the table; return 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    parser.add_argument("--side-by-side", type=int, default=2, help="runs at a time")
+    parser.add_argument("--parallel", type=int, default=2, help="parallel runs")
     args = parser.parse_args()
     print("| model | limit | median test MSE | worst | sign accuracy, median (lowest) | seconds |")
     print("|---|---|---|---|---|---|")
     missed = False
-    with tempfile.TemporaryDirectory() as storage, ThreadPoolExecutor(args.side_by_side) as pool:
+    with tempfile.TemporaryDirectory() as storage, ThreadPoolExecutor(args.parallel) as pool:
         for goal in GOALS:
-            found = list(pool.map(lambda seed, g=goal: train(storage, g, seed), args.seeds))
-            errors = [numbers["mse"] for numbers in found]
-            signs = [numbers["accuracy"] for numbers in found]
+            metrics = list(pool.map(lambda seed, g=goal: train(storage, g, seed), args.seeds))
+            errors = [numbers["mse"] for numbers in metrics]
+            signs = [numbers["accuracy"] for numbers in metrics]
             median, worst = statistics.median(errors), max(errors)
             missed |= median > goal.median or worst > goal.worst
-            missed |= statistics.median(signs) < ACCURACY
+            missed |= statistics.median(signs) < MIN_ACCURACY
             print(
                 f"| {goal.name} | {f'{goal.limit:.4f}' if goal.limit else ''}"
                 f" | {median:.4f} (<= {goal.median}) | {worst:.4f} (<= {goal.worst})"
                 f" | {statistics.median(signs):.3f} ({min(signs):.3f})"
-                f" | {statistics.median(n['seconds'] for n in found):.0f} |",
+                f" | {statistics.median(n['seconds'] for n in metrics):.0f} |",
                 flush=True,
             )
     return int(missed)

@@ -1,4 +1,4 @@
-"""The two plots: time against qubits, time against batch."""
+"""The two plots: time by number of qubits, and time by batch."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,31 +20,31 @@ _STYLE = {
 _BATCH_QUBITS = (8, 16)
 
 
-def draw(rows: Sequence[Row], folder: Path) -> None:
+def plot(rows: Sequence[Row], folder: Path) -> None:
     """Write time_against_qubits.png and time_against_batch.png."""
     qcnn = [row for row in rows if row["model"] == "qcnn"]
     train = [row for row in qcnn if row["task"] == "train"]
     forward = [row for row in qcnn if row["task"] == "forward"]
 
-    def against_qubits(axes: Axes, chosen: Sequence[Row]) -> None:
-        _lines(axes, _fewest_ms(chosen), lambda row: row["qubits"])
+    def plot_by_qubits(axes: Axes, selected: Sequence[Row]) -> None:
+        _lines(axes, _best_batches(selected), lambda row: row["qubits"])
         axes.set_xlabel("qubits (each system at its best batch)")
         axes.set_xticks(sorted({row["qubits"] for row in qcnn}))
 
-    def against_batch(axes: Axes, chosen: Sequence[Row]) -> None:
-        _lines(axes, chosen, lambda row: row["batch"])
+    def plot_by_batch(axes: Axes, selected: Sequence[Row]) -> None:
+        _lines(axes, selected, lambda row: row["batch"])
         axes.set_xscale("log", base=2)
         axes.set_xlabel("batch")
         axes.xaxis.set_major_formatter("{x:.0f}")
 
     _figure(
         folder / "time_against_qubits.png",
-        against_qubits,
+        plot_by_qubits,
         {"QCNN, training step": train, "QCNN, forward": forward},
     )
     _figure(
         folder / "time_against_batch.png",
-        against_batch,
+        plot_by_batch,
         {
             f"QCNN of {qubits} qubits, training step": [r for r in train if r["qubits"] == qubits]
             for qubits in _BATCH_QUBITS
@@ -52,27 +52,27 @@ def draw(rows: Sequence[Row], folder: Path) -> None:
     )
 
 
-def _fewest_ms(rows: Sequence[Row]) -> list[Row]:
-    """Of several batches of one width, the one that suits the system best."""
+def _best_batches(rows: Sequence[Row]) -> list[Row]:
+    """Return the fastest batch of each system and width."""
     best: dict[tuple[str, int], Row] = {}
     for row in sorted(rows, key=lambda row: -row["ms_per_circuit"]):
         best[row["system"], row["qubits"]] = row
     return list(best.values())
 
 
-def _lines(axes: Axes, rows: Sequence[Row], at: Callable[[Row], int]) -> None:
+def _lines(axes: Axes, rows: Sequence[Row], x: Callable[[Row], int]) -> None:
     for system, (name, color, marker) in _STYLE.items():
-        points = sorted((at(row), row["ms_per_circuit"]) for row in rows if row["system"] == system)
+        points = sorted((x(row), row["ms_per_circuit"]) for row in rows if row["system"] == system)
         if points:
             axes.plot(*zip(*points, strict=True), color=color, marker=marker, label=name)
 
 
 def _figure(
-    path: Path, draw_on: Callable[[Axes, Sequence[Row]], None], panels: dict[str, list[Row]]
+    path: Path, plot_panel: Callable[[Axes, Sequence[Row]], None], panels: dict[str, list[Row]]
 ) -> None:
     figure, all_axes = plt.subplots(1, len(panels), figsize=(9, 4.4), sharey=True, squeeze=False)
     for axes, (title, rows) in zip(all_axes[0], panels.items(), strict=True):
-        draw_on(axes, rows)
+        plot_panel(axes, rows)
         axes.set_yscale("log")
         axes.set_title(title, fontsize=12)
         axes.grid(alpha=0.3)

@@ -1,86 +1,102 @@
-"""One cell: the systems get ready, agree on what they read, and take turns."""
+"""One benchmark case: the systems prepare it, agree on the readouts, and are timed in turns."""
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from benchmarks.cases import BenchmarkCell, Row
+from benchmarks.cases import Row, SpeedCase
 from benchmarks.subprocess_protocol import Message, SubprocessSystem, SystemFailed
 
 TOLERANCE = 1e-4  # TensorFlow Quantum rounds the numbers in its circuits to six digits
 
+Readouts = Sequence[Sequence[float | None]]  # [examples, K]; None is NaN or infinite
+
 
 class Disagreement(Exception):
-    """Two systems read different expectation values: what they simulate is not the same."""
+    """Two systems compute different expectation values, so they simulate different circuits."""
 
 
 def measure(
-    systems: Iterable[SubprocessSystem], cell: BenchmarkCell, task: str, rounds: int
+    systems: Iterable[SubprocessSystem], case: SpeedCase, task: str, rounds: int
 ) -> tuple[list[Row], list[str]]:
-    """Time the systems in a cell.
+    """Time the systems in a case.
 
     Args:
-        systems: Who takes part.
-        cell: The cell.
-        task: `train` or `forward`.
-        rounds: How often each is timed.
+        systems: The systems.
+        case: The case.
+        task: `train`, `forward` or `epoch`.
+        rounds: Number of measurements per system.
 
     Returns:
-        A row for each system that answered, and a sentence for each that failed.
+        A row per system that succeeded, and a sentence per system that failed.
 
     Raises:
         Disagreement: The readouts of two systems differ.
     """
-    request = {"cell": asdict(cell), "task": task, "rounds": rounds}
+    request = {"case": asdict(case), "task": task, "rounds": rounds}
     ready: dict[SubprocessSystem, Message] = {}
     times: dict[SubprocessSystem, list[Message]] = {}
     failures = []
     for system in systems:
         try:
-            ready[system] = system.ask(request)
+            ready[system] = system.request(request)
             times[system] = []
         except SystemFailed as failure:
-            failures.append(f"{cell}, {task}: {failure}")
-    agree({system.name: answer["values"] for system, answer in ready.items()}, str(cell))
+            failures.append(f"{case}, {task}: {failure}")
+    compare({system.name: response["values"] for system, response in ready.items()}, str(case))
     for _ in range(rounds):
         for system in list(times):
             try:
-                times[system].append(system.ask({}))
+                times[system].append(system.request({}))
             except SystemFailed as failure:
-                failures.append(f"{cell}, {task}: {failure}")
+                failures.append(f"{case}, {task}: {failure}")
                 del times[system]
-    rows = [_row(system, cell, task, ready[system], answers) for system, answers in times.items()]
+    rows = [_row(system, case, task, ready[system], found) for system, found in times.items()]
     return rows, failures
 
 
-def agree(values: Mapping[str, list[list[float]]], where: str) -> None:
-    """Compare readouts [examples, K] of the systems with the first one's, of as many as both read.
+def compare(values: Mapping[str, Readouts], where: str) -> None:
+    """Compare the readouts of the systems with those of the first system.
+
+    Args:
+        values: Readouts by system. Systems may have different numbers of examples.
+        where: The case, for the error message.
 
     Raises:
         Disagreement: They differ by more than TOLERANCE.
     """
     first, *others = values
     for other in others:
-        for mine, theirs in zip(values[first], values[other], strict=False):
-            for a, b in zip(mine, theirs, strict=True):
-                if not abs(a - b) <= TOLERANCE:
-                    raise Disagreement(f"{where}: {first} reads {a:.6f} and {other} {b:.6f}")
+        for expected, actual in zip(values[first], values[other], strict=False):
+            for a, b in zip(expected, actual, strict=True):
+                if a is None or b is None or not abs(a - b) <= TOLERANCE:
+                    raise Disagreement(
+                        f"{where}: {first} computes {_format(a)}, but {other} {_format(b)}"
+                    )
+
+
+def _format(value: float | None) -> str:
+    return "NaN" if value is None else f"{value:.6f}"
 
 
 def _row(
-    system: SubprocessSystem, cell: BenchmarkCell, task: str, ready: Message, answers: list[Message]
+    system: SubprocessSystem,
+    case: SpeedCase,
+    task: str,
+    ready: Message,
+    responses: Sequence[Message],
 ) -> Row:
-    runs = [answer["ms"] for answer in answers]
+    runs = [response["ms"] for response in responses]
     row = {
         "system": system.name,
         "task": task,
-        "model": cell.model,
-        "qubits": cell.qubits,
-        "batch": cell.batch,
+        "model": case.model,
+        "qubits": case.qubits,
+        "batch": case.batch,
         "ms_per_circuit": statistics.median(runs),
         "runs": runs,
-        "peak_gib": answers[-1]["peak_gib"],
+        "peak_gib": responses[-1]["peak_gib"],
     }
-    if cell.turned is not None:
-        row["turned"] = cell.turned
+    if case.nonzero_angles is not None:
+        row["nonzero_angles"] = case.nonzero_angles
     return row | {name: value for name, value in ready.items() if name != "values"}

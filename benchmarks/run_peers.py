@@ -1,9 +1,8 @@
-"""`lightning` and `qsim`: PennyLane's lightning.qubit and qsimcirq, as their users write them.
+"""The systems `lightning` and `qsim`: idiomatic PennyLane lightning.qubit and qsimcirq.
 
 python -m benchmarks.run_peers lightning|qsim
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,69 +15,71 @@ import qsimcirq
 import sympy
 from pennylane import numpy as pnp
 
-from benchmarks.circuit_models import BenchmarkModel, DrawnInputs, draw, model
+from benchmarks.circuit_models import BenchmarkModel, RandomInputs, model, random_inputs
 from benchmarks.subprocess_protocol import Channel, Message, peak_gib, versions
+from common.processes import cpu_count
+from common.text import plural
 
-ROUND_S = 0.4  # how long a round should take; a batch that is longer is a round
-TRIED = 2  # examples that a way to run is tried with
-SLOW_S = (
-    2.0  # a try that takes longer is not followed by others: Python's part does not matter then
-)
-CHECKED = 2  # examples whose readouts are compared
+ROUND_SECONDS = 0.4  # intended time of a round; a longer batch is a round by itself
+TRIAL_EXAMPLES = 2  # examples of a trial of a method
+SLOW_SECONDS = 2.0  # after a slower trial there are no others: the overhead of Python is small
+COMPARED_EXAMPLES = 2  # examples whose readouts are compared
 
 Run = Callable[[np.ndarray], Any]  # angles [B, inputs] -> readouts [B, K] or gradients
 
 
-def answer(system: str, talk: Channel, request: Message) -> None:
-    """Time a cell in the system's fastest way, one round a message."""
-    cell, task = request["cell"], request["task"]
-    of = model(cell["model"], cell["qubits"])
-    batch = cell["batch"]
-    drawn = draw(of, batch, cell["turned"])
-    begun = time.perf_counter()
-    ways = (_lightning if system == "lightning" else _qsim)(of, drawn, task)
-    few = drawn.angles[:TRIED]
-    tried = {}
-    for name, (run, _) in ways.items():
-        tried[name] = _seconds(run, few)
-        if tried[name] > SLOW_S:
+def handle(system: str, channel: Channel, request: Message) -> None:
+    """Time a case with the fastest method of the system, with one round per request."""
+    case, task = request["case"], request["task"]
+    definition = model(case["model"], case["qubits"])
+    batch = case["batch"]
+    data = random_inputs(definition, batch, case["nonzero_angles"])
+    start = time.perf_counter()
+    methods = (_lightning if system == "lightning" else _qsim)(definition, data, task)
+    few = data.angles[:TRIAL_EXAMPLES]
+    trials = {}
+    for name, (run, _) in methods.items():
+        trials[name] = _seconds(run, few)
+        if trials[name] > SLOW_SECONDS:
             break
-        tried[name] = _seconds(run, few)  # the first call loads and builds
-    way = min(tried, key=tried.__getitem__)
-    run, read = ways[way]
-    step = tried[way] * batch / len(few)
-    times = max(1, int(ROUND_S / step))
-    values = np.asarray(read(drawn.angles[:CHECKED]), float)
-    first = time.perf_counter() - begun
-    talk.say({"values": values.tolist(), "first_step_s": first, "way": way})
+        trials[name] = _seconds(run, few)  # the first call included the compilation
+    method = min(trials, key=trials.__getitem__)
+    run, read = methods[method]
+    step = trials[method] * batch / len(few)
+    times = max(1, int(ROUND_SECONDS / step))
+    values = np.asarray(read(data.angles[:COMPARED_EXAMPLES]), float)
+    first = time.perf_counter() - start
+    channel.send({"values": values.tolist(), "first_step_s": first, "method": method})
     for _ in range(request["rounds"]):
-        talk.hear()
-        seconds = sum(_seconds(run, drawn.angles) for _ in range(times))
-        talk.say({"ms": seconds * 1e3 / (times * batch), "peak_gib": peak_gib()})
+        channel.receive()
+        seconds = sum(_seconds(run, data.angles) for _ in range(times))
+        channel.send({"ms": seconds * 1e3 / (times * batch), "peak_gib": peak_gib()})
 
 
 def _seconds(run: Run, angles: np.ndarray) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     run(angles)
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
-def _lightning(of: BenchmarkModel, drawn: DrawnInputs, task: str) -> dict[str, tuple[Run, Run]]:
-    """PennyLane: examples in a loop, or as one broadcast call."""
-    wires = {qubit: at for at, qubit in enumerate(sorted(of.circuit.all_qubits()))}
-    operations = [_translated(operation, of) for operation in of.circuit.all_operations()]
-    observables = [wires[qubit] for readout in of.observables for qubit in readout.qubits]
+def _lightning(
+    definition: BenchmarkModel, data: RandomInputs, task: str
+) -> dict[str, tuple[Run, Run]]:
+    """Return the methods of PennyLane: examples in a loop, or as one broadcast call."""
+    wires = {qubit: wire for wire, qubit in enumerate(sorted(definition.circuit.all_qubits()))}
+    operations = [_translate(op, definition) for op in definition.circuit.all_operations()]
+    observables = [wires[qubit] for readout in definition.observables for qubit in readout.qubits]
     device = qml.device("lightning.qubit", wires=len(wires), batch_obs=True, c_dtype=np.complex64)
 
     @qml.qnode(device, diff_method="adjoint")
     def circuit(angles: Any, parameters: Any) -> Any:
-        for gate, qubits, coefficient, source, at in operations:
-            on = [wires[qubit] for qubit in qubits]
+        for gate, qubits, coefficient, source, index in operations:
+            targets = [wires[qubit] for qubit in qubits]
             if source is None:
-                gate(wires=on)
+                gate(wires=targets)
             else:
-                value = angles[..., at] if source == "data" else parameters[at]
-                gate(coefficient * value, wires=on)
+                value = angles[..., index] if source == "data" else parameters[index]
+                gate(coefficient * value, wires=targets)
         return [qml.expval(qml.Z(wire)) for wire in observables]
 
     def looped(angles: Any, parameters: Any) -> Any:
@@ -87,14 +88,14 @@ def _lightning(of: BenchmarkModel, drawn: DrawnInputs, task: str) -> dict[str, t
     def broadcast(angles: Any, parameters: Any) -> Any:
         return qml.math.transpose(qml.math.stack(circuit(angles, parameters)))
 
-    def way(readouts: Callable[[Any, Any], Any]) -> tuple[Run, Run]:
-        first = pnp.array(drawn.parameters, requires_grad=True)
-        dense = [pnp.array(array, requires_grad=True) for layer in drawn.dense for array in layer]
+    def method(readouts: Callable[[Any, Any], Any]) -> tuple[Run, Run]:
+        first = pnp.array(data.parameters, requires_grad=True)
+        dense = [pnp.array(array, requires_grad=True) for layer in data.dense for array in layer]
 
         def read(angles: np.ndarray) -> Any:
             return readouts(pnp.array(angles, requires_grad=False), first)
 
-        def model_of(angles: Any, parameters: Any, *dense: Any) -> Any:
+        def predict(angles: Any, parameters: Any, *dense: Any) -> Any:
             values = readouts(angles, parameters)
             for layer in range(0, len(dense), 2):
                 values = values @ dense[layer] + dense[layer + 1]
@@ -102,20 +103,20 @@ def _lightning(of: BenchmarkModel, drawn: DrawnInputs, task: str) -> dict[str, t
             return values
 
         def forward(angles: np.ndarray) -> Any:
-            return model_of(pnp.array(angles, requires_grad=False), first, *dense)
+            return predict(pnp.array(angles, requires_grad=False), first, *dense)
 
         def step(angles: np.ndarray) -> Any:
-            given = pnp.array(angles, requires_grad=False)
-            labels = pnp.array(drawn.labels[: len(angles)], requires_grad=False)
+            inputs = pnp.array(angles, requires_grad=False)
+            labels = pnp.array(data.labels[: len(angles)], requires_grad=False)
 
             def loss(*weights: Any) -> Any:
-                return pnp.mean((model_of(given, *weights) - labels) ** 2)
+                return pnp.mean((predict(inputs, *weights) - labels) ** 2)
 
             return qml.AdamOptimizer(0.01).step(loss, first, *dense)
 
         return (step if task == "train" else forward), read
 
-    return {"loop": way(looped), "broadcast": way(broadcast)}
+    return {"loop": method(looped), "broadcast": method(broadcast)}
 
 
 _GATES = {
@@ -129,10 +130,10 @@ _GATES = {
 _FIXED = {cirq.H: qml.Hadamard, cirq.CZ: qml.CZ, cirq.CNOT: qml.CNOT}
 
 
-def _translated(operation: cirq.Operation, of: BenchmarkModel) -> tuple:
-    """A gate as PennyLane's: (gate, qubits, coefficient, "data", "trained" or None, index).
+def _translate(operation: cirq.Operation, definition: BenchmarkModel) -> tuple:
+    """Return PennyLane's gate: (gate, qubits, coefficient, "data", "trained" or None, index).
 
-    A power t of a Pauli product is a rotation by pi t, up to a phase that no readout sees.
+    A power t of a Pauli product is a rotation by pi t, up to a global phase, which has no effect.
     """
     gate = operation.gate
     if gate in _FIXED:
@@ -141,24 +142,25 @@ def _translated(operation: cirq.Operation, of: BenchmarkModel) -> tuple:
     angle = sympy.sympify(gate.exponent) * sympy.pi
     (symbol,) = angle.free_symbols
     coefficient = float(angle.coeff(symbol))
-    if symbol.name in of.inputs:
-        return kind, operation.qubits, coefficient, "data", of.inputs.index(symbol.name)
-    return kind, operation.qubits, coefficient, "trained", of.parameters.index(symbol.name)
+    if symbol.name in definition.inputs:
+        return kind, operation.qubits, coefficient, "data", definition.inputs.index(symbol.name)
+    return kind, operation.qubits, coefficient, "trained", definition.parameters.index(symbol.name)
 
 
-def _qsim(of: BenchmarkModel, drawn: DrawnInputs, task: str) -> dict[str, tuple[Run, Run]]:
-    """qsim: examples in a loop, with each number of threads and widest fused gate.
+def _qsim(definition: BenchmarkModel, data: RandomInputs, task: str) -> dict[str, tuple[Run, Run]]:
+    """Return the methods of qsim: a loop, by number of threads and width of fused gates.
 
-    The trained symbols are bound beforehand: a model that is only read binds them once.
+    Trained symbols are bound in advance, because they are constant in a forward pass.
     """
     if task == "train":
         raise ValueError("qsim has no gradients")
     bound = cirq.resolve_parameters(
-        of.circuit, dict(zip(of.parameters, map(float, drawn.parameters), strict=True))
+        definition.circuit,
+        dict(zip(definition.parameters, map(float, data.parameters), strict=True)),
     )
-    cores = len(os.sched_getaffinity(0))
+    cores = cpu_count()
 
-    def way(threads: int, fused: int) -> tuple[Run, Run]:
+    def method(threads: int, fused: int) -> tuple[Run, Run]:
         simulator = qsimcirq.QSimSimulator({"t": threads, "f": fused})
 
         def forward(angles: np.ndarray) -> Any:
@@ -166,8 +168,8 @@ def _qsim(of: BenchmarkModel, drawn: DrawnInputs, task: str) -> dict[str, tuple[
                 np.real(
                     simulator.simulate_expectation_values(
                         bound,
-                        list(of.observables),
-                        dict(zip(of.inputs, map(float, row), strict=True)),
+                        list(definition.observables),
+                        dict(zip(definition.inputs, map(float, row), strict=True)),
                     )
                 )
                 for row in angles
@@ -176,7 +178,7 @@ def _qsim(of: BenchmarkModel, drawn: DrawnInputs, task: str) -> dict[str, tuple[
         return forward, forward
 
     return {
-        f"{threads} threads, gates fused to {fused} qubits": way(threads, fused)
+        f"{plural(threads, 'thread')}, gates fused to {fused} qubits": method(threads, fused)
         for threads in sorted({1, cores})
         for fused in (2, 3, 4)
     }
@@ -184,11 +186,11 @@ def _qsim(of: BenchmarkModel, drawn: DrawnInputs, task: str) -> dict[str, tuple[
 
 if __name__ == "__main__":
     system = sys.argv[1]
-    talk = Channel()
+    channel = Channel()
     packages = {
         "lightning": ["pennylane", "pennylane-lightning"],
         "qsim": ["qsimcirq", "cirq-core"],
     }
-    talk.serve(
-        {"versions": versions(packages[system])}, lambda request: answer(system, talk, request)
+    channel.serve(
+        {"versions": versions(packages[system])}, lambda request: handle(system, channel, request)
     )

@@ -1,145 +1,172 @@
-"""A state split over two processes beside the same in one: `python -m benchmarks.state_sharding [QUICK=1]`.
+"""A training step with a sharded state: `python -m benchmarks.state_sharding [QUICK=1]`.
 
-The QCNN's training step at 22 qubits (12 with QUICK=1), on examples that turn every qubit, batch 1
-and 16. One process has two threads; the gang's two processes have one, pinned to a core each. They
-take turns, and the gang also times the bare all-to-all of the bytes that one exchange of states
-forward and one of both states back would move, in TensorFlow's own collective. Printed are the
-best times, the peak memory of a step above the same process idle, and the bounds: the split step
-takes at most the unsplit one plus 1.3 times the bare exchange, and 0.60 of the memory.
+The benchmark times the QCNN's training step at 22 qubits (12 with QUICK=1), with data rotations on
+every qubit, at batch 1 and 16. It compares one process of two threads with two processes of one
+thread each, pinned to one CPU each. Both are measured in turns. The two processes also time an
+all-to-all of TensorFlow with the bytes of one exchange of states forward and of two backward.
+
+It prints the best times and the peak memory of a step above that of the idle process. The bounds:
+the sharded step takes at most the unsharded one plus 1.3 times the all-to-all, and 0.60 of the
+memory.
 """
 
 import concurrent.futures
 import json
 import os
-import socket
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.subprocess_protocol import Channel, SubprocessSystem, SystemFailed
-from common.errors import run_main
+from benchmarks.subprocess_protocol import Channel, Message, SubprocessSystem, SystemFailed
+from common.errors import SettingsError, run_main
+from common.processes import free_ports, usable_cpus
 from common.settings import Settings
+from common.text import plural
 
 BATCHES = (1, 16)
-SLOWER, SMALLER = 1.3, 0.60  # the bounds
-MEMBERS = 2
+SHARDS = 2
+MAX_ALL_TO_ALLS = 1.3
+"""Maximum extra time of the sharded step, in units of the time of the all-to-all."""
+
+MAX_MEMORY_RATIO = 0.60
+"""Maximum memory of a process, as a fraction of that of the unsharded step."""
+
+ROLE = "--role="
 
 
 def main() -> int:
-    """Measure, print, and say whether the bounds hold."""
-    quick = Settings.from_args(sys.argv[1:]).quick
+    """Measure and print; return 1 if a bound is missed."""
+    quick = Settings.from_args(sys.argv[1:]).planning.quick
     qubits, rounds = (12, 3) if quick else (22, 7)
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < MEMBERS:
-        print(f"qfleet: there are {len(cores)} cores here, and {MEMBERS} processes need one each")
-        return 2
-    with (
-        socket.create_server(("127.0.0.1", 0)) as one,
-        socket.create_server(("127.0.0.1", 0)) as two,
-    ):
-        ports = [holder.getsockname()[1] for holder in (one, two)]
+    cpus = usable_cpus()
+    if len(cpus) < SHARDS:
+        raise SettingsError(f"{plural(len(cpus), 'CPU')} usable: the benchmark needs {SHARDS}")
+    with free_ports(SHARDS) as ports:
+        pass  # free again for the processes
     command = [sys.executable, "-m", "benchmarks.state_sharding"]
-    alone = SubprocessSystem("unsplit", [*command, json.dumps({"cores": cores[:MEMBERS]})])
-    gang = [
+    unsharded = SubprocessSystem("unsharded", [*command, _role(cpus=cpus[:SHARDS])])
+    sharded = [
         SubprocessSystem(
-            f"member {rank}",
-            [*command, json.dumps({"cores": [cores[rank]], "rank": rank, "ports": ports})],
+            f"shard {rank}", [*command, _role(cpus=[cpus[rank]], rank=rank, ports=ports)]
         )
-        for rank in range(MEMBERS)
+        for rank in range(SHARDS)
     ]
     try:
-        return 0 if _measured(alone, gang, qubits, rounds) else 1
+        return 0 if _measure(unsharded, sharded, qubits, rounds) else 1
     except SystemFailed as error:
-        print(f"qfleet: {error}", file=sys.stderr)
+        print(error, file=sys.stderr)
         return 1
     finally:
-        for system in (alone, *gang):
+        for system in (unsharded, *sharded):
             system.close()
 
 
-def _measured(
-    alone: SubprocessSystem, gang: list[SubprocessSystem], qubits: int, rounds: int
-) -> bool:
-    good = True
-    with concurrent.futures.ThreadPoolExecutor(MEMBERS) as pool:
+def _role(**fields: Any) -> str:
+    return ROLE + json.dumps(fields)
 
-        def ask(systems: list[SubprocessSystem], **message: Any) -> list[dict[str, Any]]:
-            return list(pool.map(lambda system: system.ask(message), systems))
+
+def _measure(
+    unsharded: SubprocessSystem, sharded: list[SubprocessSystem], qubits: int, rounds: int
+) -> bool:
+    """Measure and print all batches; return True if all bounds are kept."""
+    kept = True
+    with concurrent.futures.ThreadPoolExecutor(SHARDS) as pool:
+
+        def request(systems: list[SubprocessSystem], **message: Any) -> list[Message]:
+            return list(pool.map(lambda system: system.request(message), systems))
 
         for batch in BATCHES:
-            ready = {"do": "ready", "qubits": qubits, "batch": batch}
-            idle = [ask([alone], **ready)[0], *ask(gang, **ready)]
-            print(
-                f"\nQCNN, {qubits} qubits, batch {batch}: {idle[1]['sent']:,} bytes are exchanged"
-            )
-            whole, split, bare = [], [], []
+            ready = {"action": "prepare", "qubits": qubits, "batch": batch}
+            idle = [request([unsharded], **ready)[0], *request(sharded, **ready)]
+            print(f"\nQCNN, {qubits} qubits, batch {batch}: {idle[1]['sent']:,} bytes exchanged")
+            one_process, shards, all_to_all = [], [], []
             for _ in range(rounds):
-                whole.append(ask([alone], do="step")[0]["seconds"])
-                split.append(max(one["seconds"] for one in ask(gang, do="step")))
-                bare.append(max(one["seconds"] for one in ask(gang, do="bare")))
-            peaks = [ask([alone], do="peak")[0], *ask(gang, do="peak")]
+                one_process.append(request([unsharded], action="step")[0]["seconds"])
+                shards.append(_slowest(request(sharded, action="step")))
+                all_to_all.append(_slowest(request(sharded, action="all_to_all")))
+            peaks = [request([unsharded], action="peak")[0], *request(sharded, action="peak")]
             above = [
                 peak["bytes"] - before["bytes"] for peak, before in zip(peaks, idle, strict=True)
             ]
-            bound = min(whole) + SLOWER * min(bare)
-            ratio = max(above[1:]) / above[0]
-            mib = above[0] / 2**20, max(above[1:]) / 2**20
-            print(
-                f"  unsplit {min(whole) * 1e3:8.1f} ms   {mib[0]:7.1f} MiB above idle\n"
-                f"  split   {min(split) * 1e3:8.1f} ms   {mib[1]:7.1f} MiB above idle\n"
-                f"  bare    {min(bare) * 1e3:8.1f} ms   half a state forward, half of two back\n"
-                f"  split <= unsplit + {SLOWER} bare ({bound * 1e3:.1f} ms):"
-                f" {_word(min(split) <= bound)}; split / unsplit = {min(split) / min(whole):.3f}\n"
-                f"  memory at most {SMALLER} of the unsplit's: {_word(ratio <= SMALLER)}"
-                f" ({ratio:.3f})"
-            )
-            good &= min(split) <= bound and ratio <= SMALLER
-    print("\nboth bounds hold" if good else "\na bound does not hold")
-    return good
+            kept &= _report(min(one_process), min(shards), min(all_to_all), above)
+    print("\nAll bounds are kept." if kept else "\nA bound is missed.")
+    return kept
 
 
-def _word(holds: bool) -> str:
-    return "holds" if holds else "DOES NOT HOLD"
+def _slowest(responses: list[Message]) -> float:
+    return max(float(response["seconds"]) for response in responses)
 
 
-class _Member:
-    """One process's end: the unsplit one, or a member of the gang."""
+def _report(unsharded: float, sharded: float, all_to_all: float, memory: list[int]) -> bool:
+    """Print the results of a batch; return True if both bounds are kept.
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        os.sched_setaffinity(0, told["cores"])
-        self.rank = told.get("rank")
-        if self.rank is not None:
-            workers = [f"127.0.0.1:{port}" for port in told["ports"]]
+    Args:
+        unsharded: Best time of the unsharded step, in seconds.
+        sharded: Best time of the sharded step, in seconds.
+        all_to_all: Best time of the all-to-all, in seconds.
+        memory: Bytes above the idle process: of the unsharded process, then of each shard.
+    """
+    limit = unsharded + MAX_ALL_TO_ALLS * all_to_all
+    ratio = max(memory[1:]) / memory[0]
+    mib = memory[0] / 2**20, max(memory[1:]) / 2**20
+    print(
+        f"  unsharded  {unsharded * 1e3:8.1f} ms   {mib[0]:7.1f} MiB above idle\n"
+        f"  sharded    {sharded * 1e3:8.1f} ms   {mib[1]:7.1f} MiB above idle\n"
+        f"  all-to-all {all_to_all * 1e3:8.1f} ms   half a state forward, half of two backward\n"
+        f"  sharded <= unsharded + {MAX_ALL_TO_ALLS} all-to-all ({limit * 1e3:.1f} ms):"
+        f" {_verdict(sharded <= limit)}; sharded / unsharded = {sharded / unsharded:.3f}\n"
+        f"  memory at most {MAX_MEMORY_RATIO} of the unsharded process:"
+        f" {_verdict(ratio <= MAX_MEMORY_RATIO)} ({ratio:.3f})"
+    )
+    return sharded <= limit and ratio <= MAX_MEMORY_RATIO
+
+
+def _verdict(kept: bool) -> str:
+    return "kept" if kept else "MISSED"
+
+
+class _Process:
+    """A measured process: the unsharded one, or one of the shards.
+
+    Args:
+        role: Its CPUs, and for a shard its rank and the ports of all shards.
+    """
+
+    def __init__(self, role: Message) -> None:
+        os.sched_setaffinity(0, role["cpus"])
+        self._rank = role.get("rank")
+        if self._rank is not None:
+            workers = [f"127.0.0.1:{port}" for port in role["ports"]]
             os.environ["TF_CONFIG"] = json.dumps(
-                {"cluster": {"worker": workers}, "task": {"type": "worker", "index": self.rank}}
+                {"cluster": {"worker": workers}, "task": {"type": "worker", "index": self._rank}}
             )
         from qfleet.tensorflow.runtime import configure, tf
 
-        configure(threads=len(told["cores"]), seed=1)
-        self.tf = tf
-        if self.rank is not None:
-            self.strategy = tf.distribute.MultiWorkerMirroredStrategy()
-        self._made(8, 1)  # what TensorFlow itself takes for its first step is not the state's
-        self.step()
+        configure(threads=len(role["cpus"]), seed=1)
+        self._tf = tf
+        if self._rank is not None:
+            self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        self._build(8, 1)  # the first step allocates memory of TensorFlow itself
+        self._run_step()
 
-    def _made(self, qubits: int, batch: int) -> None:
+    def _build(self, qubits: int, batch: int) -> None:
         from qfleet.circuits.qcnn import qcnn
         from qfleet.distributed import state_group
         from qfleet.tensorflow.backends import build_simulator
+        from qfleet.tensorflow.sharded_simulator import ShardedSimulator
 
-        tf = self.tf
+        tf = self._tf
         model = qcnn(qubits, encoder="angle", features=qubits)
-        size = 1 if self.rank is None else MEMBERS
-        with state_group.use_group(
-            state_group.StateGroup(size=size, rank=self.rank or 0, key=2000)
-        ):
+        size = 1 if self._rank is None else SHARDS
+        group = state_group.StateGroup(size=size, rank=self._rank or 0, key=2000)
+        with state_group.use_group(group):
             simulator = build_simulator(
                 model.circuit, model.inputs, model.parameters, model.observables
             )
         random = tf.random.Generator.from_seed(1)
-        self.angles = random.uniform([batch, qubits], -3.0, 3.0)
-        self.weights = random.uniform([len(model.parameters)], -3.0, 3.0)
+        self._angles = random.uniform([batch, qubits], -3.0, 3.0)
+        self._weights = random.uniform([len(model.parameters)], -3.0, 3.0)
 
         @tf.function
         def step(angles: Any, weights: Any) -> Any:
@@ -149,72 +176,76 @@ class _Member:
                 loss = tf.reduce_mean(tf.square(values - 1.0)) / size
             return tape.gradient(loss, weights)
 
-        self._step = step.get_concrete_function(self.angles, self.weights)
-        self.sent = simulator.bytes_exchanged(batch)[1] if size > 1 else 0
-        # Half of a member's part, as (re, im) in float32: once forward, and of both states back.
+        self._step = step.get_concrete_function(self._angles, self._weights)
+        self._sent = 0
+        if isinstance(simulator, ShardedSimulator):
+            self._sent = simulator.bytes_sent(batch)[1]
+        self._build_all_to_all(qubits, batch)
+
+    def _build_all_to_all(self, qubits: int, batch: int) -> None:
+        tf = self._tf
+        # Half of a shard, as (re, im) in float32: once forward, twice backward.
         self._half = 2 ** (qubits - 2) * 2
-        self._batch = batch
 
         @tf.function
-        def bare(pieces: Any) -> Any:
-            got = pieces
+        def all_to_all(values: Any) -> Any:
             for _ in tf.range(3 * batch):
-                got = tf.raw_ops.CollectiveAllToAllV2(
-                    input=got,
-                    group_size=MEMBERS,
+                values = tf.raw_ops.CollectiveAllToAllV2(
+                    input=values,
+                    group_size=SHARDS,
                     group_key=2001,
                     instance_key=batch * 100 + qubits,
                     ordering_token=[],
                 )
-            return got[0, 0]
+            return values[0, 0]
 
-        self._bare = bare
+        self._all_to_all = all_to_all
 
-    def step(self) -> float:
+    def _run_step(self) -> float:
         start = time.perf_counter()
-        self._step(self.angles, self.weights).numpy()
+        self._step(self._angles, self._weights).numpy()
         return time.perf_counter() - start
 
-    def bare(self) -> float:
-        pieces = self.tf.ones([MEMBERS, self._half])
+    def _run_all_to_all(self) -> float:
+        values = self._tf.ones([SHARDS, self._half])
         start = time.perf_counter()
-        self._bare(pieces).numpy()
+        self._all_to_all(values).numpy()
         return time.perf_counter() - start
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What one message asks for."""
-        match request["do"]:
-            case "ready":
-                self._made(request["qubits"], request["batch"])
+    def handle(self, request: Message) -> Message:
+        """Return the response to a request."""
+        match request["action"]:
+            case "prepare":
+                self._build(request["qubits"], request["batch"])
                 idle = _memory("VmRSS")
-                Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew
-                self.step()
+                Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+                self._run_step()
                 self._peak = _memory("VmHWM")
-                return {"bytes": idle, "sent": self.sent}
+                return {"bytes": idle, "sent": self._sent}
             case "step":
-                return {"seconds": self.step()}
-            case "bare":
-                return {"seconds": self.bare()}
+                return {"seconds": self._run_step()}
+            case "all_to_all":
+                return {"seconds": self._run_all_to_all()}
             case "peak":
                 return {"bytes": self._peak}
         raise ValueError(request)
 
 
 def _memory(name: str) -> int:
-    """Bytes, of this process, by a name of /proc/self/status."""
+    """Return a field of /proc/self/status of this process, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
 
 
-def serve(told: dict[str, Any]) -> None:
-    """Answer until there is nobody to ask."""
-    talk = Channel()
-    member = _Member(told)
-    talk.serve({"versions": {}}, lambda request: talk.say(member.answer(request)))
+def serve(role: Message) -> None:
+    """Handle requests until there are no more."""
+    channel = Channel()
+    process = _Process(role)
+    channel.serve({"versions": {}}, lambda request: channel.send(process.handle(request)))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and sys.argv[1].startswith("{"):
-        serve(json.loads(sys.argv[1]))
+    if len(sys.argv) > 1 and sys.argv[1].startswith(ROLE):
+        serve(json.loads(sys.argv[1].removeprefix(ROLE)))
     else:
         sys.exit(run_main(main))

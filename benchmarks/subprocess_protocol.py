@@ -1,147 +1,130 @@
-"""How the one who measures talks with the systems, a process each: a line of JSON each way.
+"""Benchmark systems in processes of their own, which run in turns.
 
-A request names a cell and a task. The system gets ready and answers; then, for each round, it
-hears that it is its turn, works, and answers with the time. So the systems take turns, and
-whatever else the machine does meets them all alike.
+A request is a line of JSON on the system's stdin. A response is an event of kind `measurement`.
+The first request names a case and a task; the system prepares them and responds. Each further
+request starts one round; the response has its time. So all systems run in turns, and other load on
+the machine affects them equally.
 """
 
-import contextlib
 import json
-import os
-import queue
 import resource
-import subprocess
 import sys
-import tempfile
-import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
+from common import events
+from common.processes import ManagedProcess
+
 Message = dict[str, Any]
-START_S = 120.0  # importing TensorFlow on a busy machine
-ANSWER_S = 300.0  # the longest that an answer may take, unless a system is given more
+
+START_TIMEOUT_SECONDS = 120.0
+"""Time for the imports of a system; TensorFlow takes long on a busy machine."""
+
+RESPONSE_TIMEOUT_SECONDS = 300.0
+"""Time for a response, unless a system has its own limit."""
+
+MAX_ERROR_CHARACTERS = 300
 
 
 class SystemFailed(Exception):
-    """A system did not answer, ended or refused; the text says which and why."""
+    """A system did not respond, ended, or reported an error."""
 
 
 class SubprocessSystem:
-    """A system in a process of its own, started at the first request and again after a failure."""
+    """A system in its own process, started at the first request and again after a failure.
 
-    def __init__(self, name: str, command: list[str], patience: float = ANSWER_S) -> None:
+    Args:
+        name: Name of the system.
+        command: Command of the process.
+        timeout_seconds: Time limit of a response.
+
+    Attributes:
+        versions: Versions of its packages, once it has started.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        timeout_seconds: float = RESPONSE_TIMEOUT_SECONDS,
+    ) -> None:
         self.name = name
-        self._patience = patience  # seconds
         self.versions: dict[str, str] = {}
-        self._command = command
-        self._process: subprocess.Popen[str] | None = None
+        self._command, self._timeout_seconds = command, timeout_seconds
+        self._process: ManagedProcess | None = None
 
-    def ask(self, message: Message) -> Message:
-        """Send a message and wait for the answer.
+    def request(self, message: Message) -> Message:
+        """Send a message and return the response.
 
         Raises:
-            SystemFailed: There is no answer, or it is an error.
+            SystemFailed: There is no response, or it is an error.
         """
         if self._process is None:
-            self._start()
-            self.versions = self._answer(START_S)["versions"]
-        assert self._process is not None
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(message) + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has ended: its last word says why
-        return self._answer(self._patience)
+            self._process = ManagedProcess(
+                self._command, name=self.name, stdin=True, stdout="discard", stderr="capture"
+            )
+            self.versions = self._response(self._process, START_TIMEOUT_SECONDS)["versions"]
+        self._process.send_line(json.dumps(message))  # if it has ended, the response is its exit
+        return self._response(self._process, self._timeout_seconds)
 
     def close(self) -> None:
-        """End the process."""
+        """Stop the process."""
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._reader.join()  # it ends with the process's stdout
-            with contextlib.suppress(BrokenPipeError), self._process, self._log:
-                pass  # closes its pipes; what it did not hear is lost
+            self._process.stop(grace_seconds=0.0)
             self._process = None
 
-    def _start(self) -> None:
-        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115, it lives as long as the process
-        self._process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
-        self._lines: queue.Queue[str] = queue.Queue()
-        self._reader = threading.Thread(
-            target=self._read, args=(self._process, self._lines), daemon=True
-        )
-        self._reader.start()
-
-    @staticmethod
-    def _read(process: "subprocess.Popen[str]", lines: "queue.Queue[str]") -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.put(line)
-        lines.put("")  # it has ended
-
-    def _answer(self, seconds: float) -> Message:
-        try:
-            line = self._lines.get(timeout=seconds)
-        except queue.Empty:
-            self.close()
-            raise SystemFailed(f"{self.name} did not answer within {seconds:.0f} s") from None
-        if not line:
-            assert self._process is not None
-            code = self._process.wait()
-            self._log.seek(0)
-            said = [text.strip() for text in self._log if text.strip()]
-            self.close()
-            raise SystemFailed(f"{self.name} ended with {code}: {said[-1] if said else 'no word'}")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise SystemFailed(f"{self.name}: {answer['error']}")
-        return answer
+    def _response(self, process: ManagedProcess, timeout_seconds: float) -> Message:
+        deadline = time.monotonic() + timeout_seconds
+        while event := process.next_event(max(0.0, deadline - time.monotonic())):
+            if event.kind == "measurement":
+                response = dict(event.mapping("result"))
+                if "error" in response:
+                    raise SystemFailed(f"{self.name}: {response['error']}")
+                return response
+            if event.kind == "exit":
+                self.close()
+                raise SystemFailed(f"{self.name} ended: {event.text('reason')}")
+        self.close()
+        raise SystemFailed(f"{self.name} did not respond within {timeout_seconds:.0f} s")
 
 
 def peak_gib() -> float:
-    """The most resident memory that this process has had, in GiB."""
+    """Return the peak resident memory of this process, in GiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def versions(packages: list[str]) -> dict[str, str]:
-    """Which versions of packages this process has."""
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """Return the versions of installed packages by name."""
     return {name: metadata.version(name) for name in packages}
 
 
 class Channel:
-    """A system's end of the talk: stdin and stdout; whatever else is printed goes to stderr."""
+    """The system's end of the connection: requests on stdin, responses as events."""
 
     def __init__(self) -> None:
-        self._out = os.fdopen(os.dup(1), "w")
-        os.dup2(2, 1)
+        events.start()
 
-    def hear(self) -> Message:
-        """The next message; the process ends where there is none."""
+    def receive(self) -> Message:
+        """Return the next request. The process exits when there are no more."""
         line = sys.stdin.readline()
         if not line:
             sys.exit(0)
-        return json.loads(line)
+        message: Message = json.loads(line)
+        return message
 
-    def say(self, message: Message) -> None:
-        """Answer."""
-        self._out.write(json.dumps(message) + "\n")
-        self._out.flush()
+    def send(self, message: Mapping[str, object]) -> None:
+        """Send a response. NaN and infinite values become None."""
+        events.emit("measurement", result=message)
 
-    def serve(self, hello: Message, answer: Callable[[Message], None]) -> None:
-        """Answer requests until there are no more; an exception is an answer as well."""
-        self.say(hello)
+    def serve(self, greeting: Message, handle: Callable[[Message], None]) -> None:
+        """Send a greeting, then handle all requests. An exception is sent as an error."""
+        self.send(greeting)
         while True:
-            request = self.hear()
+            request = self.receive()
             try:
-                answer(request)
+                handle(request)
             except Exception as error:
-                text = " ".join(str(error).split())[:300]
-                self.say({"error": f"{type(error).__name__}: {text}"})
+                text = " ".join(str(error).split())[:MAX_ERROR_CHARACTERS]
+                self.send({"error": f"{type(error).__name__}: {text}"})

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.cases import LONGEST_S, SYSTEMS, BenchmarkCell, Row, SpeedBound, find, ratio
+from benchmarks.cases import MAX_CASE_SECONDS, SYSTEMS, Row, SpeedBound, SpeedCase, find, ratio
 from benchmarks.circuit_models import MODELS
 from benchmarks.rounds import TOLERANCE
 
@@ -28,7 +28,7 @@ _CONDITIONS = f"""\
   It uses one thread or all, and gates fused to 2, 3 or 4 qubits; the fastest combination counts."""
 
 _LEFT_OUT = f"""\
-Cases of other systems that are predicted to take more than {LONGEST_S:g} s are omitted.
+Cases of other systems that are predicted to take more than {MAX_CASE_SECONDS:g} s are omitted.
 The prediction is the time measured at that width.
 Otherwise it is G (a + b 2**N) for a circuit of G gates and N qubits.
 The coefficients a and b come from the two widest measured circuits. qsim does not train."""
@@ -79,11 +79,11 @@ def limits(rows: Sequence[Row], bounds: Iterable[SpeedBound]) -> list[Limit]:
 
 def _compared(rows: Sequence[Row], bound: SpeedBound) -> Limit:
     times = ratio(rows, bound)
-    theirs = f" (its batch: {bound.peer_batch})" if bound.peer_batch else ""
+    peer_batch = f" (its batch: {bound.peer_batch})" if bound.peer_batch else ""
     floor = f" (CI: {bound.floor:g})" if bound.floor else ""
     return Limit(
         f"{bound.task}, QCNN, {bound.qubits} qubits, batch {bound.batch}:"
-        f" times {bound.peer}{theirs}",
+        f" times {bound.peer}{peer_batch}",
         f"at least {bound.least:g}{floor}",
         "" if bound.aim is None else f"{bound.aim:g}",
         "" if times is None else f"{times:.3g}",
@@ -95,13 +95,13 @@ def _compared(rows: Sequence[Row], bound: SpeedBound) -> Limit:
 def _figures(rows: Sequence[Row]) -> Iterator[Limit]:
     """Yield epoch, compile time and memory, as far as they were measured."""
 
-    def figure(what: str, value: float, unit: str, most: float, aim: str = "") -> Limit:
-        return Limit(what, f"at most {most:g} {unit}", aim, f"{value:.3g} {unit}", value <= most)
+    def figure(what: str, value: float, unit: str, limit: float, aim: str = "") -> Limit:
+        return Limit(what, f"at most {limit:g} {unit}", aim, f"{value:.3g} {unit}", value <= limit)
 
-    first = find(rows, "qfleet", "train", BenchmarkCell("qcnn", 20, 2))
+    first = find(rows, "qfleet", "train", SpeedCase("qcnn", 20, 2))
     if first:
         yield figure("compilation and first step, 20 qubits", first["first_step_s"], "s", 5)
-    span = find(rows, "qfleet", "epoch", BenchmarkCell("qcnn", 23, EXAMPLES))
+    span = find(rows, "qfleet", "epoch", SpeedCase("qcnn", 23, EXAMPLES))
     if span:
         seconds = span["ms_per_circuit"] * EXAMPLES / 1e3
         what = (
@@ -110,11 +110,11 @@ def _figures(rows: Sequence[Row]) -> Iterator[Limit]:
         yield figure(what, seconds, "s", 30)
     epoch = f"an epoch of {EXAMPLES:,} examples, QCNN, 23 qubits, batch 32"
     for task, how in (("train", "extrapolated from 5 steps"), ("epoch", "the whole of it")):
-        row = find(rows, "qfleet", task, BenchmarkCell("qcnn", 23, 32))
+        row = find(rows, "qfleet", task, SpeedCase("qcnn", 23, 32))
         if row:
             seconds = row["ms_per_circuit"] * EXAMPLES / 1e3
             yield figure(f"{epoch}: {how}", seconds, "s", 360, "150 s")
-    large = find(rows, "qfleet", "train", BenchmarkCell("qcnn", 28, 1))
+    large = find(rows, "qfleet", "train", SpeedCase("qcnn", 28, 1))
     if large:
         step = f"a training step, 28 qubits, batch 1, {large['ms_per_circuit'] / 1e3:.0f} s: memory"
         yield figure(step, large["peak_gib"], "GiB", 24)
@@ -147,8 +147,8 @@ def ms_table(rows: Sequence[Row], task: str) -> str:
 def ratio_table(rows: Sequence[Row], task: str) -> str:
     """Return the same in multiples of qfleet's time of that case."""
 
-    def times(row: Row, ours: Row | None) -> str:
-        return "" if ours is None else f"{row['ms_per_circuit'] / ours['ms_per_circuit']:.3g}"
+    def times(row: Row, own: Row | None) -> str:
+        return "" if own is None else f"{row['ms_per_circuit'] / own['ms_per_circuit']:.3g}"
 
     return _table(rows, task, SYSTEMS[task][1:], times)
 
@@ -163,16 +163,14 @@ def _table(
         f"| model | qubits | batch | {' | '.join(systems)} |",
         "|---" * (3 + len(systems)) + "|",
     ]
-    cells = dict.fromkeys(
-        BenchmarkCell(row["model"], row["qubits"], row["batch"])
-        for row in rows
-        if row["task"] == task
+    all_cases = dict.fromkeys(
+        SpeedCase(row["model"], row["qubits"], row["batch"]) for row in rows if row["task"] == task
     )
-    for cell in sorted(
-        cells, key=lambda cell: (list(MODELS).index(cell.model), cell.qubits, cell.batch)
+    for case in sorted(
+        all_cases, key=lambda case: (list(MODELS).index(case.model), case.qubits, case.batch)
     ):
-        ours = find(rows, "qfleet", task, cell)
-        found = [find(rows, system, task, cell) for system in systems]
-        values = [shown(row, ours) if row else "" for row in found]
-        lines.append(f"| {cell.model} | {cell.qubits} | {cell.batch} | {' | '.join(values)} |")
+        own = find(rows, "qfleet", task, case)
+        found = [find(rows, system, task, case) for system in systems]
+        values = [shown(row, own) if row else "" for row in found]
+        lines.append(f"| {case.model} | {case.qubits} | {case.batch} | {' | '.join(values)} |")
     return "\n".join(lines)

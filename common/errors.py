@@ -139,13 +139,27 @@ def as_qfleet_error(error: BaseException) -> QfleetError | None:
         error: Any exception.
 
     Returns:
-        The error itself; a CircuitError for an error of the library; None for a bug.
+        The error itself; a UserError for an error of the library; None for a bug.
     """
     if isinstance(error, QfleetError):
         return error
     if isinstance(error, library.LibraryError):
-        return CircuitError(str(error))
+        return _from_library(error)
     return None
+
+
+def _from_library(error: library.LibraryError) -> UserError:
+    """Convert an error of the library and add the setting to change."""
+    if isinstance(error, library.ShardingError):
+        return CircuitError(f"{error}; STATE_SHARDS=1 does not shard it")
+    if isinstance(error, library.MemoryLimitError):
+        return CircuitError(f"{error}; see QUBITS and WORKERS")
+    if isinstance(error, library.CircuitError):
+        return CircuitError(str(error))
+    return SettingsError(
+        f"SIMULATOR: {error}; make training and make inference install TensorFlow Quantum if"
+        " SIMULATOR=tfq is given, and SIMULATOR=qfleet does not need it"
+    )
 
 
 def run_main(main: Callable[[], int | None]) -> int:

@@ -42,7 +42,9 @@ def log_results(results: InferenceResults, predictions: StoragePath, report: Sto
     _print(f"{plural(scores.total, 'example')} in {scores.seconds:.2g} s: {scores.rate}")
     _print(f"predictions  {escape(str(predictions))}")
     _print(f"report       {escape(str(report))}")
-    metrics = {"mse": scores.mse, "accuracy": scores.accuracy} if scores.labelled else {}
+    metrics = {"examples_per_second": scores.total / max(scores.seconds, 1e-9)}
+    if scores.mse is not None and scores.accuracy is not None:
+        metrics |= {"mse": scores.mse, "accuracy": scores.accuracy}
     events.emit(
         "run_finished",
         run=source.name,

@@ -1,10 +1,12 @@
 """Batched, exact and differentiable simulation of quantum circuits.
 
 Subpackages:
-    circuits     QCNN building blocks, encoders, input states, JSON and TensorFlow Quantum conversion
+    circuits     QCNN blocks, encoders, initial states, JSON and TensorFlow Quantum conversion
     compiler     circuit -> program: lowering, gate fusion, cache blocking, observables
     native       the C++ engine
-    engine       memory limits
-    distributed  which qubits of a sharded state are global, and when
+    engine       memory limits and CPUs
+    distributed  states that are sharded over processes: global qubits, stages
     tensorflow   simulators as TensorFlow functions, and Keras layers
+
+Exceptions are in qfleet.errors.
 """

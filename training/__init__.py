@@ -1,1 +1,1 @@
-"""Training: the gang on this machine (`python -m training`), and one worker of any gang."""
+"""Distributed training: workers, rendezvous, trainer, checkpoints, and the local launcher."""

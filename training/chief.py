@@ -29,7 +29,7 @@ from training.trainer_protocol import TrainerProtocol
 log = logging.getLogger("qfleet")
 
 FINISHED_NOTICE_SECONDS = 10.0
-"""How long the chief of a finished run stays, so that the other workers learn it from the chief."""
+"""Time in which the chief of a finished run reports that to the other workers."""
 
 
 class Chief:

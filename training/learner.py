@@ -1,7 +1,7 @@
 """A Keras model that wraps the trained model: one all-reduce between workers per step.
 
-Keras alone would all-reduce the gradients, and then the two sums of each metric one by one, at
-0.6 ms or more each. Here, all of it is one vector that is summed once. The loss equals that of one
+Keras would all-reduce the gradients, and then the two sums of each metric one by one, at 0.6 ms or
+more each. Here, all of it is one vector that is summed once. The loss equals that of one
 worker: sum(weight * error) over the rows of the whole global batch, divided by their number. So the
 loss curve does not depend on the number of workers.
 

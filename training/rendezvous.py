@@ -41,7 +41,7 @@ _FINISHED: dict[str, Any] = {"finished": True}
 
 @dataclass(frozen=True)
 class StartMessage:
-    """What the chief sends to every worker at the rendezvous.
+    """The message that the chief sends to every worker at the rendezvous.
 
     Attributes:
         run: Name of the run.

@@ -18,7 +18,7 @@ from common.uploads import Uploader
 from training import logging_setup
 
 PROFILE_PATH = ("plugins", "profile")
-"""Where TensorBoard looks for profiles below a folder of events, and where it has them written."""
+"""Path of profiles below a folder of events, as TensorBoard reads and writes them."""
 
 
 class LocalRunDir:

@@ -15,9 +15,8 @@ import numpy as np
 import psutil
 
 from common.data import Dataset, Examples, WorkerSampler, partition_sizes
-from common.processes import usable_cpus
+from common.processes import cpu_count, usable_cpus
 from common.settings import Settings
-from qfleet.engine import memory
 from qfleet.tensorflow.runtime import keras, tf
 from training import distributed, learner_factory
 from training.allreduce import all_reduce_scalar
@@ -135,7 +134,7 @@ class StepBenchmark:
 
     def __init__(self, settings: Settings, cluster: ClusterSpec) -> None:
         self._cluster = cluster
-        self._threads = settings.training.threads or memory.cpu_count()
+        self._threads = settings.training.threads or cpu_count()
         independent = tf.distribute.get_strategy()
         self._strategy = distributed.create_strategy(
             settings.replace(threads=self._threads), cluster

@@ -1,9 +1,9 @@
-"""`make tensorboard`: TensorBoard for the runs below STORAGE, or for RUN alone.
+"""`make tensorboard`: TensorBoard for the runs below STORAGE, or only for RUN.
 
-It runs in an environment of its own, without TensorFlow, because TensorBoard's protobuf and that
-of TensorFlow Quantum exclude each other. TensorBoard always reads a local folder: what lies in
-gs:// is mirrored while it grows. Its own way to gs:// knows no emulator, and its profile pages
-write their caches beside what they read, which a viewer's role in a bucket does not allow.
+It runs in an environment of its own, without TensorFlow, because TensorBoard and TensorFlow Quantum
+need different versions of protobuf. TensorBoard always reads a local folder; gs:// storage is
+mirrored to one continuously. TensorBoard's own gs:// support has no option for an emulator. Its
+profile pages write caches next to the events, which a bucket's viewer role does not permit.
 """
 
 import contextlib
@@ -24,17 +24,16 @@ from common import storage
 from common.errors import SettingsError, StorageError, StorageUnavailable, run_main
 from common.settings import Settings
 
-MIRROR_INTERVAL_SECONDS = (
-    5.0  # seconds between two looks at gs://, as often as TensorBoard looks at its folder
-)
+MIRROR_INTERVAL_SECONDS = 5.0
+"""Interval between two updates from gs://; TensorBoard reads its folder as often."""
 
 
 class StorageMirror:
     """A local copy of the events and profiles below a gs:// path.
 
     Args:
-        path: The GSPath that is mirrored.
-        folder: Where the copy lies; paths in it are relative to `path`.
+        path: The mirrored gs:// path.
+        folder: Folder of the copy; paths in it are relative to `path`.
     """
 
     def __init__(self, path: Any, folder: Path) -> None:
@@ -42,12 +41,12 @@ class StorageMirror:
         self._prefix = f"{path.blob.strip('/')}/".removeprefix("/")
         self._folder = folder
 
-    def renew(self) -> None:
-        """Fetch what is new.
+    def update(self) -> None:
+        """Download new content.
 
         Raises:
-            StorageError: No such bucket, no permission, or nobody is signed in.
-            StorageUnavailable: Storage does not answer; later it may.
+            StorageError: No such bucket, no permission, or no credentials.
+            StorageUnavailable: Storage does not respond at the moment.
         """
         client = self._path.client.client
         with storage.translate_errors(self._path):
@@ -58,12 +57,12 @@ class StorageMirror:
     def _fetch(self, blob: Any) -> None:
         target = self._folder / blob.name.removeprefix(self._prefix)
         if not target.resolve().is_relative_to(self._folder.resolve()):
-            return  # a name with `..` in it
-        have = target.stat().st_size if target.exists() else 0
-        if have == blob.size:
+            return  # the name contains `..`
+        local_bytes = target.stat().st_size if target.exists() else 0
+        if local_bytes == blob.size:
             return
-        # Event files only ever grow, and TensorBoard holds its place in them: append the rest.
-        start = have if have < blob.size else 0
+        # Event files only grow, and TensorBoard keeps its position in them: append the rest.
+        start = local_bytes if local_bytes < blob.size else 0
         content = blob.download_as_bytes(start=start) if blob.size else b""
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("ab" if start else "wb") as file:
@@ -71,14 +70,14 @@ class StorageMirror:
 
 
 def _is_shown(name: str) -> bool:
-    """Whether TensorBoard reads a file of this name: events or a profile."""
+    """Return True for files that TensorBoard reads: events and profiles."""
     path = PurePosixPath(name)
     return "tfevents" in path.name or path.parts[-4:-2] == ("plugins", "profile")
 
 
 def logdir_for(settings: Settings) -> storage.StoragePath:
-    """The place to show: STORAGE, or RUN in it."""
-    # Google's libraries warn of Python 3.11's end of life, a year ahead.
+    """Return the path to show: STORAGE, or RUN in it."""
+    # Google's libraries warn of the end of life of Python 3.11 a year in advance.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         place = storage.path(settings.job.storage)
@@ -87,47 +86,47 @@ def logdir_for(settings: Settings) -> storage.StoragePath:
 
 @contextlib.contextmanager
 def local_folder(
-    path: storage.StoragePath, copy: str = ""
+    path: storage.StoragePath, copy_folder: str = ""
 ) -> Iterator[tuple[Path, Callable[[], None]]]:
-    """The folder for TensorBoard to read, and what to call to bring it up to date.
+    """Yield the folder for TensorBoard to read, and a function that updates it.
 
     Args:
-        path: What is shown.
-        copy: TENSORBOARD_FOLDER, for the copy of what lies in gs://.
+        path: The path to show.
+        copy_folder: TENSORBOARD_FOLDER, for the copy of gs:// storage.
     """
     if isinstance(path, Path):
         yield path, lambda: None
         return
     with contextlib.ExitStack() as stack:
-        name = copy or stack.enter_context(
+        name = copy_folder or stack.enter_context(
             tempfile.TemporaryDirectory(prefix="qfleet-tensorboard-")
         )
         mirror = StorageMirror(path, Path(name))
-        mirror.renew()
-        yield Path(name), mirror.renew
+        mirror.update()
+        yield Path(name), mirror.update
 
 
 def launch(folder: Path, host: str, port: int, *, verbose: bool = False) -> str:
-    """Start TensorBoard in a thread of its own.
+    """Start TensorBoard in a thread.
 
     Args:
-        folder: The folder below which it looks for events.
-        host: The address to listen on.
-        port: The port to serve on.
-        verbose: Whether to leave its messages on.
+        folder: Folder of events.
+        host: Address to listen on.
+        port: Port to listen on.
+        verbose: Keep its log messages.
 
     Returns:
         The URL to open.
 
     Raises:
-        SettingsError: The port can't be had.
+        SettingsError: The port is taken.
     """
     with contextlib.ExitStack() as quiet:
         if not verbose:
-            # Its profile pages log each call, and keep the stderr that they find when they load.
+            # Its profile pages log each call, and keep the stderr of the time when they load.
             os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", ABSL_MIN_LOG_LEVEL="3")
             logging.disable(logging.ERROR)
-            nothing = open(os.devnull, "w")  # noqa: SIM115 - they write to it until the end
+            nothing = open(os.devnull, "w")  # noqa: SIM115 - used until the process ends
             quiet.enter_context(contextlib.redirect_stderr(nothing))
         board = program.TensorBoard()
         options = {"logdir": folder, "host": host, "port": port, "load_fast": "false"}
@@ -136,8 +135,8 @@ def launch(folder: Path, host: str, port: int, *, verbose: bool = False) -> str:
             return str(board.launch())
         except program.TensorBoardServerException:
             raise SettingsError(
-                f"TENSORBOARD_PORT={port} cannot be had on this machine: look whether a"
-                f" TensorBoard is at http://{host}:{port} already, or name another, as in"
+                f"TENSORBOARD_PORT={port} is taken on this machine: check for a TensorBoard at"
+                f" http://{host}:{port}, or set another port, such as"
                 f" TENSORBOARD_PORT={port + 1}"
             ) from None
 
@@ -149,21 +148,21 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     place = logdir_for(settings)
-    with local_folder(place, settings.monitoring.tensorboard_folder) as (folder, renew):
+    with local_folder(place, settings.monitoring.tensorboard_folder) as (folder, update):
         address = settings.monitoring.tensorboard_host, settings.monitoring.tensorboard_port
         url = launch(folder, *address, verbose=settings.job.verbose)
         if not any(_is_shown(path.as_posix()) for path in folder.rglob("*")):
-            print(f"Nothing to show in {place} yet: runs appear by themselves once they train")
-        print(f"TensorBoard of {place}: open {url} (Ctrl-C ends it)", flush=True)
-        said: Any = None
+            print(f"No runs in {place} yet; they appear here when they train")
+        print(f"TensorBoard of {place}: open {url} (Ctrl-C stops it)", flush=True)
+        reported = ""
         while not ended.wait(MIRROR_INTERVAL_SECONDS):
             try:
-                renew()
+                update()
             except (StorageError, StorageUnavailable) as error:
-                # What is there stays on show; the network may come back.
-                if str(error) != said:
+                # The copy stays available; the network may recover.
+                if str(error) != reported:
                     print(f"qfleet: {error}", file=sys.stderr)
-                said = str(error)
+                reported = str(error)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """What a trainer is built from.
+    """The parts that a trainer is built from.
 
     Attributes:
         settings: Settings of the run.

@@ -10,7 +10,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from common import events
 from common.events import Event
 
-
 # Workers write these to their text logs; they are not printed.
 _LOG_FILE_KINDS = ("checkpoint_saved",)
 

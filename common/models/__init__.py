@@ -13,6 +13,7 @@ from common.models import user_model
 from common.settings import Settings
 from qfleet.circuits import ModelCircuit, hybrid_layers, qcnn
 from qfleet.circuits.circuit_json import to_json
+from qfleet.errors import LibraryError
 from qfleet.tensorflow.layers import Expectation, PauliReadouts
 from qfleet.tensorflow.runtime import keras, tf
 
@@ -61,7 +62,7 @@ def _readouts(
         circuit.inputs,
         circuit.observables,
         parameters=circuit.parameters,
-        simulator=settings.model.simulator,
+        backend=settings.model.simulator,
         seed=settings.data.seed * 1009 + index,
         name=f"circuit_{index}",
     )
@@ -156,6 +157,8 @@ def rebuild(described: Mapping[str, Any], weights: str | None = None) -> keras.M
     try:
         settings = Settings.from_record(described["settings"])
         model = build_model(described["features"], settings, described["encoding"]["placement"])
+    except LibraryError:
+        raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"model.json does not describe a model: {error}") from None
     if not model.built:  # a subclassed model has no weights to load into before its first call

@@ -1,16 +1,23 @@
-"""Circuits in Cirq alone: ansatz blocks, states, encoders and the QCNN. No TensorFlow here."""
+"""Circuits in Cirq: ansatz blocks, states, encoders and the QCNN. Imports no framework.
+
+Conventions: qubits are sorted as Cirq sorts them. Every symbol is an angle in radians: a gate's
+Cirq exponent is symbol / pi. Powers of Pauli gates differ from rotations by a global phase only.
+"""
 
 from qfleet.circuits.blocks import one_qubit_unitary, two_qubit_pool, two_qubit_unitary
+from qfleet.circuits.from_tfq import circuits_to_angles
 from qfleet.circuits.model_circuit import ModelCircuit
 from qfleet.circuits.qcnn import full_layers, hybrid_layers, qcnn
 from qfleet.circuits.states import cluster_state
-from qfleet.placement import PLACEMENTS, EncoderPlacement
+from qfleet.placement import PLACEMENTS, EncoderPlacement, data_symbols
 
 __all__ = [
     "PLACEMENTS",
     "EncoderPlacement",
     "ModelCircuit",
+    "circuits_to_angles",
     "cluster_state",
+    "data_symbols",
     "full_layers",
     "hybrid_layers",
     "one_qubit_unitary",

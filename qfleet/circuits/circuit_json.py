@@ -1,6 +1,6 @@
-"""Circuits as Cirq's JSON, with the functions of symbols that Cirq's own does not write.
+"""Circuits as Cirq JSON, including functions of symbols that Cirq cannot serialize.
 
-`cirq.read_json` reads it once this module is imported.
+`cirq.read_json` reads the result once this module is imported.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ class _Encoder(CirqEncoder):
 
 
 def _resolver(cirq_type: str) -> Callable[..., sympy.Expr] | None:
-    room, _, name = cirq_type.partition(".")
-    if room != "sympy" or name not in _KNOWN:
+    namespace, _, name = cirq_type.partition(".")
+    if namespace != "sympy" or name not in _KNOWN:
         return None
     return lambda args: getattr(sympy, name)(*args)
 
@@ -34,5 +34,12 @@ cirq.DEFAULT_RESOLVERS.append(_resolver)
 
 
 def to_json(value: Any) -> str:
-    """A circuit, or anything else that Cirq writes, as JSON."""
+    """Serialize a circuit, or any other value that Cirq serializes, as JSON.
+
+    Args:
+        value: The value.
+
+    Returns:
+        Text for `cirq.read_json(json_text=...)`.
+    """
     return cirq.to_json(value, cls=_Encoder)

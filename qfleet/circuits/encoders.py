@@ -1,10 +1,10 @@
-"""Where the data's angles enter a circuit.
+"""Encoders: where the angles of the data enter a circuit.
 
 cluster   rx(x_i) on qubit i of the cluster state: a stabiliser state with local excitations,
-          as in TensorFlow Quantum's tutorial. The data set `excitations` is made of it.
+          as in TensorFlow Quantum's tutorial. The data set `excitations` uses it.
 angle     ry(x_i) on qubit i of |0...0>. For tables: each feature can be read from its own qubit
-          (<Z> = cos x, <X> = sin x), whereas no one or two qubits of a cluster state hold any
-          of it.
+          (<Z> = cos x, <X> = sin x), whereas one or two qubits of a cluster state contain no
+          information about it.
 reupload  `angle` again before every layer, on the qubits that are still active. Perez-Salinas
           et al., "Data re-uploading for a universal quantum classifier" (arXiv:1907.02085).
 """
@@ -14,34 +14,32 @@ from collections.abc import Sequence
 import cirq
 import sympy
 
-from common.errors import CircuitError
 from qfleet.circuits.states import cluster_state
+from qfleet.errors import CircuitError
 from qfleet.placement import PLACEMENTS
 
 
 def input_circuit(
     qubits: Sequence[cirq.Qid], inputs: Sequence[str], placement: str
 ) -> cirq.Circuit:
-    """What comes before the first layer: the state and, unless re-uploaded, the data.
+    """Build the circuit before the first layer: the initial state, and the data unless re-uploaded.
 
     Args:
         qubits: All qubits.
-        inputs: Data symbols, at most one a qubit unless re-uploaded.
+        inputs: Names of the data symbols, at most one per qubit unless re-uploaded.
         placement: One of PLACEMENTS.
 
     Raises:
-        CircuitError: No such placement, no data symbols, or more of them than qubits.
+        CircuitError: The placement is unknown, or there are more data symbols than qubits.
     """
     if placement not in PLACEMENTS:
-        raise CircuitError(
-            f"encoder {placement!r} is not known to the circuit: use one of {', '.join(PLACEMENTS)}"
-        )
+        raise CircuitError(f"unknown encoder {placement!r}: use one of {', '.join(PLACEMENTS)}")
     if placement == "reupload":
         return cirq.Circuit()
     if len(inputs) > len(qubits):
         raise CircuitError(
-            f"{len(inputs)} features do not fit on {len(qubits)} qubits, one on each: use more"
-            " qubits, or an encoder that reduces or wraps them (pca or reupload)"
+            f"{len(inputs)} features do not fit on {len(qubits)} qubits with one feature per qubit:"
+            " use more qubits, fewer features, or the encoder reupload"
         )
     pairs = list(zip(map(sympy.Symbol, inputs), qubits, strict=False))
     if placement == "cluster":
@@ -52,20 +50,20 @@ def input_circuit(
 def reupload_circuit(
     active: Sequence[cirq.Qid], inputs: Sequence[str], placement: str
 ) -> cirq.Circuit:
-    """What comes before each layer: feature j on active qubit j mod n where data is re-uploaded.
+    """Build the circuit before each layer: feature j on active qubit j mod n if re-uploaded.
 
-    Features that share a qubit turn about Y and Z by turns: about one axis they would add up, and
-    only their sum would be known.
+    Features that share a qubit rotate about Y and Z alternately: about one axis only their sum
+    would be encoded.
 
     Args:
         active: The layer's qubits.
-        inputs: Data symbols, any number.
-        placement: One of PLACEMENTS.
+        inputs: Names of the data symbols, any number.
+        placement: One of PLACEMENTS; the circuit is empty unless it is "reupload".
     """
     if placement != "reupload":
         return cirq.Circuit()
-    turns = (cirq.ry, cirq.rz)
+    rotations = (cirq.ry, cirq.rz)
     return cirq.Circuit(
-        turns[j // len(active) % 2](sympy.Symbol(x))(active[j % len(active)])
+        rotations[j // len(active) % 2](sympy.Symbol(x))(active[j % len(active)])
         for j, x in enumerate(inputs)
     )

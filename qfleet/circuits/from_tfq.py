@@ -1,7 +1,7 @@
-"""From a data set of circuits, as TensorFlow Quantum takes it, to one circuit and its angles.
+"""Conversion of a data set of circuits, as TensorFlow Quantum takes it, to one circuit and angles.
 
-TensorFlow Quantum's examples are circuits of their own (`tfq.convert_to_tensor(circuits)`) which
-usually differ in a few numbers only. Here an example is a row of angles, and the circuit is one.
+In TensorFlow Quantum every example is a circuit (`tfq.convert_to_tensor(circuits)`). These circuits
+usually differ in a few numbers only. Here an example is a row of angles of one shared circuit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,9 +12,9 @@ import cirq
 import numpy as np
 import sympy
 
-from common.errors import CircuitError
+from qfleet.errors import CircuitError
 
-# Which of a gate's fields may differ from circuit to circuit, by the class that holds them.
+# Fields of a gate that may differ between circuits, by the class that defines them.
 _ROTATIONS = dict.fromkeys((cirq.Rx, cirq.Ry, cirq.Rz), ("rads",))
 _POWERS = dict.fromkeys(
     (
@@ -35,7 +35,7 @@ _POWERS = dict.fromkeys(
     ("exponent",),
 )
 _NUMBERS: Mapping[type[cirq.Gate], tuple[str, ...]] = {
-    **_ROTATIONS,  # before the powers, which rotations are, too
+    **_ROTATIONS,  # before the powers: rotations are subclasses of them
     **_POWERS,
     cirq.PhasedXPowGate: ("exponent", "phase_exponent"),
     cirq.PhasedXZGate: ("x_exponent", "z_exponent", "axis_phase_exponent"),
@@ -45,12 +45,12 @@ _NUMBERS: Mapping[type[cirq.Gate], tuple[str, ...]] = {
 }
 
 
-class _Shape(NamedTuple):
+class _GateShape(NamedTuple):
     """A gate without its numbers.
 
     Attributes:
-        kind: Its class, with which it is made again; None for one that is taken as it is.
-        fields: A field's name and its value; _NUMBER where a number stands, a _Shape for a gate.
+        kind: Its class, to make it again; None for a gate that is used as it is.
+        fields: Names and values of its fields: _NUMBER for a number, a _GateShape for a gate.
     """
 
     kind: type[cirq.Gate] | None
@@ -60,44 +60,52 @@ class _Shape(NamedTuple):
 _NUMBER = object()
 
 
-class _Part(NamedTuple):
-    """An operation, taken apart."""
+class _ShapedOperation(NamedTuple):
+    """An operation as shape and numbers."""
 
     moment: int
     operation: cirq.Operation
-    shape: _Shape
+    shape: _GateShape
     numbers: list[float]
 
     @property
-    def likeness(self) -> tuple:
-        """What must be the same in all circuits."""
+    def comparison_key(self) -> tuple:
+        """The content that must be equal in all circuits."""
         return self.moment, self.operation.qubits, self.shape
 
 
 def circuits_to_angles(
     circuits: Sequence[cirq.AbstractCircuit],
 ) -> tuple[cirq.Circuit, tuple[str, ...], np.ndarray]:
-    """One circuit of which each of the given ones is a special case.
+    """Convert circuits to one circuit with symbols, and the values of the symbols.
 
-    Numbers in gates (exponents, angles, phases) that differ from circuit to circuit become symbols
-    x0, x1 and so on, in the circuit's order; what is the same in all, symbols too, stays as it is.
-    Convert training and test examples together: a number is a symbol if it differs among them.
+    Numbers in gates (exponents, angles, phases) that differ between circuits become symbols x0, x1
+    and so on, in the circuit's order. Numbers and symbols that are equal in all circuits stay.
+    Convert training and test examples together, because both decide which numbers become symbols.
 
     Args:
         circuits: B circuits of one shape: the same gates on the same qubits in the same moments.
 
     Returns:
-        The circuit, the names of its n new symbols, and their values float64 [B, n]: with those of
-        row b it is circuit b. A value is in its gate's own unit: radians of rx, ry and rz,
-        half-turns of powers.
+        The circuit, the names of its n new symbols, and their values float64 [B, n]; row b gives
+        circuit b. Values have the unit of their gate: radians for rx, ry and rz, half-turns for
+        powers.
 
     Raises:
-        CircuitError: There is no circuit, or one has another shape; it names the first that has,
-            with moment and qubits.
+        CircuitError: There are no circuits, or one has another shape; the message names the first
+            difference with moment and qubits.
+
+    Example:
+        >>> import cirq
+        >>> qubit = cirq.LineQubit(0)
+        >>> circuits = [cirq.Circuit(cirq.X(qubit) ** power) for power in (0.25, 0.5)]
+        >>> circuit, names, angles = circuits_to_angles(circuits)
+        >>> names, angles.tolist()
+        (('x0',), [[0.25], [0.5]])
     """
     if not circuits:
-        raise CircuitError("there is no circuit to take angles from: give at least one")
-    rows = [_taken_apart(circuit) for circuit in circuits]
+        raise CircuitError("there are no circuits to convert: give at least one")
+    rows = [_operations(circuit) for circuit in circuits]
     for number, row in enumerate(rows):
         _compare(rows[0], row, number)
     first = rows[0]
@@ -108,28 +116,28 @@ def circuits_to_angles(
     values = iter([next(symbols) if v else n for v, n in zip(varies, numbers[0], strict=True)])
     moments: list[list[cirq.Operation]] = [[] for _ in circuits[0]]
     for part in first:
-        filled = [next(values) for _ in part.numbers]
-        moments[part.moment].append(_filled(part, filled))
+        replaced = [next(values) for _ in part.numbers]
+        moments[part.moment].append(_with_numbers(part, replaced))
     return cirq.Circuit(map(cirq.Moment, moments)), names, numbers[:, varies]
 
 
-def _taken_apart(circuit: cirq.AbstractCircuit) -> list[_Part]:
+def _operations(circuit: cirq.AbstractCircuit) -> list[_ShapedOperation]:
     parts = []
     for index, moment in enumerate(circuit):
         for operation in sorted(moment.operations, key=lambda op: op.qubits):
             numbers: list[float] = []
             shape = _shape(operation.gate, numbers)
             if operation.gate is None:
-                shape = _Shape(None, (("operation", operation.untagged),))
-            parts.append(_Part(index, operation, shape, numbers))
+                shape = _GateShape(None, (("operation", operation.untagged),))
+            parts.append(_ShapedOperation(index, operation, shape, numbers))
     return parts
 
 
-def _shape(gate: Any, numbers: list[float]) -> _Shape:
-    """A gate's shape; its numbers are appended."""
+def _shape(gate: Any, numbers: list[float]) -> _GateShape:
+    """Return a gate's shape and append its numbers to `numbers`."""
     kind = next((kind for kind in _NUMBERS if isinstance(gate, kind)), None)
     if kind is None:
-        return _Shape(None, (("gate", gate),))
+        return _GateShape(None, (("gate", gate),))
     fields: list[tuple[str, Any]] = []
     for name, value in kind._json_dict_(gate).items():
         if isinstance(value, cirq.Gate):
@@ -139,34 +147,34 @@ def _shape(gate: Any, numbers: list[float]) -> _Shape:
             fields.append((name, _NUMBER))
         else:
             fields.append((name, value))
-    return _Shape(kind, tuple(fields))
+    return _GateShape(kind, tuple(fields))
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) or (isinstance(value, sympy.Expr) and bool(value.is_real))
 
 
-def _filled(part: _Part, numbers: Sequence[Any]) -> cirq.Operation:
-    """The operation with other numbers, or as it was where none is a symbol."""
+def _with_numbers(part: _ShapedOperation, numbers: Sequence[Any]) -> cirq.Operation:
+    """Return the operation with other numbers, or unchanged if none of them is a symbol."""
     if not any(isinstance(number, sympy.Symbol) for number in numbers):
         return part.operation
-    ahead = iter(numbers)
+    remaining = iter(numbers)
 
-    def made(shape: _Shape) -> cirq.Gate:
+    def make(shape: _GateShape) -> cirq.Gate:
         def value(field: Any) -> Any:
-            if isinstance(field, _Shape):
-                return made(field)
-            return next(ahead) if field is _NUMBER else field
+            if isinstance(field, _GateShape):
+                return make(field)
+            return next(remaining) if field is _NUMBER else field
 
         fields = {name: value(field) for name, field in shape.fields}
         return shape.kind(**fields) if shape.kind else fields["gate"]
 
-    operation = made(part.shape).on(*part.operation.qubits)
+    operation = make(part.shape).on(*part.operation.qubits)
     return operation.with_tags(*part.operation.tags) if part.operation.tags else operation
 
 
 def _names(count: int, taken: frozenset[str] | set[str]) -> tuple[str, ...]:
-    """x0, x1 and so on, but those that are taken."""
+    """Return x0, x1 and so on without the names in `taken`."""
 
     def free() -> Iterator[str]:
         number = 0
@@ -178,19 +186,21 @@ def _names(count: int, taken: frozenset[str] | set[str]) -> tuple[str, ...]:
     return tuple(name for name, _ in zip(free(), range(count), strict=False))
 
 
-def _compare(first: Sequence[_Part], row: Sequence[_Part], number: int) -> None:
-    """Raise where a circuit's shape is not the first one's."""
+def _compare(
+    first: Sequence[_ShapedOperation], row: Sequence[_ShapedOperation], number: int
+) -> None:
+    """Raise CircuitError if a circuit's shape differs from the first one's."""
     for at in range(max(len(first), len(row))):
-        mine, theirs = first[at : at + 1], row[at : at + 1]
-        if [part.likeness for part in mine] != [part.likeness for part in theirs]:
+        expected, actual = first[at : at + 1], row[at : at + 1]
+        if [part.comparison_key for part in expected] != [part.comparison_key for part in actual]:
             raise CircuitError(
-                f"circuit {number} has {_said(theirs)} where circuit 0 has {_said(mine)}: circuits"
-                " of one shape differ in numbers alone; write a gate that an example lacks as its"
-                " power 0"
+                f"circuit {number} has {_describe(actual)} where circuit 0 has"
+                f" {_describe(expected)}: circuits may differ in numbers only; write a missing gate"
+                " as its power 0"
             )
 
 
-def _said(parts: Sequence[_Part]) -> str:
+def _describe(parts: Sequence[_ShapedOperation]) -> str:
     if not parts:
         return "no more gates"
     gate = parts[0].operation.gate or parts[0].operation.untagged

@@ -1,4 +1,4 @@
-"""What a model needs to know of its circuit."""
+"""A circuit and its roles in a model."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,16 @@ import cirq
 
 @dataclass(frozen=True)
 class ModelCircuit:
-    """A circuit with its data symbols, its trained symbols and its readouts.
+    """A circuit with its data symbols, its trained symbols and its observables.
 
     Attributes:
-        circuit: All of it: state preparation, encoding, trained part.
-        inputs: Data symbols, a value per example, in radians; the order of the angles' columns.
-        parameters: Trained symbols, shared by all examples, in radians.
-        observables: Readouts; expectation values in [-1, 1].
+        circuit: State preparation, encoding and trained part.
+        inputs: Names of the data symbols, one value per example, in radians, in the order of the
+            columns of the angles.
+        parameters: Names of the trained symbols, shared by all examples, in radians.
+        observables: Observables to read; expectation values are in [-1, 1].
         qubits: The qubits, in Cirq's order.
-        layers: `parameters` again, by layer from the first on.
+        layers: `parameters` grouped by layer, from the first on.
     """
 
     circuit: cirq.Circuit

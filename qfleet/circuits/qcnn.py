@@ -1,7 +1,7 @@
-"""The quantum convolutional neural network, for any number of qubits from 2 on.
+"""The quantum convolutional neural network (QCNN), for 2 qubits or more.
 
-Cong, Choi and Lukin (arXiv:1810.03787), in the form of TensorFlow Quantum's tutorial; unlike
-there, every angle is trained.
+Cong, Choi and Lukin (arXiv:1810.03787), in the form of TensorFlow Quantum's tutorial, but with all
+angles trained.
 """
 
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import cirq
 import sympy
 
-from common.errors import CircuitError
 from qfleet.circuits.blocks import POOL, TWO_QUBIT, two_qubit_pool, two_qubit_unitary
 from qfleet.circuits.encoders import input_circuit, reupload_circuit
 from qfleet.circuits.model_circuit import ModelCircuit
+from qfleet.errors import CircuitError
 from qfleet.placement import data_symbols
 
 SYMBOLS_PER_LAYER = TWO_QUBIT + POOL
@@ -20,17 +20,27 @@ HYBRID_READOUTS = 4
 
 
 def after_pooling(active: int) -> int:
-    """How many of `active` qubits a layer leaves active: the larger half."""
+    """Return the number of qubits that a layer leaves active: the larger half."""
     return (active + 1) // 2
 
 
 def full_layers(qubits: int) -> int:
-    """Layers down to one qubit: ceil(log2(qubits))."""
+    """Return the number of layers down to one qubit: ceil(log2(qubits)).
+
+    Example:
+        >>> full_layers(8)
+        3
+    """
     return (qubits - 1).bit_length()
 
 
 def hybrid_layers(qubits: int) -> int:
-    """Layers of the hybrid model: until at most 4 qubits are active, at least one layer."""
+    """Return the layers of the hybrid model: down to at most 4 active qubits, at least one layer.
+
+    Example:
+        >>> hybrid_layers(8), hybrid_layers(16)
+        (1, 2)
+    """
     layers, active = 1, after_pooling(qubits)
     while active > HYBRID_READOUTS:
         layers, active = layers + 1, after_pooling(active)
@@ -38,9 +48,9 @@ def hybrid_layers(qubits: int) -> int:
 
 
 def convolution(active: Sequence[cirq.Qid], symbols: Sequence[sympy.Expr]) -> cirq.Circuit:
-    """One two-qubit unitary on all neighbours: (0,1), (2,3), ..., then (1,2), ..., (last,0).
+    """Apply one two-qubit unitary to all neighbors: (0,1), (2,3), ..., then (1,2), ..., (last,0).
 
-    An odd number of qubits leaves out the closing pair (last,0).
+    For an odd number of qubits the closing pair (last,0) is omitted.
 
     Args:
         active: The layer's qubits, at least two.
@@ -55,7 +65,7 @@ def convolution(active: Sequence[cirq.Qid], symbols: Sequence[sympy.Expr]) -> ci
 
 
 def pooling(active: Sequence[cirq.Qid], symbols: Sequence[sympy.Expr]) -> cirq.Circuit:
-    """Pool the first half of the qubits into the second; of an odd number the last passes through.
+    """Pool the first half of the qubits into the second; an odd last qubit stays unchanged.
 
     Args:
         active: The layer's qubits, at least two.
@@ -76,27 +86,37 @@ def qcnn(
     features: int | None = None,
     prefix: str = "",
 ) -> ModelCircuit:
-    """A QCNN with its encoder; each layer has 21 angles and reads Z on what stays active.
+    """Build a QCNN with its encoder: 21 angles per layer, and Z on the remaining active qubits.
 
     Args:
         qubits: Width of the circuit, at least 2.
-        layers: Layers before the readout; None goes down to one qubit and one readout.
-        encoder: Where the data enters, one of `encoders.PLACEMENTS`.
-        features: Data symbols; one a qubit unless given.
-        prefix: Put before the names of the trained symbols, so that several circuits can stand
-            side by side in one model. Data symbols are shared and keep their names.
+        layers: Number of layers; None for layers down to one qubit and one observable.
+        encoder: The encoder, one of `PLACEMENTS`.
+        features: Number of data symbols; one per qubit unless given.
+        prefix: Prefix of the names of the trained symbols, so that several circuits can be part of
+            one model. Data symbols are shared and keep their names.
+
+    Returns:
+        The circuit on `cirq.GridQubit(0, 0)` to `cirq.GridQubit(0, qubits - 1)`, with all angles in
+        radians.
 
     Raises:
-        CircuitError: Too few qubits, more layers than there are, or an encoder that does not fit.
+        CircuitError: There are too few qubits or features, too many layers, or the features do not
+            fit the encoder.
+
+    Example:
+        >>> model = qcnn(8, encoder="angle")
+        >>> len(model.inputs), len(model.parameters), len(model.observables)
+        (8, 63, 1)
     """
     if qubits < 2:
-        raise CircuitError(f"a QCNN of {qubits} qubits can't pool: use at least 2")
+        raise CircuitError(f"a QCNN of {qubits} qubits cannot pool: use at least 2 qubits")
     most = full_layers(qubits)
     layers = most if layers is None else layers
     if not 1 <= layers <= most:
-        raise CircuitError(f"a QCNN of {qubits} qubits has 1 to {most} layers, not {layers}")
+        raise CircuitError(f"{layers} layers for a QCNN of {qubits} qubits: use 1 to {most} layers")
     if features is not None and features < 1:
-        raise CircuitError(f"a QCNN needs at least 1 feature per example, not {features}")
+        raise CircuitError(f"{features} features for a QCNN: use at least 1 feature per example")
 
     line = cirq.GridQubit.rect(1, qubits)
     inputs = data_symbols(qubits if features is None else features)
@@ -112,7 +132,7 @@ def qcnn(
         circuit += pooling(active, symbols[TWO_QUBIT:])
         active = active[len(active) // 2 :]
     return ModelCircuit(
-        # Packed, so that the pairs of one layer stand side by side in the same moments.
+        # Packed into as few moments as possible: pairs of one layer share moments.
         circuit=cirq.Circuit(circuit.all_operations()),
         inputs=inputs,
         parameters=tuple(name for layer in names for name in layer),

@@ -1,9 +1,9 @@
-"""Neighbouring factors fused into blocks, and data gates gathered into layers.
+"""Gate fusion for the plain TensorFlow engine: dense blocks, and layers of data-dependent phases.
 
-A step over the state costs the same whatever its 4x4 matrix holds, so as many shared gates as
-possible go into each: one-qubit gates into the two-qubit blocks around them, and a whole two-qubit
-unitary of an ansatz into one. Data gates, which differ from example to example, come here as
-parity turns between fixed gates; a layer of them is one product with phases.
+The cost of a step over the state does not depend on the entries of its 4x4 matrix, so each step
+takes as many shared gates as possible: one-qubit gates join the two-qubit blocks around them, and a
+two-qubit unitary of an ansatz becomes one block. Data gates differ per example. They arrive here as
+parity phases between fixed gates; a layer of them is one multiplication by phases.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,8 @@ class FusedBlock:
 
     Attributes:
         qubits: Positions in the program's qubits; the first is the most significant bit.
-        factors: What is multiplied, first applied first. Their qubits are positions in `qubits`.
+        factors: The factors of the unitary, first applied first; their qubits are positions in
+            `qubits`.
     """
 
     qubits: tuple[int, ...]
@@ -30,37 +31,37 @@ class FusedBlock:
 
 @dataclass(frozen=True)
 class ParityPhase:
-    """`exp(i pi turn t Z...Z)`, per example.
+    """The gate `exp(i pi h t Z...Z)`, per example.
 
     Attributes:
         qubits: Positions of the Zs.
-        turn: Half-turns per unit of the exponent.
+        half_turns: h, in half-turns per unit of the exponent.
         exponent: The expression t.
     """
 
     qubits: tuple[int, ...]
-    turn: float
+    half_turns: float
     exponent: sympy.Expr
 
 
 @dataclass(frozen=True)
 class PhaseLayer:
-    """Turns that are applied together, all diagonal.
+    """Parity phases that are applied together; all are diagonal.
 
     Attributes:
-        turns: In any order.
+        phases: In any order.
     """
 
-    turns: tuple[ParityPhase, ...]
+    phases: tuple[ParityPhase, ...]
 
     @property
     def qubits(self) -> tuple[int, ...]:
-        """Every position that a turn touches, sorted."""
-        return tuple(sorted({qubit for turn in self.turns for qubit in turn.qubits}))
+        """Every position that a phase acts on, sorted."""
+        return tuple(sorted({qubit for phase in self.phases for qubit in phase.qubits}))
 
 
-class _Open:
-    """A block while gates still join it."""
+class _DenseBlockBuilder:
+    """A block that further gates may join."""
 
     def __init__(self, qubits: tuple[int, ...], factors: list[Factor]) -> None:
         self.qubits = qubits
@@ -68,51 +69,57 @@ class _Open:
 
 
 def fuse_gates(factors: Sequence[Factor], inputs: frozenset[str]) -> list[FusedBlock | PhaseLayer]:
-    """Fuse factors, whose qubits are positions, into steps in an order that may be applied.
+    """Fuse factors into steps.
 
     Args:
-        factors: In circuit order; those with a data symbol are parity turns.
-        inputs: The names of the data symbols.
+        factors: In circuit order, with positions as qubits; those with a data symbol are parity
+            phases.
+        inputs: Names of the data symbols.
+
+    Returns:
+        The steps in a valid order.
     """
-    items: list[_Open | ParityPhase] = []
-    last: dict[int, _Open | ParityPhase] = {}  # the newest item on each qubit
+    items: list[_DenseBlockBuilder | ParityPhase] = []
+    last: dict[int, _DenseBlockBuilder | ParityPhase] = {}  # the newest item on each qubit
     for factor in factors:
-        item = _placed(factor, inputs, items, last)
+        item = _place_factor(factor, inputs, items, last)
         for qubit in factor.qubits:
             last[qubit] = item
     _join_leftovers(items)
-    return _arranged(
+    return _arrange(
         [
-            drop_unused_qubits(item.qubits, item.factors) if isinstance(item, _Open) else item
+            drop_unused_qubits(item.qubits, item.factors)
+            if isinstance(item, _DenseBlockBuilder)
+            else item
             for item in items
         ]
     )
 
 
-def _placed(
+def _place_factor(
     factor: Factor,
     inputs: frozenset[str],
-    items: list[_Open | ParityPhase],
-    last: dict[int, _Open | ParityPhase],
-) -> _Open | ParityPhase:
-    """The item that a factor went to."""
-    item: _Open | ParityPhase
+    items: list[_DenseBlockBuilder | ParityPhase],
+    last: dict[int, _DenseBlockBuilder | ParityPhase],
+) -> _DenseBlockBuilder | ParityPhase:
+    """Add a factor to an existing or a new item; return that item."""
+    item: _DenseBlockBuilder | ParityPhase
     if factor.symbols & inputs:
-        item = ParityPhase(factor.qubits, float(factor.turns[0, 0]), factor.exponents[0])
+        item = ParityPhase(factor.qubits, float(factor.half_turns[0, 0]), factor.exponents[0])
         items.append(item)
         return item
     before = {id(last[qubit]): last[qubit] for qubit in factor.qubits if qubit in last}
     if len(before) == 1:
         (owner,) = before.values()
-        # A gate on one qubit waits for the next pair rather than joining the last one: then the
-        # pairs of an ansatz hold the same gates, and are one matrix.
-        if isinstance(owner, _Open) and set(owner.qubits) == set(factor.qubits):
+        # A one-qubit gate joins the next pair instead of the last one: the pairs of an ansatz then
+        # consist of the same gates and share one matrix.
+        if isinstance(owner, _DenseBlockBuilder) and set(owner.qubits) == set(factor.qubits):
             owner.factors.append(factor)
             return owner
-    item = _Open(factor.qubits, [])
+    item = _DenseBlockBuilder(factor.qubits, [])
     for qubit in factor.qubits:
         waiting = last.get(qubit)
-        if isinstance(waiting, _Open) and len(waiting.qubits) == 1:
+        if isinstance(waiting, _DenseBlockBuilder) and len(waiting.qubits) == 1:
             item.factors += waiting.factors
             items.remove(waiting)
     item.factors.append(factor)
@@ -120,10 +127,10 @@ def _placed(
     return item
 
 
-def _join_leftovers(items: list[_Open | ParityPhase]) -> None:
-    """Give the blocks on one qubit that are left to the block before or after on that qubit."""
+def _join_leftovers(items: list[_DenseBlockBuilder | ParityPhase]) -> None:
+    """Join each remaining one-qubit block to the block before or after it on that qubit."""
     for block in list(items):
-        if not isinstance(block, _Open) or len(block.qubits) > 1:
+        if not isinstance(block, _DenseBlockBuilder) or len(block.qubits) > 1:
             continue
         at = items.index(block)
         before, after = _nearest(items[at - 1 :: -1] if at else [], block), None
@@ -137,26 +144,28 @@ def _join_leftovers(items: list[_Open | ParityPhase]) -> None:
             items.remove(block)
 
 
-def _nearest(items: Sequence[_Open | ParityPhase], block: _Open) -> _Open | None:
-    """The first item on a block's qubit, if it is a block."""
+def _nearest(
+    items: Sequence[_DenseBlockBuilder | ParityPhase], block: _DenseBlockBuilder
+) -> _DenseBlockBuilder | None:
+    """Return the first item on a block's qubit if it is a block."""
     for item in items:
         if block.qubits[0] in item.qubits:
-            return item if isinstance(item, _Open) else None
+            return item if isinstance(item, _DenseBlockBuilder) else None
     return None
 
 
-def _arranged(items: Sequence[FusedBlock | ParityPhase]) -> list[FusedBlock | PhaseLayer]:
-    """Items in an order of as few steps as possible.
+def _arrange(items: Sequence[FusedBlock | ParityPhase]) -> list[FusedBlock | PhaseLayer]:
+    """Order items in as few steps as possible.
 
-    Blocks come as early as they can, since the turns that wait meanwhile go into one layer, and
-    the first blocks meet a state that does not differ from example to example yet.
+    Blocks come as early as possible: the phases that wait meanwhile share one layer, and the first
+    blocks act on a state that is still the same for all examples.
     """
     steps: list[FusedBlock | PhaseLayer] = []
     waiting = list(items)
     while waiting:
-        held: set[int] = set()  # by a block that waits, or by a turn
-        blocked: set[int] = set()  # by a block that waits
-        turns: list[ParityPhase] = []
+        in_use: set[int] = set()  # qubits of waiting blocks and of phases
+        blocked: set[int] = set()  # qubits of waiting blocks
+        phases: list[ParityPhase] = []
         single: list[FusedBlock] = []
         later: list[FusedBlock | ParityPhase] = []
         for item in waiting:
@@ -165,33 +174,37 @@ def _arranged(items: Sequence[FusedBlock | ParityPhase]) -> list[FusedBlock | Ph
                     later.append(item)
                     blocked.update(item.qubits)
                 else:
-                    turns.append(item)
-                held.update(item.qubits)
-            elif held.intersection(item.qubits):
+                    phases.append(item)
+                in_use.update(item.qubits)
+            elif in_use.intersection(item.qubits):
                 later.append(item)
-                held.update(item.qubits)
+                in_use.update(item.qubits)
                 blocked.update(item.qubits)
             elif len(item.qubits) == 1:
                 single.append(item)
             else:
-                steps.extend(_paired([b for b in single if b.qubits[0] in item.qubits]))
+                steps.extend(
+                    _pair_single_qubit_blocks([b for b in single if b.qubits[0] in item.qubits])
+                )
                 single = [b for b in single if b.qubits[0] not in item.qubits]
                 steps.append(item)
-        steps.extend(_paired(single))
-        if turns:
-            steps.append(PhaseLayer(tuple(turns)))
+        steps.extend(_pair_single_qubit_blocks(single))
+        if phases:
+            steps.append(PhaseLayer(tuple(phases)))
         waiting = later
     return steps
 
 
-def _paired(single: list[FusedBlock]) -> list[FusedBlock]:
-    """Blocks on one qubit, on different ones, two to a block."""
+def _pair_single_qubit_blocks(single: list[FusedBlock]) -> list[FusedBlock]:
+    """Combine one-qubit blocks on different qubits, two per block."""
     pairs = []
     for first, second in zip(single[0::2], single[1::2], strict=False):
         qubits = (*first.qubits, *second.qubits)
         local = {qubit: at for at, qubit in enumerate(qubits)}
         moved = [
-            Factor((local[block.qubits[0]],), factor.turns, factor.projectors, factor.exponents)
+            Factor(
+                (local[block.qubits[0]],), factor.half_turns, factor.projectors, factor.exponents
+            )
             for block in (first, second)
             for factor in block.factors
         ]
@@ -206,49 +219,49 @@ def drop_unused_qubits(
     *,
     at: tuple[int, ...] | None = None,
 ) -> FusedBlock:
-    """A block of factors on some of these qubits, multiplied where they can be.
+    """Make a block of factors, multiplying those that can be.
 
     Args:
-        qubits: What the factors' qubits are taken from.
+        qubits: The qubits that the factors act on.
         factors: First applied first.
         inputs: Factors with one of these symbols are multiplied among themselves only.
-        at: The block's positions, unless they are `qubits`.
+        at: The block's positions if they differ from `qubits`.
     """
     local = {qubit: index for index, qubit in enumerate(qubits)}
     return FusedBlock(
-        at or qubits, _multiplied([_embed(factor, local) for factor in factors], inputs)
+        at or qubits, _multiply([_embed(factor, local) for factor in factors], inputs)
     )
 
 
-def _multiplied(factors: Sequence[Factor], inputs: frozenset[str]) -> tuple[Factor, ...]:
-    """Each factor moved to the first of its kind that it commutes its way to.
+def _multiply(factors: Sequence[Factor], inputs: frozenset[str]) -> tuple[Factor, ...]:
+    """Multiply each factor with the first of its kind that it can be commuted to.
 
-    Kinds are fixed, turned by trained symbols alone, and turned by data. X on one qubit then meets
-    X on the other, and ZZ, YY and XX each other: 15 gates are 7 factors.
+    The kinds are: fixed, parametrized by trained symbols only, and parametrized by data. X on one
+    qubit then joins X on the other, and ZZ, YY and XX join each other: 15 gates are 7 factors.
     """
 
     def kind(factor: Factor) -> tuple[bool, bool]:
         return factor.fixed, bool(factor.symbols & inputs)
 
-    done: list[Factor] = []
+    products: list[Factor] = []
     for factor in factors:
-        found = None
-        for at in range(len(done) - 1, -1, -1):
-            commute = factor.commutes(done[at])
-            alike = kind(factor) == kind(done[at])
-            if alike and (commute or (factor.fixed and found is None)):
-                found = at
+        target = None
+        for at in range(len(products) - 1, -1, -1):
+            commute = factor.commutes(products[at])
+            same_kind = kind(factor) == kind(products[at])
+            if same_kind and (commute or (factor.fixed and target is None)):
+                target = at
             if not commute:
                 break
-        if found is None:
-            done.append(factor)
+        if target is None:
+            products.append(factor)
         else:
-            done[found] = factor.times(done[found])
-    return tuple(done)
+            products[target] = factor.times(products[target])
+    return tuple(products)
 
 
 def _embed(factor: Factor, local: dict[int, int]) -> Factor:
-    """A factor on all the qubits of its block, so that the block is a plain matrix product."""
+    """Extend a factor to all qubits of its block, so that the block is a plain matrix product."""
     where = tuple(local[qubit] for qubit in factor.qubits)
     projectors = factor.projectors
     if where == (1, 0):
@@ -257,4 +270,4 @@ def _embed(factor: Factor, local: dict[int, int]) -> Factor:
     elif len(where) < len(local):
         sides = [(p, np.eye(2)) if where == (0,) else (np.eye(2), p) for p in projectors]
         projectors = np.stack([np.kron(*side) for side in sides])
-    return Factor(tuple(range(len(local))), factor.turns, projectors, factor.exponents)
+    return Factor(tuple(range(len(local))), factor.half_turns, projectors, factor.exponents)

@@ -1,7 +1,7 @@
-"""Sympy expressions of symbols, as an affine map where they are one and as a tree where not.
+"""Sympy expressions of symbols: affine maps, and evaluation of all other expressions.
 
-Nearly every exponent in an ansatz is `coefficient * symbol + offset`. All of these together are
-one small matrix product; only what is left over is walked operation by operation.
+Nearly every exponent of an ansatz is `coefficient * symbol + offset`. All affine exponents together
+are one small matrix product; only the remaining ones are evaluated operation by operation.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ import sympy
 
 Affine = tuple[dict[str, float], float]
 
-# Name of the function in sympy -> (name in TensorFlow's `tf.math`, derivative known everywhere).
+# Name of the function in sympy -> name in `tf.math`.
 FUNCTIONS: Mapping[str, str] = {
     "sin": "sin",
     "cos": "cos",
@@ -36,12 +36,19 @@ FUNCTIONS: Mapping[str, str] = {
 
 
 def symbol_names(expression: sympy.Expr) -> frozenset[str]:
-    """The names of the symbols that an expression depends on."""
+    """Return the names of the symbols that an expression depends on."""
     return frozenset(str(symbol) for symbol in expression.free_symbols)
 
 
 def affine(expression: sympy.Expr) -> Affine | None:
-    """An expression's coefficients by symbol name and its offset; None if it is not affine."""
+    """Return an expression as an affine map.
+
+    Args:
+        expression: A real expression.
+
+    Returns:
+        The coefficients by symbol name, and the offset; None if the expression is not affine.
+    """
     symbols = sorted(expression.free_symbols, key=str)
     if not symbols:
         return {}, float(expression)
@@ -54,12 +61,12 @@ def affine(expression: sympy.Expr) -> Affine | None:
     try:
         coefficients = {str(s): float(poly.coeff_monomial(s)) for s in symbols}
         return coefficients, float(poly.coeff_monomial(1))
-    except TypeError:  # complex, or not a number at all
+    except TypeError:  # complex or not a number
         return None
 
 
 def unsupported(expression: sympy.Expr) -> str | None:
-    """What in a real expression can't be evaluated, by name; None if all of it can."""
+    """Return the name of an unsupported part of a real expression; None if all is supported."""
     for node in sympy.preorder_traversal(expression):
         if node.is_Symbol or node.is_Add or node.is_Mul or node.is_Pow:
             continue
@@ -80,14 +87,14 @@ def evaluate(
     constant: Callable[[float], Any],
     math: Any,
 ) -> Any:
-    """Walk an expression with the operations of an array library.
+    """Evaluate an expression with the operations of an array library.
 
     Args:
         expression: An expression for which `unsupported` returned None.
         values: The array of each symbol, by name; all of one shape.
-        constant: Makes an array of a number.
-        math: Where the functions of FUNCTIONS live, with `pow`, `minimum` and `maximum`
-            (`tf.math` is one).
+        constant: Converts a number to an array.
+        math: A namespace with the functions of FUNCTIONS, `pow`, `minimum` and `maximum`, such as
+            `tf.math`.
 
     Returns:
         An array of the shape of the values.
@@ -120,7 +127,7 @@ def evaluate(
 def _power(walk: Callable, node: sympy.Expr, math: Any, constant: Callable) -> Any:
     base, exponent = node.args
     if exponent.is_Integer and 0 < abs(int(exponent)) <= 8:
-        # Products have a derivative at a base of zero or below, where pow's is NaN.
+        # Products are differentiable at a base <= 0; the gradient of pow is NaN there.
         factor = walk(base)
         result = factor
         for _ in range(abs(int(exponent)) - 1):

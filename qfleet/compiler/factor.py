@@ -1,4 +1,4 @@
-"""The unit that circuits are lowered to: a matrix on one or two qubits, fixed or turned."""
+"""The unit that circuits are lowered to: a matrix on one or two qubits, fixed or parametrized."""
 
 from dataclasses import dataclass
 
@@ -11,65 +11,89 @@ from qfleet.compiler import expressions
 
 @dataclass(frozen=True)
 class Factor:
-    """One gate, or gates that commute: `sum_k exp(i pi sum_e turns_ke t_e) projector_k`.
+    """One gate, or a product of commuting gates: `sum_k exp(i pi sum_e h_ke t_e) projector_k`.
 
     Attributes:
-        qubits: What it acts on; the first is the most significant bit.
-        turns: [K, E] half-turns of each eigenspace per unit of each exponent.
+        qubits: The qubits it acts on; the first is the most significant bit.
+        half_turns: [K, E] eigenphases h in half-turns: of eigenspace k, per unit of exponent e.
         projectors: [K, D, D] complex128 projectors on the eigenspaces, D = 2**len(qubits).
-        exponents: The E expressions t; none for a fixed gate, whose K is 1 and whose "projector"
-            is its matrix.
+        exponents: The E expressions t. Empty for a fixed gate: then K is 1 and the only
+            "projector" is the gate's matrix.
     """
 
     qubits: tuple[cirq.Qid, ...]
-    turns: np.ndarray
+    half_turns: np.ndarray
     projectors: np.ndarray
     exponents: tuple[sympy.Expr, ...] = ()
 
     @property
     def fixed(self) -> bool:
-        """Whether no symbol turns it."""
+        """True if the factor depends on no symbol."""
         return not self.exponents
 
     @property
     def matrix(self) -> np.ndarray:
-        """[D, D] complex128, of a fixed gate."""
+        """[D, D] complex128 matrix of a fixed factor."""
         assert self.fixed
         return self.projectors[0]
 
     @property
     def symbols(self) -> frozenset[str]:
-        """The names of the symbols that turn it."""
+        """Names of the symbols in the exponents."""
         return frozenset().union(*map(expressions.symbol_names, self.exponents))
 
+    @property
+    def key(self) -> tuple[bytes, bytes, tuple[sympy.Expr, ...]]:
+        """Hashable content without the qubits: factors with equal keys have equal matrices."""
+        return self.half_turns.tobytes(), self.projectors.tobytes(), self.exponents
+
     def commutes(self, other: "Factor") -> bool:
-        """Whether it commutes with another on the same qubits, whatever the symbols' values."""
+        """Return True if it commutes with a factor on the same qubits for all symbol values."""
         ahead = np.einsum("kij,ljm->klim", self.projectors, other.projectors)
         behind = np.einsum("lij,kjm->klim", other.projectors, self.projectors)
         return np.allclose(ahead, behind, atol=1e-12)
 
     def times(self, before: "Factor") -> "Factor":
-        """Itself after another; both fixed, or both turned and commuting."""
+        """Return the product `self @ before`.
+
+        Args:
+            before: Applied first. Both are fixed, or both are parametrized and commute.
+        """
         if self.fixed:
             return fixed_factor(self.qubits, self.matrix @ before.matrix)
-        products, turns = [], []
-        for mine, projector in zip(self.turns, self.projectors, strict=True):
-            for other, space in zip(before.turns, before.projectors, strict=True):
+        products, half_turns = [], []
+        for own, projector in zip(self.half_turns, self.projectors, strict=True):
+            for other, space in zip(before.half_turns, before.projectors, strict=True):
                 product = projector @ space
                 if np.abs(product).max() > 1e-12:
                     products.append(product)
-                    turns.append(np.concatenate([other, mine]))
+                    half_turns.append(np.concatenate([other, own]))
         both = (*before.exponents, *self.exponents)
-        return Factor(self.qubits, np.array(turns), np.stack(products), both)
+        return Factor(self.qubits, np.array(half_turns), np.stack(products), both)
 
 
 def fixed_factor(qubits: tuple[cirq.Qid, ...], matrix: np.ndarray) -> Factor:
-    """A factor without symbols."""
+    """Make a factor without symbols.
+
+    Args:
+        qubits: The qubits it acts on.
+        matrix: [D, D] unitary matrix.
+    """
     return Factor(qubits, np.zeros((1, 0)), np.asarray(matrix, np.complex128)[None])
 
 
-def parametrised_factor(
-    qubits: tuple[cirq.Qid, ...], turns: np.ndarray, projectors: np.ndarray, exponent: sympy.Expr
+def parametrized_factor(
+    qubits: tuple[cirq.Qid, ...],
+    half_turns: np.ndarray,
+    projectors: np.ndarray,
+    exponent: sympy.Expr,
 ) -> Factor:
-    """A factor with one exponent, whose eigenspaces turn by [K] half-turns per unit of it."""
-    return Factor(qubits, np.asarray(turns, np.float64)[:, None], projectors, (exponent,))
+    """Make a factor with one exponent.
+
+    Args:
+        qubits: The qubits it acts on.
+        half_turns: [K] eigenphases in half-turns per unit of the exponent.
+        projectors: [K, D, D] projectors on the eigenspaces.
+        exponent: The expression.
+    """
+    return Factor(qubits, np.asarray(half_turns, np.float64)[:, None], projectors, (exponent,))

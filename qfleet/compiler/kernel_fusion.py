@@ -1,9 +1,9 @@
-"""Factors fused into blocks for the native kernel.
+"""Gate fusion for the native engine.
 
-There a block costs the same whether its matrix is shared by the batch or every example has its
-own, so data gates join blocks like any others. What counts is how many of a block's entries can
-differ from zero: CNOT or CZ alone costs an eighth of a dense block, so the one-qubit gates around
-it go to a dense neighbour where there is one.
+In the native engine a block costs the same if the batch shares its matrix and if every example has
+its own, so data gates join blocks like all others. The cost depends on how many of a block's
+entries can be nonzero: a single CNOT or CZ costs an eighth of a dense block. One-qubit gates around
+it therefore go to a dense neighbour if there is one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,59 +14,59 @@ from qfleet.compiler import dense_fusion
 from qfleet.compiler.dense_fusion import FusedBlock
 from qfleet.compiler.factor import Factor
 
-LIGHT_ENTRIES = 4  # entries up to which a two-qubit block is better left alone
+SPARSE_ENTRIES = 4  # nonzero entries up to which a two-qubit block is kept sparse
 
 
-class _Open:
-    """A block while gates still join it.
+class _KernelBlockBuilder:
+    """A block that further gates may join.
 
     Attributes:
         qubits: Positions.
-        factors: On those; first applied first.
+        factors: Factors on these qubits, first applied first.
     """
 
     def __init__(self, qubits: tuple[int, ...], factors: Iterable[Factor] = ()) -> None:
         self.qubits = qubits
         self.factors = list(factors)
 
-    def light(self) -> bool:
-        """Whether most of its matrix is zero, or the identity's, whatever the symbols are."""
+    def is_sparse(self) -> bool:
+        """Return True if few matrix entries differ from the identity's for any symbol values."""
         return (
             len(self.qubits) == 2
-            and block_entries(_closed(self, frozenset())).sum() <= LIGHT_ENTRIES
+            and block_entries(_build(self, frozenset())).sum() <= SPARSE_ENTRIES
         )
 
 
 def fuse_for_kernel(factors: Sequence[Factor], inputs: frozenset[str]) -> list[FusedBlock]:
-    """Fuse factors, whose qubits are positions, into blocks of one and two qubits.
+    """Fuse factors into blocks of one and two qubits.
 
     Args:
-        factors: In circuit order.
-        inputs: The names of the data symbols; data factors are multiplied among themselves only,
-            so that a block's gradient can be summed over the examples before it comes to them.
+        factors: In circuit order, with positions as qubits.
+        inputs: Names of the data symbols. Data factors are multiplied among themselves only, so
+            that gradients of shared factors can be summed over the examples first.
     """
-    items = _joined(factors)
-    items = _lightened(items)
-    return [_closed(item, inputs) for item in _paired(items)]
+    items = _join_pairs(factors)
+    items = _sparsify(items)
+    return [_build(item, inputs) for item in _pair_single_qubit_items(items)]
 
 
-def _joined(factors: Sequence[Factor]) -> list[_Open]:
-    """One-qubit gates wait for the next pair on their qubit; pairs on the same qubits are one."""
-    items: list[_Open] = []
-    pairs: dict[int, _Open] = {}  # the newest pair on each qubit
-    waiting: dict[int, _Open] = {}  # one-qubit gates after it
+def _join_pairs(factors: Sequence[Factor]) -> list[_KernelBlockBuilder]:
+    """Join one-qubit gates to the next pair on their qubit, and pairs on the same qubits."""
+    items: list[_KernelBlockBuilder] = []
+    pairs: dict[int, _KernelBlockBuilder] = {}  # the newest pair on each qubit
+    waiting: dict[int, _KernelBlockBuilder] = {}  # one-qubit gates after it
     for factor in factors:
         qubits = factor.qubits
         if len(qubits) == 1:
             if qubits[0] not in waiting:
-                waiting[qubits[0]] = _Open(qubits)
+                waiting[qubits[0]] = _KernelBlockBuilder(qubits)
                 items.append(waiting[qubits[0]])
             waiting[qubits[0]].factors.append(factor)
             continue
         before = {id(pairs.get(qubit)): pairs.get(qubit) for qubit in qubits}
         item = next(iter(before.values()))
         if len(before) > 1 or item is None or set(item.qubits) != set(qubits):
-            item = _Open(qubits)
+            item = _KernelBlockBuilder(qubits)
             items.append(item)
         for qubit in qubits:
             if qubit in waiting:
@@ -77,22 +77,22 @@ def _joined(factors: Sequence[Factor]) -> list[_Open]:
     return items
 
 
-def _lightened(items: Sequence[_Open]) -> list[_Open]:
-    """Take one-qubit gates off what is light without them, and give them to dense neighbours."""
-    done: list[_Open] = []
-    last: dict[int, _Open] = {}
+def _sparsify(items: Sequence[_KernelBlockBuilder]) -> list[_KernelBlockBuilder]:
+    """Move one-qubit gates from blocks that are sparse without them to dense neighbours."""
+    done: list[_KernelBlockBuilder] = []
+    last: dict[int, _KernelBlockBuilder] = {}
     for item in items:
         core = item
         if len(item.qubits) == 2:
-            core, ahead = _peeled(item)
+            core, ahead = _peel_leading_gates(item)
             homes = {qubit: last[qubit] for qubit in ahead if _dense(last.get(qubit))}
-            if not core.light() or len(ahead) - len(homes) > 1:
+            if not core.is_sparse() or len(ahead) - len(homes) > 1:
                 core, ahead = item, {}
             for qubit, gates in ahead.items():
                 if qubit in homes:
                     homes[qubit].factors += gates
                 else:
-                    done.append(_Open((qubit,), gates))
+                    done.append(_KernelBlockBuilder((qubit,), gates))
         elif _dense(home := last.get(item.qubits[0])):  # at the circuit's end
             assert home is not None
             home.factors += item.factors
@@ -102,88 +102,95 @@ def _lightened(items: Sequence[_Open]) -> list[_Open]:
     return done
 
 
-def _dense(item: _Open | None) -> bool:
-    return item is not None and len(item.qubits) == 2 and not item.light()
+def _dense(item: _KernelBlockBuilder | None) -> bool:
+    return item is not None and len(item.qubits) == 2 and not item.is_sparse()
 
 
-def _peeled(item: _Open) -> tuple[_Open, dict[int, list[Factor]]]:
-    """A pair without the one-qubit gates before its first two-qubit gate, and those by qubit."""
+def _peel_leading_gates(
+    item: _KernelBlockBuilder,
+) -> tuple[_KernelBlockBuilder, dict[int, list[Factor]]]:
+    """Split off the one-qubit gates before a pair's first two-qubit gate; return them by qubit."""
     first = next(at for at, factor in enumerate(item.factors) if len(factor.qubits) == 2)
     ahead: dict[int, list[Factor]] = {}
     for factor in item.factors[:first]:
         ahead.setdefault(factor.qubits[0], []).append(factor)
-    return _Open(item.qubits, item.factors[first:]), ahead
+    return _KernelBlockBuilder(item.qubits, item.factors[first:]), ahead
 
 
-def _paired(items: Sequence[_Open]) -> list[_Open]:
-    """Blocks on one qubit, on different ones, two to a block: half the passes over the state."""
-    done: list[_Open] = []
-    held: list[_Open] = []  # on one qubit, until another item needs that qubit
+def _pair_single_qubit_items(items: Sequence[_KernelBlockBuilder]) -> list[_KernelBlockBuilder]:
+    """Combine one-qubit blocks on different qubits, two per block: half the passes."""
+    done: list[_KernelBlockBuilder] = []
+    waiting: list[_KernelBlockBuilder] = []  # on one qubit, until another item needs that qubit
 
-    def release(single: _Open) -> None:
-        held.remove(single)
-        near = sorted(held, key=lambda other: abs(other.qubits[0] - single.qubits[0]))
+    def release(single: _KernelBlockBuilder) -> None:
+        waiting.remove(single)
+        near = sorted(waiting, key=lambda other: abs(other.qubits[0] - single.qubits[0]))
         if near:
-            held.remove(near[0])
-            pair = _Open((*single.qubits, *near[0].qubits), [*single.factors, *near[0].factors])
-            done.append(pair)
+            waiting.remove(near[0])
+            qubits = (*single.qubits, *near[0].qubits)
+            done.append(_KernelBlockBuilder(qubits, [*single.factors, *near[0].factors]))
         else:
             done.append(single)
 
     for item in items:
-        for single in [one for one in held if one.qubits[0] in item.qubits]:
-            if single in held:
+        for single in [one for one in waiting if one.qubits[0] in item.qubits]:
+            if single in waiting:
                 release(single)
         if len(item.qubits) == 1:
-            held.append(item)
+            waiting.append(item)
         else:
             done.append(item)
-    while held:
-        release(held[0])
+    while waiting:
+        release(waiting[0])
     return done
 
 
-def _closed(item: _Open, inputs: frozenset[str]) -> FusedBlock:
-    """Positions made local, and factors multiplied where they can be."""
+def _build(item: _KernelBlockBuilder, inputs: frozenset[str]) -> FusedBlock:
+    """Make the block: with local positions, and with factors multiplied where possible."""
     return dense_fusion.drop_unused_qubits(item.qubits, item.factors, inputs)
 
 
 def factor_pattern(factor: Factor) -> tuple[np.ndarray, np.ndarray]:
-    """[D, D] whether an entry can differ from zero; [D] whether a row is the identity's."""
-    sizes = np.abs(factor.projectors) > 1e-12
-    still = factor.projectors[~factor.turns.any(axis=1)].sum(axis=0)
-    kept = np.abs(np.diagonal(still) - 1) < 1e-12 if still.shape else np.zeros(len(sizes[0]), bool)
-    return sizes.any(axis=0), kept
+    """Return which entries can be nonzero [D, D], and which rows are the identity's [D]."""
+    nonzero = np.abs(factor.projectors) > 1e-12
+    constant = factor.projectors[~factor.half_turns.any(axis=1)].sum(axis=0)
+    identity = (
+        np.abs(np.diagonal(constant) - 1) < 1e-12
+        if constant.shape
+        else np.zeros(len(nonzero[0]), bool)
+    )
+    return nonzero.any(axis=0), identity
 
 
 def block_entries(block: FusedBlock) -> np.ndarray:
-    """[D, D] bool: entries that are needed to apply the block's matrix, or its inverse.
+    """Return [D, D] bool: the entries needed to apply the block's matrix or its inverse.
 
-    Not those that are zero, and not the rows that are the identity's, whatever the symbols are.
+    Excluded are entries that are zero and rows that are the identity's for all symbol values.
     """
     filled = np.eye(2 ** len(block.qubits), dtype=bool)
     same = np.ones(len(filled), bool)
     for factor in block.factors:
-        sizes, kept = factor_pattern(factor)
-        filled = (sizes.astype(int) @ filled.astype(int)) > 0
-        same &= kept
+        nonzero, identity = factor_pattern(factor)
+        filled = (nonzero.astype(int) @ filled.astype(int)) > 0
+        same &= identity
     filled |= filled.T
     filled[same] = False
     return filled
 
 
 def gradient_entries(block: FusedBlock) -> np.ndarray:
-    """[D, D] bool: entries that its factors, their products and their inverses can have.
+    """Return [D, D] bool: the nonzero entries of all factors, their products and inverses.
 
-    The gradient needs these of psi lambda^dagger; rows that stay the identity's are left out.
+    The gradient needs these entries of psi lambda^dagger. Rows that stay the identity's are
+    excluded.
     """
     size = 2 ** len(block.qubits)
     reach = np.eye(size, dtype=bool)
     same = np.ones(size, bool)
     for factor in block.factors:
-        sizes, kept = factor_pattern(factor)
-        reach |= sizes | sizes.T
-        same &= kept
+        nonzero, identity = factor_pattern(factor)
+        reach |= nonzero | nonzero.T
+        same &= identity
     for _ in range(size):
         reach |= (reach.astype(int) @ reach.astype(int)) > 0
     reach[same] = False
@@ -191,16 +198,41 @@ def gradient_entries(block: FusedBlock) -> np.ndarray:
 
 
 def needs_uncompute(blocks: Sequence[FusedBlock], wanted: Sequence[bool]) -> list[bool]:
-    """Whether each block has to be undone on the way back: a wanted gradient lies before it.
+    """Return for each block if the adjoint pass must uncompute it.
+
+    A block is uncomputed if an earlier block on its light cone needs a gradient.
 
     Args:
         blocks: In the order in which they are applied.
-        wanted: Whether the gradient by each block is wanted.
+        wanted: For each block, if its gradient is needed.
     """
-    behind: set[int] = set()
-    found = []
-    for block, one in zip(blocks, wanted, strict=True):
-        found.append(bool(behind.intersection(block.qubits)))
-        if one or found[-1]:
-            behind.update(block.qubits)
-    return found
+    before: set[int] = set()  # qubits that earlier gradients depend on
+    uncompute = []
+    for block, gradient in zip(blocks, wanted, strict=True):
+        uncompute.append(bool(before.intersection(block.qubits)))
+        if gradient or uncompute[-1]:
+            before.update(block.qubits)
+    return uncompute
+
+
+def count_operations(blocks: Sequence[FusedBlock], qubits: int) -> tuple[float, float]:
+    """Count the floating-point operations per example; a multiply-add is two.
+
+    Args:
+        blocks: In the order in which they are applied.
+        qubits: Width of the state.
+
+    Returns:
+        Operations of the forward pass and of the adjoint pass.
+    """
+    wanted = [any(factor.symbols for factor in block.factors) for block in blocks]
+    forward = backward = 0.0
+    for block, gradient, uncompute in zip(
+        blocks, wanted, needs_uncompute(blocks, wanted), strict=True
+    ):
+        size = 2 ** len(block.qubits)
+        applied = 4 * block_entries(block).sum() / size
+        forward += applied
+        backward += gradient * 4 * gradient_entries(block).sum() / size + uncompute * 2 * applied
+    amplitudes = 2 * 2**qubits
+    return forward * amplitudes, backward * amplitudes

@@ -1,9 +1,9 @@
-"""Observables as what is measured at the end: a small operator, or signs of bit patterns.
+"""Observables as readouts: small dense operators, or parities of measured bits.
 
-Where all observables together touch few qubits, they become dense operators on those, and the
-blocks at the circuit's end that act within them are applied to the operators instead of to the
-state (the Heisenberg picture): once a step instead of once an example. Otherwise terms that are
-diagonal in one product basis are measured together.
+If all observables together act on few qubits, they become dense operators on those qubits. Blocks
+at the circuit's end that act within them are applied to the operators instead of to the state (the
+Heisenberg picture): once per step instead of once per example. Otherwise, terms that are diagonal
+in one product basis are measured together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import cirq
 import numpy as np
 
-from common.errors import CircuitError
 from qfleet.compiler.dense_fusion import FusedBlock, PhaseLayer
 from qfleet.compiler.factor import fixed_factor
+from qfleet.errors import CircuitError
 
-REDUCED_QUBITS = 4  # widest support that is measured through a dense operator
+REDUCED_QUBITS = 4  # widest support that is read as dense operators
 
 _TO_Z: Mapping[str, np.ndarray] = {
     "X": np.array([[1, 1], [1, -1]], np.complex128) / np.sqrt(2),
@@ -33,7 +33,7 @@ PauliTerm = Mapping[int, str]  # position -> "X", "Y" or "Z"
 
 @dataclass(frozen=True)
 class PauliTerms:
-    """PauliSums by their terms.
+    """The terms of all PauliSums.
 
     Attributes:
         strings: [T] Pauli strings, without the identity.
@@ -47,7 +47,7 @@ class PauliTerms:
 
     @property
     def support(self) -> tuple[int, ...]:
-        """All positions that any string touches, sorted."""
+        """All positions that any string acts on, sorted."""
         return tuple(sorted({position for string in self.strings for position in string}))
 
 
@@ -83,10 +83,13 @@ class MeasurementBasis:
 
 @dataclass(frozen=True)
 class ReadoutPlan:
-    """What to measure: one Reduced, or Bases, or the terms as they are; and what is added to it.
+    """The measurements: at most one of `reduced`, `bases` and `terms` is set.
 
     Attributes:
-        offsets: [K] added to every value.
+        offsets: [K] constants that are added to the values.
+        reduced: Dense operators.
+        bases: Pauli strings by measurement basis.
+        terms: Pauli strings that the native engine reads directly.
     """
 
     offsets: np.ndarray
@@ -96,10 +99,14 @@ class ReadoutPlan:
 
 
 def collect(observables: Sequence[cirq.PauliSum], position: Mapping[cirq.Qid, int]) -> PauliTerms:
-    """Sort the terms of all observables.
+    """Collect the terms of all observables.
+
+    Args:
+        observables: K observables.
+        position: Position of each qubit.
 
     Raises:
-        CircuitError: A coefficient is no real number.
+        CircuitError: A coefficient is not real.
     """
     found: dict[tuple[tuple[int, str], ...], np.ndarray] = {}
     offsets = np.zeros(len(observables))
@@ -108,7 +115,7 @@ def collect(observables: Sequence[cirq.PauliSum], position: Mapping[cirq.Qid, in
             if abs(complex(string.coefficient).imag) > 1e-9:
                 raise CircuitError(
                     f"observable {column} has the coefficient {string.coefficient} at {string}:"
-                    " only real ones give real readouts"
+                    " use real coefficients"
                 )
             weight = complex(string.coefficient).real
             key = tuple(sorted((position[q], str(pauli)) for q, pauli in string.items()))
@@ -123,46 +130,50 @@ def collect(observables: Sequence[cirq.PauliSum], position: Mapping[cirq.Qid, in
 def plan_readout(
     terms: PauliTerms, steps: Sequence[FusedBlock | PhaseLayer]
 ) -> tuple[list[FusedBlock | PhaseLayer], ReadoutPlan]:
-    """Choose how to measure.
+    """Choose the measurements of a program for the plain TensorFlow engine.
+
+    Args:
+        terms: The terms of the observables.
+        steps: All steps of the circuit.
 
     Returns:
-        The steps that are left to the state, and the readout.
+        The steps that are applied to the state, and the readout.
     """
     if not terms.strings:
         return [], ReadoutPlan(terms.offsets)
     diagonal = all(pauli == "Z" for string in terms.strings for pauli in string.values())
-    state, tail, support = _split(steps, terms.support)
+    state, tail, support = _split_tail(steps, terms.support)
     if len(support) > REDUCED_QUBITS or (not tail and diagonal):
         return list(steps), ReadoutPlan(terms.offsets, bases=measurement_bases(terms))
     local = {position: at for at, position in enumerate(support)}
     moved = tuple(
         FusedBlock(tuple(local[q] for q in block.qubits), block.factors) for block in tail
     )
-    reduced = ReducedReadout(support, _dense(terms, support), moved)
+    reduced = ReducedReadout(support, _dense_operators(terms, support), moved)
     return state, ReadoutPlan(terms.offsets, reduced=reduced)
 
 
-def _split(
+def _split_tail(
     steps: Sequence[FusedBlock | PhaseLayer], support: tuple[int, ...]
 ) -> tuple[list[FusedBlock | PhaseLayer], list[FusedBlock], tuple[int, ...]]:
-    """Split blocks off the end while they stay within few qubits."""
-    inside, held = set(support), set[int]()
+    """Split blocks off the end as long as they stay within few qubits."""
+    inside, blocked = set(support), set[int]()
     state: list[FusedBlock | PhaseLayer] = []
     tail: list[FusedBlock] = []
     for step in reversed(steps):
         qubits = set(step.qubits)
         fits = len(inside | qubits) <= max(REDUCED_QUBITS, len(support))
-        if isinstance(step, FusedBlock) and fits and not qubits & held:
+        if isinstance(step, FusedBlock) and fits and not qubits & blocked:
             inside |= qubits
             tail.append(step)
         else:
-            held |= qubits
+            blocked |= qubits
             state.append(step)
     return state[::-1], tail[::-1], tuple(sorted(inside))
 
 
-def _dense(terms: PauliTerms, support: tuple[int, ...]) -> np.ndarray:
-    """[K, D, D] operators on the support."""
+def _dense_operators(terms: PauliTerms, support: tuple[int, ...]) -> np.ndarray:
+    """Return [K, D, D] operators on the support."""
     size = 2 ** len(support)
     operators = np.zeros((terms.weights.shape[1], size, size), np.complex128)
     for string, weights in zip(terms.strings, terms.weights, strict=True):
@@ -174,7 +185,7 @@ def _dense(terms: PauliTerms, support: tuple[int, ...]) -> np.ndarray:
 
 
 def measurement_bases(terms: PauliTerms) -> tuple[MeasurementBasis, ...]:
-    """Group strings that agree on every qubit they share, first come first served."""
+    """Group strings that agree on every qubit they share (greedily, in order)."""
     groups: list[tuple[dict[int, str], list[int]]] = []
     for index, string in enumerate(terms.strings):
         for basis, members in groups:
@@ -195,11 +206,11 @@ def measurement_bases(terms: PauliTerms) -> tuple[MeasurementBasis, ...]:
 
 
 def _rotations(basis: PauliTerm) -> tuple[FusedBlock, ...]:
-    """What turns a basis into Z, two qubits to a block."""
-    turned = [position for position, pauli in sorted(basis.items()) if pauli != "Z"]
+    """Return the rotations of a basis to Z, two qubits per block."""
+    rotated = [position for position, pauli in sorted(basis.items()) if pauli != "Z"]
     blocks = []
-    for at in range(0, len(turned), 2):
-        qubits = tuple(turned[at : at + 2])
+    for at in range(0, len(rotated), 2):
+        qubits = tuple(rotated[at : at + 2])
         matrix = np.ones((1, 1), np.complex128)
         for position in qubits:
             matrix = np.kron(matrix, _TO_Z[basis[position]])

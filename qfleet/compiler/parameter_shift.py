@@ -1,13 +1,14 @@
-"""A circuit cut into turns of two eigenvalues each, of which the parameter-shift rule is exact.
+"""Circuits rewritten so that the parameter-shift rule is exact for every symbol.
 
-Every gate with symbols becomes parity turns `exp(i pi turn t Z...Z)` between fixed gates, each with
-a symbol of its own for t. Any readout is then a + b cos(2 pi turn t) + c sin(2 pi turn t) in each
-of these symbols, so that
+Every parametrized gate becomes parity phases `exp(i pi h t Z...Z)` between fixed gates, each with a
+shifted symbol of its own in place of t. Every readout is then
+`a + b cos(2 pi h t) + c sin(2 pi h t)` in each of these symbols, so that
 
-    df/dt = pi turn (f(t + s) - f(t - s)),  s = 1 / (4 turn)
+    df/dt = pi h (f(t + s) - f(t - s)),  s = 1 / (4 h)
 
-(Mitarai, Negoro, Kitagawa and Fujii, arXiv:1803.00745; Schuld, Bergholm, Gogolin, Izaac and
-Killoran, arXiv:1811.11184). What t is in terms of the circuit's own symbols is TensorFlow's affair.
+with h in half-turns per unit of t. Sources: Mitarai, Negoro, Kitagawa and Fujii, arXiv:1803.00745;
+Schuld, Bergholm, Gogolin, Izaac and Killoran, arXiv:1811.11184. The derivative of t by the
+circuit's own symbols is left to automatic differentiation.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,33 +23,32 @@ from qfleet.compiler import lowering, parity, program
 
 @dataclass(frozen=True)
 class ShiftedSymbols:
-    """The symbols of a circuit's turns.
+    """The symbols of a shiftable circuit's parity phases.
 
     Attributes:
-        names: Of the symbols.
-        exponents: What each stands for.
-        turns: [G] half-turns of each per unit of its exponent.
+        names: Names of the G symbols.
+        exponents: The expression that each symbol replaces.
+        half_turns: [G] half-turns of each phase per unit of its symbol.
     """
 
     names: tuple[str, ...]
     exponents: tuple[sympy.Expr, ...]
-    turns: np.ndarray
+    half_turns: np.ndarray
 
     @property
     def shifts(self) -> np.ndarray:
-        """[G] how far each is shifted either way, a quarter of its period."""
-        return 1 / (4 * self.turns)
+        """[G] shift of each symbol in either direction: a quarter of its period."""
+        return 1 / (4 * self.half_turns)
 
 
 @dataclass(frozen=True)
 class ShiftableCircuit:
-    """A circuit of turns with a symbol each.
+    """A circuit of parity phases with one symbol each, between fixed gates.
 
     Attributes:
-        circuit: What to simulate; the same as the original where observables are read, up to a
-            global phase.
-        data: The turns whose exponents have a data symbol.
-        shared: The others.
+        circuit: Has the readouts of the original; its global phase may differ.
+        data: Symbols whose exponents contain a data symbol.
+        shared: All other symbols.
     """
 
     circuit: cirq.Circuit
@@ -59,35 +59,38 @@ class ShiftableCircuit:
 def shiftable_circuit(
     circuit: cirq.AbstractCircuit, inputs: Iterable[str], readouts: Iterable[cirq.Qid]
 ) -> ShiftableCircuit:
-    """Cut what the readouts depend on into turns.
+    """Rewrite the gates that the readouts depend on as parity phases.
 
     Args:
         circuit: Unitary gates.
         inputs: Names of the data symbols.
-        readouts: The qubits that are measured; all of them are in the cut circuit.
+        readouts: The measured qubits; the result contains all of them.
 
     Raises:
-        CircuitError: The circuit holds what can't be taken.
+        CircuitError: The circuit contains an unsupported operation.
     """
     data, readouts = frozenset(inputs), frozenset(readouts)
     operations: list[cirq.Operation] = [cirq.I(qubit) for qubit in sorted(readouts)]
-    found: dict[bool, list[tuple[str, sympy.Expr, float]]] = {True: [], False: []}
-    # A shift of what the readouts don't depend on would give nothing but noise.
+    by_data: dict[bool, list[tuple[str, sympy.Expr, float]]] = {True: [], False: []}
+    # Shifting a gate outside the light cone would only add noise.
     for factor in program.light_cone(lowering.lower(circuit), readouts):
         for part in (factor,) if factor.fixed else parity.parity_phases(factor):
             if part.fixed:
                 operations.append(cirq.MatrixGate(part.matrix).on(*part.qubits))
             elif part.qubits:
-                turns = found[bool(part.symbols & data)]
-                name = f"{'x' if part.symbols & data else 'p'}{len(turns)}"
-                turn = float(part.turns[0, 0])
-                turns.append((name, part.exponents[0], turn))
+                phases = by_data[bool(part.symbols & data)]
+                name = f"{'x' if part.symbols & data else 'p'}{len(phases)}"
+                half_turns = float(part.half_turns[0, 0])
+                phases.append((name, part.exponents[0], half_turns))
                 kind = cirq.ZPowGate if len(part.qubits) == 1 else cirq.ZZPowGate
-                # exp(i pi turn t Z) is Z**(-2 turn t), up to a phase.
-                operations.append(kind(exponent=-2 * turn * sympy.Symbol(name)).on(*part.qubits))
-    return ShiftableCircuit(cirq.Circuit(operations), _listed(found[True]), _listed(found[False]))
+                # exp(i pi h t Z) is Z**(-2 h t), up to a global phase.
+                exponent = -2 * half_turns * sympy.Symbol(name)
+                operations.append(kind(exponent=exponent).on(*part.qubits))
+    return ShiftableCircuit(
+        cirq.Circuit(operations), _shifted_symbols(by_data[True]), _shifted_symbols(by_data[False])
+    )
 
 
-def _listed(found: Sequence[tuple[str, sympy.Expr, float]]) -> ShiftedSymbols:
-    names, exponents, turns = zip(*found, strict=True) if found else ((), (), ())
-    return ShiftedSymbols(names, exponents, np.array(turns))
+def _shifted_symbols(phases: Sequence[tuple[str, sympy.Expr, float]]) -> ShiftedSymbols:
+    names, exponents, half_turns = zip(*phases, strict=True) if phases else ((), (), ())
+    return ShiftedSymbols(names, exponents, np.array(half_turns))

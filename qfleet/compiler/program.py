@@ -1,7 +1,9 @@
-"""The compiler: a Cirq circuit becomes a short list of blocks that any backend can run.
+"""The compiler: a Cirq circuit becomes a short list of blocks that every engine can run.
 
-No TensorFlow here. A backend gets a Program and needs three things only: the matrices of its
-blocks (see matrices.py), the state's evolution through them, and the readout.
+`compile_program` takes a Cirq circuit. It lowers the circuit to factors and calls
+`compile_factors`, the entry point of front ends that produce factors by themselves. An engine needs
+three things of a Program: the matrices of its blocks, the evolution of the state through them, and
+the readout. No framework is imported here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,14 +13,17 @@ from typing import Literal
 import cirq
 import numpy as np
 
-from common.errors import CircuitError
 from qfleet.compiler import dense_fusion, kernel_fusion, lowering, observables, parity
 from qfleet.compiler.dense_fusion import FusedBlock, PhaseLayer
 from qfleet.compiler.factor import Factor
 from qfleet.compiler.observables import ReadoutPlan
+from qfleet.errors import CircuitError
 
-# The widest state that is worth keeping as a constant in a graph; the kernel is quick to make it.
-PREFIX_QUBITS = {"tensorflow": 16, "kernel": 12, "split": 0}
+Target = Literal["tensorflow", "native", "sharded"]
+
+# The widest initial state that is precomputed. The native engine evolves wider ones quickly.
+PREFIX_QUBITS: dict[Target, int] = {"tensorflow": 16, "native": 12, "sharded": 0}
+_LISTED_SYMBOLS = 4  # symbols of a block that a description lists
 
 
 @dataclass(frozen=True)
@@ -26,16 +31,15 @@ class Program:
     """A compiled circuit.
 
     Attributes:
-        inputs: Data symbols, a value per example.
-        parameters: Trained symbols, shared by the batch.
-        qubits: What is simulated, in Cirq's order; the first is the most significant bit.
-            Qubits that no readout depends on are not among them.
-        initial: [2**N] complex128 state after everything that comes before the first symbol;
-            None is |0...0>.
-        steps: What the state goes through: shared blocks and layers of data turns; for the kernel
-            blocks alone.
-        readout: What is measured.
-        gates: How many gates the circuit had, and how many factors are left to simulate.
+        inputs: Names of the data symbols, one value per example.
+        parameters: Names of the trained symbols, shared by the batch.
+        qubits: The simulated qubits in Cirq's order; the first is the most significant bit. Qubits
+            that no readout depends on are left out.
+        initial: [2**N] complex128 state after all gates before the first symbol; None is |0...0>.
+        steps: Shared blocks and layers of data phases, first applied first. For the native engine,
+            blocks only.
+        readout: The measurements.
+        gates: Number of gates in the circuit, and number of factors left to simulate.
     """
 
     inputs: tuple[str, ...]
@@ -46,29 +50,41 @@ class Program:
     readout: ReadoutPlan
     gates: tuple[int, int]
 
+    @property
+    def blocks(self) -> tuple[FusedBlock, ...]:
+        """The steps that are blocks."""
+        return tuple(step for step in self.steps if isinstance(step, FusedBlock))
+
     def __str__(self) -> str:
-        blocks = sum(isinstance(step, FusedBlock) for step in self.steps)
+        blocks = len(self.blocks)
         lines = [
             f"{len(self.qubits)} qubits, {len(self.inputs)} inputs, {len(self.parameters)}"
             f" parameters, {len(self.readout.offsets)} readouts",
             f"{self.gates[0]} gates: {self.gates[1]} factors in {blocks} blocks and"
-            f" {len(self.steps) - blocks} layer(s) of data turns",
+            f" {len(self.steps) - blocks} layer(s) of data phases",
         ]
         if self.initial is not None:
-            lines.append("starts in a constant state: everything before the first symbol")
+            lines.append("initial state: precomputed, includes all gates before the first symbol")
         lines += [f"  {describe_block(step, self.qubits)}" for step in self.steps]
         lines += _readout_lines(self.readout, self.qubits)
         return "\n".join(lines)
 
 
 def describe_block(step: FusedBlock | PhaseLayer, qubits: Sequence[cirq.Qid]) -> str:
-    """A step for a person to read."""
+    """Describe a step in one line.
+
+    Args:
+        step: A step of a program.
+        qubits: The program's qubits.
+    """
     where = ", ".join(str(qubits[position]) for position in step.qubits)
     if isinstance(step, PhaseLayer):
-        return f"layer of {len(step.turns)} data turns on {where}"
+        return f"layer of {len(step.phases)} data phases on {where}"
     names = sorted({name for factor in step.factors for name in factor.symbols})
-    shown = ", ".join(names[:4]) + (f", ... ({len(names)} symbols)" if len(names) > 4 else "")
-    return f"block on {where}: {len(step.factors)} factors of {shown or 'no symbol'}"
+    listed = ", ".join(names[:_LISTED_SYMBOLS])
+    if len(names) > _LISTED_SYMBOLS:
+        listed += f", ... ({len(names)} symbols)"
+    return f"block on {where}: {len(step.factors)} factors of {listed or 'no symbol'}"
 
 
 def _readout_lines(readout: ReadoutPlan, qubits: Sequence[cirq.Qid]) -> list[str]:
@@ -95,7 +111,7 @@ def compile_program(
     parameters: Sequence[str],
     readouts: Sequence[cirq.PauliSum],
     *,
-    target: Literal["tensorflow", "kernel", "split"] = "tensorflow",
+    target: Target = "tensorflow",
 ) -> Program:
     """Compile a circuit.
 
@@ -103,72 +119,123 @@ def compile_program(
         circuit: Unitary gates only.
         inputs: Names of the data symbols, in the order of the columns of the angles.
         parameters: Names of the trained symbols, in order.
-        readouts: Observables with real coefficients; none for a program whose result is the
-            state of all the circuit's qubits, global phase included.
-        target: What runs the program. TensorFlow's operations want data gates apart from blocks,
-            as layers of turns, and few readouts as small operators; the kernel wants blocks and
-            Pauli strings.
+        readouts: Observables with real coefficients. Without any, the program's result is the
+            state of all qubits of the circuit, global phase included.
+        target: The engine that runs the program.
 
     Returns:
         The program.
 
     Raises:
-        CircuitError: The circuit, its symbols or the observables can't be taken.
+        CircuitError: The circuit, its symbols or the observables are not supported.
     """
     inputs, parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
     check_symbols(circuit, inputs, parameters)
+    program = compile_factors(
+        lowering.lower(circuit),
+        inputs,
+        parameters,
+        readouts,
+        qubits=sorted(circuit.all_qubits()),
+        target=target,
+    )
+    return replace(program, gates=(len(list(circuit.all_operations())), program.gates[1]))
+
+
+def compile_factors(
+    factors: Sequence[Factor],
+    inputs: Sequence[str],
+    parameters: Sequence[str],
+    readouts: Sequence[cirq.PauliSum],
+    *,
+    qubits: Sequence[cirq.Qid],
+    target: Target = "tensorflow",
+) -> Program:
+    """Compile a product of factors.
+
+    Args:
+        factors: Factors on one or two qubits, first applied first, as `lowering.lower` returns
+            them.
+        inputs: As for `compile_program`.
+        parameters: As for `compile_program`; together with `inputs` all symbols of the factors.
+        readouts: As for `compile_program`.
+        qubits: All qubits of the circuit, in the order of the state's bits.
+        target: The engine that runs the program. The plain TensorFlow engine gets data gates as
+            layers of phases, apart from blocks, and few readouts as small operators. The native
+            engines get blocks and Pauli strings.
+
+    Returns:
+        The program; its first gate count is the number of factors.
+
+    Raises:
+        CircuitError: There is no qubit, or an observable has a complex coefficient.
+    """
     sums = [cirq.PauliSum.wrap(observable) for observable in readouts]
-    factors = lowering.lower(circuit)
-    wanted = {qubit for observable in sums for qubit in observable.qubits}
+    measured = {qubit for observable in sums for qubit in observable.qubits}
     if not sums:
-        wanted = set(circuit.all_qubits())
-        if not wanted:
-            raise CircuitError("the circuit has no qubit: there is no state to simulate")
-    kept = light_cone(factors, wanted)
-    touched = wanted.union(*(factor.qubits for factor in kept)) if kept else wanted
-    qubits = tuple(sorted(touched)) or tuple(sorted(circuit.all_qubits()))[:1]
-    position = {qubit: at for at, qubit in enumerate(qubits)}
-    placed = [replace(f, qubits=tuple(position[q] for q in f.qubits)) for f in kept]
+        measured = set(qubits)
+        if not measured:
+            raise CircuitError("the circuit has no qubits: there is no state to simulate")
+    kept = light_cone(factors, measured)
+    simulated = measured.union(*(factor.qubits for factor in kept)) if kept else measured
+    ordered = tuple(sorted(simulated)) or tuple(qubits)[:1]
+    position = {qubit: at for at, qubit in enumerate(ordered)}
+    parts = [replace(f, qubits=tuple(position[q] for q in f.qubits)) for f in kept]
     data = frozenset(inputs)
-    parts = placed
     if target == "tensorflow":
-        parts = [part for factor in placed for part in _split_if_data(factor, data)]
-        # A turn of no qubits is a phase, which no readout shows.
+        parts = [part for factor in parts for part in _separate_data(factor, data)]
+        # A phase on no qubit is global: no readout depends on it.
         parts = [part for part in parts if part.qubits or not sums]
-    initial, rest = _prefix(parts, len(qubits), PREFIX_QUBITS[target])
-    terms = observables.collect(sums, position)
-    steps: Sequence[FusedBlock | PhaseLayer]
-    if target in ("kernel", "split"):
-        steps, readout = (
-            kernel_fusion.fuse_for_kernel(rest, data),
-            ReadoutPlan(terms.offsets, terms=terms),
-        )
-    elif sums:
-        steps, readout = observables.plan_readout(terms, dense_fusion.fuse_gates(rest, data))
-    else:
-        steps, readout = dense_fusion.fuse_gates(rest, data), ReadoutPlan(terms.offsets)
-    counts = (len(list(circuit.all_operations())), len(rest))
-    return Program(inputs, parameters, qubits, initial, tuple(steps), readout, counts)
+    initial, rest = _simulate_prefix(parts, len(ordered), PREFIX_QUBITS[target])
+    steps, readout = _fuse(rest, observables.collect(sums, position), data, target)
+    return Program(
+        tuple(inputs),
+        tuple(parameters),
+        ordered,
+        initial,
+        tuple(steps),
+        readout,
+        (len(factors), len(rest)),
+    )
 
 
-def _split_if_data(factor: Factor, inputs: frozenset[str]) -> Iterable[Factor]:
+def _fuse(
+    factors: Sequence[Factor], terms: observables.PauliTerms, data: frozenset[str], target: Target
+) -> tuple[Sequence[FusedBlock | PhaseLayer], ReadoutPlan]:
+    """Fuse factors and choose the measurements, as the target needs them."""
+    if target != "tensorflow":
+        blocks = kernel_fusion.fuse_for_kernel(factors, data)
+        return blocks, ReadoutPlan(terms.offsets, terms=terms)
+    steps = dense_fusion.fuse_gates(factors, data)
+    if not len(terms.offsets):  # the result is the state
+        return steps, ReadoutPlan(terms.offsets)
+    return observables.plan_readout(terms, steps)
+
+
+def _separate_data(factor: Factor, inputs: frozenset[str]) -> Iterable[Factor]:
     return parity.parity_phases(factor) if factor.symbols & inputs else (factor,)
 
 
 def check_symbols(
     circuit: cirq.AbstractCircuit, inputs: Sequence[str], parameters: Sequence[str]
 ) -> None:
-    """Refuse symbols that are named twice or not at all.
+    """Check that every symbol is listed exactly once.
+
+    Args:
+        circuit: The circuit.
+        inputs: Names of the data symbols.
+        parameters: Names of the trained symbols.
 
     Raises:
-        CircuitError: It names the symbol, and for an unknown one the gate, moment and qubits.
+        CircuitError: The message names the symbol; for an unknown symbol also the gate, the moment
+            and the qubits.
     """
     names = (*inputs, *parameters)
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
         raise CircuitError(
-            f"the symbol {twice[0]} is named more than once among inputs and parameters:"
-            " name each symbol once"
+            f"the symbol {duplicates[0]} is listed more than once among inputs and parameters:"
+            " list each symbol once"
         )
     known = frozenset(names)
     for index, moment in enumerate(circuit):
@@ -176,14 +243,20 @@ def check_symbols(
             unknown = sorted(cirq.parameter_names(operation) - known)
             if unknown:
                 raise CircuitError(
-                    f"{lowering.describe_location(operation, index)} uses the symbol {unknown[0]}, which is"
-                    " neither an input nor a parameter: add it to one of them"
+                    f"{lowering.describe_location(operation, index)} uses the symbol"
+                    f" {unknown[0]}, which is neither an input nor a parameter: add it to one of"
+                    " them"
                 )
 
 
-def light_cone(factors: Sequence[Factor], wanted: Iterable[cirq.Qid]) -> list[Factor]:
-    """The factors that the wanted qubits depend on."""
-    cone = set(wanted)
+def light_cone(factors: Sequence[Factor], readouts: Iterable[cirq.Qid]) -> list[Factor]:
+    """Return the factors that the given qubits depend on.
+
+    Args:
+        factors: First applied first.
+        readouts: The measured qubits.
+    """
+    cone = set(readouts)
     kept = []
     for factor in reversed(factors):
         if cone.intersection(factor.qubits):
@@ -192,29 +265,43 @@ def light_cone(factors: Sequence[Factor], wanted: Iterable[cirq.Qid]) -> list[Fa
     return kept[::-1]
 
 
-def _prefix(
+def _simulate_prefix(
     factors: Sequence[Factor], width: int, widest: int
 ) -> tuple[np.ndarray | None, list[Factor]]:
-    """Apply to |0...0> what comes before the first symbol on each qubit."""
+    """Apply the fixed factors before the first symbol on each qubit to |0...0>.
+
+    Returns:
+        The [2**N] state, None if no factor was applied, and the remaining factors.
+    """
     if width > widest:
         return None, list(factors)
     state = np.zeros(2**width, np.complex128)
     state[0] = 1
-    turned: set[int] = set()
+    parametrized: set[int] = set()  # qubits after their first symbol
     rest = []
     for factor in factors:
-        if factor.fixed and not turned.intersection(factor.qubits):
-            state = apply_factors(state, factor.matrix, factor.qubits, width)
+        if factor.fixed and not parametrized.intersection(factor.qubits):
+            state = apply_matrix(state, factor.matrix, factor.qubits, width)
         else:
-            turned.update(factor.qubits)
+            parametrized.update(factor.qubits)
             rest.append(factor)
     return (state if len(rest) < len(factors) else None), rest
 
 
-def apply_factors(
+def apply_matrix(
     state: np.ndarray, matrix: np.ndarray, qubits: Sequence[int], width: int
 ) -> np.ndarray:
-    """[2**N] the state after a [D, D] matrix on some of its qubits."""
+    """Apply a matrix to some qubits of a state.
+
+    Args:
+        state: [2**N] amplitudes.
+        matrix: [D, D] matrix, D = 2**len(qubits).
+        qubits: Positions; the first is the matrix's most significant bit.
+        width: N.
+
+    Returns:
+        [2**N] amplitudes.
+    """
     count = len(qubits)
     tensor = state.reshape((2,) * width)
     gate = matrix.reshape((2,) * (2 * count))

@@ -1,4 +1,4 @@
-"""A program written down for the kernel, as kernel/program.cc reads it. No TensorFlow here."""
+"""Serialization of programs for the native engine (see native/program.cc). Needs no framework."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,26 +8,28 @@ import sympy
 from qfleet.compiler import cache_blocking, expressions, kernel_fusion
 from qfleet.compiler.dense_fusion import FusedBlock
 from qfleet.compiler.factor import Factor
+from qfleet.compiler.observables import PauliTerms
 from qfleet.compiler.program import Program
 
-FORMAT = 1  # of what kernel/program.cc reads
+FORMAT = 1  # version that native/program.cc reads
 
 
 class ProgramWriter:
-    """A program as kernel/program.cc reads it, and what its exponents are.
+    """A serialized program and its exponents.
 
     Args:
-        program: What is written down.
-        plan: The order of its qubits, its blocks and windows.
-        prefix: How many blocks come before the first symbol.
-        also: Blocks whose exponents are counted too, so that programs share one list of them.
-        behind: Whether a gradient is wanted before the first block: by trained symbols alone, or
-            by all; then every block is undone.
+        program: The program.
+        plan: The order of its qubits, its blocks and its cache blocks.
+        prefix: Number of blocks before the first symbol.
+        extra_blocks: Blocks whose exponents are listed too, so that several programs share one
+            list of exponents.
+        gradient_before: If gradients are needed before the first block: by trained symbols only,
+            and by all symbols. Then every block is uncomputed.
 
     Attributes:
-        shared: Expressions of trained symbols alone.
-        each: Expressions with a data symbol.
-        wanted: Whether any block's gradient is wanted: by trained symbols alone, or by all.
+        shared: Expressions of trained symbols only.
+        per_example: Expressions that contain a data symbol.
+        has_gradient: If any block has a gradient: by trained symbols only, and by all symbols.
     """
 
     def __init__(
@@ -36,8 +38,8 @@ class ProgramWriter:
         plan: cache_blocking.BlockingPlan,
         prefix: int,
         *,
-        also: Iterable[FusedBlock] = (),
-        behind: tuple[bool, bool] = (False, False),
+        extra_blocks: Iterable[FusedBlock] = (),
+        gradient_before: tuple[bool, bool] = (False, False),
     ) -> None:
         self._inputs = frozenset(program.inputs)
         self._factors: dict[tuple, int] = {}
@@ -47,63 +49,49 @@ class ProgramWriter:
         self._reals: list[float] = []
         self._run_ints: list[int] = []
         self._bit = {position: bit for bit, position in enumerate(plan.order)}
-        for factor in (factor for block in also for factor in block.factors):
+        for factor in (factor for block in extra_blocks for factor in block.factors):
             for expression in factor.exponents:
-                self._exponent(expression)
-        blocks = self._blocks(plan.blocks, behind)
-        self.shared, self.each = list(self._exponents[False]), list(self._exponents[True])
-        reals = self._reals
-        ints = [FORMAT, len(program.qubits), len(self.shared), len(self.each)]
+                self._write_exponent(expression)
+        blocks = self._write_blocks(plan.blocks, gradient_before)
+        self.shared, self.per_example = list(self._exponents[False]), list(self._exponents[True])
+        ints = [FORMAT, len(program.qubits), len(self.shared), len(self.per_example)]
         ints += [len(self._factors), *self._factor_ints, len(self._runs), *self._run_ints]
-        ints += [len(plan.blocks), *blocks, prefix, len(plan.windows)]
-        for window in plan.windows:
-            bits = sorted(self._bit[position] for position in window.qubits)
-            ints += [window.blocks, len(bits), *bits]
+        ints += [len(plan.blocks), *blocks, prefix, len(plan.cache_blocks)]
+        for cache_block in plan.cache_blocks:
+            bits = sorted(self._bit[position] for position in cache_block.qubits)
+            ints += [cache_block.block_count, len(bits), *bits]
         terms = program.readout.terms
         assert terms is not None
-        groups: dict[int, list[tuple[int, int, np.ndarray]]] = {}
-        for string, weights in zip(terms.strings, terms.weights, strict=True):
-            # A position without a bit is what a split state's rank stands for.
-            here = [(self._bit[at], pauli) for at, pauli in string.items() if at in self._bit]
-            flip = sum(1 << bit for bit, pauli in here if pauli != "Z")
-            signs = sum(1 << bit for bit, pauli in here if pauli != "X")
-            turned = sum(pauli == "Y" for pauli in string.values())
-            groups.setdefault(flip, []).append((signs, turned, weights))
-        ints.append(len(groups))
-        for flip, group in groups.items():
-            ints += [flip, len(group), *(signs for signs, _, _ in group)]
-            ints += [turned for _, turned, _ in group]
-            for _, _, weights in group:
-                reals += list(weights)
-        ints.append(len(terms.offsets))
-        reals += list(terms.offsets)
+        ints += self._write_terms(terms)
         ints.append(int(program.initial is not None))
         if program.initial is not None:
-            # From Cirq's order, the first qubit highest, to the plan's.
+            # From Cirq's bit order, the first qubit highest, to the plan's.
             axes = program.initial.reshape((2,) * len(plan.order)).transpose(plan.order[::-1])
-            reals += list(np.stack([axes.real.ravel(), axes.imag.ravel()], -1).ravel())
+            self._reals += list(np.stack([axes.real.ravel(), axes.imag.ravel()], -1).ravel())
         self._ints = ints
 
     def bytes(self) -> bytes:
-        """How many integers there are, the integers, and the real numbers."""
+        """Return the number of integers, the integers (int64) and the real numbers (float64)."""
         ints = np.array([len(self._ints), *self._ints], np.int64)
         return ints.tobytes() + np.array(self._reals, np.float64).tobytes()
 
-    def _blocks(self, blocks: Sequence[FusedBlock], behind: tuple[bool, bool]) -> list[int]:
+    def _write_blocks(
+        self, blocks: Sequence[FusedBlock], gradient_before: tuple[bool, bool]
+    ) -> list[int]:
         ints: list[int] = []
-        # By what gradients are wanted: by trained symbols alone, or by all.
-        wanted = [
-            [any(self._wanted(factor, everything) for factor in block.factors) for block in blocks]
-            for everything in (False, True)
+        # For gradients by trained symbols only, and by all symbols.
+        gradients = [
+            [any(self._has_gradient(one, all_symbols) for one in block.factors) for block in blocks]
+            for all_symbols in (False, True)
         ]
-        self.wanted = (any(wanted[0]), any(wanted[1]))
-        undone = [
-            [True] * len(blocks) if before else kernel_fusion.needs_uncompute(blocks, one)
-            for one, before in zip(wanted, behind, strict=True)
+        self.has_gradient = (any(gradients[0]), any(gradients[1]))
+        uncompute = [
+            [True] * len(blocks) if before else kernel_fusion.needs_uncompute(blocks, gradient)
+            for gradient, before in zip(gradients, gradient_before, strict=True)
         ]
-        for block, *flags in zip(blocks, *wanted, *undone, strict=True):
+        for block, *flags in zip(blocks, *gradients, *uncompute, strict=True):
             ints += [len(block.qubits), *(self._bit[position] for position in block.qubits)]
-            items = self._items(block.factors)
+            items = self._write_items(block.factors)
             ints += [len(items), *items]
             ints += map(int, flags)
             ints += [
@@ -112,56 +100,75 @@ class ProgramWriter:
             ]
         return ints
 
-    def _wanted(self, factor: Factor, everything: bool) -> bool:
-        """Whether a gradient by one of its exponents is wanted."""
-        if everything:
+    def _has_gradient(self, factor: Factor, all_symbols: bool) -> bool:
+        """Return True if a gradient by one of the factor's exponents is needed."""
+        if all_symbols:
             return not factor.fixed
-        return any(not self._names(one) & self._inputs for one in factor.exponents)
+        return any(not expressions.symbol_names(one) & self._inputs for one in factor.exponents)
 
-    def _items(self, factors: Sequence[Factor]) -> list[int]:
-        """A block's factors: runs of shared ones, and single ones that differ by example."""
+    def _write_items(self, factors: Sequence[Factor]) -> list[int]:
+        """Write a block's factors: runs of shared factors, and factors that differ per example."""
         items: list[int] = []
         run: list[int] = []
         size = len(factors[0].projectors[0])
         for factor in (*factors, None):
             if factor is not None and not factor.symbols & self._inputs:
-                run.append(self._factor(factor))
+                run.append(self._write_factor(factor))
                 continue
             if run:
-                items.append(self._run(tuple(run), size))
+                items.append(self._write_run(tuple(run), size))
                 run = []
             if factor is not None:
-                items.append(~self._factor(factor))
+                items.append(~self._write_factor(factor))
         return items
 
-    def _run(self, factors: tuple[int, ...], size: int) -> int:
+    def _write_run(self, factors: tuple[int, ...], size: int) -> int:
         if factors not in self._runs:
             self._runs[factors] = len(self._runs)
             self._run_ints += [size, len(factors), *factors]
         return self._runs[factors]
 
-    def _factor(self, factor: Factor) -> int:
-        key = (factor.turns.tobytes(), factor.projectors.tobytes(), factor.exponents)
-        if key not in self._factors:
-            self._factors[key] = len(self._factors)
+    def _write_factor(self, factor: Factor) -> int:
+        if factor.key not in self._factors:
+            self._factors[factor.key] = len(self._factors)
             self._factor_ints += [len(factor.projectors[0]), len(factor.projectors)]
-            self._factor_ints += [len(factor.exponents), *map(self._exponent, factor.exponents)]
-            self._reals += list(factor.turns.ravel())
+            self._factor_ints += [
+                len(factor.exponents),
+                *map(self._write_exponent, factor.exponents),
+            ]
+            self._reals += list(factor.half_turns.ravel())
             parts = np.stack([factor.projectors.real, factor.projectors.imag], axis=-1)
             self._reals += list(parts.ravel())
-        return self._factors[key]
+        return self._factors[factor.key]
 
-    def _exponent(self, expression: sympy.Expr) -> int:
-        data = bool(self._names(expression) & self._inputs)
-        table = self._exponents[data]
+    def _write_exponent(self, expression: sympy.Expr) -> int:
+        """Return the index of an expression; the complement if it differs per example."""
+        per_example = bool(expressions.symbol_names(expression) & self._inputs)
+        table = self._exponents[per_example]
         index = table.setdefault(expression, len(table))
-        return ~index if data else index
+        return ~index if per_example else index
 
-    @staticmethod
-    def _names(expression: sympy.Expr) -> frozenset[str]:
-        return expressions.symbol_names(expression)
+    def _write_terms(self, terms: PauliTerms) -> list[int]:
+        """Write Pauli strings, grouped by the bits that they flip."""
+        groups: dict[int, list[tuple[int, int, np.ndarray]]] = {}
+        for string, weights in zip(terms.strings, terms.weights, strict=True):
+            # A global qubit of a sharded state has no bit; it is part of the process's rank.
+            local = [(self._bit[at], pauli) for at, pauli in string.items() if at in self._bit]
+            flip = sum(1 << bit for bit, pauli in local if pauli != "Z")
+            signs = sum(1 << bit for bit, pauli in local if pauli != "X")
+            y_count = sum(pauli == "Y" for pauli in string.values())
+            groups.setdefault(flip, []).append((signs, y_count, weights))
+        ints = [len(groups)]
+        for flip, group in groups.items():
+            ints += [flip, len(group), *(signs for signs, _, _ in group)]
+            ints += [y_count for _, y_count, _ in group]
+            for _, _, weights in group:
+                self._reals += list(weights)
+        ints.append(len(terms.offsets))
+        self._reals += list(terms.offsets)
+        return ints
 
 
 def _mask(entries: np.ndarray) -> int:
-    """Bit row * D + col for each entry."""
+    """Return an integer whose bit row * D + column is set for each entry."""
     return sum(1 << int(at) for at in np.flatnonzero(entries.ravel()))

@@ -1,17 +1,16 @@
-"""The way of a state that is split over 2**k workers: few exchanges, or none.
+"""Planning of index-bit swaps for a state that is sharded over 2**k processes.
 
-In each stage k qubits are global: a worker's rank says what they are, and it holds the amplitudes
-of all the others. No block of a stage touches its global qubits. Between two stages one all-to-all
-swaps the k global qubits with k local ones.
+In each stage k qubits are global: the bits of a process's rank are their values, and the process
+holds the amplitudes of all other qubits, the local ones. No block of a stage acts on its global
+qubits. Between two stages one all-to-all swaps the k global qubits with k local ones.
 
-What begins a circuit needs no exchange: the blocks that the first stage's global qubits need, and
-what these blocks depend on, act on few qubits as long as that is early. Every worker evolves this
-seed, a state of those few qubits, by itself, and takes from it the part with its rank's bits; all
-other qubits are |0> until then. Where a qubit is done with early, as one that a QCNN pools out, all
-of its blocks are in the seed, and the rest of the circuit falls apart into 2**k parts that never
-exchange anything.
+The beginning of a circuit needs no communication. The blocks that the first stage's global qubits
+need, and what these blocks depend on, act on few qubits. Every process simulates this prefix, the
+seed, and takes the part with its rank's bits from it. All other qubits are |0> until then. If some
+qubits are used only early, as those that a QCNN pools, all of their blocks are in the seed, and the
+rest of the circuit factorizes into 2**k parts without communication.
 
-Blocks are known by the bits of their qubits here: bit q of a mask is position q.
+Sets of blocks and qubits are bit masks here: bit q of a mask is position q.
 """
 
 import itertools
@@ -19,40 +18,47 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from common.errors import CircuitError
 from qfleet.compiler import cache_blocking
 from qfleet.compiler.dense_fusion import FusedBlock
 from qfleet.compiler.program import Program
+from qfleet.errors import ShardingError
 
-MAX_CANDIDATES = 2000  # sets of global qubits that are compared for one stage
-BEAM_WIDTH = 6  # ways that are followed at a time, where there are several exchanges
-SMALLER = 3  # qubits by which the seed is smaller than a worker's part of the state
+MAX_CANDIDATES = 2000  # sets of global qubits that are compared per stage
+BEAM_WIDTH = 6  # partial plans that are extended per stage
+SEED_MARGIN_QUBITS = 3  # the seed has at least this many qubits less than a local state
 
 
 @dataclass(frozen=True)
 class ShardStage:
-    """Blocks between two exchanges.
+    """Blocks between two swaps.
 
     Attributes:
         globals: Positions that the bits of the rank stand for, the lowest bit first.
-        slots: Positions by the slot that they have in the local state; an exchange puts a
-            position that becomes local into the slot of the one that it is swapped with.
-        blocks: In the order in which they are applied; of positions.
+        slots: Position in each slot of the local state. After a swap, a position that becomes
+            local is in the slot of the position that becomes global.
+        blocks: Blocks on positions, in the order in which they are applied.
     """
 
     globals: tuple[int, ...]
     slots: tuple[int, ...]
     blocks: tuple[FusedBlock, ...]
 
+    def local_blocks(self) -> list[FusedBlock]:
+        """Return the blocks with slots as qubits."""
+        slot = {position: at for at, position in enumerate(self.slots)}
+        return [
+            FusedBlock(tuple(slot[q] for q in block.qubits), block.factors) for block in self.blocks
+        ]
+
 
 @dataclass(frozen=True)
 class ShardingPlan:
-    """The way of one circuit.
+    """The stages of one circuit.
 
     Attributes:
         seed: Positions of the seed, the first stage's global ones first.
-        seed_blocks: What is applied to it, in order.
-        stages: One, and one more for each exchange.
+        seed_blocks: Blocks that are applied to the seed, in order.
+        stages: One stage, and one more per swap.
     """
 
     seed: tuple[int, ...]
@@ -60,17 +66,17 @@ class ShardingPlan:
     stages: tuple[ShardStage, ...]
 
     @property
-    def exchanges(self) -> tuple[tuple[int, ...], ...]:
-        """For each exchange, the slots that are swapped with the bits of the rank."""
+    def swaps(self) -> tuple[tuple[int, ...], ...]:
+        """For each swap, the slots that are swapped with the bits of the rank."""
         return tuple(
             tuple(before.slots.index(position) for position in after.globals)
             for before, after in itertools.pairwise(self.stages)
         )
 
     @property
-    def still(self) -> tuple[int, ...]:
-        """Slots that no exchange swaps."""
-        swapped = {slot for exchange in self.exchanges for slot in exchange}
+    def unswapped_slots(self) -> tuple[int, ...]:
+        """Slots that no swap moves."""
+        swapped = {slot for swap in self.swaps for slot in swap}
         return tuple(slot for slot in range(len(self.stages[0].slots)) if slot not in swapped)
 
 
@@ -80,140 +86,166 @@ def plan_sharding(
     """Choose the global qubits of each stage.
 
     Args:
-        blocks: All of the circuit, in order.
-        width: N, how many qubits there are.
-        bits: k, how many of them are global.
-        flipped: Positions that an observable reads X or Y of; better local in the last stage.
+        blocks: All blocks of the circuit, in order.
+        width: Number of qubits.
+        bits: Number of global qubits, k.
+        flipped: Positions that an observable reads X or Y of. They are kept local in the last stage
+            if possible.
+
+    Returns:
+        The plan with the fewest swaps, then with the smallest seed.
 
     Raises:
-        CircuitError: There are fewer than 2 k + 1 qubits.
+        ShardingError: There are fewer than 2 k + 1 qubits.
     """
     if width < 2 * bits + 1:
-        raise CircuitError(
-            f"a state of {width} qubits can't be split over {2**bits} workers: split one of"
-            f" {2 * bits + 1} qubits or more, or use a smaller SPLIT"
+        raise ShardingError(
+            f"a state of {width} qubits cannot be sharded over {2**bits} processes: use at least"
+            f" {2 * bits + 1} qubits or fewer shards"
         )
-    return _Search(blocks, width, bits, frozenset(flipped)).found()
+    return _PlanSearch(blocks, width, bits, frozenset(flipped)).best_plan()
 
 
 def plan_for_program(program: Program, bits: int) -> ShardingPlan:
-    """The plan of a circuit that was compiled with the target "split"; see `plan`."""
+    """Plan the stages of a program that was compiled with the target "sharded".
+
+    Args:
+        program: The program.
+        bits: Number of global qubits.
+
+    Raises:
+        ShardingError: There are too few qubits; see `plan_sharding`.
+    """
     terms = program.readout.terms
     assert terms is not None
-    blocks = [step for step in program.steps if isinstance(step, FusedBlock)]
     flipped = {at for string in terms.strings for at, pauli in string.items() if pauli != "Z"}
-    return plan_sharding(blocks, len(program.qubits), bits, flipped)
+    return plan_sharding(program.blocks, len(program.qubits), bits, flipped)
 
 
 @dataclass(frozen=True)
-class _Way:
-    """What was chosen so far: each stage's global qubits and blocks, and the blocks left."""
+class _PartialPlan:
+    """A partial plan, with blocks as numbers.
 
-    seed: int  # mask of positions
-    first: tuple[int, ...]  # blocks of the seed
+    Attributes:
+        seed: Mask of the seed's positions.
+        seed_blocks: Blocks of the seed.
+        stages: Global positions and blocks of each stage.
+        remaining: Blocks that are not in a stage yet.
+    """
+
+    seed: int
+    seed_blocks: tuple[int, ...]
     stages: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-    left: tuple[int, ...]
+    remaining: tuple[int, ...]
 
 
-class _Search:
+class _PlanSearch:
+    """Beam search over the global qubits of each stage; arguments as for `plan_sharding`."""
+
     def __init__(
         self, blocks: Sequence[FusedBlock], width: int, bits: int, flipped: frozenset[int]
     ) -> None:
         self.blocks, self.width, self.bits, self.flipped = blocks, width, bits, flipped
         self.masks = [_mask(block.qubits) for block in blocks]
-        # What each block depends on, itself included, as bits of block numbers; and on which
-        # qubits that is.
-        self.past: list[int] = []
-        self.reach: list[int] = []
+        # For each block, masks of the blocks it depends on (itself included) and of their qubits.
+        self.dependencies: list[int] = []
+        self.support: list[int] = []
         last: dict[int, int] = {}
         for at, block in enumerate(blocks):
-            past, reach = 1 << at, self.masks[at]
+            dependencies, support = 1 << at, self.masks[at]
             for before in {last[qubit] for qubit in block.qubits if qubit in last}:
-                past |= self.past[before]
-                reach |= self.reach[before]
+                dependencies |= self.dependencies[before]
+                support |= self.support[before]
             last.update(dict.fromkeys(block.qubits, at))
-            self.past.append(past)
-            self.reach.append(reach)
+            self.dependencies.append(dependencies)
+            self.support.append(support)
 
-    def found(self) -> ShardingPlan:
-        """The best way: the fewest exchanges, then the smallest seed."""
-        ways = self._ranked(self._begun(one) for one in self._sets(range(self.width)))
-        if ways[0].left:
-            # The lowest bits of a state lie across a vector's lanes, and are never swapped.
-            busy = sorted(range(self.width), key=self._uses, reverse=True)
+    def best_plan(self) -> ShardingPlan:
+        """Return the plan with the fewest swaps, then with the smallest seed."""
+        plans = self._sorted(self._start(one) for one in self._candidates(range(self.width)))
+        if plans[0].remaining:
+            # The lowest bits of a state lie across SIMD lanes and are never swapped.
+            by_use = sorted(range(self.width), key=self._uses, reverse=True)
             lanes = min(cache_blocking.SIMD_LANES, self.width - 2 * self.bits - 1)
-            free = sorted(busy[lanes:])
-            ways = self._ranked(self._begun(one) for one in self._sets(free))
-            while ways[0].left:
-                ways = self._ranked(
-                    self._followed(way, one)
-                    for way in ways[:BEAM_WIDTH]
-                    for one in self._sets([q for q in free if q not in way.stages[-1][0]], way)
+            free = sorted(by_use[lanes:])
+            plans = self._sorted(self._start(one) for one in self._candidates(free))
+            while plans[0].remaining:
+                plans = self._sorted(
+                    self._extend(plan, one)
+                    for plan in plans[:BEAM_WIDTH]
+                    for one in self._candidates(
+                        [q for q in free if q not in plan.stages[-1][0]], plan
+                    )
                 )
-        return self._spelt(ways[0])
+        return self._build(plans[0])
 
     def _uses(self, qubit: int) -> int:
         return sum(mask >> qubit & 1 for mask in self.masks)
 
-    def _ranked(self, ways: Iterable[_Way]) -> list[_Way]:
-        def worth(way: _Way) -> tuple[int, int, int]:
-            crossed = len(self.flipped.intersection(way.stages[-1][0]))
-            return (len(way.left), crossed, way.seed.bit_count())
+    def _sorted(self, plans: Iterable[_PartialPlan]) -> list[_PartialPlan]:
+        def cost(plan: _PartialPlan) -> tuple[int, int, int]:
+            crossing = len(self.flipped.intersection(plan.stages[-1][0]))
+            return (len(plan.remaining), crossing, plan.seed.bit_count())
 
-        return sorted(ways, key=worth)
+        return sorted(plans, key=cost)
 
-    def _sets(self, positions: Sequence[int], way: _Way | None = None) -> Iterable[tuple[int, ...]]:
-        """Sets of global qubits that are worth trying."""
+    def _candidates(
+        self, positions: Sequence[int], plan: _PartialPlan | None = None
+    ) -> Iterable[tuple[int, ...]]:
+        """Return sets of global qubits, limited to those of the best single qubits."""
         count = len(positions)
         if math.comb(count, self.bits) > MAX_CANDIDATES:
-            # Those that are the best by themselves.
-            def alone(position: int) -> tuple[int, int]:
+
+            def single_cost(position: int) -> tuple[int, int]:
                 one = (position,)
-                tried = self._begun(one) if way is None else self._followed(way, one)
-                return (len(tried.left), tried.seed.bit_count())
+                tried = self._start(one) if plan is None else self._extend(plan, one)
+                return (len(tried.remaining), tried.seed.bit_count())
 
             while math.comb(count, self.bits) > MAX_CANDIDATES:
                 count -= 1
-            positions = sorted(sorted(positions, key=alone)[:count])
+            positions = sorted(sorted(positions, key=single_cost)[:count])
         return itertools.combinations(positions, self.bits)
 
-    def _begun(self, chosen: tuple[int, ...]) -> _Way:
-        """A first stage, and its seed."""
-        most = max(len(chosen), self.width - self.bits - SMALLER)
-        wanted = _mask(chosen)
-        seed, reach = 0, wanted
+    def _start(self, global_qubits: tuple[int, ...]) -> _PartialPlan:
+        """Choose the seed for a first stage's global qubits, and the first stage."""
+        widest = max(len(global_qubits), self.width - self.bits - SEED_MARGIN_QUBITS)
+        global_mask = _mask(global_qubits)
+        seed_blocks, seed = 0, global_mask
         for at, mask in enumerate(self.masks):
-            if mask & wanted and (reach | self.reach[at]).bit_count() <= most:
-                seed |= self.past[at]
-                reach |= self.reach[at]
-        rest = [at for at in range(len(self.masks)) if not seed >> at & 1]
-        first = tuple(at for at in range(len(self.masks)) if seed >> at & 1)
-        return self._followed(_Way(reach, first, (), tuple(rest)), chosen)
+            if mask & global_mask and (seed | self.support[at]).bit_count() <= widest:
+                seed_blocks |= self.dependencies[at]
+                seed |= self.support[at]
+        numbers = range(len(self.masks))
+        inside = tuple(at for at in numbers if seed_blocks >> at & 1)
+        rest = tuple(at for at in numbers if not seed_blocks >> at & 1)
+        return self._extend(_PartialPlan(seed, inside, (), rest), global_qubits)
 
-    def _followed(self, way: _Way, chosen: tuple[int, ...]) -> _Way:
-        """A further stage: all blocks that can be applied while these qubits are global."""
-        held = _mask(chosen)
-        taken, left = [], []
-        for at in way.left:
-            if self.masks[at] & held:
-                held |= self.masks[at]
-                left.append(at)
+    def _extend(self, plan: _PartialPlan, global_qubits: tuple[int, ...]) -> _PartialPlan:
+        """Add a stage of all blocks that can be applied while these qubits are global."""
+        blocked = _mask(global_qubits)
+        applied, remaining = [], []
+        for at in plan.remaining:
+            if self.masks[at] & blocked:
+                blocked |= self.masks[at]
+                remaining.append(at)
             else:
-                taken.append(at)
-        return _Way(way.seed, way.first, (*way.stages, (chosen, tuple(taken))), tuple(left))
+                applied.append(at)
+        stages = (*plan.stages, (global_qubits, tuple(applied)))
+        return _PartialPlan(plan.seed, plan.seed_blocks, stages, tuple(remaining))
 
-    def _spelt(self, way: _Way) -> ShardingPlan:
-        first = way.stages[0][0]
-        seed = (*first, *(q for q in range(self.width) if way.seed >> q & 1 and q not in first))
+    def _build(self, plan: _PartialPlan) -> ShardingPlan:
+        first = plan.stages[0][0]
+        inside = (q for q in range(self.width) if plan.seed >> q & 1 and q not in first)
         slots = [q for q in range(self.width) if q not in first]
         stages: list[ShardStage] = []
-        for chosen, numbers in way.stages:
+        for global_qubits, numbers in plan.stages:
             if stages:
-                for before, after in zip(stages[-1].globals, chosen, strict=True):
+                for before, after in zip(stages[-1].globals, global_qubits, strict=True):
                     slots[slots.index(after)] = before
-            taken = tuple(self.blocks[at] for at in numbers)
-            stages.append(ShardStage(chosen, tuple(slots), taken))
-        return ShardingPlan(seed, tuple(self.blocks[at] for at in way.first), tuple(stages))
+            blocks = tuple(self.blocks[at] for at in numbers)
+            stages.append(ShardStage(global_qubits, tuple(slots), blocks))
+        seed_blocks = tuple(self.blocks[at] for at in plan.seed_blocks)
+        return ShardingPlan((*first, *inside), seed_blocks, tuple(stages))
 
 
 def _mask(positions: Iterable[int]) -> int:

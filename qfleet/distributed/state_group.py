@@ -1,21 +1,22 @@
-"""The state of one circuit held by several workers together: who they are.
+"""Groups of processes that hold each state together.
 
-Inside `over(group)` every simulator that `build` makes holds 1/size of the state in each member:
+Inside `use_group(group)`, every simulator that `build_simulator` makes holds 1/size of each state
+in this process:
 
-    with split.over(split.Group(size=2, rank=0, key=2000)):
-        simulator = build(circuit, inputs, parameters, observables)
+    with use_group(StateGroup(size=2, rank=0, key=2000)):
+        simulator = build_simulator(circuit, inputs, parameters, observables)
 
-All members build the same circuits in the same order and call them with the same arguments, as
-workers of one gang under a strategy that connects them. What each of them gets:
+All processes of a group build the same circuits in the same order and call them with the same
+arguments. Each process gets
 
-    readouts    the whole values, the same in every member
-    slopes      its own part: summed over the members they are the gradient of the sum of the
-                members' losses. So a loss that each member weighs with 1/size, and gradients that
-                are summed over all workers, as training does, give what one worker would have
-                found. That holds for what is trained before the circuit too, since all that comes
-                after it on the way back is linear in the parts.
+    readouts    complete and equal in all processes
+    gradients   a partial gradient: the sum over the processes is the gradient of the sum of their
+                losses. Scale each process's loss by 1/size and sum the gradients over all
+                processes, as data-parallel training does, to get the gradient of one process.
+                This includes gradients of layers before the circuit, because backpropagation is
+                linear.
 
-No TensorFlow here.
+No framework is imported here.
 """
 
 import contextlib
@@ -23,18 +24,22 @@ import contextvars
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from common.errors import SettingsError
+from qfleet.errors import ShardingError
 
 
 @dataclass(frozen=True)
 class StateGroup:
-    """The workers that hold one state.
+    """The processes that hold one state.
 
     Attributes:
-        size: How many they are, a power of two; 1 splits nothing.
-        rank: Which of them this process is, in the order of their task numbers.
-        key: Names the group to TensorFlow: the same in all members, and no other group's. Those
-            of a gang's groups follow from their number; strategies count theirs from 1 on.
+        size: Number of processes, a power of two; 1 does not shard the state.
+        rank: Index of this process in the group.
+        key: Identifies the group to the framework's collectives: equal in all processes of the
+            group and different from the keys of all other groups. TensorFlow's strategies use keys
+            from 1 on.
+
+    Raises:
+        ShardingError: The size is not a power of two, or the rank is not in the group.
     """
 
     size: int
@@ -43,25 +48,33 @@ class StateGroup:
 
     def __post_init__(self) -> None:
         if self.size < 1 or self.size & (self.size - 1):
-            raise SettingsError(
-                f"STATE_SHARDS={self.size}: a state is split over a power of two of workers: use 1, 2, 4,"
-                " 8, ..."
+            raise ShardingError(
+                f"a state cannot be sharded over {self.size} processes: use a power of two (1, 2,"
+                " 4, 8, ...)"
             )
         if not 0 <= self.rank < self.size:
-            raise ValueError(f"rank {self.rank} in a group of {self.size}")
+            raise ShardingError(
+                f"rank {self.rank} is not in a group of size {self.size}: use 0 to {self.size - 1}"
+            )
 
     @property
     def bits(self) -> int:
-        """How many qubits the members' ranks stand for."""
+        """Number of global qubits: the bits of the rank."""
         return self.size.bit_length() - 1
 
 
-_CURRENT: contextvars.ContextVar[StateGroup | None] = contextvars.ContextVar("split", default=None)
+_CURRENT: contextvars.ContextVar[StateGroup | None] = contextvars.ContextVar(
+    "state_group", default=None
+)
 
 
 @contextlib.contextmanager
 def use_group(group: StateGroup) -> Iterator[None]:
-    """What is built inside is split over this group."""
+    """Shard the states of all simulators that are built in this context.
+
+    Args:
+        group: The processes that hold the states.
+    """
     token = _CURRENT.set(group)
     try:
         yield
@@ -70,6 +83,6 @@ def use_group(group: StateGroup) -> Iterator[None]:
 
 
 def current_group() -> StateGroup | None:
-    """The group to split over; None where nothing is to be split."""
+    """Return the group to shard states over; None if states are not sharded."""
     group = _CURRENT.get()
     return group if group is not None and group.size > 1 else None

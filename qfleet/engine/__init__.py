@@ -1,1 +1,1 @@
-"""What every engine needs: memory limits."""
+"""Resources of the machine: memory and CPUs."""

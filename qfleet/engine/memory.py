@@ -1,13 +1,15 @@
-"""How much memory states take, and whether this machine has it."""
+"""Memory that states need, compared with the free memory of this machine."""
 
-import os
 from pathlib import Path
 
 import psutil
 
-from common.errors import CircuitError
+from qfleet.errors import MemoryLimitError
 
-_LIMITS = (  # a container's, which psutil does not know: (limit, use)
+MAX_WAITING_STATE_BYTES = 4 << 30
+"""Most bytes of states kept for the adjoint pass (kMaxCachedBytes in native/tf_ops.h)."""
+
+_CGROUP_FILES = (  # (limit, usage) of a container, which psutil does not read
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     (
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -17,55 +19,55 @@ _LIMITS = (  # a container's, which psutil does not know: (limit, use)
 
 
 def available_bytes() -> int:
-    """Bytes that this process may still take: what is free, or is left of a container's limit."""
+    """Return the bytes that this process may still allocate, within its container's limit."""
     free = psutil.virtual_memory().available
-    for limit, use in _LIMITS:
+    for limit, usage in _CGROUP_FILES:
         try:
-            free = min(free, int(Path(limit).read_text()) - int(Path(use).read_text()))
+            free = min(free, int(Path(limit).read_text()) - int(Path(usage).read_text()))
         except (OSError, ValueError):  # no such file, or "max"
             continue
     return max(free, 0)
 
 
-def cpu_count() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def state_bytes(qubits: int, amplitude: int, states: int) -> int:
-    """Bytes of so many states.
+def state_bytes(qubits: int, amplitude_bytes: int, states: int = 1) -> int:
+    """Return the bytes that states take.
 
     Args:
-        qubits: N.
-        amplitude: Bytes of one, 8 or 16.
-        states: How many.
+        qubits: Qubits per state.
+        amplitude_bytes: Bytes per amplitude, 8 or 16.
+        states: Number of states.
     """
-    return states * amplitude << qubits
+    return states * amplitude_bytes << qubits
 
 
-def require_memory(qubits: int, amplitude: int, states: int, copies: int, holders: int = 1) -> None:
-    """Refuse what this machine has no memory for, before it is begun.
+def require_memory(
+    qubits: int, amplitude_bytes: int, states: int, processes: int = 1, shards: int = 1
+) -> None:
+    """Check that states fit into the free memory of this machine.
 
     Args:
-        qubits: N.
-        amplitude: Bytes of one, 8 or 16.
-        states: How many states a process holds at a time.
-        copies: How many processes there are on this machine.
-        holders: How many processes hold a state together.
+        qubits: Qubits per state.
+        amplitude_bytes: Bytes per amplitude, 8 or 16.
+        states: States that a process holds at a time: 1 for readouts, 2 for gradients.
+        processes: Processes on this machine that do the same.
+        shards: Processes that each state is sharded over.
 
     Raises:
-        CircuitError: It says how many bytes are needed and what would fit.
+        MemoryLimitError: The message states the needed and the free bytes and the largest width
+            that fits.
     """
-    needed, free = state_bytes(qubits, amplitude, states * copies) // holders, available_bytes()
+    needed = state_bytes(qubits, amplitude_bytes, states * processes) // shards
+    free = available_bytes()
     if needed <= free:
         return
     fits = qubits
-    while fits and state_bytes(fits, amplitude, states * copies) // holders > free:
+    while fits and state_bytes(fits, amplitude_bytes, states * processes) // shards > free:
         fits -= 1
-    what = "training" if states > 1 else "reading"
-    workers = f" in each of {copies} workers" if copies > 1 else ""
-    raise CircuitError(
-        f"{what} {qubits} qubits takes {needed:,} bytes for {states} state{'s'[: states > 1]}"
-        f"{workers}, and {free:,} are free here: use at most {fits} qubits"
-        f"{', fewer workers' if copies > 1 else ''} or a machine with more memory"
+    task = "training" if states > 1 else "simulating"
+    count = "1 state" if states == 1 else f"{states} states"
+    where = f" in each of {processes} processes" if processes > 1 else ""
+    fewer = " fewer processes," if processes > 1 else ""
+    raise MemoryLimitError(
+        f"{task} {qubits} qubits takes {needed:,} bytes for {count}{where}, but {free:,} bytes are"
+        f" free: use at most {fits} qubits,{fewer} or a machine with more memory"
     )

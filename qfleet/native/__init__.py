@@ -1,8 +1,8 @@
-"""The native kernel: C++ sources, the library that is made of them, and its TensorFlow ops.
+"""The native engine: C++ sources, the library that is built from them, and its TensorFlow ops.
 
-`python -m qfleet.native` makes the library, as setup.sh and the image do. It stands
-beside the sources, and its name holds a digest of all that it depends on, so that a library of
-other sources, of another TensorFlow or for another processor is never loaded.
+`python -m qfleet.native` builds the library into `built/`, next to the sources. The library's name
+contains a digest of everything it depends on, so a library of other sources, another TensorFlow or
+another CPU architecture is never loaded.
 """
 
 import ctypes
@@ -51,7 +51,7 @@ HEADERS = (
     "tf_shard_op.h",
     "tf_swap_ops.h",
 )
-# Instruction sets by processor: name, bytes of a vector, compiler's flags.
+# Instruction sets by CPU architecture: name, bytes per SIMD vector, compiler flags.
 INSTRUCTION_SETS: dict[str, tuple[tuple[str, int, tuple[str, ...]], ...]] = {
     "x86_64": (
         ("baseline", 16, ()),
@@ -59,12 +59,12 @@ INSTRUCTION_SETS: dict[str, tuple[tuple[str, int, tuple[str, ...]], ...]] = {
         ("avx512", 64, ("-march=x86-64-v4", "-mprefer-vector-width=512")),
     ),
     "aarch64": (("baseline", 16, ()),),
-    "arm64": (("baseline", 16, ()),),  # what macOS calls aarch64
+    "arm64": (("baseline", 16, ()),),  # the name of aarch64 on macOS
 }
 
 
 def library_path() -> Path:
-    """Where the library for this TensorFlow and processor stands, or would."""
+    """Return the path of the library for this TensorFlow and CPU; the file may not exist."""
     digest = hashlib.sha256()
     for name in (*SOURCES, *HEADERS, "__init__.py", "__main__.py"):
         digest.update((SOURCE_DIR / name).read_bytes())
@@ -74,17 +74,17 @@ def library_path() -> Path:
 
 
 def unavailable_reason() -> str | None:
-    """Why there is no kernel, in a few words; None if there is one."""
+    """Return the reason why there is no native engine; None if there is one."""
     if platform.machine() not in INSTRUCTION_SETS:
-        return f"the native kernel is not written for {platform.machine()}"
+        return f"the native engine does not support {platform.machine()} CPUs"
     if not library_path().is_file():
-        return "the native kernel is not built (python -m qfleet.native builds it)"
+        return "the native engine is not built (run `python -m qfleet.native`)"
     return None
 
 
 @functools.cache
 def ops() -> Any:
-    """The library's TensorFlow ops, loaded once."""
+    """Return the library's TensorFlow operations; they are loaded once."""
     from qfleet.tensorflow.runtime import tf
 
     return tf.load_op_library(str(library_path()))
@@ -92,15 +92,15 @@ def ops() -> Any:
 
 @dataclass(frozen=True)
 class TileLayout:
-    """How a batch is laid out (engine.h).
+    """The memory layout of a batch.
 
     Attributes:
-        lane_qubits: Lowest qubits that lie across a vector's lanes.
-        samples: Examples of a tile, side by side over the other lanes.
-        tiles: How many tiles the batch is.
-        groups: Vectors of real parts, and as many of imaginary ones, of a tile's state.
-        tile_reals: Real numbers of a tile's state.
-        shared_tile: Whether all threads work on one tile, rather than each on its own.
+        lane_qubits: Number of lowest qubits that lie across a vector's lanes.
+        samples: Examples per tile, over the other lanes.
+        tiles: Number of tiles of the batch.
+        groups: Vectors of real parts in a tile's state, and of imaginary parts.
+        tile_reals: Real numbers in a tile's state.
+        shared_tile: True if all threads work on one tile, False if each works on its own.
     """
 
     lane_qubits: int
@@ -112,7 +112,14 @@ class TileLayout:
 
 
 def tile_layout(qubits: int, real_bytes: int, batch: int, threads: int) -> TileLayout:
-    """How the kernel lays out a batch, with 4 or 8 bytes a real number."""
+    """Return the native engine's layout of a batch.
+
+    Args:
+        qubits: Qubits per state.
+        real_bytes: Bytes per real number, 4 or 8.
+        batch: Number of examples.
+        threads: Number of threads.
+    """
     fields = (ctypes.c_int64 * 6)()
     _library().qfleet_tile_layout(
         qubits, real_bytes, ctypes.c_int64(batch), ctypes.c_int64(threads), fields
@@ -122,18 +129,18 @@ def tile_layout(qubits: int, real_bytes: int, batch: int, threads: int) -> TileL
 
 
 def simd_lanes(real_bytes: int) -> int:
-    """Real numbers of 4 or 8 bytes in a vector of this machine."""
+    """Return the number of reals of 4 or 8 bytes in a SIMD vector of this machine."""
     return int(_library().qfleet_simd_lanes(real_bytes))
 
 
 def instruction_set() -> str:
-    """The instruction set that was chosen on this machine."""
+    """Return the name of the instruction set that is used on this machine."""
     return _library().qfleet_instruction_set().decode()
 
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    ops()  # TensorFlow's own library, which ours needs, is loaded with it
-    found = ctypes.CDLL(str(library_path()))
-    found.qfleet_instruction_set.restype = ctypes.c_char_p
-    return found
+    ops()  # loads TensorFlow's library too, which this one needs
+    library = ctypes.CDLL(str(library_path()))
+    library.qfleet_instruction_set.restype = ctypes.c_char_p
+    return library

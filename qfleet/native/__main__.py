@@ -1,6 +1,6 @@
-"""Builds the native kernel with g++, in half a minute; where it is built already, at once.
+"""Builds the native engine with g++ in half a minute, unless it is built already.
 
-Prints where the library is, or nothing where there is none.
+Prints the path of the library, or nothing if it cannot be built.
 """
 
 import concurrent.futures
@@ -18,43 +18,50 @@ COMMON = ("-std=c++17", "-fPIC", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden
 
 
 def main() -> int:
-    """Build; 0 also where it can't be built, since plain TensorFlow then serves."""
+    """Build the library; return 0 also if that fails, because plain TensorFlow replaces it."""
     target = native.library_path()
     if not target.is_file():
-        attempt(target)
+        try_build(target)
     if target.is_file():
         print(target)
     return 0
 
 
-def attempt(target: Path) -> None:
-    """Build, or say in a sentence why there will be no kernel."""
+def try_build(target: Path) -> None:
+    """Build the library, or print the reason why it cannot be built."""
     compiler = os.environ.get("CXX") or shutil.which("g++")
     if compiler is None or platform.machine() not in native.INSTRUCTION_SETS:
-        why = "there is no g++" if compiler is None else f"it is not for {platform.machine()}"
+        if compiler is None:
+            reason = "there is no g++ (on Debian and Ubuntu: apt-get install g++)"
+        else:
+            reason = f"{platform.machine()} CPUs are not supported"
         print(
-            f"qfleet: no native kernel, since {why}: plain TensorFlow simulates, many times"
-            " slower (apt-get install g++ on Debian and Ubuntu, then say the same again).",
+            f"qfleet: the native engine cannot be built: {reason}; using plain TensorFlow, which is"
+            " many times slower",
             file=sys.stderr,
         )
         return
-    print("Building the native kernel: up to a minute, this first time only.", file=sys.stderr)
+    print("Building the native engine: up to a minute, once.", file=sys.stderr)
     try:
         build(compiler, target)
     except subprocess.CalledProcessError as error:
         print(error.stderr[-4000:], file=sys.stderr)
         print(
-            f"qfleet: {compiler} could not build the native kernel (its last lines are above):"
-            " plain TensorFlow simulates, many times slower.",
+            f"qfleet: {compiler} could not build the native engine (its output is above); using"
+            " plain TensorFlow, which is many times slower",
             file=sys.stderr,
         )
 
 
 def build(compiler: str, target: Path) -> None:
-    """Compile and link; the library appears whole or not at all.
+    """Compile and link the library, and move it into place atomically.
+
+    Args:
+        compiler: The C++ compiler.
+        target: Path of the library.
 
     Raises:
-        subprocess.CalledProcessError: The compiler failed; its `stderr` says why.
+        subprocess.CalledProcessError: The compiler failed; `stderr` has its output.
     """
     from qfleet.tensorflow.runtime import tf
 
@@ -66,33 +73,38 @@ def build(compiler: str, target: Path) -> None:
             if name == "kernels.cc":
                 for label, size, flags in native.INSTRUCTION_SETS[platform.machine()]:
                     objects.append(Path(folder, f"{label}.o"))
-                    chosen = (f"-DQFLEET_SET={label}", f"-DQFLEET_BYTES={size}", *flags)
-                    commands.append([*COMMON, *chosen, "-c", name, "-o", str(objects[-1])])
+                    defines = (f"-DQFLEET_SET={label}", f"-DQFLEET_BYTES={size}", *flags)
+                    commands.append([*COMMON, *defines, "-c", name, "-o", str(objects[-1])])
                 continue
             objects.append(Path(folder, f"{name}.o"))
-            # TensorFlow's headers are slow to compile, and full of warnings that are not ours.
+            # TensorFlow's headers compile slowly and with many warnings.
             extra = (*headers, "-O1", "-w") if name.startswith("tf_") else ()
             commands.append([*COMMON, *extra, "-c", name, "-o", str(objects[-1])])
-        # The longest first.
+        # The slowest first.
         commands.sort(key=lambda command: not command[-3].startswith("tf_"))
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             for _ in pool.map(lambda command: run(compiler, command), commands):
                 pass
-        # Those of other sources, TensorFlows or processors are of no use any more.
+        # Remove libraries of other sources, TensorFlow versions and CPUs.
         for old in target.parent.glob("*.so"):
             old.unlink()
-        made = Path(folder, "library.so")
+        library = Path(folder, "library.so")
         run(
             compiler,
-            ["-shared", *map(str, objects), "-o", str(made), *tf.sysconfig.get_link_flags()],
+            ["-shared", *map(str, objects), "-o", str(library), *tf.sysconfig.get_link_flags()],
         )
         target.parent.mkdir(exist_ok=True)
         unfinished = target.with_suffix(f".{os.getpid()}")
-        shutil.copy(made, unfinished)
+        shutil.copy(library, unfinished)
         unfinished.replace(target)
 
 
 def run(compiler: str, arguments: list[str]) -> None:
+    """Run the compiler in the folder of the sources.
+
+    Raises:
+        subprocess.CalledProcessError: The compiler failed; `stderr` has its output.
+    """
     subprocess.run(
         [compiler, *arguments], cwd=native.SOURCE_DIR, check=True, capture_output=True, text=True
     )

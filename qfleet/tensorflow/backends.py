@@ -1,14 +1,13 @@
-"""A Cirq circuit becomes a differentiable, batched TensorFlow function.
+"""Construction of simulators: differentiable, batched TensorFlow functions of Cirq circuits.
 
-`build` compiles the circuit once (gates.py, fusion.py, observables.py, program.py: no TensorFlow)
-and hands the Program to a backend:
+`build_simulator` selects the engine by its `backend` argument:
 
-    qfleet      the native kernel (native.py, kernel/); plain TensorFlow where it is not built
+    qfleet      the native engine (native.py); plain TensorFlow if it is not built
     tensorflow  plain TensorFlow operations on 4x4 blocks (dense.py)
-    tfq         TensorFlow Quantum, from the circuit itself (tfq.py)
+    tfq         TensorFlow Quantum (tfq.py)
 
-Inside `split.over(group)` the workers of a group hold each state together (split.py,
-split_simulator.py). Another backend is a subclass of Simulator that takes the same Program.
+Inside `state_group.use_group(group)` the processes of a group hold each state together
+(sharded_simulator.py). A new engine is a subclass of Simulator that runs a compiled Program.
 """
 
 import functools
@@ -16,16 +15,19 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from common.errors import CircuitError
 from qfleet.distributed import state_group
+from qfleet.errors import ShardingError
 
 if TYPE_CHECKING:
-    # Seconds to import, which whoever wants a module of this package alone need not wait for.
+    # Importing these takes seconds, which users of other modules of this package should not pay.
     import cirq
 
     from qfleet.tensorflow.simulator import Simulator
 
-__all__ = ["build_simulator"]
+Backend = Literal["qfleet", "tensorflow", "tfq"]
+Dtype = Literal["complex64", "complex128"]
+
+__all__ = ["Backend", "Dtype", "build_simulator"]
 
 
 def build_simulator(
@@ -34,53 +36,44 @@ def build_simulator(
     parameters: Sequence[str],
     observables: "Sequence[cirq.PauliSum]",
     *,
-    backend: Literal["qfleet", "tensorflow", "tfq"] = "qfleet",
-    dtype: Literal["complex64", "complex128"] = "complex64",
+    backend: Backend = "qfleet",
+    dtype: Dtype = "complex64",
 ) -> "Simulator":
-    """Make a simulator of a circuit.
+    """Compile a circuit for an engine.
 
-    It holds no variable and may be made before or after a distribution strategy. The "tfq"
-    backend imports TensorFlow Quantum at its first use, which must come after the strategy.
+    The simulator has no variables and may be built before or after a distribution strategy. The
+    "tfq" backend imports TensorFlow Quantum on its first call, which must come after the strategy.
 
     Args:
-        circuit: Unitary gates, with symbols in any sympy expression.
-        inputs: Names of the data symbols, a value per example, in the order of the columns.
-        parameters: Names of the trained symbols, one value for the whole batch, in order.
-        observables: What to read, with real coefficients; none where only the state is wanted.
-        backend: What simulates.
-        dtype: Of the state; angles and readouts are float32 with complex64 and float64 with
-            complex128, which "tfq" does not have.
+        circuit: Unitary gates, with symbols in any supported sympy expression.
+        inputs: Names of the data symbols, one value per example, in the order of the columns.
+        parameters: Names of the trained symbols, one value per batch, in order.
+        observables: Observables to read, with real coefficients; none for the state.
+        backend: The engine.
+        dtype: Of the state. Angles and readouts are float32 for complex64 and float64 for
+            complex128. "tfq" supports complex64 only.
 
     Returns:
         The simulator.
 
     Raises:
-        CircuitError: Something in the circuit, its symbols or the observables can't be taken.
+        CircuitError: The circuit, its symbols or the observables are not supported.
+        ShardingError: The state cannot be sharded with this backend, or on this machine.
+        LibraryError: TensorFlow Quantum is not installed.
     """
-    # The backends import TensorFlow, which whoever only compiles need not wait for.
+    # The engines import TensorFlow, which users of the compiler should not wait for.
     if (group := state_group.current_group()) is not None:
-        from qfleet import native
-
-        if backend != "qfleet":
-            raise CircuitError(
-                f"STATE_SHARDS={group.size} needs the simulator qfleet: {backend!r} can't hold a part of"
-                " a state"
-            )
-        if (why := native.unavailable_reason()) is not None:
-            raise CircuitError(f"STATE_SHARDS={group.size} can't be had here: {why}")
-        from qfleet.tensorflow.sharded_simulator import ShardedSimulator
-
-        return ShardedSimulator(circuit, inputs, parameters, observables, group, dtype=dtype)
+        return _build_sharded(circuit, inputs, parameters, observables, group, backend, dtype)
     if backend == "tfq":
         from qfleet.tensorflow.tfq import TfqSimulator
 
         return TfqSimulator(circuit, inputs, parameters, observables, dtype=dtype)
-    if backend == "qfleet" and _native():
+    if backend == "qfleet" and _native_available():
         from qfleet.tensorflow.native import NativeSimulator
 
         return NativeSimulator(circuit, inputs, parameters, observables, dtype=dtype)
     if backend not in ("qfleet", "tensorflow"):
-        raise ValueError(f"no backend {backend!r}: 'qfleet', 'tensorflow' or 'tfq'")
+        raise ValueError(f"unknown backend {backend!r}: use 'qfleet', 'tensorflow' or 'tfq'")
     from qfleet.compiler.program import compile_program
     from qfleet.tensorflow.dense import TensorFlowSimulator
 
@@ -89,12 +82,37 @@ def build_simulator(
     )
 
 
-@functools.cache
-def _native() -> bool:
-    """Whether the kernel is there; says so once where it is not."""
+def _build_sharded(
+    circuit: "cirq.AbstractCircuit",
+    inputs: Sequence[str],
+    parameters: Sequence[str],
+    observables: "Sequence[cirq.PauliSum]",
+    group: state_group.StateGroup,
+    backend: Backend,
+    dtype: Dtype,
+) -> "Simulator":
     from qfleet import native
 
-    why = native.unavailable_reason()
-    if why is not None:
-        print(f"qfleet: {why}: plain TensorFlow simulates.", file=sys.stderr)
-    return why is None
+    if backend != "qfleet":
+        raise ShardingError(
+            f"the backend {backend!r} cannot shard a state over {group.size} processes: use"
+            " 'qfleet'"
+        )
+    if (reason := native.unavailable_reason()) is not None:
+        raise ShardingError(
+            f"a state cannot be sharded over {group.size} processes on this machine: {reason}"
+        )
+    from qfleet.tensorflow.sharded_simulator import ShardedSimulator
+
+    return ShardedSimulator(circuit, inputs, parameters, observables, group, dtype=dtype)
+
+
+@functools.cache
+def _native_available() -> bool:
+    """Return True if the native engine is available; warn once if it is not."""
+    from qfleet import native
+
+    reason = native.unavailable_reason()
+    if reason is not None:
+        print(f"qfleet: {reason}; using plain TensorFlow instead", file=sys.stderr)
+    return reason is None

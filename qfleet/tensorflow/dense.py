@@ -1,4 +1,4 @@
-"""The plain-TensorFlow backend: dense blocks applied to a batch of state vectors."""
+"""The plain TensorFlow engine: dense blocks applied to a batch of state vectors."""
 
 from collections.abc import Sequence
 from typing import final
@@ -10,7 +10,7 @@ from qfleet.compiler.observables import MeasurementBasis, ReducedReadout
 from qfleet.compiler.program import Program
 from qfleet.tensorflow import evolution
 from qfleet.tensorflow.evolution import BATCH, PART, AxisOrder
-from qfleet.tensorflow.matrices import BlockMatrices, realified
+from qfleet.tensorflow.matrices import BlockMatrices, as_real
 from qfleet.tensorflow.runtime import tf
 from qfleet.tensorflow.simulator import REAL_DTYPES, Simulator
 
@@ -20,7 +20,7 @@ class TensorFlowSimulator(Simulator):
     """Runs a program with TensorFlow operations, on CPU or GPU, differentiated by TensorFlow.
 
     Args:
-        program: From compile_program.
+        program: A program that was compiled with the target "tensorflow".
         dtype: "complex64" or "complex128".
     """
 
@@ -33,63 +33,65 @@ class TensorFlowSimulator(Simulator):
         self.dtype = REAL_DTYPES[dtype]
         names = (*self.inputs, *self.parameters)
         self._order: AxisOrder = (PART, *range(len(program.qubits)))
-        steps = _without_phases(program.steps) if self.readouts else program.steps
+        steps = _drop_global_phases(program.steps) if self.readouts else program.steps
         self._plans = evolution.schedule(steps, self._order, names=names, real=self.dtype)
-        blocks = [step for step in program.steps if isinstance(step, FusedBlock)]
+        blocks = list(program.blocks)
         order = self._plans[-1].order if self._plans else self._order
-        self._bases: list[_Strings] = []
+        self._bases: list[_ParityReadout] = []
         for basis in readout.bases:
             plans = evolution.schedule(basis.rotations, order, first=len(blocks))
             blocks += basis.rotations
-            self._bases.append(_Strings(basis, order, plans, self.dtype))
-        self._operators: _Operators | None = None
+            self._bases.append(_ParityReadout(basis, order, plans, self.dtype))
+        self._operators: _OperatorReadout | None = None
         if readout.reduced is not None:
-            self._operators = _Operators(readout.reduced, len(blocks), self.dtype)
+            self._operators = _OperatorReadout(readout.reduced, len(blocks), self.dtype)
             blocks += readout.reduced.tail
-        # All matrices at once: many small products in one operation cost little more than one.
+        # All matrices at once: a batch of small products costs little more than one.
         self._matrices = BlockMatrices(blocks, self.parameters, self.dtype)
 
     def describe(self, batch: int | None = None) -> str:
-        """What will be computed, for a person to read."""
+        """Describe the compiled program; see Simulator.describe."""
         return f"plain TensorFlow, {self.dtype.name}: {self.program}"
 
-    @tf.autograph.experimental.do_not_convert  # which would take longer than all the rest
+    # AutoGraph would take longer than everything else in tracing.
+    @tf.autograph.experimental.do_not_convert
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
-        """See Simulator.expectation."""
-        angles, parameters = self._taken(angles, parameters)
+        """Compute the readouts; see Simulator.expectation."""
+        angles, parameters = self._checked_arguments(angles, parameters)
         batch = tf.shape(angles)[0]
         matrices = self._matrices(parameters)
-        state, order = self._evolved(angles, parameters, matrices)
+        state, order = self._evolve(angles, parameters, matrices)
         values = tf.constant(self.program.readout.offsets[:, np.newaxis], self.dtype)  # [K, 1]
         for strings in self._bases:
             values += strings(state, matrices)
         if self._operators is not None:
             values += self._operators(state, order, matrices)
-        return tf.broadcast_to(evolution.permuted(values, [1, 0]), [batch, self.readouts])
+        return tf.broadcast_to(evolution.permute(values, [1, 0]), [batch, self.readouts])
 
-    @tf.autograph.experimental.do_not_convert  # which would take longer than all the rest
+    # AutoGraph would take longer than everything else in tracing.
+    @tf.autograph.experimental.do_not_convert
     def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
-        """See Simulator.state."""
-        self._whole_state()
-        angles, parameters = self._taken(angles, parameters)
-        state, order = self._evolved(angles, parameters, self._matrices(parameters))
+        """Compute the state vectors; see Simulator.state."""
+        self._require_state_output()
+        angles, parameters = self._checked_arguments(angles, parameters)
+        state, order = self._evolve(angles, parameters, self._matrices(parameters))
         batch = [BATCH] if BATCH in order else []
         state = evolution.transpose(state, order, (PART, *batch, *range(len(self.qubits))))
         size = 2 ** len(self.qubits)
         real, imaginary = tf.unstack(tf.reshape(state, [2, -1, size]), num=2)
         return tf.broadcast_to(tf.complex(real, imaginary), [tf.shape(angles)[0], size])
 
-    def _evolved(
+    def _evolve(
         self, angles: tf.Tensor, parameters: tf.Tensor, matrices: dict[int, tf.Tensor]
     ) -> tuple[tf.Tensor, AxisOrder]:
-        """The state after all steps, and the order of its axes."""
+        """Return the state after all steps, and the order of its axes."""
         shared = tf.broadcast_to(parameters, [tf.shape(angles)[0], len(self.parameters)])
         symbols = tf.concat([angles, shared], axis=1)  # [B, V]
-        state = tf.constant(self._initial(), self.dtype)
+        state = tf.constant(self._initial_state(), self.dtype)
         return evolution.evolve(state, self._order, self._plans, matrices, symbols)
 
-    def _initial(self) -> np.ndarray:
-        """[2, 2**N] real and imaginary parts."""
+    def _initial_state(self) -> np.ndarray:
+        """Return [2, 2**N] real and imaginary parts."""
         initial = self.program.initial
         if initial is None:
             initial = np.zeros(2 ** len(self.program.qubits), np.complex64)
@@ -97,19 +99,19 @@ class TensorFlowSimulator(Simulator):
         return np.stack([initial.real, initial.imag])
 
 
-def _without_phases(steps: Sequence[FusedBlock | PhaseLayer]) -> list[FusedBlock | PhaseLayer]:
-    """Steps without turns of no qubit, which no expectation value shows."""
-    found: list[FusedBlock | PhaseLayer] = []
+def _drop_global_phases(steps: Sequence[FusedBlock | PhaseLayer]) -> list[FusedBlock | PhaseLayer]:
+    """Drop phases on no qubit: expectation values do not depend on them."""
+    kept: list[FusedBlock | PhaseLayer] = []
     for step in steps:
         if isinstance(step, PhaseLayer):
-            step = PhaseLayer(tuple(turn for turn in step.turns if turn.qubits))
-        if isinstance(step, FusedBlock) or step.turns:
-            found.append(step)
-    return found
+            step = PhaseLayer(tuple(phase for phase in step.phases if phase.qubits))
+        if isinstance(step, FusedBlock) or step.phases:
+            kept.append(step)
+    return kept
 
 
-class _Strings:
-    """Measures the Pauli strings of one basis by the signs of bit patterns."""
+class _ParityReadout:
+    """Reads the Pauli strings of one basis as parities of bit patterns."""
 
     def __init__(
         self,
@@ -122,7 +124,7 @@ class _Strings:
         self._plans = plans
         after = plans[-1].order if plans else order
         qubits = [axis for axis in after if axis not in (PART, BATCH)]
-        # The sign of a pattern is a product over its bits, so over two halves of them.
+        # The sign of a pattern is the product of the signs of its two halves.
         half = len(qubits) // 2
         numpy = real.as_numpy_dtype
         self._high = evolution.signs(qubits[:half], basis.strings).astype(numpy)  # [T, H]
@@ -130,30 +132,32 @@ class _Strings:
         self._weights = basis.weights.T.astype(numpy)  # [K, T]
 
     def __call__(self, state: tf.Tensor, matrices: dict[int, tf.Tensor]) -> tf.Tensor:
-        """[K, B] of a state whose axes are in the order that was given."""
+        """Return [K, B] values of a state with the axes of `order`."""
         state, _ = evolution.evolve(state, self._order, self._plans, matrices)
         strings, high = self._high.shape
         low = self._low.shape[1]
-        chances = tf.reduce_sum(tf.square(tf.reshape(state, [2, high, -1])), axis=0)  # [H, L * B]
-        signed = tf.reshape(tf.matmul(self._high, chances), [strings, low, -1])
+        probabilities = tf.reduce_sum(
+            tf.square(tf.reshape(state, [2, high, -1])), axis=0
+        )  # [H, L * B]
+        signed = tf.reshape(tf.matmul(self._high, probabilities), [strings, low, -1])
         values = tf.reduce_sum(signed * self._low[:, :, np.newaxis], axis=1)  # [T, B]
         return tf.matmul(self._weights, values)
 
 
-class _Operators:
-    """Measures dense operators: `<O> = <psi| V^dagger O V |psi>`, V the tail's blocks."""
+class _OperatorReadout:
+    """Reads dense operators: `<O> = <psi| V^dagger O V |psi>` with the tail's blocks V."""
 
     def __init__(self, reduced: ReducedReadout, first: int, real: tf.DType) -> None:
         self._support = reduced.support
         self._order: AxisOrder = (PART, *range(len(self._support)), BATCH)  # BATCH: V's columns
         self._plans = evolution.schedule(reduced.tail, self._order, first=first)
-        operators = realified(reduced.operators).astype(real.as_numpy_dtype)
+        operators = as_real(reduced.operators).astype(real.as_numpy_dtype)
         self._operators = np.ascontiguousarray(operators.transpose(1, 0, 2))  # [2 D, K, 2 D]
 
     def __call__(
         self, state: tf.Tensor, order: AxisOrder, matrices: dict[int, tf.Tensor]
     ) -> tf.Tensor:
-        """[K, B]."""
+        """Return [K, B] values."""
         size, count = self._operators.shape[:2]
         batch = [BATCH] if BATCH in order else []
         rest = [axis for axis in order if axis not in (PART, BATCH, *self._support)]
@@ -166,7 +170,7 @@ class _Operators:
         return tf.reduce_sum(products, axis=[0, 2])
 
     def _after_tail(self, matrices: dict[int, tf.Tensor]) -> tf.Tensor:
-        """[2 D * K, 2 D] the operators with the tail applied, one below the other row by row."""
+        """Return [2 D * K, 2 D] operators with the tail applied, interleaved by rows."""
         operators = tf.constant(self._operators)
         size, count = self._operators.shape[:2]
         if not self._plans:

@@ -1,116 +1,97 @@
-"""What the native backend will do with a circuit and a batch, in words and numbers."""
+"""Text that describes the native engine's plan for a circuit and a batch."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+import cirq
 import numpy as np
 
 from qfleet import native
-from qfleet.compiler import kernel_fusion, program
+from qfleet.compiler import kernel_fusion
+from qfleet.compiler.cache_blocking import BlockingPlan
 from qfleet.compiler.dense_fusion import FusedBlock
+from qfleet.compiler.program import Program, describe_block
 from qfleet.engine import memory
 
-if TYPE_CHECKING:
-    from qfleet.tensorflow.native import NativeSimulator
 
-
-def describe(
-    simulator: "NativeSimulator", batch: int | None, angles: np.ndarray | None = None
+def describe_native(
+    program: Program,
+    plan: BlockingPlan,
+    *,
+    prefix: int,
+    real_bytes: int,
+    batch: int,
+    threads: int,
+    subspace: int | None = None,
 ) -> str:
-    """See NativeSimulator.describe."""
-    return "\n".join(_lines(simulator, batch, angles))
-
-
-def _lines(
-    simulator: "NativeSimulator", batch: int | None, angles: np.ndarray | None
-) -> Iterator[str]:
-    from qfleet.tensorflow.runtime import tf
-
-    width, real = len(simulator.qubits), simulator.dtype.size
-    lanes = native.simd_lanes(real)
-    threads = tf.config.threading.get_intra_op_parallelism_threads() or memory.cpu_count()
-    batch = len(angles) if angles is not None else batch or lanes
-    yield (
-        f"native kernel, {native.instruction_set()}, {lanes} lanes of {simulator.dtype.name}:"
-        f" {width} qubits, {len(simulator.inputs)} inputs, {len(simulator.parameters)} parameters,"
-        f" {simulator.readouts} readouts"
-    )
-    yield from _layout(simulator, batch, threads)
-    yield from _operations(simulator)
-    if angles is not None and (states := simulator.span(angles)):
-        yield (
-            f"subspace plan: these {batch} examples are sums of {states} states, which are evolved"
-            " in their stead (not where gradients by angles are wanted)"
-        )
-    elif angles is not None:
-        yield f"direct plan: each of these {batch} examples is evolved"
-    yield from _blocks(simulator)
-
-
-def _layout(simulator: "NativeSimulator", batch: int, threads: int) -> Iterator[str]:
-    width, real = len(simulator.qubits), simulator.dtype.size
-    shape = native.tile_layout(width, real, batch, threads)
-    shared = "all threads share a tile" if shape.shared_tile else "a thread takes a tile"
-    yield (
-        f"batch of {batch} on {threads} threads: {shape.tiles} tiles of {shape.samples} examples,"
-        f" {shape.lane_qubits} qubits across lanes; {shared}"
-    )
-    state = memory.state_bytes(width, 2 * real, 1)
-    yield (
-        f"memory: {state:,} bytes a state, two states ({2 * state:,} bytes) for each example being"
-        f" trained; {width + 1} qubits would need {4 * state:,} bytes, and"
-        f" {memory.available_bytes():,} are free"
-    )
-
-
-def count_operations(blocks: Sequence[FusedBlock], qubits: int) -> tuple[float, float]:
-    """Floating-point operations of an example, forward and back: two for each multiply-add.
+    """Describe the native engine's plan.
 
     Args:
-        blocks: In the order in which they are applied.
-        qubits: Width of the state.
+        program: The compiled circuit.
+        plan: Its blocks and cache blocks.
+        prefix: Number of blocks before the first symbol.
+        real_bytes: Bytes per real number, 4 or 8.
+        batch: Number of examples.
+        threads: Number of threads.
+        subspace: Number of states that span the batch, 0 if it is not used; None if unknown.
+
+    Returns:
+        Lines of text.
     """
-    wanted = [any(factor.symbols for factor in block.factors) for block in blocks]
-    forward = backward = 0.0
-    for block, one, undone in zip(
-        blocks, wanted, kernel_fusion.needs_uncompute(blocks, wanted), strict=True
-    ):
-        size = 2 ** len(block.qubits)
-        applied = 4 * kernel_fusion.block_entries(block).sum() / size
-        forward += applied
-        backward += (
-            one * 4 * kernel_fusion.gradient_entries(block).sum() / size + undone * 2 * applied
+    width, readouts = len(program.qubits), len(program.readout.offsets)
+    forward, backward = kernel_fusion.count_operations(plan.blocks, width)
+    lines = [
+        f"native engine, {native.instruction_set()}, {native.simd_lanes(real_bytes)} lanes of"
+        f" float{8 * real_bytes}: {width} qubits, {len(program.inputs)} inputs,"
+        f" {len(program.parameters)} parameters, {readouts} readouts",
+        *_layout(width, real_bytes, batch, threads),
+        f"operations per example: {forward:,.0f} forward, {backward:,.0f} backward",
+    ]
+    if subspace:
+        lines.append(
+            f"subspace plan: the states of these {batch} examples are sums of {subspace} states,"
+            " which are evolved instead (without gradients by angles)"
         )
-    amplitudes = 2 * 2**qubits
-    return forward * amplitudes, backward * amplitudes
+    elif subspace is not None:
+        lines.append(f"direct plan: each of these {batch} examples is evolved")
+    lines += _blocks(program.qubits, plan)
+    if program.initial is not None:
+        lines.append("initial state: precomputed, includes all gates before the first symbol")
+    elif prefix:
+        lines.append(f"blocks before the first symbol: {prefix}")
+    if readouts and program.readout.terms is not None:
+        lines.append(f"reads {len(program.readout.terms.strings)} Pauli strings")
+    return "\n".join(lines)
 
 
-def _operations(simulator: "NativeSimulator") -> Iterator[str]:
-    forward, backward = count_operations(simulator.plan.blocks, len(simulator.qubits))
-    yield f"operations: {forward:,.0f} forward and {backward:,.0f} back, for an example"
+def _layout(width: int, real_bytes: int, batch: int, threads: int) -> Iterator[str]:
+    layout = native.tile_layout(width, real_bytes, batch, threads)
+    sharing = "all threads share a tile" if layout.shared_tile else "one tile per thread"
+    yield (
+        f"batch of {batch} on {threads} threads: {layout.tiles} tiles of {layout.samples} examples,"
+        f" {layout.lane_qubits} qubits across lanes; {sharing}"
+    )
+    state = memory.state_bytes(width, 2 * real_bytes)
+    yield (
+        f"memory: {state:,} bytes per state, two states ({2 * state:,} bytes) per example in"
+        f" training; {width + 1} qubits would need {4 * state:,} bytes;"
+        f" {memory.available_bytes():,} bytes are free"
+    )
 
 
-def _blocks(simulator: "NativeSimulator") -> Iterator[str]:
-    plan, qubits = simulator.plan, simulator.qubits
-    if simulator.program.initial is not None:
-        yield "starts in a constant state: everything before the first symbol"
-    elif simulator.prefix:
-        yield f"the first {simulator.prefix} blocks come before the first symbol"
-    windows = [(window.blocks, sorted(window.qubits)) for window in plan.windows]
-    at = 0
-    for count, inside in windows or [(len(plan.blocks), list(range(len(qubits))))]:
-        where = ", ".join(str(qubits[position]) for position in inside)
-        yield f"window of {count} blocks on {where}"
-        for block in plan.blocks[at : at + count]:
-            yield f"  {_form(block)} {program.describe_block(block, qubits)}"
-        at += count
-    terms = simulator.program.readout.terms
-    if simulator.readouts and terms is not None:
-        yield f"reads {len(terms.strings)} Pauli strings"
+def _blocks(qubits: Sequence[cirq.Qid], plan: BlockingPlan) -> Iterator[str]:
+    """Describe each cache block and its fused blocks."""
+    groups = [(one.block_count, sorted(one.qubits)) for one in plan.cache_blocks]
+    first = 0
+    for count, positions in groups or [(len(plan.blocks), list(range(len(qubits))))]:
+        where = ", ".join(str(qubits[position]) for position in positions)
+        yield f"cache block of {count} blocks on {where}"
+        for block in plan.blocks[first : first + count]:
+            yield f"  {_matrix_kind(block)} {describe_block(block, qubits)}"
+        first += count
 
 
-def _form(block: FusedBlock) -> str:
-    """The kind of a block's matrix."""
+def _matrix_kind(block: FusedBlock) -> str:
+    """Return the kind of a block's matrix, such as "diagonal"."""
     entries = kernel_fusion.block_entries(block)
     size = len(entries)
     if entries.sum() > size * size // 2:
@@ -119,5 +100,5 @@ def _form(block: FusedBlock) -> str:
         return "diagonal"
     if (entries.sum(axis=0) <= 1).all() and (entries.sum(axis=1) <= 1).all():
         return "permutation"
-    changed = entries.any(axis=1).sum()
-    return "controlled" if changed <= size // 2 else "sparse"
+    changed_rows = entries.any(axis=1).sum()
+    return "controlled" if changed_rows <= size // 2 else "sparse"

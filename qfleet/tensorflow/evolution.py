@@ -1,9 +1,9 @@
-"""The state's way through blocks and layers, in TensorFlow operations.
+"""Evolution of states through blocks and layers, in TensorFlow operations.
 
-The state is real and imaginary parts side by side. At compile time we keep the order of its axes,
-slowest first: PART (real, imaginary), a qubit each, and BATCH last, so that transposes move whole
-runs. A block multiplies the leading axes, `y[8, M] = U x[8, M]` with the matrices of matrices.py.
-There is no batch axis until the first layer of data turns.
+A state has real and imaginary parts. The order of its axes is tracked at compile time, slowest
+first: PART (real, imaginary), one axis per qubit, and BATCH last, so that transposes move long
+runs. A block multiplies the leading axes, `y[8, M] = U x[8, M]`, with the matrices of matrices.py.
+There is no batch axis before the first layer of data phases.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,18 +15,18 @@ from qfleet.compiler.dense_fusion import FusedBlock, PhaseLayer
 from qfleet.tensorflow.exponents import GateExponents
 from qfleet.tensorflow.runtime import tf
 
-BATCH, PART = -1, -2  # axes that are no qubit
-MAX_AXES = 8  # TensorFlow transposes more than these element by element
+BATCH, PART = -1, -2  # axes that are not qubits
+MAX_AXES = 8  # TensorFlow transposes more axes element by element
 
 AxisOrder = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class ProductState:
-    """A block to apply: to the leading axes of `order`, which it keeps.
+    """The step of a block: it multiplies the leading axes.
 
     Attributes:
-        order: Of the axes it wants.
+        order: Order of the axes before and after the step.
         block: The index of its matrix.
     """
 
@@ -35,15 +35,15 @@ class ProductState:
 
 
 class Phases:
-    """A layer of data turns: the state times exp(i angle), per example.
+    """The step of a layer of data phases: the state times exp(i angle), per example.
 
-    The sign of a parity in a bit pattern is that in its first half of bits times that in the
-    second; so no constant here is larger than the square root of the state.
+    The sign of a parity is the product of the signs of both halves of the bit pattern, so no
+    constant is larger than the square root of the state.
 
     Args:
-        layer: The turns.
-        order: Of the axes before it; afterwards BATCH is the last.
-        names: Of the inputs and parameters.
+        layer: The phases.
+        order: Order of the axes before the step; afterwards BATCH is the last axis.
+        names: Names of the inputs and parameters.
         real: tf.float32 or tf.float64.
     """
 
@@ -54,35 +54,35 @@ class Phases:
         self.order = order if self.batched else (*order, BATCH)
         qubits = self.order[1:-1]
         half = len(qubits) // 2
-        strings = [turn.qubits for turn in layer.turns]
-        scale = np.array([[np.pi * turn.turn] for turn in layer.turns])
+        strings = [phase.qubits for phase in layer.phases]
+        scale = np.array([[np.pi * phase.half_turns] for phase in layer.phases])
         high = (signs(qubits[:half], strings) * scale).T  # [H, T] radians per unit
         self._high = high.astype(real.as_numpy_dtype)
         self._low = signs(qubits[half:], strings).astype(real.as_numpy_dtype)  # [T, L]
-        self._exponents = GateExponents([turn.exponent for turn in layer.turns], names, real)
+        self._exponents = GateExponents([phase.exponent for phase in layer.phases], names, real)
 
     def __call__(self, state: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-        """The state in `order` after the layer, from [B, V] values of inputs and parameters."""
-        exponents = permuted(self._exponents(values), [1, 0])  # [T, B]
+        """Return the state after the layer, for [B, V] values of inputs and parameters."""
+        exponents = permute(self._exponents(values), [1, 0])  # [T, B]
         spread = exponents[:, tf.newaxis] * self._low[:, :, np.newaxis]  # [T, L, B]
         size = len(self._high) * self._low.shape[1]
         angles = tf.matmul(self._high, tf.reshape(spread, [len(self._low), -1]))
         angles = tf.reshape(angles, [size, -1])  # [2**N, B]
-        wave, swing = tf.cos(angles), tf.sin(angles)
+        cos, sin = tf.cos(angles), tf.sin(angles)
         shape = [2, size, -1] if self.batched else [2, size, 1]
         real, imaginary = tf.unstack(tf.reshape(state, shape), num=2)
         return tf.stack(
-            [real * wave - imaginary * swing, real * swing + imaginary * wave]
+            [real * cos - imaginary * sin, real * sin + imaginary * cos]
         )  # [2, 2**N, B]
 
 
 def signs(qubits: Sequence[int], strings: Sequence[tuple[int, ...]]) -> np.ndarray:
-    """[T, 2**len(qubits)] of +-1: the parity of each string's bits among these qubits."""
-    found = np.ones((len(strings), 1))
+    """Return [T, 2**len(qubits)] signs: the parity of each string's bits among these qubits."""
+    result = np.ones((len(strings), 1))
     for qubit in qubits:
         bit = np.array([[1, -1] if qubit in string else [1, 1] for string in strings])
-        found = (found[:, :, None] * bit[:, None, :]).reshape(len(strings), -1)
-    return found
+        result = (result[:, :, None] * bit[:, None, :]).reshape(len(strings), -1)
+    return result
 
 
 def schedule(
@@ -93,17 +93,17 @@ def schedule(
     names: Sequence[str] = (),
     real: tf.DType = tf.float32,
 ) -> list[ProductState | Phases]:
-    """Plan the way through a program.
+    """Plan the evolution through a program.
 
     Args:
-        steps: Of the program.
-        order: Of the axes at the start.
-        first: The index of the first block's matrix.
-        names: Of the inputs and parameters; layers need them.
+        steps: Steps of the program.
+        order: Order of the axes before the first step.
+        first: Index of the first block's matrix.
+        names: Names of the inputs and parameters; needed for layers.
         real: tf.float32 or tf.float64.
 
     Returns:
-        A plan for each step; the last one's `order` is the order at the end.
+        A plan per step; the `order` of the last one is the final order of the axes.
     """
     plans: list[ProductState | Phases] = []
     for step in steps:
@@ -125,17 +125,17 @@ def evolve(
     matrices: dict[int, tf.Tensor],
     values: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, AxisOrder]:
-    """Go through a program.
+    """Evolve a state through a program.
 
     Args:
-        state: Real, of as many elements as the order's axes hold.
-        order: Of its axes.
-        plans: From `schedule` with the same order.
-        matrices: By the block's index, from Matrices.
-        values: [B, V] of inputs and parameters; layers need them.
+        state: Real tensor with the elements of all axes of `order`.
+        order: Order of its axes.
+        plans: Result of `schedule` with the same order.
+        matrices: Matrix of each block by its index, from BlockMatrices.
+        values: [B, V] values of inputs and parameters; needed for layers.
 
     Returns:
-        The state, in any shape, and the order of its axes.
+        The state in any shape, and the order of its axes.
     """
     for plan in plans:
         if isinstance(plan, Phases):
@@ -149,7 +149,7 @@ def evolve(
 
 
 def transpose(state: tf.Tensor, order: AxisOrder, wanted: AxisOrder) -> tf.Tensor:
-    """Bring a state's axes into another order, as transposes of as few axes as possible."""
+    """Bring a state's axes into another order, by transposes of as few axes as possible."""
     while order != wanted:
         target = wanted
         if len(_runs(order, target)) > MAX_AXES:
@@ -157,13 +157,13 @@ def transpose(state: tf.Tensor, order: AxisOrder, wanted: AxisOrder) -> tf.Tenso
         runs = _runs(order, target)
         shape = [-1 if BATCH in run else 2 ** len(run) for run in runs]
         permutation = sorted(range(len(runs)), key=lambda run: target.index(runs[run][0]))
-        state = permuted(tf.reshape(state, shape), permutation)
+        state = permute(tf.reshape(state, shape), permutation)
         order = target
     return state
 
 
 def _runs(order: AxisOrder, wanted: AxisOrder) -> list[list[int]]:
-    """An order cut into runs of axes that stay side by side in the wanted one."""
+    """Divide an order into runs of axes that are adjacent in the wanted order too."""
     runs: list[list[int]] = []
     for axis in order:
         if runs and wanted.index(axis) == wanted.index(runs[-1][-1]) + 1:
@@ -174,7 +174,7 @@ def _runs(order: AxisOrder, wanted: AxisOrder) -> list[list[int]]:
 
 
 def _halfway(order: AxisOrder, wanted: AxisOrder) -> AxisOrder:
-    """An order with as many of the wanted leading axes in front as one transpose can bring."""
+    """Return an order that one transpose reaches, with as many wanted leading axes as possible."""
     best = order
     for count in range(1, len(wanted)):
         target = (*wanted[:count], *(axis for axis in order if axis not in wanted[:count]))
@@ -184,11 +184,10 @@ def _halfway(order: AxisOrder, wanted: AxisOrder) -> AxisOrder:
     return best
 
 
-def permuted(tensor: tf.Tensor, permutation: Sequence[int]) -> tf.Tensor:
-    """tf.transpose, ten times faster on small float32 tensors.
+def permute(tensor: tf.Tensor, permutation: Sequence[int]) -> tf.Tensor:
+    """Transpose a tensor, ten times faster than tf.transpose on small float32 tensors.
 
-    TensorFlow hands a float32 transpose to oneDNN, which takes 0.15 ms to set out; not so integers
-    of the same size.
+    TensorFlow transposes float32 with oneDNN, whose setup takes 0.15 ms, but integers without.
     """
     if tensor.dtype != tf.float32:
         return tf.transpose(tensor, permutation)
@@ -197,6 +196,6 @@ def permuted(tensor: tf.Tensor, permutation: Sequence[int]) -> tf.Tensor:
     @tf.custom_gradient
     def moved(source: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
         bits = tf.transpose(tf.bitcast(source, tf.int32), permutation)
-        return tf.bitcast(bits, tf.float32), lambda upstream: permuted(upstream, inverse)
+        return tf.bitcast(bits, tf.float32), lambda upstream: permute(upstream, inverse)
 
     return moved(tensor)

@@ -1,4 +1,4 @@
-"""The exponents of many gates at once, from the symbols' values, in TensorFlow."""
+"""Exponents of many gates from the values of the symbols, in TensorFlow."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from qfleet.tensorflow.runtime import tf
 
 
 class GateExponents:
-    """A function from symbol values to exponents: one matrix product, and a walk for the rest.
+    """Maps symbol values to exponents: one matrix product, and evaluation of the remaining ones.
 
     Args:
-        wanted: G expressions; a number is one too.
-        names: Of the V symbols, in the order of the values.
+        wanted: G expressions; numbers are allowed.
+        names: Names of the V symbols, in the order of the values.
         real: tf.float32 or tf.float64.
     """
 
@@ -22,77 +22,77 @@ class GateExponents:
         self._names = tuple(names)
         self._real = real
         column_of = {name: column for column, name in enumerate(self._names)}
-        slope = np.zeros((len(self._names), len(wanted)))
+        coefficients = np.zeros((len(self._names), len(wanted)))
         offset = np.zeros(len(wanted))
-        self._walked: list[tuple[int, sympy.Expr]] = []
+        self._nonaffine: list[tuple[int, sympy.Expr]] = []
         for column, expression in enumerate(wanted):
-            line = expressions.affine(expression)
-            if line is None:
-                self._walked.append((column, expression))
+            affine = expressions.affine(expression)
+            if affine is None:
+                self._nonaffine.append((column, expression))
                 continue
-            for name, coefficient in line[0].items():
-                slope[column_of[name], column] = coefficient
-            offset[column] = line[1]
-        # NumPy arrays, not tensors: a tensor made in one graph is of no use in the next.
-        self._slope = slope.astype(real.as_numpy_dtype)
+            for name, coefficient in affine[0].items():
+                coefficients[column_of[name], column] = coefficient
+            offset[column] = affine[1]
+        # NumPy arrays, because a tensor of one graph is not valid in another.
+        self._coefficients = coefficients.astype(real.as_numpy_dtype)
         self._offset = offset.astype(real.as_numpy_dtype)
 
     def __call__(self, values: tf.Tensor) -> tf.Tensor:
-        """[B, V] values of `real` -> [B, G] exponents."""
-        exponents = tf.matmul(values, self._slope) + self._offset
-        if not self._walked:
+        """Return [B, G] exponents for [B, V] values, both of dtype `real`."""
+        exponents = tf.matmul(values, self._coefficients) + self._offset
+        if not self._nonaffine:
             return exponents
         columns = dict(
             zip(self._names, tf.unstack(values, num=len(self._names), axis=1), strict=True)
         )
-        walked = [
+        nonaffine = [
             expressions.evaluate(
                 expression,
                 columns,
                 constant=lambda number: tf.constant(number, self._real),
                 math=tf.math,
             )
-            for _, expression in self._walked
+            for _, expression in self._nonaffine
         ]
-        # A walked column's affine part is zero.
-        columns_walked = [column for column, _ in self._walked]
-        where = tf.one_hot(columns_walked, len(self._offset), dtype=self._real)
-        return exponents + tf.matmul(tf.stack(walked, axis=1), where)
+        # The affine part of these columns is zero.
+        nonaffine_columns = [column for column, _ in self._nonaffine]
+        where = tf.one_hot(nonaffine_columns, len(self._offset), dtype=self._real)
+        return exponents + tf.matmul(tf.stack(nonaffine, axis=1), where)
 
 
 class BatchGateExponents:
-    """The exponents of a written program: those that a batch shares and those of each example.
+    """The exponents of a serialized program: shared by the batch, and per example.
 
     Args:
-        shared: E expressions of trained symbols alone.
-        each: F expressions with a data symbol.
+        shared: E expressions of trained symbols only.
+        per_example: F expressions with a data symbol.
         inputs: Names of the data symbols.
         parameters: Names of the trained symbols.
 
     Attributes:
-        mixed: Whether a trained symbol is inside an exponent that differs by example, so that it
-            has its gradient from there.
+        mixed: True if a per-example exponent contains a trained symbol, whose gradient then needs
+            the gradients by these exponents.
     """
 
     def __init__(
         self,
         shared: Sequence[sympy.Expr],
-        each: Sequence[sympy.Expr],
+        per_example: Sequence[sympy.Expr],
         inputs: Sequence[str],
         parameters: Sequence[str],
     ) -> None:
         trained = set(parameters)
-        self.mixed = any(expressions.symbol_names(one) & trained for one in each)
+        self.mixed = any(expressions.symbol_names(one) & trained for one in per_example)
         self._parameters = len(parameters)
         self._shared = GateExponents(shared, parameters, tf.float64)
         names = (*inputs, *parameters) if self.mixed else tuple(inputs)
-        self._each = GateExponents(each, names, tf.float64)
+        self._per_example = GateExponents(per_example, names, tf.float64)
 
     def __call__(self, angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """[B, inputs] and [parameters] -> [E] and [B, F], in float64."""
+        """Return [E] and [B, F] float64 for [B, inputs] angles and [parameters] values."""
         symbols, parameters = tf.cast(angles, tf.float64), tf.cast(parameters, tf.float64)
         shared = self._shared(parameters[tf.newaxis])[0]
         if self.mixed:
             rows = tf.broadcast_to(parameters, [tf.shape(angles)[0], self._parameters])
             symbols = tf.concat([symbols, rows], axis=1)
-        return shared, self._each(symbols)
+        return shared, self._per_example(symbols)

@@ -1,7 +1,7 @@
-"""The native backend: a program written down for the kernel, and its ops as one function.
+"""The native engine: a serialized program, and its C++ operations as one TensorFlow function.
 
-The kernel (kernel/*.cc) knows exponents, blocks and Pauli strings; what symbols mean, and their
-derivatives, stay with TensorFlow: the exponents of all gates are a small matrix product.
+The C++ engine takes exponents, blocks and Pauli strings. The map from symbols to exponents, and its
+derivative, are TensorFlow operations: a small matrix product for the exponents of all gates.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,8 +18,9 @@ from qfleet.compiler.program import compile_program
 from qfleet.compiler.serialize import ProgramWriter
 from qfleet.distributed import plan
 from qfleet.engine import memory
-from qfleet.tensorflow import description
+from qfleet.engine.cpus import usable_cpu_count
 from qfleet.tensorflow.dense import TensorFlowSimulator
+from qfleet.tensorflow.description import describe_native
 from qfleet.tensorflow.exponents import BatchGateExponents
 from qfleet.tensorflow.runtime import is_watched, tf
 from qfleet.tensorflow.simulator import COMPLEX_DTYPES, REAL_DTYPES, Simulator
@@ -27,17 +28,21 @@ from qfleet.tensorflow.simulator import COMPLEX_DTYPES, REAL_DTYPES, Simulator
 
 @final
 class NativeSimulator(Simulator):
-    """Runs a program in the C++ kernel, differentiated by the adjoint method.
+    """Runs a program in the C++ engine, differentiated by the adjoint method.
+
+    Jones and Gacon, "Efficient calculation of gradients in classical simulations of variational
+    quantum algorithms" (arXiv:2009.02823).
 
     Args:
         circuit: The circuit.
         inputs: Names of the data symbols.
         parameters: Names of the trained symbols.
-        readouts: Observables with real coefficients; none for the state alone.
+        readouts: Observables with real coefficients; none for the state.
         dtype: "complex64" or "complex128".
 
     Raises:
-        CircuitError: The circuit, its symbols or the observables can't be taken.
+        CircuitError: The circuit, its symbols or the observables are not supported.
+        MemoryLimitError: A state does not fit into the free memory.
     """
 
     def __init__(
@@ -49,7 +54,7 @@ class NativeSimulator(Simulator):
         *,
         dtype: str = "complex64",
     ) -> None:
-        self.program = compile_program(circuit, inputs, parameters, readouts, target="kernel")
+        self.program = compile_program(circuit, inputs, parameters, readouts, target="native")
         self.inputs, self.parameters = self.program.inputs, self.program.parameters
         self.qubits = self.program.qubits
         self.readouts = len(readouts)
@@ -58,75 +63,95 @@ class NativeSimulator(Simulator):
         self._source = (circuit, tuple(inputs), tuple(parameters), tuple(readouts), dtype)
         self.require_memory(1)
         self._free = memory.available_bytes()
-        blocks = [step for step in self.program.steps if isinstance(step, FusedBlock)]
-        prefix = _prefix(blocks)
-        stages = [blocks[:prefix], blocks[prefix:]]
-        self.prefix = prefix
+        blocks = self.program.blocks
+        self.prefix = _count_prefix(blocks)
+        width = len(self.qubits)
         self.plan = cache_blocking.plan_cache_blocks(
-            stages, len(self.qubits), cache_blocking.WINDOW_QUBITS[dtype]
+            [blocks[: self.prefix], blocks[self.prefix :]],
+            width,
+            cache_blocking.CACHE_BLOCK_QUBITS[dtype],
         )
-        written = ProgramWriter(self.program, self.plan, prefix)
-        self._written = written.bytes()
+        writer = ProgramWriter(self.program, self.plan, self.prefix)
+        self._serialized = writer.bytes()
         self._exponents = BatchGateExponents(
-            written.shared, written.each, self.inputs, self.parameters
+            writer.shared, writer.per_example, self.inputs, self.parameters
         )
         self._mixed = self._exponents.mixed
-        width = len(self.qubits)
-        # Bit i of the kernel's index is this bit of Cirq's, where the first qubit is the highest.
+        # Bit i of the engine's index is this bit of Cirq's, where the first qubit is the highest.
         self._order = [width - 1 - position for position in self.plan.order]
 
     @cached_property
     def _dense(self) -> TensorFlowSimulator:
-        """The same in plain TensorFlow, for the derivatives of derivatives."""
+        """The same circuit in plain TensorFlow, for second derivatives."""
         *circuit, dtype = self._source
         return TensorFlowSimulator(compile_program(*circuit), dtype=dtype)
 
     def describe(self, batch: int | None = None, angles: np.ndarray | None = None) -> str:
-        """What will be computed, for a person to read.
+        """Describe the compiled program and the plan for a batch.
 
         Args:
-            batch: How many examples at once; a vector's full of them unless given.
-            angles: [B, inputs] the examples themselves, where it is asked whether few states span
-                them; then `batch` is their number.
+            batch: Number of examples; those that fill a SIMD vector unless given.
+            angles: [B, inputs] a batch, to report if the subspace plan applies; its length takes
+                the place of `batch`.
         """
-        return description.describe(self, batch, angles)
+        lanes = native.simd_lanes(self.dtype.size)
+        return describe_native(
+            self.program,
+            self.plan,
+            prefix=self.prefix,
+            real_bytes=self.dtype.size,
+            batch=len(angles) if angles is not None else batch or lanes,
+            threads=tf.config.threading.get_intra_op_parallelism_threads() or usable_cpu_count(),
+            subspace=None if angles is None else self.subspace_size(angles),
+        )
 
-    def span(self, angles: np.ndarray) -> int:
-        """How many states span examples with these [B, inputs] angles; 0 for the direct plan."""
+    def subspace_size(self, angles: np.ndarray) -> int:
+        """Return the number of states that span the states of a batch.
+
+        Args:
+            angles: [B, inputs] values of the data symbols.
+
+        Returns:
+            The number of states; 0 if the engine evolves each example.
+        """
         angles = tf.convert_to_tensor(angles, self.dtype)
         exponents = self._exponents(angles, tf.zeros([len(self.parameters)], self.dtype))
-        found = native.ops().qfleet_span(*exponents, program=self._written, **self._room(True))
-        return int(found)
+        size = native.ops().qfleet_span(
+            *exponents, program=self._serialized, **self._plan_attributes(True)
+        )
+        return int(size)
 
-    def split_exchanges(self, bits: int) -> int:
-        """How often states that 2**bits workers hold together would be exchanged, to be read.
+    def swap_count(self, bits: int) -> int:
+        """Return the index-bit swaps of a forward pass that is sharded over 2**bits processes.
 
         Raises:
-            CircuitError: There are too few qubits.
+            ShardingError: There are too few qubits.
         """
         *circuit, _ = self._source
-        return len(plan.plan_for_program(compile_program(*circuit, target="split"), bits).exchanges)
+        program = compile_program(*circuit, target="sharded")
+        return len(plan.plan_for_program(program, bits).swaps)
 
-    @tf.autograph.experimental.do_not_convert  # which would take longer than all the rest
+    # AutoGraph would take longer than everything else in tracing.
+    @tf.autograph.experimental.do_not_convert
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
-        """See Simulator.expectation."""
-        angles, parameters = self._taken(angles, parameters)
+        """Compute the readouts; see Simulator.expectation."""
+        angles, parameters = self._checked_arguments(angles, parameters)
         by_angles, by_parameters = is_watched(angles), is_watched(parameters)
         if by_angles or by_parameters:
             self.require_memory(2)
 
         @tf.custom_gradient
         def values(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-            found, kept = native.ops().qfleet_expectation(
+            result, kept = native.ops().qfleet_expectation(
                 *self._exponents(angles, parameters),
-                program=self._written,
+                program=self._serialized,
                 T=self.dtype,
                 keep=bool(by_angles or by_parameters),
-                **self._room(not by_angles),
+                **self._plan_attributes(not by_angles),
             )
 
-            def slopes(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                return self._slopes(
+            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                return self._gradients(
                     "qfleet_expectation_gradient",
                     lambda *symbols: self._dense.expectation(*symbols),
                     angles,
@@ -134,54 +159,56 @@ class NativeSimulator(Simulator):
                     upstream,
                     operands=(upstream, kept),
                     by_each=self._mixed or by_angles is not False,
-                    **self._room(by_angles is False),
+                    **self._plan_attributes(by_angles is False),
                 )
 
-            return found, slopes
+            return result, gradient
 
-        found = values(angles, parameters)
-        return tf.ensure_shape(found, [angles.shape[0], self.readouts])
+        result = values(angles, parameters)
+        return tf.ensure_shape(result, [angles.shape[0], self.readouts])
 
     @tf.autograph.experimental.do_not_convert
     def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
-        """See Simulator.state."""
-        self._whole_state()
-        angles, parameters = self._taken(angles, parameters)
+        """Compute the state vectors; see Simulator.state."""
+        self._require_state_output()
+        angles, parameters = self._checked_arguments(angles, parameters)
         by_angles = is_watched(angles)
 
         @tf.custom_gradient
         def states(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-            found = native.ops().qfleet_state(
+            result = native.ops().qfleet_state(
                 *self._exponents(angles, parameters),
-                program=self._written,
+                program=self._serialized,
                 T=self._complex,
                 order=self._order,
             )
 
-            def slopes(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                return self._slopes(
+            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                return self._gradients(
                     "qfleet_state_gradient",
                     lambda *symbols: self._dense.state(*symbols),
                     angles,
                     parameters,
                     upstream,
-                    operands=(found, upstream),
+                    operands=(result, upstream),
                     by_each=self._mixed or by_angles is not False,
                     order=self._order,
                 )
 
-            return found, slopes
+            return result, gradient
 
-        found = states(angles, parameters)
-        return tf.ensure_shape(found, [angles.shape[0], 2 ** len(self.qubits)])
+        result = states(angles, parameters)
+        return tf.ensure_shape(result, [angles.shape[0], 2 ** len(self.qubits)])
 
-    def _room(self, span: bool) -> dict[str, Any]:
-        """Whether the subspace plan may be taken, and the bytes that waiting states may take."""
-        # It has no gradient by what differs from example to example.
-        # The same number for forward and gradient, which must take the same plan.
-        return {"span": span and not self._mixed, "room": self._free // 4}
+    def _plan_attributes(self, subspace: bool) -> dict[str, Any]:
+        """Attributes of the plan: if the subspace plan is allowed, and bytes for kept states.
 
-    def _slopes(
+        The subspace plan has no gradient by what differs per example. Forward and adjoint pass must
+        choose the same plan, so both get the free bytes at construction.
+        """
+        return {"span": subspace and not self._mixed, "room": self._free // 4}
+
+    def _gradients(
         self,
         op: str,
         plain: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
@@ -193,7 +220,18 @@ class NativeSimulator(Simulator):
         by_each: bool,
         **attributes: Any,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The gradients by angles and parameters, which can be differentiated once more."""
+        """Compute the gradients by angles and parameters, which are differentiable again.
+
+        Args:
+            op: Name of the adjoint operation.
+            plain: The same function in plain TensorFlow, for second derivatives.
+            angles: [B, inputs].
+            parameters: [parameters].
+            upstream: Gradient by the function's result.
+            operands: Further operands of the operation.
+            by_each: If gradients by the per-example exponents are needed.
+            attributes: Further attributes of the operation.
+        """
 
         @tf.custom_gradient
         def first(angles: tf.Tensor, parameters: tf.Tensor, upstream: tf.Tensor) -> Any:
@@ -201,35 +239,37 @@ class NativeSimulator(Simulator):
                 tape.watch([angles, parameters])
                 exponents = self._exponents(angles, parameters)
             by_shared, by_example = getattr(native.ops(), op)(
-                *exponents, *operands, by_each=by_each, program=self._written, **attributes
+                *exponents, *operands, by_each=by_each, program=self._serialized, **attributes
             )
-            targets, slopes = [exponents[0]], [by_shared]
+            targets, gradients = [exponents[0]], [by_shared]
             if by_each:
                 targets.append(exponents[1])
-                slopes.append(by_example)
-            found = tape.gradient(
-                targets, [angles, parameters], slopes, unconnected_gradients="zero"
+                gradients.append(by_example)
+            result = tape.gradient(
+                targets, [angles, parameters], gradients, unconnected_gradients="zero"
             )
 
-            def second(*onward: tf.Tensor) -> Any:
+            def second(*second_upstream: tf.Tensor) -> Any:
                 sources = [angles, parameters, upstream]
                 with tf.GradientTape() as outer:
                     outer.watch(sources)
                     with tf.GradientTape() as inner:
                         inner.watch(sources[:2])
                         values = plain(angles, parameters)
-                    again = inner.gradient(
+                    gradients = inner.gradient(
                         values, sources[:2], upstream, unconnected_gradients="zero"
                     )
-                return outer.gradient(again, sources, onward, unconnected_gradients="zero")
+                return outer.gradient(
+                    gradients, sources, second_upstream, unconnected_gradients="zero"
+                )
 
-            return found, second
+            return result, second
 
         return tuple(first(angles, parameters, upstream))
 
 
-def _prefix(blocks: Sequence[FusedBlock]) -> int:
-    """How many blocks come before the first symbol."""
+def _count_prefix(blocks: Sequence[FusedBlock]) -> int:
+    """Count the blocks before the first symbol."""
     for at, block in enumerate(blocks):
         if any(factor.symbols for factor in block.factors):
             return at

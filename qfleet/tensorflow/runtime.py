@@ -1,8 +1,10 @@
-"""The one place that configures and imports TensorFlow; everyone else takes `tf` and `keras` here.
+"""Configuration and import of TensorFlow; all other modules import `tf` and `keras` from here.
 
-The order is a law (a test holds it): TF_USE_LEGACY_KERAS before TensorFlow, since Keras 3 does not
-support MultiWorkerMirroredStrategy; the log level before TensorFlow, since it logs while it loads;
-TensorFlow Quantum after the strategy exists, since it starts the runtime (see simulator/tfq.py).
+The order matters, and a test checks it. TF_USE_LEGACY_KERAS is set before TensorFlow is imported,
+because Keras 3 does not support MultiWorkerMirroredStrategy. The log level is set before, because
+TensorFlow logs while it is imported. TensorFlow Quantum is imported after the distribution strategy
+exists, because it starts TensorFlow's runtime (see tfq.py). With QFLEET_VERBOSE=true, TensorFlow's
+log stays visible.
 """
 
 import contextlib
@@ -23,28 +25,28 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Hold back what native code writes to stderr; where the import fails, show it."""
+def _capture_stderr() -> Iterator[None]:
+    """Capture what native code writes to stderr; write it out only if the import fails."""
     if VERBOSE:
         yield
         return
     sys.stderr.flush()
     stderr = os.dup(2)
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
+    with tempfile.TemporaryFile() as captured:
+        os.dup2(captured.fileno(), 2)
         try:
             yield
         except BaseException:
-            held.seek(0)
-            os.write(stderr, held.read())
+            captured.seek(0)
+            os.write(stderr, captured.read())
             raise
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
 
 
-with _quiet(), warnings.catch_warnings():
-    # TensorFlow's own imports warn about its own and its dependencies' deprecations.
+with _capture_stderr(), warnings.catch_warnings():
+    # TensorFlow and its dependencies warn about their own deprecations.
     warnings.simplefilter("ignore")
     import tensorflow as tf
     import tf_keras as keras
@@ -54,7 +56,7 @@ if not VERBOSE:
 
 
 class _Random(random.Random):
-    """Of seeds, which tf_keras 2.18 draws up to 1e9: Python 3.12 takes no float there any more."""
+    """Accepts float bounds: tf_keras 2.18 draws seeds up to 1e9, which Python 3.12 rejects."""
 
     def randint(self, a: float, b: float) -> int:
         return super().randint(int(a), int(b))
@@ -68,12 +70,11 @@ __all__ = ["configure", "is_watched", "keras", "tf"]
 
 
 def configure(*, threads: int, seed: int) -> None:
-    """Set what must be set before TensorFlow's runtime starts.
+    """Configure TensorFlow before its runtime starts.
 
     Args:
-        threads: Threads for one operation and for operations side by side; 0 leaves the choice
-            to TensorFlow.
-        seed: Seed of everything that is random in TensorFlow, Python and NumPy.
+        threads: Threads per operation, and for concurrent operations; 0 for TensorFlow's default.
+        seed: Seed of the random generators of TensorFlow, Python and NumPy.
     """
     if threads:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -82,15 +83,16 @@ def configure(*, threads: int, seed: int) -> None:
 
 
 def is_watched(tensor: tf.Tensor) -> bool | None:
-    """Whether a tape wants the gradient by a tensor; None where that can't be known.
+    """Return True if a gradient tape records operations on a tensor.
 
-    It can't where there is no tape, or only in the caller of the function being traced. False is
-    only said where a tape is there and does not see the tensor.
+    Returns:
+        False only if a tape exists that does not watch the tensor. None if it is unknown: without
+        a tape, or if the tape belongs to the caller of the function that is being traced.
     """
     try:
         from tensorflow.python import pywrap_tfe
         from tensorflow.python.eager import record
-    except ImportError:  # not public: another TensorFlow may have moved them
+    except ImportError:  # not public, so another TensorFlow version may have moved them
         return None
     if record.should_record_backprop([tensor]):
         return True

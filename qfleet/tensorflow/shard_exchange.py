@@ -1,10 +1,10 @@
-"""What the members of a group exchange, by TensorFlow's own collectives.
+"""Collectives of a state group, by TensorFlow's own operations.
 
-Every place in a program that exchanges something has an instance key of its own, so that circuits
-that run side by side do not wait for each other in different orders; the keys are counted as graphs
-are traced, which all members do in the same order. In loops TensorFlow tells the turns apart.
+Every call site in a program has an instance key of its own, so circuits that run concurrently do
+not wait for each other in different orders. Keys are assigned while graphs are traced, which all
+processes do in the same order. In loops TensorFlow distinguishes the iterations.
 
-A lost member shows as an OpError, such as UnavailableError, in all others.
+A lost process raises an OpError, such as UnavailableError, in all others.
 """
 
 import collections
@@ -16,14 +16,13 @@ _KEYS: collections.Counter[int] = collections.Counter()
 
 
 class ShardExchange:
-    """One place of a program where the members meet.
+    """One call site of collectives.
 
     Args:
-        group: Who they are.
+        group: The processes that take part.
     """
 
     def __init__(self, group: StateGroup) -> None:
-        self._size = group.size
         _KEYS[group.key] += 1
         self._keys = {
             "group_size": group.size,
@@ -32,12 +31,12 @@ class ShardExchange:
             "ordering_token": [],
         }
 
-    def total(self, tensor: tf.Tensor) -> tf.Tensor:
-        """The sum over the members of a tensor of the same shape in each; bit for bit the same."""
+    def all_reduce_sum(self, tensor: tf.Tensor) -> tf.Tensor:
+        """Return the sum over the processes; bit for bit the same in all of them."""
         return tf.raw_ops.CollectiveReduceV2(
             input=tensor, merge_op="Add", final_op="Id", **self._keys
         )
 
-    def swapped(self, pieces: tf.Tensor) -> tf.Tensor:
-        """[size, n]: row r goes to member r; what comes from member r is in row r."""
-        return tf.raw_ops.CollectiveAllToAllV2(input=pieces, **self._keys)
+    def all_to_all(self, rows: tf.Tensor) -> tf.Tensor:
+        """Send row r of [size, n] to process r; row r of the result is from process r."""
+        return tf.raw_ops.CollectiveAllToAllV2(input=rows, **self._keys)

@@ -1,28 +1,23 @@
-"""The backend of a state that the members of a group hold together; see split.py.
+"""The native engine on states that the processes of a group hold together (see state_group.py).
 
-split_plan.py cuts the circuit into a seed, which every member evolves by itself, and stages, in
-each of which a member works on its part with the native kernel. Where there is one stage, as for a
-QCNN, members exchange nothing but the sums of their readouts. Otherwise slices of the batch, small
-enough that both states of one are all that there is at a time, go through stages and exchanges.
+distributed/plan.py divides the circuit into a seed, which every process simulates, and stages, in
+which each process applies blocks to its part of the state. A circuit with one stage, such as a
+QCNN, communicates only the sums of its readouts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, final
 
 import cirq
-import numpy as np
 
-from common.errors import CircuitError
 from qfleet import native
 from qfleet.compiler import cache_blocking
-from qfleet.compiler.dense_fusion import FusedBlock
-from qfleet.compiler.observables import PauliTerms, ReadoutPlan
-from qfleet.compiler.program import Program, compile_program
-from qfleet.compiler.serialize import ProgramWriter
+from qfleet.compiler.program import compile_program
 from qfleet.distributed import plan
+from qfleet.distributed.stage_programs import seed_program, stage_programs
 from qfleet.distributed.state_group import StateGroup
 from qfleet.engine import memory
+from qfleet.errors import ShardingError
 from qfleet.tensorflow.exponents import BatchGateExponents
 from qfleet.tensorflow.runtime import is_watched, tf
 from qfleet.tensorflow.shard_exchange import ShardExchange
@@ -32,19 +27,19 @@ from qfleet.tensorflow.simulator import COMPLEX_DTYPES, REAL_DTYPES, Simulator
 
 @final
 class ShardedSimulator(Simulator):
-    """One member's part of a circuit's simulation.
+    """One process's part of a circuit's simulation.
 
     Args:
         circuit: The circuit.
         inputs: Names of the data symbols.
         parameters: Names of the trained symbols.
         readouts: Observables with real coefficients, at least one.
-        group: Who hold the states.
+        group: The processes that hold the states.
         dtype: "complex64" or "complex128".
 
     Raises:
-        CircuitError: The circuit, its symbols or the observables can't be taken, or the circuit has
-            too few qubits to be split over the group.
+        CircuitError: The circuit, its symbols or the observables are not supported.
+        ShardingError: There are no observables, or too few qubits for the group.
     """
 
     def __init__(
@@ -58,89 +53,78 @@ class ShardedSimulator(Simulator):
         dtype: str = "complex64",
     ) -> None:
         if not readouts:
-            raise CircuitError(
-                "a circuit whose state is wanted, or that is read by shots, can't be split over"
-                f" {group.size} workers: read expectation values, or set STATE_SHARDS=1"
+            raise ShardingError(
+                "state vectors and shots are not available for a circuit that is sharded over"
+                f" {group.size} processes: read expectation values, or do not shard the state"
             )
         self.group = group
-        self.program = compile_program(circuit, inputs, parameters, readouts, target="split")
+        self.program = compile_program(circuit, inputs, parameters, readouts, target="sharded")
         self.inputs, self.parameters = self.program.inputs, self.program.parameters
         self.qubits = self.program.qubits
         self.readouts = len(readouts)
         self.dtype = REAL_DTYPES[dtype]
         self._complex = COMPLEX_DTYPES[dtype]
-        blocks = [step for step in self.program.steps if isinstance(step, FusedBlock)]
         self.plan = plan.plan_for_program(self.program, group.bits)
         self.require_memory(1)
+        # Forward and adjoint pass must make the same decisions, so they get the same number.
         self._room = memory.available_bytes() // 4
-        self._seed(blocks, dtype)
-        self._stages = StageOps(self, blocks, self._seed_written.wanted, dtype)
+        chunk_qubits = cache_blocking.CACHE_BLOCK_QUBITS[dtype]
+        self._seed = seed_program(self.program, self.plan, group, chunk_qubits)
+        writer = self._seed.writer
+        self._seed_bytes = writer.bytes()
+        stages = stage_programs(self.program, self.plan, group, chunk_qubits, writer.has_gradient)
+        self._reads_other_shards = bool(stages.crossing)
+        self._stages = StageOps(stages, group, self.dtype, self.readouts)
         self._exponents = BatchGateExponents(
-            self._seed_written.shared, self._seed_written.each, self.inputs, self.parameters
+            writer.shared, writer.per_example, self.inputs, self.parameters
         )
 
-    def _seed(self, blocks: Sequence[FusedBlock], dtype: str) -> None:
-        """Write down the seed, with the first stage's global qubits as its index's highest bits."""
-        plan, bits = self.plan, self.group.bits
-        place = {position: at for at, position in enumerate(plan.seed)}
-        moved = [
-            FusedBlock(tuple(place[position] for position in block.qubits), block.factors)
-            for block in plan.seed_blocks
-        ]
-        width = len(plan.seed)
-        order = cache_blocking.plan_cache_blocks(
-            [moved], width, cache_blocking.WINDOW_QUBITS[dtype]
+    def require_memory(self, states: int, processes: int = 1) -> None:
+        """Check the memory as Simulator.require_memory; the group's processes share each state."""
+        memory.require_memory(
+            len(self.qubits), self._complex.size, states, processes, self.group.size
         )
-        none = np.zeros((0, 0)), np.zeros(0)
-        program = shard_range(self.program, width, moved, PauliTerms((), *none))
-        self._seed_written = ProgramWriter(program, order, 0, also=blocks)
-        self._seed_bytes = self._seed_written.bytes()
-        rest = width - bits
-        self._order = [at - bits if at >= bits else rest + at for at in order.order]
-        self._mine = slice(self.group.rank << rest, (self.group.rank + 1) << rest)
-        self._own_reals = 2 << rest
-
-    def require_memory(self, states: int, copies: int = 1) -> None:
-        """See Simulator.require_memory; the group's members share each state."""
-        amplitude = COMPLEX_DTYPES["complex64" if self.dtype == tf.float32 else "complex128"].size
-        memory.require_memory(len(self.qubits), amplitude, states, copies, self.group.size)
 
     def describe(self, batch: int | None = None) -> str:
-        """See Simulator.describe."""
-        return "\n".join(self._lines(batch or 1))
+        """Describe the stages and the communication; see Simulator.describe."""
+        return "\n".join(self._description(batch or 1))
 
-    def _lines(self, batch: int) -> Iterator[str]:
+    def _description(self, batch: int) -> Iterator[str]:
         plan, size, width = self.plan, self.group.size, len(self.qubits)
-        part_bytes = memory.state_bytes(width, self._complex.size, 1) // size
+        part_bytes = memory.state_bytes(width, self._complex.size) // size
         yield (
-            f"{width} qubits split over {size} workers: {part_bytes:,} bytes of a state in each,"
-            f" two of them ({2 * part_bytes:,} bytes) for each example being trained"
+            f"{width} qubits sharded over {size} processes: {part_bytes:,} bytes per state in each,"
+            f" twice that ({2 * part_bytes:,} bytes) per example in training"
         )
         yield (
-            f"seed of {len(plan.seed)} qubits and {len(plan.seed_blocks)} blocks, which every"
-            " worker evolves by itself"
+            f"seed of {len(plan.seed)} qubits and {len(plan.seed_blocks)} blocks, simulated by"
+            " every process"
         )
         for stage in plan.stages:
             where = ", ".join(str(self.qubits[position]) for position in stage.globals)
-            yield f"stage of {len(stage.blocks)} blocks while {where} stand for the rank"
-        sent = self.bytes_exchanged(batch)
+            yield f"stage of {len(stage.blocks)} blocks with global qubits {where}"
+        inference, training = self.bytes_sent(batch)
         yield (
-            f"{len(plan.exchanges)} exchanges forward: for {batch} example{'s'[: batch > 1]} each"
-            f" worker sends {sent[0]:,} bytes to read, {sent[1]:,} to train"
+            f"{len(plan.swaps)} index-bit swaps in the forward pass; bytes sent per process and"
+            f" batch of {batch}: {inference:,} in inference, {training:,} in training"
         )
 
-    def bytes_exchanged(self, batch: int) -> tuple[int, int]:
-        """Bytes of states that each member sends to the others, to read and to train a batch."""
+    def bytes_sent(self, batch: int) -> tuple[int, int]:
+        """Return the bytes of states that each process sends, in inference and in training.
+
+        Args:
+            batch: Number of examples.
+        """
         state = memory.state_bytes(len(self.qubits), self._complex.size, batch) // self.group.size
-        once = state * (self.group.size - 1) // self.group.size * len(self.plan.exchanges)
-        crossed = state * (self.group.size - 1) * self._stages.crossed
-        # To train, states are evolved once more, and both come back.
-        return once + crossed, (4 * once + 2 * crossed)
+        once = state * (self.group.size - 1) // self.group.size * len(self.plan.swaps)
+        crossing = state * (self.group.size - 1) * self._reads_other_shards
+        # In training the states are evolved twice, and states and adjoint states return.
+        return once + crossing, (4 * once + 2 * crossing)
 
     @tf.autograph.experimental.do_not_convert
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
-        """See Simulator.expectation; what the slopes are, split.py says."""
-        angles, parameters = self._taken(angles, parameters)
+        """Compute the readouts; see Simulator.expectation, and state_group.py for gradients."""
+        angles, parameters = self._checked_arguments(angles, parameters)
         by_angles, by_parameters = is_watched(angles), is_watched(parameters)
         keep = bool(by_angles or by_parameters)
         if keep:
@@ -151,59 +135,63 @@ class ShardedSimulator(Simulator):
         def values(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Callable]:
             exponents = self._exponents(angles, parameters)
             whole = native.ops().qfleet_state(
-                *exponents, program=self._seed_bytes, T=self._complex, order=self._order
+                *exponents,
+                program=self._seed_bytes,
+                T=self._complex,
+                order=list(self._seed.order),
             )
-            mine, kept = self._stages.forward(exponents, self._own(whole), keep, self._room)
-            found = self._total(mine)
+            partial, kept = self._stages.forward(exponents, self._own_part(whole), keep, self._room)
+            result = self._sum_over_processes(partial)
 
-            def slopes(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 @tf.custom_gradient
                 def first(*symbols: tf.Tensor) -> tuple[Any, Callable]:
-                    found = self._slopes(*symbols, whole=whole, kept=kept, by_each=by_each)
-                    return found, self._second
+                    gradients = self._gradients(*symbols, whole=whole, kept=kept, by_each=by_each)
+                    return gradients, self._refuse_second_derivative
 
-                return first(angles, parameters, self._total(upstream))
+                return first(angles, parameters, self._sum_over_processes(upstream))
 
-            return found, slopes
+            return result, gradient
 
-        found = values(angles, parameters)
-        return tf.ensure_shape(found, [angles.shape[0], self.readouts])
+        result = values(angles, parameters)
+        return tf.ensure_shape(result, [angles.shape[0], self.readouts])
 
     def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
-        """Refused: no member has all of it."""
-        self._whole_state()
-        raise AssertionError("a split simulator reads observables")
+        """Raise ValueError: no process has the whole state."""
+        self._require_state_output()
+        raise AssertionError("a sharded simulator reads observables")
 
-    def _total(self, rows: tf.Tensor) -> tf.Tensor:
-        """[B, readouts] summed over the members, and a word on whether their kernels are alike."""
-        # The row that is added says how wide a member's vectors are, and makes an empty batch none.
+    def _sum_over_processes(self, rows: tf.Tensor) -> tf.Tensor:
+        """Sum [B, readouts] over the processes, and check that their SIMD widths are equal."""
+        # The additional row holds the SIMD width, and makes an empty batch nonempty.
         lanes = native.simd_lanes(self.dtype.size)
         mark = tf.fill([1, self.readouts], tf.constant(lanes, self.dtype))
-        total = ShardExchange(self.group).total(tf.concat([rows, mark], axis=0))
-        if self.plan.exchanges:
-            alike = tf.debugging.assert_equal(
+        total = ShardExchange(self.group).all_reduce_sum(tf.concat([rows, mark], axis=0))
+        if self.plan.swaps:
+            equal = tf.debugging.assert_equal(
                 total[-1],
                 mark[0] * self.group.size,
-                "the workers that hold a state together have processors of different vector widths:"
-                " place them on machines of one kind, or set STATE_SHARDS=1",
+                "the processes that hold a state together have CPUs of different SIMD widths: run"
+                " them on machines of one kind, or do not shard the state",
             )
-            with tf.control_dependencies([alike] if alike is not None else []):
+            with tf.control_dependencies([equal] if equal is not None else []):
                 return tf.identity(total[:-1])
         return total[:-1]
 
-    def _own(self, whole: tf.Tensor) -> tf.Tensor:
-        """Of [B, 2**m] states of the seed, own [B, 2 * 2**places] amplitudes as (re, im)."""
-        mine = whole[:, self._mine]
-        parts = tf.stack([tf.math.real(mine), tf.math.imag(mine)], axis=-1)
-        return tf.cast(tf.reshape(parts, [-1, self._own_reals]), tf.float64)
+    def _own_part(self, whole: tf.Tensor) -> tf.Tensor:
+        """Take this process's part [B, 2 * amplitudes] of [B, 2**m] seeds, as (re, im)."""
+        own = whole[:, self._seed.own]
+        parts = tf.stack([tf.math.real(own), tf.math.imag(own)], axis=-1)
+        reals = 2 * (self._seed.own.stop - self._seed.own.start)
+        return tf.cast(tf.reshape(parts, [-1, reals]), tf.float64)
 
-    def _second(self, *_: tf.Tensor) -> Any:
-        raise CircuitError(
-            f"a circuit that is split over {self.group.size} workers has no second derivatives:"
-            " set STATE_SHARDS=1 for them"
+    def _refuse_second_derivative(self, *_: tf.Tensor) -> Any:
+        raise ShardingError(
+            f"a circuit that is sharded over {self.group.size} processes has no second"
+            " derivatives: do not shard the state"
         )
 
-    def _slopes(
+    def _gradients(
         self,
         angles: tf.Tensor,
         parameters: tf.Tensor,
@@ -213,42 +201,34 @@ class ShardedSimulator(Simulator):
         kept: tf.Tensor,
         by_each: bool,
     ) -> list[tf.Tensor]:
-        """This member's part of the gradients by angles and parameters."""
+        """Compute this process's partial gradients by angles and parameters."""
         with tf.GradientTape() as tape:
             tape.watch([angles, parameters])
             exponents = self._exponents(angles, parameters)
-        shared, each, by_seeds = self._stages.back(
-            exponents, self._own(whole), upstream, kept, by_each, self._room
+        shared, per_example, by_seeds = self._stages.backward(
+            exponents, self._own_part(whole), upstream, kept, by_each, self._room
         )
-        if self._seed_written.wanted[by_each]:
-            pairs = tf.cast(tf.reshape(by_seeds, [-1, self._own_reals // 2, 2]), self.dtype)
-            above = 2 ** len(self.plan.seed) - self._mine.stop
-            upward = tf.pad(
-                tf.complex(pairs[..., 0], pairs[..., 1]), [[0, 0], [self._mine.start, above]]
-            )
-            more = native.ops().qfleet_state_gradient(
+        if self._seed.writer.has_gradient[by_each]:
+            by_shared, by_example = native.ops().qfleet_state_gradient(
                 *exponents,
                 whole,
-                upward,
+                self._in_whole_seed(by_seeds),
                 program=self._seed_bytes,
-                order=self._order,
+                order=list(self._seed.order),
                 by_each=by_each,
             )
-            shared, each = shared + more[0], each + more[1]
-        targets, slopes = [exponents[0]], [shared]
+            shared, per_example = shared + by_shared, per_example + by_example
+        targets, gradients = [exponents[0]], [shared]
         if by_each:
             targets.append(exponents[1])
-            slopes.append(each)
-        return tape.gradient(targets, [angles, parameters], slopes, unconnected_gradients="zero")
+            gradients.append(per_example)
+        return tape.gradient(targets, [angles, parameters], gradients, unconnected_gradients="zero")
 
-
-def shard_range(
-    program: Program, width: int, blocks: Sequence[FusedBlock], terms: PauliTerms
-) -> Program:
-    """A program of its own, on positions 0 to width - 1, with some of another's blocks."""
-    return replace(
-        program,
-        qubits=tuple(cirq.LineQubit.range(width)),
-        steps=tuple(blocks),
-        readout=ReadoutPlan(terms.offsets, terms=terms),
-    )
+    def _in_whole_seed(self, by_seeds: tf.Tensor) -> tf.Tensor:
+        """Pad gradients by this process's part of the seeds to [B, 2**m] complex."""
+        own = self._seed.own
+        pairs = tf.cast(tf.reshape(by_seeds, [-1, own.stop - own.start, 2]), self.dtype)
+        return tf.pad(
+            tf.complex(pairs[..., 0], pairs[..., 1]),
+            [[0, 0], [own.start, self._seed.size - own.stop]],
+        )

@@ -1,4 +1,4 @@
-"""What every backend is: angles and parameters in, expectation values or the state out."""
+"""The interface of all engines: angles and parameters in, expectation values or states out."""
 
 import abc
 
@@ -9,20 +9,21 @@ from qfleet.tensorflow.runtime import tf
 
 REAL_DTYPES = {"complex64": tf.float32, "complex128": tf.float64}
 COMPLEX_DTYPES = {"complex64": tf.complex64, "complex128": tf.complex128}
+_AMPLITUDE_BYTES = {tf.float32: 8, tf.float64: 16}
 
 
 class Simulator(abc.ABC):
     """A compiled circuit. Abstract; every subclass is final.
 
-    It holds no variable and is deterministic, and may be called eagerly, inside tf.function and
-    tf.while_loop, and in every replica of a distribution strategy.
+    A simulator has no variables and is deterministic. It may be called eagerly, inside tf.function
+    and tf.while_loop, and in every replica of a distribution strategy.
 
     Attributes:
         inputs: Names of the data symbols.
         parameters: Names of the trained symbols.
-        readouts: How many observables are read; 0 where the state is what is wanted.
-        qubits: Those of the state, sorted as Cirq sorts them; the first is the most significant
-            bit. Where observables are read, qubits that they don't depend on may be left out.
+        readouts: Number of observables; 0 if the result is the state.
+        qubits: The simulated qubits in Cirq's order; the first is the most significant bit. Qubits
+            that no observable depends on may be left out.
         dtype: Of angles and readouts, tf.float32 or tf.float64.
     """
 
@@ -34,20 +35,24 @@ class Simulator(abc.ABC):
 
     @abc.abstractmethod
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
-        """Expectation values, differentiable by both arguments.
+        """Compute expectation values, differentiable by both arguments.
 
         Args:
-            angles: [B, len(inputs)] values of the data symbols, of `dtype`. Symbols are what
-                the circuit says they are; the circuits of qfleet.circuits take radians.
+            angles: [B, len(inputs)] values of the data symbols, of `dtype`. The circuit defines
+                their unit; circuits of qfleet.circuits take radians.
             parameters: [len(parameters)] values of the trained symbols, of `dtype`.
 
         Returns:
             [B, readouts] of `dtype`.
+
+        Raises:
+            ValueError: An argument has another shape; it may be raised when the graph runs.
+            MemoryLimitError: The states do not fit into the free memory.
         """
 
     @abc.abstractmethod
     def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
-        """The state vector, global phase included, differentiable by both arguments.
+        """Compute state vectors, global phase included, differentiable by both arguments.
 
         Args:
             angles: As for `expectation`.
@@ -57,32 +62,33 @@ class Simulator(abc.ABC):
             [B, 2**N] complex64 or complex128, the amplitudes of |qubits>.
 
         Raises:
-            ValueError: Observables are read, so that not all of the state is there.
+            ValueError: The simulator reads observables and drops parts of the state.
         """
 
     @abc.abstractmethod
     def describe(self, batch: int | None = None) -> str:
-        """What will be computed, for a person to read.
+        """Describe the compiled program as text.
 
         Args:
-            batch: How many examples at once, where what is chosen depends on it.
+            batch: Number of examples, if the plan depends on it.
         """
 
-    def require_memory(self, states: int, copies: int = 1) -> None:
-        """Refuse a circuit whose states don't fit into what is free of this machine's memory.
+    def require_memory(self, states: int, processes: int = 1) -> None:
+        """Check that the circuit's states fit into the free memory of this machine.
 
         Args:
-            states: How many are there at a time: 1 for readouts, 2 for their gradient.
-            copies: How many processes on this machine do the same.
+            states: States at a time: 1 for readouts, 2 for their gradient.
+            processes: Processes on this machine that do the same.
 
         Raises:
-            CircuitError: It says how many bytes are needed and what would fit.
+            MemoryLimitError: The message states the needed bytes and the largest width that fits.
         """
-        amplitude = COMPLEX_DTYPES["complex64" if self.dtype == tf.float32 else "complex128"].size
-        memory.require_memory(len(self.qubits), amplitude, states, copies)
+        memory.require_memory(len(self.qubits), _AMPLITUDE_BYTES[self.dtype], states, processes)
 
-    def _taken(self, angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The arguments as tensors of `dtype` whose widths are checked."""
+    def _checked_arguments(
+        self, angles: tf.Tensor, parameters: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the arguments as tensors of `dtype` with checked shapes."""
         angles = tf.convert_to_tensor(angles, self.dtype, name="angles")
         parameters = tf.convert_to_tensor(parameters, self.dtype, name="parameters")
         if not angles.shape.is_compatible_with([None, len(self.inputs)]):
@@ -95,17 +101,17 @@ class Simulator(abc.ABC):
                 f" the circuit takes [{len(self.parameters)}]"
             )
         if angles.shape[0] == 0:
-            # TensorFlow folds constants of an empty batch, and dies of a division by zero.
+            # Constant folding of an empty batch crashes TensorFlow with a division by zero.
             angles = tf.raw_ops.PlaceholderWithDefault(input=angles, shape=[None, len(self.inputs)])
-        # Shapes may be known only when the graph runs.
+        # Shapes may become known only when the graph runs.
         return (
             tf.ensure_shape(angles, [None, len(self.inputs)]),
             tf.ensure_shape(parameters, [len(self.parameters)]),
         )
 
-    def _whole_state(self) -> None:
+    def _require_state_output(self) -> None:
         if self.readouts:
             raise ValueError(
-                f"this simulator reads {self.readouts} observables and has no state to give:"
+                f"this simulator reads {self.readouts} observables and has no state output:"
                 " build it with observables=()"
             )

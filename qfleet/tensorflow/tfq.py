@@ -1,11 +1,11 @@
-"""TensorFlow Quantum behind the same interface: the peer we are compared with.
+"""TensorFlow Quantum as an engine, for comparison.
 
-TensorFlow Quantum starts TensorFlow's runtime when it is imported, after which no distribution
-strategy can be made; so it is imported at the first call, never at the top of a module.
+TensorFlow Quantum starts TensorFlow's runtime when it is imported. No distribution strategy can be
+created afterwards, so it is imported on the first call.
 
-Its circuits take a few gates, with exponents that are a number (of six digits) or a number times
-one symbol. So each distinct exponent becomes a symbol of its own here, whose value is computed
-from the circuit's symbols before the call; TensorFlow carries the gradient through.
+Its circuits support few gates, with exponents that are a number of six digits or a number times one
+symbol. Each distinct exponent therefore becomes a symbol of its own, whose value is computed from
+the circuit's symbols before the call. TensorFlow differentiates through that computation.
 """
 
 import importlib.util
@@ -17,15 +17,15 @@ import cirq
 import numpy as np
 import sympy
 
-from common.errors import CircuitError, SettingsError
 from qfleet.compiler import lowering, observables, parity, program
 from qfleet.compiler.factor import Factor
-from qfleet.compiler.synthesis import decompose, synthesise
+from qfleet.compiler.synthesis import decompose, synthesize
+from qfleet.errors import CircuitError, LibraryError
 from qfleet.tensorflow.exponents import GateExponents
 from qfleet.tensorflow.runtime import tf
 from qfleet.tensorflow.simulator import Simulator
 
-_NATIVE: tuple[type[cirq.EigenGate], ...] = (
+_SUPPORTED_GATES: tuple[type[cirq.EigenGate], ...] = (
     cirq.XPowGate,
     cirq.XXPowGate,
     cirq.YPowGate,
@@ -38,7 +38,7 @@ _NATIVE: tuple[type[cirq.EigenGate], ...] = (
     cirq.SwapPowGate,
     cirq.ISwapPowGate,
 )
-_DIGITS = 6  # TensorFlow Quantum rounds numbers in circuits to these
+_DIGITS = 6  # decimal places that TensorFlow Quantum rounds numbers in circuits to
 
 
 @final
@@ -50,10 +50,11 @@ class TfqSimulator(Simulator):
         inputs: Names of the data symbols.
         parameters: Names of the trained symbols.
         readouts: Observables with real coefficients.
-        dtype: "complex64", the only one there is.
+        dtype: "complex64".
 
     Raises:
-        CircuitError: The circuit, its symbols or the observables can't be taken.
+        CircuitError: The circuit, its symbols, the observables or the dtype are not supported.
+        LibraryError: TensorFlow Quantum is not installed.
     """
 
     def __init__(
@@ -67,39 +68,38 @@ class TfqSimulator(Simulator):
     ) -> None:
         if dtype != "complex64":
             raise CircuitError(
-                f"TensorFlow Quantum computes in complex64, not {dtype}: use backend='qfleet'"
+                f"TensorFlow Quantum simulates in complex64, not {dtype}: use backend='qfleet'"
             )
         if importlib.util.find_spec("tensorflow_quantum") is None:
-            raise SettingsError(
-                "SIMULATOR=tfq needs TensorFlow Quantum, which is not installed: make training and"
-                " make inference install it where they are told SIMULATOR=tfq (on Linux x86_64), or"
-                " use SIMULATOR=qfleet"
+            raise LibraryError(
+                "TensorFlow Quantum is not installed: install it (Linux x86_64 only) or use"
+                " backend='qfleet'"
             )
         self.inputs, self.parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
         self.readouts = len(readouts)
         self.dtype = tf.float32
         program.check_symbols(circuit, self.inputs, self.parameters)
-        lowering.lower(circuit)  # refuses, by name, what no backend takes
+        lowering.lower(circuit)  # raises CircuitError for gates that no engine supports
         sums = [cirq.PauliSum.wrap(observable) for observable in readouts]
         self.qubits = tuple(sorted({*circuit.all_qubits(), *(q for s in sums for q in s.qubits)}))
         if not self.qubits:
-            raise CircuitError("the circuit has no qubit: there is no state to simulate")
+            raise CircuitError("the circuit has no qubits: there is no state to simulate")
         grid = {q: cirq.GridQubit(0, at) for at, q in enumerate(self.qubits)}
         terms = observables.collect(sums, {q: at for at, q in enumerate(self.qubits)})
         self._offsets = terms.offsets.astype(np.float32)
-        self._sums, self._scale = _without_identity(terms, list(grid.values()))
-        table = _Table(phases_on=None if sums else self.qubits[0])
-        lowered = [op for top in circuit.all_operations() for op in _native(top, table)]
+        self._sums, self._scale = _separate_constants(terms, list(grid.values()))
+        table = _ExponentTable(phases_on=None if sums else self.qubits[0])
+        lowered = [op for top in circuit.all_operations() for op in _to_supported(top, table)]
         self._circuit = cirq.Circuit(op.transform_qubits(grid) for op in lowered)
-        # A qubit that no gate touches must be in the circuit to be read.
+        # A qubit without gates must be in the circuit to be read.
         idle = set(grid.values()) - self._circuit.all_qubits()
         self._circuit.append(cirq.I(qubit) for qubit in sorted(idle))
         self._symbols = table.names
         self._exponents = GateExponents(table.wanted, (*self.inputs, *self.parameters), tf.float32)
-        self._started: _Started | None = None
+        self._tfq_ops: _TfqOps | None = None
 
     def describe(self, batch: int | None = None) -> str:
-        """What will be computed, for a person to read."""
+        """Describe the converted circuit; see Simulator.describe."""
         return (
             f"TensorFlow Quantum, adjoint differentiation: {len(self._circuit.all_qubits())}"
             f" qubits, {len(list(self._circuit.all_operations()))} gates,"
@@ -107,17 +107,17 @@ class TfqSimulator(Simulator):
         )
 
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
-        """See Simulator.expectation."""
+        """Compute the readouts; see Simulator.expectation."""
         arguments = self._arguments(angles, parameters)
         if not self.readouts:
             return tf.zeros([tf.shape(arguments[-1])[0], 0])
-        sums = tf.broadcast_to(self._start().sums, [tf.shape(arguments[-1])[0], self.readouts])
-        values = self._start().expectation(*arguments, sums)
+        sums = tf.broadcast_to(self._load().sums, [tf.shape(arguments[-1])[0], self.readouts])
+        values = self._load().expectation(*arguments, sums)
         return tf.ensure_shape(values, [None, self.readouts]) * self._scale + self._offsets
 
     def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
-        """See Simulator.state; TensorFlow Quantum's has no gradient."""
-        self._whole_state()
+        """Compute the state vectors, which have no gradient; see Simulator.state."""
+        self._require_state_output()
         programs, names, exponents = self._arguments(angles, parameters)
 
         @tf.custom_gradient
@@ -127,35 +127,36 @@ class TfqSimulator(Simulator):
                     "TensorFlow Quantum's state has no gradient: use backend='qfleet'"
                 )
 
-            return self._start().state(programs, names, exponents).to_tensor(), refuse
+            return self._load().state(programs, names, exponents).to_tensor(), refuse
 
         return tf.reshape(simulated(exponents), [-1, 2 ** len(self.qubits)])
 
     def _arguments(self, angles: tf.Tensor, parameters: tf.Tensor) -> list[tf.Tensor]:
-        """What TensorFlow Quantum's operations take first: circuits, symbols and their values."""
-        angles, parameters = self._taken(angles, parameters)
+        """Return the first operands of TensorFlow Quantum: circuits, symbols and their values."""
+        angles, parameters = self._checked_arguments(angles, parameters)
         batch = tf.shape(angles)[0]
         shared = tf.broadcast_to(parameters, [batch, len(self.parameters)])
         return [
-            tf.broadcast_to(self._start().circuit, [batch]),
+            tf.broadcast_to(self._load().circuit, [batch]),
             tf.constant(self._symbols, tf.string, shape=[len(self._symbols)]),
             self._exponents(tf.concat([angles, shared], axis=1)),
         ]
 
-    def _start(self) -> "_Started":
-        """Import TensorFlow Quantum, once."""
-        if self._started is None:
+    def _load(self) -> "_TfqOps":
+        """Import TensorFlow Quantum once."""
+        if self._tfq_ops is None:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # its own imports warn of its dependencies
+                warnings.simplefilter("ignore")  # about deprecations in its dependencies
                 try:
                     import tensorflow_quantum as tfq
                 except ImportError as error:
-                    raise SettingsError(
-                        f"SIMULATOR=tfq: TensorFlow Quantum can't be loaded: {error}"
+                    raise LibraryError(
+                        f"TensorFlow Quantum cannot be loaded ({error}): reinstall it or use"
+                        " backend='qfleet'"
                     ) from error
             with tf.init_scope():
-                # As NumPy, since a tensor made in one graph is of no use in the next.
-                self._started = _Started(
+                # NumPy arrays, because a tensor of one graph is not valid in another.
+                self._tfq_ops = _TfqOps(
                     tfq.convert_to_tensor([self._circuit]).numpy(),
                     tfq.convert_to_tensor([self._sums]).numpy() if self._sums else None,
                     tfq.differentiators.Adjoint().generate_differentiable_op(
@@ -163,11 +164,11 @@ class TfqSimulator(Simulator):
                     ),
                     tfq.get_state_op(),
                 )
-        return self._started
+        return self._tfq_ops
 
 
-class _Started(NamedTuple):
-    """What is there once TensorFlow Quantum is: serialised circuit [1], sums [1, K], operations."""
+class _TfqOps(NamedTuple):
+    """The serialized circuit [1] and sums [1, K], and operations of TensorFlow Quantum."""
 
     circuit: np.ndarray
     sums: np.ndarray | None
@@ -175,11 +176,11 @@ class _Started(NamedTuple):
     state: Callable[..., tf.RaggedTensor]
 
 
-class _Table:
-    """The symbols that a circuit for TensorFlow Quantum has, and what each stands for.
+class _ExponentTable:
+    """The symbols of a circuit for TensorFlow Quantum, and the exponent that each replaces.
 
     Args:
-        phases_on: The qubit that turns by global phases; None drops them.
+        phases_on: The qubit that global phases are applied to; None drops them.
     """
 
     def __init__(self, phases_on: cirq.Qid | None) -> None:
@@ -189,7 +190,7 @@ class _Table:
         self._known: dict[sympy.Expr, sympy.Symbol] = {}
 
     def stand_in(self, exponent: Any) -> Any:
-        """A number as it is where its digits suffice, else a symbol or its negative."""
+        """Return an exponent itself if six digits represent it, else a symbol or its negative."""
         expression = sympy.sympify(exponent)
         if not expression.free_symbols and round(float(expression), _DIGITS) == float(expression):
             return float(expression)
@@ -202,13 +203,13 @@ class _Table:
         return self._known[expression]
 
 
-def _native(operation: cirq.Operation, table: _Table) -> Iterator[cirq.Operation]:
-    """An operation as TensorFlow Quantum's own gates."""
+def _to_supported(operation: cirq.Operation, table: _ExponentTable) -> Iterator[cirq.Operation]:
+    """Rewrite an operation with gates that TensorFlow Quantum supports."""
     operation = operation.untagged
     gate = operation.gate
     if isinstance(gate, cirq.IdentityGate):
         return
-    for kind in _NATIVE:
+    for kind in _SUPPORTED_GATES:
         if isinstance(gate, kind) and gate._with_exponent(1.0) == kind(
             exponent=1.0, global_shift=gate.global_shift
         ):
@@ -218,41 +219,41 @@ def _native(operation: cirq.Operation, table: _Table) -> Iterator[cirq.Operation
     parts = None if isinstance(gate, cirq.ControlledGate) else decompose(operation)
     if parts is None:
         lowered = lowering.lower(cirq.Circuit(operation))
-        parts = [part for factor in lowered for part in _spelt(factor, table.phases_on)]
+        parts = [part for factor in lowered for part in _to_pauli_powers(factor, table.phases_on)]
     for part in parts:
-        yield from _native(part, table)
+        yield from _to_supported(part, table)
 
 
-def _spelt(factor: Factor, phases_on: cirq.Qid | None) -> Iterator[cirq.Operation]:
-    """A factor as powers of Z and ZZ between fixed gates."""
+def _to_pauli_powers(factor: Factor, phases_on: cirq.Qid | None) -> Iterator[cirq.Operation]:
+    """Rewrite a factor as powers of Z and ZZ between fixed gates."""
     if factor.fixed and factor.qubits:
-        yield from synthesise(factor.qubits, factor.matrix)
+        yield from synthesize(factor.qubits, factor.matrix)
     elif factor.fixed:
         yield from _phase(float(np.angle(factor.matrix[0, 0]) / np.pi), phases_on)
     elif not factor.qubits:
-        yield from _phase(float(factor.turns[0, 0]) * factor.exponents[0], phases_on)
+        yield from _phase(float(factor.half_turns[0, 0]) * factor.exponents[0], phases_on)
     else:
         for part in parity.parity_phases(factor):
             if part.fixed or not part.qubits:
-                yield from _spelt(part, phases_on)
+                yield from _to_pauli_powers(part, phases_on)
             else:
-                # exp(i pi turn t Z) is Z**(-2 turn t) with a global shift; likewise ZZ.
+                # exp(i pi h t Z) is Z**(-2 h t) with a global shift; likewise for ZZ.
                 kind = cirq.ZPowGate if len(part.qubits) == 1 else cirq.ZZPowGate
-                exponent = -2 * float(part.turns[0, 0]) * part.exponents[0]
+                exponent = -2 * float(part.half_turns[0, 0]) * part.exponents[0]
                 yield kind(exponent=exponent, global_shift=-0.5).on(*part.qubits)
 
 
 def _phase(half_turns: Any, qubit: cirq.Qid | None) -> Iterator[cirq.Operation]:
-    """`exp(i pi half_turns)` as two gates on a qubit, where phases are wanted."""
+    """Rewrite the phase `exp(i pi half_turns)` as two gates on a qubit."""
     if qubit is not None and half_turns != 0:
         yield cirq.ZPowGate(exponent=half_turns, global_shift=1.0).on(qubit)
         yield cirq.ZPowGate(exponent=-half_turns).on(qubit)
 
 
-def _without_identity(
+def _separate_constants(
     terms: observables.PauliTerms, qubits: Sequence[cirq.GridQubit]
 ) -> tuple[list[cirq.PauliSum], np.ndarray]:
-    """Observables without their constants, and [K] 0 for those of which nothing is left."""
+    """Return observables without constants, and [K] 0 for those that are constants, else 1."""
     paulis: Mapping[str, cirq.Pauli] = {"X": cirq.X, "Y": cirq.Y, "Z": cirq.Z}
     sums, scale = [], []
     for column in range(terms.weights.shape[1]):

@@ -1,4 +1,4 @@
-"""The storage emulator of overlay `local` loses nothing that it said was written, when killed."""
+"""The storage emulator of overlay `local`: when killed, it keeps all acknowledged writes."""
 
 import http.client
 import random
@@ -33,7 +33,7 @@ def start(folder: Path, port: int) -> subprocess.Popen:
             time.sleep(0.05)
         finally:
             peer.close()
-    raise AssertionError("the emulator does not answer")
+    raise AssertionError("the emulator does not respond")
 
 
 @pytest.fixture
@@ -43,16 +43,14 @@ def place(free_port: int, monkeypatch: pytest.MonkeyPatch) -> storage.StoragePat
     return storage.path("gs://qfleet/runs")
 
 
-def test_what_was_written_is_there_after_a_kill(
-    place: storage.StoragePath, tmp_path: Path, free_port: int
-) -> None:
-    chance = random.Random(0)
+def test_writes_survive_a_kill(place: storage.StoragePath, tmp_path: Path, free_port: int) -> None:
+    generator = random.Random(0)
     written: dict[str, bytes] = {}
     for life in range(5):
         process = start(tmp_path, free_port)
         for name, content in written.items():
             assert storage.read_bytes(place / name) == content
-        deadline = time.monotonic() + chance.uniform(0.2, 0.6)
+        deadline = time.monotonic() + generator.uniform(0.2, 0.6)
         killer = subprocess.Popen(
             [sys.executable, "-c", "import os, sys, time; time.sleep(float(sys.argv[1]));"
              " os.kill(int(sys.argv[2]), 9)", str(deadline - time.monotonic()), str(process.pid)],
@@ -60,7 +58,8 @@ def test_what_was_written_is_there_after_a_kill(
         number = 0
         try:
             while number < 10_000:
-                name, content = f"{life}-{number}", chance.randbytes(chance.randrange(1, 5000))
+                name = f"{life}-{number}"
+                content = generator.randbytes(generator.randrange(1, 5000))
                 storage.write_atomic(place / name, content)
                 written[name] = content
                 number += 1
@@ -68,11 +67,11 @@ def test_what_was_written_is_there_after_a_kill(
             pass
         killer.wait()
         assert process.wait(10) == -signal.SIGKILL
-        assert number > 1, "it was to be killed while it is written to"
+        assert number > 1, "it must be killed while it is written to"
     assert len(written) > 10
 
 
-def test_it_ends_at_once_when_it_is_asked_to(tmp_path: Path, free_port: int) -> None:
+def test_sigterm_ends_it_quickly(tmp_path: Path, free_port: int) -> None:
     process = start(tmp_path, free_port)
     began = time.monotonic()
     process.terminate()
@@ -80,7 +79,7 @@ def test_it_ends_at_once_when_it_is_asked_to(tmp_path: Path, free_port: int) -> 
     assert time.monotonic() - began < 5
 
 
-def test_what_is_deleted_or_replaced_takes_no_room(
+def test_deleted_and_replaced_content_is_freed(
     place: storage.StoragePath, tmp_path: Path, free_port: int
 ) -> None:
     process = start(tmp_path, free_port)

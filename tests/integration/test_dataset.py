@@ -13,7 +13,7 @@ import pytest
 from common import storage
 from common.data import load
 from tests.support.storage_emulator import BUCKET, Emulator
-from tests.support.training_processes import ROOT, Gang, gangs, metrics
+from tests.support.training_processes import ROOT, TrainingProcess, metrics, training_processes
 
 LARGE = ("TRAIN_EXAMPLES=70000", "QUBITS=2", "VALIDATION_EXAMPLES=20", "TEST_EXAMPLES=20")
 # Limits retries to 5 s, and stops after a number of shards if STOPS_AFTER is set.
@@ -32,8 +32,8 @@ if most := os.environ.get("STOPS_AFTER"):
 
 
 @pytest.fixture
-def gang() -> Iterator[Callable[..., Gang]]:
-    yield from gangs()
+def gang() -> Iterator[Callable[..., TrainingProcess]]:
+    yield from training_processes()
 
 
 @pytest.fixture
@@ -49,16 +49,16 @@ def shards(root: Path) -> list[Path]:
 
 
 def test_killed_generation_resumes_with_the_same_bytes(
-    tmp_path: Path, short_retries: dict[str, str], gang: Callable[..., Gang]
+    tmp_path: Path, short_retries: dict[str, str], gang: Callable[..., TrainingProcess]
 ) -> None:
     first = gang(tmp_path / "a", *LARGE, module="common.data", STOPS_AFTER="42", **short_retries)
-    first.until(lambda: len(shards(tmp_path / "a")) == 42)
+    first.wait_until(lambda: len(shards(tmp_path / "a")) == 42)
     second = gang(tmp_path / "a", *LARGE, module="common.data", **short_retries)
-    assert second.end() == 2
-    assert "is in use by another job (process " in second.said
-    assert "Traceback" not in second.said
+    assert second.wait() == 2
+    assert "is in use by another job (process " in second.output
+    assert "Traceback" not in second.output
     first.process.send_signal(signal.SIGKILL)
-    first.end()
+    first.wait()
     (folder,) = (tmp_path / "a" / "datasets").iterdir()
     assert not (folder / "manifest.json").exists()
     there = {path: path.stat().st_mtime_ns for path in shards(tmp_path / "a")}
@@ -67,9 +67,9 @@ def test_killed_generation_resumes_with_the_same_bytes(
     (folder / f".{altered.name}.0{storage.PARTIAL_SUFFIX}").write_bytes(b"half of a sh")
 
     again = gang(tmp_path / "a", *LARGE, module="common.data", **short_retries)
-    assert again.end() == 0, again.said
-    assert f"next:  make training DATA={folder}" in again.said
-    assert f"{altered} is not as it was written: it is made again" in again.said
+    assert again.wait() == 0, again.output
+    assert f"next:  make training DATA={folder}" in again.output
+    assert f"{altered} was altered: it is written again" in again.output
     kept = [path for path, when in there.items() if path.stat().st_mtime_ns == when]
     assert len(kept) == 39  # the five segments that were noted, but for the altered one
     assert {path.name for path in folder.iterdir()} == {
@@ -77,7 +77,7 @@ def test_killed_generation_resumes_with_the_same_bytes(
         *(s.file for split in ("train", "validation", "test") for s in load(folder).shards(split)),
     }
     anew = gang(tmp_path / "b", *LARGE, module="common.data", **short_retries)
-    assert anew.end() == 0
+    assert anew.wait() == 0
     for path in folder.iterdir():
         assert (
             path.read_bytes()
@@ -88,7 +88,7 @@ def test_killed_generation_resumes_with_the_same_bytes(
 def test_storage_outage_in_mid_epoch_exits_with_145(
     tmp_path: Path,
     short_retries: dict[str, str],
-    gang: Callable[..., Gang],
+    gang: Callable[..., TrainingProcess],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The data set is in gs://, read by parts by two workers; the run is local."""
@@ -100,25 +100,25 @@ def test_storage_outage_in_mid_epoch_exits_with_145(
         large = ("TRAIN_EXAMPLES=150000", *LARGE[1:])
         address = {"STORAGE_EMULATOR_HOST": emulator.address}
         made = gang(f"gs://{BUCKET}", *large, module="common.data", **address)
-        assert made.end() == 0, made.said
-        data = made.said.rpartition("DATA=")[2].split()[0]
+        assert made.wait() == 0, made.output
+        data = made.output.rpartition("DATA=")[2].split()[0]
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", emulator.address)
         kept = {str(f): storage.read_bytes(f) for f in storage.files(storage.path(data))}
         training = gang(tmp_path / "runs", *args, f"DATA={data}", **environment)
         events = tmp_path / "runs" / "hybrid" / "logs" / "steps"
-        training.until(lambda: any(f.stat().st_size > 3000 for f in events.glob("*")))
+        training.wait_until(lambda: any(f.stat().st_size > 3000 for f in events.glob("*")))
         emulator.stop()
-        assert training.end() == 145, training.said
-        assert "Traceback" not in training.said
-        assert "storage does not respond for gs://" in training.said
-        assert "tensorflow" not in training.said.lower()
+        assert training.wait() == 145, training.output
+        assert "Traceback" not in training.output
+        assert "storage does not respond for gs://" in training.output
+        assert "tensorflow" not in training.output.lower()
 
         emulator.start()
         for file, content in kept.items():
             storage.write_atomic(storage.path(file), content)
         again = gang(tmp_path / "runs", *args, f"DATA={data}", **environment)
-        assert again.end() == 0, again.said
-        assert "goes on at step" in again.said
+        assert again.wait() == 0, again.output
+        assert "Resuming run 'hybrid' from checkpoint" in again.output
         assert [line["epoch"] for line in metrics(tmp_path / "runs" / "hybrid")] == [1, 2]
     finally:
         emulator.stop()

@@ -1,4 +1,4 @@
-"""States split over real processes: what they give together is what one process gives."""
+"""States sharded over real processes give the results of one process."""
 
 import socket
 import subprocess
@@ -11,7 +11,7 @@ from qfleet import native
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.runtime import tf
 from tests.support.reference import Reference
-from tests.support.sharding_cases import CASES, SplitCase
+from tests.support.sharding_cases import CASES, ShardingCase
 
 pytestmark = pytest.mark.skipif(
     native.unavailable_reason() is not None, reason=str(native.unavailable_reason())
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def free_ports(count: int) -> int:
-    """The first of so many ports in a row that nothing listens on."""
+    """Return the first of `count` consecutive free ports."""
     for first in range(23000, 60000, 100):
         holders = []
         try:
@@ -34,7 +34,7 @@ def free_ports(count: int) -> int:
     raise AssertionError("no ports are free")
 
 
-def unsplit(case: SplitCase, name: str, upstream: np.ndarray, *, add: float = 0.0) -> list:
+def unsharded(case: ShardingCase, name: str, upstream: np.ndarray, *, add: float = 0.0) -> list:
     simulator = build_simulator(case.circuit, case.inputs, case.parameters, case.observables)
     angles, parameters = case.arguments(name)
     variables = [tf.constant(angles), tf.constant(parameters + np.float32(add))]
@@ -47,11 +47,11 @@ def unsplit(case: SplitCase, name: str, upstream: np.ndarray, *, add: float = 0.
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray]]:
-    """What each of as many workers as the largest group has found."""
-    folder, count = tmp_path_factory.mktemp("split"), max(CASES)
+    """Run the processes of the largest group and return the results of each."""
+    folder, count = tmp_path_factory.mktemp("sharded"), max(CASES)
     port = free_ports(count)
     command = [sys.executable, "-m", "tests.support.sharding_worker"]
-    gang = [
+    workers = [
         subprocess.Popen(
             [*command, str(rank), str(count), str(port), str(folder / f"{rank}.npz")],
             stdout=subprocess.PIPE,
@@ -61,30 +61,32 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray
         for rank in range(count)
     ]
     try:
-        said = [worker.communicate(timeout=400)[0] for worker in gang]
-        # The first to fall takes the others with it, so all of them are heard.
-        assert not any(worker.returncode for worker in gang), "\n".join(w[-3000:] for w in said)
+        outputs = [worker.communicate(timeout=400)[0] for worker in workers]
+        # A failure ends all processes, so the message contains all outputs.
+        assert not any(worker.returncode for worker in workers), "\n".join(
+            w[-3000:] for w in outputs
+        )
     finally:
-        for worker in gang:
+        for worker in workers:
             worker.kill()
     return [dict(np.load(folder / f"{rank}.npz")) for rank in range(count)]
 
 
 @pytest.mark.parametrize("size", sorted(CASES))
-def test_values_and_gradients_are_those_of_one_worker(
+def test_sharded_results_equal_those_of_one_process(
     size: int, parts: list[dict[str, np.ndarray]]
 ) -> None:
     compare(size, parts[:size])
 
 
 def compare(size: int, parts: list[dict[str, np.ndarray]]) -> None:
-    """Hold what the members of a group found against one worker, and against Cirq."""
+    """Compare the results of a group with one process and with Cirq."""
     for at, (name, make) in enumerate(CASES[size].items()):
         case = make()
-        # The loss is the sum over the members of their losses.
+        # The loss is the sum of the losses of all processes.
         upstream = sum(case.upstream(name, rank) for rank in range(size))
         tolerance = 1e-5 * scale(case) * max(1, case.batch)
-        values, by_angles, by_parameters = unsplit(case, name, upstream)
+        values, by_angles, by_parameters = unsharded(case, name, upstream)
         for part in parts:
             np.testing.assert_array_equal(part[f"{name}: values"], parts[0][f"{name}: values"])
         np.testing.assert_allclose(parts[0][f"{name}: values"], values, atol=1e-5 * scale(case))
@@ -93,7 +95,7 @@ def compare(size: int, parts: list[dict[str, np.ndarray]]) -> None:
         together = sum(part[f"{name}: by parameters"] for part in parts)
         np.testing.assert_allclose(together, by_parameters, atol=tolerance)
         if at == 0:
-            steps = sum(unsplit(case, name, upstream, add=add)[2] for add in (0.0, 1.0, 2.0))
+            steps = sum(unsharded(case, name, upstream, add=add)[2] for add in (0.0, 1.0, 2.0))
             three = sum(part[f"{name}: three"] for part in parts)
             np.testing.assert_allclose(three, steps, atol=3 * tolerance)
         if case.batch:
@@ -104,6 +106,6 @@ def compare(size: int, parts: list[dict[str, np.ndarray]]) -> None:
             np.testing.assert_allclose(found, expected, atol=1e-5 * scale(case))
 
 
-def scale(case: SplitCase) -> float:
-    """The largest sum of an observable's absolute coefficients, or 1."""
+def scale(case: ShardingCase) -> float:
+    """Return the largest sum of an observable's absolute coefficients, at least 1."""
     return float(max(1.0, *(sum(abs(s.coefficient) for s in o) for o in case.observables)))

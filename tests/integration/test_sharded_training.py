@@ -1,73 +1,79 @@
-"""Gangs whose workers hold circuits together: what one worker would have found, and no other."""
+"""Workers that share the states of circuits train like a single worker."""
 
 import pytest
 
+from common.errors import SettingsError
+from common.settings import Settings
 from tests.support.training_processes import (
     SMALL,
     checkpoints,
     distance,
-    gangs,
     metrics,
     step_losses,
+    training_processes,
 )
 
-start = pytest.fixture(gangs)
+start = pytest.fixture(training_processes)
 
-# A dense head behind the circuit and one start alone are in SMALL's model, hybrid.
 WIDE = ("QUBITS=6", *SMALL[1:-1], "EPOCHS=8", "VALIDATION_EXAMPLES=20", "TEST_EXAMPLES=20")
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """The same training by one worker that holds its circuits alone."""
-    storage = tmp_path_factory.mktemp("whole")
-    bodies = gangs()
-    gang = next(bodies)(storage, *WIDE, "WORKERS=1")
-    assert gang.end() == 0, gang.said
+def unsharded(tmp_path_factory):
+    """The same training with one worker."""
+    storage = tmp_path_factory.mktemp("unsharded")
+    bodies = training_processes()
+    process = next(bodies)(storage, *WIDE, "WORKERS=1")
+    assert process.wait() == 0, process.output
     next(bodies, None)
     return storage / "hybrid"
 
 
-def test_a_split_gang_has_the_losses_of_one_worker_through_a_lost_member(start, tmp_path, whole):
-    gang = start(tmp_path, *WIDE, "WORKERS=2", "STATE_SHARDS=2")
-    gang.until(lambda: len(checkpoints(tmp_path / "hybrid")) >= 2)
-    gang.worker(1).kill()
-    assert gang.end() == 0, gang.said
-    assert "the gang starts again (1)" in gang.said
-    alone, together = step_losses(whole), step_losses(tmp_path / "hybrid")
-    assert together.keys() == alone.keys()
+def test_sharded_training_survives_a_killed_worker(start, tmp_path, unsharded):
+    run = tmp_path / "hybrid"
+    process = start(tmp_path, *WIDE, "WORKERS=2", "STATE_SHARDS=2")
+    process.wait_until(lambda: len(checkpoints(run)) >= 2)
+    process.worker(1).kill()
+    assert process.wait() == 0, process.output
+    assert "restart 1 of" in process.output
+    expected, losses = step_losses(unsharded), step_losses(run)
+    assert losses.keys() == expected.keys()
     for step in range(1, 31):
-        assert together[step] == pytest.approx(alone[step], abs=1e-4)
-    assert distance(tmp_path / "hybrid", whole) < 1e-2  # Adam has made more of the rounding
-    assert {line["examples"] for line in metrics(tmp_path / "hybrid")} == {100}
+        assert losses[step] == pytest.approx(expected[step], abs=1e-4)
+    assert distance(run, unsharded) < 1e-2  # Adam amplifies the rounding
+    assert {line["examples"] for line in metrics(run)} == {100}
 
 
-def test_groups_share_the_rows_and_their_members_the_circuits(start, tmp_path, whole):
-    gang = start(tmp_path, *WIDE, "WORKERS=4", "STATE_SHARDS=2", "THREADS=1")
-    assert gang.end() == 0, gang.said
-    alone, together = step_losses(whole), step_losses(tmp_path / "hybrid")
+def test_groups_of_shards_split_the_rows(start, tmp_path, unsharded):
+    process = start(tmp_path, *WIDE, "WORKERS=4", "STATE_SHARDS=2", "THREADS=1")
+    assert process.wait() == 0, process.output
+    expected, losses = step_losses(unsharded), step_losses(tmp_path / "hybrid")
     for step in range(1, 31):
-        assert together[step] == pytest.approx(alone[step], abs=1e-4)
+        assert losses[step] == pytest.approx(expected[step], abs=1e-4)
+
+
+def test_too_narrow_circuit_exits_2_before_training(start, tmp_path):
+    settings = {word.partition("=")[0]: word for word in [*WIDE, "WORKERS=2", "STATE_SHARDS=2"]}
+    settings |= {"QUBITS": "QUBITS=2", "MODEL": "MODEL=qcnn"}
+    process = start(tmp_path, *settings.values())
+    assert process.wait(60) == 2, process.output
+    assert "2 qubits" in process.output
+    assert "Traceback" not in process.output
 
 
 @pytest.mark.parametrize(
-    ("args", "sentence"),
+    ("args", "name"),
     [
-        (["SIMULATOR=tensorflow"], "STATE_SHARDS=2 needs the simulator qfleet"),
-        (["QUBITS=2", "MODEL=qcnn"], "a state of 2 qubits can't be split over 2 workers"),
-        (
-            ["WORKERS=3"],
-            "WORKERS=3 can't be cut into groups of STATE_SHARDS=2: set WORKERS to a multiple",
-        ),
-        (
-            ["STATE_SHARDS=3"],
-            "STATE_SHARDS=3 is not a power of two, by which alone a state can be split: set",
-        ),
+        (["WORKERS=3", "STATE_SHARDS=2"], "WORKERS=3"),
+        (["WORKERS=3", "STATE_SHARDS=3"], "STATE_SHARDS=3"),
     ],
 )
-def test_what_cannot_be_split_is_refused_in_a_sentence(start, tmp_path, args, sentence):
-    said = {word.partition("=")[0]: word for word in [*WIDE, "WORKERS=2", "STATE_SHARDS=2", *args]}
-    gang = start(tmp_path, *said.values())
-    assert gang.end(60) == 2, gang.said
-    assert sentence in gang.said
-    assert "Traceback" not in gang.said
+def test_invalid_state_shards_are_refused(args, name):
+    with pytest.raises(SettingsError, match=name):
+        Settings.from_args([*WIDE, *args])
+
+
+def test_other_simulator_is_refused(start, tmp_path):
+    process = start(tmp_path, *WIDE, "WORKERS=2", "STATE_SHARDS=2", "SIMULATOR=tensorflow")
+    assert process.wait(60) == 2, process.output
+    assert "STATE_SHARDS=2" in process.output

@@ -151,7 +151,9 @@ def test_emulator_address_without_scheme_is_refused(monkeypatch: pytest.MonkeyPa
         storage.path(f"gs://{BUCKET}/x")
 
 
-def test_missing_credentials_are_a_storage_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_credentials_are_a_storage_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
     with pytest.raises(StorageError, match="gcloud auth application-default login"):

@@ -83,8 +83,8 @@ def tensorboard(*settings: str, **environment: str) -> Iterator[str]:
         yield url
     finally:
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
-    assert (process.returncode, said) == (0, "")
+        _, output = process.communicate(timeout=30)
+    assert (process.returncode, output) == (0, "")
 
 
 def write_scalars(folder: Path, steps: range) -> None:
@@ -142,12 +142,12 @@ def check_pages(url: str, runs: Path) -> None:
     assert "host_tf_op_percent" in ask(url, page)[0]["p"]
 
 
-def test_a_folder_is_shown(runs: Path) -> None:
+def test_folder_is_shown(runs: Path) -> None:
     with tensorboard(f"STORAGE={runs}") as url:
         check_pages(url, runs)
 
 
-def test_a_bucket_is_shown(runs: Path, gs: str, tmp_path: Path) -> None:
+def test_bucket_is_shown(runs: Path, gs: str, tmp_path: Path) -> None:
     upload(runs, storage.path(gs))
     before = storage.files(storage.path(gs))
     with tensorboard(f"STORAGE={gs}", TMPDIR=str(tmp_path)) as url:
@@ -156,12 +156,12 @@ def test_a_bucket_is_shown(runs: Path, gs: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_one_run_is_shown_alone(runs: Path) -> None:
+def test_single_run_is_shown(runs: Path) -> None:
     with tensorboard(f"STORAGE={runs}", "RUN=second") as url:
         wait_for(url, "data/runs", ["logs/train"])
 
 
-def test_a_run_in_a_bucket_is_shown_while_it_grows(gs: str, tmp_path: Path) -> None:
+def test_growing_run_in_a_bucket_is_shown(gs: str, tmp_path: Path) -> None:
     def steps(url: str) -> list[int]:
         points = ask(url, "data/plugin/scalars/scalars?run=live/logs/train&tag=mse")
         return [step for _, step, _ in points]
@@ -179,28 +179,28 @@ def test_a_run_in_a_bucket_is_shown_while_it_grows(gs: str, tmp_path: Path) -> N
 
 
 def refused(*settings: str, **environment: str) -> str:
-    """What a TensorBoard says that does not start: one sentence, exit code 2."""
+    """Return the only line of a TensorBoard that exits with 2."""
     process = start(*settings, **environment)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 2, said
-    assert len(said.splitlines()) == 1
-    return said
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 2, error
+    assert len(error.splitlines()) == 1
+    return error
 
 
-def test_a_port_that_is_taken_is_refused(runs: Path) -> None:
+def test_taken_port_is_refused(runs: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        said = refused(f"STORAGE={runs}", f"TENSORBOARD_PORT={port}")
-    assert f"TENSORBOARD_PORT={port} cannot be had" in said
+        error = refused(f"STORAGE={runs}", f"TENSORBOARD_PORT={port}")
+    assert f"TENSORBOARD_PORT={port} is taken" in error
 
 
 @pytest.mark.usefixtures("gs")
-def test_a_bucket_that_does_not_exist_is_refused() -> None:
-    said = refused("STORAGE=gs://nowhere/runs", f"TENSORBOARD_PORT={free_port()}")
-    assert "bucket gs://nowhere does not exist" in said
+def test_missing_bucket_is_refused() -> None:
+    error = refused("STORAGE=gs://nowhere/runs", f"TENSORBOARD_PORT={free_port()}")
+    assert "bucket gs://nowhere does not exist" in error
 
 
-def test_a_misspelt_setting_is_refused() -> None:
+def test_misspelt_setting_is_refused() -> None:
     assert "did you mean TENSORBOARD_PORT?" in refused("TENSORBOARD_PROT=5002")
 
 

@@ -1,4 +1,4 @@
-"""What a run shows while it trains: events, profiles, and what is captured on demand."""
+"""Events and profiles of a run for TensorBoard, and profiles captured on demand."""
 
 import contextlib
 import json
@@ -10,14 +10,14 @@ import sys
 import pytest
 
 from qfleet.tensorflow.runtime import tf
-from tests.support.training_processes import ROOT, SMALL, gangs, metrics
-from training.learner import STEP_PARTS
+from tests.support.training_processes import ROOT, SMALL, metrics, training_processes
+from training.limits import STEP_PARTS
 
-start = pytest.fixture(gangs)
+start = pytest.fixture(training_processes)
 
 
 def two_free_ports():
-    """A port such that it and the next are free, below those that the kernel hands out."""
+    """Return a port that is free with its successor, below the kernel's ephemeral ports."""
     for port in range(20_000, 30_000, 2):
         with contextlib.suppress(OSError):
             for number in (port, port + 1):
@@ -27,19 +27,19 @@ def two_free_ports():
 
 
 def events(folder):
-    """Every event in a folder of TensorBoard's."""
+    """Iterate over the events in a folder."""
     for file in sorted(folder.glob("events.*")):
         for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
             yield tf.compat.v1.Event.FromString(record)
 
 
 def tags(folder):
-    """Tag -> the steps it was written at."""
-    found = {}
+    """Return the steps at which each tag was written."""
+    steps_by_tag = {}
     for event in events(folder):
         for value in event.summary.value:
-            found.setdefault(value.tag, []).append(event.step)
-    return found
+            steps_by_tag.setdefault(value.tag, []).append(event.step)
+    return steps_by_tag
 
 
 STEP_TIMES = """
@@ -54,16 +54,16 @@ print(json.dumps({row["stepnum"]: row["stepTimeMs"] for row in rows}))
 
 
 def step_times(profile):
-    """Step -> milliseconds, as the profiler's page gives them; it drops the ends of over five."""
-    asked = [ROOT / ".venv-tensorboard" / "bin" / "python", "-c", STEP_TIMES, profile]
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=120)
+    """Return milliseconds by step from the profiler's page, which drops the ends of over five."""
+    command = [ROOT / ".venv-tensorboard" / "bin" / "python", "-c", STEP_TIMES, profile]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def test_a_run_shows_its_scalars_readouts_graph_and_profile(start, tmp_path):
-    gang = start(tmp_path, *SMALL, "PROFILE_STEPS=10:14")
-    assert gang.end() == 0, gang.said
+def test_run_writes_scalars_readouts_graph_and_profile(start, tmp_path):
+    process = start(tmp_path, *SMALL, "PROFILE_STEPS=10:14")
+    assert process.wait() == 0, process.output
     logs = tmp_path / "hybrid" / "logs"
     epochs = list(range(1, 13))
     rates = ("learning rate", "examples per second", "circuits per second")
@@ -90,7 +90,8 @@ def test_a_run_shows_its_scalars_readouts_graph_and_profile(start, tmp_path):
         milliseconds = sum(line[f"{part}_ms"] for part in STEP_PARTS)
         assert 4 * milliseconds / 1000 == pytest.approx(line["seconds"], abs=1e-4)
     assert re.search(
-        r"a step took \d+\.\d ms: simulate [\d.]+, exchange [\d.]+, input [\d.]+, other", gang.said
+        r"Time per step: \d+\.\d ms \(simulate [\d.]+, exchange [\d.]+, input [\d.]+, other",
+        process.output,
     )
 
 
@@ -102,36 +103,36 @@ tf.profiler.experimental.client.trace(sys.argv[1], sys.argv[2], 1000)
 
 
 def capture(address, folder):
-    """Ask a worker for a profile, from a process of its own as TensorBoard is.
+    """Request a profile of a worker, from a process of its own as TensorBoard does.
 
     Returns:
-        Whether there was anything in it: TensorFlow's server now and then answers, again and again,
-        "responses did not have trace data", which is its own and not ours to mend.
+        False where TensorFlow's server repeatedly sent "responses did not have trace data", a
+        defect of TensorFlow.
     """
-    asked = [sys.executable, "-c", CAPTURE, address, folder]
+    command = [sys.executable, "-c", CAPTURE, address, folder]
     for _ in range(3):
-        done = subprocess.run(asked, capture_output=True, text=True, cwd=ROOT, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
         if done.returncode == 0:
             return True
         assert "did not have trace data" in done.stderr
     return False
 
 
-def test_a_profile_of_a_worker_is_captured_on_demand(start, tmp_path):
+def test_profile_is_captured_on_demand(start, tmp_path):
     port = two_free_ports()
-    gang = start(tmp_path, *SMALL[:-1], "EPOCHS=100000", f"PROFILER_PORT={port}")
-    gang.until(lambda: (tmp_path / "hybrid" / "metrics.jsonl").exists())
-    taken = tmp_path / "taken"
+    process = start(tmp_path, *SMALL[:-1], "EPOCHS=100000", f"PROFILER_PORT={port}")
+    process.wait_until(lambda: (tmp_path / "hybrid" / "metrics.jsonl").exists())
+    folder = tmp_path / "taken"
     for number in (port, port + 1):
         socket.create_connection(("127.0.0.1", number), timeout=5).close()
-    if not capture(f"grpc://127.0.0.1:{port + 1}", str(taken)):
+    if not capture(f"grpc://127.0.0.1:{port + 1}", str(folder)):
         pytest.skip("TensorFlow's profiler server answered without trace data")
-    (profile,) = taken.glob("plugins/profile/*/*.xplane.pb")
+    (profile,) = folder.glob("plugins/profile/*/*.xplane.pb")
     assert profile.stat().st_size > 1000
 
 
-def test_a_taken_profiler_port_costs_the_profiler_alone(start, tmp_path, free_port):
+def test_taken_profiler_port_does_not_stop_training(start, tmp_path, free_port):
     with socket.create_server(("", free_port)):
-        gang = start(tmp_path, *SMALL, "WORKERS=1", f"PROFILER_PORT={free_port}")
-        assert gang.end() == 0, gang.said
-    assert f"no profiler here: PROFILER_PORT={free_port}" in gang.said
+        process = start(tmp_path, *SMALL, "WORKERS=1", f"PROFILER_PORT={free_port}")
+        assert process.wait() == 0, process.output
+    assert f"PROFILER_PORT={free_port}" in process.output

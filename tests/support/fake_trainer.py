@@ -1,12 +1,12 @@
 """A trainer without TensorFlow, for tests of everything around training with real processes.
 
 It plugs into the worker's entry point (tests/support/fake_worker.py). A step is a deterministic
-function of the weights and the global batch, so every worker computes all of it, and the result does
-not depend on the number of workers. Before each step, workers exchange a byte over sockets. So a
-lost worker is noticed in the next step, as with a real all-reduce.
+function of the weights and the global batch. Every worker computes all of it, so the result does
+not depend on the number of workers. Before each step, workers send each other a byte. So a lost
+worker is noticed in the next step, as with a real all-reduce.
 
-A file `pace.json` in the folder STORAGE sets the seconds per step; it may change at any time. The
-last line of a worker's text log with "fake step" holds its progress.
+A file `pace.json` in the folder STORAGE sets `seconds` per step, and `kill_at_step`, at which a
+worker kills itself. It may change at any time.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""`python -m training` whose workers use the fake trainer: `python -m tests.support.fake_training`."""
+"""`python -m tests.support.fake_training`: like `python -m training`, with the fake trainer."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A circuit, and layers of it, that the tests of the layers share."""
+"""A circuit and layers of it, shared by the tests of the layers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import cirq
 import numpy as np
 import sympy
 
-from qfleet.tensorflow.backends import build_simulator
+from qfleet.tensorflow.backends import Dtype, build_simulator
 from qfleet.tensorflow.layers import (
     ControlledExpectation,
     Expectation,
@@ -22,10 +22,10 @@ X, Y = sympy.symbols("x0 x1")
 P, Q = sympy.symbols("p q")
 CIRCUIT = cirq.Circuit(
     cirq.rx(X).on(A),
-    cirq.X(B) ** (Y * P),  # a trained symbol and one of data in the same gate
+    cirq.X(B) ** (Y * P),  # a trained symbol and a data symbol in one gate
     cirq.ry(P + 2 * Q).on(C),
     cirq.CNOT(A, B),
-    (cirq.ISWAP**P).on(B, C),  # three eigenvalues: one two-term rule would not do
+    (cirq.ISWAP**P).on(B, C),  # three eigenvalues: a single two-term rule is not exact
     cirq.rz(Q).on(C).controlled_by(A),
     cirq.ry(sympy.sin(X)).on(A),
 )
@@ -45,21 +45,21 @@ MAKERS: dict[str, Callable[..., keras.layers.Layer]] = {
 
 
 def trained(layer: keras.layers.Layer) -> keras.layers.Layer:
-    """The layer with TRAINED as its angles."""
+    """Build the layer and set its angles to TRAINED."""
     layer(ANGLES[:1])
     layer.angles.assign(TRAINED)
     return layer
 
 
-def exact(dtype: str = "complex128") -> Any:
-    """The expectation values to compare with: those of the simulator, tested elsewhere."""
+def exact(dtype: Dtype = "complex128") -> Any:
+    """Build the simulator to compare with; it is tested elsewhere."""
     return build_simulator(CIRCUIT, INPUTS, ("p", "q"), SUMS, backend="tensorflow", dtype=dtype)
 
 
-def slopes(
+def value_and_gradients(
     function: Callable[..., tf.Tensor], *sources: tf.Tensor
 ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """A function's values, and the gradients of a weighted sum of them."""
+    """Return a function's values, and the gradients of a weighted sum of them."""
     with tf.GradientTape() as tape:
         tape.watch(sources)
         values = function(*sources)
@@ -75,7 +75,7 @@ def dense(units: int, seed: int) -> keras.layers.Layer:
 
 
 def mixed() -> keras.Model:
-    """All layers, between other layers of Keras's."""
+    """Build a model of all layers between Keras layers."""
     inputs = keras.Input((3,), name="features")
     angles, parameters = dense(2, 1)(inputs), dense(2, 2)(inputs)
     amplitudes = State(CIRCUIT, INPUTS, seed=1)(angles)

@@ -1,8 +1,8 @@
-"""A worker that trains all layers under MultiWorkerMirroredStrategy and says what came out.
+"""A worker that trains all layers under MultiWorkerMirroredStrategy, and prints the results.
 
     TF_CONFIG=... python -m tests.support.layers_worker FOLDER
 
-A process of its own, since no strategy can be made once TensorFlow Quantum is imported.
+A process of its own: no strategy can be created after TensorFlow Quantum is imported.
 """
 
 import json
@@ -30,7 +30,7 @@ def main(folder: str) -> None:
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     keras.utils.set_random_seed(3)
     with strategy.scope():
-        model = made()
+        model = build_model()
         model.compile(keras.optimizers.Adam(0.05), "mse", steps_per_execution=2)
         twins = [sampled(), sampled()]
     features = np.random.default_rng(1).normal(size=(16, 2)).astype(np.float32)
@@ -47,13 +47,13 @@ def main(folder: str) -> None:
     path = f"{folder}/{rank}.keras"
     model.save(path)
     loaded = keras.models.load_model(path, safe_mode=False)
-    said = {
+    results = {
         "loss": history.history["loss"],
         "weights": [weight.tolist() for weight in model.get_weights()],
         "drawn": drawn,
         "same": bool(np.allclose(loaded(features), model(features), atol=1e-6)),
     }
-    print("SAID", json.dumps(said), flush=True)
+    print("RESULT", json.dumps(results), flush=True)
 
 
 X, Y, P, Q = sympy.symbols("x y p q")
@@ -67,12 +67,12 @@ NAMES = ("x", "y")
 
 
 def sampled() -> SampledExpectation:
-    """A layer that draws shots, always of the same seed."""
+    """Return a layer that draws shots, always with the same seed."""
     return SampledExpectation(CIRCUIT, NAMES, READ, 40, seed=7)
 
 
-def made() -> keras.Model:
-    """A model of all layers."""
+def build_model() -> keras.Model:
+    """Return a model of all layers."""
     inputs = keras.Input((2,))
     control = keras.layers.Dense(2, kernel_initializer=keras.initializers.GlorotUniform(1))(inputs)
     state = State(CIRCUIT, NAMES, seed=4)(inputs)

@@ -1,4 +1,4 @@
-"""Random circuits over every kind of gate that qfleet takes, drawn by hypothesis.
+"""Random circuits of all supported gates, drawn by hypothesis.
 
 The tables name the kinds; a test counts that each of them was drawn.
 """
@@ -19,13 +19,13 @@ BATCHES = (1, 2, 3, 17, 33)
 MOST_GATES = 14
 
 Turn = Callable[[], sympy.Expr]
-# A kind makes a gate from what it draws: an exponent or angle (any expression), a phase (an affine
-# one, since Cirq takes long over others) and a seed for matrices.
+# A kind makes a gate from an exponent or angle (any expression), a phase (an affine expression,
+# because Cirq evaluates others slowly) and a seed for matrices.
 Kind = Callable[[Turn, Turn, int], cirq.Gate]
 
 
 class OwnGate(cirq.EigenGate):
-    """A user's own gate on three qubits, which Cirq knows by its eigenspaces alone."""
+    """A custom gate on three qubits that is defined by its eigenspaces only."""
 
     def _num_qubits_(self) -> int:
         return 3
@@ -126,13 +126,13 @@ KINDS |= {CONTROLLED, SUM_OF_PRODUCTS, CIRCUIT, INVERSE}
 
 @dataclass(frozen=True)
 class Case:
-    """A circuit and what to compare it at.
+    """A circuit, its observables and its batch.
 
     Attributes:
         circuit: On 2 qubits or more, of symbols among INPUTS and PARAMETERS.
         observables: What to read.
         batch: How many examples.
-        seed: Of the symbols' values and the direction of the slope.
+        seed: Of the symbols' values and the direction of the derivative.
         kinds: Which kinds of gates it has.
     """
 
@@ -144,13 +144,13 @@ class Case:
 
 
 def affine(random: Random) -> sympy.Expr:
-    """A symbol times a number plus another."""
+    """Draw a symbol times a number plus another number."""
     symbol = sympy.Symbol(random.choice((*INPUTS, *PARAMETERS)))
     factor = random.choice([1, -1, 0.6, 1.5, 1 / sympy.pi, sympy.Rational(1, 2)])
     return factor * symbol + random.choice([0, 0, 0.25, -1])
 
 
-# Smooth on the real axis, and with slopes of about 1: differences then find 10 digits.
+# Smooth on the real axis with derivatives of about 1: finite differences have 10 digits.
 _FUNCTIONS: Sequence[Callable[[sympy.Expr], sympy.Expr]] = (
     sympy.sin,
     sympy.cos,
@@ -166,7 +166,7 @@ _FUNCTIONS: Sequence[Callable[[sympy.Expr], sympy.Expr]] = (
 
 
 def expression(random: Random) -> sympy.Expr:
-    """Data and trained symbols mixed; now and then a number."""
+    """Draw an expression of data and trained symbols, or sometimes a number."""
     first, second = affine(random), affine(random)
     function = random.choice(_FUNCTIONS)
     match random.randrange(7):
@@ -187,7 +187,7 @@ def expression(random: Random) -> sympy.Expr:
 
 
 class _Draw:
-    """One circuit's gates, and which kinds they are."""
+    """Draws the gates of one circuit and records their kinds."""
 
     def __init__(self, random: Random, qubits: list[cirq.Qid]) -> None:
         self.random = random
@@ -235,7 +235,7 @@ class _Draw:
     def observable(self) -> cirq.PauliSum:
         random = self.random
         total = cirq.PauliSum() + random.choice([0.0, 0.5])
-        # Few qubits or all of them: what is measured through operators, and what by signs.
+        # Few qubits are read as operators, many as parities.
         touched = random.choice([self.qubits[:1], self.qubits[-3:], self.qubits])
         for _ in range(random.randint(1, 4)):
             paulis = random.choices("IXYZ", k=len(touched))
@@ -244,7 +244,7 @@ class _Draw:
 
 
 def cases(most_qubits: int = 10) -> st.SearchStrategy[Case]:
-    """Circuits of 2 qubits to `most_qubits`, with 1 to 3 observables."""
+    """Draw circuits of 2 to `most_qubits` qubits with 1 to 3 observables."""
 
     def made(random: Random) -> Case:
         qubits: list[cirq.Qid] = list(cirq.LineQubit.range(random.randint(2, most_qubits)))
@@ -259,5 +259,5 @@ def cases(most_qubits: int = 10) -> st.SearchStrategy[Case]:
             frozenset(draw.kinds),
         )
 
-    # One draw each: hypothesis would follow a circuit of many draws by five variations of it.
+    # A single draw: hypothesis would follow a circuit of many draws by five variations of it.
     return st.randoms(use_true_random=True).map(made)

@@ -1,4 +1,4 @@
-"""Circuits whose states are split over workers, and what they are called with."""
+"""Circuits whose states are sharded over processes, and their arguments."""
 
 import zlib
 from collections.abc import Callable
@@ -14,15 +14,15 @@ from tests.support import random_circuits
 
 
 @dataclass(frozen=True)
-class SplitCase:
-    """A circuit to be differentiated.
+class ShardingCase:
+    """A circuit to be simulated and differentiated.
 
     Attributes:
-        circuit: Of symbols among `inputs` and `parameters`.
+        circuit: With symbols in `inputs` and `parameters`.
         inputs: Names of the data symbols.
         parameters: Names of the trained symbols.
-        observables: What to read.
-        batch: How many examples.
+        observables: Observables to read.
+        batch: Number of examples.
     """
 
     circuit: cirq.Circuit
@@ -32,22 +32,22 @@ class SplitCase:
     batch: int
 
     def arguments(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """float32 [batch, inputs] angles and [parameters], the same in every process."""
+        """Return float32 [batch, inputs] angles and [parameters], equal in every process."""
         draw = np.random.default_rng(zlib.crc32(name.encode()))
         angles = draw.uniform(-2, 2, (self.batch, len(self.inputs)))
         parameters = draw.uniform(-2, 2, len(self.parameters))
         return angles.astype(np.float32), parameters.astype(np.float32)
 
     def upstream(self, name: str, rank: int) -> np.ndarray:
-        """float32 [batch, readouts] slopes of this member's loss by the readouts."""
+        """Return float32 [batch, readouts] gradients of a process's loss by the readouts."""
         draw = np.random.default_rng(zlib.crc32(name.encode()) + 1 + rank)
         return draw.normal(size=(self.batch, len(self.observables))).astype(np.float32)
 
 
-def pooled(qubits: int, batch: int) -> SplitCase:
-    """A QCNN."""
+def qcnn_case(qubits: int, batch: int) -> ShardingCase:
+    """Return a QCNN."""
     model = qcnn(qubits, encoder="angle", features=qubits)
-    return SplitCase(
+    return ShardingCase(
         model.circuit,
         tuple(model.inputs),
         tuple(model.parameters),
@@ -56,8 +56,8 @@ def pooled(qubits: int, batch: int) -> SplitCase:
     )
 
 
-def bricks(qubits: int, layers: int, batch: int) -> SplitCase:
-    """Every qubit is used until the end and read, along X, Y and Z, some by all members at once."""
+def brickwork_case(qubits: int, layers: int, batch: int) -> ShardingCase:
+    """Return a circuit that uses every qubit until the end, with X, Y and Z on all qubits."""
     line = cirq.LineQubit.range(qubits)
     circuit = cirq.Circuit(
         cirq.ry(sympy.Symbol(f"x{at % 3}") + at).on(q) for at, q in enumerate(line)
@@ -72,34 +72,34 @@ def bricks(qubits: int, layers: int, batch: int) -> SplitCase:
         pairs += 0.5 * cirq.X(line[at]) * cirq.Y(line[at + 1])
     ends = cirq.Z(line[0]) * cirq.Z(line[-1]) + cirq.PauliSum()
     names = [f"{kind}{layer}" for layer in range(layers) for kind in "st"]
-    return SplitCase(
+    return ShardingCase(
         circuit, ("x0", "x1", "x2"), tuple(names), (cirq.PauliSum() + every, pairs, ends), batch
     )
 
 
-def random(seed: int, qubits: int, gates: int, batch: int) -> SplitCase:
-    """Any gates, with data and trained symbols in any expression."""
+def random_case(seed: int, qubits: int, gates: int, batch: int) -> ShardingCase:
+    """Return a random circuit with data and trained symbols in any expression."""
     draw = random_circuits._Draw(Random(seed), list(cirq.LineQubit.range(qubits)))
     circuit = cirq.Circuit(cirq.H.on_each(draw.qubits))
     circuit.append(draw.operation() for _ in range(gates))
     observables = [draw.observable() + cirq.Z(draw.qubits[-1]) * 0.5 for _ in range(2)]
-    return SplitCase(
+    return ShardingCase(
         circuit, random_circuits.INPUTS, random_circuits.PARAMETERS, tuple(observables), batch
     )
 
 
-CASES: dict[int, dict[str, Callable[[], SplitCase]]] = {
+CASES: dict[int, dict[str, Callable[[], ShardingCase]]] = {
     2: {
-        "qcnn of 14": lambda: pooled(14, 3),
-        "bricks of 8": lambda: bricks(8, 4, 17),
-        "random of 6": lambda: random(1, 6, 8, 3),
-        "random of 10": lambda: random(2, 10, 10, 1),
-        "no example": lambda: pooled(8, 0),
+        "qcnn of 14": lambda: qcnn_case(14, 3),
+        "bricks of 8": lambda: brickwork_case(8, 4, 17),
+        "random of 6": lambda: random_case(1, 6, 8, 3),
+        "random of 10": lambda: random_case(2, 10, 10, 1),
+        "no example": lambda: qcnn_case(8, 0),
     },
     4: {
-        "qcnn of 12": lambda: pooled(12, 2),
-        "bricks of 7": lambda: bricks(7, 3, 2),
+        "qcnn of 12": lambda: qcnn_case(12, 2),
+        "bricks of 7": lambda: brickwork_case(7, 3, 2),
     },
-    8: {"bricks of 9": lambda: bricks(9, 2, 2)},
+    8: {"bricks of 9": lambda: brickwork_case(9, 2, 2)},
 }
-"""By the number of workers."""
+"""Cases by the number of processes."""

@@ -1,8 +1,8 @@
-"""One of several workers: `python -m tests.support.sharding_worker RANK WORKERS PORT FILE`.
+"""One of several processes: `python -m tests.support.sharding_worker RANK WORKERS PORT FILE`.
 
-The first two are a group, then the first four, and so on. Each writes the values and its own slopes
-of every case that it has a part in to FILE, and of the first one of each size also what three steps
-in one call into TensorFlow give.
+The first two processes are a group, then the first four, and so on. Each writes the values and its
+partial gradients of every case of its groups to FILE. For the first case of each size it also
+writes the result of three steps in one TensorFlow call.
 """
 
 import json
@@ -19,7 +19,7 @@ os.environ["TF_CONFIG"] = json.dumps(
 )
 
 from common.errors import run_main  # noqa: E402
-from qfleet.distributed import state_group
+from qfleet.distributed import state_group  # noqa: E402
 from qfleet.tensorflow.backends import build_simulator  # noqa: E402
 from qfleet.tensorflow.runtime import configure, tf  # noqa: E402
 from tests.support.sharding_cases import CASES  # noqa: E402
@@ -29,7 +29,7 @@ def main() -> None:
     configure(threads=1, seed=1)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     found: dict[str, np.ndarray] = {}
-    for size, cases in sorted(CASES.items()):  # the last one keeps all here until the end
+    for size, cases in sorted(CASES.items()):  # the largest group is last and keeps all processes
         if rank >= size:
             continue
         group = state_group.StateGroup(size=size, rank=rank, key=2000 + size)
@@ -48,14 +48,14 @@ def main() -> None:
             ):
                 found[f"{name}: {part}"] = one.numpy()
             if at == 0:
-                steps = strategy.run(three, (simulator, upstream, *arguments))
+                steps = strategy.run(three_steps, (simulator, upstream, *arguments))
                 found[f"{name}: three"] = steps.numpy()
     np.savez(sys.argv[4], **found)
 
 
 @tf.function
 def step(simulator: Any, upstream: tf.Tensor, angles: tf.Tensor, parameters: tf.Tensor) -> Any:
-    """Values and slopes."""
+    """Return values and gradients."""
     with tf.GradientTape() as tape:
         tape.watch([angles, parameters])
         values = simulator.expectation(angles, parameters)
@@ -64,12 +64,14 @@ def step(simulator: Any, upstream: tf.Tensor, angles: tf.Tensor, parameters: tf.
 
 
 @tf.function
-def three(simulator: Any, upstream: tf.Tensor, angles: tf.Tensor, parameters: tf.Tensor) -> Any:
-    """The slopes by parameters of three steps, each at other ones, added up."""
+def three_steps(
+    simulator: Any, upstream: tf.Tensor, angles: tf.Tensor, parameters: tf.Tensor
+) -> Any:
+    """Return the sum of the gradients by parameters of three steps at different parameters."""
     total = tf.zeros_like(parameters)
     for at in tf.range(3):
-        moved = parameters + tf.cast(at, tf.float32)
-        total += step(simulator, upstream, angles, moved)[2]
+        shifted = parameters + tf.cast(at, tf.float32)
+        total += step(simulator, upstream, angles, shifted)[2]
     return total
 
 

@@ -1,4 +1,4 @@
-"""A worker that takes training steps and says how they went, under the strategy of training.
+"""A worker that takes training steps under the strategy of training, and prints measurements.
 
 TF_CONFIG=... python -m tests.support.step_worker
 """
@@ -14,25 +14,26 @@ import numpy as np
 from common.data import Examples, WorkerSampler, partition_sizes
 from common.settings import Settings
 from qfleet.tensorflow.runtime import keras, tf
-from training import distributed
-from training.allreduce import MAX_ONE_HOP_BYTES, all_reduce_sum, use_connections
+from training import distributed, learner_factory
+from training.allreduce import all_reduce_scalar, all_reduce_sum, use_connections
+from training.callbacks.steps_per_call import StepsPerCallTuner
 from training.cluster import ClusterSpec
 from training.input_pipeline import batches
 from training.learner import Learner
-from training.trainer import StepsPerCallTuner
+from training.limits import MAX_ONE_HOP_BYTES
 
 ROWS, STEPS, PAUSE = 440, 7, 0.05
 
 
-class Calls(keras.callbacks.Callback):
-    """What each host call held, and how long each epoch took."""
+class CallRecorder(keras.callbacks.Callback):
+    """Records the steps of each host call, and the duration of each epoch."""
 
     def __init__(self) -> None:
         super().__init__()
         self.steps: list[list[int]] = []
         self.seconds: list[float] = []
         self.times: list[list[float]] = []
-        self.waited: list[float] = []
+        self.waits: list[float] = []
         self.examples: list[float] = []
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
@@ -47,30 +48,30 @@ class Calls(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         self.times.append(self.model.times.tolist())
-        self.waited.append(self.model.waited)
+        self.waits.append(self.model.straggler_wait_seconds)
         self.seconds.append(time.perf_counter() - self._began)
         self.examples.append(float(logs["examples"]) if logs else 0.0)
 
     @property
-    def said(self) -> dict[str, Any]:
+    def results(self) -> dict[str, Any]:
         """By epoch."""
-        names = ("steps", "seconds", "times", "waited", "examples")
+        names = ("steps", "seconds", "times", "waits", "examples")
         return {name: getattr(self, name) for name in names}
 
 
 class Slow(keras.layers.Layer):
-    """Hands on what it gets after a while."""
+    """Passes on its input after a delay."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
         self._seconds = seconds
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        return after(self._seconds, inputs)
+        return delay(self._seconds, inputs)
 
 
-def after(seconds: float, tensor: tf.Tensor) -> tf.Tensor:
-    """The tensor, `seconds` later."""
+def delay(seconds: float, tensor: tf.Tensor) -> tf.Tensor:
+    """Return the tensor after a delay."""
 
     def wait(values: np.ndarray) -> np.ndarray:
         time.sleep(seconds)
@@ -79,10 +80,10 @@ def after(seconds: float, tensor: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(tf.numpy_function(wait, [tensor], tensor.dtype), tensor.shape)
 
 
-def exchanged(strategy: tf.distribute.Strategy, rank: int) -> Iterator[dict[str, Any]]:
-    """Sums of small and large vectors, two of as many bytes, each twice in a loop of one call."""
+def all_reduced(strategy: tf.distribute.Strategy, rank: int) -> Iterator[dict[str, Any]]:
+    """Sum small and large vectors, two of equal size in bytes, each twice in a loop of a call."""
     for length, kind in ((1, "f8"), (3, "f8"), (6, "f4"), (63, "f4"), (MAX_ONE_HOP_BYTES, "f4")):
-        mine = np.random.default_rng(rank).normal(size=length).astype(kind)
+        own_vector = np.random.default_rng(rank).normal(size=length).astype(kind)
 
         @tf.function
         def twice(own: tf.Tensor) -> tf.Tensor:
@@ -91,43 +92,43 @@ def exchanged(strategy: tf.distribute.Strategy, rank: int) -> Iterator[dict[str,
             return own
 
         both = sum(np.random.default_rng(r).normal(size=length).astype(kind) for r in (0, 1))
-        found = twice(tf.constant(mine)).numpy()
-        yield {"right": bool(np.allclose(found, 2 * both, 1e-5)), "bits": hash(found.tobytes())}
+        found = twice(tf.constant(own_vector)).numpy()
+        yield {"correct": bool(np.allclose(found, 2 * both, 1e-5)), "bits": hash(found.tobytes())}
 
 
 def trained(strategy: tf.distribute.Strategy, cluster: ClusterSpec) -> dict[str, Any]:
-    """Epochs of a model of 8 qubits, then one that is taken up in its middle."""
+    """Train epochs of a model of 8 qubits, and then one that is resumed in its middle."""
     settings = Settings.from_values(qubits=8, batch=64, workers=2)
     angles = np.random.default_rng(0).uniform(-np.pi, np.pi, (ROWS, 8)).astype("f4")
     examples = Examples(angles, np.sign(angles[:, 0]))
     data: Any = SimpleNamespace(features=8, placement="cluster")
-    learner = distributed.build_learner(strategy, cluster, data, settings)
-    share = WorkerSampler(
+    learner = learner_factory.build_learner(strategy, cluster, data, settings)
+    sampler = WorkerSampler(
         partition_sizes(ROWS, 64), rank=cluster.rank, world_size=2, batch=64, seed=0
     )
-    calls = Calls()
+    recorder = CallRecorder()
 
-    def fit(epoch: int, step: int, until: int) -> None:
-        learner.offset = step
+    def fit(epoch: int, step: int, end: int) -> None:
+        learner.epoch_step_offset = step
         learner.fit(
-            batches(examples, share, epoch=epoch, step=step),
+            batches(examples, sampler, epoch=epoch, step=step),
             initial_epoch=epoch,
-            epochs=until,
+            epochs=end,
             steps_per_epoch=STEPS - step,
-            callbacks=[calls, StepsPerCallTuner(strategy, steps=3, single=range(16, 18))],
+            callbacks=[recorder, StepsPerCallTuner(strategy, steps=3, single=range(16, 18))],
             verbose=0,
         )
 
     fit(0, 0, 4)
-    learner.sums = learner.sums * 5 / STEPS  # as if the epoch had been left behind its fifth step
+    learner.sums = learner.sums * 5 / STEPS  # as if the epoch had stopped after its fifth step
     fit(3, 5, 4)
-    feed = iter(batches(examples, share))
+    feed = iter(batches(examples, sampler))
     measured = [learner.measure(feed, STEPS) for _ in range(2)]
     traces = [graph.experimental_get_tracing_count() for graph in learner.graphs]
     graph = learner.graphs[0].get_concrete_function(feed).graph.as_graph_def()
     nodes = [*graph.node, *(node for body in graph.library.function for node in body.node_def)]
     return {
-        **calls.said,
+        **recorder.results,
         "traces": traces,
         "collectives": [n.op for n in nodes if n.op.startswith(("Collective", "QfleetExchange"))],
         "measured": measured,
@@ -137,7 +138,7 @@ def trained(strategy: tf.distribute.Strategy, cluster: ClusterSpec) -> dict[str,
 def slowed(
     strategy: tf.distribute.Strategy, *, simulate: float = 0.0, feed: float = 0.0
 ) -> dict[str, Any]:
-    """Two epochs of steps that simulate so many seconds longer, or wait so long for a batch."""
+    """Train two epochs with steps that simulate longer, or that wait for a batch, in seconds."""
     with strategy.scope():
         model = keras.Sequential([keras.Input((2,)), Slow(simulate), keras.layers.Dense(1)])
         learner = Learner(model)
@@ -147,32 +148,32 @@ def slowed(
     row = (tf.ones([4, 2]), tf.ones([4]), tf.ones([4]), tf.constant(8.0))
     data = tf.data.Dataset.from_tensors(row).repeat()
     if feed:
-        data = data.map(lambda angles, *rest: (after(feed, angles), *rest))
-    calls = Calls()
+        data = data.map(lambda angles, *rest: (delay(feed, angles), *rest))
+    recorder = CallRecorder()
     learner.fit(
         data,
         epochs=2,
         steps_per_epoch=STEPS,
-        callbacks=[calls, StepsPerCallTuner(strategy, steps=STEPS)],
+        callbacks=[recorder, StepsPerCallTuner(strategy, steps=STEPS)],
         verbose=0,
     )
-    return calls.said
+    return recorder.results
 
 
 def main() -> None:
-    """Say it all in one line of JSON."""
+    """Print all results as one line of JSON."""
     cluster = ClusterSpec.from_environment(2)
     strategy = distributed.create_strategy(Settings.from_values(workers=2, threads=1), cluster)
-    said = {
-        "exchanged": list(exchanged(strategy, cluster.rank)),
+    results = {
+        "all_reduced": list(all_reduced(strategy, cluster.rank)),
         "trained": trained(strategy, cluster),
         "one simulates longer": slowed(strategy, simulate=cluster.rank * PAUSE),
         "one waits for input": slowed(strategy, feed=cluster.rank * PAUSE),
     }
     use_connections(None)
-    said["exchanged by TensorFlow"] = list(exchanged(strategy, cluster.rank))
-    distributed.all_reduce_scalar(strategy, 0.0)
-    print("SAID", json.dumps(said), flush=True)
+    results["all_reduced by TensorFlow"] = list(all_reduced(strategy, cluster.rank))
+    all_reduce_scalar(strategy, 0.0)
+    print("RESULT", json.dumps(results), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""Real gangs for tests: started as a person starts them, watched and broken from outside."""
+"""Real training processes for tests: started as a user starts them, observed, and killed."""
 
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -11,22 +10,30 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import psutil
 
-from qfleet.tensorflow.runtime import tf
+from common.processes import free_ports
 
-# Small enough to start quickly, with several steps an epoch and a last batch that is not full.
+# Small enough to start quickly, with several steps per epoch and an incomplete last batch.
 SMALL = (
-    "QUBITS=2", "TRAIN_EXAMPLES=100", "VALIDATION_EXAMPLES=30", "TEST_EXAMPLES=50", "BATCH=32", "INITIALIZATIONS=1",
-    "PROFILER_PORT=0", "EPOCHS=12",
+    "QUBITS=2", "TRAIN_EXAMPLES=100", "VALIDATION_EXAMPLES=30", "TEST_EXAMPLES=50", "BATCH=32",
+    "INITIALIZATIONS=1", "PROFILER_PORT=0", "EPOCHS=12",
 )  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
+FAKE_TRAINING = "tests.support.fake_training"
+FAKE_WORKER = "tests.support.fake_worker"
 
 
-class Gang:
-    """A `python -m training` (or another module) in a process of its own."""
+class TrainingProcess:
+    """A `python -m training` (or another module) in a process of its own.
+
+    Args:
+        storage: STORAGE.
+        args: Other settings.
+        module: The module to run.
+        environ: Environment variables to add.
+    """
 
     def __init__(self, storage: Path | str, *args: str, module: str = "training", **environ: str):
         clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}
@@ -40,21 +47,21 @@ class Gang:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self._said: str | None = None
+        self._output: str | None = None
 
-    def end(self, timeout: float = 240) -> int:
-        """Wait for the end; the exit code."""
-        self._said = self.process.communicate(timeout=timeout)[0]
+    def wait(self, timeout: float = 240) -> int:
+        """Wait for the end and return the exit code."""
+        self._output = self.process.communicate(timeout=timeout)[0]
         return self.process.returncode
 
     @property
-    def said(self) -> str:
-        """All that it printed, once it has ended."""
-        assert self._said is not None
-        return self._said
+    def output(self) -> str:
+        """All that it printed, after `wait`."""
+        assert self._output is not None
+        return self._output
 
     def worker(self, rank: int) -> psutil.Process:
-        """The living worker of that rank, told by its TF_CONFIG."""
+        """Return the living worker of that rank, identified by its TF_CONFIG."""
         for child in psutil.Process(self.process.pid).children():
             try:
                 config = json.loads(child.environ()["TF_CONFIG"])
@@ -62,20 +69,20 @@ class Gang:
                 continue
             if config["task"]["index"] == rank:
                 return child
-        raise AssertionError(f"worker {rank} is not there")
+        raise AssertionError(f"worker {rank} is not running")
 
-    def until(
+    def wait_until(
         self, condition: Callable[[], object], timeout: float = 120, pause: float = 0.02
     ) -> None:
-        """Wait until the condition holds; fail if the gang ends before."""
+        """Wait until the condition holds; fail if the process ends before."""
         deadline = time.monotonic() + timeout
         while not condition():
             assert self.process.poll() is None, self.process.communicate()[0]
-            assert time.monotonic() < deadline, "waited too long"
+            assert time.monotonic() < deadline, "timeout"
             time.sleep(pause)
 
     def close(self) -> None:
-        """End it and its workers, if it has not ended."""
+        """Kill it and its workers, if it has not ended."""
         if self.process.poll() is None:
             children = psutil.Process(self.process.pid).children(recursive=True)
             for process in [self.process, *children]:
@@ -88,24 +95,29 @@ class Gang:
             self.process.stdout.close()
 
 
-def gangs() -> Iterator[Callable[..., Gang]]:
-    """A fixture's body: starts gangs, and ends those that are left."""
-    started: list[Gang] = []
+def training_processes() -> Iterator[Callable[..., TrainingProcess]]:
+    """Body of a fixture that starts processes, and ends those that are left."""
+    started: list[TrainingProcess] = []
 
-    def start(*args: object, **options: str) -> Gang:
-        started.append(Gang(*args, **options))  # type: ignore[arg-type]
+    def start(*args: object, **options: str) -> TrainingProcess:
+        started.append(TrainingProcess(*args, **options))  # type: ignore[arg-type]
         return started[-1]
 
     yield start
-    for gang in started:
-        gang.close()
+    for process in started:
+        process.close()
 
 
 def weights(run: Path) -> dict[str, np.ndarray]:
-    """All arrays of a run's weights.h5."""
+    """Return all arrays of a run's weights: HDF5, or the JSON of the fake trainer."""
+    file = run / "model" / "weights.h5"
+    if file.read_bytes()[:1] == b"[":
+        return {"fake": np.array(json.loads(file.read_text()))}
+    import h5py
+
     found: dict[str, np.ndarray] = {}
-    with h5py.File(run / "model" / "weights.h5") as file:
-        file.visititems(
+    with h5py.File(file) as content:
+        content.visititems(
             lambda name, item: (
                 found.update({name: np.array(item)}) if isinstance(item, h5py.Dataset) else None
             )
@@ -115,14 +127,16 @@ def weights(run: Path) -> dict[str, np.ndarray]:
 
 
 def distance(one: Path, other: Path) -> float:
-    """The largest difference between two runs' weights."""
+    """Return the largest difference between the weights of two runs."""
     a, b = weights(one), weights(other)
     assert a.keys() == b.keys()
     return max(float(np.abs(a[name] - b[name]).max()) for name in a)
 
 
 def step_losses(run: Path) -> dict[int, float]:
-    """The loss of each step, from the events that TensorBoard reads."""
+    """Return the loss of each step, from the events for TensorBoard."""
+    from qfleet.tensorflow.runtime import tf
+
     losses: dict[int, float] = {}
     for file in sorted((run / "logs" / "steps").iterdir()):
         for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
@@ -134,26 +148,28 @@ def step_losses(run: Path) -> dict[int, float]:
 
 
 def metrics(run: Path) -> list[dict]:
-    """The lines of metrics.jsonl."""
+    """Return the lines of metrics.jsonl."""
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 def checkpoints(run: Path) -> list[Path]:
-    """The checkpoints that are complete, oldest first."""
+    """Return the complete checkpoints, oldest first."""
     return sorted((run / "checkpoints").glob("step-*.json"))
 
 
-def two_workers(module: str, *args: str) -> list[dict[str, Any]]:
-    """What each of two workers of one strategy said: `python -m module` prints SAID and JSON."""
-    holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    addresses = [f"127.0.0.1:{holder.getsockname()[1]}" for holder in holders]
-    for holder in holders:
-        holder.close()
+def run_two_workers(module: str, *args: str) -> list[dict[str, Any]]:
+    """Run a module as two workers of one strategy.
+
+    Returns:
+        By rank, the JSON that `python -m module` printed after "RESULT".
+    """
+    with free_ports(2) as ports:
+        addresses = [f"127.0.0.1:{port}" for port in ports]
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}
-    started = []
+    workers = []
     for rank in range(2):
         task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
-        started.append(
+        workers.append(
             subprocess.Popen(
                 [sys.executable, "-m", module, *args],
                 cwd=ROOT,
@@ -163,15 +179,15 @@ def two_workers(module: str, *args: str) -> list[dict[str, Any]]:
                 text=True,
             )
         )
-    said = []
+    results = []
     try:
-        for worker in started:
+        for worker in workers:
             out, err = worker.communicate(timeout=400)
-            lines = [line for line in out.splitlines() if line.startswith("SAID ")]
+            lines = [line for line in out.splitlines() if line.startswith("RESULT ")]
             assert lines, err[-3000:]
-            said.append(json.loads(lines[0].removeprefix("SAID ")))
+            results.append(json.loads(lines[0].removeprefix("RESULT ")))
     finally:
-        for worker in started:
+        for worker in workers:
             worker.kill()
             worker.wait()
-    return said
+    return results

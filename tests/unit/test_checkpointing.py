@@ -1,110 +1,119 @@
-"""Checkpoints are written beside training: one at a time, in order, and none is lost unsaid."""
+"""Background checkpoints: one at a time, in order, and no error is lost."""
 
 import threading
-from types import SimpleNamespace
-from typing import Any
+import time
 
 import pytest
 
-from common.errors import Preempted, StorageUnavailable
-from training import checkpointing
-from training.checkpointing import CheckpointCallback, TrainingState
+from common.errors import DeadlineReached, Preempted, StorageUnavailable
+from training.checkpointing import CheckpointWriter, TrainingState
 from training.preemption import Preemption
 
 
-class Storage:
-    """Takes snapshots when it is let; fails where it is told to."""
+class BlockingStorage:
+    """Takes states once `open` is set; fails while `is_unavailable`."""
 
     def __init__(self) -> None:
         self.written: list[int] = []
         self.open = threading.Event()
-        self.asked = threading.Event()
-        self.away = False
-        self.busy = 0
-        self.most = 0
+        self.requested = threading.Event()
+        self.is_unavailable = False
+        self.concurrent = 0
+        self.max_concurrent = 0
 
-    def commit(self, snapshot: TrainingState) -> None:
-        self.busy += 1
-        self.most = max(self.most, self.busy)
-        self.asked.set()
+    def commit(self, state: TrainingState) -> None:
+        self.concurrent += 1
+        self.max_concurrent = max(self.max_concurrent, self.concurrent)
+        self.requested.set()
         assert self.open.wait(20)
-        self.busy -= 1
-        if self.away:
-            raise StorageUnavailable("storage is away")
-        self.written.append(snapshot.steps)
+        self.concurrent -= 1
+        if self.is_unavailable:
+            raise StorageUnavailable("storage is unavailable")
+        self.written.append(state.steps)
+
+
+def state(epoch: int, step: int = 0) -> TrainingState:
+    """Return a state in epochs of 4 steps."""
+    return TrainingState(epoch, step, 4 * epoch + step, {})
 
 
 @pytest.fixture
-def storage() -> Storage:
-    return Storage()
+def storage() -> BlockingStorage:
+    return BlockingStorage()
 
 
 @pytest.fixture
-def kept(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> CheckpointCallback:
-    """A keeper of epochs of 4 steps, whose state is their number alone."""
-
-    def taken(learner: object, starts: object, epoch: int, step: int) -> TrainingState:
-        return TrainingState(epoch, step, 4 * epoch + step, {})
-
-    monkeypatch.setattr(checkpointing, "capture_state", taken)
-    made = CheckpointCallback(
-        storage.commit,
-        SimpleNamespace(),  # type: ignore[arg-type]
-        every=1,
-        steps_per_epoch=4,
-        preemption=Preemption(is_chief=True),
-        deadline=None,
-    )
-    model: Any = SimpleNamespace(offset=0)
-    made.set_model(model)
-    made.start(None)
-    return made
+def preemption() -> Preemption:
+    return Preemption(is_chief=True)
 
 
-def test_training_goes_on_while_a_checkpoint_is_written(
-    kept: CheckpointCallback, storage: Storage
+@pytest.fixture
+def writer(storage: BlockingStorage, preemption: Preemption) -> CheckpointWriter:
+    writer = CheckpointWriter(storage.commit, preemption, deadline=None)
+    writer.start(None)
+    return writer
+
+
+def test_training_continues_during_a_save(
+    writer: CheckpointWriter, storage: BlockingStorage
 ) -> None:
-    kept.on_epoch_end(0)
-    kept.on_epoch_begin(1)
-    kept.on_train_batch_end(1)  # a boundary that does not wait
-    assert storage.asked.wait(20)
+    writer.on_step_boundary(state(1), due=True)
+    writer.on_step_boundary(state(1, 2))  # does not wait
+    assert storage.requested.wait(20)
     assert storage.written == []
     storage.open.set()
-    kept.on_epoch_end(1)
-    kept.on_train_end()
+    writer.on_step_boundary(state(2), due=True)
+    writer.wait_for_pending_save()
     assert storage.written == [4, 8]
-    assert storage.most == 1
+    assert storage.max_concurrent == 1
 
 
-def test_a_checkpoint_that_could_not_be_written_is_told_at_the_next_boundary(
-    kept: CheckpointCallback, storage: Storage
+def test_failed_save_is_raised_at_the_next_boundary(
+    writer: CheckpointWriter, storage: BlockingStorage
 ) -> None:
-    storage.away = True
+    storage.is_unavailable = True
     storage.open.set()
-    kept.on_epoch_end(0)
+    writer.on_step_boundary(state(1), due=True)
     with pytest.raises(StorageUnavailable):
-        kept.on_epoch_end(1)
+        writer.on_step_boundary(state(2), due=True)
 
 
-def test_the_last_checkpoint_that_could_not_be_written_is_told_at_the_end(
-    kept: CheckpointCallback, storage: Storage
+def test_failed_last_save_is_raised_at_the_end(
+    writer: CheckpointWriter, storage: BlockingStorage
 ) -> None:
-    storage.away = True
+    storage.is_unavailable = True
     storage.open.set()
-    kept.on_epoch_end(0)
+    writer.on_step_boundary(state(1), due=True)
     with pytest.raises(StorageUnavailable):
-        kept.on_train_end()
+        writer.wait_for_pending_save()
 
 
-def test_sigterm_waits_for_what_is_being_written_and_then_writes_the_newest(
-    kept: CheckpointCallback, storage: Storage
+def test_sigterm_waits_for_the_save_and_saves_the_newest(
+    writer: CheckpointWriter, storage: BlockingStorage, preemption: Preemption
 ) -> None:
-    kept.on_epoch_end(0)
-    assert storage.asked.wait(20)
-    kept._preemption.requested.set()
+    writer.on_step_boundary(state(1), due=True)
+    assert storage.requested.wait(20)
+    preemption.requested.set()
     threading.Timer(0.2, storage.open.set).start()
-    kept.on_epoch_begin(1)
-    with pytest.raises(Preempted, match="step 2 of epoch 2"):
-        kept.on_train_batch_end(1)
+    with pytest.raises(Preempted, match="epoch 2, step 2"):
+        writer.on_step_boundary(state(1, 2))
     assert storage.written == [4, 6]
-    assert storage.most == 1
+    assert storage.max_concurrent == 1
+
+
+def test_deadline_saves_and_stops(storage: BlockingStorage, preemption: Preemption) -> None:
+    storage.open.set()
+    writer = CheckpointWriter(storage.commit, preemption, deadline=time.monotonic())
+    writer.start(state(0, 3))
+    with pytest.raises(DeadlineReached):
+        writer.on_step_boundary(state(1, 1))
+    assert storage.written == [5]
+
+
+def test_resumed_state_is_not_saved_again(
+    writer: CheckpointWriter, storage: BlockingStorage
+) -> None:
+    storage.open.set()
+    writer.start(state(3))
+    writer.commit_newest()
+    assert storage.written == []

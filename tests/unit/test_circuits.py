@@ -1,4 +1,4 @@
-"""The circuits are what their descriptions say, and every angle of them counts."""
+"""Circuits: structure, and gradients by every angle."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import sympy
 
-from common.errors import CircuitError
 from qfleet.circuits import (
     PLACEMENTS,
     ModelCircuit,
@@ -19,8 +18,10 @@ from qfleet.circuits import (
     two_qubit_pool,
     two_qubit_unitary,
 )
-from qfleet.circuits.encoders import data_symbols, reupload_circuit
+from qfleet.circuits.encoders import reupload_circuit
 from qfleet.circuits.qcnn import SYMBOLS_PER_LAYER, convolution, pooling
+from qfleet.errors import CircuitError
+from qfleet.placement import data_symbols
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 LINE = cirq.LineQubit.range(16)
@@ -31,7 +32,7 @@ def symbols(count: int) -> list[sympy.Symbol]:
 
 
 def gradients(made: ModelCircuit, seed: int) -> dict[str, float]:
-    """d <sum of randomly weighted readouts> / d symbol at random angles, in complex128.
+    """Differentiate a randomly weighted sum of readouts by each symbol, in complex128.
 
     Each gate is differentiated by central differences of its unitary; states before and after it
     are exact. So a symbol's gradient is the sum over the gates that hold it.
@@ -78,7 +79,7 @@ def gradients(made: ModelCircuit, seed: int) -> dict[str, float]:
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("cut", [full_layers, hybrid_layers])
 @pytest.mark.parametrize("qubits", WIDTHS)
-def test_every_symbol_moves_the_readouts(
+def test_readouts_depend_on_every_symbol(
     qubits: int, cut: Callable[[int], int], placement: str
 ) -> None:
     made = qcnn(qubits, layers=cut(qubits), encoder=placement)
@@ -88,7 +89,7 @@ def test_every_symbol_moves_the_readouts(
     assert dead == []
 
 
-def test_gradients_agree_with_differences_of_cirqs_own_expectations() -> None:
+def test_gradients_equal_differences_of_cirq() -> None:
     made = qcnn(3)
     found = gradients(made, seed=5)
     generator = np.random.default_rng(5)
@@ -113,7 +114,7 @@ def test_gradients_agree_with_differences_of_cirqs_own_expectations() -> None:
         (lambda s: two_qubit_unitary(LINE[0], LINE[1], s), 15, 2),
     ],
 )
-def test_a_unitary_reaches_every_direction_of_its_group(
+def test_unitary_block_spans_its_group(
     block: Callable[[list[sympy.Symbol]], cirq.Circuit], count: int, qubits: int
 ) -> None:
     names = symbols(count)
@@ -142,7 +143,7 @@ def test_symbols_are_radians() -> None:
     )
 
 
-def test_a_pool_whose_source_is_zero_leaves_the_sink_as_it_was() -> None:
+def test_pool_with_source_zero_keeps_the_sink() -> None:
     angles = {f"s_{i:02d}": 0.3 + i for i in range(3)} | {f"s_{i:02d}": 0.0 for i in range(3, 6)}
     pool = cirq.resolve_parameters(two_qubit_pool(LINE[0], LINE[1], symbols(6)), angles)
     blocks = cirq.unitary(pool).reshape(2, 2, 2, 2)
@@ -150,13 +151,13 @@ def test_a_pool_whose_source_is_zero_leaves_the_sink_as_it_was() -> None:
     assert not np.allclose(blocks[1, :, 1, :], np.eye(2))
 
 
-def test_blocks_refuse_a_wrong_number_of_symbols() -> None:
-    with pytest.raises(ValueError, match="15 symbols, not 14"):
+def test_block_with_wrong_number_of_symbols_raises() -> None:
+    with pytest.raises(ValueError, match="15 symbols, but 14"):
         two_qubit_unitary(LINE[0], LINE[1], symbols(14))
 
 
 @pytest.mark.parametrize("qubits", [2, 3, 4, 7])
-def test_cluster_state_is_stabilised_by_x_between_two_zs(qubits: int) -> None:
+def test_cluster_state_has_its_stabilizers(qubits: int) -> None:
     line = LINE[:qubits]
     state = cluster_state(line).final_state_vector(dtype=np.complex128)
     for i in range(qubits):
@@ -169,7 +170,7 @@ def test_cluster_state_is_stabilised_by_x_between_two_zs(qubits: int) -> None:
 
 
 def pairs(circuit: cirq.Circuit, gate: type) -> list[tuple[int, int]]:
-    """Qubit numbers of the gates of one type, in order."""
+    """Return the qubit numbers of the gates of one type, in order."""
     return [
         tuple(qubit.x for qubit in op.qubits)
         for op in circuit.all_operations()
@@ -187,7 +188,7 @@ def pairs(circuit: cirq.Circuit, gate: type) -> list[tuple[int, int]]:
         (6, [(0, 1), (2, 3), (4, 5), (1, 2), (3, 4), (5, 0)]),
     ],
 )
-def test_convolution_joins_neighbours_and_closes_even_rings(
+def test_convolution_pairs_neighbors_and_closes_even_rings(
     active: int, expected: list[tuple[int, int]]
 ) -> None:
     assert pairs(convolution(LINE[:active], symbols(15)), cirq.XXPowGate) == expected
@@ -202,14 +203,14 @@ def test_convolution_joins_neighbours_and_closes_even_rings(
         (8, [(0, 4), (1, 5), (2, 6), (3, 7)]),
     ],
 )
-def test_pooling_takes_the_first_half_onto_the_second(
+def test_pooling_maps_the_first_half_to_the_second(
     active: int, expected: list[tuple[int, int]]
 ) -> None:
     assert pairs(pooling(LINE[:active], symbols(6)), cirq.CXPowGate) == expected
 
 
 @pytest.mark.parametrize("qubits", [*WIDTHS, 9, 16, 17, 23, 30])
-def test_the_qcnn_goes_down_to_one_readout_and_the_hybrid_to_at_most_four(qubits: int) -> None:
+def test_qcnn_has_one_readout_and_hybrid_at_most_four(qubits: int) -> None:
     whole = qcnn(qubits)
     assert len(whole.observables) == 1
     assert len(whole.layers) == int(np.ceil(np.log2(qubits)))
@@ -225,12 +226,12 @@ def test_the_qcnn_goes_down_to_one_readout_and_the_hybrid_to_at_most_four(qubits
         assert made.circuit.all_qubits() == set(made.qubits)
 
 
-def test_eight_qubits_of_the_hybrid_are_read_as_in_the_tutorial() -> None:
+def test_hybrid_of_eight_qubits_matches_the_tutorial() -> None:
     made = qcnn(8, layers=hybrid_layers(8))
     assert made.observables == tuple(cirq.PauliSum.wrap(cirq.Z(q)) for q in made.qubits[4:])
 
 
-def test_a_prefix_renames_trained_symbols_alone() -> None:
+def test_prefix_renames_trained_symbols_only() -> None:
     plain, other = qcnn(4), qcnn(4, prefix="f1_")
     assert plain.inputs == other.inputs
     assert not set(plain.parameters) & set(other.parameters)
@@ -239,7 +240,7 @@ def test_a_prefix_renames_trained_symbols_alone() -> None:
 
 
 def columns_of_inputs(circuit: cirq.Circuit) -> dict[str, list[int]]:
-    """Which qubits each data symbol turns, in order."""
+    """Return the qubits that each data symbol acts on, in order."""
     found: dict[str, list[int]] = {}
     for op in circuit.all_operations():
         for name in cirq.parameter_names(op):
@@ -248,18 +249,18 @@ def columns_of_inputs(circuit: cirq.Circuit) -> dict[str, list[int]]:
     return found
 
 
-def test_fewer_features_than_qubits_turn_the_first_qubits_alone() -> None:
+def test_few_features_act_on_the_first_qubits_only() -> None:
     made = qcnn(4, encoder="angle", features=2)
     assert made.inputs == ("x_00", "x_01")
     assert columns_of_inputs(made.circuit) == {"x_00": [0], "x_01": [1]}
 
 
-def test_reuploading_wraps_features_around_the_active_qubits() -> None:
+def test_reupload_wraps_features_around_active_qubits() -> None:
     made = qcnn(4, encoder="reupload", features=3)
     assert columns_of_inputs(made.circuit) == {"x_00": [0, 2], "x_01": [1, 3], "x_02": [2, 2]}
 
 
-def test_features_that_share_a_qubit_turn_about_different_axes() -> None:
+def test_features_on_one_qubit_rotate_about_different_axes() -> None:
     turned = reupload_circuit(LINE[:2], data_symbols(4), "reupload")
     gates = [(op.qubits[0].x, type(op.gate)) for op in turned.all_operations()]
     assert sorted(gates, key=str) == sorted(
@@ -267,28 +268,28 @@ def test_features_that_share_a_qubit_turn_about_different_axes() -> None:
     )
 
 
-def test_data_symbols_sort_as_they_are_numbered() -> None:
+def test_data_symbols_sort_by_number() -> None:
     assert list(data_symbols(101)) == sorted(data_symbols(101))
     assert data_symbols(2) == ("x_00", "x_01")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "fragment"),
     [
         ({"qubits": 1}, "at least 2"),
-        ({"qubits": 8, "layers": 4}, "1 to 3 layers, not 4"),
-        ({"qubits": 8, "layers": 0}, "1 to 3 layers, not 0"),
+        ({"qubits": 8, "layers": 4}, "use 1 to 3 layers"),
+        ({"qubits": 8, "layers": 0}, "use 1 to 3 layers"),
         ({"qubits": 4, "features": 0}, "at least 1 feature"),
         ({"qubits": 4, "features": 5, "encoder": "angle"}, "5 features do not fit on 4 qubits"),
         ({"qubits": 4, "encoder": "amplitude"}, "use one of cluster, angle, reupload"),
     ],
 )
-def test_a_qcnn_that_can_not_be_is_refused_in_words(arguments: dict, words: str) -> None:
-    with pytest.raises(CircuitError, match=words):
+def test_invalid_qcnn_raises(arguments: dict, fragment: str) -> None:
+    with pytest.raises(CircuitError, match=fragment):
         qcnn(**arguments)
 
 
-def test_reuploading_into_one_layer_is_the_angle_encoding() -> None:
+def test_reupload_with_one_layer_equals_angle_encoding() -> None:
     assert (
         qcnn(8, layers=1, encoder="reupload").circuit == qcnn(8, layers=1, encoder="angle").circuit
     )

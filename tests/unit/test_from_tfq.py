@@ -1,19 +1,19 @@
-"""Circuits that differ in numbers alone, as one circuit and a table of angles."""
+"""Conversion of circuits that differ in numbers only to one circuit and angles."""
 
 import cirq
 import numpy as np
 import pytest
 import sympy
 
-from common.errors import CircuitError
 from qfleet.circuits.from_tfq import circuits_to_angles
+from qfleet.errors import CircuitError
 
 A, B, C = QUBITS = cirq.GridQubit.rect(1, 3)
 S = sympy.Symbol("x1")
 
 
 def example(seed: int) -> cirq.Circuit:
-    """A circuit of every kind of gate that has numbers, with a symbol besides."""
+    """Build a circuit of all gates that have numbers, and one with a symbol."""
     draw = iter(np.random.default_rng(seed).uniform(-3, 3, 40))
     e = draw.__next__
     return cirq.Circuit(
@@ -35,7 +35,7 @@ def example(seed: int) -> cirq.Circuit:
     )  # fmt: skip
 
 
-def test_each_row_makes_the_state_of_its_circuit() -> None:
+def test_each_row_gives_the_state_of_its_circuit() -> None:
     circuits = [example(seed) for seed in range(4)]
     circuit, names, angles = circuits_to_angles(circuits)
     assert angles.shape == (4, len(names))
@@ -61,12 +61,12 @@ def test_only_numbers_that_differ_become_symbols() -> None:
     assert circuit == wanted
 
 
-def test_names_that_the_circuits_use_are_passed_over() -> None:
+def test_symbol_names_in_use_are_skipped() -> None:
     circuits = [cirq.Circuit(cirq.rz(S)(A), cirq.X(A) ** a, cirq.X(B) ** a) for a in (0.1, 0.2)]
     assert circuits_to_angles(circuits)[1] == ("x0", "x2")
 
 
-def test_circuits_that_are_all_the_same_have_no_angles() -> None:
+def test_equal_circuits_have_no_angles() -> None:
     circuit, names, angles = circuits_to_angles([example(1)] * 3)
     assert circuit == example(1)
     assert names == ()
@@ -77,7 +77,7 @@ FIRST = cirq.Circuit(cirq.rx(np.pi / 4)(A), cirq.CZ(A, B) ** 0.5)
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "fragment"),
     [
         (cirq.Circuit(cirq.ry(np.pi / 4)(A), cirq.CZ(A, B)), "Ry(0.25π) in moment 0 on q(0, 0)"),
         (cirq.Circuit(cirq.rx(np.pi / 4)(B), cirq.CZ(A, B)), "Rx(0.25π) in moment 0 on q(0, 1)"),
@@ -102,19 +102,17 @@ FIRST = cirq.Circuit(cirq.rx(np.pi / 4)(A), cirq.CZ(A, B) ** 0.5)
         (cirq.Circuit(), "has no more gates where circuit 0 has Rx(0.25π) in moment 0"),
     ],
 )
-def test_another_shape_is_refused_with_the_first_that_differs(
-    other: cirq.Circuit, said: str
-) -> None:
+def test_circuit_of_another_shape_raises(other: cirq.Circuit, fragment: str) -> None:
     with pytest.raises(CircuitError) as caught:
         circuits_to_angles([FIRST, FIRST, other, cirq.Circuit(cirq.X(C))])
     message = str(caught.value)
     assert message.startswith("circuit 2 has ")
-    assert said in message
+    assert fragment in message
     assert "as its power 0" in message
     assert "\n" not in message
 
 
-def test_fixed_gates_that_differ_by_their_matrix_are_refused() -> None:
+def test_circuits_with_different_matrices_raise() -> None:
     circuits = [
         cirq.Circuit(cirq.MatrixGate(cirq.testing.random_unitary(2, random_state=n))(A))
         for n in (0, 1)
@@ -123,6 +121,6 @@ def test_fixed_gates_that_differ_by_their_matrix_are_refused() -> None:
         circuits_to_angles(circuits)
 
 
-def test_no_circuit_is_refused() -> None:
+def test_no_circuits_raise() -> None:
     with pytest.raises(CircuitError, match="give at least one"):
         circuits_to_angles([])

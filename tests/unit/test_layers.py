@@ -1,4 +1,4 @@
-"""The Keras layers: values, gradients, dtypes, simulators and what they refuse."""
+"""Keras layers: values, gradients, dtypes, engines and errors."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import cirq
 import numpy as np
 import pytest
 
-from common.errors import CircuitError
+from qfleet.errors import CircuitError
 from qfleet.tensorflow.layers import (
     ControlledExpectation,
     Expectation,
@@ -26,12 +26,12 @@ from tests.support.layer_cases import (
     X,
     dense,
     exact,
-    slopes,
     trained,
+    value_and_gradients,
 )
 
 
-def test_an_expectation_s_values_and_gradients_are_the_simulator_s() -> None:
+def test_expectation_equals_its_simulator() -> None:
     layer = trained(Expectation(CIRCUIT, INPUTS, SUMS))
     assert layer.parameters == ("p", "q")
     angles = tf.constant(ANGLES)
@@ -50,31 +50,31 @@ def test_an_expectation_s_values_and_gradients_are_the_simulator_s() -> None:
         np.testing.assert_allclose(one, other, atol=1e-4)
 
 
-def test_a_controlled_expectation_takes_parameters_per_example() -> None:
+def test_controlled_expectation_has_parameters_per_example() -> None:
     layer = ControlledExpectation(CIRCUIT, INPUTS, SUMS)
     assert not layer.weights
     parameters = np.random.default_rng(2).uniform(-1, 1, (4, 2)).astype(np.float32)
-    values, (by_angles, by_parameters) = slopes(
+    values, (by_angles, by_parameters) = value_and_gradients(
         lambda *sources: layer(list(sources)), tf.constant(ANGLES), tf.constant(parameters)
     )
     for row in range(4):
         one = tf.constant(ANGLES[row : row + 1], tf.float64)
         wanted = exact().expectation(one, tf.constant(parameters[row], tf.float64))
         np.testing.assert_allclose(values[row : row + 1], wanted, atol=1e-5)
-    # A step along the gradient climbs by its square, so both parts of it are right.
+    # A step along the gradient increases the value by its squared norm.
     step = 1e-3
-    ahead, _ = slopes(
+    ahead, _ = value_and_gradients(
         lambda *sources: layer(list(sources)),
         tf.constant(ANGLES) + step * by_angles,
         tf.constant(parameters) + step * by_parameters,
     )
     weights = np.random.default_rng(1).normal(size=values.shape)
-    climbed = float(tf.reduce_sum((ahead - values) * weights)) / step
+    increase = float(tf.reduce_sum((ahead - values) * weights)) / step
     squares = float(tf.reduce_sum(by_angles**2) + tf.reduce_sum(by_parameters**2))
-    assert climbed == pytest.approx(squares, rel=2e-2)
+    assert increase == pytest.approx(squares, rel=2e-2)
 
 
-def test_a_controlled_expectation_trains_the_layer_before_it() -> None:
+def test_controlled_expectation_trains_the_previous_layer() -> None:
     angles, context = keras.Input((2,)), keras.Input((3,))
     before = dense(2, 1)
     readouts = ControlledExpectation(CIRCUIT, INPUTS, SUMS)([angles, before(context)])
@@ -86,12 +86,12 @@ def test_a_controlled_expectation_trains_the_layer_before_it() -> None:
 
 
 @pytest.mark.parametrize("given", [ANGLES, [ANGLES, ANGLES[:, :1]], [ANGLES] * 3])
-def test_a_controlled_expectation_names_the_shapes_that_it_takes(given: Any) -> None:
+def test_controlled_expectation_wrong_shapes_raise(given: Any) -> None:
     with pytest.raises(ValueError, match=r"takes \[angles, parameters\] of shapes \[batch, 2\]"):
         ControlledExpectation(CIRCUIT, INPUTS, SUMS)(given)
 
 
-def test_a_state_is_cirq_s() -> None:
+def test_state_equals_cirq() -> None:
     found = trained(State(CIRCUIT, INPUTS))(ANGLES)
     assert found.dtype == tf.complex64
     for row, angles in zip(found, ANGLES, strict=True):
@@ -101,7 +101,7 @@ def test_a_state_is_cirq_s() -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_an_empty_batch_gives_an_empty_result(name: str) -> None:
+def test_layer_empty_batch_is_empty(name: str) -> None:
     layer = MAKERS[name]()
     whole = layer(ANGLES)
     empty = layer(ANGLES[:0])
@@ -111,13 +111,13 @@ def test_an_empty_batch_gives_an_empty_result(name: str) -> None:
     assert graph(ANGLES[:0]).shape == empty.shape
 
 
-def test_an_empty_batch_gives_an_empty_result_of_a_controlled_expectation() -> None:
+def test_controlled_expectation_empty_batch_is_empty() -> None:
     layer = ControlledExpectation(CIRCUIT, INPUTS, SUMS)
     assert layer([ANGLES[:0], ANGLES[:0]]).shape == (0, 2)
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_layer_of_float64_simulates_in_complex128(name: str) -> None:
+def test_float64_layer_simulates_in_complex128(name: str) -> None:
     layer = trained(MAKERS[name](dtype="float64"))
     assert layer.angles.dtype == tf.float64
     found = layer(ANGLES.astype(np.float64))
@@ -129,25 +129,25 @@ def test_a_layer_of_float64_simulates_in_complex128(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_layer_of_float16_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="dtype float16: circuits are simulated in float32 or"):
+def test_float16_layer_raises(name: str) -> None:
+    with pytest.raises(ValueError, match="dtype float16: use float32 or float64"):
         MAKERS[name](dtype="float16")
 
 
 @pytest.mark.parametrize("name", MAKERS)
-@pytest.mark.parametrize("simulator", ["tensorflow", "tfq"])
-def test_a_layer_gives_the_same_with_every_simulator(name: str, simulator: str) -> None:
-    found = trained(MAKERS[name](simulator=simulator))(ANGLES)
+@pytest.mark.parametrize("backend", ["tensorflow", "tfq"])
+def test_layer_gives_equal_results_on_every_backend(name: str, backend: str) -> None:
+    found = trained(MAKERS[name](backend=backend))(ANGLES)
     wanted = trained(MAKERS[name]())(ANGLES)
     assert found.dtype == wanted.dtype
     if name in ("Samples", "SampledExpectation"):
-        # A chance that differs in its seventh digit moves a shot now and then.
+        # A probability that differs in its seventh digit changes few shots.
         assert np.mean(found.numpy() != wanted.numpy()) < 0.05
     else:
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
-def test_a_circuit_that_cannot_be_taken_is_refused_when_the_layer_is_made() -> None:
+def test_layer_of_unsupported_circuit_raises() -> None:
     noisy = cirq.Circuit(cirq.rx(X).on(A), cirq.depolarize(0.1).on(A))
     for make in (
         lambda: Expectation(noisy, ["x0"], [cirq.Z(A)]),
@@ -160,7 +160,7 @@ def test_a_circuit_that_cannot_be_taken_is_refused_when_the_layer_is_made() -> N
             make()
 
 
-def test_weights_without_a_seed_follow_keras_s() -> None:
+def test_weights_without_seed_follow_the_keras_seed() -> None:
     def drawn() -> list[np.ndarray]:
         keras.utils.set_random_seed(3)
         layers = [Expectation(CIRCUIT, INPUTS, SUMS), keras.layers.Dense(2)]
@@ -172,7 +172,7 @@ def test_weights_without_a_seed_follow_keras_s() -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_layer_describes_itself() -> None:
+def test_describe_reports_symbols_and_shots() -> None:
     assert "2 inputs, 2 parameters, 2 readouts" in MAKERS["Expectation"]().describe()
     assert "20 shots of each of 2 groups" in MAKERS["SampledExpectation"]().describe()
     bound = trained(MAKERS["State"]()).bound_circuit()

@@ -1,4 +1,4 @@
-"""All layers in one model: gradients through it, and saving it."""
+"""A model of all layers: gradients, and saving."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from tests.support.layer_cases import (
 
 @pytest.fixture(scope="module")
 def model() -> keras.Model:
-    """The mixed model after a little training, in several steps a call."""
+    """Train the mixed model for several steps per call."""
     keras.utils.set_random_seed(0)
     made = mixed()
     made.compile("adam", "mse", steps_per_execution=3)
@@ -44,7 +44,7 @@ def test_gradients_reach_every_layer(model: keras.Model) -> None:
 
 @pytest.mark.parametrize("name", ["model.keras", "model.h5", "saved_model"])
 @pytest.mark.filterwarnings("ignore:.*saving your model as an HDF5 file:UserWarning")
-def test_a_saved_model_answers_and_goes_on_alike(
+def test_saved_model_predicts_and_trains_equally(
     model: keras.Model, name: str, tmp_path: Path
 ) -> None:
     model.save(tmp_path / name)
@@ -65,18 +65,18 @@ def test_saved_weights_are_loaded(model: keras.Model, tmp_path: Path) -> None:
     np.testing.assert_allclose(other(FEATURES), model(FEATURES), atol=1e-6)
 
 
-def test_the_weights_of_an_expectation_fit_a_sampled_one() -> None:
+def test_weights_of_expectation_fit_sampled_expectation() -> None:
     exactly, sampled = trained(Expectation(CIRCUIT, INPUTS, SUMS)), MAKERS["SampledExpectation"]()
     sampled(ANGLES[:1])
     sampled.angles.assign(exactly.angles)
     np.testing.assert_array_equal(sampled.angles, TRAINED)
 
 
-def test_the_saved_form_of_an_expectation_has_not_changed() -> None:
+def test_saved_config_of_expectation_is_stable() -> None:
     config = Expectation(CIRCUIT, INPUTS, SUMS, name="e", seed=1).get_config()
     assert set(config) == {
         "name", "trainable", "dtype", "circuit", "inputs", "observables", "parameters",
-        "simulator", "initializer",
+        "backend", "initializer",
     }  # fmt: skip
     layer = trained(Expectation(CIRCUIT, INPUTS, SUMS))
     assert [weight.name.split("/")[-1] for weight in layer.weights] == ["angles:0"]

@@ -1,4 +1,4 @@
-"""Layers of finite shots: chances, seeds, and the parameter-shift rule."""
+"""Layers of finite shots: probabilities, seeds, and the parameter-shift rule."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,33 +25,33 @@ from tests.support.layer_cases import (
     X,
     Y,
     exact,
-    slopes,
     trained,
+    value_and_gradients,
 )
 
 
-def test_samples_follow_the_state_s_chances() -> None:
+def test_samples_follow_the_probabilities_of_the_state() -> None:
     shots = 20_000
     layer = trained(Samples(CIRCUIT, INPUTS, shots, seed=11))
     bits = layer(ANGLES).numpy()
     assert bits.shape == (4, shots, 3)
     assert bits.dtype == np.int8
-    chances = np.abs(trained(State(CIRCUIT, INPUTS))(ANGLES).numpy()) ** 2
+    probabilities = np.abs(trained(State(CIRCUIT, INPUTS))(ANGLES).numpy()) ** 2
     patterns = bits @ [4, 2, 1]
     for row in range(4):
         counts = np.bincount(patterns[row], minlength=8)
         # Five standard deviations of each count.
-        spread = 5 * np.sqrt(shots * chances[row] * (1 - chances[row])) + 1e-3
-        assert (np.abs(counts - shots * chances[row]) <= spread).all()
+        spread = 5 * np.sqrt(shots * probabilities[row] * (1 - probabilities[row])) + 1e-3
+        assert (np.abs(counts - shots * probabilities[row]) <= spread).all()
 
 
-def test_a_pattern_that_cannot_be_is_never_drawn() -> None:
+def test_pattern_of_probability_zero_is_never_drawn() -> None:
     ghz = cirq.Circuit(cirq.H(A), cirq.CNOT(A, B), cirq.CNOT(B, C))
     bits = Samples(ghz, (), 5000, seed=0)(np.zeros((3, 0))).numpy()
     assert set(map(tuple, bits.reshape(-1, 3))) == {(0, 0, 0), (1, 1, 1)}
 
 
-def test_samples_are_the_same_for_the_same_seed_alone() -> None:
+def test_samples_depend_on_the_seed() -> None:
     def made(seed: int) -> np.ndarray:
         return trained(Samples(CIRCUIT, INPUTS, 50, seed=seed))(ANGLES).numpy()
 
@@ -64,22 +64,22 @@ def test_samples_are_the_same_for_the_same_seed_alone() -> None:
     assert (first[0] != layer(ANGLES[[0, 0]]).numpy()[1]).any(), "rows share their shots"
 
 
-def test_a_seed_that_is_not_given_is_drawn_and_saved() -> None:
+def test_missing_seed_is_drawn_and_saved() -> None:
     layers = [Samples(CIRCUIT, INPUTS, 5) for _ in range(2)]
     assert layers[0].seed != layers[1].seed
     assert Samples.from_config(layers[0].get_config()).seed == layers[0].seed
 
 
 @pytest.mark.parametrize("shots", [0, -3, 1.5])
-def test_a_number_of_shots_that_cannot_be_is_refused(shots: Any) -> None:
-    with pytest.raises(ValueError, match="at least one shot"):
+def test_invalid_number_of_shots_raises(shots: Any) -> None:
+    with pytest.raises(ValueError, match="use an integer of at least 1"):
         Samples(CIRCUIT, INPUTS, shots)
-    with pytest.raises(ValueError, match="at least one shot"):
+    with pytest.raises(ValueError, match="use an integer of at least 1"):
         SampledExpectation(CIRCUIT, INPUTS, SUMS, shots)
 
 
-def test_the_shift_rule_is_exact_for_every_turn() -> None:
-    """The cut circuit has the original's readouts and, by the two-term rule, its gradients."""
+def test_shift_rule_is_exact_for_every_symbol() -> None:
+    """The shiftable circuit has the readouts and, by the two-term rule, the gradients."""
     wanted = {qubit for observable in SUMS for qubit in observable.qubits}
     parts = shiftable_circuit(CIRCUIT, INPUTS, wanted)
     simulator = build_simulator(
@@ -88,24 +88,28 @@ def test_the_shift_rule_is_exact_for_every_turn() -> None:
     point = dict(zip((X, Y, P, Q), map(float, [*ANGLES[0], *TRAINED]), strict=True))
     data = np.array([[float(e.subs(point)) for e in parts.data.exponents]])
     shared = np.array([float(e.subs(point)) for e in parts.shared.exponents])
-    values, found = slopes(simulator.expectation, tf.constant(data), tf.constant(shared))
+    values, found = value_and_gradients(
+        simulator.expectation, tf.constant(data), tf.constant(shared)
+    )
     sources = tf.constant(ANGLES[:1], tf.float64), tf.constant(TRAINED, tf.float64)
     np.testing.assert_allclose(values, exact().expectation(*sources), atol=1e-12)
     weights = np.random.default_rng(1).normal(size=values.shape)
-    for which, turns in enumerate((parts.data, parts.shared)):
-        assert len(turns.names) > 2
-        for at, (turn, shift) in enumerate(zip(turns.turns, turns.shifts, strict=True)):
+    for which, symbols in enumerate((parts.data, parts.shared)):
+        assert len(symbols.names) > 2
+        for at, (half_turns, shift) in enumerate(
+            zip(symbols.half_turns, symbols.shifts, strict=True)
+        ):
 
-            def moved(step: float, which: int = which, at: int = at) -> np.ndarray:
+            def shifted(step: float, which: int = which, at: int = at) -> np.ndarray:
                 points = [data.copy(), shared.copy()]
                 points[which][..., at] += step
                 return simulator.expectation(*map(tf.constant, points)).numpy()
 
-            slope = np.pi * turn * ((moved(shift) - moved(-shift)) * weights).sum()
-            assert slope == pytest.approx(float(tf.reshape(found[which], [-1])[at]), abs=1e-12)
+            derivative = np.pi * half_turns * ((shifted(shift) - shifted(-shift)) * weights).sum()
+            assert derivative == pytest.approx(float(tf.reshape(found[which], [-1])[at]), abs=1e-12)
 
 
-def test_sampled_values_and_gradients_scatter_around_the_exact_ones() -> None:
+def test_sampled_results_scatter_around_the_exact_ones() -> None:
     shots = 40_000
     layer = trained(SampledExpectation(CIRCUIT, INPUTS, SUMS, shots, seed=2))
     sources = tf.constant(ANGLES), layer.angles
@@ -125,7 +129,7 @@ def test_sampled_values_and_gradients_scatter_around_the_exact_ones() -> None:
         assert (np.abs(other) > 0.3).any()
 
 
-def test_shots_are_fresh_in_training_and_the_same_for_the_same_seed() -> None:
+def test_shots_in_training_differ_per_call_and_follow_seed() -> None:
     def run(call: Callable[[keras.layers.Layer], tf.Tensor], times: int = 3) -> np.ndarray:
         layer = trained(SampledExpectation(CIRCUIT, INPUTS, SUMS, 30, seed=4))
         return np.stack([call(layer) for _ in range(times)])
@@ -158,7 +162,7 @@ def test_shots_are_fresh_in_training_and_the_same_for_the_same_seed() -> None:
     np.testing.assert_array_equal(calm[0], calm[1])
 
 
-def test_gradients_from_shots_are_the_same_in_a_graph() -> None:
+def test_gradients_from_shots_are_equal_in_a_graph() -> None:
     def gradient(layer: keras.layers.Layer) -> list[tf.Tensor]:
         angles = tf.constant(ANGLES)
         with tf.GradientTape() as tape:
@@ -172,12 +176,12 @@ def test_gradients_from_shots_are_the_same_in_a_graph() -> None:
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_a_derivative_that_nobody_asks_for_is_not_measured() -> None:
+def test_derivative_that_is_not_needed_is_not_measured() -> None:
     circuit = cirq.Circuit(cirq.rx(X).on(A), cirq.ry(P).on(A), cirq.rz(X).on(A), cirq.ry(P).on(A))
     layer = SampledExpectation(circuit, ["x0"], [cirq.Z(A)], 10, seed=4)
     measured = []
-    measure = layer._simulate._measure
-    layer._simulate._measure = lambda *args: measured.append(1) or measure(*args)
+    measure = layer.simulator._measure
+    layer.simulator._measure = lambda *args: measured.append(1) or measure(*args)
     angles = tf.constant(ANGLES[:, :1])
     with tf.GradientTape(persistent=True) as tape:
         total = tf.reduce_sum(layer(angles))
@@ -186,7 +190,7 @@ def test_a_derivative_that_nobody_asks_for_is_not_measured() -> None:
     assert len(measured) == 1 + 2 * 2
     with tf.GradientTape() as tape:
         tape.watch(angles)
-        total = tf.reduce_sum(layer._simulate.expectation(angles, tf.zeros([1]), [0, 0]))
+        total = tf.reduce_sum(layer.simulator.expectation(angles, tf.zeros([1]), [0, 0]))
     tape.gradient(total, angles)
     assert len(measured) == 1 + 2 * 2 + 1 + 2 * 2
 

@@ -1,5 +1,6 @@
-"""SIGTERM: who leaves at once still sends its logs, for so long and no longer."""
+"""SIGTERM: a worker that exits at once still uploads its logs, for a limited time."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,13 +17,13 @@ import sys, threading, time
 from pathlib import Path
 from training.preemption import Preemption
 
-preemption = Preemption(is_chief=sys.argv[2] == "chief", patience=0.1)
+preemption = Preemption(is_chief=sys.argv[2] == "chief", boundary_timeout_seconds=0.1)
 preemption.watch()
 file = Path(sys.argv[1])
 if sys.argv[3] == "hangs":
-    preemption.farewell = threading.Event().wait
+    preemption.upload_logs = threading.Event().wait
 else:
-    preemption.farewell = lambda: file.write_text(file.read_text() + "logs ")
+    preemption.upload_logs = lambda: file.write_text(file.read_text() + "logs ")
 if sys.argv[2] == "chief":
     preemption.on_stuck = lambda: file.write_text(file.read_text() + "checkpoint ")
 file.write_text("")
@@ -32,14 +33,14 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize(
-    ("role", "farewell", "left"),
+    ("role", "upload", "written"),
     [("worker", "sends", "logs "), ("chief", "sends", "checkpoint logs "),
      ("worker", "hangs", ""), ("chief", "hangs", "checkpoint ")],
 )  # fmt: skip
-def test_a_worker_that_is_stopped_sends_its_logs_if_it_can(tmp_path, role, farewell, left):
+def test_stopped_worker_uploads_its_logs_for_limited_time(tmp_path, role, upload, written):
     file = tmp_path / "left"
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(file), role, farewell],
+        [sys.executable, "-c", PROGRAM, str(file), role, upload],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout
@@ -48,5 +49,40 @@ def test_a_worker_that_is_stopped_sends_its_logs_if_it_can(tmp_path, role, farew
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 143
-    assert file.read_text() == left
-    assert (time.monotonic() - began > LOG_UPLOAD_TIMEOUT_SECONDS) == (farewell == "hangs")
+    assert file.read_text() == written
+    assert (time.monotonic() - began > LOG_UPLOAD_TIMEOUT_SECONDS) == (upload == "hangs")
+
+
+ORPHAN = """
+import ctypes, os, subprocess, sys, time
+if sys.argv[1] == "child":
+    from training import preemption
+    def without_prctl(name):
+        raise AttributeError(name)
+    preemption.ctypes.CDLL = without_prctl
+    preemption.PARENT_POLL_SECONDS = 0.05
+    preemption.exit_with_parent()
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+else:
+    child = subprocess.Popen([sys.executable, sys.argv[2], "child"], stdout=subprocess.PIPE)
+    print(child.stdout.readline().decode().strip(), flush=True)
+"""
+
+
+def test_orphan_exits_where_the_kernel_sends_no_signal(tmp_path):
+    """As on macOS, which has no prctl."""
+    import psutil
+
+    script = tmp_path / "orphan.py"
+    script.write_text(ORPHAN)
+    done = subprocess.run(
+        [sys.executable, str(script), "parent", str(script)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        timeout=30,
+    )  # fmt: skip
+    pid = int(done.stdout)
+    deadline = time.monotonic() + 20
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

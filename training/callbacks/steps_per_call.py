@@ -1,4 +1,4 @@
-"""How many training steps one call into TensorFlow takes."""
+"""The number of training steps in one call into TensorFlow."""
 
 import time
 

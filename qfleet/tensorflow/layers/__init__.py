@@ -1,26 +1,32 @@
-"""Circuits as Keras layers: the one adapter between the simulator and Keras.
+"""Circuits as Keras layers.
 
-    Expectation            readouts of a circuit with trained angles of its own
-    ControlledExpectation  readouts of a circuit whose other angles come from another layer
+    Expectation            expectation values of a circuit with trained angles of its own
+    ControlledExpectation  expectation values of a circuit whose angles come from other layers
     SampledExpectation     Expectation from a finite number of shots
     State                  the state vector
-    Samples                bit strings, as measured
+    Samples                measured bit strings
 
-All take angles [B, inputs] in the layer's dtype, float32 or float64, and are differentiable by
-them and by what they train, but for Samples. They work under tf.function and distribution
+All layers take angles [B, inputs] in the layer's dtype, float32 or float64. All but Samples are
+differentiable by the angles and by their weights. They work under tf.function and distribution
 strategies, and are saved with their model.
+
+Conventions: qubits are sorted as Cirq sorts them, and the first is the most significant bit of a
+state's index. Global phases are Cirq's. Symbols have the unit that the circuit gives them: radians
+in rotations such as `cirq.rx(x)`, half-turns in powers such as `cirq.X**x`.
 """
 
-from qfleet.tensorflow.layers.circuit import PauliReadouts
+from qfleet.tensorflow.layers.circuit import CircuitLayer, PauliReadouts, TrainedCircuit
 from qfleet.tensorflow.layers.expectation import ControlledExpectation, Expectation
 from qfleet.tensorflow.layers.sampled import SampledExpectation, Samples
 from qfleet.tensorflow.layers.state import State
 
 __all__ = [
+    "CircuitLayer",
     "ControlledExpectation",
     "Expectation",
     "PauliReadouts",
     "SampledExpectation",
     "Samples",
     "State",
+    "TrainedCircuit",
 ]

@@ -1,21 +1,25 @@
-"""What all layers share: a circuit and its symbols, and trained angles as a weight."""
+"""Base classes of the layers: a circuit and its symbols, and trained angles as a weight."""
 
 import random
 from collections.abc import Sequence
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any
 
 import cirq
 import numpy as np
 
 from qfleet.circuits.circuit_json import to_json
+from qfleet.compiler.program import Program, compile_program
+from qfleet.tensorflow.backends import Backend
 from qfleet.tensorflow.runtime import keras, tf
+from qfleet.tensorflow.sampling import SampledReadouts
 from qfleet.tensorflow.simulator import Simulator
 
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
 
-def circuit_svg_text(seed: int | None) -> int:
-    """A seed; where there is none, by the generator that keras.utils.set_random_seed seeds."""
+def resolve_seed(seed: int | None) -> int:
+    """Return a seed, drawn by the generator that keras.utils.set_random_seed seeds if None."""
     return random.randrange(2**31) if seed is None else int(seed)
 
 
@@ -23,18 +27,19 @@ class CircuitLayer(keras.layers.Layer):
     """A circuit in a Keras model. Abstract.
 
     Args:
-        circuit: Any Cirq circuit.
+        circuit: Any Cirq circuit of unitary gates.
         inputs: Names of the symbols that take a value per example, in the order of the columns.
-        parameters: Its other symbols, in order; sorted unless given.
-        simulator: `qfleet`, `tensorflow` or `tfq`.
-        keras_args: Keras's own: name, trainable, dtype (float32 simulates in complex64, float64
-            in complex128).
+        parameters: Names of the other symbols, in order; sorted by name unless given.
+        backend: The engine: `qfleet`, `tensorflow` or `tfq`; see `build_simulator`.
+        keras_args: Keras's arguments: name, trainable, dtype (float32 simulates in complex64,
+            float64 in complex128).
 
     Raises:
-        CircuitError: The circuit holds what the simulator can't take.
+        CircuitError: The circuit is not supported.
+        ValueError: The dtype is not float32 or float64.
     """
 
-    _simulate: Any  # what does the work; made by the subclass
+    _simulator: Simulator | SampledReadouts  # set by the subclass
 
     def __init__(
         self,
@@ -42,7 +47,7 @@ class CircuitLayer(keras.layers.Layer):
         inputs: Sequence[str],
         *,
         parameters: Sequence[str] | None = None,
-        simulator: Literal["qfleet", "tensorflow", "tfq"] = "qfleet",
+        backend: Backend = "qfleet",
         **keras_args: Any,
     ) -> None:
         super().__init__(**keras_args)
@@ -50,49 +55,61 @@ class CircuitLayer(keras.layers.Layer):
         self.inputs = tuple(map(str, inputs))
         others = sorted(set(cirq.parameter_names(circuit)) - set(self.inputs))
         self.parameters = tuple(map(str, others if parameters is None else parameters))
-        self.simulator = simulator
+        self.backend = backend
         if self.compute_dtype not in _COMPLEX:
             raise ValueError(
-                f"the layer {self.name} has dtype {self.compute_dtype}: circuits are simulated in"
-                " float32 or float64"
+                f"the layer {self.name} has dtype {self.compute_dtype}: use float32 or float64"
             )
 
-    def describe(self) -> str:
-        """The compiled program, as text."""
-        return self._simulate.describe()
+    @property
+    def simulator(self) -> Simulator | SampledReadouts:
+        """The compiled circuit: what the layer calls."""
+        return self._simulator
 
-    def require_memory(self, copies: int = 1) -> None:
-        """Refuse to train what does not fit into this machine's memory.
+    @cached_property
+    def program(self) -> Program:
+        """The compiled program; for engines without one, the native engine's for the state."""
+        program = getattr(self._simulator, "program", None)
+        if program is not None:
+            return program
+        return compile_program(self.circuit, self.inputs, self.parameters, (), target="native")
+
+    def describe(self) -> str:
+        """Describe the compiled circuit and its engine as text."""
+        return self._simulator.describe()
+
+    def require_memory(self, processes: int = 1) -> None:
+        """Check that training the circuit fits into the free memory of this machine.
 
         Args:
-            copies: How many processes on this machine do the same.
+            processes: Processes on this machine that train the same circuit.
 
         Raises:
-            CircuitError: It says how many bytes are needed and what would fit.
+            MemoryLimitError: The message states the needed bytes and the largest width that fits.
         """
-        if isinstance(self._simulate, Simulator):
-            self._simulate.require_memory(2, copies)
+        if isinstance(self._simulator, Simulator):
+            self._simulator.require_memory(2, processes)
 
     def get_config(self) -> dict[str, Any]:
-        """What Keras saves; the circuit as Cirq JSON."""
+        """Return the layer's configuration; the circuit is Cirq JSON."""
         return {
             **super().get_config(),
             "circuit": to_json(self.circuit),
             "inputs": list(self.inputs),
             "parameters": list(self.parameters),
-            "simulator": self.simulator,
+            "backend": self.backend,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "CircuitLayer":
-        """The layer that `get_config` described."""
-        told = [name for name in ("circuit", "observables") if name in config]
-        return cls(**config | {name: cirq.read_json(json_text=config[name]) for name in told})
+        """Make a layer from the result of `get_config`."""
+        names = [name for name in ("circuit", "observables") if name in config]
+        return cls(**config | {name: cirq.read_json(json_text=config[name]) for name in names})
 
     @property
-    def _how(self) -> dict[str, Any]:
-        """With what to simulate, as arguments."""
-        return {"backend": self.simulator, "dtype": _COMPLEX[self.compute_dtype]}
+    def _simulator_args(self) -> dict[str, Any]:
+        """The engine and the dtype as arguments of `build_simulator`."""
+        return {"backend": self.backend, "dtype": _COMPLEX[self.compute_dtype]}
 
 
 class TrainedCircuit(CircuitLayer):
@@ -101,10 +118,9 @@ class TrainedCircuit(CircuitLayer):
     Args:
         circuit: Every symbol that is not an input is trained.
         inputs: See CircuitLayer.
-        parameters: The trained symbols in the order of the layer's weight; sorted unless given.
-        initializer: Of the trained angles, in radians; uniform over a full turn unless given.
-        seed: Of the initializer.
-        circuit_args: See CircuitLayer.
+        initializer: Of the trained angles, in the symbols' unit; uniform in [0, 2 pi) unless given.
+        seed: Seed of the initializer.
+        circuit_args: `parameters` gives the order of the weight; see CircuitLayer.
     """
 
     def __init__(
@@ -118,39 +134,38 @@ class TrainedCircuit(CircuitLayer):
     ) -> None:
         super().__init__(circuit, inputs, **circuit_args)
         self.initializer = keras.initializers.get(
-            initializer
-            or keras.initializers.RandomUniform(0.0, 2 * np.pi, seed=circuit_svg_text(seed))
+            initializer or keras.initializers.RandomUniform(0.0, 2 * np.pi, seed=resolve_seed(seed))
         )
 
     def build(self, input_shape: Any) -> None:
-        """Make the trained angles: [parameters], radians."""
+        """Create the weight `angles` [parameters]."""
         self.angles = self.add_weight(
             "angles", shape=(len(self.parameters),), initializer=self.initializer
         )
         super().build(input_shape)
 
     def bound_circuit(self) -> cirq.Circuit:
-        """The circuit with its trained angles bound; the inputs stay symbols."""
+        """Return the circuit with its trained angles as numbers; the inputs stay symbols."""
         values = dict(zip(self.parameters, map(float, self.angles.numpy()), strict=True))
         return cirq.resolve_parameters(self.circuit, values)
 
     def get_config(self) -> dict[str, Any]:
-        """What Keras saves; the circuit as Cirq JSON."""
+        """Return the layer's configuration; the circuit is Cirq JSON."""
         initializer = keras.initializers.serialize(self.initializer)
         return {**super().get_config(), "initializer": initializer}
 
     def _symbols(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """[B, inputs] and [parameters] values of the symbols, in the layer's dtype."""
+        """Return [B, inputs] and [parameters] values of the symbols, in the layer's dtype."""
         return tf.cast(inputs, self.compute_dtype), tf.convert_to_tensor(self.angles)
 
 
 class PauliReadouts(TrainedCircuit):
-    """A circuit of which observables are read. Abstract.
+    """A trained circuit with observables. Abstract.
 
     Args:
         circuit: See TrainedCircuit.
         inputs: See CircuitLayer.
-        observables: What is read: a PauliSum or PauliString each.
+        observables: PauliSums or PauliStrings with real coefficients.
         circuit_args: See TrainedCircuit.
     """
 
@@ -165,5 +180,5 @@ class PauliReadouts(TrainedCircuit):
         self.observables = tuple(cirq.PauliSum.wrap(observable) for observable in observables)
 
     def get_config(self) -> dict[str, Any]:
-        """What Keras saves; circuit and observables as Cirq JSON."""
+        """Return the layer's configuration; circuit and observables are Cirq JSON."""
         return {**super().get_config(), "observables": cirq.to_json(list(self.observables))}

@@ -13,17 +13,31 @@ from qfleet.tensorflow.runtime import keras, tf
 @final
 @keras.utils.register_keras_serializable("qfleet")
 class Expectation(PauliReadouts):
-    """Readouts of a circuit: angles [B, inputs] in, expectation values [B, readouts] out.
+    """Expectation values of a circuit with trained angles: [B, inputs] -> [B, readouts].
+
+    Differentiable by the inputs and by the weight `angles` [parameters], any number of times (once
+    for a sharded state).
 
     Args:
-        circuit: Any Cirq circuit whose symbols are `inputs` or trained.
+        circuit: Any Cirq circuit of unitary gates. Its symbols are inputs or trained.
         inputs: Names of the symbols that take a value per example, in the order of the columns.
-        observables: What is read: a PauliSum or PauliString each.
-        circuit_args: parameters, initializer, seed, simulator, and Keras's own; see TrainedCircuit
-            and CircuitLayer.
+        observables: PauliSums or PauliStrings with real coefficients.
+        circuit_args: `parameters`, `initializer`, `seed`, `backend`, and Keras's arguments; see
+            TrainedCircuit and CircuitLayer.
 
     Raises:
-        CircuitError: The circuit or the observables hold what the simulator can't take.
+        CircuitError: The circuit or the observables are not supported.
+
+    Example:
+        >>> import cirq, sympy
+        >>> import numpy as np
+        >>> from qfleet.tensorflow.layers import Expectation
+        >>> qubit = cirq.LineQubit(0)
+        >>> x, p = sympy.symbols("x p")
+        >>> circuit = cirq.Circuit(cirq.rx(x).on(qubit), cirq.ry(p).on(qubit))
+        >>> layer = Expectation(circuit, ["x"], [cirq.Z(qubit)], initializer="zeros")
+        >>> layer(np.array([[0.0], [np.pi]])).numpy().round(3).tolist()
+        [[1.0], [-1.0]]
     """
 
     def __init__(
@@ -34,32 +48,43 @@ class Expectation(PauliReadouts):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, observables, **circuit_args)
-        self._simulate = build_simulator(
-            circuit, self.inputs, self.parameters, self.observables, **self._how
+        self._simulator = build_simulator(
+            circuit, self.inputs, self.parameters, self.observables, **self._simulator_args
         )
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Expectation values [B, readouts] of angles [B, inputs] in radians."""
-        return self._simulate.expectation(*self._symbols(inputs))
+        """Return expectation values [B, readouts] for angles [B, inputs]."""
+        return self._simulator.expectation(*self._symbols(inputs))
 
 
 @final
 @keras.utils.register_keras_serializable("qfleet")
 class ControlledExpectation(CircuitLayer):
-    """Readouts of a circuit whose parameters another layer gives, for each example its own.
+    """Expectation values of a circuit whose parameters other layers compute, per example.
 
-    Called as `layer([angles, parameters])` with [B, inputs] and [B, parameters]; differentiable by
-    both, so that the other layer is trained. It has no weights.
+    Called as `layer([angles, parameters])` with [B, inputs] and [B, parameters]; returns
+    [B, readouts]. Differentiable by both, so the other layers are trained. It has no weights.
 
     Args:
-        circuit: Any Cirq circuit.
+        circuit: Any Cirq circuit of unitary gates.
         inputs: Names of the symbols that `angles` holds, in the order of its columns.
-        observables: What is read: a PauliSum or PauliString each.
-        circuit_args: parameters (the symbols that the other layer gives, sorted unless given),
-            simulator, and Keras's own; see CircuitLayer.
+        observables: PauliSums or PauliStrings with real coefficients.
+        circuit_args: `parameters` (the symbols of the second input, sorted by name unless given),
+            `backend`, and Keras's arguments; see CircuitLayer.
 
     Raises:
-        CircuitError: The circuit or the observables hold what the simulator can't take.
+        CircuitError: The circuit or the observables are not supported.
+
+    Example:
+        >>> import cirq, sympy
+        >>> import numpy as np
+        >>> from qfleet.tensorflow.layers import ControlledExpectation
+        >>> qubit = cirq.LineQubit(0)
+        >>> x, p = sympy.symbols("x p")
+        >>> circuit = cirq.Circuit(cirq.rx(x).on(qubit), cirq.rx(p).on(qubit))
+        >>> layer = ControlledExpectation(circuit, ["x"], [cirq.Z(qubit)])
+        >>> layer([np.array([[0.0]]), np.array([[np.pi]])]).numpy().round(3).tolist()
+        [[-1.0]]
     """
 
     def __init__(
@@ -72,10 +97,12 @@ class ControlledExpectation(CircuitLayer):
         super().__init__(circuit, inputs, **circuit_args)
         self.observables = tuple(cirq.PauliSum.wrap(observable) for observable in observables)
         names = (*self.inputs, *self.parameters)
-        self._simulate = build_simulator(circuit, names, (), self.observables, **self._how)
+        self._simulator = build_simulator(
+            circuit, names, (), self.observables, **self._simulator_args
+        )
 
     def build(self, input_shape: Any) -> None:
-        """Check that there are two inputs, as wide as they must be."""
+        """Check that there are two inputs of the right widths."""
         widths = [len(self.inputs), len(self.parameters)]
         given = [tf.TensorShape(shape) for shape in input_shape]
         if len(given) != 2 or not all(
@@ -90,10 +117,10 @@ class ControlledExpectation(CircuitLayer):
         super().build(input_shape)
 
     def call(self, inputs: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Expectation values [B, readouts] of [angles, parameters] in radians."""
+        """Return expectation values [B, readouts] for [angles, parameters]."""
         symbols = tf.concat([tf.cast(part, self.compute_dtype) for part in inputs], axis=1)
-        return self._simulate.expectation(symbols, tf.zeros([0], self.compute_dtype))
+        return self._simulator.expectation(symbols, tf.zeros([0], self.compute_dtype))
 
     def get_config(self) -> dict[str, Any]:
-        """What Keras saves; circuit and observables as Cirq JSON."""
+        """Return the layer's configuration; circuit and observables are Cirq JSON."""
         return {**super().get_config(), "observables": cirq.to_json(list(self.observables))}

@@ -6,7 +6,7 @@ from typing import Any, final
 import cirq
 
 from qfleet.tensorflow.backends import build_simulator
-from qfleet.tensorflow.layers.circuit import PauliReadouts, TrainedCircuit, circuit_svg_text
+from qfleet.tensorflow.layers.circuit import PauliReadouts, TrainedCircuit, resolve_seed
 from qfleet.tensorflow.runtime import keras, tf
 from qfleet.tensorflow.sampling import SampledReadouts, draw_shots, sample_bits
 
@@ -14,20 +14,29 @@ from qfleet.tensorflow.sampling import SampledReadouts, draw_shots, sample_bits
 @final
 @keras.utils.register_keras_serializable("qfleet")
 class Samples(TrainedCircuit):
-    """Measurements of all qubits of a circuit: angles [B, inputs] in, bits [B, shots, N] out.
+    """Measurements of all qubits of a circuit: angles [B, inputs] -> bits int8 [B, shots, N].
 
-    The same seed gives the same bits for the same angles, at each call. There is no gradient.
+    Every call with the same angles gives the same bits for the same seed. There is no gradient.
 
     Args:
-        circuit: Any Cirq circuit whose symbols are `inputs` or trained.
+        circuit: Any Cirq circuit of unitary gates. Its symbols are inputs or trained.
         inputs: Names of the symbols that take a value per example, in the order of the columns.
-        shots: How often each example's state is measured.
-        seed: Of the shots and of the initializer; drawn now unless given.
-        circuit_args: parameters, initializer, simulator, and Keras's own; see TrainedCircuit and
-            CircuitLayer.
+        shots: Measurements per example, at least 1.
+        seed: Seed of the shots and of the initializer; drawn at construction unless given.
+        circuit_args: `parameters`, `initializer`, `backend`, and Keras's arguments; see
+            TrainedCircuit and CircuitLayer.
 
     Raises:
-        CircuitError: The circuit holds what the simulator can't take.
+        CircuitError: The circuit is not supported.
+        ValueError: The number of shots is not a positive integer.
+
+    Example:
+        >>> import cirq
+        >>> import numpy as np
+        >>> from qfleet.tensorflow.layers import Samples
+        >>> circuit = cirq.Circuit(cirq.X(cirq.LineQubit(0)), cirq.I(cirq.LineQubit(1)))
+        >>> Samples(circuit, [], shots=3)(np.zeros((1, 0))).numpy().tolist()
+        [[[1, 0], [1, 0], [1, 0]]]
     """
 
     def __init__(
@@ -40,42 +49,56 @@ class Samples(TrainedCircuit):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, seed=seed, **circuit_args)
-        self.shots, self.seed = _checked(shots), circuit_svg_text(seed)
-        self._simulate = build_simulator(circuit, self.inputs, self.parameters, (), **self._how)
+        self.shots, self.seed = _check_shots(shots), resolve_seed(seed)
+        self._simulator = build_simulator(
+            circuit, self.inputs, self.parameters, (), **self._simulator_args
+        )
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Bits int8 [B, shots, N], the first qubit first, of angles [B, inputs] in radians."""
-        state = self._simulate.state(*self._symbols(inputs))
+        """Return bits int8 [B, shots, N], the first qubit first, for angles [B, inputs]."""
+        state = self._simulator.state(*self._symbols(inputs))
         patterns = draw_shots(state, self.shots, tf.constant([self.seed, 0], tf.int64))
-        return sample_bits(patterns, len(self._simulate.qubits))
+        return sample_bits(patterns, len(self._simulator.qubits))
 
     def get_config(self) -> dict[str, Any]:
-        """What Keras saves; the circuit as Cirq JSON."""
+        """Return the layer's configuration; the circuit is Cirq JSON."""
         return {**super().get_config(), "shots": self.shots, "seed": self.seed}
 
 
 @final
 @keras.utils.register_keras_serializable("qfleet")
 class SampledExpectation(PauliReadouts):
-    """Readouts estimated from shots: angles [B, inputs] in, means [B, readouts] out.
+    """Expectation values estimated from shots: angles [B, inputs] -> means [B, readouts].
 
-    Each call in training draws fresh shots, each replica of a strategy its own; the n-th call is
-    the same for the same seed, in a graph or not. Calls outside of training (`training` is not
-    True) all use the same random numbers. Gradients come from shots, too, by the parameter-shift
-    rule: two measurements for each turn by a symbol.
+    Each call in training draws new shots, and each replica of a strategy its own. The n-th call
+    gives the same values for the same seed, in a graph or not. Calls outside of training
+    (`training` is not True) all use the same random numbers. Gradients are estimated from shots
+    too, by the parameter-shift rule: two measurements per shifted symbol.
+
+    Sources: Mitarai et al., arXiv:1803.00745; Schuld et al., arXiv:1811.11184.
 
     Args:
-        circuit: Any Cirq circuit whose symbols are `inputs` or trained.
+        circuit: Any Cirq circuit of unitary gates. Its symbols are inputs or trained.
         inputs: Names of the symbols that take a value per example, in the order of the columns.
-        observables: What is read: a PauliSum or PauliString each. Strings that agree on every
+        observables: PauliSums or PauliStrings with real coefficients. Strings that agree on every
             qubit they share are read from the same shots.
-        shots: How often each group of such strings is measured for each example.
-        seed: Of the shots and of the initializer; drawn now unless given.
-        circuit_args: parameters, initializer, simulator, and Keras's own; see TrainedCircuit and
-            CircuitLayer.
+        shots: Measurements of each group of such strings per example, at least 1.
+        seed: Seed of the shots and of the initializer; drawn at construction unless given.
+        circuit_args: `parameters`, `initializer`, `backend`, and Keras's arguments; see
+            TrainedCircuit and CircuitLayer.
 
     Raises:
-        CircuitError: The circuit or the observables hold what the simulator can't take.
+        CircuitError: The circuit or the observables are not supported.
+        ValueError: The number of shots is not a positive integer.
+
+    Example:
+        >>> import cirq
+        >>> import numpy as np
+        >>> from qfleet.tensorflow.layers import SampledExpectation
+        >>> qubit = cirq.LineQubit(0)
+        >>> layer = SampledExpectation(cirq.Circuit(cirq.X(qubit)), [], [cirq.Z(qubit)], shots=5)
+        >>> layer(np.zeros((1, 0))).numpy().tolist()
+        [[-1.0]]
     """
 
     def __init__(
@@ -89,13 +112,18 @@ class SampledExpectation(PauliReadouts):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, observables, seed=seed, **circuit_args)
-        self.shots, self.seed = _checked(shots), circuit_svg_text(seed)
-        self._simulate = SampledReadouts(
-            circuit, self.inputs, self.parameters, self.observables, shots=shots, **self._how
+        self.shots, self.seed = _check_shots(shots), resolve_seed(seed)
+        self._simulator = SampledReadouts(
+            circuit,
+            self.inputs,
+            self.parameters,
+            self.observables,
+            shots=shots,
+            **self._simulator_args,
         )
 
     def build(self, input_shape: Any) -> None:
-        """Make the trained angles, and the number of calls in training."""
+        """Create the weights: the trained angles, and the number of calls in training."""
         super().build(input_shape)
         self.calls = self.add_weight(
             "calls",
@@ -103,37 +131,37 @@ class SampledExpectation(PauliReadouts):
             dtype=tf.int64,
             initializer="zeros",
             trainable=False,
-            # Each replica counts by itself, and all count the same.
+            # Each replica has a counter of its own; all counters are equal.
             synchronization=tf.VariableSynchronization.ON_READ,
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
 
     def call(self, inputs: tf.Tensor, training: Any = None) -> tf.Tensor:
-        """Estimates [B, readouts] of angles [B, inputs] in radians."""
-        seed = tf.stack([tf.constant(self.seed, tf.int64), self._number(training)])
-        return self._simulate.expectation(*self._symbols(inputs), seed)
+        """Return estimates [B, readouts] for angles [B, inputs]."""
+        seed = tf.stack([tf.constant(self.seed, tf.int64), self._call_number(training)])
+        return self._simulator.expectation(*self._symbols(inputs), seed)
 
-    def _number(self, training: Any) -> tf.Tensor:
-        """int64: 0 outside of training; in training another for each call and replica."""
+    def _call_number(self, training: Any) -> tf.Tensor:
+        """Return int64: 0 outside of training; in training, unique per call and replica."""
         if training is None:
             training = keras.backend.learning_phase()
         if not tf.is_tensor(training) and not training:
             return tf.constant(0, tf.int64)
-        fresh = tf.cast(training, tf.int64)
-        number = tf.convert_to_tensor(self.calls.assign_add(fresh, read_value=True))
+        in_training = tf.cast(training, tf.int64)
+        number = tf.convert_to_tensor(self.calls.assign_add(in_training, read_value=True))
         replica = tf.distribute.get_replica_context()
         if replica is not None and replica.num_replicas_in_sync > 1:
             number = number * replica.num_replicas_in_sync + tf.cast(
                 replica.replica_id_in_sync_group, tf.int64
             )
-        return fresh * number
+        return in_training * number
 
     def get_config(self) -> dict[str, Any]:
-        """What Keras saves; circuit and observables as Cirq JSON."""
+        """Return the layer's configuration; circuit and observables are Cirq JSON."""
         return {**super().get_config(), "shots": self.shots, "seed": self.seed}
 
 
-def _checked(shots: int) -> int:
+def _check_shots(shots: int) -> int:
     if not isinstance(shots, int) or shots < 1:
-        raise ValueError(f"shots is {shots}: at least one shot is needed, as a whole number")
+        raise ValueError(f"shots is {shots}: use an integer of at least 1")
     return shots

@@ -13,25 +13,37 @@ from qfleet.tensorflow.runtime import keras, tf
 @final
 @keras.utils.register_keras_serializable("qfleet")
 class State(TrainedCircuit):
-    """The state of a circuit: angles [B, inputs] in, amplitudes [B, 2**N] complex out.
+    """State vectors of a circuit: angles [B, inputs] -> amplitudes [B, 2**N].
 
-    Qubits are sorted as Cirq sorts them, the first is the most significant bit, and the global
-    phase is Cirq's.
+    Amplitudes are complex64 for a float32 layer and complex128 for a float64 layer. The first of
+    the sorted qubits is the most significant bit of an amplitude's index. The global phase is
+    Cirq's.
 
     Args:
-        circuit: Any Cirq circuit whose symbols are `inputs` or trained.
+        circuit: Any Cirq circuit of unitary gates. Its symbols are inputs or trained.
         inputs: Names of the symbols that take a value per example, in the order of the columns.
-        circuit_args: parameters, initializer, seed, simulator, and Keras's own; see TrainedCircuit
-            and CircuitLayer.
+        circuit_args: `parameters`, `initializer`, `seed`, `backend`, and Keras's arguments; see
+            TrainedCircuit and CircuitLayer.
 
     Raises:
-        CircuitError: The circuit holds what the simulator can't take.
+        CircuitError: The circuit is not supported.
+
+    Example:
+        >>> import cirq, sympy
+        >>> import numpy as np
+        >>> from qfleet.tensorflow.layers import State
+        >>> first, second = cirq.LineQubit.range(2)
+        >>> circuit = cirq.Circuit(cirq.X(first) ** sympy.Symbol("x"), cirq.CNOT(first, second))
+        >>> np.abs(State(circuit, ["x"])(np.array([[1.0]]))).round(3).tolist()
+        [[0.0, 0.0, 0.0, 1.0]]
     """
 
     def __init__(self, circuit: cirq.Circuit, inputs: Sequence[str], **circuit_args: Any) -> None:
         super().__init__(circuit, inputs, **circuit_args)
-        self._simulate = build_simulator(circuit, self.inputs, self.parameters, (), **self._how)
+        self._simulator = build_simulator(
+            circuit, self.inputs, self.parameters, (), **self._simulator_args
+        )
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Amplitudes [B, 2**N], complex64 or complex128, of angles [B, inputs] in radians."""
-        return self._simulate.state(*self._symbols(inputs))
+        """Return amplitudes [B, 2**N], complex64 or complex128, for angles [B, inputs]."""
+        return self._simulator.state(*self._symbols(inputs))

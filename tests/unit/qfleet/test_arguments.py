@@ -1,4 +1,4 @@
-"""Angles and parameters of a wrong shape or dtype are refused by name; no example is no trouble."""
+"""Shapes and dtypes of angles and parameters: errors name the argument; empty batches work."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,12 +14,12 @@ from qfleet.tensorflow.native import NativeSimulator
 from qfleet.tensorflow.runtime import tf
 from qfleet.tensorflow.simulator import Simulator
 
-REFUSALS = (TypeError, ValueError, tf.errors.InvalidArgumentError)
+SHAPE_ERRORS = (TypeError, ValueError, tf.errors.InvalidArgumentError)
 BACKENDS = ("qfleet", "tensorflow", "tfq")
 
 
-def made(backend: str, *, observables: bool = True) -> Simulator:
-    """Of 2 inputs, 3 parameters and 2 readouts."""
+def build(backend: str, *, observables: bool = True) -> Simulator:
+    """Build a simulator of 2 inputs, 3 parameters and 2 readouts."""
     a, b = cirq.LineQubit.range(2)
     x, y, p, q, r = sympy.symbols("x y p q r")
     circuit = cirq.Circuit(
@@ -46,47 +46,47 @@ WRONG: Mapping[str, tuple[str, Any, Any]] = {
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_wrong_shape_is_refused_by_name(backend: str, wrong: str) -> None:
+def test_expectation_wrong_shape_raises(backend: str, wrong: str) -> None:
     name, angles, parameters = WRONG[wrong]
-    with pytest.raises(REFUSALS, match=name):
-        made(backend).expectation(tf.constant(angles), tf.constant(parameters))
+    with pytest.raises(SHAPE_ERRORS, match=name):
+        build(backend).expectation(tf.constant(angles), tf.constant(parameters))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_shape_that_shows_late_is_refused_by_name(backend: str, wrong: str) -> None:
+def test_expectation_wrong_dynamic_shape_raises(backend: str, wrong: str) -> None:
     name, angles, parameters = WRONG[wrong]
     anything = tf.TensorSpec(None, tf.float32)
-    late = tf.function(made(backend).expectation, input_signature=[anything, anything])
-    with pytest.raises(REFUSALS, match=name):
+    late = tf.function(build(backend).expectation, input_signature=[anything, anything])
+    with pytest.raises(SHAPE_ERRORS, match=name):
         late(tf.constant(angles), tf.constant(parameters))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", ["float64", "int32", "complex64", "string", "bool"])
 @pytest.mark.parametrize("name", ["angles", "parameters"])
-def test_a_wrong_dtype_is_refused_by_name(backend: str, dtype: str, name: str) -> None:
+def test_expectation_wrong_dtype_raises(backend: str, dtype: str, name: str) -> None:
     shapes = {"angles": (4, 2), "parameters": (3,)}
     given = {one: tf.zeros(shape) for one, shape in shapes.items()}
     given[name] = (
         tf.fill(shapes[name], "0.5") if dtype == "string" else tf.zeros(shapes[name], dtype)
     )
-    with pytest.raises(REFUSALS, match=name):
-        made(backend).expectation(**given)
+    with pytest.raises(SHAPE_ERRORS, match=name):
+        build(backend).expectation(**given)
 
 
 @pytest.mark.parametrize("backend", ["qfleet", "tensorflow"])
-def test_states_take_the_same_arguments(backend: str) -> None:
-    simulator = made(backend, observables=False)
+def test_state_wrong_shape_raises(backend: str) -> None:
+    simulator = build(backend, observables=False)
     for name, angles, parameters in WRONG.values():
-        with pytest.raises(REFUSALS, match=name):
+        with pytest.raises(SHAPE_ERRORS, match=name):
             simulator.state(tf.constant(angles), tf.constant(parameters))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("wrap", [lambda call: call, tf.function], ids=["eager", "graph"])
-def test_no_example_has_no_values_and_no_slope(backend: str, wrap: Callable) -> None:
-    simulator = made(backend)
+def test_expectation_empty_batch_has_empty_results(backend: str, wrap: Callable) -> None:
+    simulator = build(backend)
     angles, parameters = tf.zeros([0, 2]), tf.ones([3])
 
     @wrap
@@ -103,10 +103,10 @@ def test_no_example_has_no_values_and_no_slope(backend: str, wrap: Callable) -> 
     np.testing.assert_array_equal(by_parameter, np.zeros(3))
 
 
-def test_the_kernel_s_ops_refuse_what_does_not_fit_their_program() -> None:
-    simulator = made("qfleet")
-    assert isinstance(simulator, NativeSimulator), "the kernel is not built"
-    ops, program = native.ops(), simulator._written
+def test_native_ops_mismatched_operands_raise() -> None:
+    simulator = build("qfleet")
+    assert isinstance(simulator, NativeSimulator), "the native engine is not built"
+    ops, program = native.ops(), simulator._serialized
     shared, each = simulator._exponents(tf.zeros([4, 2]), tf.zeros([3]))
     plan = {"span": False, "room": 1 << 30}
 
@@ -115,15 +115,15 @@ def test_the_kernel_s_ops_refuse_what_does_not_fit_their_program() -> None:
             shared, each, program=program, T=tf.float32, keep=True, **plan
         )
 
-    def slopes(upstream: Any, kept: Any, each: Any = each) -> Any:
+    def gradients(upstream: Any, kept: Any, each: Any = each) -> Any:
         return ops.qfleet_expectation_gradient(
             shared, each, upstream, kept, program=program, by_each=True, **plan
         )
 
-    found, kept = values()
-    slopes(found, kept)
+    result, kept = values()
+    gradients(result, kept)
     wider = tf.zeros([4, each.shape[1] + 1], tf.float64)
-    refused: list[Callable[[], Any]] = [
+    rejected: list[Callable[[], Any]] = [
         lambda: values(shared=tf.zeros([shared.shape[0] + 1], tf.float64)),
         lambda: values(shared=tf.zeros([0], tf.float64)),
         lambda: values(shared=shared[None]),
@@ -137,28 +137,28 @@ def test_the_kernel_s_ops_refuse_what_does_not_fit_their_program() -> None:
         lambda: values(program=program + b"\x00" * 8),
         lambda: values(program=program[: len(program) // 2]),
         lambda: values(program=program[1:]),
-        lambda: slopes(found[:2], kept),
-        lambda: slopes(found[:, :1], kept),
-        lambda: slopes(found[0], kept),
-        lambda: slopes(found, kept[:-1]),
-        lambda: slopes(found, tf.concat([kept] * 9, axis=0)),
-        lambda: slopes(found, kept, each=wider),
+        lambda: gradients(result[:2], kept),
+        lambda: gradients(result[:, :1], kept),
+        lambda: gradients(result[0], kept),
+        lambda: gradients(result, kept[:-1]),
+        lambda: gradients(result, tf.concat([kept] * 9, axis=0)),
+        lambda: gradients(result, kept, each=wider),
     ]
-    for call in refused:
+    for call in rejected:
         with pytest.raises(tf.errors.InvalidArgumentError):
             call()
     for wrong in (tf.cast(shared, tf.float32), tf.cast(shared, tf.int64)):
-        with pytest.raises(REFUSALS):
+        with pytest.raises(SHAPE_ERRORS):
             values(shared=wrong)
 
 
-def test_the_kernel_takes_no_damaged_program_for_another() -> None:
-    """A number changed at random is refused, or harmless: the process survives in any case."""
-    simulator = made("qfleet")
-    assert isinstance(simulator, NativeSimulator), "the kernel is not built"
+def test_native_op_damaged_program_does_not_crash() -> None:
+    """Change numbers of a serialized program at random: errors are allowed, crashes are not."""
+    simulator = build("qfleet")
+    assert isinstance(simulator, NativeSimulator), "the native engine is not built"
     operands = simulator._exponents(tf.zeros([4, 2]), tf.zeros([3]))
     random = np.random.default_rng(0)
-    words = np.frombuffer(simulator._written, np.int64)
+    words = np.frombuffer(simulator._serialized, np.int64)
     refused = 0
     for _ in range(300):
         damaged = words.copy()

@@ -1,4 +1,4 @@
-"""What the compiler makes of circuits, and what it refuses."""
+"""Compilation of circuits to programs, and unsupported circuits."""
 
 import subprocess
 import sys
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import sympy
 
-from common.errors import CircuitError
 from qfleet.circuits.blocks import two_qubit_unitary
 from qfleet.circuits.qcnn import qcnn
 from qfleet.compiler.dense_fusion import PhaseLayer
 from qfleet.compiler.program import compile_program
+from qfleet.errors import CircuitError
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.runtime import tf
 
@@ -20,7 +20,7 @@ A, B, C = cirq.LineQubit.range(3)
 S = sympy.Symbol("s")
 
 
-def refusal(
+def error_message(
     *operations: cirq.Operation,
     observables: tuple[cirq.PauliSum, ...] = (cirq.PauliSum() + cirq.Z(A),),
 ) -> str:
@@ -32,7 +32,7 @@ def refusal(
 
 
 class Opaque(cirq.Gate):
-    """A gate with a symbol, of which Cirq knows nothing more."""
+    """A parametrized gate that Cirq cannot decompose."""
 
     def _num_qubits_(self) -> int:
         return 2
@@ -48,11 +48,11 @@ class Opaque(cirq.Gate):
 
 
 @pytest.mark.parametrize(
-    ("operation", "said"),
+    ("operation", "fragments"),
     [
         (cirq.depolarize(0.1).on(A), ["depolarize", "moment 1", "q(0)", "noise"]),
         (cirq.amplitude_damp(0.1).on(A), ["amplitude_damp", "moment 1", "q(0)"]),
-        (cirq.measure(A, B, key="m"), ["moment 1", "q(0), q(1)", "measures"]),
+        (cirq.measure(A, B, key="m"), ["moment 1", "q(0), q(1)", "measurement"]),
         (cirq.reset(A), ["reset", "moment 1", "q(0)"]),
         (Opaque().on(A, B), ["Opaque", "moment 1", "q(0), q(1)", "symbols"]),
         (cirq.X(A) ** sympy.Symbol("t"), ["X**t", "moment 1", "q(0)", "symbol t"]),
@@ -60,41 +60,41 @@ class Opaque(cirq.Gate):
         (cirq.X(A) ** (sympy.I * S), ["moment 1", "q(0)", "I"]),
     ],
 )
-def test_what_cannot_be_taken_is_named_with_moment_and_qubits(
-    operation: cirq.Operation, said: list[str]
+def test_unsupported_operation_error_names_its_location(
+    operation: cirq.Operation, fragments: list[str]
 ) -> None:
-    message = refusal(cirq.H(A), operation)
-    for part in said:
+    message = error_message(cirq.H(A), operation)
+    for part in fragments:
         assert part in message
 
 
-def test_a_classically_controlled_gate_is_refused() -> None:
-    message = refusal(cirq.measure(A, key="m"), cirq.X(B).with_classical_controls("m"))
+def test_classically_controlled_gate_raises() -> None:
+    message = error_message(cirq.measure(A, key="m"), cirq.X(B).with_classical_controls("m"))
     assert "moment 0" in message
 
 
-def test_a_qudit_is_refused() -> None:
+def test_qudit_raises() -> None:
     trit = cirq.LineQid(0, dimension=3)
     shift = cirq.MatrixGate(np.roll(np.eye(3), 1, axis=0), qid_shape=(3,))
-    assert "qudit" in refusal(shift.on(trit))
+    assert "qudit" in error_message(shift.on(trit))
 
 
-def test_an_observable_with_a_complex_coefficient_is_refused() -> None:
-    assert "real" in refusal(cirq.H(A), observables=(cirq.PauliSum() + 1j * cirq.Z(A),))
+def test_observable_with_complex_coefficient_raises() -> None:
+    assert "real" in error_message(cirq.H(A), observables=(cirq.PauliSum() + 1j * cirq.Z(A),))
 
 
-def test_without_observables_the_result_is_the_state() -> None:
+def test_program_without_observables_keeps_all_qubits() -> None:
     program = compile_program(cirq.Circuit(cirq.H(A), cirq.CNOT(A, B)), (), (), ())
     assert program.qubits == (A, B)
     assert not program.readout.offsets.size
 
 
-def test_a_symbol_that_is_named_twice_is_refused() -> None:
-    with pytest.raises(CircuitError, match="symbol s is named more than once"):
+def test_duplicate_symbol_raises() -> None:
+    with pytest.raises(CircuitError, match="symbol s is listed more than once"):
         compile_program(cirq.Circuit(cirq.X(A) ** S), ("s",), ("s",), [cirq.PauliSum() + cirq.Z(A)])
 
 
-def test_tensorflow_quantum_refuses_complex128() -> None:
+def test_tfq_complex128_raises() -> None:
     with pytest.raises(CircuitError, match="complex64"):
         build_simulator(
             cirq.Circuit(cirq.X(A) ** S), (), ("s",), [cirq.PauliSum() + cirq.Z(A)],
@@ -102,14 +102,14 @@ def test_tensorflow_quantum_refuses_complex128() -> None:
         )  # fmt: skip
 
 
-def test_angles_of_another_width_are_refused() -> None:
+def test_angles_of_another_width_raise() -> None:
     model = qcnn(4, encoder="angle", features=4)
     simulator = build_simulator(model.circuit, model.inputs, model.parameters, model.observables)
     with pytest.raises(ValueError, match=r"\[batch, 4\]"):
         simulator.expectation(tf.zeros([2, 3]), tf.zeros([len(model.parameters)]))
 
 
-def test_a_two_qubit_unitary_becomes_one_block() -> None:
+def test_two_qubit_unitary_becomes_one_block() -> None:
     symbols = [sympy.Symbol(f"s{at}") for at in range(15)]
     program = compile_program(
         two_qubit_unitary(A, B, symbols), (), [str(s) for s in symbols], [cirq.Z(A) * cirq.Z(C)]
@@ -118,7 +118,7 @@ def test_a_two_qubit_unitary_becomes_one_block() -> None:
     assert not program.steps
 
 
-def test_fixed_gates_before_the_first_symbol_are_simulated_once() -> None:
+def test_gates_before_the_first_symbol_are_precomputed() -> None:
     circuit = cirq.Circuit(cirq.H(A), cirq.CNOT(A, B), cirq.Z(B) ** sympy.Symbol("x"))
     program = compile_program(circuit, ("x",), (), [cirq.PauliSum() + cirq.X(A) * cirq.X(B)])
     expected = cirq.final_state_vector(circuit[:2], dtype=np.complex128)
@@ -153,13 +153,13 @@ def test_commuting_rotations_are_one_factor() -> None:
     assert len(block.factors) == 7
 
 
-def test_a_program_prints_its_blocks() -> None:
+def test_program_str_lists_its_blocks() -> None:
     model = qcnn(8, encoder="angle", features=8)
     text = str(compile_program(model.circuit, model.inputs, model.parameters, model.observables))
     assert "8 qubits, 8 inputs, 63 parameters, 1 readouts" in text
-    assert "data turns" in text
+    assert "data phases" in text
 
 
-def test_compiling_needs_no_tensorflow() -> None:
+def test_compiler_does_not_import_tensorflow() -> None:
     code = "import sys, qfleet.compiler.program; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

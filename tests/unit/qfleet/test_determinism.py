@@ -1,22 +1,23 @@
-"""Values and gradients are the same bits in every run on one machine with as many threads."""
+"""Determinism: values and gradients have equal bits in every run with equal threads."""
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PROCESSES, ROUNDS = 2, 4
 
-# Prints "QUBITS BATCH DIGEST" for each case of each round; 6, 13 and 17 qubits lie differently
-# over lanes, chunks and threads. Last comes a case whose first angle is moved by one bit.
+# Prints "QUBITS BATCH DIGEST" for each case of each round. States of 6, 13 and 17 qubits use lanes,
+# chunks and threads differently. In the last case the first angle differs by one bit.
 RUN = f"""
 import hashlib
 import cirq, numpy as np, sympy
 from qfleet.tensorflow.runtime import configure, tf
 configure(threads=2, seed=0)
-from qfleet.tensorflow.backends import build
+from qfleet.tensorflow.backends import build_simulator
 
-def made(qubits):
+def build(qubits):
     line = cirq.LineQubit.range(qubits)
     x, p = sympy.symbols(f"x:{{qubits}}"), sympy.symbols(f"p:{{2 * qubits}}")
     circuit = cirq.Circuit(
@@ -26,7 +27,7 @@ def made(qubits):
     )
     readouts = [cirq.PauliSum() + cirq.Z(q) for q in line]
     readouts.append(cirq.PauliSum() + 0.5 * cirq.X(line[0]) * cirq.Y(line[-1]))
-    return build(circuit, [str(s) for s in x], [str(s) for s in p], readouts)
+    return build_simulator(circuit, [str(s) for s in x], [str(s) for s in p], readouts)
 
 def digest(simulator, angles, parameters):
     angles, parameters = tf.constant(angles), tf.constant(parameters)
@@ -37,7 +38,7 @@ def digest(simulator, angles, parameters):
     found = [values, *tape.gradient(loss, [angles, parameters])]
     return hashlib.sha256(b"".join(part.numpy().tobytes() for part in found)).hexdigest()
 
-simulators = {{qubits: made(qubits) for qubits in (6, 13, 17)}}
+simulators = {{qubits: build(qubits) for qubits in (6, 13, 17)}}
 for _ in range({ROUNDS}):
     for qubits, simulator in simulators.items():
         for batch in (5, 33):
@@ -51,7 +52,7 @@ print("moved", batch, digest(simulator, angles, parameters))
 
 
 def digests() -> list[str]:
-    """The lines of one process."""
+    """Return the lines of one process."""
     run = subprocess.run(
         [sys.executable, "-c", RUN], cwd=ROOT, capture_output=True, text=True, timeout=200
     )
@@ -59,10 +60,13 @@ def digests() -> list[str]:
     return run.stdout.splitlines()
 
 
-def test_two_processes_of_two_threads_find_the_same_bits_in_every_round() -> None:
-    runs = [digests() for _ in range(PROCESSES)]
+def test_values_and_gradients_have_equal_bits_in_every_run() -> None:
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        runs = list(pool.map(lambda _: digests(), range(PROCESSES)))
     assert len(runs[0]) == 6 * ROUNDS + 1
     assert runs[1] == runs[0]
     *rounds, moved = runs[0]
     assert len(set(rounds)) == 6, "rounds of one process differ, or cases do not"
-    assert moved.split()[2] not in {line.split()[2] for line in rounds}, "it can't tell one bit"
+    assert moved.split()[2] not in {line.split()[2] for line in rounds}, (
+        "the digest ignores one bit"
+    )

@@ -1,4 +1,4 @@
-"""Every expression that is taken has sympy's value and derivative."""
+"""Values and derivatives of supported expressions, compared with sympy."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ X, Y = sympy.symbols("x y", real=True)
 POINTS = np.array([[0.3, 0.8], [0.7, -0.4], [0.9, 0.2]])  # where all functions below are defined
 FLAT = (sympy.sign, sympy.floor, sympy.ceiling)  # sympy has no number for their derivative
 SHIFTED = {"acosh": X + 1, "log": X + Y**2}
-TAKEN = {
+SUPPORTED = {
     **{name: getattr(sympy, name)(SHIFTED.get(name, X)) for name in expressions.FUNCTIONS},
     "Min": sympy.Min(X, Y + 0.5, 2),
     "Max": sympy.Max(X, Y + 0.5, -1),
@@ -35,8 +35,8 @@ TAKEN = {
 }
 
 
-@pytest.mark.parametrize("expression", TAKEN.values(), ids=TAKEN)
-def test_an_expression_has_sympy_s_value_and_derivative(expression: sympy.Expr) -> None:
+@pytest.mark.parametrize("expression", SUPPORTED.values(), ids=SUPPORTED)
+def test_expression_matches_sympy(expression: sympy.Expr) -> None:
     assert expressions.unsupported(expression) is None
     exponents = GateExponents([Y, expression, X], ("x", "y"), tf.float64)
     values = tf.constant(POINTS)
@@ -44,18 +44,18 @@ def test_an_expression_has_sympy_s_value_and_derivative(expression: sympy.Expr) 
         tape.watch(values)
         found = exponents(values)
         total = tf.reduce_sum(found[:, 1])
-    slopes = tape.gradient(total, values)
+    gradients = tape.gradient(total, values)
     wanted = [float(expression.subs({X: x, Y: y})) for x, y in POINTS]
     np.testing.assert_allclose(found[:, 1], wanted, rtol=1e-13, atol=1e-13)
     np.testing.assert_array_equal(found.numpy()[:, [2, 0]], POINTS)
     for column, symbol in enumerate((X, Y)):
-        slope = sympy.Integer(0) if isinstance(expression, FLAT) else expression.diff(symbol)
-        wanted = [float(slope.subs({X: x, Y: y}).evalf()) for x, y in POINTS]
-        np.testing.assert_allclose(slopes[:, column], wanted, rtol=1e-12, atol=1e-12)
+        derivative = sympy.Integer(0) if isinstance(expression, FLAT) else expression.diff(symbol)
+        wanted = [float(derivative.subs({X: x, Y: y}).evalf()) for x, y in POINTS]
+        np.testing.assert_allclose(gradients[:, column], wanted, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("power", [1, 2, 3, 8, 9, 20])
-def test_powers_have_a_derivative_at_zero_and_below(power: int) -> None:
+def test_power_is_differentiable_at_zero_and_below(power: int) -> None:
     exponents = GateExponents([X**power], ("x",), tf.float64)
     values = tf.constant([[0.0], [-0.5]], tf.float64)
     with tf.GradientTape() as tape:
@@ -77,5 +77,5 @@ def test_powers_have_a_derivative_at_zero_and_below(power: int) -> None:
         (X + sympy.nan, "nan"),
     ],
 )
-def test_what_cannot_be_evaluated_is_named(expression: sympy.Expr, what: str) -> None:
+def test_unsupported_names_the_part(expression: sympy.Expr, what: str) -> None:
     assert expressions.unsupported(expression) == what

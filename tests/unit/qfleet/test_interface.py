@@ -1,4 +1,4 @@
-"""A simulator wherever TensorFlow calls it: eagerly, in graphs and loops, whatever the batch."""
+"""Simulators called eagerly, in graphs, loops and strategies, with any batch."""
 
 import cirq
 import numpy as np
@@ -13,7 +13,7 @@ from qfleet.tensorflow.simulator import Simulator
 MODEL = qcnn(4, encoder="reupload", features=4)
 
 
-def made(backend: str = "qfleet") -> Simulator:
+def build(backend: str = "qfleet") -> Simulator:
     return build_simulator(
         MODEL.circuit, MODEL.inputs, MODEL.parameters, MODEL.observables, backend=backend
     )
@@ -28,8 +28,8 @@ def point(batch: int) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 @pytest.mark.parametrize("backend", ["qfleet", "tfq"])
-def test_graph_and_loop_give_what_eager_gives(backend: str) -> None:
-    simulator = made(backend)
+def test_expectation_in_graph_and_loop_equals_eager(backend: str) -> None:
+    simulator = build(backend)
     angles, parameters = point(3)
 
     def step(parameters: tf.Tensor) -> tf.Tensor:
@@ -51,8 +51,8 @@ def test_graph_and_loop_give_what_eager_gives(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["qfleet", "tfq"])
-def test_one_graph_takes_every_batch(backend: str) -> None:
-    simulator = made(backend)
+def test_graph_accepts_every_batch_size(backend: str) -> None:
+    simulator = build(backend)
     width = len(MODEL.inputs)
     graph = tf.function(
         simulator.expectation,
@@ -68,17 +68,17 @@ def test_one_graph_takes_every_batch(backend: str) -> None:
     np.testing.assert_allclose(graph(angles[2:], parameters), whole[2:], atol=1e-6)
 
 
-def test_a_simulator_is_deterministic_and_has_no_variables() -> None:
-    simulator = made()
+def test_simulator_is_deterministic_without_variables() -> None:
+    simulator = build()
     angles, parameters = point(5)
     first = simulator.expectation(angles, parameters)
     np.testing.assert_array_equal(first, simulator.expectation(angles, parameters))
-    np.testing.assert_array_equal(first, made().expectation(angles, parameters))
+    np.testing.assert_array_equal(first, build().expectation(angles, parameters))
     assert not [value for value in vars(simulator).values() if isinstance(value, tf.Variable)]
 
 
-def test_a_simulator_works_in_every_replica_of_a_strategy() -> None:
-    simulator = made()
+def test_simulator_works_in_a_strategy() -> None:
+    simulator = build()
     angles, parameters = point(2)
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     graph = tf.function(lambda: strategy.run(simulator.expectation, (angles, parameters)))
@@ -86,7 +86,7 @@ def test_a_simulator_works_in_every_replica_of_a_strategy() -> None:
     np.testing.assert_allclose(graph(), expected, atol=1e-6)
 
 
-def test_a_circuit_without_inputs_reads_the_same_for_every_example() -> None:
+def test_expectation_without_inputs_is_equal_for_all_examples() -> None:
     qubit = cirq.LineQubit(0)
     circuit = cirq.Circuit(cirq.rx(sympy.Symbol("p")).on(qubit))
     simulator = build_simulator(circuit, (), ("p",), [cirq.PauliSum() + 2 * cirq.Z(qubit) + 1])
@@ -94,7 +94,7 @@ def test_a_circuit_without_inputs_reads_the_same_for_every_example() -> None:
     np.testing.assert_allclose(values, np.full((3, 1), 2 * np.cos(0.3) + 1), atol=1e-6)
 
 
-def test_an_observable_that_is_a_constant_reads_it() -> None:
+def test_constant_observable_returns_the_constant() -> None:
     qubit = cirq.LineQubit(0)
     circuit = cirq.Circuit(cirq.rx(sympy.Symbol("x")).on(qubit))
     for backend in ("qfleet", "tfq"):
@@ -103,7 +103,7 @@ def test_an_observable_that_is_a_constant_reads_it() -> None:
         np.testing.assert_allclose(values, [[0.25], [0.25]])
 
 
-def test_the_gradient_can_be_differentiated_again() -> None:
+def test_expectation_has_second_derivatives() -> None:
     qubit = cirq.LineQubit.range(2)
     p = sympy.symbols("p0:2")
     circuit = cirq.Circuit(
@@ -116,8 +116,8 @@ def test_the_gradient_can_be_differentiated_again() -> None:
         with tf.GradientTape() as inner:
             inner.watch(parameters)
             value = simulator.expectation(tf.zeros([1, 0]), parameters)[0, 0]
-        slope = inner.gradient(value, parameters)
-    found = outer.jacobian(slope, parameters)
+        gradient = inner.gradient(value, parameters)
+    found = outer.jacobian(gradient, parameters)
     c, s = np.cos([0.4, 0.7]), np.sin([0.4, 0.7])
     both, mixed = -c[0] * c[1], s[0] * s[1]
     np.testing.assert_allclose(found, [[both, mixed], [mixed, both]], atol=1e-5)

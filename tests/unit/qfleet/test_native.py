@@ -1,15 +1,15 @@
-"""What the native backend plans, and that each plan gives what the others give."""
+"""Plans of the native engine, and their results compared with each other."""
 
 import cirq
 import numpy as np
 import pytest
 import sympy
 
-from common.errors import CircuitError
 from qfleet.circuits.qcnn import qcnn
 from qfleet.compiler import cache_blocking, kernel_fusion
 from qfleet.compiler.program import compile_program
 from qfleet.engine import memory
+from qfleet.errors import MemoryLimitError
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.native import NativeSimulator
 from qfleet.tensorflow.runtime import tf
@@ -18,26 +18,28 @@ A, B, C = cirq.LineQubit.range(3)
 S, T, X = sympy.symbols("s t x")
 
 
-def woven(circuit: cirq.Circuit, inputs: tuple[str, ...] = ()) -> list[tuple[tuple, int]]:
-    """The blocks' qubits and entries, of a circuit that reads Z everywhere."""
+def fused_blocks(circuit: cirq.Circuit, inputs: tuple[str, ...] = ()) -> list[tuple[tuple, int]]:
+    """Return qubits and nonzero entries of the blocks, with Z read on all qubits."""
     names = sorted(set(cirq.parameter_names(circuit)) - set(inputs))
     read = [cirq.PauliSum.wrap(cirq.Z(qubit)) for qubit in sorted(circuit.all_qubits())]
-    program = compile_program(circuit, inputs, names, read, target="kernel")
+    program = compile_program(circuit, inputs, names, read, target="native")
     return [
         (block.qubits, int(kernel_fusion.block_entries(block).sum())) for block in program.steps
     ]
 
 
-def native(qubits: int, *, dtype: str = "complex64", encoder: str = "cluster") -> NativeSimulator:
+def build_native(
+    qubits: int, *, dtype: str = "complex64", encoder: str = "cluster"
+) -> NativeSimulator:
     model = qcnn(qubits, encoder=encoder, features=qubits)
-    made = build_simulator(
+    simulator = build_simulator(
         model.circuit, model.inputs, model.parameters, model.observables, dtype=dtype
     )
-    assert isinstance(made, NativeSimulator), "the kernel is not built"
-    return made
+    assert isinstance(simulator, NativeSimulator), "the native engine is not built"
+    return simulator
 
 
-def test_a_cnot_between_dense_pairs_stays_a_permutation() -> None:
+def test_cnot_between_dense_pairs_stays_a_permutation() -> None:
     pair = [(cirq.XX**S), (cirq.YY**T)]
     circuit = cirq.Circuit(
         [gate.on(A, B) for gate in pair],
@@ -45,60 +47,60 @@ def test_a_cnot_between_dense_pairs_stays_a_permutation() -> None:
         [gate.on(C, A) for gate in pair],
     )
     # X on B goes to the pair before, Y on C to the one after.
-    assert woven(circuit) == [((0, 1), 8 * 2), ((1, 2), 2), ((2, 0), 16)]
+    assert fused_blocks(circuit) == [((0, 1), 8 * 2), ((1, 2), 2), ((2, 0), 16)]
 
 
 def test_gates_on_one_pair_are_one_block() -> None:
     circuit = cirq.Circuit(
         (cirq.XX**S).on(A, B), cirq.rx(T).on(A), cirq.CNOT(B, A), cirq.ry(S).on(B), cirq.CZ(A, B)
     )
-    assert woven(circuit) == [((0, 1), 16)]
+    assert fused_blocks(circuit) == [((0, 1), 16)]
 
 
-def test_one_qubit_gates_share_a_block_two_and_two() -> None:
+def test_single_qubit_gates_share_blocks_in_pairs() -> None:
     circuit = cirq.Circuit(cirq.rx(S).on_each(A, B, C))
-    assert [len(qubits) for qubits, _ in woven(circuit)] == [2, 1]
+    assert [len(qubits) for qubits, _ in fused_blocks(circuit)] == [2, 1]
 
 
-def test_a_controlled_gate_is_applied_to_half_of_the_state() -> None:
+def test_controlled_gate_changes_half_of_the_state() -> None:
     circuit = cirq.Circuit(cirq.rx(S).on(A).controlled_by(B))
-    assert woven(circuit) == [((1, 0), 4)]
+    assert fused_blocks(circuit) == [((1, 0), 4)]
 
 
 def test_data_gates_join_trained_ones() -> None:
     circuit = cirq.Circuit(cirq.rx(X).on(A), cirq.ry(S).on(A), (cirq.XX**T).on(A, B))
-    assert woven(circuit, ("x",)) == [((0, 1), 16)]
+    assert fused_blocks(circuit, ("x",)) == [((0, 1), 16)]
 
 
-def test_every_window_holds_the_lanes_and_each_block_comes_once_in_a_valid_order() -> None:
-    simulator = native(20)
+def test_cache_blocks_apply_each_block_once_in_valid_order() -> None:
+    simulator = build_native(20)
     plan = simulator.plan
-    size = cache_blocking.WINDOW_QUBITS["complex64"]
-    assert plan.windows
-    assert sum(window.blocks for window in plan.windows) == len(plan.blocks)
+    size = cache_blocking.CACHE_BLOCK_QUBITS["complex64"]
+    assert plan.cache_blocks
+    assert sum(cache_block.block_count for cache_block in plan.cache_blocks) == len(plan.blocks)
     steps = list(simulator.program.steps)
     at = 0
     done: list[int] = []
-    for window in plan.windows:
-        assert len(window.qubits) <= size
-        assert set(plan.order[: cache_blocking.SIMD_LANES]) <= window.qubits
-        for block in plan.blocks[at : at + window.blocks]:
-            assert set(block.qubits) <= window.qubits
+    for cache_block in plan.cache_blocks:
+        assert len(cache_block.qubits) <= size
+        assert set(plan.order[: cache_blocking.SIMD_LANES]) <= cache_block.qubits
+        for block in plan.blocks[at : at + cache_block.block_count]:
+            assert set(block.qubits) <= cache_block.qubits
             done.append(next(i for i, step in enumerate(steps) if step is block))
-        at += window.blocks
+        at += cache_block.block_count
     assert sorted(done) == list(range(len(steps)))
     for qubit in range(20):
         on_it = [i for i in done if qubit in steps[i].qubits]
         assert on_it == sorted(on_it), "blocks on one qubit changed places"
 
 
-def test_a_state_of_one_chunk_has_no_windows() -> None:
-    assert not native(15).plan.windows
-    assert native(15, dtype="complex128").plan.windows
+def test_state_of_one_chunk_has_no_cache_blocks() -> None:
+    assert not build_native(15).plan.cache_blocks
+    assert build_native(15, dtype="complex128").plan.cache_blocks
 
 
 @pytest.mark.parametrize(("qubits", "batch"), [(4, 1), (9, 40), (12, 3), (16, 5), (17, 2)])
-def test_tiles_windows_and_lanes_give_what_plain_tensorflow_gives(qubits: int, batch: int) -> None:
+def test_native_results_equal_plain_tensorflow(qubits: int, batch: int) -> None:
     model = qcnn(qubits, encoder="reupload" if qubits < 10 else "cluster", features=qubits)
     rng = np.random.default_rng(qubits)
     angles = tf.constant(rng.uniform(-2, 2, (batch, qubits)))
@@ -118,12 +120,12 @@ def test_tiles_windows_and_lanes_give_what_plain_tensorflow_gives(qubits: int, b
             values = simulator.expectation(angles, parameters)
             loss = tf.reduce_sum(values**2)
         found.append([values, *tape.gradient(loss, [angles, parameters])])
-    for ours, plain in zip(*found, strict=True):
-        np.testing.assert_allclose(ours, plain, atol=1e-10)
+    for native, plain in zip(*found, strict=True):
+        np.testing.assert_allclose(native, plain, atol=1e-10)
 
 
-def turned(qubits: int, batch: int, most: int) -> np.ndarray:
-    """[B, N] angles of which each example turns at most so many."""
+def sparse_angles(qubits: int, batch: int, most: int) -> np.ndarray:
+    """Draw [B, N] angles of which each example has at most `most` nonzero ones."""
     rng = np.random.default_rng(3)
     angles = np.zeros((batch, qubits))
     for row in angles:
@@ -133,20 +135,18 @@ def turned(qubits: int, batch: int, most: int) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize(("qubits", "most"), [(9, 1), (11, 2), (16, 1)])
-def test_the_subspace_plan_gives_what_the_direct_plan_gives(
-    qubits: int, most: int, dtype: str
-) -> None:
-    simulator = native(qubits, dtype=dtype)
-    angles = tf.constant(turned(qubits, 120, most), simulator.dtype)
+def test_subspace_plan_equals_direct_plan(qubits: int, most: int, dtype: str) -> None:
+    simulator = build_native(qubits, dtype=dtype)
+    angles = tf.constant(sparse_angles(qubits, 120, most), simulator.dtype)
     rng = np.random.default_rng(1)
     parameters = tf.constant(rng.uniform(-2, 2, len(simulator.parameters)), simulator.dtype)
     upstream = tf.constant(rng.normal(size=(120, 1)), simulator.dtype)
-    states = simulator.span(angles)
+    states = simulator.subspace_size(angles)
     assert 1 < states < 120
     found = []
     for direct in (False, True):
         with tf.GradientTape() as tape:
-            # Gradients by angles are the direct plan's alone.
+            # Only the direct plan has gradients by angles.
             tape.watch([parameters, angles] if direct else parameters)
             values = simulator.expectation(angles, parameters)
             loss = tf.reduce_sum(values * upstream)
@@ -157,37 +157,44 @@ def test_the_subspace_plan_gives_what_the_direct_plan_gives(
     np.testing.assert_allclose(simulator.expectation(angles, parameters), found[1][0], atol=scale)
 
 
-def test_the_subspace_plan_is_for_batches_that_span_few_states() -> None:
-    simulator = native(8)
-    assert simulator.span(np.random.default_rng(0).uniform(1, 2, (50, 8))) == 0
-    assert simulator.span(np.eye(8)[:5]) == 0  # 6 states for 5 examples
-    few = turned(8, 500, 1)
-    assert simulator.span(few) == 9
+def test_subspace_plan_needs_batches_that_span_few_states() -> None:
+    simulator = build_native(8)
+    assert simulator.subspace_size(np.random.default_rng(0).uniform(1, 2, (50, 8))) == 0
+    assert simulator.subspace_size(np.eye(8)[:5]) == 0  # 6 states for 5 examples
+    few = sparse_angles(8, 500, 1)
+    assert simulator.subspace_size(few) == 9
     assert "sums of 9 states" in simulator.describe(angles=few)
     assert "direct plan" in simulator.describe(angles=np.eye(8)[:5])
 
 
-def test_an_angle_in_several_gates_takes_the_direct_plan() -> None:
-    simulator = native(4, encoder="reupload")
-    assert simulator.span(turned(4, 500, 1)) == 0
+def test_angle_in_several_gates_takes_the_direct_plan() -> None:
+    simulator = build_native(4, encoder="reupload")
+    assert simulator.subspace_size(sparse_angles(4, 500, 1)) == 0
 
 
-def test_a_description_names_blocks_windows_bytes_operations_and_lanes() -> None:
-    text = native(18).describe(32)
-    for word in ("lanes", "window of", "operations: ", "bytes a state", "dense", "permutation"):
+def test_describe_names_blocks_bytes_and_operations() -> None:
+    text = build_native(18).describe(32)
+    for word in (
+        "lanes",
+        "cache block of",
+        "operations per example: ",
+        "bytes per state",
+        "dense",
+        "permutation",
+    ):
         assert word in text
     assert f"{2 * 8 * 2**18:,} bytes" in text
     # A dense block is 16 multiply-adds of 2 operations an amplitude.
     model = cirq.Circuit((cirq.XX**S).on(A, B), (cirq.X**T).on(A))
     simulator = build_simulator(model, (), ("s", "t"), [cirq.PauliSum.wrap(cirq.Z(A))])
-    assert f"operations: {16 * 2 * 4:,} forward" in simulator.describe(1)
+    assert f"operations per example: {16 * 2 * 4:,} forward" in simulator.describe(1)
 
 
-def test_what_does_not_fit_into_memory_is_refused_beforehand() -> None:
-    with pytest.raises(CircuitError, match=r"40 qubits takes 8,796,093,022,208 bytes .* at most"):
-        native(40)
-    simulator = native(4)
+def test_circuit_larger_than_memory_raises() -> None:
+    with pytest.raises(MemoryLimitError, match=r"takes 8,796,093,022,208 bytes .* at most"):
+        build_native(40)
+    simulator = build_native(4)
     simulator.require_memory(2)
     fits = memory.available_bytes() // (2 * memory.state_bytes(4, 8, 1))
-    with pytest.raises(CircuitError, match=r"workers.*fewer workers"):
-        simulator.require_memory(2, copies=2 * fits)
+    with pytest.raises(MemoryLimitError, match=r"processes.*fewer processes"):
+        simulator.require_memory(2, processes=2 * fits)

@@ -1,12 +1,12 @@
-"""States: global phases, the order of qubits, gradients, and what is refused."""
+"""States: global phases, the order of qubits, gradients and errors."""
 
 import cirq
 import numpy as np
 import pytest
 import sympy
 
-from common.errors import CircuitError
 from qfleet.compiler.program import compile_program
+from qfleet.errors import CircuitError
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.runtime import tf
 
@@ -18,7 +18,7 @@ TOLERANCE = {"qfleet": 1e-6, "tensorflow": 1e-6, "tfq": 1e-5}
 
 
 def wanted(circuit: cirq.Circuit, x: float, p: float) -> np.ndarray:
-    """The state that Cirq gives, complex128."""
+    """Return Cirq's state, complex128."""
     simulator = cirq.Simulator(dtype=np.complex128)
     resolved = cirq.resolve_parameters(circuit, {"x": x, "p": p})
     return simulator.simulate(resolved, qubit_order=sorted(circuit.all_qubits())).final_state_vector
@@ -49,7 +49,7 @@ def wanted(circuit: cirq.Circuit, x: float, p: float) -> np.ndarray:
         ),
     ],
 )
-def test_a_state_has_cirq_s_global_phase(backend: str, operation: cirq.Operation) -> None:
+def test_state_has_the_global_phase_of_cirq(backend: str, operation: cirq.Operation) -> None:
     # Without a symbol before it on its qubits, and with one.
     spread = [cirq.H.on_each(*QUBITS), (cirq.Y**0.3).on_each(A, C), cirq.rx(X).on(B)]
     circuit = cirq.Circuit(spread, operation, cirq.CNOT(A, B), operation)
@@ -61,7 +61,7 @@ def test_a_state_has_cirq_s_global_phase(backend: str, operation: cirq.Operation
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_first_of_twelve_qubits_is_the_highest_bit(backend: str) -> None:
+def test_first_of_twelve_qubits_is_the_highest_bit(backend: str) -> None:
     qubits = cirq.LineQubit.range(12)
     circuit = cirq.Circuit(cirq.X(qubits[0]), cirq.X(qubits[10]) ** X, cirq.I.on_each(*qubits))
     simulator = build_simulator(circuit, ["x"], (), (), backend=backend)
@@ -72,7 +72,7 @@ def test_the_first_of_twelve_qubits_is_the_highest_bit(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["qfleet", "tensorflow"])
-def test_a_state_s_gradient_is_that_of_differences(backend: str) -> None:
+def test_state_gradient_equals_finite_differences(backend: str) -> None:
     circuit = cirq.Circuit(
         cirq.X(A) ** X, cirq.CNOT(A, B), (cirq.Y**P).controlled(2).on(*QUBITS), cirq.H(C) ** (X * P)
     )
@@ -91,21 +91,23 @@ def test_a_state_s_gradient_is_that_of_differences(backend: str) -> None:
     step = 1e-5
     for row in range(2):
         shift = step * tf.one_hot([row], 2, dtype=tf.float64, axis=0)
-        slope = (loss(angles + shift, parameters) - loss(angles - shift, parameters)) / (2 * step)
-        assert by_angles[row, 0].numpy() == pytest.approx(slope.numpy(), abs=1e-8)
-    slope = (loss(angles, parameters + step) - loss(angles, parameters - step)) / (2 * step)
-    assert by_parameters[0].numpy() == pytest.approx(slope.numpy(), abs=1e-8)
+        difference = (loss(angles + shift, parameters) - loss(angles - shift, parameters)) / (
+            2 * step
+        )
+        assert by_angles[row, 0].numpy() == pytest.approx(difference.numpy(), abs=1e-8)
+    difference = (loss(angles, parameters + step) - loss(angles, parameters - step)) / (2 * step)
+    assert by_parameters[0].numpy() == pytest.approx(difference.numpy(), abs=1e-8)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_circuit_without_inputs_gives_every_example_the_same_state(backend: str) -> None:
+def test_state_without_inputs_is_equal_for_all_examples(backend: str) -> None:
     simulator = build_simulator(cirq.Circuit(cirq.ry(P).on(A)), (), ["p"], (), backend=backend)
     state = simulator.state(tf.zeros([3, 0]), tf.constant([0.4]))
     np.testing.assert_allclose(state, [[np.cos(0.2), np.sin(0.2)]] * 3, atol=1e-6)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_an_empty_batch_has_no_states_and_no_values(backend: str) -> None:
+def test_empty_batch_has_empty_results(backend: str) -> None:
     circuit = cirq.Circuit(cirq.ry(X).on(A), cirq.CNOT(A, B))
     nothing, parameters = tf.zeros([0, 1]), tf.zeros([0])
     states = build_simulator(circuit, ["x"], (), (), backend=backend)
@@ -115,7 +117,7 @@ def test_an_empty_batch_has_no_states_and_no_values(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_simulator_that_reads_observables_has_no_state(backend: str) -> None:
+def test_state_with_observables_raises(backend: str) -> None:
     simulator = build_simulator(
         cirq.Circuit(cirq.rx(X).on(A)), ["x"], (), [cirq.Z(A)], backend=backend
     )
@@ -123,7 +125,7 @@ def test_a_simulator_that_reads_observables_has_no_state(backend: str) -> None:
         simulator.state(tf.zeros([1, 1]), tf.zeros([0]))
 
 
-def test_tensorflow_quantum_s_state_refuses_its_gradient() -> None:
+def test_tfq_state_gradient_raises() -> None:
     simulator = build_simulator(cirq.Circuit(cirq.rx(X).on(A)), ["x"], (), (), backend="tfq")
     angles = tf.zeros([1, 1])
     with tf.GradientTape() as tape:
@@ -133,17 +135,21 @@ def test_tensorflow_quantum_s_state_refuses_its_gradient() -> None:
         tape.gradient(total, angles)
 
 
-def test_a_circuit_without_qubits_has_no_state() -> None:
-    with pytest.raises(CircuitError, match="no qubit"):
+def test_circuit_without_qubits_raises() -> None:
+    with pytest.raises(CircuitError, match="no qubits"):
         compile_program(cirq.Circuit(cirq.global_phase_operation(1j)), (), (), ())
 
 
 @pytest.mark.parametrize(
-    ("coefficient", "said"),
-    [(2**P, "2**p is no phase"), (sympy.exp(P), "holds I"), (sympy.gamma(P), "gamma(p) is no")],
+    ("coefficient", "fragment"),
+    [
+        (2**P, "2**p is not a phase"),
+        (sympy.exp(P), "contains I"),
+        (sympy.gamma(P), "gamma(p) is not"),
+    ],
 )
-def test_what_is_no_phase_is_refused(coefficient: sympy.Expr, said: str) -> None:
+def test_global_phase_of_other_norm_raises(coefficient: sympy.Expr, fragment: str) -> None:
     operation = cirq.GlobalPhaseGate(coefficient).on()
     with pytest.raises(CircuitError) as caught:
         compile_program(cirq.Circuit(cirq.X(A), operation), (), ("p",), ())
-    assert said in str(caught.value)
+    assert fragment in str(caught.value)

@@ -1,7 +1,7 @@
-"""Large sums: circuits of 20 qubits and more whose values and gradients are known.
+"""Large sums: circuits of 20 qubits and more with known values and gradients.
 
-In float32 a sum of equal terms stops growing at 2**24 of them, and loses digits long before.
-QFLEET_LARGEST=28 adds circuits of so many qubits, which take 7 GiB and two minutes.
+In float32 a sum of equal terms stops growing at 2**24 terms, and loses digits long before.
+QFLEET_LARGEST=28 adds circuits of 28 qubits, which take 7 GiB and two minutes.
 """
 
 import os
@@ -33,21 +33,21 @@ def check(
     known: Known,
     inputs: int,
 ) -> None:
-    """Compare a batch with what is known.
+    """Compare a batch with known values.
 
     Args:
-        circuit: Of symbols a0, a1, ...; the first `inputs` of them are data.
-        observables: K of them.
-        points: [B, V] values of the symbols; what is trained is that of the first row.
-        known: Of one point.
-        inputs: How many symbols are data.
+        circuit: With symbols a0, a1, ...; the first `inputs` of them are data symbols.
+        observables: K observables.
+        points: [B, V] values of the symbols; trained symbols take those of the first row.
+        known: Returns values and derivatives at one point.
+        inputs: Number of data symbols.
     """
     points = points.astype(np.float32)
     points[:, inputs:] = points[0, inputs:]
     names = [f"a{at}" for at in range(points.shape[1])]
     simulator = build_simulator(circuit, names[:inputs], names[inputs:], observables)
-    # Plain TensorFlow would keep a state for each step.
-    assert isinstance(simulator, NativeSimulator), "the kernel is not built"
+    # Plain TensorFlow would keep one state per step.
+    assert isinstance(simulator, NativeSimulator), "the native engine is not built"
     angles, trained = tf.constant(points[:, :inputs]), tf.constant(points[0, inputs:])
     weights = np.linspace(0.5, 1, points.shape[0] * len(observables))
     weights = weights.reshape(-1, len(observables))  # [B, K], positive: nothing cancels
@@ -61,23 +61,23 @@ def check(
     expected = np.stack([value for value, _ in found])
     np.testing.assert_allclose(values, expected, rtol=RELATIVE)
     jacobians = np.stack([jacobian for _, jacobian in found])  # [B, K, V]
-    slopes = np.einsum("bk,bkv->bv", weights, jacobians)
-    terms = np.einsum("bk,bkv->bv", weights, np.abs(jacobians))  # what the error is relative to
-    assert (np.abs(by_angle - slopes[:, :inputs]) <= RELATIVE * terms[:, :inputs]).all()
-    trained_error = np.abs(by_parameter - slopes[:, inputs:].sum(axis=0))
+    gradients = np.einsum("bk,bkv->bv", weights, jacobians)
+    terms = np.einsum("bk,bkv->bv", weights, np.abs(jacobians))  # errors are relative to these
+    assert (np.abs(by_angle - gradients[:, :inputs]) <= RELATIVE * terms[:, :inputs]).all()
+    trained_error = np.abs(by_parameter - gradients[:, inputs:].sum(axis=0))
     assert (trained_error <= RELATIVE * terms[:, inputs:].sum(axis=0)).all()
 
 
-def turned(qubits: int) -> tuple[list[cirq.Qid], cirq.Circuit]:
-    """A line of qubits, each turned about y by an angle of its own: a0, a1, ..."""
+def rotated_line(qubits: int) -> tuple[list[cirq.Qid], cirq.Circuit]:
+    """Build a line of qubits, each rotated about y by an angle of its own: a0, a1, ..."""
     line: list[cirq.Qid] = list(cirq.LineQubit.range(qubits))
     return line, cirq.Circuit(cirq.ry(sympy.Symbol(f"a{at}")).on(q) for at, q in enumerate(line))
 
 
 @pytest.mark.parametrize(("qubits", "batch"), SIZES)
-def test_a_product_state_behind_a_chain_of_cnots(qubits: int, batch: int) -> None:
-    # Behind CNOT(0, 1), CNOT(1, 2), ..., Z of qubit j is Z on 0...j, and X of j is X on j, j + 1.
-    line, circuit = turned(qubits)
+def test_product_state_after_cnot_chain(qubits: int, batch: int) -> None:
+    # After CNOT(0, 1), CNOT(1, 2), ..., Z of qubit j is Z on 0...j, and X of j is X on j, j + 1.
+    line, circuit = rotated_line(qubits)
     circuit += [cirq.CNOT(*pair) for pair in pairwise(line)]
     observables = [
         cirq.PauliSum.from_pauli_strings([cirq.Z(qubit) for qubit in line]),
@@ -99,9 +99,9 @@ def test_a_product_state_behind_a_chain_of_cnots(qubits: int, batch: int) -> Non
 
 
 @pytest.mark.parametrize(("qubits", "batch"), SIZES)
-def test_a_graph_state_of_nearly_equal_amplitudes(qubits: int, batch: int) -> None:
-    # Behind CZ on neighbours, X of a qubit between Z of its neighbours is X; Z is Z.
-    line, circuit = turned(qubits)
+def test_graph_state_of_nearly_equal_amplitudes(qubits: int, batch: int) -> None:
+    # After CZ on neighbours, X of a qubit between Z of its neighbours is X; Z is Z.
+    line, circuit = rotated_line(qubits)
     circuit += [cirq.CZ(*pair) for pair in pairwise(line)]
     near = {q: [n for n in (q - 1, q + 1) if n in line] for q in line}
     observables = [
@@ -120,7 +120,7 @@ def test_a_graph_state_of_nearly_equal_amplitudes(qubits: int, batch: int) -> No
 
 
 @pytest.mark.parametrize(("qubits", "batch"), SIZES)
-def test_a_turned_ghz_state(qubits: int, batch: int) -> None:
+def test_rotated_ghz_state(qubits: int, batch: int) -> None:
     # cos(a0 / 2) |0...0> + sin(a0 / 2) exp(i (a1 + a2 + ...)) |1...1>
     line = cirq.LineQubit.range(qubits)
     phases = sympy.symbols(f"a1:{qubits + 1}")
@@ -136,12 +136,12 @@ def test_a_turned_ghz_state(qubits: int, batch: int) -> None:
     ]
 
     def known(point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        turn, phase = point[0], point[1:].sum()
-        values = [qubits * np.cos(turn), 1.0, np.sin(turn) * np.cos(phase)]
+        angle, phase = point[0], point[1:].sum()
+        values = [qubits * np.cos(angle), 1.0, np.sin(angle) * np.cos(phase)]
         jacobian = np.zeros((3, qubits + 1))
-        jacobian[0, 0] = -qubits * np.sin(turn)
-        jacobian[2, 0] = np.cos(turn) * np.cos(phase)
-        jacobian[2, 1:] = -np.sin(turn) * np.sin(phase)
+        jacobian[0, 0] = -qubits * np.sin(angle)
+        jacobian[2, 0] = np.cos(angle) * np.cos(phase)
+        jacobian[2, 1:] = -np.sin(angle) * np.sin(phase)
         return np.array(values), jacobian
 
     points = np.random.default_rng(qubits).uniform(0.01, 0.04, (batch, qubits + 1))
