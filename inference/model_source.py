@@ -19,10 +19,10 @@ import h5py
 
 from common import runs, storage
 from common.errors import RunError, SettingsError, WeightsError
+from common.formats import MODEL_FORMAT
 from common.settings import Settings
 from common.storage import StoragePath
 
-FORMAT = 1
 RETRAIN_HINT = "restore the file or train again"
 
 
@@ -194,9 +194,9 @@ def _check_described(described: Any, path: StoragePath) -> None:
     kinds = {"settings": dict, "features": int, "encoding": dict, "weights": list, "circuits": list}
     if not isinstance(described, dict):
         raise WeightsError(f"{path} is damaged: it is not a JSON object; {RETRAIN_HINT}")
-    if described.get("format") != FORMAT:
+    if described.get("format") != MODEL_FORMAT:
         raise WeightsError(
-            f"{path} has format {described.get('format')!r}, not {FORMAT}: use the version of"
+            f"{path} has format {described.get('format')!r}, not {MODEL_FORMAT}: use the version of"
             " qfleet that trained it, or train again"
         )
     wrong = [key for key, kind in kinds.items() if not isinstance(described.get(key), kind)]

@@ -101,7 +101,7 @@ class Encoding:
                 matrix=tuple(tuple(map(float, row)) for row in read["matrix"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"an encoding was recorded that can't be read: {error!r}") from None
+            raise DataError(f"the recorded encoding can't be read: {error!r}") from None
         width = 0 if encoding.kind == "none" else len(encoding.columns)
         rows = {len(row) for row in encoding.matrix}
         fits = len(encoding.center) == width and rows == ({width} if width else set())

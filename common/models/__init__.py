@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from common.errors import WeightsError
+from common.formats import MODEL_FORMAT
 from common.models import user_model
 from common.settings import Settings
 from qfleet.circuits import ModelCircuit, hybrid_layers, qcnn
@@ -15,9 +16,6 @@ from qfleet.circuits.circuit_json import to_json
 from qfleet.errors import LibraryError
 from qfleet.tensorflow.layers import Expectation, PauliReadouts
 from qfleet.tensorflow.runtime import keras, tf
-
-FORMAT = 2
-"""Version of model.json."""
 
 
 def build_model(features: int, settings: Settings, encoder: str = "angle") -> keras.Model:
@@ -118,7 +116,7 @@ def describe_model(
         encoding: Encoding of the data set as JSON, which inference applies to new examples.
     """
     return {
-        "format": FORMAT,
+        "format": MODEL_FORMAT,
         "settings": settings.identity(),
         "features": features,
         "encoding": encoding,
@@ -151,10 +149,10 @@ def rebuild(described: Mapping[str, Any], weights: str | None = None) -> keras.M
         WeightsError: The description is invalid or of another version, or the weights belong to
             another model.
     """
-    if described.get("format") != FORMAT:
+    if described.get("format") != MODEL_FORMAT:
         raise WeightsError(
             f"model.json has format {described.get('format')} and this version of qfleet reads"
-            f" format {FORMAT}: train the model again"
+            f" format {MODEL_FORMAT}: train the model again"
         )
     try:
         settings = Settings.from_record(described["settings"])

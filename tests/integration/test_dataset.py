@@ -16,18 +16,18 @@ from tests.support.storage_emulator import BUCKET, Emulator
 from tests.support.training_processes import ROOT, TrainingProcess, metrics, training_processes
 
 LARGE = ("TRAIN_EXAMPLES=70000", "QUBITS=2", "VALIDATION_EXAMPLES=20", "TEST_EXAMPLES=20")
-# Storage that went away is given up after 5 s, and who is told so stops after so many shards.
+# Limits retries to 5 s, and stops after a number of shards if STOPS_AFTER is set.
 QUICK = """
 import itertools, os, time
 from common import storage
 storage.limit_retries(5.0)
 if most := os.environ.get("STOPS_AFTER"):
-    write, written = storage.write_whole, itertools.count()
+    write, written = storage.write_atomic, itertools.count()
     def stopping(path, data):
         if path.name.endswith(".parquet") and next(written) >= int(most):
             time.sleep(3600)
         write(path, data)
-    storage.write_whole = stopping
+    storage.write_atomic = stopping
 """
 
 
@@ -37,8 +37,8 @@ def gang() -> Iterator[Callable[..., TrainingProcess]]:
 
 
 @pytest.fixture
-def quick(tmp_path: Path) -> dict[str, str]:
-    """The environment of processes that are less patient."""
+def short_retries(tmp_path: Path) -> dict[str, str]:
+    """Environment of processes with short retries."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(QUICK)
     return {"PYTHONPATH": f"{tmp_path / 'site'}{os.pathsep}{ROOT}"}
@@ -49,11 +49,11 @@ def shards(root: Path) -> list[Path]:
 
 
 def test_killed_generation_resumes_with_the_same_bytes(
-    tmp_path: Path, quick: dict[str, str], gang: Callable[..., TrainingProcess]
+    tmp_path: Path, short_retries: dict[str, str], gang: Callable[..., TrainingProcess]
 ) -> None:
-    first = gang(tmp_path / "a", *LARGE, module="common.data", STOPS_AFTER="42", **quick)
+    first = gang(tmp_path / "a", *LARGE, module="common.data", STOPS_AFTER="42", **short_retries)
     first.wait_until(lambda: len(shards(tmp_path / "a")) == 42)
-    second = gang(tmp_path / "a", *LARGE, module="common.data", **quick)
+    second = gang(tmp_path / "a", *LARGE, module="common.data", **short_retries)
     assert second.wait() == 2
     assert "is in use by another job (process " in second.output
     assert "Traceback" not in second.output
@@ -66,17 +66,17 @@ def test_killed_generation_resumes_with_the_same_bytes(
     altered.write_bytes(b"x" + altered.read_bytes()[1:])
     (folder / f".{altered.name}.0{storage.PARTIAL_SUFFIX}").write_bytes(b"half of a sh")
 
-    again = gang(tmp_path / "a", *LARGE, module="common.data", **quick)
+    again = gang(tmp_path / "a", *LARGE, module="common.data", **short_retries)
     assert again.wait() == 0, again.output
     assert f"next:  make training DATA={folder}" in again.output
-    assert f"{altered} is not as it was written: it is made again" in again.output
+    assert f"{altered} was altered: it is written again" in again.output
     kept = [path for path, when in there.items() if path.stat().st_mtime_ns == when]
     assert len(kept) == 39  # the five segments that were noted, but for the altered one
     assert {path.name for path in folder.iterdir()} == {
         "manifest.json",
         *(s.file for split in ("train", "validation", "test") for s in load(folder).shards(split)),
     }
-    anew = gang(tmp_path / "b", *LARGE, module="common.data", **quick)
+    anew = gang(tmp_path / "b", *LARGE, module="common.data", **short_retries)
     assert anew.wait() == 0
     for path in folder.iterdir():
         assert (
@@ -87,13 +87,13 @@ def test_killed_generation_resumes_with_the_same_bytes(
 
 def test_storage_outage_in_mid_epoch_exits_with_145(
     tmp_path: Path,
-    quick: dict[str, str],
+    short_retries: dict[str, str],
     gang: Callable[..., TrainingProcess],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The data set is in gs://, read by parts by two workers; the run is local."""
     emulator = Emulator().start()
-    environment = {**quick, "STORAGE_EMULATOR_HOST": emulator.address}
+    environment = {**short_retries, "STORAGE_EMULATOR_HOST": emulator.address}
     args = ("WORKERS=2", "BATCH=32", "INITIALIZATIONS=1", "EPOCHS=2", "QUBITS=2", "PROFILER_PORT=0")
     args += ("DATA_MEMORY=1", "MAX_RESTARTS=0", "CHECKPOINT_INTERVAL=1")
     try:

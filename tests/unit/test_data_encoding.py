@@ -1,4 +1,4 @@
-"""Features become angles by what was fitted on the training split, and by nothing else."""
+"""Encodings are fitted on the training split only."""
 
 import json
 from pathlib import Path
@@ -117,5 +117,5 @@ def test_another_width_is_refused() -> None:
 )
 def test_from_json_inconsistent_encoding_is_refused(changed: dict) -> None:
     recorded = fitted(FEATURES, "angle", 6).to_json()
-    with pytest.raises(DataError, match="the recorded encoding is inconsistent"):
+    with pytest.raises(DataError, match="the recorded encoding"):
         Encoding.from_json({**recorded, **changed})

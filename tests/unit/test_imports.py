@@ -20,11 +20,12 @@ ALL_PACKAGES = (*PACKAGES, "benchmarks", "tools")
 TENSORFLOW = {"tensorflow", "tf_keras", "keras"}
 RUNTIME = "qfleet.tensorflow.runtime"
 
-BASE = {"errors", "events", "processes", "text", "settings"}
+BASE = {"errors", "events", "formats", "processes", "text", "settings"}
 """Parts of common that all other parts may import."""
 
 ALLOWED: Mapping[str, set[str]] = {
     "text": set(),
+    "formats": set(),
     "events": set(),
     "errors": {"events"},
     "processes": {"events", "text"},

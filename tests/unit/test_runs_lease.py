@@ -105,7 +105,7 @@ def test_acquire_concurrently_one_process_succeeds(run_folder: StoragePath) -> N
         assert sorted(answer.split()[0] for answer in answers) == ["RunError"] * 2 + ["held"]
         refused = next(answer for answer in answers if answer != "held")
         assert "run r is in use by another job (process " in refused
-        assert refused.endswith("wait for it, stop it, or choose another RUN")
+        assert refused.endswith("wait for it or stop it")
         winner = three[answers.index("held")]
         winner.send()
         assert winner.receive() == "still"
