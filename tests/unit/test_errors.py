@@ -65,7 +65,7 @@ def test_run_main_long_message_is_truncated(status):
 
 def test_run_main_library_error_exits_with_2(capsys):
     assert run_main(raising(library.MemoryLimitError("no memory"))) == 2
-    assert capsys.readouterr().err == "qfleet: no memory\n"
+    assert capsys.readouterr().err == "qfleet: no memory; see QUBITS and WORKERS\n"
     assert isinstance(as_qfleet_error(library.CircuitError("gate")), CircuitError)
     assert as_qfleet_error(ValueError("gate")) is None
 

@@ -9,6 +9,7 @@ from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.layers.circuit import PauliReadouts, TrainedCircuit, resolve_seed
 from qfleet.tensorflow.runtime import keras, tf
 from qfleet.tensorflow.sampling import SampledReadouts, draw_shots, sample_bits
+from qfleet.tensorflow.simulator import Simulator
 
 
 @final
@@ -38,6 +39,8 @@ class Samples(TrainedCircuit):
         >>> Samples(circuit, [], shots=3)(np.zeros((1, 0))).numpy().tolist()
         [[[1, 0], [1, 0], [1, 0]]]
     """
+
+    _simulator: Simulator
 
     def __init__(
         self,
@@ -100,6 +103,8 @@ class SampledExpectation(PauliReadouts):
         >>> layer(np.zeros((1, 0))).numpy().tolist()
         [[-1.0]]
     """
+
+    _simulator: SampledReadouts
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ import cirq
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.layers.circuit import TrainedCircuit
 from qfleet.tensorflow.runtime import keras, tf
+from qfleet.tensorflow.simulator import Simulator
 
 
 @final
@@ -37,6 +38,8 @@ class State(TrainedCircuit):
         >>> np.abs(State(circuit, ["x"])(np.array([[1.0]]))).round(3).tolist()
         [[0.0, 0.0, 0.0, 1.0]]
     """
+
+    _simulator: Simulator
 
     def __init__(self, circuit: cirq.Circuit, inputs: Sequence[str], **circuit_args: Any) -> None:
         super().__init__(circuit, inputs, **circuit_args)
