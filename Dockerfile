@@ -1,9 +1,9 @@
-# The images that pods run, a stage each: storage, tensorboard, worker, worker-gpu. `make images` builds
-# them. They run as nobody in particular, write to /tmp alone, and hold neither compiler nor installer.
+# The images of pods, one stage each: storage, tensorboard, worker, worker-gpu. Build: `make images`.
+# They run as an unprivileged user, write only to /tmp, and contain neither a compiler nor an installer.
 #
-# Stages are in this order since an engine without BuildKit builds all that stand before its target.
+# The order matters: an engine without BuildKit builds all stages in front of its target.
 
-# Python 3.11.16 on Debian 12, of September 2026; for all of its processors.
+# Python 3.11.16 on Debian 12 of September 2026, for all architectures.
 ARG BASE=python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 FROM $BASE AS build
@@ -47,7 +47,7 @@ COPY --from=source /qfleet /qfleet
 FROM build AS worker-build
 COPY requirements/worker-cpu.txt requirements/
 RUN environment.sh make requirements/worker-cpu.txt
-# The kernel and all that it is built with: other changes do not build it again.
+# Only the native library's sources: other changes do not rebuild it.
 COPY qfleet/__init__.py qfleet/
 COPY qfleet/tensorflow/__init__.py qfleet/tensorflow/runtime.py qfleet/tensorflow/
 COPY qfleet/native qfleet/native
@@ -72,5 +72,5 @@ FROM runtime AS worker-gpu
 COPY --from=worker-gpu-build /opt/venv /opt/venv
 COPY --from=source /qfleet /qfleet
 COPY --from=worker-gpu-build /qfleet/qfleet/native/built qfleet/native/built
-# Where GKE and Nvidia's container runtime put the driver's libraries.
+# GKE and NVIDIA's container runtime mount the driver's libraries here.
 ENV LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64 NVIDIA_DRIVER_CAPABILITIES=compute,utility

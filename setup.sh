@@ -1,11 +1,11 @@
 #!/bin/bash
-# Makes an environment from its locks, or finds it made: a fraction of a second then.
+# Creates a virtual environment from its locks; takes a fraction of a second if it is up to date.
 #
 #   ./setup.sh PYTHON FOLDER LOCK...        ./setup.sh '' .venv worker dev
 #
-# PYTHON is the interpreter to make it with ('': a Python 3.11 or 3.12 of this machine); the first
-# LOCK (requirements/LOCK.txt) makes it, the others are added to it. What cannot work ends with one
-# sentence and exit code 2. Nothing here asks for more than bash 3.2, which is what macOS has.
+# PYTHON is the interpreter to use ('': a Python 3.11 or 3.12 of this machine). The first LOCK
+# (requirements/LOCK.txt) creates the environment, the others are added to it. Errors of the user are
+# one sentence and exit code 2. This script runs in bash 3.2, the version of macOS.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -13,7 +13,7 @@ python=$1 venv=$2
 locks=("${@:3}")
 locks=("${locks[@]/#/requirements/}")
 locks=("${locks[@]/%/.txt}")
-stamp=$venv/installed.sha256 # the locks that it holds, written last
+stamp=$venv/installed.sha256 # the installed locks, written last
 
 refuse() {
     printf 'qfleet: %s\n' "$1" >&2
@@ -22,11 +22,11 @@ refuse() {
 
 command -v sha256sum >/dev/null || sha256sum() { shasum -a 256 "$@"; }
 
-# Whether the environment holds the given locks, each as it is now.
+# Succeeds if the environment contains the current versions of the given locks.
 holds() {
     [[ -x $venv/bin/python && -f $stamp ]] || return
     local sums
-    # Not in one pipeline: where grep ends first, the pipeline's failure is sha256sum's.
+    # Not in one pipeline: if grep ends first, sha256sum fails, and pipefail reports that.
     sums=$(sha256sum "$@")
     ! grep -qvxFf "$stamp" <<<"$sums"
 }
@@ -44,21 +44,21 @@ check_platform() {
     'Linux x86_64') ;;
     'Linux aarch64' | 'Darwin arm64')
         [[ " ${locks[*]} " != *' requirements/tfq.txt '* ]] ||
-            refuse "TensorFlow Quantum is built for Linux x86_64 only, and this is $platform: use SIMULATOR=qfleet, which needs none, or such a machine."
+            refuse "TensorFlow Quantum is built for Linux x86_64 only, and this is $platform: use SIMULATOR=qfleet, which works without it, or a Linux x86_64 machine."
         ;;
-    *) refuse "TensorFlow is built for Linux x86_64, Linux aarch64 and macOS arm64, and this is $platform: use such a machine, or a container on one." ;;
+    *) refuse "TensorFlow is built for Linux x86_64, Linux aarch64 and macOS arm64, and this is $platform: use one of these, or a container on one." ;;
     esac
 }
 
-# Sets $python to an interpreter that can make the environment.
+# Sets $python to an interpreter that can create the environment.
 find_python() {
     local candidate found
     if [[ -n $python ]]; then
         found=$(version "$python")
         [[ -n $found ]] ||
-            refuse "PYTHON=$python does not run: give the path of a Python 3.11 or 3.12, as in PYTHON=/usr/bin/python3.11."
+            refuse "PYTHON=$python does not run: set the path of a Python 3.11 or 3.12, for example PYTHON=/usr/bin/python3.11."
         [[ $found == 3.1[12] ]] ||
-            refuse "PYTHON=$python is Python $found: give the path of a Python 3.11 or 3.12, as in PYTHON=/usr/bin/python3.11."
+            refuse "PYTHON=$python is Python $found: set the path of a Python 3.11 or 3.12, for example PYTHON=/usr/bin/python3.11."
     else
         for candidate in python3.11 python3.12 python3 python; do
             if [[ $(version "$candidate") == 3.1[12] ]]; then
@@ -67,59 +67,59 @@ find_python() {
             fi
         done
         [[ -n $python ]] ||
-            refuse "qfleet needs Python 3.11 or 3.12, and there is none on the PATH: install it, or say where it is, as in make training PYTHON=/path/to/python3.11."
+            refuse "qfleet needs Python 3.11 or 3.12, and there is none on the PATH: install it, or set its path, for example make training PYTHON=/path/to/python3.11."
     fi
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
-        refuse "$python has no venv module: install it (apt-get install python3.11-venv on Debian and Ubuntu), or name another, as in make training PYTHON=/path/to/python3.11."
+        refuse "$python has no venv module: install it (apt-get install python3.11-venv on Debian and Ubuntu), or use another, for example make training PYTHON=/path/to/python3.11."
 }
 
 install() {
     local log=$venv/pip.log requirements=("${locks[@]/#/--requirement=}")
     # The locks are complete, so pip has nothing to resolve.
-    rm -f "$stamp" # from here on, an interruption means starting over
+    rm -f "$stamp" # after an interruption from here on, everything is installed again
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
         --no-deps --only-binary=:all: --require-hashes "${requirements[@]}" >"$log" 2>&1 && return
     tail -n 15 "$log" >&2
     if grep -qE 'NewConnectionError|NameResolutionError|ConnectTimeoutError|ProxyError' "$log"; then
-        refuse "the package index cannot be reached: check the network, then say the same again."
+        refuse "the package index cannot be reached: check the network, then retry the command."
     fi
     refuse "pip could not install ${locks[*]} (its last lines are above, the rest in $log)."
 }
 
-# Builds the native kernel where a worker will need it and it, or a source of it, has changed.
-build_kernel() {
-    local stamp=$venv/kernel.sha256 folder=qfleet/native
+# Builds the native library for workers if it is missing or its sources have changed.
+build_native() {
+    local stamp=$venv/native.sha256 folder=qfleet/native
     [[ ${locks[0]} == requirements/worker.txt ]] || return 0
     sha256sum --status --check "$stamp" 2>/dev/null && return
     local built
     built=$("$venv/bin/python" -m qfleet.native)
-    # Where there is none, plain TensorFlow serves, and the next verb tries again.
+    # Without a compiler, plain TensorFlow is used, and the next call tries again.
     [[ -z $built ]] || sha256sum "$folder"/*.{cc,h,py} "$built" >"$stamp"
 }
 
 if holds "${locks[@]}"; then
-    build_kernel
+    build_native
     exit
 fi
 check_platform
 if holds "${locks[0]}"; then python=$venv/bin/python; else find_python; fi
-exec 9<"${BASH_SOURCE[0]}" # two verbs in two terminals take turns
+exec 9<"${BASH_SOURCE[0]}" # a lock: two calls install one after the other
 "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
 if holds "${locks[@]}"; then
-    build_kernel
+    build_native
     exit
 fi
 
 others=''
 if holds "${locks[0]}"; then
-    echo "Adding ${locks[*]:1} to $venv." >&2
+    echo "Installing ${locks[*]:1} into $venv." >&2
     others=$(grep -vFf <(printf ' %s\n' "${locks[@]}") "$stamp" || true)
 else
-    echo "Setting up $venv from ${locks[*]}: a couple of minutes, this first time only." >&2
+    echo "Installing ${locks[*]} into $venv; takes a few minutes, only the first time." >&2
     rm -rf "$venv"
     "$python" -m venv "$venv"
 fi
 install
 { [[ -z $others ]] || echo "$others"; sha256sum "${locks[@]}"; } >"$stamp.new"
 mv "$stamp.new" "$stamp"
-build_kernel
+build_native

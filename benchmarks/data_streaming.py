@@ -90,8 +90,8 @@ def counted(proxy: str) -> dict[str, int]:
 def share(data: Dataset, rank: int = 0, world: int = 1) -> WorkerSampler:
     """A worker's share of the training split."""
     return WorkerSampler(
-        data.lane_sizes("train"), rank=rank, world=world, batch=BATCH, seed=SEED,
-        cut=data.cut("train"),
+        data.partition_sizes("train"), rank=rank, world_size=world, batch=BATCH, seed=SEED,
+        layout=data.layout("train"),
     )  # fmt: skip
 
 
@@ -101,11 +101,11 @@ def bytes_read(path: str, memory: int, world: int, proxy: str) -> float:
     for rank in range(world):
         data = load(storage.path(path), memory)
         mine = share(data, rank, world)
-        feed = data.feed("train", mine)
+        feed = data.batch_source("train", mine)
         for epoch in range(epochs):
             for step in range(0, mine.steps, feed.steps):
                 feed.block(epoch, step, min(step + feed.steps, mine.steps))
-        feed.let_go()  # type: ignore[attr-defined]
+        feed.release()  # type: ignore[attr-defined]
     used = epochs * sum(shard.bytes for shard in data.shards("train"))
     return (counted(proxy)["bytes"] - before) / used
 
@@ -152,10 +152,10 @@ def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float],
     sets = [load(storage.path(path), m) for m in (memory, 1024)]
     learner = learner_factory.build_learner(strategy, cluster, sets[0], settings)
     learner.steps_per_call = STEPS_PER_CALL
-    feeds = [data.feed("train", share(data)) for data in sets]
+    feeds = [data.batch_source("train", share(data)) for data in sets]
     assert isinstance(feeds[0], ShardStream)
     assert not isinstance(feeds[1], ShardStream)
-    ways = [iter(batches(feed, feed.share)) for feed in feeds]
+    ways = [iter(batches(feed, feed.sampler)) for feed in feeds]
     found: tuple[list[float], list[float]] = ([], [])
     process, used = psutil.Process(), [0.0, 0.0]
     for turn in range(ROUNDS + 1):
@@ -167,13 +167,13 @@ def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float],
             if turn:
                 found[way].append(steps * BATCH / (time.monotonic() - began))
                 used[way] += sum(process.cpu_times()[:2]) - cpu
-    return *found, {"cpu_seconds": used, "room": feeds[0]._room._asdict()}
+    return *found, {"cpu_seconds": used, "room": feeds[0]._plan._asdict()}
 
 
 def shuffle(data: Dataset, epochs: int = 4) -> list[tuple[str, float, float]]:
     """Name, value and bound of each statistic of the order; a full shuffle has 1, 0 and 1."""
-    rows, cut = data.rows("train"), data.cut("train")
-    orders = [epoch_order(data.lane_sizes("train"), SEED, e, cut) for e in range(epochs)]
+    rows, cut = data.rows("train"), data.layout("train")
+    orders = [epoch_order(data.partition_sizes("train"), SEED, e, cut) for e in range(epochs)]
     places = np.empty((epochs, rows), np.int64)
     for epoch, order in enumerate(orders):
         places[epoch, order] = np.arange(rows)
@@ -185,7 +185,7 @@ def shuffle(data: Dataset, epochs: int = 4) -> list[tuple[str, float, float]]:
     chance = rows * (BATCH - 1) / 2 * BATCH / rows
     # Rows of a batch lie in one shard of G; those of a shard come again within 1 / S of the epoch.
     again = (cut.segments + cut.groups - 1) / cut.groups
-    turn = np.arange(rows) % data.lane_sizes("train")[0]
+    turn = np.arange(rows) % data.partition_sizes("train")[0]
     far = [abs(np.corrcoef(place, turn)[0, 1]) for place in places]
     far += [abs(np.corrcoef(a, b)[0, 1]) for a, b in pairwise(places)]
     labels = data.split("train").labels[orders[0]][: rows // BATCH * BATCH].reshape(-1, BATCH)
@@ -215,15 +215,17 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as scratch, distant_storage() as (emulator, proxy, process):
         memory = max(1, int(rows * 36 / 10) >> 20)
-        sizes = {"examples": rows, "validation": 200, "test": 4000}
+        sizes = {"train_examples": rows, "validation_examples": 200, "test_examples": 4000}
         for name, data in (
             ("excitations", "excitations"),
             ("every qubit turned", str(table(Path(scratch), rows + 4200))),
         ):
             os.environ["STORAGE_EMULATOR_HOST"] = emulator
-            made = prepare(Settings(data=data, **sizes), storage.path("gs://qfleet-test/datasets"))
+            made = prepare(
+                Settings.from_values(data=data, **sizes), storage.path("gs://qfleet-test/datasets")
+            )
             os.environ["STORAGE_EMULATOR_HOST"] = proxy
-            path, cut = str(made.path), made.cut("train")
+            path, cut = str(made.path), made.layout("train")
             size = sum(shard.bytes for shard in made.shards("train"))
             print(
                 f"{name}: {rows:,} examples, {rows * 36 / 1e6:.0f} MB in memory, {size / 1e6:.1f}"

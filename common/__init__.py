@@ -1,1 +1,1 @@
-"""What training and inference share: settings, storage, runs, circuits, data, simulator, models."""
+"""Modules that the applications share: settings, events, processes, storage, data, runs, models."""

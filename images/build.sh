@@ -15,20 +15,20 @@ case ${GPU-} in
 1) stages+=(worker-gpu) ;;
 *) refuse "GPU=$GPU: 1 builds the worker for GPUs as well, 0 does not." ;;
 esac
-[[ -z ${IMAGE-} ]] || refuse "make images takes no IMAGE: \`make push IMAGE=registry/name\` says where images go."
+[[ -z ${IMAGE-} ]] || refuse "make images takes no IMAGE: set it for the push, as in \`make push IMAGE=registry/name\`."
 find_engine
 
-# What the images are made of, and whether that is what the commit holds.
+# The commit that the images are built from; -dirty if the working tree differs from it.
 revision=$(git rev-parse HEAD 2>/dev/null) || revision=unknown
-[[ -z $(git status --porcelain -- Dockerfile .dockerignore VERSION images requirements common training inference k8s/emulator.py 2>/dev/null) ]] ||
+[[ -z $(git status --porcelain -- Dockerfile .dockerignore VERSION images requirements common qfleet training inference k8s/emulator.py 2>/dev/null) ]] ||
     revision+=-dirty
 
 for stage in "${stages[@]}"; do
-    echo "Building $(local_name "$stage"): minutes the first time, seconds after a change of the code." >&2
+    echo "Building $(local_name "$stage"): takes minutes the first time, seconds after a change of the code." >&2
     "$ENGINE" build ${BASE:+--build-arg "BASE=$BASE"} --target "$stage" --tag "$(local_name "$stage")" \
         --label "org.opencontainers.image.version=$version" \
         --label "org.opencontainers.image.revision=$revision" . >&2 ||
-        refuse "$ENGINE could not build $(local_name "$stage"): its last lines above say why."
+        refuse "$ENGINE could not build $(local_name "$stage"): see its last lines above."
 done
 for stage in "${stages[@]}"; do
     bytes=$("$ENGINE" image inspect --format '{{.Size}}' "$(local_name "$stage")")

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What building and pushing share: the settings, the engine, the images' names.
+# Shared by build.sh and push.sh: settings, container engine, image names.
 # shellcheck disable=SC2034
 
 stages=(storage tensorboard worker) # in the order of the Dockerfile
@@ -10,30 +10,30 @@ refuse() {
     exit 2
 }
 
-# Sets BASE, ENGINE, GPU and IMAGE from NAME=value words.
+# Sets BASE, ENGINE, GPU and IMAGE from NAME=value arguments.
 take() {
     local word
     ENGINE=docker
-    unset BASE GPU IMAGE # given as words alone, not by the environment
+    unset BASE GPU IMAGE # the environment is not used
     for word in "$@"; do
         case $word in
         BASE=* | ENGINE=* | GPU=* | IMAGE=*) printf -v "${word%%=*}" %s "${word#*=}" ;;
-        *) refuse "there is no setting ${word%%=*} here: BASE, ENGINE and GPU go with \`make images\`, IMAGE and ENGINE with \`make push\`." ;;
+        *) refuse "there is no setting ${word%%=*} here: \`make images\` takes BASE, ENGINE and GPU, \`make push\` takes IMAGE and ENGINE." ;;
         esac
     done
 }
 
 find_engine() {
-    local said
+    local output
     command -v "$ENGINE" >/dev/null ||
-        refuse "there is no $ENGINE on the PATH: install it, or name another, as in ENGINE=podman."
-    said=$("$ENGINE" info 2>&1 >/dev/null) && return
-    case $said in
+        refuse "there is no $ENGINE on the PATH: install it, or set another, for example ENGINE=podman."
+    output=$("$ENGINE" info 2>&1 >/dev/null) && return
+    case $output in
     *'permission denied'*)
-        refuse "$ENGINE runs, but not for you: join its group (sudo usermod -aG docker \"\$USER\", then sign in anew), or use ENGINE=podman."
+        refuse "$ENGINE runs, but you have no permission to use it: join its group (sudo usermod -aG docker \"\$USER\", then sign in again), or use ENGINE=podman."
         ;;
     esac
-    refuse "$ENGINE does not answer (${said##*$'\n'}): start it, then say the same again."
+    refuse "$ENGINE does not answer (${output##*$'\n'}): start it, then retry the command."
 }
 
 # The image of a stage on this machine.

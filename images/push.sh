@@ -3,35 +3,35 @@
 #
 #   images/push.sh IMAGE=registry/name [ENGINE=docker]          make push IMAGE=registry/name
 #
-# registry/name becomes registry/name-worker and so on. .images.json keeps what was pushed, by digest,
-# for `make manifests`.
+# registry/name becomes registry/name-worker and so on. The digests are written to .images.json for
+# `make manifests`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source ./engine.sh
 cd ..
 
 take "$@"
-[[ -z ${BASE-}${GPU-} ]] || refuse "make push takes no BASE and no GPU: it pushes what \`make images\` built."
+[[ -z ${BASE-}${GPU-} ]] || refuse "make push takes no BASE and no GPU: it pushes the images that \`make images\` built."
 IMAGE=${IMAGE-}
-[[ -n $IMAGE ]] || refuse 'make push needs IMAGE, as in make push IMAGE=europe-docker.pkg.dev/project/repository/qfleet.'
+[[ -n $IMAGE ]] || refuse 'make push needs IMAGE, for example make push IMAGE=europe-docker.pkg.dev/project/repository/qfleet.'
 [[ $IMAGE =~ ^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$ ]] ||
-    refuse "IMAGE=$IMAGE is not registry/name in lower case without a tag, as in europe-docker.pkg.dev/project/repository/qfleet."
+    refuse "IMAGE=$IMAGE is not registry/name in lower case without a tag, for example europe-docker.pkg.dev/project/repository/qfleet."
 registry=${IMAGE%%/*}
 find_engine
 
-# Prints why a push failed: the last sentence that the engine said.
+# Ends with the cause of a failed push, which is the last line of the engine's output.
 explain() {
-    local said
-    said=$(tail -n 1 "$log")
-    case $said in
+    local cause
+    cause=$(tail -n 1 "$log")
+    case $cause in
     *denied* | *nauthorized* | *'no basic auth'* | *orbidden*)
-        refuse "$registry does not let you push to $1 ($said): sign in with \`$ENGINE login $registry\`, or for Google Cloud \`gcloud auth configure-docker $registry\`, and see that the repository exists and is yours to write to."
+        refuse "$registry denies the push to $1 ($cause): sign in with \`$ENGINE login $registry\`, or for Google Cloud \`gcloud auth configure-docker $registry\`, and check that the repository exists and that you may write to it."
         ;;
     *'no such host'* | *refused* | *timeout* | *unreachable* | *'HTTP response to HTTPS'*)
-        refuse "$registry cannot be reached ($said): check IMAGE and the network, then say the same again."
+        refuse "$registry cannot be reached ($cause): check IMAGE and the network, then retry the command."
         ;;
     esac
-    refuse "$ENGINE could not push $1: $said"
+    refuse "$ENGINE could not push $1: $cause"
 }
 
 for stage in "${stages[@]}"; do
@@ -49,7 +49,7 @@ for stage in "${stages[@]}"; do
     "$ENGINE" push "$name:$version" >"$log" 2>&1 || explain "$name"
     digest=$("$ENGINE" image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$name:$version" |
         grep -F "$name@sha256:" | tail -n 1) ||
-        refuse "$ENGINE pushed $name:$version, but does not say by which digest."
+        refuse "$ENGINE pushed $name:$version, but does not report its digest."
     echo "$digest"
     json+="${json:+,}"$'\n'"  \"$stage\": \"$digest\""
 done

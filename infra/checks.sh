@@ -1,10 +1,11 @@
-# What must be there before infra-up makes anything: each lack is one sentence and what mends it.
+# Requirements of infra-up, checked before it creates anything. Each missing one is reported in one
+# sentence with its remedy.
 # shellcheck shell=bash disable=SC2153  # names shared with up.sh and down.sh
 
 lacks=()
 lack() { lacks+=("$1"); }
 
-# Ends with all that is lacking, if anything is.
+# Ends with all missing requirements, if there are any.
 refuse_lacks() {
     ((${#lacks[@]} == 0)) || {
         printf 'qfleet: %s\n' "${lacks[@]}" >&2
@@ -25,8 +26,8 @@ check_tools() {
     refuse_lacks
 }
 
-# Sets $person to who is signed in.
-check_person() {
+# Sets $person to the account that is signed in.
+check_account() {
     person=$(ask gcloud auth list --filter=status:ACTIVE '--format=value(account)')
     [[ -n $person || -n $OFFLINE ]] || refuse 'gcloud is not signed in: gcloud auth login'
 }
@@ -34,14 +35,14 @@ check_person() {
 check_project() {
     local billing
     try gcloud projects describe "$PROJECT" '--format=value(projectId)' >/dev/null ||
-        refuse "$person cannot see the project $PROJECT, or there is none: gcloud projects create $PROJECT, or PROJECT= one of gcloud projects list."
-    # Who may not see the billing account may still use it, so only a plain no counts.
-    billing=$(try gcloud billing projects describe "$PROJECT" '--format=value(billingEnabled)') || say "# whether $PROJECT has billing could not be seen"
+        refuse "$person cannot access the project $PROJECT, or it does not exist: create it (gcloud projects create $PROJECT), or set PROJECT to one of gcloud projects list."
+    # A user without access to the billing account may still use it, so only a clear "no" counts.
+    billing=$(try gcloud billing projects describe "$PROJECT" '--format=value(billingEnabled)') || say "# could not check whether billing is enabled for $PROJECT"
     [[ $billing != False ]] ||
         lack "the project $PROJECT has no billing account: gcloud billing projects link $PROJECT --billing-account=ID, where ID is one of gcloud billing accounts list."
 }
 
-# What is needed, and the role that holds it.
+# Prints the required permissions, each with a role that contains it.
 needed_permissions() {
     printf '%s\n' \
         'serviceusage.services.enable roles/serviceusage.serviceUsageAdmin' \
@@ -56,7 +57,7 @@ needed_permissions() {
     [[ -n $ADOPT_BUCKET ]] || printf '%s\n' 'storage.buckets.create roles/storage.admin' 'storage.buckets.setIamPolicy roles/storage.admin'
 }
 
-# Asks Google Cloud which of the permissions this person has; gcloud itself has no such command.
+# Requests from Google Cloud which permissions the user has; gcloud has no such command.
 check_permissions() {
     local names held token permission role wanted='' member=user:$person url
     url=https://cloudresourcemanager.googleapis.com/v1/projects/$PROJECT:testIamPermissions
@@ -66,18 +67,18 @@ check_permissions() {
     fi
     names=$(needed_permissions | awk '{ printf "%s\"%s\"", (NR > 1 ? "," : ""), $1 }')
     token=$(gcloud auth print-access-token) || failed gcloud auth print-access-token
-    # The token goes in by a pipe: an argument could be read by everyone on this machine.
+    # The token is passed in a pipe: every user of this machine can read arguments.
     held=$(printf 'header = "Authorization: Bearer %s"\n' "$token" |
         curl --silent --show-error --fail --max-time 60 --config - \
             --header 'Content-Type: application/json' --data "{\"permissions\":[$names]}" "$url") || {
-        say "# what $person may do could not be seen; a step that is not allowed will say so"
+        say "# could not check the permissions of $person; steps that are not permitted will fail"
         return
     }
     [[ $person != *.gserviceaccount.com ]] || member=serviceAccount:$person
     while read -r permission role; do
         [[ $held == *"\"$permission\""* || $wanted == *" $role "* ]] && continue
         wanted+=" $role "
-        lack "$person lacks $permission in $PROJECT; an owner gives it: gcloud projects add-iam-policy-binding $PROJECT --member=$member --role=$role"
+        lack "$person lacks $permission in $PROJECT; an owner can grant it: gcloud projects add-iam-policy-binding $PROJECT --member=$member --role=$role"
     done < <(needed_permissions)
 }
 
@@ -89,22 +90,22 @@ check_network() {
         lack "the project $PROJECT has no network called default: gcloud compute networks create default --subnet-mode=auto --project=$PROJECT"
 }
 
-# room QUOTAS METRIC: what is left of it; nothing where there is no such quota.
+# room QUOTAS METRIC: prints the unused amount; nothing if there is no such quota.
 room() { named "$2" <<<"$1" | awk -F'|' '{ printf "%d", $2 - $3 }'; }
 
-# The quota that a machine's processors count against.
+# cpu_metric QUOTAS MACHINE KIND: prints the quota that the machine's processors count against.
 cpu_metric() {
     local family metric preemptible
     family=$(printf %s "${2%%-*}" | tr '[:lower:]' '[:upper:]')
     metric=${family}_CPUS
     [[ -n $(room "$1" "$metric") ]] || metric=CPUS
-    # Spot machines have a quota of their own only where one was granted.
+    # Spot machines have a separate quota only if one was granted.
     preemptible=$(named PREEMPTIBLE_CPUS <<<"$1" | awk -F'|' '{ printf "%d", $2 }')
     [[ $3 != spot || ${preemptible:-0} == 0 ]] || metric=PREEMPTIBLE_CPUS
     printf %s "$metric"
 }
 
-# check_quota: whether there is room for all nodes at once.
+# check_quota: checks that the quotas suffice for all nodes at once.
 check_quota() {
     local quotas everywhere machines worker system metric system_metric extra=1
     quotas=$(ask gcloud compute regions describe "$REGION" "--project=$PROJECT" '--flatten=quotas[]' "--format=$(fields quotas.metric,quotas.limit,quotas.usage)")
@@ -116,7 +117,7 @@ check_quota() {
     [[ -n $worker ]] || lack "there is no machine type $MACHINE in $ZONE: MACHINE= one of gcloud compute machine-types list --zones=$ZONE --project=$PROJECT."
     [[ -n $system ]] || lack "there is no machine type $SYSTEM_MACHINE in $ZONE: SYSTEM_MACHINE= one of gcloud compute machine-types list --zones=$ZONE --project=$PROJECT."
     refuse_lacks
-    # Where the cluster is there, so is its system node.
+    # An existing cluster has its system node already.
     [[ -z $cluster ]] || system=0 extra=0
     metric=$(cpu_metric "$quotas" "$MACHINE" "${SPOT:+spot}")
     system_metric=$(cpu_metric "$quotas" "$SYSTEM_MACHINE" standard)
@@ -139,6 +140,6 @@ check_room() {
     need=$(($3 * MAX_NODES + $4))
     [[ -n $left ]] && ((left < need)) || return 0
     fitting=$(($3 ? (left - $4) / $3 : 0))
-    if ((fitting > 0)); then fitting="say make infra-up MAX_NODES=$fitting, or "; else fitting=''; fi
-    lack "$MAX_NODES nodes of $MACHINE and what goes with them need $need of the quota $2, and $left are left: ${fitting}ask for more at https://console.cloud.google.com/iam-admin/quotas?project=$PROJECT."
+    if ((fitting > 0)); then fitting="run make infra-up MAX_NODES=$fitting, or "; else fitting=''; fi
+    lack "$MAX_NODES nodes of $MACHINE and the other resources need $need of the quota $2, but only $left are left: ${fitting}request more at https://console.cloud.google.com/iam-admin/quotas?project=$PROJECT."
 }

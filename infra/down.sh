@@ -1,25 +1,26 @@
 #!/bin/bash
-# Destroys what infra-up made on Google Cloud, and nothing else; says first what is lost by it, and asks.
+# Deletes the resources that infra-up created on Google Cloud, and no others. It lists them first and
+# requests a confirmation.
 #
 #   infra/down.sh [PARAMETERS=file] [DRY_RUN=1] [YES=1] [NAME=value ...]        see infra/README.md
 #
-# What infra-up made bears managed-by=qfleet. After a failure or Ctrl-C the same command goes on.
+# Resources of infra-up have the label managed-by=qfleet. After a failure or Ctrl-C, run it again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . infra/parameters.sh
 . infra/gcloud.sh
 . infra/checks.sh
 
-lost=() kept=()     # what is there, in words
-doomed_accounts=()  # of those to go
+lost=() kept=()     # descriptions of existing resources
+doomed_accounts=()  # those to delete
 
-# sort_out LABEL ADOPTED WHAT LOSS: whether WHAT goes or stays.
+# sort_out LABEL ADOPTED RESOURCE LOSS: succeeds if RESOURCE is to be deleted.
 sort_out() {
     if [[ $1 == "${MADE#*=}" || $1 == "$MADE" ]] && [[ -z $2 ]]; then
         lost+=("$3${4:+, $4}")
         return 0
     fi
-    kept+=("$3, which infra-up did not make")
+    kept+=("$3, which infra-up did not create")
     return 1
 }
 
@@ -28,16 +29,16 @@ look_at_cluster() {
     find_cluster
     doomed_cluster='' doomed_pool=''
     [[ -n $cluster ]] || return 0
-    if sort_out "$cluster_label" "$ADOPT_CLUSTER" "the cluster $CLUSTER in $location" 'its nodes and all that runs on them'; then
+    if sort_out "$cluster_label" "$ADOPT_CLUSTER" "the cluster $CLUSTER in $location" 'its nodes and all pods on them'; then
         doomed_cluster=yes
         return
     fi
-    kept+=("the training operator in $CLUSTER, which others may use: kubectl delete --kustomize='$OPERATOR' takes it away with all jobs")
+    kept+=("the training operator in $CLUSTER, which others may use: kubectl delete --kustomize='$OPERATOR' deletes it and all jobs")
     [[ $autopilot != True ]] || return 0
     pool=$(pool_row "$location")
     [[ -n $pool ]] || return 0
     IFS='|' read -r _ _ label _ <<<"$pool"
-    if sort_out "$label" '' "the node pool $NAME of the cluster $CLUSTER" 'and all that runs on it'; then doomed_pool=yes; fi
+    if sort_out "$label" '' "the node pool $NAME of the cluster $CLUSTER" 'and all pods on it'; then doomed_pool=yes; fi
 }
 
 look_at_bucket() {
@@ -45,10 +46,10 @@ look_at_bucket() {
     doomed_bucket='' doomed_role=''
     if [[ -n $ADOPT_BUCKET ]]; then
         try gcloud storage buckets describe "gs://$BUCKET" '--format=value(name)' >/dev/null || return 0
-        kept+=("the bucket gs://$BUCKET, which infra-up did not make")
+        kept+=("the bucket gs://$BUCKET, which infra-up did not create")
         if has roles/storage.objectUser "serviceAccount:$ACCOUNT" gcloud storage buckets get-iam-policy "gs://$BUCKET"; then
             doomed_role=yes
-            lost+=("the right of $ACCOUNT to the objects of gs://$BUCKET")
+            lost+=("the access of $ACCOUNT to the objects of gs://$BUCKET")
         fi
         return
     fi
@@ -79,21 +80,21 @@ look_at_accounts() {
         [[ -n $row ]] || continue
         if sort_out "${row#*|}" '' "the service account $email" ''; then doomed_accounts+=("$email"); fi
     done
-    # A role outlives its account, so it goes first.
+    # Role bindings survive their account, so they are deleted first.
     if [[ " ${doomed_accounts[*]-} " == *" $NODES "* ]] &&
         has roles/container.defaultNodeServiceAccount "serviceAccount:$NODES" gcloud projects get-iam-policy "$PROJECT"; then
         doomed_node_role=yes
     fi
 }
 
-# Ends unless the person says yes.
+# Ends unless the user types yes.
 confirm() {
     local answer
     [[ -z $YES && -z $DRY_RUN ]] || return 0
-    [[ -t 0 ]] || refuse 'there is no terminal to ask at, so nothing was destroyed: say make infra-down YES=1 to do it unasked.'
-    printf '\nDestroy all this for good? Type yes: '
+    [[ -t 0 ]] || refuse 'nothing was deleted, since there is no terminal for the confirmation: run make infra-down YES=1.'
+    printf '\nDelete all of this permanently? Type yes: '
     read -r answer || answer=''
-    [[ $answer == yes ]] || refuse 'nothing was destroyed.'
+    [[ $answer == yes ]] || refuse 'nothing was deleted.'
 }
 
 destroy() {
@@ -112,21 +113,21 @@ destroy() {
 
 parameters "$@"
 check_tools gcloud
-check_person
+check_account
 look_at_cluster
 look_at_bucket
 look_at_registry
 look_at_accounts
 if ((${#lost[@]} == 0)); then
-    say "There is nothing in $PROJECT that infra-up made."
+    say "$PROJECT has no resources of infra-up."
 else
-    say "In $PROJECT this is destroyed:"
+    say "Deleting in $PROJECT:"
     say "$(printf '  - %s\n' "${lost[@]}")"
 fi
-say 'This stays:'
-say "$(printf '  - %s\n' ${kept[@]+"${kept[@]}"} 'the APIs that are enabled')"
+say 'Keeping:'
+say "$(printf '  - %s\n' ${kept[@]+"${kept[@]}"} 'the enabled APIs')"
 ((${#lost[@]} > 0)) || exit 0
 confirm
 say ''
 destroy
-[[ -n $DRY_RUN ]] || say $'\nDone: it is all gone.'
+[[ -n $DRY_RUN ]] || say $'\nDone: everything was deleted.'

@@ -1,15 +1,15 @@
-# How infra-up and infra-down speak to Google Cloud, and how they know what was made.
+# Calls of gcloud by infra-up and infra-down, and queries for the resources that they manage.
 # shellcheck shell=bash disable=SC2034,SC2153  # names shared with up.sh and down.sh
 
-export CLOUDSDK_CORE_DISABLE_PROMPTS=1 # what is asked is asked here
-MADE=managed-by=qfleet # the label, or the description, of all that infra-up makes
-OFFLINE=''             # set where nothing at all may be called: the dry run of infra-up
+export CLOUDSDK_CORE_DISABLE_PROMPTS=1 # the scripts have their own prompts
+MADE=managed-by=qfleet # the label or description of all resources of infra-up
+OFFLINE=''             # set in the dry run of infra-up: nothing is called
 OPERATOR='github.com/kubeflow/training-operator.git/manifests/overlays/standalone?ref=v1.9.4'
-exec 3>&1              # what a person reads, also from within $(...)
+exec 3>&1              # output for the user, also from within $(...)
 
 say() { printf '%s\n' "$*" >&3; }
 
-# Prints a command as one could type it.
+# Prints a command in a form that can be typed.
 typed() {
     local word line=''
     for word in "$@"; do
@@ -23,42 +23,42 @@ typed() {
 }
 
 failed() {
-    printf 'qfleet: %s failed with the words above; when they are seen to, say the same again: it goes on from here.\n' "$(typed "$@")" >&2
+    printf 'qfleet: %s failed, see above; resolve the problem and retry the command: it resumes here.\n' "$(typed "$@")" >&2
     exit 1
 }
 
-# Prints what a command says that changes nothing; in infra-up's dry run, names it alone.
+# Runs a command that changes nothing; in infra-up's dry run, only prints it.
 try() {
     if [[ -n $OFFLINE ]]; then say "# looks: $(typed "$@")"; else "$@"; fi
 }
 
 ask() { try "$@" || failed "$@"; }
 
-# Runs a command that changes something; in a dry run, prints it alone.
+# Runs a command that changes something; in a dry run, only prints it.
 change() {
     say "$(typed "$@")"
     [[ -n $DRY_RUN ]] || "$@" >&3 || failed "$@"
 }
 
-# Like change, for a role given to what was just made: Google Cloud takes a while to know it everywhere.
+# Like change, for roles of new accounts: it takes a while until all of Google Cloud knows an account.
 change_soon() {
-    local words turn
+    local output attempt
     say "$(typed "$@")"
     [[ -z $DRY_RUN ]] || return 0
-    for turn in 1 2 3 4 5 6; do
-        words=$("$@" 2>&1) && return
-        [[ $words == *'does not exist'* && $turn != 6 ]] || break
-        say "# not known everywhere yet: again in 10 seconds"
+    for attempt in 1 2 3 4 5 6; do
+        output=$("$@" 2>&1) && return
+        [[ $output == *'does not exist'* && $attempt != 6 ]] || break
+        say "# the account is not available yet: retrying in 10 seconds"
         sleep 10
     done
-    printf '%s\n' "$words" >&2
+    printf '%s\n' "$output" >&2
     failed "$@"
 }
 
-# From lines of fields with | between them, prints those whose first field is NAME.
+# named NAME: of lines of fields separated by |, prints those whose first field is NAME.
 named() { awk -F'|' -v name="$1" '$1 == name'; }
 
-# A list's fields with | between them: csv, since `value` and tabs lose empty fields.
+# Prints a --format of fields separated by |. It is csv, since `value` and tabs lose empty fields.
 fields() { printf 'csv[no-heading,separator="|"](%s)' "$1"; }
 
 # cluster_row: name|location|status|label|workload pool|data path|autopilot of CLUSTER in REGION.
@@ -91,15 +91,15 @@ account_row() {
     ask gcloud iam service-accounts list "--project=$PROJECT" "--format=$(fields email,description)" | named "$1"
 }
 
-# has ROLE MEMBER COMMAND...: whether the policy that COMMAND prints gives it.
+# has ROLE MEMBER COMMAND...: succeeds if the policy that COMMAND prints grants the role.
 has() {
     local policy
     policy=$(ask "${@:3}" '--flatten=bindings[].members' "--format=$(fields bindings.role,bindings.members)") || exit 1
     [[ $'\n'$policy$'\n' == *$'\n'"$1|$2"$'\n'* ]]
 }
 
-# Sets $cluster (its row, empty where there is none) and its fields; waits while it is being changed,
-# as it is after an interruption.
+# Sets $cluster (its row, empty if there is none) and its fields. Waits while the cluster is being
+# changed, for example after an interruption.
 find_cluster() {
     while :; do
         cluster=$(cluster_row)
@@ -108,7 +108,7 @@ find_cluster() {
         PROVISIONING | RECONCILING | STOPPING) ;;
         *) return ;;
         esac
-        say "# the cluster $CLUSTER is $cluster_status: looking again in 15 seconds"
+        say "# the cluster $CLUSTER is $cluster_status: checking again in 15 seconds"
         sleep 15
     done
 }

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Makes what qfleet needs on Google Cloud; what is there already stays as it is.
+# Creates the resources that qfleet needs on Google Cloud. Existing ones are not changed.
 #
 #   infra/up.sh [PARAMETERS=file] [DRY_RUN=1] [NAME=value ...]        see infra/README.md
 #
-# Each step looks first, so after a failure or Ctrl-C the same command goes on. What it makes bears
-# managed-by=qfleet, which is how infra/down.sh knows it.
+# Each step first checks the current state, so the same command resumes after a failure or Ctrl-C.
+# Created resources have the label managed-by=qfleet, by which infra/down.sh finds them.
 # shellcheck disable=SC2153  # names shared with parameters.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -18,8 +18,8 @@ APIS='cloudresourcemanager.googleapis.com compute.googleapis.com container.googl
 
 step() { say $'\n'"# $1"; }
 
-# theirs WHAT REMEDY: it has the name that ours would have, and not our label.
-theirs() { refuse "$1 exists in $PROJECT and was not made by make infra-up: $2."; }
+# foreign RESOURCE REMEDY: refuses an existing resource of the same name without the label.
+foreign() { refuse "$1 exists in $PROJECT and was not created by make infra-up: $2."; }
 
 enable_apis() {
     step 'APIs'
@@ -31,19 +31,19 @@ enable_apis() {
     ((${#off[@]} == 0)) || change gcloud services enable "${off[@]}" "--project=$PROJECT"
 }
 
-# make_account NAME EMAIL WHAT
+# make_account NAME EMAIL DISPLAY_NAME
 make_account() {
     local row
     row=$(account_row "$2")
     case $row in
     '') change gcloud iam service-accounts create "$1" "--project=$PROJECT" "--display-name=$3" "--description=$MADE" ;;
     *"|$MADE") ;;
-    *) theirs "the service account $2" 'set NAME= to another name' ;;
+    *) foreign "the service account $2" 'set NAME= to another name' ;;
     esac
 }
 
 make_accounts() {
-    step 'service accounts: what training is, and what the nodes are'
+    step 'service accounts of training and of the nodes'
     make_account "$NAME" "$ACCOUNT" 'qfleet training'
     make_account "$NAME-nodes" "$NODES" 'qfleet nodes'
     has roles/container.defaultNodeServiceAccount "serviceAccount:$NODES" gcloud projects get-iam-policy "$PROJECT" ||
@@ -52,13 +52,13 @@ make_accounts() {
 }
 
 make_registry() {
-    step "image registry $REGISTRY, which the nodes read"
+    step "image registry $REGISTRY, read by the nodes"
     local row
     row=$(registry_row)
     case $row in
     '') change gcloud artifacts repositories create "$NAME" --repository-format=docker "--location=$REGION" "--project=$PROJECT" "--labels=$MADE" ;;
     *'|qfleet') ;;
-    *) theirs "the repository $NAME" 'set NAME= to another name' ;;
+    *) foreign "the repository $NAME" 'set NAME= to another name' ;;
     esac
     has roles/artifactregistry.reader "serviceAccount:$NODES" \
         gcloud artifacts repositories get-iam-policy "$NAME" "--location=$REGION" "--project=$PROJECT" ||
@@ -67,7 +67,7 @@ make_registry() {
 }
 
 make_bucket() {
-    step "bucket gs://$BUCKET, whose objects training may use"
+    step "bucket gs://$BUCKET, used by training"
     [[ -n $ADOPT_BUCKET ]] || make_own_bucket
     has roles/storage.objectUser "serviceAccount:$ACCOUNT" gcloud storage buckets get-iam-policy "gs://$BUCKET" ||
         change_soon gcloud storage buckets add-iam-policy-binding "gs://$BUCKET" "--member=serviceAccount:$ACCOUNT" --role=roles/storage.objectUser
@@ -80,10 +80,10 @@ make_own_bucket() {
     *'|qfleet') return ;;
     '') change gcloud storage buckets create "gs://$BUCKET" "--project=$PROJECT" "--location=$REGION" \
         --uniform-bucket-level-access --public-access-prevention --lifecycle-file=infra/lifecycle.json ;;
-    *)  # A bucket can't be born with a label, so one without, and empty, is what an interruption left.
+    *)  # Labels can't be set at creation: an empty bucket without one is from an interrupted run.
         content=$(ask gcloud storage ls "gs://$BUCKET")
         [[ -z $content && $row == *'|' ]] ||
-            theirs "the bucket gs://$BUCKET" "say ADOPT_BUCKET=$BUCKET to use it as it stands, or set NAME= to another name" ;;
+            foreign "the bucket gs://$BUCKET" "set ADOPT_BUCKET=$BUCKET to use it unchanged, or set NAME= to another name" ;;
     esac
     change gcloud storage buckets update "gs://$BUCKET" "--update-labels=$MADE"
 }
@@ -96,14 +96,14 @@ make_cluster() {
         --num-nodes=1 "--machine-type=$SYSTEM_MACHINE" --enable-shielded-nodes "${NODE_FLAGS[@]}"
 }
 
-# The nodes that workers run on: in one zone, wherever the cluster is.
+# The workers' nodes: in one zone, also if the cluster is regional.
 make_pool() {
     step "$MIN_NODES to $MAX_NODES nodes of $MACHINE${SPOT:+, spot}"
     local least most flags=()
     if [[ $autopilot == True ]]; then
-        say "# $CLUSTER is an Autopilot cluster, which makes nodes by itself"
+        say "# $CLUSTER is an Autopilot cluster, which adds nodes by itself"
     elif [[ -z $pool ]]; then
-        # The taint keeps the cluster's own pods off, so that idle nodes can go.
+        # The taint keeps the cluster's own pods away, so that idle nodes can be removed.
         [[ -z $SPOT ]] || flags=(--spot --location-policy=ANY --node-taints=cloud.google.com/gke-spot=true:NoSchedule)
         change gcloud container node-pools create "$NAME" "--cluster=$CLUSTER" "--location=$location" "--project=$PROJECT" "--labels=$MADE" \
             "--node-locations=$ZONE" "--num-nodes=$MIN_NODES" --enable-autoscaling "--min-nodes=$MIN_NODES" "--max-nodes=$MAX_NODES" \
@@ -117,7 +117,7 @@ make_pool() {
 }
 
 bind_identity() {
-    step "workload identity: pods with the service account qfleet in the namespace $NAMESPACE are $ACCOUNT"
+    step "workload identity: pods with the service account qfleet in the namespace $NAMESPACE act as $ACCOUNT"
     local member="serviceAccount:$PROJECT.svc.id.goog[$NAMESPACE/qfleet]"
     has roles/iam.workloadIdentityUser "$member" gcloud iam service-accounts get-iam-policy "$ACCOUNT" "--project=$PROJECT" ||
         change_soon gcloud iam service-accounts add-iam-policy-binding "$ACCOUNT" "--project=$PROJECT" "--member=$member" --role=roles/iam.workloadIdentityUser
@@ -126,11 +126,12 @@ bind_identity() {
 install_operator() {
     step 'kubectl and the Kubeflow training operator'
     local kubectl=(kubectl "--context=gke_${PROJECT}_${location}_$CLUSTER") found
-    # Said each time: it changes nothing but which cluster this machine's kubectl speaks to.
+    # Run each time: it only changes the kubeconfig of this machine.
     change gcloud container clusters get-credentials "$CLUSTER" "--location=$location" "--project=$PROJECT"
     found=$(ask "${kubectl[@]}" get deployments --all-namespaces --field-selector=metadata.name=training-operator \
         '--output=jsonpath={.items[*].metadata.name}/{.items[*].metadata.labels.managed-by}')
-    # An operator without the label is another's in an adopted cluster; in ours, one cut short.
+    # Without the label, the operator of an adopted cluster is left as it is; in a cluster of
+    # infra-up, its installation was interrupted.
     if [[ ${found:-/} == / || (-z $ADOPT_CLUSTER && $found != */qfleet) ]]; then
         change "${kubectl[@]}" apply --server-side "--kustomize=$OPERATOR"
         change "${kubectl[@]}" label --overwrite --namespace=kubeflow deployment/training-operator "$MADE"
@@ -140,9 +141,9 @@ install_operator() {
     [[ -n $ADOPT_CLUSTER ]] || ask "${kubectl[@]}" rollout status --namespace=kubeflow deployment/training-operator --timeout=5m >&3
 }
 
-# What can be known before anything is made, beyond the person's own rights.
-check_place() {
-    step 'what is there'
+# Checks the existing resources before anything is created.
+check_existing() {
+    step 'existing resources'
     pool=''
     find_cluster
     location=${location:-$ZONE}
@@ -151,12 +152,12 @@ check_place() {
     elif [[ -z $cluster ]]; then
         check_network
     elif [[ $cluster_label != qfleet ]]; then
-        theirs "the cluster $CLUSTER" "say ADOPT_CLUSTER=$CLUSTER to use it as it stands, or set NAME= to another name"
+        foreign "the cluster $CLUSTER" "set ADOPT_CLUSTER=$CLUSTER to use it unchanged, or set NAME= to another name"
     fi
     [[ $cluster_status != ERROR ]] ||
-        lack "the cluster $CLUSTER could not be made: gcloud container clusters describe $CLUSTER --location=$location --project=$PROJECT says why; gcloud container clusters delete $CLUSTER --location=$location --project=$PROJECT clears the way"
+        lack "the cluster $CLUSTER could not be created: gcloud container clusters describe $CLUSTER --location=$location --project=$PROJECT shows the cause; delete it with gcloud container clusters delete $CLUSTER --location=$location --project=$PROJECT and run make infra-up again"
     [[ -z $ADOPT_BUCKET ]] || try gcloud storage buckets describe "gs://$BUCKET" '--format=value(name)' >/dev/null ||
-        lack "the bucket gs://$BUCKET that ADOPT_BUCKET names cannot be seen: gcloud storage buckets list --project=$PROJECT names those of the project."
+        lack "the bucket gs://$BUCKET that ADOPT_BUCKET names cannot be accessed: gcloud storage buckets list --project=$PROJECT lists those of the project."
     [[ -z $cluster ]] || pool=$(pool_row "$location")
     if [[ -n $pool ]]; then check_pool; elif [[ $autopilot != True ]]; then check_quota; fi
     refuse_lacks
@@ -169,19 +170,19 @@ check_adopted_cluster() {
     [[ -n $identity_pool ]] ||
         lack "the cluster $CLUSTER has no workload identity: gcloud container clusters update $CLUSTER --location=$location --project=$PROJECT --workload-pool=$PROJECT.svc.id.goog"
     [[ $data_path == ADVANCED_DATAPATH ]] ||
-        say "# the cluster $CLUSTER has no Dataplane V2: it may not enforce network policies, which keep others from the workers' ports"
+        say "# the cluster $CLUSTER has no Dataplane V2: it may not enforce network policies, which protect the workers' ports"
 }
 
 check_pool() {
     local label machine spot
     IFS='|' read -r _ _ label machine spot _ _ <<<"$pool"
-    [[ $label == qfleet ]] || theirs "the node pool $NAME of the cluster $CLUSTER" 'set NAME= to another name'
+    [[ $label == qfleet ]] || foreign "the node pool $NAME of the cluster $CLUSTER" 'set NAME= to another name'
     [[ $spot == True ]] || spot=''
     [[ $machine == "$MACHINE" && ${spot:+spot} == "${SPOT:+spot}" ]] ||
-        lack "the node pool $NAME has ${spot:+spot }nodes of $machine, which cannot become others: gcloud container node-pools delete $NAME --cluster=$CLUSTER --location=$location --project=$PROJECT, then the same again."
+        lack "the node pool $NAME has ${spot:+spot }nodes of $machine, which cannot be changed: gcloud container node-pools delete $NAME --cluster=$CLUSTER --location=$location --project=$PROJECT, then run make infra-up again."
 }
 
-# What to say next, with the names that were made.
+# Prints the next commands, with the names of the created resources.
 next() {
     local namespace=''
     [[ $NAMESPACE == default ]] || namespace=" NAMESPACE=$NAMESPACE"
@@ -199,18 +200,18 @@ OFFLINE=$DRY_RUN
 NODE_FLAGS=(--disk-type=pd-balanced "--disk-size=$DISK" "--service-account=$NODES" --workload-metadata=GKE_METADATA
     --shielded-secure-boot --shielded-integrity-monitoring --metadata=disable-legacy-endpoints=true)
 if [[ -n $OFFLINE ]]; then
-    say '# A dry run: every command, for a project where nothing is there yet; none is run.'
+    say '# Dry run: all commands for an empty project. None is run.'
 else
     check_tools gcloud kubectl gke-gcloud-auth-plugin git curl
 fi
 estimate
-step 'who you are, and what you may do'
-check_person
+step 'account and permissions'
+check_account
 check_project
 check_permissions
 refuse_lacks
 enable_apis
-check_place
+check_existing
 make_accounts
 make_registry
 make_bucket

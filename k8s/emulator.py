@@ -1,10 +1,10 @@
-"""The storage of overlay `local`: gcp-storage-emulator on a volume, fit for being killed.
+"""The storage of overlay `local`: gcp-storage-emulator on a volume, made safe against SIGKILL.
 
     python -m k8s.emulator FOLDER PORT BUCKET
 
-The emulator keeps its list of objects in one file, which it writes in place: killed while it does,
-it would lose all. Here each file is written whole. And a bucket keeps what is deleted for a week,
-as real ones do, so that its list would grow without end: here it keeps nothing.
+The emulator overwrites its list of objects in place, so SIGKILL could destroy the list. Here each
+file is replaced atomically. Buckets retain deleted objects for a week, as real ones do, so the list
+would grow without limit. Here retention is off.
 """
 
 import os
@@ -16,28 +16,28 @@ from gcp_storage_emulator import storage
 from gcp_storage_emulator.server import create_server
 
 
-class WholeFiles(storage._FileStore):
-    """Files that appear whole or not at all."""
+class AtomicFileStore(storage._FileStore):
+    """A file store that replaces files atomically."""
 
     def write_bytes(self, rel: str, content: bytes) -> None:
-        """Write beside the file, then put it in the file's place."""
+        """Write a temporary file, then rename it."""
         part = f"{rel}.part"
         super().write_bytes(part, content)
         os.replace(self._disk_path(part), self._disk_path(rel))
 
 
-def leave(number: int, frame: object) -> NoReturn:
-    """End between two requests: nothing is half-written then."""
+def interrupt(number: int, frame: object) -> NoReturn:
+    """End the server between two requests, when no file is partially written."""
     raise KeyboardInterrupt
 
 
 def main(folder: str, port: str, bucket: str) -> None:
     """Serve until SIGTERM."""
-    signal.signal(signal.SIGTERM, leave)
-    storage._FileStore = WholeFiles
-    server = create_server("0.0.0.0", int(port), default_bucket=bucket, data_dir=folder)  # noqa: S104 - a pod's own
-    kept = server._storage.buckets[bucket]
-    kept["softDeletePolicy"]["retentionDurationSeconds"] = "0"
+    signal.signal(signal.SIGTERM, interrupt)
+    storage._FileStore = AtomicFileStore
+    server = create_server("0.0.0.0", int(port), default_bucket=bucket, data_dir=folder)  # noqa: S104 - in a pod
+    created = server._storage.buckets[bucket]
+    created["softDeletePolicy"]["retentionDurationSeconds"] = "0"
     server.run()
 
 

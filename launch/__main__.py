@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from common import events
 from common.errors import SettingsError, exit_on_signals, run_main
 from common.settings import Settings
 
@@ -66,7 +65,6 @@ def main() -> int:
         raise SettingsError(
             f"{name} is not a command of the client: choose one of {', '.join(COMMANDS)}"
         )
-    events.start()
     exit_on_signals()  # `finally` blocks close the ports that were forwarded
     arguments = _positional(COMMANDS[name], rest)
     run = arguments[1:] if COMMANDS[name].arguments.endswith(" [RUN]") else arguments

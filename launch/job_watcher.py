@@ -94,8 +94,8 @@ class JobWatcher:
         end = time.monotonic() + seconds
         while True:
             try:
-                event = self._logs.received.get(timeout=max(end - time.monotonic(), 0.001))
-                self._console.show(for_cluster(event))
+                received = self._logs.received.get(timeout=max(end - time.monotonic(), 0.001))
+                self._console.show(for_cluster(received.event))
             except queue.Empty:
                 if time.monotonic() >= end:
                     return

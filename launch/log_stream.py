@@ -1,10 +1,10 @@
 """A container's log as it grows, read in a thread: its lines as events."""
 
-import dataclasses
 import queue
 import threading
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import urllib3
 
@@ -14,7 +14,20 @@ from common.events import Event
 from launch.job import Pod
 from launch.kube_client import KubeClient
 
-Events = queue.Queue[Event]
+
+class Received(NamedTuple):
+    """An event of a pod.
+
+    Args:
+        event: The event; its own rank may be missing.
+        rank: The worker whose log it was read from.
+    """
+
+    event: Event
+    rank: int | None
+
+
+Events = queue.Queue[Received]
 
 
 def read_line(line: str, rank: int | None) -> Event:
@@ -24,10 +37,7 @@ def read_line(line: str, rank: int | None) -> Event:
         line: The line.
         rank: The worker whose log it is in.
     """
-    event = events.parse(line)
-    if event is None:
-        return events.foreign(line, rank=rank)
-    return event if event.rank is not None else dataclasses.replace(event, rank=rank)
+    return events.parse(line) or events.foreign(line, rank=rank)
 
 
 class LogStream:
@@ -69,18 +79,21 @@ class LogStream:
                 if read_to is not None and when <= read_to:
                     continue  # received before the connection broke
                 self._read_to = when
-                self._received.put(read_line(text, pod.index))
+                self._put(read_line(text, pod.index))
         except (urllib3.exceptions.HTTPError, OSError):
             return  # `renew` continues after the last line
         except QfleetError as error:
-            self._received.put(events.foreign(f"(log can't be read: {error})", rank=pod.index))
+            self._put(events.foreign(f"(log can't be read: {error})", rank=pod.index))
             self._complete = True
 
     def _pass_on_untimed(self, line: str) -> None:
         """Pass on a line without a time, unless it repeats the one before."""
         if line != self._untimed:
-            self._received.put(events.foreign(line, rank=self._pod.index))
+            self._put(events.foreign(line, rank=self._pod.index))
         self._untimed = line
+
+    def _put(self, event: Event) -> None:
+        self._received.put(Received(event, self._pod.index))
 
     def renew(self, pod: Pod) -> None:
         """Connect again if the connection broke while the container runs.

@@ -1,1 +1,1 @@
-"""What a fleet takes, measured and foretold; imports common, and starts training as processes."""
+"""Planning: measure and predict the time, memory and cost of a training."""

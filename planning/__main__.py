@@ -1,4 +1,4 @@
-"""`make plan`: how to train, before it is done: time, memory and cost, and what is recommended."""
+"""`make plan`: predict time, memory and cost of a training, and recommend how to train."""
 
 import sys
 
@@ -12,26 +12,28 @@ from planning.planner import make_plan
 
 
 def main() -> None:
-    """Plan, show the plan, and with APPLY write what it recommends as settings."""
+    """Plan, print the plan, and with APPLY write the recommended settings."""
     settings = Settings.from_args(sys.argv[1:])
     exit_on_signals()
     if settings.planning.apply:
         plan_file.check()
     console = Console(width=None if sys.stdout.isatty() else 120)
     with console.status("planning") as status:
-        heard = status.update if console.is_terminal else console.print
-        # The short form takes what was measured before.
-        found = make_plan(settings, heard=heard, fresh=not settings.planning.quick)
-    print_plan(found, settings, console)
-    chosen = plan_file.apply_plan(settings, found.choice.best.option, found.machine)
+        report = status.update if console.is_terminal else console.print
+        # Only the short form uses cached measurements.
+        plan = make_plan(settings, report=report, fresh=not settings.planning.quick)
+    print_plan(plan, settings, console)
+    values = plan_file.apply_plan(settings, plan.recommendation.best.option, plan.machine)
     if settings.planning.apply:
-        path = plan_file.write(chosen)
-        console.print(f"written to {path}", soft_wrap=True)
-        console.print(f"next:  make training CONFIG={path}", soft_wrap=True)
+        path = plan_file.write(values)
+        console.print(f"Settings written to {path}.", soft_wrap=True)
+        steps = [f"make training CONFIG={path}"]
     else:
-        said = " ".join(plan_file.to_cli_args(chosen))
-        console.print(f"next:  make training {said}", soft_wrap=True)
-        console.print(f"       APPLY=1 writes that to {plan_file.FILE}", soft_wrap=True)
+        arguments = " ".join(plan_file.to_cli_args(values))
+        steps = [f"make training {arguments}", f"make plan APPLY=1 (writes {plan_file.FILE})"]
+    console.print("Next steps:")
+    for step in steps:
+        console.print(f"  {step}", soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""WORKERS=auto and BATCH=auto: `python -m planning.auto SETTING=value ...`, for what starts jobs.
+"""WORKERS=auto and BATCH=auto: `python -m planning.auto SETTING=value ...`.
 
-It plans with what was measured before, or measures shortly, and prints JSON: the settings that
-were chosen, and why. What starts it (training, the cluster's client; common/runs/auto_settings.py) needs
-nothing of what a plan needs.
+It plans with cached measurements, or measures for a short time, and emits an event `plan` with the
+chosen settings and the reason. Programs that start jobs run it as a process
+(common/runs/auto_settings.py), because they do not need the dependencies of planning.
 """
 
-import json
 import sys
 
+from common import events
 from common.errors import exit_on_signals, run_main
 from common.settings import Settings
 from common.settings.settings import AUTO
@@ -16,26 +16,28 @@ from planning.planner import make_plan
 
 
 def main() -> None:
-    """Print what is chosen."""
+    """Emit the chosen settings."""
     settings = Settings.from_args([*sys.argv[1:], "QUICK=true"])
     exit_on_signals()
-    if settings.training.batch != AUTO and not settings.training.batch_per_worker:
-        # What is not left to the planner stays as training would take it.
-        settings = Settings.from_args(
-            [*settings.to_args(), f"BATCH={settings.training.global_batch}"]
-        )
-    found = make_plan(settings, keep_workers=True)
-    option = found.choice.best.option
-    measured = f"in {found.profile.seconds:.0f} s" if found.profile.seconds else "before"
-    threads = recommended_threads(option, found.machine)
-    said = {
-        "workers": option.workers,
-        "batch": option.batch,
-        "state_shards": option.split,
-        "threads": settings.training.threads if threads is None else threads,
-        "why": " ".join([*found.choice.reasons, f"(measured {measured})"]),
-    }
-    print(json.dumps(said))
+    training = settings.training
+    if training.batch != AUTO and not training.batch_per_worker:
+        # The default batch counts as explicit: training would use it.
+        settings = Settings.from_args([*settings.to_args(), f"BATCH={training.global_batch}"])
+    plan = make_plan(settings, keep_workers=True)
+    option = plan.recommendation.best.option
+    seconds = plan.profile.seconds
+    source = f"measured in {seconds:.0f} s" if seconds else "cached measurements"
+    threads = recommended_threads(option, plan.machine)
+    events.emit(
+        "plan",
+        settings={
+            "workers": option.workers,
+            "batch": option.batch,
+            "state_shards": option.state_shards,
+            "threads": training.threads if threads is None else threads,
+        },
+        reason=" ".join([*plan.recommendation.reasons, f"({source})"]),
+    )
 
 
 if __name__ == "__main__":

@@ -1,153 +1,159 @@
-"""What keeps a number of workers from being as many times as fast, in a word and in a paragraph.
+"""Explanation of a scaling point: the main bottleneck, in a few words and in a paragraph.
 
-What is missing to W times one worker is a product of three ratios (planning/scaling.py). A loss is
-the negative logarithm of a ratio, so that losses add up; that of the exchange is dealt to the parts
-of a step by what they take longer in the gang than in workers without exchange.
+The speedup over one worker is W times a product of three ratios (planning/scaling.py). A loss is
+the negative logarithm of a ratio, so losses add up. The loss by communication is divided among the
+parts of a step, in proportion to the additional time of each part.
 """
 
 import math
 
+from common.text import plural
 from planning.scaling_point import ScalingPoint
-from planning.step_measurement import MEASURED_PARTS
+from training.limits import STEP_PARTS
 
-# Losses below this together are next to nothing.
-LITTLE = -math.log(0.95)
-GOAL = 0.95
+NEGLIGIBLE_LOSS = -math.log(0.95)
+"""Sum of losses below which there is no bottleneck."""
 
-CROWDED, ROWS, NEIGHBOURS = "more workers than cores", "too few rows", "memory bus"
+TARGET_EFFICIENCY = 0.95
+
+OVERSUBSCRIBED = "more workers than cores"
+SMALL_BATCH = "small batch per worker"
+CONTENTION = "memory contention"
 
 
 def efficiency_losses(point: ScalingPoint) -> dict[str, float]:
-    """What is lost to W times one worker, by what it is lost to; gains are left out.
+    """Return the losses by cause: STEP_PARTS, CONTENTION and, in strong scaling, SMALL_BATCH.
 
     Returns:
-        Negative logarithms: 0.1 is about 10 %.
+        Negative logarithms, at least 0: 0.1 is about 10 %.
     """
-    slower = {part: max(0.0, point.step_ms[part] - point.alone_ms[part]) for part in MEASURED_PARTS}
+    slower = {
+        part: max(0.0, point.step_ms[part] - point.independent_step_ms[part]) for part in STEP_PARTS
+    }
     total = sum(slower.values()) or 1.0
-    exchange = _loss(point.efficiency)
-    found = {part: exchange * slower[part] / total for part in MEASURED_PARTS}
-    found[NEIGHBOURS] = _loss(point.alone / (point.workers * point.share))
+    communication = _loss(point.efficiency)
+    losses = {part: communication * slower[part] / total for part in STEP_PARTS}
+    losses[CONTENTION] = _loss(point.independent_rate / (point.workers * point.share_rate))
     if point.kind == "strong":
-        found[ROWS] = _loss(point.share / point.single)
-    return found
+        losses[SMALL_BATCH] = _loss(point.share_rate / point.single_rate)
+    return losses
 
 
 def main_bottleneck(point: ScalingPoint) -> str:
-    """What limits a point: one of PARTS, ROWS, NEIGHBOURS or CROWDED.
+    """Return the main bottleneck: one of STEP_PARTS, SMALL_BATCH, CONTENTION or OVERSUBSCRIBED.
 
-    Where next to nothing is lost, it is what most of a step goes to.
+    Without significant losses, it is the longest part of a step.
     """
-    if point.crowded:
-        return CROWDED
-    found = efficiency_losses(point)
-    if sum(found.values()) < LITTLE:
-        return max(MEASURED_PARTS, key=lambda part: point.step_ms[part])
-    return max(found, key=lambda reason: found[reason])
+    if point.oversubscribed:
+        return OVERSUBSCRIBED
+    losses = efficiency_losses(point)
+    if sum(losses.values()) < NEGLIGIBLE_LOSS:
+        return max(STEP_PARTS, key=lambda part: point.step_ms[part])
+    return max(losses, key=lambda cause: losses[cause])
 
 
 def headline(point: ScalingPoint) -> str:
-    """A point in a line."""
-    workers = f"{point.workers} worker" + "s" * (point.workers > 1)
-    ratio = "" if point.crowded else f", {point.ratio:.2f} times one worker"
+    """Describe a point in one line."""
+    workers = plural(point.workers, "worker")
+    speedup = "" if point.oversubscribed else f", speedup {point.speedup:.2f}"
     return (
-        f"{point.qubits} qubits, {point.work}, {workers}: efficiency {point.efficiency:.3f}{ratio};"
-        f" limit: {main_bottleneck(point)}"
+        f"{point.qubits} qubits, {point.label}, {workers}: efficiency {point.efficiency:.3f}"
+        f"{speedup}; bottleneck: {main_bottleneck(point)}"
     )
 
 
 def paragraph(point: ScalingPoint) -> str:
-    """A point in words: how fast, where a step's time goes, what limits it, what would help."""
-    workers = f"{point.workers} worker" + "s" * (point.workers > 1)
-    head = f"**{point.qubits} qubits, {point.work}, {workers}: {main_bottleneck(point)}.**"
-    said = [head, f"{point.rate:,.0f} examples/s."]
-    if point.crowded:
-        said.append(_crowded(point))
+    """Describe a point: its rate, the parts of a step, the bottleneck and a remedy."""
+    workers = plural(point.workers, "worker")
+    title = f"**{point.qubits} qubits, {point.label}, {workers}: {main_bottleneck(point)}.**"
+    rate = f"{point.examples_per_second:,.0f} examples/s"
+    sentences = [title]
+    if point.oversubscribed:
+        sentences += [f"{rate}.", _oversubscription(point)]
     elif point.workers > 1:
-        said[1] = f"{point.rate:,.0f} examples/s, {point.ratio:.2f} times one worker;"
-        said.append(
-            f"efficiency {point.efficiency:.2f} of {point.alone:,.0f} by {point.workers}"
-            " independent workers."
+        sentences.append(
+            f"{rate}, speedup {point.speedup:.2f}; efficiency {point.efficiency:.2f} of"
+            f" {point.independent_rate:,.0f} examples/s by {point.workers} independent workers."
         )
-    said.append(_step(point))
-    if point.workers > 1 and not point.crowded:
-        said.append(_why(point))
-    said.append(_use(point))
-    return " ".join(filter(None, said))
+    else:
+        sentences.append(f"{rate}.")
+    sentences.append(_step(point))
+    if point.workers > 1 and not point.oversubscribed:
+        sentences.append(_losses(point))
+    sentences.append(_resources(point))
+    return " ".join(filter(None, sentences))
 
 
 def _loss(ratio: float) -> float:
     return max(0.0, -math.log(ratio))
 
 
-def _crowded(point: ScalingPoint) -> str:
+def _oversubscription(point: ScalingPoint) -> str:
     return (
-        f"{point.workers} workers share {point.cores} cores, so this says how the machine"
-        " bears too many workers, not how qfleet scales: there is no line through it."
+        f"{point.workers} workers share {plural(point.cores, 'core')}: this shows the cost of"
+        " oversubscription, not the scaling of qfleet, so no line connects it."
     )
 
 
 def _step(point: ScalingPoint) -> str:
-    step = sum(point.step_ms.values())
-    shares = ", ".join(f"{part} {_ms(point.step_ms[part])}" for part in MEASURED_PARTS)
-    told = f"A step of {_ms(step)} ms: {shares}."
-    if point.wait_ms > step / 100:
-        told += (
-            f" Of the exchange {_ms(point.wait_ms)} ms are a wait for whichever worker is slower in"
-            f" a step; without it the efficiency would be {point.unwaited:.2f}."
+    step_ms = sum(point.step_ms.values())
+    parts = ", ".join(f"{part} {_digits(point.step_ms[part])}" for part in STEP_PARTS)
+    text = f"A step takes {_digits(step_ms)} ms: {parts}."
+    if point.wait_ms > step_ms / 100:
+        text += (
+            f" {_digits(point.wait_ms)} ms of the exchange are waiting for the slowest worker of a"
+            f" step; without it, the efficiency would be {point.efficiency_without_wait:.2f}."
         )
-    return told
+    return text
 
 
-def _ms(value: float) -> str:
+def _digits(value: float) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:,.0f}"
 
 
-def _why(point: ScalingPoint) -> str:
-    found = efficiency_losses(point)
+def _losses(point: ScalingPoint) -> str:
+    losses = efficiency_losses(point)
+    if sum(losses.values()) < NEGLIGIBLE_LOSS:
+        return "Losses are negligible: more workers on cores of their own help."
     lost = ", ".join(
-        f"{reason} {100 * (1 - math.exp(-loss)):.0f} %"
-        for reason, loss in sorted(found.items(), key=lambda one: -one[1])
+        f"{cause} {100 * (1 - math.exp(-loss)):.0f} %"
+        for cause, loss in sorted(losses.items(), key=lambda item: -item[1])
         if loss >= 0.01
     )
-    what = main_bottleneck(point)
-    if sum(found.values()) < LITTLE:
-        return "Next to nothing is lost: more workers on cores of their own help."
-    told = f"Lost to {point.workers} times one worker: {lost}."
-    if what == NEIGHBOURS:
-        told += (
-            " Workers that exchange nothing slow each other down as much: they share caches, the"
-            " way to memory and the clock."
+    text = f"Losses compared with {point.workers} times one worker: {lost}."
+    bottleneck = main_bottleneck(point)
+    if bottleneck == CONTENTION:
+        return (
+            f"{text} Workers that do not communicate are as slow: they share caches, memory"
+            " bandwidth and the clock frequency."
         )
-    elif what == ROWS:
-        told += (
-            f" With {_rows(point)} examples a step a worker needs"
-            f" {point.single / point.share - 1:.0%} longer for each than with {point.batch}: raise"
-            " BATCH, or use fewer workers."
+    if bottleneck == SMALL_BATCH:
+        slower = point.single_rate / point.share_rate - 1
+        return (
+            f"{text} With {_rows(point)} examples per step, a worker needs {slower:.0%} more time"
+            f" per example than with {point.batch}: raise BATCH, or use fewer workers."
         )
-    else:
-        told += _exchange(point)
-    return told
+    return text + _examples_for_target(point)
 
 
-def _exchange(point: ScalingPoint) -> str:
-    """What an efficiency of GOAL would take, if what is lost in a step stays as it is."""
+def _examples_for_target(point: ScalingPoint) -> str:
+    """Estimate the examples per worker for TARGET_EFFICIENCY, at the same overhead per step."""
     rows = _rows(point)
-    alone = sum(point.alone_ms.values())
-    step = sum(point.step_ms.values())
-    if step <= alone:
+    independent_ms = sum(point.independent_step_ms.values())
+    step_ms = sum(point.step_ms.values())
+    overhead_ms = step_ms - independent_ms
+    if overhead_ms <= 0:
         return ""
-    more = (step - alone) / (alone / rows) * GOAL / (1 - GOAL)
-    faster = "" if point.ratio > 1 else " One worker alone is faster."
+    needed = overhead_ms / (independent_ms / rows) * TARGET_EFFICIENCY / (1 - TARGET_EFFICIENCY)
+    faster = "" if point.speedup > 1 else " One worker is faster."
     return (
-        f" A worker computes {_ms(alone)} ms at {rows} examples, and a step costs"
-        f" {_ms(step - alone)} ms more in a gang, whatever it computes: about {_round(more)}"
-        f" examples a worker would bring {GOAL}.{faster}"
+        f" A worker computes for {_digits(independent_ms)} ms at {rows} examples, and training"
+        f" together adds {_digits(overhead_ms)} ms per step: about {_two_digits(needed)} examples"
+        f" per worker would reach {TARGET_EFFICIENCY}.{faster}"
     )
 
 
-def _round(number: float) -> str:
-    """Two digits of it."""
+def _two_digits(number: float) -> str:
     return f"{float(f'{max(number, 1):.2g}'):,.0f}"
 
 
@@ -155,7 +161,7 @@ def _rows(point: ScalingPoint) -> int:
     return -(-point.batch // point.workers)
 
 
-def _use(point: ScalingPoint) -> str:
-    cpu = " ".join(f"{100 * share:.0f} %" for share in point.cpu)
+def _resources(point: ScalingPoint) -> str:
+    cpu = " ".join(f"{100 * share:.0f} %" for share in point.cpu_utilization)
     memory = " ".join(f"{mib:,}" for mib in point.rss_mib)
-    return f"Each worker's processor: {cpu}; memory: {memory} MiB."
+    return f"CPU of each worker: {cpu}; memory: {memory} MiB."

@@ -1,97 +1,110 @@
-"""From a step to an epoch, a run, memory and money, for one way to train."""
+"""Time, memory and price of a training, derived from the predicted step."""
 
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from common.settings import Settings
+from common.settings.groups.training import TrainingSettings
 from planning.machine_profile import MachineProfile
 from planning.step_model import PredictedStep, StepModel
 from planning.workload import WorkloadAnalysis
+from qfleet.engine.memory import MAX_WAITING_STATE_BYTES
 
-KEPT = 4 << 30  # bytes of states that wait between forward and gradient, at most (kernel/ops.cc)
-PER_EPOCH = 0.03  # seconds: metrics, events and a checkpoint
-IDLE = 450 << 20  # bytes of a worker before its model is built, where none was measured
-BUFFERS = 1.2  # a split state with its exchange in pieces, over the state alone
+EPOCH_OVERHEAD_SECONDS = 0.03
+"""Metrics, events and a checkpoint of one epoch."""
+
+IDLE_WORKER_BYTES = 450 << 20
+"""Memory of a worker before its model is built, where it was not measured."""
+
+SHARDED_STATE_FACTOR = 1.2
+"""Memory of a state shard with its exchange buffers, relative to the shard."""
+
+SHARED_TILE_QUBITS = 18
+"""From this width on, all threads work on one tile."""
 
 
 class WorkerOption(NamedTuple):
     """One way to train.
 
     Attributes:
-        workers: In the gang.
-        batch: Examples a step in all workers together.
-        threads: Of a worker.
-        split: Workers that hold one circuit's state together.
+        workers: Number of workers.
+        batch: Examples per step over all workers.
+        threads: Threads per worker.
+        state_shards: Workers that share the state of one circuit.
     """
 
     workers: int
     batch: int
     threads: int
-    split: int = 1
+    state_shards: int = 1
 
 
 @dataclass(frozen=True)
 class MachineMemory:
-    """What the workers run on.
+    """The machine of the workers, or the machines.
 
     Attributes:
-        cores: Of this machine, or of a pod.
-        memory: Bytes that all workers on this machine may take, or that a pod may.
-        own: Whether each worker has a machine, a pod, of its own.
+        cores: Cores of this machine, or of a pod.
+        memory_bytes: Memory available to all workers on this machine, or to a pod.
+        dedicated: True if each worker has a machine (a pod) of its own.
     """
 
     cores: int
-    memory: int
-    own: bool
+    memory_bytes: int
+    dedicated: bool
 
-    def room(self, workers: int) -> int:
-        """Bytes that one of so many workers may take."""
-        return self.memory if self.own else self.memory // workers
+    def bytes_per_worker(self, workers: int) -> int:
+        """Return the memory available to each of `workers` workers."""
+        return self.memory_bytes if self.dedicated else self.memory_bytes // workers
+
+    def fair_threads(self, workers: int) -> int:
+        """Return the threads of each worker if all cores are divided among `workers` workers."""
+        return self.cores if self.dedicated else max(1, self.cores // workers)
 
 
 @dataclass(frozen=True)
 class CostForecast:
-    """What an option would take.
+    """Predicted costs of an option.
 
     Attributes:
         option: The way to train.
-        step: Seconds of a step.
-        plan: What the simulator does, in a few words.
-        epoch: Seconds of an epoch, its validation included.
-        start: Seconds from the start of the processes to the first step.
-        run: Seconds of the whole run.
-        memory: Bytes of a worker.
-        fits: Whether a worker has so much.
-        epoch_price: Money for an epoch; 0 where no PRICE was told.
-        run_price: Money for the run.
+        step: Time of one step.
+        method: The simulation method: "direct", "11 states" or "2 shards".
+        epoch_seconds: Seconds per epoch, including its validation.
+        start_seconds: Seconds from the start of the processes to the first step.
+        run_seconds: Seconds of the whole run.
+        memory_bytes: Memory of each worker.
+        fits: True if each worker has that much memory.
+        epoch_price: Price of an epoch; 0 without PRICE_PER_WORKER_HOUR.
+        run_price: Price of the run.
     """
 
     option: WorkerOption
     step: PredictedStep
-    plan: str
-    epoch: float
-    start: float
-    run: float
-    memory: int
+    method: str
+    epoch_seconds: float
+    start_seconds: float
+    run_seconds: float
+    memory_bytes: int
     fits: bool
     epoch_price: float
     run_price: float
 
     @property
-    def rate(self) -> float:
-        """Examples a second."""
+    def examples_per_second(self) -> float:
+        """Examples per second over all workers."""
         return self.option.batch / self.step.seconds
 
 
 class Costs:
-    """What any option would take.
+    """Predicts the costs of options.
 
     Args:
-        workload: What is trained.
-        profile: What was measured.
-        machine: What the workers run on.
-        settings: EPOCHS, INITIALIZATIONS, INITIALIZATION_EPOCHS and PRICE are read.
+        workload: Workload of the training.
+        profile: Measured steps.
+        machine: Machine of the workers.
+        training: EPOCHS and INITIALIZATIONS are used.
+        price_per_worker_hour: Price of one worker; 0 omits prices.
     """
 
     def __init__(
@@ -99,69 +112,72 @@ class Costs:
         workload: WorkloadAnalysis,
         profile: MachineProfile,
         machine: MachineMemory,
-        settings: Settings,
+        training: TrainingSettings,
+        price_per_worker_hour: float = 0.0,
     ) -> None:
-        self.workload, self.machine, self.settings = workload, machine, settings
+        self.workload, self.machine, self.training = workload, machine, training
         self.model: StepModel = profile.model()
-        self._start = max((p.start_seconds for p in profile.points), default=0.0)
-        self._build = max((p.build_seconds for p in profile.points), default=0.0)
-        self._idle = min(
-            (
-                p.rss_bytes - states_bytes(workload, p.rows, p.threads, 1, machine.memory, p.qubits)
-                for p in profile.points
-                if p.rss_bytes
-            ),
-            default=IDLE,
-        )
+        self._price_per_worker_second = price_per_worker_hour / 3600
+        points = profile.points
+        start_seconds = max((p.start_seconds for p in points), default=0.0)
+        self._start_seconds = start_seconds + max((p.build_seconds for p in points), default=0.0)
+        idle = [
+            p.rss_bytes
+            - states_bytes(workload, p.rows, p.threads, 1, machine.memory_bytes, p.qubits)
+            for p in points
+            if p.rss_bytes
+        ]
+        self._idle_bytes = max(min(idle, default=IDLE_WORKER_BYTES), IDLE_WORKER_BYTES // 2)
 
-    def of(self, option: WorkerOption) -> CostForecast:
-        """What an option would take."""
-        workload, machine, settings = self.workload, self.machine, self.settings
-        workers, batch, threads, split = option
+    def forecast(self, option: WorkerOption) -> CostForecast:
+        """Predict the costs of an option."""
+        workload, machine = self.workload, self.machine
+        workers, batch, threads, shards = option
         step = self.model.step(
             workload,
             workers=workers,
             batch=batch,
             threads=threads,
-            split=split,
-            busy=threads if machine.own else None,
+            state_shards=shards,
+            busy_threads=threads if machine.dedicated else None,
         )
-        steps = math.ceil(workload.examples / batch)
-        forward = workload.forward / workload.operations
-        measured = step.simulate * forward + step.exchange + step.input
-        validation = math.ceil(workload.validation / batch) * measured
-        epoch = steps * step.seconds + validation + PER_EPOCH
-        start = self._start + self._build
-        starts = (
-            settings.training.initialization_count * steps * measured
-            if settings.training.initialization_count > 1
-            else 0.0
-        )
-        run = start + settings.training.epochs * epoch + starts
-        rows = math.ceil(batch * split / workers)
-        memory = self.memory(rows, threads, split, machine.room(workers))
-        price = settings.planning.price_per_worker_hour / 3600 * workers
+        epoch_seconds, selection_seconds = self._epoch_seconds(step, batch)
+        run_seconds = self._start_seconds + self.training.epochs * epoch_seconds + selection_seconds
+        rows = math.ceil(batch * shards / workers)
+        available = machine.bytes_per_worker(workers)
+        memory_bytes = self._idle_bytes + states_bytes(workload, rows, threads, shards, available)
+        price = self._price_per_worker_second * workers
         return CostForecast(
             option,
             step,
-            self._plan(rows, split),
-            epoch,
-            start,
-            run,
-            memory,
-            memory <= machine.room(workers),
-            epoch * price,
-            run * price,
+            self._method(rows, shards),
+            epoch_seconds,
+            self._start_seconds,
+            run_seconds,
+            memory_bytes,
+            memory_bytes <= available,
+            epoch_seconds * price,
+            run_seconds * price,
         )
 
-    def memory(self, rows: int, threads: int, split: int, room: int) -> int:
-        """Bytes of a worker that has so many rows."""
-        idle = max(self._idle, IDLE // 2)
-        return idle + states_bytes(self.workload, rows, threads, split, room)
+    def _epoch_seconds(self, step: PredictedStep, batch: int) -> tuple[float, float]:
+        """Return the seconds of one epoch, and of selecting the best initialization.
 
-    def _plan(self, rows: int, split: int) -> str:
-        if split > 1:
-            return f"split over {split}"
+        `training.epochs` contains the epochs of all initializations. The selection additionally
+        evaluates the training split once per initialization.
+        """
+        workload = self.workload
+        steps = math.ceil(workload.train_examples / batch)
+        forward = workload.forward_flops / workload.operations
+        evaluation = step.simulate * forward + step.exchange + step.input
+        validation = math.ceil(workload.validation_examples / batch) * evaluation
+        epoch_seconds = steps * step.seconds + validation + EPOCH_OVERHEAD_SECONDS
+        initializations = self.training.initialization_count
+        return epoch_seconds, initializations * steps * evaluation if initializations > 1 else 0.0
+
+    def _method(self, rows: int, state_shards: int) -> str:
+        if state_shards > 1:
+            return f"{state_shards} shards"
         states = self.workload.states(rows)
         return f"{states} states" if states else "direct"
 
@@ -170,22 +186,25 @@ def states_bytes(
     workload: WorkloadAnalysis,
     rows: int,
     threads: int,
-    split: int,
-    room: int,
+    state_shards: int,
+    available_bytes: int,
     qubits: int | None = None,
 ) -> int:
-    """Bytes of the states that a worker trains with: two a thread at work, and those that wait.
+    """Return the bytes of a worker's states: two per busy thread, and those that wait.
 
     Args:
-        workload: What is trained.
-        rows: Examples of a worker.
-        threads: Of a worker.
-        split: Workers that hold a state together.
-        room: Bytes that a worker may take; states wait within a quarter of it.
-        qubits: Of the states; the workload's unless given.
+        workload: Workload of the training.
+        rows: Examples of the worker.
+        threads: Threads of the worker.
+        state_shards: Workers that share one state.
+        available_bytes: Memory of the worker; states wait within a quarter of it.
+        qubits: Width of the states; that of the workload unless given.
     """
     narrower = workload.qubits - (qubits if qubits is not None else workload.qubits)
-    state = workload.state_bytes / 2**narrower / split * (BUFFERS if split > 1 else 1)
-    tiles = min(threads, math.ceil(rows / workload.samples)) if workload.qubits < 18 else 1
-    at_work = 2 * state * tiles * workload.samples
-    return int(at_work + max(state, min(rows * state, KEPT, room / 4)))
+    factor = SHARDED_STATE_FACTOR if state_shards > 1 else 1
+    state = workload.state_bytes / 2**narrower / state_shards * factor
+    tiles = 1
+    if workload.qubits < SHARED_TILE_QUBITS:
+        tiles = min(threads, math.ceil(rows / workload.tile_examples))
+    active = 2 * state * tiles * workload.tile_examples
+    return int(active + max(state, min(rows * state, MAX_WAITING_STATE_BYTES, available_bytes / 4)))

@@ -1,14 +1,12 @@
-"""What is measured for a plan: few short cases, chosen so that a model can be fitted to them.
+"""Measurements for a plan: a few short cases, chosen so that a step model can be fitted to them.
 
-Two gangs of probes suffice: one worker that has the machine to itself, and one worker for each core
-(at most MOST), which also says what an exchange takes, and how much slower a core is while the
-others are busy. Each measures one small and one larger batch; a model of several circuits that are
-the same but for names is measured with one of them. Cases take turns, and of each the fastest turn
-counts, since whatever else runs on a machine only makes it slower.
+Two groups of workers are sufficient. One worker uses the whole machine. Then one worker per core
+(at most MAX_WORKERS) measures the all-reduce, and how much slower a core is while the others are
+busy. Each group measures a small and a larger batch. Of several equal circuits, one is measured.
+Cases take turns, and the fastest turn of each counts: other programs only make steps slower.
 """
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,24 +16,41 @@ from typing import Any
 
 from common.errors import PeerLost
 from common.settings import Settings
-from planning.step_measurement import Case, StandbyGroup, StepMeasurement, measure_group
-from planning.step_model import FitPoint, StepModel
+from common.text import plural
+from planning.benchmark_group import StandbyGroup, measure_group
+from planning.fit import FitPoint
+from planning.step_measurement import Case, StepMeasurement
+from planning.step_model import StepModel
 from planning.workload import WorkloadAnalysis
 
-MOST = 8  # workers of a measured gang
-FLOPS = 60e9  # a second and core, about: how long a case takes, before anything is measured
-LONGEST = 0.6  # seconds of an example's step, beyond which a narrower circuit is measured
-LARGE_SECONDS, LARGE, SMALLER = 0.1, 96, 6  # the larger batch, and how much smaller the other is
-SLOW = 0.12  # seconds of an example's step, beyond which a case is measured once
+MAX_WORKERS = 8
+"""Most workers of a measured group."""
+
+FLOPS_PER_CORE_SECOND = 60e9
+"""Rough speed of a core, for an estimate before anything is measured."""
+
+MAX_EXAMPLE_SECONDS = 0.6
+"""A narrower circuit is measured where the step of one example takes longer."""
+
+LARGE_BATCH, LARGE_BATCH_SECONDS = 96, 0.1
+"""Examples per thread of the larger batch, and the longest time of its step."""
+
+BATCH_RATIO = 6
+"""The larger batch over the smaller one."""
+
+SLOW_EXAMPLE_SECONDS = 0.12
+"""A case is measured once where the step of one example takes longer."""
+
+Report = Callable[[str], object]
 
 
 @dataclass(frozen=True)
 class MeasurementEffort:
-    """How much is measured: for a plan, or its short form.
+    """Extent of the measurements.
 
     Attributes:
-        seconds: Of each turn of a case.
-        turns: Of each case.
+        seconds: Duration of one turn of a case.
+        turns: Turns per case.
     """
 
     seconds: float
@@ -47,22 +62,22 @@ FULL, QUICK = MeasurementEffort(0.5, 2), MeasurementEffort(0.5, 1)
 
 @dataclass(frozen=True)
 class MachineProfile:
-    """What was measured.
+    """Measured steps of one machine.
 
     Attributes:
         points: The fastest turn of each case.
-        cores: Of a machine.
-        seconds: How long it took; 0 where it was remembered.
-        taken: When, in seconds since 1970.
+        cores: Cores of the machine.
+        seconds: Duration of the measurement; 0 if the profile comes from the cache.
+        created: Unix time of the measurement.
     """
 
     points: Sequence[FitPoint]
     cores: int
     seconds: float
-    taken: float
+    created: float
 
     def model(self) -> StepModel:
-        """The model that is fitted to it."""
+        """Fit a step model."""
         return StepModel(self.points, self.cores)
 
 
@@ -71,151 +86,153 @@ def measure_profile(
     settings: Settings,
     cores: int,
     effort: MeasurementEffort,
-    gangs: Sequence[StandbyGroup] = (),
-    heard: Callable[[str], None] = lambda text: None,
+    standby: Sequence[StandbyGroup] = (),
+    report: Report = lambda text: None,
 ) -> MachineProfile:
-    """Measure what a plan for a workload needs.
+    """Measure the steps that a plan for a workload needs.
 
     Args:
-        workload: What is to be trained.
-        settings: With TARGET=k8s the gangs are pods.
-        cores: Of this machine, or of a pod.
+        workload: Workload of the training.
+        settings: With TARGET=k8s, the workers are pods.
+        cores: Cores of this machine, or of a pod.
         effort: FULL or QUICK.
-        gangs: Those of `started`, if some were.
-        heard: Told what is being measured.
+        standby: Groups of `start_groups`, if they were started.
+        report: Called with a line of progress.
 
     Raises:
-        QfleetError: A probe could not do it.
+        QfleetError: A worker could not measure a case.
     """
-    began = time.monotonic()
+    started = time.monotonic()
     points: list[FitPoint] = []
-    qubits = measured_size(workload)
-    for waiting in gangs:
-        waiting.ready()
-    set_up = group_set_ups(cores, pods=settings.job.target == "k8s")
-    for (workers, threads), waiting in zip_longest(set_up, gangs):
-        heard(f"measuring {workers} worker{'s'[: workers > 1]} at {qubits} qubits")
-        cases = list(cases_to_fit(workload, settings, qubits, workers, threads, effort))
-        slow = _seconds(workload, qubits) > SLOW
-        cases_in_turn = cases * (1 if slow else effort.turns)
+    pods = settings.job.target == "k8s"
+    qubits = measured_qubits(workload)
+    slow = _example_seconds(workload, qubits) > SLOW_EXAMPLE_SECONDS
+    for group in standby:
+        group.wait_until_ready()
+    for (workers, threads), group in zip_longest(group_setups(cores, pods=pods), standby):
+        report(f"measuring {plural(workers, 'worker')} at {plural(qubits, 'qubit')}")
+        cases = list(cases_to_fit(workload, settings.model.model, qubits, workers, threads, effort))
+        repeated = cases * (1 if slow else effort.turns)
         try:
-            if waiting:
-                found = waiting.measure(cases_in_turn)
+            if group:
+                measured = group.measure(repeated)
             else:
-                found = measure_group(cases_in_turn, workers=workers, settings=settings)
+                measured = measure_group(repeated, workers=workers, settings=settings)
         except PeerLost:
-            heard("a probe was lost: once more")
-            found = measure_group(cases_in_turn, workers=workers, settings=settings)
+            report("a benchmark worker was lost; measuring again")
+            measured = measure_group(repeated, workers=workers, settings=settings)
         for first in range(len(cases)):
-            turns = [lines for lines in found[first :: len(cases)] if lines]
-            best = min(turns, key=lambda lines: lines[0].step_seconds)
-            points.append(fit_point(best, workload, workers, pods=settings.job.target == "k8s"))
-    return MachineProfile(tuple(points), cores, time.monotonic() - began, time.time())
+            turns = [ranks for ranks in measured[first :: len(cases)] if ranks]
+            best = min(turns, key=lambda ranks: ranks[0].step_seconds)
+            points.append(fit_point(best, workload, workers, pods=pods))
+    return MachineProfile(tuple(points), cores, time.monotonic() - started, time.time())
 
 
 @contextmanager
 def start_groups(settings: Settings, cores: int) -> Iterator[Sequence[StandbyGroup]]:
-    """The gangs that `take` will want, starting while it is found out what they are to measure.
+    """Start the groups of `measure_profile` while their cases are computed.
 
-    None in a cluster, whose pods cost. Leaving the context ends those that still wait.
+    None are started in a cluster, whose pods have a price. The end of the context stops the groups
+    that were not used.
     """
     with ExitStack() as stack:
         if settings.job.target == "local":
-            numbers = [workers for workers, _ in group_set_ups(cores, pods=False)]
+            numbers = [workers for workers, _ in group_setups(cores, pods=False)]
             yield [stack.enter_context(StandbyGroup(workers, settings)) for workers in numbers]
         else:
             yield []
 
 
-def group_set_ups(cores: int, *, pods: bool) -> Iterator[tuple[int, int]]:
-    """Workers, and threads of each, of the gangs that are measured."""
+def group_setups(cores: int, *, pods: bool) -> Iterator[tuple[int, int]]:
+    """Yield the number of workers, and the threads per worker, of each measured group."""
     yield 1, cores
-    workers = 2 if pods else min(MOST, cores)
+    workers = 2 if pods else min(MAX_WORKERS, cores)
     if workers > 1:
         yield workers, cores if pods else max(1, cores // workers)
 
 
-def measured_size(workload: WorkloadAnalysis) -> int:
-    """Qubits at which a step can be measured within seconds; those of the workload where possible.
-
-    Beyond, what an operation takes is that of the widest that can.
-    """
+def measured_qubits(workload: WorkloadAnalysis) -> int:
+    """Return the width to measure: that of the workload, or the widest that takes only seconds."""
     qubits = workload.qubits
-    while _seconds(workload, qubits) > LONGEST and qubits > 4:
+    while _example_seconds(workload, qubits) > MAX_EXAMPLE_SECONDS and qubits > 4:
         qubits -= 1
     return qubits
 
 
-def _seconds(workload: WorkloadAnalysis, qubits: int) -> float:
-    """About what an example takes a core, at so many qubits."""
-    return workload.operations / 2 ** (workload.qubits - qubits) / FLOPS
+def _example_seconds(workload: WorkloadAnalysis, qubits: int) -> float:
+    """Estimate the time of one example on one core at a width."""
+    return workload.operations / 2 ** (workload.qubits - qubits) / FLOPS_PER_CORE_SECOND
 
 
 def cases_to_fit(
     workload: WorkloadAnalysis,
-    settings: Settings,
+    model: str,
     qubits: int,
     workers: int,
     threads: int,
     effort: MeasurementEffort,
 ) -> Iterator[Case]:
-    """What is measured in one gang: a small and a larger batch, and what the data adds to these."""
-    large = max(1, min(LARGE, int(LARGE_SECONDS / _seconds(workload, qubits))))
-    small = max(1, large // SMALLER)
+    """Yield the cases of one group: a small and a larger batch, and variants of the larger one.
+
+    Args:
+        workload: Workload of the training.
+        model: MODEL.
+        qubits: Width to measure.
+        workers: Workers of the group.
+        threads: Threads per worker.
+        effort: FULL or QUICK.
+    """
+    seconds = _example_seconds(workload, qubits)
+    large = max(1, min(LARGE_BATCH, int(LARGE_BATCH_SECONDS / seconds)))
+    small = max(1, large // BATCH_RATIO)
     if small == large:
         large *= 2
     small, large = small * threads, large * threads
-    slow = _seconds(workload, qubits) > SLOW
-    said: dict[str, Any] = {"qubits": qubits, "seconds": effort.seconds}
-    if workload.distinct == 1 and settings.model.model == "multi-filter":
-        said["filters"] = 1
+    slow = seconds > SLOW_EXAMPLE_SECONDS
+    case: dict[str, Any] = {"qubits": qubits, "seconds": effort.seconds}
+    if workload.distinct_circuits == 1 and model == "multi-filter":
+        case["filters"] = 1
     for rows in (small, large):
-        yield {**said, "batch": rows * workers}
+        yield {**case, "batch": rows * workers}
     if workload.states(large) and not slow:
-        yield {**said, "batch": large * workers, "data": "excitations"}
-    if workers > 1 and effort is FULL and not slow:  # what a core does while the others rest
-        yield {**said, "batch": large, "alone": "first"}
+        yield {**case, "batch": large * workers, "data": "excitations"}
+    if workers > 1 and effort is FULL and not slow:  # a core while the others are idle
+        yield {**case, "batch": large, "independent": "first"}
 
 
 def fit_point(
-    lines: Sequence[StepMeasurement], workload: WorkloadAnalysis, workers: int, *, pods: bool
+    ranks: Sequence[StepMeasurement], workload: WorkloadAnalysis, workers: int, *, pods: bool
 ) -> FitPoint:
-    """A case's lines, one a rank, as a point to fit.
+    """Return the point of one turn of one case.
 
     Args:
-        lines: Of one turn of one case.
-        workload: What was measured, at any number of qubits.
-        workers: In the gang that measured.
-        pods: Whether each worker had a machine of its own.
+        ranks: The measurements of all workers.
+        workload: The measured workload, at any width.
+        workers: Workers of the group.
+        pods: True if each worker had a machine of its own.
     """
-    one = lines[0]
+    first = ranks[0]
     parts = {
-        name: sum(line.step_ms[name] for line in lines) / len(lines) / 1e3 for name in one.step_ms
+        name: sum(one.step_ms[name] for one in ranks) / len(ranks) / 1e3 for name in first.step_ms
     }
-    rows = math.ceil(one.batch * one.split / one.workers)
-    states = workload.states(rows) if one.data == "excitations" else 0
-    circuits = workload.circuits if workload.distinct == 1 else 1
-    beside = 1 if pods or one.alone == "first" else workers
+    rows = math.ceil(first.batch * first.state_shards / first.workers)
+    states = workload.states(rows) if first.data == "excitations" else 0
+    work = workload.span_work(states, first.threads) if states else 0.0
+    circuits = workload.circuits if workload.distinct_circuits == 1 else 1
+    concurrent = 1 if pods or first.independent == "first" else workers
     return FitPoint(
         family=workload.family,
-        qubits=one.qubits,
-        operations=workload.operations / 2 ** (workload.qubits - one.qubits) / circuits,
-        workers=one.workers,
-        threads=one.threads,
-        busy=beside * one.threads,
+        qubits=first.qubits,
+        operations=workload.operations / 2 ** (workload.qubits - first.qubits) / circuits,
+        workers=first.workers,
+        threads=first.threads,
+        busy_threads=concurrent * first.threads,
         rows=rows,
-        work=workload.span_work(states, one.threads)
-        if states
-        else workload.work(rows, one.threads),
+        work=work if states else workload.work(rows, first.threads),
         spanned=bool(states),
-        steps_per_call=one.steps_per_call,
-        rss_bytes=max(line.rss_bytes for line in lines),
-        start_seconds=max(line.start_seconds for line in lines),
-        build_seconds=max(line.build_seconds for line in lines),
+        steps_per_call=first.steps_per_call,
+        rss_bytes=max(one.rss_bytes for one in ranks),
+        start_seconds=max(one.start_seconds for one in ranks),
+        build_seconds=max(one.build_seconds for one in ranks),
         **parts,
     )
-
-
-def local_cpu_count() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

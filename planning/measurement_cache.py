@@ -1,7 +1,7 @@
-"""Profiles that were taken before, so that a second plan needs no measuring.
+"""Cached analyses and profiles: a second plan needs no measurement.
 
-A file for each of them below ~/.cache/qfleet/plans (or $XDG_CACHE_HOME), named by all that it
-depends on: machine or cluster, kernel, TensorFlow, the model's circuits. It is stale after DAYS.
+One file each in ~/.cache/qfleet/plans (or $XDG_CACHE_HOME). The file name is a digest of everything
+that the content depends on: machine or cluster, native library, TensorFlow, circuits.
 """
 
 import hashlib
@@ -18,98 +18,100 @@ from typing import Any
 
 import psutil
 
-from common.settings import Settings
-from common.settings import Scope, names_in_scope
+from common.processes import usable_cpus
+from common.settings import Scope, Settings, names_in_scope
+from planning.fit import FitPoint
 from planning.machine_profile import MachineProfile, MeasurementEffort
-from planning.step_model import FitPoint
 from planning.workload import WorkloadAnalysis
 from qfleet import native
 
-FORMAT, DAYS = 3, 30
-# What reading ends with where there is no file, or a damaged one, or another version's: made anew.
-_DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError)
+FORMAT = 4
+MAX_AGE_DAYS = 30
+
+# Errors of reading a file that is missing, damaged or of another version.
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
 def machine_key(settings: Settings) -> dict[str, Any]:
-    """What a profile holds for: the machine, or the cluster's pods, and what computes there."""
+    """Return the machine, or the pods of a cluster, and the software that a profile depends on."""
     packages = ("tensorflow", "tf_keras", "numpy")
-    where = {
-        name: settings.get(name)
-        for name in names_in_scope(Scope.PROFILE_KEY)
-        if settings.job.target == "k8s"
-    }
-    here = {"cpu model": cpu(), "cores": len(_cores()), "memory": psutil.virtual_memory().total}
+    machine: dict[str, Any]
+    if settings.job.target == "k8s":
+        machine = {name: settings.get(name) for name in names_in_scope(Scope.PROFILE_KEY)}
+    else:
+        memory = psutil.virtual_memory().total
+        machine = {"cpu model": cpu_model(), "cpus": usable_cpus(), "memory": memory}
     return {
         "format": FORMAT,
-        **(where or here),
-        "kernel": native.library_path().name,
+        **machine,
+        "native library": native.library_path().name,
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in packages},
     }
 
 
-def cpu() -> str:
-    """The processor's name."""
+def cpu_model() -> str:
+    """Return the name of the processor."""
     with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
 
 
-def workload(settings: Settings) -> WorkloadAnalysis | None:
-    """What the compiler said before of the same settings; None for what may have changed since."""
-    with suppress(*_DAMAGED):
-        return WorkloadAnalysis.from_json(_read(_described(settings))["workload"])
+def load_workload(settings: Settings) -> WorkloadAnalysis | None:
+    """Return the cached analysis for the same settings; None if there is none."""
+    with suppress(*_UNREADABLE):
+        return WorkloadAnalysis.from_json(_read(_workload_path(settings))["workload"])
     return None
 
 
-def keep_workload(settings: Settings, found: WorkloadAnalysis) -> None:
-    """Remember what the compiler said; not of the person's own model or table, which may change."""
+def store_workload(settings: Settings, workload: WorkloadAnalysis) -> None:
+    """Cache an analysis, unless it depends on a user's model or table, which may change."""
     if ":" not in settings.model.model and settings.data.data in ("excitations", "digits"):
-        _write(_described(settings), {"workload": found.to_json()})
+        _write(_workload_path(settings), {"workload": workload.to_json()})
 
 
-def profile(
-    settings: Settings, found: WorkloadAnalysis, effort: MeasurementEffort
+def load_profile(
+    settings: Settings, workload: WorkloadAnalysis, effort: MeasurementEffort
 ) -> MachineProfile | None:
-    """What was measured for such circuits, at least so thoroughly; None where nothing was."""
+    """Return the cached profile of such circuits with at least this effort, if there is one."""
     for name in ("full", *(("quick",) if effort.turns == 1 else ())):
-        with suppress(*_DAMAGED):
-            said = _read(_measured(settings, found, name))
-            points = tuple(FitPoint(**point) for point in said["points"])
-            return MachineProfile(points, int(said["cores"]), 0.0, float(said["taken"]))
+        with suppress(*_UNREADABLE):
+            values = _read(_profile_path(settings, workload, name))
+            points = tuple(FitPoint(**point) for point in values["points"])
+            return MachineProfile(points, int(values["cores"]), 0.0, float(values["created"]))
     return None
 
 
-def keep_profile(
-    settings: Settings, found: WorkloadAnalysis, effort: MeasurementEffort, taken: MachineProfile
+def store_profile(
+    settings: Settings,
+    workload: WorkloadAnalysis,
+    effort: MeasurementEffort,
+    profile: MachineProfile,
 ) -> None:
-    """Remember what was measured."""
-    said = {
+    """Cache a profile."""
+    path = _profile_path(settings, workload, "quick" if effort.turns == 1 else "full")
+    values = {
         "machine": machine_key(settings),
-        "cores": taken.cores,
-        "taken": taken.taken,
-        "points": [asdict(point) for point in taken.points],
+        "cores": profile.cores,
+        "created": profile.created,
+        "points": [asdict(point) for point in profile.points],
     }
-    _write(_measured(settings, found, "quick" if effort.turns == 1 else "full"), said)
+    _write(path, values)
 
 
-def _described(settings: Settings) -> Path:
+def _workload_path(settings: Settings) -> Path:
     fields = type(settings).fields()
-    said = {n: str(settings.get(n)) for n, f in fields.items() if f.group in ("model", "data")}
-    return _path(
-        "workload",
-        {**machine_key(settings), **said, "is split": settings.training.state_shards > 1},
-    )
+    values = {n: str(settings.get(n)) for n, f in fields.items() if f.group in ("model", "data")}
+    sharded = settings.training.state_shards > 1
+    return _path("workload", {**machine_key(settings), **values, "sharded": sharded})
 
 
-def _measured(settings: Settings, found: WorkloadAnalysis, effort: str) -> Path:
-    circuits = {
-        name: getattr(found, name)
-        for name in ("family", "qubits", "circuits", "forward", "backward", "readouts")
-    }
-    spanned = any(found.spans.values())
+def _profile_path(settings: Settings, workload: WorkloadAnalysis, effort: str) -> Path:
+    names = ("family", "qubits", "circuits", "forward_flops", "backward_flops", "readouts")
+    circuits = {name: getattr(workload, name) for name in names}
+    spanned = any(workload.spanning_states.values())
     return _path(f"profile-{effort}", {**machine_key(settings), **circuits, "spanned": spanned})
 
 
@@ -120,21 +122,15 @@ def _path(kind: str, key: Mapping[str, Any]) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A file's content; empty where it is stale."""
-    fresh = time.time() - path.stat().st_mtime < DAYS * 86_400
+    """Return the content of a file; empty if it is older than MAX_AGE_DAYS."""
+    fresh = time.time() - path.stat().st_mtime < MAX_AGE_DAYS * 86_400
     return json.loads(path.read_text(encoding="utf-8")) if fresh else {}
 
 
-def _write(path: Path, said: Mapping[str, Any]) -> None:
-    """Whole or not at all; a cache that can't be written costs only the next plan's time."""
+def _write(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a file atomically. Without a writable cache, the next plan only takes longer."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps(said), encoding="utf-8")
+        part.write_text(json.dumps(values), encoding="utf-8")
         part.replace(path)
-
-
-def _cores() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))

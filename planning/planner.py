@@ -1,24 +1,27 @@
-"""A plan: what is trained, what was measured, and what is recommended."""
+"""A plan: analyze the workload, measure a few steps, recommend how to train."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from common.errors import SettingsError
+from common.processes import cpu_count
 from common.settings import Settings
+from common.settings.groups.operations import ClusterSettings
 from planning import measurement_cache
+from planning.benchmark_group import StandbyGroup
 from planning.costs import Costs, MachineMemory
 from planning.machine_profile import (
     FULL,
     QUICK,
     MachineProfile,
-    local_cpu_count,
+    Report,
     measure_profile,
     start_groups,
 )
-from planning.recommend import Recommendation, check, recommend
-from planning.step_measurement import StandbyGroup
+from planning.options import check
+from planning.recommend import Recommendation, recommend
 from planning.workload import WorkloadAnalysis
 from planning.workload_analysis import analyze_workload
 from qfleet.engine import memory
@@ -28,75 +31,80 @@ _UNITS = {"Mi": 2**20, "Gi": 2**30}
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """Everything that a plan says.
+    """A plan with everything that it is based on.
 
     Attributes:
-        workload: What is trained.
-        machine: What on.
-        profile: What was measured, now or before.
-        choice: What is recommended, and what was considered.
+        workload: Workload of the training.
+        machine: Machine of the workers.
+        profile: Measured steps, from this plan or from the cache.
+        recommendation: The recommended option, and the considered ones.
     """
 
     workload: WorkloadAnalysis
     machine: MachineMemory
     profile: MachineProfile
-    choice: Recommendation
+    recommendation: Recommendation
 
 
 def make_plan(
     settings: Settings,
     *,
-    heard: Callable[[str], None] = lambda text: None,
+    report: Report = lambda text: None,
     fresh: bool = False,
     keep_workers: bool = False,
 ) -> TrainingPlan:
     """Plan a training.
 
     Args:
-        settings: What is to be trained, and where. What a person has said of BATCH, THREADS and
-            STATE_SHARDS is kept to.
-        heard: Told what is being done.
-        fresh: Measure even where a profile is remembered.
-        keep_workers: Consider only WORKERS, where they are a number.
+        settings: Settings of the training. Explicit values of BATCH, THREADS and STATE_SHARDS are
+            never changed.
+        report: Called with a line of progress.
+        fresh: Measure even if there is a cached profile.
+        keep_workers: Consider only WORKERS, if it is a number.
 
     Raises:
-        QfleetError: Nothing fits, or the model, the data or the cluster can't be used.
+        QfleetError: Nothing fits into memory, or the model, the data or the cluster can't be used.
     """
-    machine = machine_memory(settings)
-    heard("compiling the circuits")
+    machine = machine_memory(settings.job.target, settings.cluster)
+    report("compiling the circuits")
     effort = QUICK if settings.planning.quick else FULL
     with ExitStack() as stack:
-        gangs: Sequence[StandbyGroup] = ()
-        workload = None if fresh else measurement_cache.workload(settings)
+        standby: Sequence[StandbyGroup] = ()
+        workload = None if fresh else measurement_cache.load_workload(settings)
         if workload is None:
-            # Most likely nothing of it was measured either.
-            gangs = stack.enter_context(start_groups(settings, machine.cores))
+            # There is probably no cached profile either.
+            standby = stack.enter_context(start_groups(settings, machine.cores))
             workload = analyze_workload(settings)
-            measurement_cache.keep_workload(settings, workload)
-        check(workload, settings, keep_workers=keep_workers)
-        profile = None if fresh else measurement_cache.profile(settings, workload, effort)
+            measurement_cache.store_workload(settings, workload)
+        check(workload, settings.training, settings.model.simulator, keep_workers=keep_workers)
+        profile = None if fresh else measurement_cache.load_profile(settings, workload, effort)
         if profile is None:
-            profile = measure_profile(workload, settings, machine.cores, effort, gangs, heard)
-            measurement_cache.keep_profile(settings, workload, effort, profile)
-    costs = Costs(workload, profile, machine, settings)
+            profile = measure_profile(workload, settings, machine.cores, effort, standby, report)
+            measurement_cache.store_profile(settings, workload, effort, profile)
+    price = settings.planning.price_per_worker_hour
+    costs = Costs(workload, profile, machine, settings.training, price)
     return TrainingPlan(workload, machine, profile, recommend(costs, keep_workers=keep_workers))
 
 
-def machine_memory(settings: Settings) -> MachineMemory:
-    """What the workers run on: this machine, or pods of CPU and MEMORY each.
+def machine_memory(target: str, cluster: ClusterSettings) -> MachineMemory:
+    """Return the machine of the workers: this one, or pods of CPU and MEMORY each.
+
+    Args:
+        target: TARGET, `local` or `k8s`.
+        cluster: CPU and MEMORY of a pod.
 
     Raises:
-        SettingsError: A pod has less than a core.
+        SettingsError: A pod has less than one core.
     """
-    if settings.job.target == "local":
-        return MachineMemory(local_cpu_count(), memory.available_bytes(), own=False)
-    found = re.fullmatch(r"(\d+)(m?)", settings.cluster.cpu)
-    assert found
-    cores = int(found[1]) // (1000 if found[2] else 1)
+    if target == "local":
+        return MachineMemory(cpu_count(), memory.available_bytes(), dedicated=False)
+    quantity = re.fullmatch(r"(\d+)(m?)", cluster.cpu)
+    assert quantity
+    cores = int(quantity[1]) // (1000 if quantity[2] else 1)
     if cores < 1:
         raise SettingsError(
-            f"CPU={settings.cluster.cpu} is less than one core, for which there is no plan: set CPU to 1"
-            " or more, or set WORKERS and BATCH yourself"
+            f"CPU={cluster.cpu} is less than one core, which can't be planned: set CPU to 1 or"
+            " more, or set WORKERS and BATCH to numbers"
         )
-    room = int(settings.cluster.memory[:-2]) * _UNITS[settings.cluster.memory[-2:]]
-    return MachineMemory(cores, room, own=True)
+    memory_bytes = int(cluster.memory[:-2]) * _UNITS[cluster.memory[-2:]]
+    return MachineMemory(cores, memory_bytes, dedicated=True)

@@ -1,32 +1,34 @@
-"""`make scaling`: how much faster more workers are, and what keeps them from being faster still.
+"""`make scaling`: measure the speedup of more workers, and explain its limits.
 
-Each number of workers is one gang, which measures in turns: the whole gang; each worker by itself
-at the same time, with as many examples a step and without exchange; the first worker alone, with
-as many examples, and with the whole batch. Turns are taken several times, so that a machine whose
-speed drifts does not look like scaling. What follows is a product of three ratios:
+Each number of workers is one group of processes, which measures in turns: all workers together; all
+workers independently at the same time, with as many examples per step and without communication;
+one worker while the others are idle, with its share of the batch and with the whole batch. Turns
+are repeated, so that a machine whose speed drifts does not look like scaling. The speedup is W
+times a product of three ratios:
 
-    gang / one worker = W x  gang / W independent workers         efficiency: what exchanges cost
-                          x  W independent / (W x one of them)    what neighbours cost
-                          x  one with its share / one with all    what few examples a step cost
+    speedup = W * (rate / rate of W independent workers)                efficiency: communication
+                * (rate of W independent workers / (W * one of them))   memory contention
+                * (one worker with its share / one with all examples)   small batch per worker
 """
 
 import logging
-import platform
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from common import storage
 from common.errors import QfleetError, SettingsError, exit_on_signals, run_main
 from common.settings import Settings
 from common.settings.settings import AUTO
-from planning import step_measurement
+from common.storage import StoragePath
+from common.text import plural
+from planning.benchmark_group import cpu_sets, measure_group
 from planning.bottlenecks import headline
-from planning.scaling_point import ScalingPoint, by_case, scaling_points
+from planning.measurement_cache import cpu_model
+from planning.scaling_point import ScalingPoint, scaling_points, turns_by_case
 from planning.step_measurement import Case, StepMeasurement
 from training import logging_setup
 
@@ -35,15 +37,15 @@ log = logging.getLogger("qfleet")
 
 @dataclass(frozen=True)
 class ScalingCases:
-    """How much is measured.
+    """Extent of the measurements.
 
     Attributes:
         workers: Numbers of workers.
         qubits: Widths of the circuit.
-        weak: Examples a step in each worker.
-        strong: Examples a step in all workers, however many.
-        rounds: Turns.
-        seconds: How long a turn measures, about.
+        weak: Examples per step and worker.
+        strong: Examples per step over all workers.
+        rounds: Turns per case.
+        seconds: Approximate duration of a turn.
     """
 
     workers: Sequence[int]
@@ -55,91 +57,73 @@ class ScalingCases:
 
 
 FULL = ScalingCases((1, 2, 4, 8), (8, 10, 12, 14, 16), (64,), (64, 256), rounds=7, seconds=0.5)
-# In two workers 32 each is 64 in all, so that both kinds of scaling take the same measurements.
+# Two workers with 32 examples each have 64 in total, so both kinds of scaling share measurements.
 QUICK = ScalingCases((1, 2), (8, 12), (32,), (64,), rounds=2, seconds=0.4)
 
 
-def main() -> int:
-    """Measure, and write what was found into a folder below STORAGE."""
+def main() -> None:
+    """Measure, and write the report into a folder in STORAGE."""
     settings = Settings.from_args(sys.argv[1:])
     logging_setup.start_console(0, verbose=settings.job.verbose)
-    form, settings = selected_cases(settings)
+    cases, settings = selected_cases(settings)
     exit_on_signals()
     folder = storage.path(settings.job.storage) / f"scaling_{datetime.now():%Y-%m-%d_%H-%M-%S}"
-    conditions = _conditions(settings, form)
-    storage.write_json(folder / "conditions.json", conditions)  # told now if it can't be written
-    from planning.scaling_report import write  # matplotlib: a second, while nothing is measured
-
-    points: list[ScalingPoint] = []
-    left_out: dict[int, str] = {}
-    try:
-        # A gang of one is measured beside each larger one; by itself only where there is no other.
-        for workers in [number for number in form.workers if number > 1] or form.workers:
-            try:
-                found = _gang(form, workers, settings)
-            except QfleetError as error:
-                # A larger gang may find no place or no memory: what was measured before stands.
-                if not points:
-                    raise
-                log.warning(f"{workers} workers are left out: {error}")
-                left_out[workers], found = str(error), []
-            points += found
-            for one in found:
-                if one.workers == workers:
-                    log.info(headline(one))
-            write(folder, points, left_out, conditions)  # also for who interrupts the next gang
-    finally:
-        if not points:
-            storage.delete(folder)
-    log.info(f"the report is in {folder}/report.md")
-    return 0
+    conditions = _conditions(settings, cases)
+    storage.write_json(folder / "conditions.json", conditions)  # fails now if it is not writable
+    _measure_all(cases, settings, folder, conditions)
+    log.info(f"Report written to {folder}/report.md")
 
 
 def selected_cases(settings: Settings) -> tuple[ScalingCases, Settings]:
-    """What the settings ask for: those that are said replace what the form has.
+    """Return the cases, with explicit settings in place of the defaults.
 
     Raises:
-        SettingsError: A setting has no meaning here.
+        SettingsError: A setting can't be used here.
     """
-    said = settings.explicit
-    if settings.training.state_shards > 1:
+    training, explicit = settings.training, settings.explicit
+    if training.state_shards > 1:
         raise SettingsError(
-            f"STATE_SHARDS={settings.training.state_shards}: scaling compares with workers that are alone, and a state"
-            " that is split has none: leave STATE_SHARDS out"
+            f"STATE_SHARDS={training.state_shards} can't be used here: scaling compares with"
+            " independent workers, which hold whole states; omit STATE_SHARDS"
         )
-    if AUTO in (settings.training.workers, settings.training.batch):
-        raise SettingsError("scaling measures what `auto` chooses from: give numbers, or none")
-    form = QUICK if settings.planning.quick else FULL
-    more: dict[str, Any] = {}
-    if "workers" in said:
-        more["workers"] = [*_doubled(settings.training.workers)]
-    if "qubits" in said:
-        more["qubits"] = (settings.model.qubits,)
-    if settings.training.batch or settings.training.batch_per_worker:
-        more["strong"] = (settings.training.batch,) if settings.training.batch else ()
-        more["weak"] = (
-            (settings.training.batch_per_worker,) if settings.training.batch_per_worker else ()
+    if AUTO in (training.workers, training.batch):
+        raise SettingsError(
+            "scaling measures what WORKERS=auto and BATCH=auto choose from: set WORKERS and BATCH"
+            " to numbers, or omit them"
         )
-    form = ScalingCases(**vars(form) | more)
-    for batch in form.strong:
-        if batch < max(form.workers):
+    cases = QUICK if settings.planning.quick else FULL
+    changes: dict[str, Any] = {}
+    if "workers" in explicit:
+        changes["workers"] = [*_doublings(training.workers)]
+    if "qubits" in explicit:
+        changes["qubits"] = (settings.model.qubits,)
+    if training.batch or training.batch_per_worker:
+        changes["strong"] = (training.batch,) if training.batch else ()
+        changes["weak"] = (training.batch_per_worker,) if training.batch_per_worker else ()
+    cases = ScalingCases(**vars(cases) | changes)
+    for batch in cases.strong:
+        if batch < max(cases.workers):
             raise SettingsError(
-                f"BATCH={batch} is less than {max(form.workers)} workers, which would leave some"
-                " without examples: raise BATCH, or set WORKERS to the most that are wanted"
+                f"BATCH={batch} is less than {max(cases.workers)} workers, so some would have no"
+                " examples: raise BATCH, or set WORKERS to the largest number to measure"
             )
-    told: dict[str, Any] = {
+    return cases, settings.replace(**_replaced_settings(settings, cases))
+
+
+def _replaced_settings(settings: Settings, cases: ScalingCases) -> dict[str, Any]:
+    replaced: dict[str, Any] = {
         "batch": None,
         "batch_per_worker": None,
-        "partitions": max(settings.data.partitions, *form.workers),
+        "partitions": max(settings.data.partitions, *cases.workers),
     }
-    if "model" not in said:
-        told["model"] = "qcnn"
-    if "cpu" not in said:
-        told["cpu"] = str(settings.training.threads or 1)
-    return form, settings.replace(**told)
+    if "model" not in settings.explicit:
+        replaced["model"] = "qcnn"
+    if "cpu" not in settings.explicit:
+        replaced["cpu"] = str(settings.training.threads or 1)
+    return replaced
 
 
-def _doubled(most: int) -> Iterator[int]:
+def _doublings(most: int) -> Iterator[int]:
     workers = 1
     while workers < most:
         yield workers
@@ -147,82 +131,120 @@ def _doubled(most: int) -> Iterator[int]:
     yield most
 
 
-def _gang(form: ScalingCases, workers: int, settings: Settings) -> list[ScalingPoint]:
-    """All points of one number of workers, measured by one gang."""
-    cores = step_measurement.cpu_sets(workers, settings.training.threads or 1)
+def _measure_all(
+    cases: ScalingCases, settings: Settings, folder: StoragePath, conditions: dict[str, Any]
+) -> None:
+    """Measure all numbers of workers; write the report after each."""
+    from planning.scaling_report import write  # matplotlib: one second, before any measurement
+
+    points: list[ScalingPoint] = []
+    left_out: dict[int, str] = {}
+    try:
+        # One worker is measured with a group of two, and separately only without larger groups.
+        for workers in [count for count in cases.workers if count > 1] or cases.workers:
+            try:
+                measured = _measure_workers(cases, workers, settings)
+            except QfleetError as error:
+                # A larger group may not fit; smaller ones are still reported.
+                if not points:
+                    raise
+                log.warning(f"{workers} workers are left out: {error}")
+                left_out[workers], measured = str(error), []
+            points += measured
+            for point in measured:
+                if point.workers == workers:
+                    log.info(headline(point))
+            write(folder, points, left_out, conditions)  # complete if the next group is interrupted
+    finally:
+        if not points:
+            storage.delete(folder)
+
+
+def _measure_workers(cases: ScalingCases, workers: int, settings: Settings) -> list[ScalingPoint]:
+    """Measure all points of one number of workers in one group of processes."""
     local = settings.job.target == "local"
-    crowded = local and workers * len(cores[0]) > len({core for own in cores for core in own})
-    rounds = 1 if crowded else form.rounds
-    kinds = [("weak", batch * workers) for batch in form.weak]
-    kinds += [("strong", batch) for batch in form.strong]
-    cases: list[Case] = []
-    for qubits in form.qubits:
-        for number in range(rounds):
-            for told in _turn(kinds, workers, backwards=number % 2 == 1):
-                cases.append({"qubits": qubits, "seconds": form.seconds, **told})
-    where = "on this machine" if local else "in the cluster"
-    log.info(
-        f"{workers} workers {where}, {len(cases)} measurements"
-        + f": they share {len({c for own in cores for c in own})} cores" * crowded
-    )
-
-    began = time.monotonic()
-
-    def heard(line: StepMeasurement) -> None:
-        if line.rank == 0:
-            who = {"": f"{workers} together", "all": f"{workers} independent", "first": "one alone"}
-            log.info(
-                f"{line.case + 1:4}/{len(cases)}  {time.monotonic() - began:4.0f} s"
-                f"  {line.qubits} qubits  batch {line.batch:<4} {who[line.alone]:14}"
-                f" {line.examples_per_second:10,.0f} examples/s"
-            )
-
-    found = step_measurement.measure_group(
-        cases, workers=workers, cores=cores if local else None, settings=settings, heard=heard
+    cpus = cpu_sets(workers, settings.training.threads or 1)
+    distinct = len({cpu for own in cpus for cpu in own})
+    oversubscribed = local and sum(map(len, cpus)) > distinct
+    kinds = [("weak", batch * workers) for batch in cases.weak]
+    kinds += [("strong", batch) for batch in cases.strong]
+    group_cases: list[Case] = [
+        {"qubits": qubits, "seconds": cases.seconds, **case}
+        for qubits in cases.qubits
+        for turn in range(1 if oversubscribed else cases.rounds)
+        for case in turn_cases(kinds, workers, backwards=turn % 2 == 1)
+    ]
+    location = "on this machine" if local else "in the cluster"
+    sharing = f"; they share {plural(distinct, 'core')}" if oversubscribed else ""
+    count = plural(len(group_cases), "measurement")
+    log.info(f"{plural(workers, 'worker')} {location}, {count}{sharing}")
+    measured = measure_group(
+        group_cases,
+        workers=workers,
+        cpus=cpus if local else None,
+        settings=settings,
+        on_measurement=_ProgressLog(workers, len(group_cases)),
     )
     return [
         point
-        for qubits in form.qubits
+        for qubits in cases.qubits
         for kind, batch in kinds
-        for point in scaling_points(kind, qubits, batch, workers, by_case(cases, found, qubits))
+        for point in scaling_points(
+            kind, qubits, batch, workers, turns_by_case(group_cases, measured, qubits)
+        )
     ]
 
 
-def _turn(
+class _ProgressLog:
+    """Logs each measurement of the chief."""
+
+    def __init__(self, workers: int, cases: int) -> None:
+        self._workers, self._cases, self._started = workers, cases, time.monotonic()
+
+    def __call__(self, measurement: StepMeasurement) -> None:
+        if measurement.rank:
+            return
+        mode = {
+            "": f"{self._workers} together",
+            "all": f"{self._workers} independent",
+            "first": "one worker",
+        }[measurement.independent]
+        log.info(
+            f"{measurement.case + 1:4}/{self._cases}  {time.monotonic() - self._started:4.0f} s"
+            f"  {measurement.qubits} qubits  batch {measurement.batch:<4} {mode:14}"
+            f" {measurement.examples_per_second:10,.0f} examples/s"
+        )
+
+
+def turn_cases(
     kinds: Sequence[tuple[str, int]], workers: int, *, backwards: bool
 ) -> list[dict[str, Any]]:
-    """What one turn measures of one width, once each; the gang beside its independent peers."""
-    turn: list[dict[str, Any]] = []
+    """Return the distinct cases of one turn, workers together next to independent ones."""
+    cases: list[dict[str, Any]] = []
     for kind, batch in kinds:
         share = -(-batch // workers)
         single = share if kind == "weak" else batch
-        turn += [{"batch": batch}, {"batch": share, "alone": "all"}]
-        turn += [{"batch": share, "alone": "first"}, {"batch": single, "alone": "first"}]
+        cases += [{"batch": batch}, {"batch": share, "independent": "all"}]
+        cases += [{"batch": share, "independent": "first"}]
+        cases += [{"batch": single, "independent": "first"}]
     if workers == 1:
-        turn = [one for one in turn if "alone" not in one]
-    once = [one for number, one in enumerate(turn) if one not in turn[:number]]
-    return once[::-1] if backwards else once
+        cases = [case for case in cases if "independent" not in case]
+    distinct = [case for number, case in enumerate(cases) if case not in cases[:number]]
+    return distinct[::-1] if backwards else distinct
 
 
-def _conditions(settings: Settings, form: ScalingCases) -> dict[str, Any]:
-    """Where and how it was measured."""
+def _conditions(settings: Settings, cases: ScalingCases) -> dict[str, Any]:
+    """Return the conditions of the measurement for the report."""
+    local = settings.job.target == "local"
     return {
         "command": " ".join(["make scaling", *sys.argv[1:]]),
         "when": datetime.now().isoformat(timespec="seconds"),
         "target": settings.job.target,
-        "processor": _processor() if settings.job.target == "local" else "",
+        "processor": cpu_model() if local else "",
         "model": settings.model.model,
         "threads": settings.training.threads or 1,
-        **vars(form),
+        **vars(cases),
     }
-
-
-def _processor() -> str:
-    told = Path("/proc/cpuinfo")
-    for line in told.read_text(encoding="utf-8").splitlines() if told.is_file() else ():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor()
 
 
 if __name__ == "__main__":

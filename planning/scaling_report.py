@@ -1,21 +1,22 @@
-"""What `make scaling` leaves: scaling.csv, two plots, and report.md with a paragraph a case."""
+"""The files of `make scaling`: scaling.csv, two plots, and report.md with a paragraph per case."""
 
 import csv
 import io
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from common import storage
 from common.storage import StoragePath
+from common.text import plural
 from planning.bottlenecks import main_bottleneck, paragraph
 from planning.scaling_plots import EFFICIENCY, TIME, draw
 from planning.scaling_point import ScalingPoint
-from planning.step_measurement import MEASURED_PARTS
+from training.limits import STEP_PARTS
 
-# A worker alone computes all the time; with less than this of its core, something else had it.
-BUSY_CPU_PERCENT = 0.85
+MIN_CPU_UTILIZATION = 0.85
+"""An independent worker of one thread with less than this shared its core with another program."""
 
 TABLE, REPORT = "scaling.csv", "report.md"
 
@@ -26,7 +27,7 @@ def write(
     left_out: Mapping[int, str],
     conditions: Mapping[str, Any],
 ) -> None:
-    """Write all of it; report.md last."""
+    """Write all files; report.md last."""
     storage.write_atomic(folder / TABLE, table(points))
     with tempfile.TemporaryDirectory() as name:
         draw(points, Path(name))
@@ -36,98 +37,106 @@ def write(
 
 
 def table(points: Sequence[ScalingPoint]) -> str:
-    """All points as CSV; what there is for each worker stands in one cell, blanks between."""
+    """Return all points as CSV. Values per worker are in one cell, separated by blanks."""
     text = io.StringIO()
-    heads = ["kind", "qubits", "workers", "batch", "cores", "more_workers_than_cores"]
-    heads += ["examples_per_second", "independent_examples_per_second"]
-    heads += ["efficiency", "ratio_to_one_worker"]
-    heads += [f"{part}_ms" for part in MEASURED_PARTS] + [
-        f"independent_{part}_ms" for part in MEASURED_PARTS
-    ]
-    heads += ["wait_ms", "steps_per_call", "cpu_of_each_worker", "mib_of_each_worker", "limit"]
+    names = ["kind", "qubits", "workers", "batch", "cores", "more_workers_than_cores"]
+    names += ["examples_per_second", "independent_examples_per_second"]
+    names += ["efficiency", "ratio_to_one_worker"]
+    names += [f"{part}_ms" for part in STEP_PARTS]
+    names += [f"independent_{part}_ms" for part in STEP_PARTS]
+    names += ["wait_ms", "steps_per_call", "cpu_of_each_worker", "mib_of_each_worker", "limit"]
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(heads)
-    for one in points:
-        rows.writerow(
-            [one.kind, one.qubits, one.workers, one.batch, one.cores, str(one.crowded).lower()]
-            + [f"{one.rate:.1f}", f"{one.alone:.1f}", f"{one.efficiency:.4f}", f"{one.ratio:.4f}"]
-            + [f"{ms[part]:.4f}" for ms in (one.step_ms, one.alone_ms) for part in MEASURED_PARTS]
-            + [f"{one.wait_ms:.4f}", one.steps_per_call, " ".join(f"{cpu:.2f}" for cpu in one.cpu)]
-            + [" ".join(map(str, one.rss_mib)), main_bottleneck(one)]
-        )
+    rows.writerow(names)
+    rows.writerows(map(_csv_row, points))
     return text.getvalue()
 
 
-HEAD = """\
-# Scaling: {model}, {where}
+def _csv_row(one: ScalingPoint) -> list[object]:
+    parts = [ms[part] for ms in (one.step_ms, one.independent_step_ms) for part in STEP_PARTS]
+    return [
+        *(one.kind, one.qubits, one.workers, one.batch, one.cores, str(one.oversubscribed).lower()),
+        *(f"{rate:.1f}" for rate in (one.examples_per_second, one.independent_rate)),
+        *(f"{ratio:.4f}" for ratio in (one.efficiency, one.speedup)),
+        *(f"{milliseconds:.4f}" for milliseconds in parts),
+        *(f"{one.wait_ms:.4f}", one.steps_per_call),
+        " ".join(f"{cpu:.2f}" for cpu in one.cpu_utilization),
+        " ".join(map(str, one.rss_mib)),
+        main_bottleneck(one),
+    ]
 
-`{command}`, {when}{processor}. Each worker computes with {threads} on cores of its own; the
-examples turn every qubit, so that each is a simulation of its own (examples that turn few angles,
-as those of DATA=excitations, cost a few simulations a step, however many they are, and gain little
-by workers).
 
-Efficiency is the gang's rate over that of as many independent workers at the same time, without
-exchange and with as many examples a step each (the same processes, on the same cores, each training
-by itself). The ratio to one worker stands beside it: it also
-holds what neighbours cost each other (caches, the way to memory) and, where the global batch is
-fixed, that a worker has fewer examples a step. Each number is the median of {turns}.
+HEADER = """\
+# Scaling: {model}, {location}
+
+`{command}`, {when}{processor}. Each worker computes with {threads} on cores of its own. Each
+example rotates every qubit, so each example is a simulation of its own. Examples that rotate few
+qubits, such as those of DATA=excitations, need a few simulations per step whatever their number,
+and gain little from more workers.
+
+Efficiency compares the rate of the workers with that of as many independent workers at the same
+time: the same processes on the same cores, each training on as many examples per step, without
+communication. The speedup over one worker additionally contains contention (caches, memory
+bandwidth) and, with a fixed global batch, the smaller batch per worker. Each number is the median
+of {turns}.
 """
 
 
 def report(
     points: Sequence[ScalingPoint], left_out: Mapping[int, str], conditions: Mapping[str, Any]
 ) -> str:
-    """report.md: how it was measured, a table, a paragraph for each point."""
-    told = dict(conditions)
-    threads, rounds = told["threads"], told["rounds"]
-    text = [
-        HEAD.format(
-            **told
-            | {
-                "where": "on this machine" if told["target"] == "local" else "in a cluster",
-                "processor": f", {told['processor']}" if told["processor"] else "",
-                "threads": f"{threads} thread" + "s" * (threads > 1),
-                "turns": f"{rounds} turns" if rounds > 1 else "one turn",
-            }
-        )
-    ]
-    if crowded := sorted({one.workers for one in points if one.crowded}):
+    """Return report.md: conditions, warnings, plots, and a section per kind of work."""
+    processor = conditions["processor"]
+    values = {
+        **conditions,
+        "location": "on this machine" if conditions["target"] == "local" else "in a cluster",
+        "processor": f", {processor}" if processor else "",
+        "threads": plural(conditions["threads"], "thread"),
+        "turns": plural(conditions["rounds"], "turn"),
+    }
+    sections = [HEADER.format(**values)]
+    sections += _warnings(points, left_out, conditions["threads"])
+    sections.append(
+        f"![Time against qubits]({TIME})\n\n![Efficiency against workers]({EFFICIENCY})\n"
+    )
+    for kind, label in dict.fromkeys((one.kind, one.label) for one in points):
+        selected = [one for one in points if (one.kind, one.label) == (kind, label)]
+        selected.sort(key=lambda one: (one.qubits, one.workers))
+        sections.append(f"## {kind.capitalize()} scaling: {label}\n")
+        sections += [_rows(selected), *(paragraph(one) + "\n" for one in selected)]
+    return "\n".join(sections)
+
+
+def _warnings(
+    points: Sequence[ScalingPoint], left_out: Mapping[int, str], threads: int
+) -> Iterator[str]:
+    if oversubscribed := sorted({one.workers for one in points if one.oversubscribed}):
         cores = max(one.cores for one in points)
-        numbers = " and ".join(map(str, crowded))
+        numbers = " and ".join(map(str, oversubscribed))
         each = f" of {threads} threads" if threads > 1 else ""
-        text.append(
+        yield (
             f"**There are {cores} cores for {numbers} workers{each}**: these share cores, and are"
-            " drawn hollow, without a line. They say nothing of a machine, or a cluster, that has"
-            " the cores.\n"
+            " drawn as hollow points without a line. They do not predict a machine, or a cluster,"
+            " that has enough cores.\n"
         )
-    for workers, why in left_out.items():
-        text.append(f"**{workers} workers are left out**: {why}.\n")
-    own = [one.alone_cpu for one in points if not one.crowded and threads == 1]
-    if own and min(own) < BUSY_CPU_PERCENT:
-        text.append(
-            f"**Other programs used these cores**: a worker that waits for nobody had"
-            f" {min(own):.0%} of its own. The numbers tell of both; measure again on a machine that"
-            " has nothing else to do.\n"
+    for workers, reason in left_out.items():
+        yield f"**{workers} workers are left out**: {reason}.\n"
+    utilization = [
+        one.independent_cpu_utilization for one in points if not one.oversubscribed and threads == 1
+    ]
+    if utilization and min(utilization) < MIN_CPU_UTILIZATION:
+        yield (
+            f"**Other programs used these cores**: a worker that waits for no other worker had"
+            f" {min(utilization):.0%} of its core. Measure again on an idle machine.\n"
         )
-    text.append(f"![Time against qubits]({TIME})\n\n![Efficiency against workers]({EFFICIENCY})\n")
-    for work in dict.fromkeys((one.kind, one.work) for one in points):
-        chosen = [one for one in points if (one.kind, one.work) == work]
-        text.append(f"## {work[0].capitalize()} scaling: {work[1]}\n")
-        text += [_rows(chosen), *(paragraph(one) + "\n" for one in _in_order(chosen))]
-    return "\n".join(text)
-
-
-def _in_order(points: Sequence[ScalingPoint]) -> list[ScalingPoint]:
-    return sorted(points, key=lambda one: (one.qubits, one.workers))
 
 
 def _rows(points: Sequence[ScalingPoint]) -> str:
-    lines = ["| qubits | workers | examples/s | efficiency | ratio to one | limit |"]
+    lines = ["| qubits | workers | examples/s | efficiency | speedup | bottleneck |"]
     lines.append("|" + "---|" * 6)
-    for one in _in_order(points):
-        ratio = "-" if one.crowded else f"{one.ratio:.2f}"
+    for one in points:
+        speedup = "-" if one.oversubscribed else f"{one.speedup:.2f}"
         lines.append(
-            f"| {one.qubits} | {one.workers} | {one.rate:,.0f} | {one.efficiency:.2f} | {ratio}"
-            f" | {main_bottleneck(one)} |"
+            f"| {one.qubits} | {one.workers} | {one.examples_per_second:,.0f}"
+            f" | {one.efficiency:.2f} | {speedup} | {main_bottleneck(one)} |"
         )
     return "\n".join(lines) + "\n"

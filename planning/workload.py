@@ -1,6 +1,5 @@
-"""What is to be trained, in numbers: what the compiler says of the circuits, and the data."""
+"""The workload of a training in numbers: compiled circuits and data."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -12,92 +11,89 @@ class WorkloadAnalysis:
     """A model and its data.
 
     Attributes:
-        family: Models of one family compute alike for each operation: MODEL and SIMULATOR.
+        family: MODEL and SIMULATOR. Models of one family need the same time per operation.
         qubits: Width of the widest circuit.
-        circuits: How many circuits the model has; `distinct` of them differ.
-        distinct: Circuits that are not the same but for the names of their symbols.
-        forward: Floating-point operations of an example, all circuits together.
-        backward: The same of its gradient.
-        state_bytes: A state of each circuit, together.
-        readouts: Of all circuits.
-        weights: Trained numbers, which an exchange adds up.
-        features: Angles of an example.
-        samples: Examples of a full tile, side by side in a vector.
-        fill: Threads -> work of batches of 1, 2, ... examples, see `work`; 1 thread among them.
-        spans: Examples -> states that span so many of the data's examples; 0 where each is evolved.
-        swaps: Workers that hold a state together -> how often they exchange parts of it on its way
-            forward; so many workers as are not named can't hold it.
-        examples: Of the training split.
-        validation: Of the validation split.
-        lanes: The most groups of workers that the data can be dealt to.
+        circuits: Number of circuits in the model.
+        distinct_circuits: Number of circuits that differ by more than the names of their symbols.
+        forward_flops: Floating-point operations per example, over all circuits.
+        backward_flops: Floating-point operations of the gradient per example.
+        state_bytes: Bytes of one state of each circuit, summed.
+        readouts: Number of readouts of all circuits.
+        weights: Number of trained parameters, which the all-reduce sums.
+        features: Number of angles per example.
+        tile_examples: Examples in a full tile, which are simulated together by vector instructions.
+        tile_work: Threads -> `work` of batches of 1, 2, ... examples; holds 1 thread.
+        spanning_states: Examples -> number of states that span that many examples of the data; 0
+            where each example is simulated.
+        shard_exchanges: State shards -> exchanges of shards per forward pass. A number of state
+            shards that is not a key is impossible.
+        train_examples: Examples of the training split.
+        validation_examples: Examples of the validation split.
+        partitions: Most groups of workers that the data can be divided among.
     """
 
     family: str
     qubits: int
     circuits: int
-    distinct: int
-    forward: float
-    backward: float
+    distinct_circuits: int
+    forward_flops: float
+    backward_flops: float
     state_bytes: int
     readouts: int
     weights: int
     features: int
-    samples: int
-    fill: Mapping[int, list[float]]
-    spans: Mapping[int, int]
-    swaps: Mapping[int, int]
-    examples: int
-    validation: int
-    lanes: int
+    tile_examples: int
+    tile_work: Mapping[int, list[float]]
+    spanning_states: Mapping[int, int]
+    shard_exchanges: Mapping[int, int]
+    train_examples: int
+    validation_examples: int
+    partitions: int
 
     @property
     def operations(self) -> float:
-        """Floating-point operations of training on an example."""
-        return self.forward + self.backward
+        """Floating-point operations to train on one example."""
+        return self.forward_flops + self.backward_flops
 
     def work(self, rows: int, threads: int) -> float:
-        """Examples that the busiest of a worker's threads pays for: tiles are paid for in full.
+        """Return the examples that the busiest thread of a worker simulates, in full tiles.
 
         Args:
-            rows: Examples that the worker has in a step, each of which is evolved.
-            threads: Its threads.
+            rows: Examples of the worker in one step, each of which is simulated.
+            threads: Threads of the worker.
         """
-        known = self.fill[max(count for count in self.fill if count <= threads)]
+        known = self.tile_work[max(count for count in self.tile_work if count <= threads)]
         if rows <= len(known):
             return known[max(rows, 1) - 1]
-        return math.ceil(math.ceil(rows / self.samples) / threads) * self.samples
+        return math.ceil(math.ceil(rows / self.tile_examples) / threads) * self.tile_examples
 
     def states(self, rows: int) -> int:
-        """States that are evolved in the stead of so many of the data's examples; 0 for none."""
-        below = [size for size in self.spans if size <= rows]
-        return self.spans[max(below)] if below else 0
+        """Return the number of states simulated in place of `rows` examples; 0 for none."""
+        sizes = [size for size in self.spanning_states if size <= rows]
+        return self.spanning_states[max(sizes)] if sizes else 0
 
     def span_work(self, states: int, threads: int) -> float:
-        """The same as `work` for the states of a span: a tile each, and all their products."""
-        product = 8 * self.readouts * 2**self.qubits / self.forward
+        """Return `work` for spanning states: a tile each, and the products of all pairs."""
+        product = 8 * self.readouts * 2**self.qubits / self.forward_flops
         return math.ceil(states / threads) * (1 + product * states)
 
-    def to_json(self) -> str:
-        """As it goes from one process to another, or into the cache."""
-        return json.dumps(asdict(self))
+    def to_json(self) -> dict[str, Any]:
+        """Return the analysis as JSON has it."""
+        return asdict(self)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """What `to_json` gave."""
-        said: dict[str, Any] = json.loads(text)
-        fill = {int(threads): work for threads, work in said.pop("fill").items()}
-        spans = {int(rows): states for rows, states in said.pop("spans").items()}
-        swaps = {int(workers): count for workers, count in said.pop("swaps").items()}
-        return cls(**said, fill=fill, spans=spans, swaps=swaps)
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read the result of `to_json`, also after it was written as JSON.
 
-    def each_evolved(self) -> Self:
-        """The same on examples that turn every angle, so that no few states span them."""
-        return replace(self, spans={})
+        Raises:
+            TypeError, ValueError, AttributeError, KeyError: The values are not an analysis.
+        """
+        integer_keys = {
+            name: {int(key): value for key, value in values[name].items()}
+            for name in ("tile_work", "spanning_states", "shard_exchanges")
+        }
+        return cls(**{**values, **integer_keys})
 
-    def of(self, examples: int | None, validation: int | None) -> Self:
-        """The same circuits on another number of examples."""
-        return replace(
-            self,
-            examples=examples or self.examples,
-            validation=validation or self.validation,
-        )
+    def without_spanning_states(self) -> Self:
+        """Return the analysis for data that is not spanned by few states."""
+        return replace(self, spanning_states={})

@@ -1,116 +1,130 @@
-"""The model compiled, without running it: `python -m planning.workload_analysis SETTING=value ...`.
+"""Analysis of a workload by the compiler: `python -m planning.workload_analysis SETTING=value ...`.
 
-A process of its own, since the person's own models need TensorFlow, which the planner does without.
-It prints a Workload as JSON.
+It runs in a process of its own because models need TensorFlow, which planning does not import. The
+process emits an event `workload`.
 """
 
 import logging
-import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from common import events
 from common.errors import CircuitError, SettingsError, UserError, run_main
+from common.processes import ManagedProcess, cpu_count
 from common.settings import Settings
 from planning.workload import WorkloadAnalysis
 
-THREAD_BITS = 7  # 1 to 64 threads: a pod may have more cores than this machine
-SPLIT_BITS = 5  # so many workers' doublings, at most, may hold a state together in a plan
-SPLIT_QUBITS = 20  # narrower states fit everywhere and are done before an exchange is
-SAMPLE = 4096  # examples that are looked at for states that span them
+if TYPE_CHECKING:
+    pass
+
+MAX_THREADS_LOG2 = 6
+"""Thread counts up to 64 are analyzed: a pod may have more cores than this machine."""
+
+MAX_STATE_SHARDS_LOG2 = 5
+"""A plan divides a state among at most 32 workers."""
+
+MIN_SHARDED_QUBITS = 20
+"""Narrower states fit everywhere, and are simulated faster than their shards are exchanged."""
+
+SAMPLE_EXAMPLES = 4096
+"""Examples that are analyzed for states that span them."""
 
 
 def analyze_workload(settings: Settings) -> WorkloadAnalysis:
-    """What the settings would train.
+    """Analyze the workload of a training in a process of its own.
 
     Raises:
-        SettingsError: Model, circuit or data can't be taken; the sentence is the compiler's.
+        SettingsError: The model, its circuit or the data can't be used; see the message.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "planning.workload_analysis", *settings.to_args()],
-        capture_output=True,
-        text=True,
-        env={name: value for name, value in os.environ.items() if not name.startswith("QFLEET_")},
-    )
-    if done.returncode == 0:
-        return WorkloadAnalysis.from_json(done.stdout.splitlines()[-1])
-    said = done.stderr.strip().splitlines() or [""]
-    if done.returncode == UserError.exit_code:
-        raise SettingsError(said[-1].removeprefix("qfleet: "))
-    raise RuntimeError(f"the model could not be described:\n{done.stderr}")
+    command = [sys.executable, "-m", "planning.workload_analysis", *settings.to_args()]
+    found = None
+    with ManagedProcess(command, stdout="discard", stderr="capture") as process:
+        for event in process.events():
+            if event.kind == "workload":
+                found = WorkloadAnalysis.from_json(event.mapping("workload"))
+    if process.exit_code == UserError.exit_code:
+        raise SettingsError(process.error_message)
+    if process.exit_code or found is None:
+        raise RuntimeError(f"the analysis of the model failed:\n{process.stderr_text}")
+    return found
 
 
 def main() -> None:
-    """Print the workload."""
+    """Emit the workload."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
     settings = Settings.from_args(sys.argv[1:])
-    print(_workload(settings).to_json())
+    events.emit("workload", workload=_analyze(settings).to_json())
 
 
-def _workload(settings: Settings) -> WorkloadAnalysis:
-    sample = _Sample(settings)
+def _analyze(settings: Settings) -> WorkloadAnalysis:
+    sample = _DataSample(settings)
     from common import models  # TensorFlow
 
     model = models.build_model(sample.features, settings, sample.placement)
-    circuits = [layer._simulate for layer in models.circuit_layers(model)]
-    compiled = [_Compiled(simulator) for simulator in circuits]
-    if not compiled:
+    circuits = [
+        _CircuitAnalysis(layer.compiled_simulator) for layer in models.circuit_layers(model)
+    ]
+    if not circuits:
         raise SettingsError(
-            f"MODEL={settings.model.model} has no circuit with trained angles: there is nothing to plan"
+            f"MODEL={settings.model.model} has no circuit with trained angles: planning needs one"
         )
-    widest = max(compiled, key=lambda one: one.qubits)
-    native = widest.native
+    widest = max(circuits, key=lambda circuit: circuit.qubits)
+    simulator = settings.model.simulator if widest.native else "tensorflow"
     return WorkloadAnalysis(
-        family=f"{settings.model.model} by {settings.model.simulator if native else 'tensorflow'}",
+        family=f"{settings.model.model} by {simulator}",
         qubits=widest.qubits,
-        circuits=len(compiled),
-        distinct=len({one.key for one in compiled}),
-        forward=sum(one.forward for one in compiled),
-        backward=sum(one.backward for one in compiled),
-        state_bytes=sum(8 << one.qubits for one in compiled),
-        readouts=sum(one.readouts for one in compiled),
+        circuits=len(circuits),
+        distinct_circuits=len({circuit.key for circuit in circuits}),
+        forward_flops=sum(circuit.forward_flops for circuit in circuits),
+        backward_flops=sum(circuit.backward_flops for circuit in circuits),
+        state_bytes=sum(8 << circuit.qubits for circuit in circuits),
+        readouts=sum(circuit.readouts for circuit in circuits),
         weights=sum(int(np.prod(weight.shape)) for weight in model.trainable_weights),
         features=sample.features,
-        samples=_shape(widest.qubits, 1 << 20, 1).samples if native else 1,
-        fill=dict(_fill(widest.qubits, native)),
-        spans=dict(_spans(native, sample.angles)) if len(compiled) == 1 else {},
-        swaps=dict(_swaps(circuits)) if _may_be_split(settings, compiled) else {},
-        examples=sample.rows["train"],
-        validation=sample.rows["validation"],
-        lanes=settings.data.partitions,
+        tile_examples=_tile_layout(widest.qubits, 1 << 20, 1).samples if widest.native else 1,
+        tile_work=dict(_tile_work(widest.qubits, native=widest.native is not None)),
+        spanning_states=_spanning_states(circuits, sample.angles),
+        shard_exchanges=_shard_exchanges(circuits, settings.training.state_shards),
+        train_examples=sample.rows["train"],
+        validation_examples=sample.rows["validation"],
+        partitions=settings.data.partitions,
     )
 
 
-class _Sample:
-    """Some of the data's examples, and how many there are of each split."""
+class _DataSample:
+    """Some examples of the data, and the number of examples in each split."""
 
     def __init__(self, settings: Settings) -> None:
-        from common.data import splits  # Cirq, seconds that who calls `described` need not wait for
+        from common.data import splits  # imports Cirq, which takes seconds
 
         if settings.data.data == "excitations":
-            made = splits.excitations(settings)  # its rows are drawn when they are read
-            encoding, origins = made.encoding, made.splits
-            self.rows = {name: origin.rows for name, origin in origins.items()}
-            self.angles = origins["train"].read(0, min(SAMPLE, self.rows["train"])).angles
+            prepared = splits.excitations(
+                settings.data, settings.model.qubits
+            )  # rows are generated when they are read
+            encoding, sources = prepared.encoding, prepared.splits
+            self.rows = {name: source.rows for name, source in sources.items()}
+            count = min(SAMPLE_EXAMPLES, self.rows["train"])
+            self.angles = sources["train"].read(0, count).angles
         else:
             from common import runs, storage
             from common.data import prepare
 
-            # What training would read: the same folder, made now where it is not there yet.
+            # The folder that training reads; created now if it does not exist.
             data = prepare(settings, storage.path(settings.job.storage) / runs.DATASETS)
             self.rows = {name: data.rows(name) for name in data.splits}
-            encoding, self.angles = data.encoding, data.sample("train", SAMPLE).angles
+            self.angles = data.sample("train", SAMPLE_EXAMPLES).angles
+            encoding = data.encoding
         self.features, self.placement = encoding.symbols, encoding.placement
 
 
-class _Compiled:
-    """What the compiler says of one circuit.
+class _CircuitAnalysis:
+    """Numbers of one compiled circuit.
 
     Args:
-        simulator: Of a layer: native, plain TensorFlow, TensorFlow Quantum, or one that samples.
+        simulator: Simulator of a layer: native, TensorFlow, TensorFlow Quantum, or a sampler.
     """
 
     def __init__(self, simulator: Any) -> None:
@@ -119,10 +133,10 @@ class _Compiled:
         from qfleet.tensorflow import description
         from qfleet.tensorflow.native import NativeSimulator
 
-        self.native = simulator if isinstance(simulator, NativeSimulator) else None
-        if self.native:
-            program = simulator.program
-        elif hasattr(simulator, "circuit"):
+        self.native: NativeSimulator | None = None
+        if isinstance(simulator, NativeSimulator):
+            self.native = simulator
+        if self.native is None and hasattr(simulator, "circuit"):
             program = compile_program(
                 simulator.circuit, simulator.inputs, simulator.parameters, [], target="kernel"
             )
@@ -131,64 +145,59 @@ class _Compiled:
         blocks = [step for step in program.steps if isinstance(step, FusedBlock)]
         self.qubits = len(program.qubits)
         self.readouts = max(1, len(program.readout.offsets))
-        self.forward, self.backward = description.count_operations(blocks, self.qubits)
-        shape = [(block.qubits, len(block.factors)) for block in blocks]
-        self.key = (self.qubits, self.readouts, self.forward, self.backward, str(shape))
+        self.forward_flops, self.backward_flops = description.count_operations(blocks, self.qubits)
+        shapes = [(block.qubits, len(block.factors)) for block in blocks]
+        flops = (self.forward_flops, self.backward_flops)
+        self.key = (self.qubits, self.readouts, *flops, str(shapes))
 
 
-def _shape(qubits: int, batch: int, threads: int) -> Any:
+def _tile_layout(qubits: int, batch: int, threads: int) -> Any:
     from qfleet import native
 
     return native.tile_layout(qubits, 4, batch, threads)
 
 
-def _fill(qubits: int, native: Any) -> Iterator[tuple[int, list[float]]]:
-    """Threads -> work of 1, 2, ... examples, as far as threads or lanes may be left without any."""
-    from qfleet import native
-    from qfleet.engine import memory
+def _tile_work(qubits: int, *, native: bool) -> Iterator[tuple[int, list[float]]]:
+    """Yield threads -> work of 1, 2, ... examples, until all threads and SIMD lanes are used."""
+    lanes = 1
+    if native:
+        from qfleet.native import simd_lanes
 
-    lanes = native.simd_lanes(4) if native else 1
-    for threads in sorted({2**power for power in range(THREAD_BITS)} | {memory.cpu_count()}):
-        yield (
-            threads,
-            [
-                _work(qubits, rows, threads) if native else float(rows)
-                for rows in range(1, lanes * threads + 1)
-            ],
-        )
+        lanes = simd_lanes(4)
+    for threads in sorted({2**power for power in range(MAX_THREADS_LOG2 + 1)} | {cpu_count()}):
+        sizes = range(1, lanes * threads + 1)
+        yield threads, [_work(qubits, n, threads) if native else float(n) for n in sizes]
 
 
 def _work(qubits: int, rows: int, threads: int) -> float:
-    shape = _shape(qubits, rows, threads)
-    if shape.shared_tile:
-        return shape.tiles * shape.samples / threads
-    return -(-shape.tiles // threads) * shape.samples
+    layout = _tile_layout(qubits, rows, threads)
+    if layout.shared_tile:
+        return float(layout.tiles * layout.samples / threads)
+    return float(-(-layout.tiles // threads) * layout.samples)
 
 
-def _may_be_split(settings: Settings, compiled: Sequence["_Compiled"]) -> bool:
-    widest = max(one.qubits for one in compiled)
-    return all(one.native for one in compiled) and (
-        settings.training.state_shards > 1 or widest >= SPLIT_QUBITS
-    )
-
-
-def _swaps(natives: Sequence[Any]) -> Iterator[tuple[int, int]]:
-    """Workers that can hold a state together -> exchanges forward, of the circuit with the most."""
-    for bits in range(1, SPLIT_BITS + 1):
+def _shard_exchanges(circuits: Sequence[_CircuitAnalysis], state_shards: int) -> dict[int, int]:
+    """Return state shards -> exchanges per forward pass, of the circuit with the most."""
+    simulators = [circuit.native for circuit in circuits if circuit.native]
+    widest = max(circuit.qubits for circuit in circuits)
+    exchanges: dict[int, int] = {}
+    if len(simulators) < len(circuits) or (state_shards == 1 and widest < MIN_SHARDED_QUBITS):
+        return exchanges
+    for bits in range(1, MAX_STATE_SHARDS_LOG2 + 1):
         try:
-            yield 2**bits, max(native.split_exchanges(bits) for native in natives)
-        except CircuitError:
-            return  # too few qubits
+            exchanges[2**bits] = max(one.split_exchanges(bits) for one in simulators)
+        except CircuitError:  # too few qubits
+            break
+    return exchanges
 
 
-def _spans(native: Any, angles: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Examples -> states that span so many of the data's, in powers of two."""
-    if native is None:
-        return
-    rows = 1
-    while rows <= len(angles):
-        yield rows, native.span(angles[:rows])
-        rows *= 2
+def _spanning_states(circuits: Sequence[_CircuitAnalysis], angles: np.ndarray) -> dict[int, int]:
+    """Return examples -> states that span that many examples, for powers of two."""
+    simulator = circuits[0].native
+    if len(circuits) > 1 or simulator is None:
+        return {}
+    sizes = [2**power for power in range(len(angles).bit_length())]
+    return {size: simulator.span(angles[:size]) for size in sizes}
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ ASSIGNED = {
     "tests/infra/": INFRA,
     "tests/exhaustive/": EXHAUSTIVE,
     "tests/e2e/": E2E,
+    "tests/integration/test_examples.py": EXHAUSTIVE,
+    "tests/integration/test_examples.py::test_gke_spot_dry_run_creates_spot_pool": DEFAULT,
 }
 
 

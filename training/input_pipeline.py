@@ -33,18 +33,18 @@ class SplitSamplers:
         if split not in self._samplers:
             training = self._settings.training
             self._samplers[split] = WorkerSampler(
-                self._data.lane_sizes(split),
+                self._data.partition_sizes(split),
                 rank=self._cluster.rank // training.state_shards,
-                world=self._cluster.size // training.state_shards,
+                world_size=self._cluster.size // training.state_shards,
                 batch=training.global_batch,
                 seed=self._settings.data.seed,
-                cut=self._data.cut(split),
+                layout=self._data.layout(split),
             )
         return self._samplers[split]
 
     def source(self, split: str) -> BatchSource:
         """Return what reads this worker's rows of a split."""
-        return self._data.feed(split, self.sampler(split))
+        return self._data.batch_source(split, self.sampler(split))
 
 
 def batches(
@@ -61,7 +61,7 @@ def batches(
     Python.
 
     Args:
-        source: The rows of the split, or what reads them (`Dataset.feed`).
+        source: The rows of the split, or what reads them (`Dataset.batch_source`).
         sampler: The rows that this worker takes, by step.
         epoch: First epoch, counted from 0.
         step: First step in it, counted from 0; not 0 after a restart within an epoch.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import psutil
 
-from common.data import Dataset, Examples, WorkerSampler, sampling
+from common.data import Dataset, Examples, WorkerSampler, partition_sizes
 from common.processes import usable_cpus
 from common.settings import Settings
 from qfleet.engine import memory
@@ -46,7 +46,7 @@ class SyntheticDataset:
         self._rows = batch * max(4, min(64, 65_536 // batch))
         self._seed, self._data = settings.data.seed, data
         self.features = settings.model.qubits
-        self.partition_sizes = sampling.partition_sizes(self._rows, settings.data.partitions)
+        self.partition_sizes = partition_sizes(self._rows, settings.data.partitions)
 
     @functools.cached_property
     def examples(self) -> Examples:
@@ -225,7 +225,7 @@ class StepBenchmark:
             sampler = WorkerSampler(
                 data.partition_sizes,
                 rank=0 if case.independent else self._cluster.rank // training.state_shards,
-                world=training.workers // training.state_shards,
+                world_size=training.workers // training.state_shards,
                 batch=training.global_batch,
                 seed=case.settings.data.seed,
             )

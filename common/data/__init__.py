@@ -1,15 +1,11 @@
 """Data sets: angles in radians and labels of -1 and +1, from a generator, images or a table."""
 
-from common.data.dataset import Dataset, load, prepare, read_examples
+from common.data.dataset import Dataset
 from common.data.dataset_dir import Shard
 from common.data.encoding import Encoding
-from common.data.sampling import (
-    EpochPositions,
-    ShardLayout,
-    WorkerSampler,
-    epoch_order,
-    partition_sizes,
-)
+from common.data.loading import load, prepare, read_examples
+from common.data.sampling import EpochPositions, WorkerSampler
+from common.data.shuffling import ShardLayout, epoch_order, partition_sizes
 from common.data.sources import BatchSource, InMemorySource
 from common.data.splits import Examples
 from common.data.tables import read_table

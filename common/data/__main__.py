@@ -1,4 +1,4 @@
-"""`make dataset`: write the data set that the settings name, for trainings to read."""
+"""`make dataset`: generate the data set of the settings, for later trainings."""
 
 import sys
 import time
@@ -7,20 +7,24 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common import storage
-from common.data.dataset import MIB, prepare
+from common.data.dataset import MIB
+from common.data.loading import prepare
 from common.errors import run_main
 from common.settings import Settings
+from common.text import plural
 
-# Seconds between two lines where there is no terminal.
-LINES = 10.0
+PROGRESS_INTERVAL_SECONDS = 10.0
+"""Time between two lines of progress without a terminal."""
+
+DEFAULT_QUBITS = Settings.fields()["qubits"].default
 
 
 class ProgressDisplay:
-    """How far it is: a bar on a terminal, now and then a line elsewhere."""
+    """Progress: a bar on a terminal, otherwise a line from time to time."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._said = time.monotonic()
+        self._last_line = time.monotonic()
         self._bar = Progress(
             TextColumn("writing examples"), BarColumn(), MofNCompleteColumn(),
             TimeRemainingColumn(), console=console, transient=True,
@@ -36,32 +40,36 @@ class ProgressDisplay:
         self._bar.stop()
 
     def __call__(self, done: int, total: int) -> None:
-        """So many examples of so many are in storage."""
+        """Report the examples in storage, and all examples."""
         self._bar.update(self._task, completed=done, total=total)
-        if not self._console.is_terminal and time.monotonic() - self._said > LINES:
-            self._said = time.monotonic()
-            self._console.print(f"{done:,} of {total:,} examples are written")
+        if (
+            not self._console.is_terminal
+            and time.monotonic() - self._last_line > PROGRESS_INTERVAL_SECONDS
+        ):
+            self._last_line = time.monotonic()
+            self._console.print(f"{done:,} of {total:,} examples written")
 
 
 def main() -> None:
-    """Find the data set or make it, and say where it is and what comes next."""
+    """Find or generate the data set, and print its location and the next command."""
     settings = Settings.from_args(sys.argv[1:])
     console = Console(highlight=False, soft_wrap=True)
-    with ProgressDisplay(console) as shown:
-        # What a training of these settings could read is not asked here.
-        asked = settings.replace(data_memory=1_000_000)
-        found = prepare(asked, storage.path(settings.job.storage) / storage.DATASETS, shown)
+    with ProgressDisplay(console) as progress:
+        # DATA_MEMORY limits trainings only.
+        unlimited = settings.replace(data_memory=1_000_000)
+        root = storage.path(settings.job.storage) / storage.DATASETS
+        found = prepare(unlimited, root, progress)
     rows = ", ".join(f"{found.rows(split):,} for {split}" for split in found.splits)
     shards = [shard for split in found.splits for shard in found.shards(split)]
     size = sum(shard.bytes for shard in shards) / MIB
-    held = sum(map(found.size, found.splits)) / MIB
+    memory = sum(map(found.size, found.splits)) / MIB
     console.print(f"data set {found.name}: {rows}", markup=False)
     console.print(
-        f"{len(shards)} shards of {size:.1f} MiB, {held:.1f} MiB in memory: a worker whose"
-        " DATA_MEMORY is less reads a part at a time",
+        f"{plural(len(shards), 'shard')} of {size:.1f} MiB in total, {memory:.1f} MiB in memory:"
+        " workers with less DATA_MEMORY stream the shards",
         markup=False,
     )
-    qubits = f" QUBITS={settings.model.qubits}" if settings.model.qubits != 8 else ""
+    qubits = f" QUBITS={settings.model.qubits}" if settings.model.qubits != DEFAULT_QUBITS else ""
     console.print(f"next:  make training DATA={found.path}{qubits}", markup=False)
 
 

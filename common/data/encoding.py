@@ -1,4 +1,4 @@
-"""From features to angles: what is fitted on the training split and applied to everything else."""
+"""Encoding of features as angles, fitted on the training split and applied to all others."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,10 @@ from common.errors import DataError
 from qfleet.placement import PLACEMENTS
 
 KINDS = ("none", "angle", "pca", "reupload")
-# A standardised feature of this many standard deviations, or more, is a quarter turn: <X> of
-# ry(x)|0> is sin(x), which tells values apart only between -pi/2 and pi/2.
+
 SIGMAS = 3.0
+"""Standard deviations of a standardised feature that become pi/2. <X> of ry(x)|0> is sin(x), which
+is unique only between -pi/2 and pi/2."""
 
 
 @dataclass(frozen=True)
@@ -21,16 +22,16 @@ class Encoding:
     """Features to angles: clip((features - center) @ matrix.T / SIGMAS, -1, 1) * pi/2.
 
     `matrix` standardises (angle) or whitens (pca), so a row of it times a training feature has
-    standard deviation 1. Kind `none` takes the features for angles as they are.
+    standard deviation 1. Kind `none` uses the features as angles.
 
     Attributes:
-        kind: One of KINDS, what the features go through.
-        placement: One of `circuits.PLACEMENTS`, where the angles enter the circuit.
+        kind: One of KINDS.
+        placement: Entry point of the angles in the circuit, one of `PLACEMENTS`.
         columns: Names of the features, in order.
-        label: Name of the column that holds the label.
-        classes: The label that is read as -1 and the one that is read as +1.
+        label: Name of the label column.
+        classes: The label that becomes -1, and the label that becomes +1.
         center: Mean of each feature over the training split; empty for kind `none`.
-        matrix: A row for each angle, a column for each feature; empty for kind `none`.
+        matrix: One row per angle, one column per feature; empty for kind `none`.
     """
 
     kind: str
@@ -47,7 +48,7 @@ class Encoding:
         return len(self.columns) if self.kind == "none" else len(self.matrix)
 
     def apply(self, features: np.ndarray) -> np.ndarray:
-        """The angles of examples.
+        """Return the angles of examples.
 
         Args:
             features: float [n, columns], in the order of `columns`.
@@ -56,7 +57,7 @@ class Encoding:
             float32 [n, symbols], radians.
 
         Raises:
-            DataError: The features are more or fewer than the encoding was fitted on.
+            DataError: The number of features differs from the training data.
         """
         if features.ndim != 2 or features.shape[1] != len(self.columns):
             raise DataError(
@@ -90,7 +91,7 @@ class Encoding:
         """
         try:
             negative, positive = map(str, read["classes"])
-            made = cls(
+            encoding = cls(
                 kind=read["kind"],
                 placement=read["placement"],
                 columns=tuple(map(str, read["columns"])),
@@ -101,15 +102,15 @@ class Encoding:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"an encoding was recorded that can't be read: {error!r}") from None
-        width = 0 if made.kind == "none" else len(made.columns)
-        rows = {len(row) for row in made.matrix}
-        fits = len(made.center) == width and rows == ({width} if width else set())
-        if made.kind not in KINDS or made.placement not in PLACEMENTS or not fits:
+        width = 0 if encoding.kind == "none" else len(encoding.columns)
+        rows = {len(row) for row in encoding.matrix}
+        fits = len(encoding.center) == width and rows == ({width} if width else set())
+        if encoding.kind not in KINDS or encoding.placement not in PLACEMENTS or not fits:
             raise DataError(
-                f"an encoding was recorded that does not fit together: {made.kind!r} at"
-                f" {made.placement!r} of {len(made.columns)} columns"
+                f"the recorded encoding is inconsistent: {encoding.kind!r} at"
+                f" {encoding.placement!r} of {len(encoding.columns)} columns"
             )
-        return made
+        return encoding
 
 
 def fit(
@@ -124,15 +125,15 @@ def fit(
     """Fit an encoding to the training split.
 
     Args:
-        features: float64 [n, columns] of the training split alone.
-        kind: What ENCODER may be: auto, angle, pca or reupload.
-        qubits: Width of the circuit: the most angles there can be.
+        features: float64 [n, columns] of the training split only.
+        kind: ENCODER: auto, angle, pca or reupload.
+        qubits: Width of the circuit, the maximum of angles.
         columns: Names of the features.
-        label: Name of the label's column.
+        label: Name of the label column.
         classes: The label of -1 and the label of +1.
 
     Raises:
-        DataError: More features than qubits where each feature needs a qubit.
+        DataError: There are more features than qubits, and each feature needs a qubit.
     """
     wide = features.shape[1] > qubits
     if kind == "auto":
@@ -156,25 +157,25 @@ def fit(
 
 
 def _inverse(deviations: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
-    """1 / deviation, and 0 where the deviation is rounding alone: such a feature says nothing."""
-    told = deviations > 1e-12 * scale
-    return np.where(told, 1 / np.where(told, deviations, 1), 0)
+    """Return 1 / deviation, and 0 if the deviation is only rounding."""
+    significant = deviations > 1e-12 * scale
+    return np.where(significant, 1 / np.where(significant, deviations, 1), 0)
 
 
 def _standardise(features: np.ndarray) -> np.ndarray:
-    """The diagonal matrix that gives each feature a standard deviation of 1."""
+    """Return the diagonal matrix that gives each feature a standard deviation of 1."""
     return np.diag(_inverse(features.std(axis=0), np.abs(features).max(axis=0)))
 
 
 def _whiten(features: np.ndarray, components: int) -> np.ndarray:
-    """Principal components of the standardised features, each of standard deviation 1.
+    """Return the principal components of the standardised features, with standard deviation 1.
 
-    The sign of a component is free; here its largest entry is positive.
+    The sign of a component is arbitrary; here its largest entry is positive.
     """
     standardise = _standardise(features)
     scores = (features - features.mean(axis=0)) @ standardise
     values, vectors = np.linalg.eigh(scores.T @ scores / len(scores))
-    # eigh sorts upwards.
+    # eigh sorts in ascending order.
     values, vectors = values[::-1][:components], vectors[:, ::-1][:, :components].T
     largest = np.abs(vectors).argmax(axis=1)
     vectors *= np.sign(vectors[np.arange(len(vectors)), largest])[:, None]

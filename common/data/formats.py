@@ -1,4 +1,4 @@
-"""CSV, Parquet and NPZ files as one thing: an Arrow table."""
+"""CSV, Parquet and NPZ files, read as Arrow tables."""
 
 import hashlib
 import io
@@ -16,16 +16,16 @@ from common.errors import DataError, one_line
 
 
 def read_bytes(path: str) -> bytes:
-    """A file's content.
+    """Return the content of a file.
 
     Raises:
-        DataError: It is missing, a folder, or not to be read.
+        DataError: The file is missing, a folder, or unreadable.
     """
-    place = storage.path(path)
-    if storage.is_local(place) and place.is_dir():
+    location = storage.path(path)
+    if storage.is_local(location) and location.is_dir():
         raise DataError(f"{path} is a folder: give the path of one table in it")
     try:
-        return storage.read_bytes(place)
+        return storage.read_bytes(location)
     except FileNotFoundError:
         raise DataError(
             f"{path} does not exist: give the path of a table ({', '.join(FORMATS)})"
@@ -33,15 +33,15 @@ def read_bytes(path: str) -> bytes:
 
 
 def sha256_file(path: str) -> str:
-    """sha256 (hex) of a file's content."""
+    """Return the SHA-256 (hex) of a file."""
     return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
 def read_file(path: str) -> pa.Table:
-    """The columns of a file, whatever they hold.
+    """Return the columns of a file, of any type.
 
     Raises:
-        DataError: The file can't be read, or its ending is not one of FORMATS.
+        DataError: The file can't be read, or its suffix is not one of FORMATS.
     """
     ending = next((e for e in FORMATS if path.lower().endswith(e)), None)
     if ending is None:
@@ -52,24 +52,24 @@ def read_file(path: str) -> pa.Table:
     name, read = FORMATS[ending]
     try:
         return read(content)
-    except _Refused as error:
+    except _Unsupported as error:
         raise DataError(f"{path} {error}") from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(
-            f"{path} can't be read as {name} ({one_line(error)[:160]}): it is cut short, damaged,"
-            f" or not {name} at all"
+            f"{path} can't be read as {name} ({one_line(error)[:160]}): it is incomplete, damaged,"
+            f" or not {name}"
         ) from None
 
 
-class _Refused(Exception):
-    """A file that can be read, but holds what we don't take. Says what, after the file's name."""
+class _Unsupported(Exception):
+    """A readable file has unsupported content. The message continues after the name of the file."""
 
 
 def _csv(content: bytes) -> pa.Table:
     try:
         content.decode()
     except UnicodeDecodeError as error:
-        raise _Refused(
+        raise _Unsupported(
             f"is not text in UTF-8 (at byte {error.start + 1}): save it as CSV in UTF-8"
         ) from None
     uneven: list[pa.csv.InvalidRow] = []
@@ -81,7 +81,7 @@ def _csv(content: bytes) -> pa.Table:
     try:
         return pa.csv.read_csv(
             io.BytesIO(content),
-            # Threads do not know which row they are at.
+            # Threads do not know the number of their row.
             read_options=pa.csv.ReadOptions(use_threads=False),
             parse_options=pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=stop),
         )
@@ -90,32 +90,32 @@ def _csv(content: bytes) -> pa.Table:
             raise
         row = uneven[0]
         # Arrow counts the header as row 1.
-        raise _Refused(
+        raise _Unsupported(
             f"has {row.actual_columns} fields in row {row.number - 1} under a header of"
             f" {row.expected_columns}: every row needs one for each column"
         ) from None
 
 
 def _parquet(content: bytes) -> pa.Table:
-    # Not read_table, which refuses two columns of one name without saying so.
+    # read_table refuses two columns of one name with an unclear error.
     file = pa.parquet.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
     return file.read()
 
 
 def _npz(content: bytes) -> pa.Table:
-    # Without this, NumPy takes whatever it does not know for a pickle, and says so.
+    # Otherwise NumPy reports unknown content as a pickle.
     if not zipfile.is_zipfile(io.BytesIO(content)):
-        raise _Refused("is not an NPZ file, or was cut short: write it with numpy.savez")
+        raise _Unsupported("is not an NPZ file, or is incomplete: write it with numpy.savez")
     columns: dict[str, np.ndarray] = {}
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         for name in arrays.files:
             columns.update(_columns(name, _array(arrays, name)))
     if not columns:
-        raise _Refused("holds no array: it needs one of labels and one or more of features")
+        raise _Unsupported("has no array: it needs one for labels and one or more for features")
     first, rows = next((name, len(column)) for name, column in columns.items())
     for name, column in columns.items():
         if len(column) != rows:
-            raise _Refused(
+            raise _Unsupported(
                 f"has {rows} rows in array {first!r} and {len(column)} in {name!r}: all arrays must"
                 " have one row per example"
             )
@@ -126,22 +126,22 @@ def _array(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     try:
         array = arrays[name]
     except (zipfile.BadZipFile, zlib.error, EOFError, MemoryError, NotImplementedError) as error:
-        raise _Refused(f"has a damaged array {name!r} ({one_line(error)[:120]})") from None
+        raise _Unsupported(f"has a damaged array {name!r} ({one_line(error)[:120]})") from None
     except ValueError as error:
         if "allow_pickle" not in str(error):
             raise
-        raise _Refused(
-            f"holds Python objects in array {name!r}, which are not read since they can run code:"
+        raise _Unsupported(
+            f"has Python objects in array {name!r}, which are not read since they can run code:"
             " save it as numbers or texts"
         ) from None
     if not isinstance(array, np.ndarray):
-        raise _Refused(f"holds {name!r}, which is not an array: write it with numpy.savez")
+        raise _Unsupported(f"contains {name!r}, which is not an array: write it with numpy.savez")
     return array
 
 
 def _columns(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     if array.dtype.kind not in "biufUS":
-        raise _Refused(
+        raise _Unsupported(
             f"has an array {name!r} of type {array.dtype}: allowed are real numbers and texts"
         )
     if array.dtype.kind == "f" and array.dtype.itemsize != 4:
@@ -150,7 +150,7 @@ def _columns(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
         return {name: array}
     if array.ndim == 2:
         return {f"{name}_{i}": array[:, i] for i in range(array.shape[1])}
-    raise _Refused(
+    raise _Unsupported(
         f"has an array {name!r} of shape {array.shape}: allowed are [rows] and [rows, columns]"
     )
 

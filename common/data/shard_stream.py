@@ -1,323 +1,148 @@
-"""A split that is larger than its memory, read shard by shard while it is computed with.
+"""Stream of a split that is larger than its memory: shards are read while their rows are used.
 
-The order (see order.py) goes through one shard of each group at a time. The next ones are fetched
-by threads; their rows are put where they will be given from, into a ring of turns by lanes, as soon
-as the rows that stood there were given. So the memory is what DATA_MEMORY says, to the byte that is
-counted here, reading goes on as fast as rows are used, and a block of steps is a copy of one
-stretch of the ring. Where a stretch begins in mid-epoch, what lies before is not read.
+Background threads prefetch shards. Their rows go to a preallocated ring buffer (one column per
+partition), whose slots are reused as rows are used. So memory is bounded by DATA_MEMORY, and a
+block of steps is one copy from the buffer. A stream that begins in mid-epoch reads nothing before.
 """
-
-import itertools
-import math
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from common.data import dataset_dir
+from common.data.memory_plan import plan_memory
+from common.data.prefetcher import Prefetcher
+from common.data.ring_buffer import RingBuffer
 from common.data.sampling import WorkerSampler
-from common.data.sources import MAX_STEPS_PER_BLOCK, StepBlock
-from common.errors import SettingsError
-
-if TYPE_CHECKING:
-    from common.data.dataset import Dataset
-
-# Shards on their way at a time, if memory allows: about 50 ms each from a bucket.
-PREFETCH_THREADS = 4
-# Copies of a block there are at a time: made and padded, or padded and taken apart.
-COPIES = 2
-# The ring holds this much more than what is in use, if memory allows fewer hands: what is put away
-# ahead.
-SPARE_BYTES = 0.25
-
-
-class MemoryPlan(NamedTuple):
-    """How the memory is used.
-
-    Attributes:
-        turns: Turns of each lane in the ring.
-        hands: Shards on their way at a time.
-        steps: Steps of a block.
-    """
-
-    turns: int
-    hands: int
-    steps: int
-
-
-class PrefetchTask(NamedTuple):
-    """A shard that is wanted in an epoch.
-
-    Attributes:
-        begin: int64 [own lanes], the first turn of each, counted from the first epoch on.
-        end: int64 [own lanes], the one after the last.
-    """
-
-    epoch: int
-    group: int
-    segment: int
-    begin: np.ndarray
-    end: np.ndarray
-
-
-class OwnedShard(NamedTuple):
-    """Lanes of one group that are this worker's.
-
-    Attributes:
-        lane: int64 [n], their indices among the worker's own.
-        place: int64 [n], their places in the group.
-    """
-
-    lane: np.ndarray
-    place: np.ndarray
-
-
-def plan_memory(data: "Dataset", split: str, share: WorkerSampler, memory: int) -> MemoryPlan:
-    """How so many bytes of memory are used.
-
-    Raises:
-        SettingsError: They are too few to go through the split in its order.
-    """
-    row = dataset_dir.row_bytes(data.features)
-    shards = data.shards(split)
-    most_bytes = max(shard.bytes for shard in shards)
-    most_rows = max(shard.rows for shard in shards)
-    turn = len(share.lanes) * row
-    lengths = np.diff(share.order.bounds)
-    # Groups come to their longer segments in different places, and so drift apart by a little.
-    longest = int(lengths.max())
-    long = int((lengths == longest).sum())
-    drift = min(long, len(lengths) - long) + 2
-    block = COPIES * share.padded * (row + 4)
-    steps = min(MAX_STEPS_PER_BLOCK, max(1, memory // 6 // block))
-
-    def fixed(hands: int, steps: int) -> int:
-        # A shard is there as it came and as Arrow's columns while it is put away, with int64 that
-        # say which row is whose: as drawn, as numbers of the shard's rows, and side by side.
-        return hands * most_bytes + most_rows * (row + 16 + 8) + steps * block
-
-    for hands in range(PREFETCH_THREADS, 0, -1):
-        turns = (memory - fixed(hands, steps)) // turn
-        if turns >= (1 + SPARE_BYTES) * longest + drift:
-            break
-    else:
-        steps = 1
-        turns = (memory - fixed(1, 1)) // turn
-        if turns < longest + drift:
-            least = fixed(1, 1) + (longest + drift) * turn
-            other = data.memory - memory
-            raise SettingsError(
-                f"DATA_MEMORY={data.memory >> 20} is too little to read the"
-                f" {share.order.rows:,} {split} examples of {data.name} by parts with {share.world}"
-                f" workers: set DATA_MEMORY to {math.ceil((least + other) / 2**20)} or more"
-            )
-    # More would only be read too much where training ends.
-    return MemoryPlan(min(turns, 2 * longest + drift), hands, steps)
+from common.data.shard_schedule import ShardSchedule, ShardTask
+from common.data.sources import ShardReader, StepBlock
 
 
 class ShardStream:
-    """Blocks of a split that is read from storage.
+    """Reads blocks of a split from storage; implements `BatchSource`.
 
     Args:
-        data: The data set.
-        split: Which of its splits.
-        share: Which rows, and when.
-        memory: Bytes that it may take.
+        source: The data set.
+        split: The split to read.
+        sampler: Rows of the worker.
+        memory: Bytes for this split.
 
     Raises:
-        SettingsError: The memory is too little.
+        SettingsError: The memory is too small.
     """
 
-    def __init__(self, data: "Dataset", split: str, share: WorkerSampler, memory: int) -> None:
-        self.share = share
-        self.features = data.features
+    def __init__(
+        self, source: ShardReader, split: str, sampler: WorkerSampler, memory: int
+    ) -> None:
+        self.sampler = sampler
+        self.features = source.features
         self.failure: Exception | None = None
-        self._data = data
-        self._order = share.order
-        self._room = plan_memory(data, split, share, memory)
-        self.steps = self._room.steps
-        self._shards = data.shards(split)
-        self._sizes = self._order.sizes[share.lanes]
-        self._epoch_turns = int(self._order.sizes.max())
-        place, groups = np.divmod(share.lanes, self._order.cut.groups)
-        self._groups = {
-            int(g): OwnedShard(np.flatnonzero(groups == g), place[groups == g])
-            for g in np.unique(groups)
-        }
-        self._at: tuple[int, int] | None = None
-        self._pending: deque[tuple[PrefetchTask, Future[bytes]]] = deque()
+        self._source = source
+        self._plan = plan_memory(source, split, sampler, memory)
+        self.steps = self._plan.steps
+        self._shards = source.shards(split)
+        self._schedule = ShardSchedule(sampler)
+        self._next: tuple[int, int] | None = None
 
     def block(self, epoch: int, first: int, last: int) -> StepBlock:
-        """Steps `first` to `last` - 1 of an epoch; see `Feed`."""
-        with self._data.reading(self):
+        """Return steps `first` to `last` - 1 of an epoch; see `BatchSource`."""
+        with self._source.exclusive_memory(self):
             try:
-                if self._at != (epoch, first):
+                if self._next != (epoch, first):
                     self._start(epoch, first)
-                made = self._block(epoch, first, last)
+                block = self._block(epoch, first, last)
             except Exception as error:
                 self.failure = error
-                self.let_go()
+                self.release()
                 raise
-            # Within the turn: the next stream's lets this one go.
-            self._at = (epoch, last) if last < self.share.steps else (epoch + 1, 0)
-        return made
+            # Inside the context: another stream releases this one at its end.
+            self._next = (epoch, last) if last < self.sampler.steps else (epoch + 1, 0)
+        return block
 
-    def let_go(self) -> None:
-        """Give the memory back; the next block begins anew."""
-        if self._at is None and not self._pending:
-            return
-        self._at = None
-        self._hands.shutdown(wait=False, cancel_futures=True)
-        self._pending.clear()
-        del self._angles, self._labels
+    def release(self) -> None:
+        """Free the memory; the next block starts again."""
+        self._next = None
+        if hasattr(self, "_prefetcher"):
+            self._prefetcher.close()
+            del self._ring, self._prefetcher
 
     def _start(self, epoch: int, step: int) -> None:
-        self.let_go()
-        # The ring: of each turn, a row of each own lane. Turns count on from epoch to epoch.
-        shape = self._room.turns, len(self.share.lanes)
-        self._angles = np.zeros((*shape, self._data.features), np.float32)
-        self._labels = np.zeros(shape, np.float32)
-        given = (step * self.share.batch - self.share.lanes - 1) // self._order.lanes + 1
-        # Of each own lane, the turn up to which its rows were put away; and of all, that up to
-        # which they were given.
-        self._there = epoch * self._epoch_turns + np.maximum(given, 0)
-        self._given = int(self._there.min())
-        self._tasks = self._wanted(epoch)
-        self._hands = ThreadPoolExecutor(self._room.hands, "shard")
-        self._ask()
-        self._at = (epoch, step)
+        self.release()
+        sampler, order = self.sampler, self.sampler.order
+        partitions = len(sampler.partitions)
+        self._ring = RingBuffer(self._plan.slots, partitions, self.features)
+        used = (step * sampler.batch - sampler.partitions - 1) // order.partitions + 1
+        # Offsets of each partition up to which rows were written, and of all, up to which rows
+        # were used. Offsets count over all epochs.
+        self._filled = epoch * self._schedule.epoch_offsets + np.maximum(used, 0)
+        self._used = int(self._filled.min())
+        tasks = self._schedule.tasks(epoch, self._filled)
+        self._prefetcher = Prefetcher(tasks, self._fetch, self._plan.threads)
 
-    def _wanted(self, first: int) -> Iterator[PrefetchTask]:
-        """Shards from here on, in the order in which they are needed."""
-        before = self._there.copy()
-        for epoch in itertools.count(first):
-            ends = {group: self._ends(epoch, group) for group in self._groups}
-            segments = {group: self._order.segments(epoch, group) for group in self._groups}
-            for place in range(self._order.cut.segments):
-                for group, own in self._groups.items():
-                    begin, end = ends[group][:, place : place + 2].T
-                    begin = np.clip(before[own.lane], begin, end)
-                    if (end > begin).any():
-                        yield PrefetchTask(epoch, group, int(segments[group][place]), begin, end)
-
-    def _ends(self, epoch: int, group: int) -> np.ndarray:
-        """int64 [own lanes, segments + 1]: the turn in which a group's lanes come to a segment."""
-        starts = self._order.starts(epoch, group)[self._groups[group].place]
-        return epoch * self._epoch_turns + starts
+    def _fetch(self, task: ShardTask) -> bytes:
+        number = task.group * self.sampler.order.layout.segments + task.segment
+        return self._source.fetch(self._shards[number])
 
     def _block(self, epoch: int, first: int, last: int) -> StepBlock:
-        share, lanes = self.share, len(self.share.lanes)
-        begins = share.before(np.arange(first, last + 1))
-        counts = np.diff(begins)
-        even = bool((counts == share.padded).all())
+        sampler = self.sampler
+        begins = sampler.rows_before(np.arange(first, last + 1))
         rows = int(begins[-1] - begins[0])
-        angles = np.empty((rows, self._data.features), np.float32)
+        angles = np.empty((rows, self.features), np.float32)
         labels = np.empty(rows, np.float32)
-        # Rows of the ring, counted on and on.
-        base = epoch * self._epoch_turns * lanes + int(begins[0])
-        size = self._room.turns * lanes
-        ring = self._angles.reshape(size, -1), self._labels.reshape(size)
-        done = 0
-        while done < rows:
-            ready = min(rows, self._ready(epoch) - base)
-            while done < ready:
-                at = (base + done) % size
-                some = min(ready - done, size - at)
-                angles[done : done + some] = ring[0][at : at + some]
-                labels[done : done + some] = ring[1][at : at + some]
-                done += some
-            self._given = (base + done) // lanes
-            if done < rows:
-                self._put_away()
-        while self._pending[0][1].done() and self._fits(self._pending[0][0]):
-            self._put_away()
-        of_all = share.counts(first, last).astype(np.float32)
-        shape = last - first, share.padded
-        if even:
+        self._read(epoch, int(begins[0]), angles, labels)
+        while self._prefetcher.is_ready and self._fits(self._prefetcher.next_task):
+            self._write_next_shard()
+        global_counts = sampler.counts(first, last).astype(np.float32)
+        shape = last - first, sampler.padded
+        counts = np.diff(begins)
+        if (counts == sampler.padded).all():
             weights = np.ones(shape, np.float32)
-            return StepBlock(angles.reshape(*shape, -1), labels.reshape(shape), weights, of_all)
-        # A row that pads is the last one of its step, or one of the block's.
-        slots = np.arange(share.padded)
+            angles, labels = angles.reshape(*shape, -1), labels.reshape(shape)
+            return StepBlock(angles, labels, weights, global_counts)
+        # Padding repeats the last row of its step, or a row of the block.
+        slots = np.arange(sampler.padded)
         taken = np.minimum(slots, np.maximum(counts, 1)[:, None] - 1)
         taken = np.minimum(taken + (begins[:-1] - begins[0])[:, None], max(rows - 1, 0))
         weights = (slots < counts[:, None]).astype(np.float32)
         if not rows:  # this worker has no row in any of these steps
-            angles, labels = np.zeros((1, self._data.features), np.float32), np.ones(1, np.float32)
-        return StepBlock(angles[taken], labels[taken], weights, of_all)
+            angles, labels = np.zeros((1, self.features), np.float32), np.ones(1, np.float32)
+        return StepBlock(angles[taken], labels[taken], weights, global_counts)
 
-    def _ready(self, epoch: int) -> int:
-        """Up to which row of the ring, counted on and on, all rows of this epoch are there."""
-        there, lanes = self._there, len(self.share.lanes)
-        end = epoch * self._epoch_turns + self._sizes
-        # A lane that has given all is not waited for; of the others the one that is least far on.
-        waited = np.flatnonzero(there < end)
-        if not len(waited):
-            return int(self._epoch_turns * lanes * (epoch + 1))
-        return int((there[waited] * lanes + waited).min())
+    def _read(self, epoch: int, first: int, angles: np.ndarray, labels: np.ndarray) -> None:
+        """Copy rows of an epoch from `first` on, and write shards where they are missing."""
+        partitions = len(self.sampler.partitions)
+        begin = epoch * self._schedule.epoch_offsets * partitions + first
+        done, rows = 0, len(labels)
+        while done < rows:
+            available = min(rows, self._available(epoch) - begin)
+            if available > done:
+                self._ring.read(begin + done, angles[done:available], labels[done:available])
+                done = available
+            self._used = (begin + done) // partitions
+            if done < rows:
+                self._write_next_shard()
 
-    def _ask(self) -> None:
-        """Have the next shards fetched, as many as there are hands."""
-        while len(self._pending) < self._room.hands:
-            task = next(self._tasks)
-            shard = self._shards[task.group * self._order.cut.segments + task.segment]
-            self._pending.append((task, self._hands.submit(self._data.fetch, shard)))
+    def _available(self, epoch: int) -> int:
+        """Return the address up to which the buffer has all rows of this epoch."""
+        filled, partitions = self._filled, len(self.sampler.partitions)
+        begin = epoch * self._schedule.epoch_offsets
+        end = begin + self.sampler.order.sizes[self.sampler.partitions]
+        # The partition with the fewest rows limits; those that are complete do not count.
+        incomplete = np.flatnonzero(filled < end)
+        if not len(incomplete):
+            return self._schedule.epoch_offsets * partitions * (epoch + 1)
+        return int((filled[incomplete] * partitions + incomplete).min())
 
-    def _fits(self, task: PrefetchTask) -> bool:
-        """Whether the rows that stand in its place in the ring were given."""
-        return bool(task.end.max() <= self._given + self._room.turns)
+    def _fits(self, task: ShardTask) -> bool:
+        """Return True if the rows in the task's slots were used."""
+        return bool(task.end.max() <= self._used + self._plan.slots)
 
-    def _put_away(self) -> None:
-        """Wait for the next shard and put its rows where they will be given from."""
-        task, fetched = self._pending[0]
-        # By the room that `room` leaves for drift; else rows would be given in others' stead.
+    def _write_next_shard(self) -> None:
+        """Wait for the next shard and write its rows to the buffer."""
+        task = self._prefetcher.next_task
+        # The memory plan has slots for drift; otherwise unused rows would be overwritten.
         assert self._fits(task)
-        columns = dataset_dir.columns_of(fetched.result())
-        self._pending.popleft()
-        del fetched  # the content, before the next one comes
-        own = self._groups[task.group]
-        shuffled = self._order.shuffled(task.epoch, task.group, task.segment)
-        first = int(self._order.bounds[task.segment])
-        begins = np.cumsum([0, *map(len, shuffled)]) - first
-        # Lanes that have the same turns here stand beside each other: all, or two or three runs.
-        runs = np.flatnonzero(np.diff(task.begin) | np.diff(task.end)) + 1
-        for run in np.split(np.arange(len(own.lane)), runs):
-            begin, end = int(task.begin[run[0]]), int(task.end[run[0]])
-            # What lies before `begin` was given before a restart.
-            rows = [
-                begins[n] + shuffled[n][len(shuffled[n]) - (end - begin) :] for n in own.place[run]
-            ]
-            self._put(columns, np.stack(rows, axis=1), _stride(own.lane[run]), begin)
-        self._there[own.lane] = np.maximum(self._there[own.lane], task.end)
-        self._ask()
-
-    def _put(
-        self, columns: list[np.ndarray], rows: np.ndarray, lanes: slice | np.ndarray, begin: int
-    ) -> None:
-        """Rows of a shard into the ring.
-
-        Args:
-            columns: The shard's columns.
-            rows: int64 [turns, lanes], which row is whose.
-            lanes: The lanes, among the worker's own.
-            begin: The first turn.
-        """
-        done = 0
-        while done < len(rows):
-            at = (begin + done) % self._room.turns
-            some = min(len(rows) - done, self._room.turns - at)
-            stretch = rows[done : done + some]
-            for number, column in enumerate(columns[:-1]):
-                self._angles[at : at + some, lanes, number] = column.take(stretch)
-            self._labels[at : at + some, lanes] = columns[-1].take(stretch)
-            done += some
-
-
-def _stride(numbers: np.ndarray) -> slice | np.ndarray:
-    """The same as a slice, where it can be one: NumPy copies by slices several times as fast."""
-    steps = np.diff(numbers)
-    if len(steps) and (steps != steps[0]).any():
-        return numbers
-    step = int(steps[0]) if len(steps) else 1
-    return slice(int(numbers[0]), int(numbers[-1]) + 1, step)
+        columns = dataset_dir.columns_of(self._prefetcher.take())
+        for placement in self._schedule.placements(task):
+            self._ring.write(columns, *placement)
+        own = self._schedule.own_partitions(task.group)
+        self._filled[own] = np.maximum(self._filled[own], task.end)
+        self._prefetcher.refill()

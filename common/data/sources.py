@@ -1,21 +1,24 @@
-"""A worker's share of global batches, some steps at a time: from memory, or from storage.
+"""Sources of a worker's rows of global batches, several steps at a time: memory or storage.
 
-Both ways give the same rows in the same places; only a row that pads (weight 0) may differ.
+Both return the same rows at the same positions; only padding (weight 0) may differ.
 """
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from common.data.dataset_dir import Shard
 from common.data.sampling import WorkerSampler
 from common.data.splits import Examples
 
-# Steps that are handed over at a time, at most.
 MAX_STEPS_PER_BLOCK = 50
+"""Most steps that a source returns at a time."""
 
 
 class StepBlock(NamedTuple):
-    """This worker's share of some steps; all float32.
+    """A worker's rows of some steps; all float32.
 
     Attributes:
         angles: [steps, padded, features], radians.
@@ -31,47 +34,77 @@ class StepBlock(NamedTuple):
 
 
 class BatchSource(Protocol):
-    """What gives blocks.
+    """Source of blocks.
 
     Attributes:
-        share: Which rows, and when.
+        sampler: Rows of the worker.
         features: Angles per example.
-        steps: Steps of a block, at most.
-        failure: What made reading end; None while it goes on.
+        steps: Most steps of a block.
+        failure: The error that ended reading, or None.
     """
 
-    share: WorkerSampler
+    sampler: WorkerSampler
     features: int
     steps: int
     failure: Exception | None
 
     def block(self, epoch: int, first: int, last: int) -> StepBlock:
-        """Steps `first` to `last` - 1 of an epoch, both counted from 0.
+        """Return steps `first` to `last` - 1 of an epoch, both counted from 0.
 
         Raises:
-            DataError: A shard is missing, cut short or altered.
-            StorageUnavailable: Storage does not answer.
+            DataError: A shard is missing, incomplete or altered.
+            StorageUnavailable: Storage does not respond.
         """
 
 
+class Releasable(Protocol):
+    """A user of memory that can free it."""
+
+    def release(self) -> None:
+        """Free the memory."""
+
+
+class ShardReader(Protocol):
+    """A data set whose shards can be read."""
+
+    memory: int
+
+    @property
+    def name(self) -> str:
+        """Name of the data set."""
+
+    @property
+    def features(self) -> int:
+        """Angles per example."""
+
+    def shards(self, split: str) -> Sequence[Shard]:
+        """Return the shards of a split."""
+
+    def fetch(self, shard: Shard) -> bytes:
+        """Return the verified content of a shard."""
+
+    def exclusive_memory(self, stream: Releasable) -> AbstractContextManager[None]:
+        """Give the memory to one stream; the stream that had it before releases it."""
+
+
 class InMemorySource:
-    """Examples that are in memory.
+    """Reads blocks of a split in memory; implements `BatchSource`.
 
     Args:
-        examples: All rows of the split, by their numbers.
-        share: Which of them, and when.
+        examples: All rows of the split, by number.
+        sampler: Rows of the worker.
     """
 
     failure: Exception | None = None
 
-    def __init__(self, examples: Examples, share: WorkerSampler) -> None:
-        self.share = share
+    def __init__(self, examples: Examples, sampler: WorkerSampler) -> None:
+        self.sampler = sampler
         self.features = examples.angles.shape[1]
         self.steps = MAX_STEPS_PER_BLOCK
         self._examples = examples
 
     def block(self, epoch: int, first: int, last: int) -> StepBlock:
-        """Steps `first` to `last` - 1 of an epoch."""
-        rows, weights, counts = self.share.part(epoch, first, last)
+        """Return steps `first` to `last` - 1 of an epoch."""
+        rows, weights, counts = self.sampler.positions(epoch, first, last)
         angles, labels = self._examples
         return StepBlock(angles[rows], labels[rows], weights, counts.astype(np.float32))

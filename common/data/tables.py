@@ -1,4 +1,4 @@
-"""A person's table: read, checked, and every fault named by file, row and column."""
+"""Tables of the user: read and validated; errors name file, row and column."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from common.data.formats import read_file
 from common.errors import DataError
 
-# Squares of larger numbers, which standard deviations are made of, come near float64's end.
-MAX_TABLE_BYTES = 1e100
+MAX_ABSOLUTE_VALUE = 1e100
+"""Squares of larger numbers, for standard deviations, come near the limit of float64."""
 
 
 class Table(NamedTuple):
@@ -19,7 +19,7 @@ class Table(NamedTuple):
 
     Attributes:
         features: float64 [n, columns].
-        labels: Text [n], as `label_text` writes it; None where the table has no label.
+        labels: Text [n], from `label_text`; None if the table has no label.
         names: Names of the columns.
     """
 
@@ -33,27 +33,27 @@ def read_table(
 ) -> Table:
     """Read a CSV, Parquet or NPZ table.
 
-    Every column but the label is a feature. In an NPZ each array is a column [n] or several
-    [n, k], which are then named NAME_0 to NAME_k-1. Rows are counted from 1 in messages.
+    Every column except the label is a feature. In an NPZ file, each array is one column [n] or
+    several [n, k], named NAME_0 to NAME_k-1. Messages count rows from 1.
 
     Args:
         path: A path or gs:// address that ends in .csv, .parquet or .npz.
-        label: Name of the label's column, or None if all columns are features.
-        columns: The features that there must be, and their order; as in the table unless given.
-        labelled: Whether the label's column must be there.
+        label: Name of the label column, or None if all columns are features.
+        columns: Required features and their order; by default those of the table.
+        labelled: The label column is required.
 
     Raises:
-        DataError: The file is missing or unreadable, or a row or column is not as it must be.
+        DataError: The file is missing or unreadable, or a row or column is invalid.
     """
     table = read_file(path)
-    # pandas keeps its index as a column of this name, which is not the person's own.
+    # pandas stores its index in a column with such a name.
     table = table.drop_columns(
         [name for name in table.column_names if name.startswith("__index_level_")]
     )
     names = table.column_names
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise DataError(f"{path} has two columns of the name {twice!r}: rename one of them")
+    repeated = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if repeated is not None:
+        raise DataError(f"{path} has two columns named {repeated!r}: rename one of them")
     if table.num_rows == 0:
         raise DataError(f"{path} has no rows: a table needs at least one below its header")
 
@@ -62,15 +62,15 @@ def read_table(
         labels = _labels(path, label, table[label])
     elif label is not None and labelled:
         raise DataError(
-            f"{path} has no column {label!r} for the label, only {_list(names)}: set LABEL to the"
-            " one that holds it"
+            f"{path} has no label column {label!r}, only {_list(names)}: set LABEL_COLUMN to the column"
+            " of labels"
         )
     features = [name for name in names if name != label]
     if columns is not None:
-        _same_columns(path, features, columns)
+        _check_columns(path, features, columns)
         features = list(columns)
     if not features:
-        raise DataError(f"{path} has no column but the label {label!r}: it needs features as well")
+        raise DataError(f"{path} has only the label column {label!r}: it needs features as well")
     read = np.empty((table.num_rows, len(features)))
     for i, name in enumerate(features):
         read[:, i] = _numbers(path, name, table[name])
@@ -78,7 +78,7 @@ def read_table(
 
 
 def label_text(value: object) -> str:
-    """A label as text: 3, 3.0 and '3' are the same label."""
+    """Return a label as text: 3, 3.0 and '3' are the same label."""
     if value is None:
         return ""
     if isinstance(value, bytes):
@@ -93,18 +93,18 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _same_columns(path: str, there: Sequence[str], wanted: Sequence[str]) -> None:
-    missing = [name for name in wanted if name not in there]
-    more = [name for name in there if name not in wanted]
+def _check_columns(path: str, found: Sequence[str], wanted: Sequence[str]) -> None:
+    missing = [name for name in wanted if name not in found]
+    unknown = [name for name in found if name not in wanted]
     if missing:
         raise DataError(
             f"{path} lacks {_list(missing)} of the {len(wanted)} columns that the model was trained"
-            f" on; it has {_list(there) or 'none'}"
+            f" on; it has {_list(found) or 'none'}"
         )
-    if more:
+    if unknown:
         raise DataError(
-            f"{path} has {_list(more)}, which the model was not trained on: take out what is not"
-            f" among {_list(wanted)}"
+            f"{path} has {_list(unknown)}, which the model was not trained on: keep only"
+            f" {_list(wanted)}"
         )
 
 
@@ -120,7 +120,7 @@ def _labels(path: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
     if missing.any():
         raise DataError(
             f"{path}: row {1 + int(missing.argmax())} has no label in column {name!r}: give it"
-            " one or take it out"
+            " one or delete the row"
         )
     return labels
 
@@ -138,32 +138,32 @@ def _numbers(path: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
         number, value = _not_a_number(column)
         raise DataError(
             f"{path}: row {number} of column {name!r} holds {value}, which is not a number:"
-            " features must be numbers, so turn it into one or take the column out"
+            " features must be numbers, so convert it or delete the column"
         )
     if column.null_count:
         number = 1 + int(column.is_null().to_numpy().argmax())
         raise DataError(
-            f"{path}: row {number} of column {name!r} is empty or NaN: fill it, or take the row out"
+            f"{path}: row {number} of column {name!r} is empty or NaN: fill it, or delete the row"
         )
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
     numbers = column.cast(pa.float64(), safe=False).to_numpy()
-    refused = ~(np.abs(numbers) <= MAX_TABLE_BYTES)
+    refused = ~(np.abs(numbers) <= MAX_ABSOLUTE_VALUE)
     if refused.any():
         row = int(refused.argmax())
         raise DataError(
             f"{path}: row {row + 1} of column {name!r} holds {numbers[row]}: allowed are numbers"
-            f" from -{MAX_TABLE_BYTES:g} to {MAX_TABLE_BYTES:g}"
+            f" from -{MAX_ABSOLUTE_VALUE:g} to {MAX_ABSOLUTE_VALUE:g}"
         )
     return numbers
 
 
 def _not_a_number(column: pa.ChunkedArray) -> tuple[int, str]:
-    """The first row, from 1, whose value is no number; row 1 where none stands out."""
+    """Return the first row, from 1, whose value is not a number, and the value; by default row 1."""
     for row, value in enumerate(column.to_pylist(), start=1):
         try:
             float(value)
         except (TypeError, ValueError):
-            shown = repr(value) if isinstance(value, str) else str(value)
-            return row, shown if len(shown) <= 40 else shown[:40] + "..."
+            text = repr(value) if isinstance(value, str) else str(value)
+            return row, text if len(text) <= 40 else text[:40] + "..."
     return 1, str(column[0])

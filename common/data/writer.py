@@ -1,8 +1,8 @@
-"""Making a data set: shard by shard, taken up where it was broken off, the manifest last.
+"""Writing of data sets: shard by shard, resumable, the manifest last.
 
 NAME-FINGERPRINT/
-  making.json      which shards are written, while it is made
-  lease.json       who makes it, where it takes long
+  writing.json     shards that are complete, while the data set is written
+  lease.json       the process that writes a large data set
 """
 
 import hashlib
@@ -15,7 +15,7 @@ import numpy as np
 
 from common import storage
 from common.data import dataset_dir
-from common.data.sampling import EpochOrder, ShardLayout, partition_sizes
+from common.data.shuffling import EpochOrder, ShardLayout, partition_sizes
 from common.data.splits import SPLITS, Examples, PreparedSplits, RowSource
 from common.errors import DataError
 from common.lease import Lease
@@ -24,61 +24,63 @@ from qfleet.placement import data_symbols
 
 log = logging.getLogger("qfleet")
 
-LEASE_NAME = "making.json"
-# Shards that are written, or looked through, at a time.
+PROGRESS_FILE = "writing.json"
+
 WRITER_THREADS = 8
+"""Shards that are written or verified at a time."""
 
 Progress = Callable[[int, int], None]
-"""Told how many rows are in storage, and of how many."""
+"""Called with the rows in storage, and all rows."""
 
 
 class DatasetWriter:
-    """A data set that is being made.
+    """Writes one data set.
 
     Args:
-        path: Its folder.
-        recipe: All that determines it.
-        lanes: Lanes that rows are dealt to.
-        progress: Told of each shard's rows once they are in storage.
+        path: Folder of the data set.
+        recipe: All settings that determine it.
+        partitions: Number of partitions.
+        progress: Called after every few shards.
     """
 
     def __init__(
-        self, path: StoragePath, recipe: dict[str, Any], lanes: int, progress: Progress
+        self, path: StoragePath, recipe: dict[str, Any], partitions: int, progress: Progress
     ) -> None:
-        self._path, self._recipe, self._lanes, self._progress = path, recipe, lanes, progress
+        self._path, self._recipe, self._progress = path, recipe, progress
+        self._partitions = partitions
         self._written: dict[str, dict[str, Any]] = {}
         self._rows = self._total = 0
         self._lease: Lease | None = None
 
-    def make(self, made: PreparedSplits, seed: int, gang: str) -> None:
-        """Write what is not yet there, and the manifest.
+    def write(self, prepared: PreparedSplits, seed: int, job_id: str) -> None:
+        """Write all shards that do not exist yet, and the manifest.
 
-        Several may make a small set at the same time, since they write the same bytes.
+        Several processes may write a small data set concurrently, since they write the same bytes.
 
         Args:
-            made: The splits.
-            seed: The seed that they were made with.
-            gang: The identity that all starts of one gang share.
+            prepared: The splits.
+            seed: Seed of the splits.
+            job_id: Identity that all attempts of a job share.
 
         Raises:
-            RunError: Another process makes it.
+            RunError: Another job writes the data set.
         """
-        self._total = sum(origin.rows for origin in made.splits.values())
-        if max(origin.rows for origin in made.splits.values()) > dataset_dir.SHARD_ROWS:
+        self._total = sum(source.rows for source in prepared.splits.values())
+        if max(source.rows for source in prepared.splits.values()) > dataset_dir.SHARD_ROWS:
             title = f"data set {self._path.name}"
-            self._lease = Lease(self._path, gang, title=title).acquire()
+            self._lease = Lease(self._path, job_id, title=title).acquire()
             storage.remove_partial_files(self._path)
         try:
-            if not storage.exists(self._path / dataset_dir.MANIFEST):  # else another was faster
-                self._make(made, seed)
+            if not storage.exists(self._path / dataset_dir.MANIFEST):  # or another job was faster
+                self._write_all(prepared, seed)
         finally:
             if self._lease:
                 self._lease.close()
 
-    def _make(self, made: PreparedSplits, seed: int) -> None:
-        self._written = self._known()
-        columns = data_symbols(made.encoding.symbols)
-        splits = {split: self._split(split, made.splits[split], columns) for split in SPLITS}
+    def _write_all(self, prepared: PreparedSplits, seed: int) -> None:
+        self._written = self._read_progress()
+        columns = data_symbols(prepared.encoding.symbols)
+        splits = {s: self._write_split(s, prepared.splits[s], columns) for s in SPLITS}
         if self._lease:
             self._lease.check()
         dataset_dir.write_manifest(
@@ -86,68 +88,73 @@ class DatasetWriter:
             name=self._path.name,
             recipe=self._recipe,
             seed=seed,
-            lanes=self._lanes,
+            partitions=self._partitions,
             columns=list(columns),
-            encoding=made.encoding.to_json(),
+            encoding=prepared.encoding.to_json(),
             splits=splits,
         )
-        storage.delete(self._path / LEASE_NAME)
+        storage.delete(self._path / PROGRESS_FILE)
 
-    def _known(self) -> dict[str, dict[str, Any]]:
-        """The shards that an earlier start noted."""
+    def _read_progress(self) -> dict[str, dict[str, Any]]:
+        """Return the shards that an earlier attempt completed."""
         try:
-            said = storage.read_json(self._path / LEASE_NAME)
-            known = said["shards"] if said["recipe"] == self._recipe else {}
-            return known if isinstance(known, dict) else {}
+            progress = storage.read_json(self._path / PROGRESS_FILE)
+            shards = progress["shards"] if progress["recipe"] == self._recipe else {}
+            return shards if isinstance(shards, dict) else {}
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return {}
 
-    def _split(self, split: str, origin: RowSource, columns: tuple[str, ...]) -> dict[str, Any]:
-        cut = dataset_dir.layout_for(origin.rows, len(columns), self._lanes)
-        order = EpochOrder(partition_sizes(origin.rows, self._lanes), cut, seed=0)
-        shards: list[dict[str, Any]] = [{}] * (cut.groups * cut.segments)
-        with ThreadPoolExecutor(WRITER_THREADS) as hands:
-            for segment in range(cut.segments):
+    def _write_split(
+        self, split: str, source: RowSource, columns: tuple[str, ...]
+    ) -> dict[str, Any]:
+        """Write a split and return its entry in the manifest."""
+        layout = dataset_dir.layout_for(source.rows, len(columns), self._partitions)
+        order = EpochOrder(partition_sizes(source.rows, self._partitions), layout, seed=0)
+        shards: list[dict[str, Any]] = [{}] * (layout.groups * layout.segments)
+        with ThreadPoolExecutor(WRITER_THREADS) as executor:
+            for segment in range(layout.segments):
                 if self._lease:
                     self._lease.check()
-                numbers = [group * cut.segments + segment for group in range(cut.groups)]
+                numbers = [group * layout.segments + segment for group in range(layout.groups)]
                 names = [dataset_dir.file_name(split, number, len(shards)) for number in numbers]
-                whole = list(hands.map(self._is_whole, names))
-                if not all(whole):
-                    cuts = _shards(origin, order, cut, segment)
-                    work = [
-                        (name, rows)
-                        for name, rows, there in zip(names, cuts, whole, strict=True)
-                        if not there
+                complete = list(executor.map(self._is_complete, names))
+                if not all(complete):
+                    rows = _segment_shards(source, order, layout, segment)
+                    missing = [
+                        (name, examples)
+                        for name, examples, exists in zip(names, rows, complete, strict=True)
+                        if not exists
                     ]
-                    said = hands.map(lambda one: self._write(one[0], one[1], columns), work)
-                    self._written.update(zip([name for name, _ in work], list(said), strict=True))
+                    entries = executor.map(
+                        lambda one: self._write(one[0], one[1], columns), missing
+                    )
+                    self._written.update(zip([name for name, _ in missing], entries, strict=True))
                     if len(shards) > 1:
-                        self._note()
+                        self._save_progress()
                 for number, name in zip(numbers, names, strict=True):
                     shards[number] = {"file": name, **self._written[name]}
                     self._rows += shards[number]["rows"]
                 self._progress(self._rows, self._total)
         positive = sum(shard.pop("positive") for shard in shards)
         return {
-            "rows": origin.rows,
-            "labels": {"-1": origin.rows - positive, "1": positive},
-            "groups": cut.groups,
-            "segments": cut.segments,
+            "rows": source.rows,
+            "labels": {"-1": source.rows - positive, "1": positive},
+            "groups": layout.groups,
+            "segments": layout.segments,
             "shards": shards,
         }
 
-    def _is_whole(self, name: str) -> bool:
-        """Whether a shard that was noted is there as it was written."""
-        noted = self._written.get(name)
-        if noted is None:
+    def _is_complete(self, name: str) -> bool:
+        """Return True if a shard of an earlier attempt exists unaltered."""
+        entry = self._written.get(name)
+        if entry is None:
             return False
         try:
             content = storage.read_bytes(self._path / name)
         except FileNotFoundError:
             return False
-        if hashlib.sha256(content).hexdigest() != noted["sha256"]:
-            log.warning(f"{self._path / name} is not as it was written: it is made again")
+        if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+            log.warning(f"{self._path / name} was altered: it is written again")
             return False
         return True
 
@@ -161,23 +168,25 @@ class DatasetWriter:
             "positive": int((examples.labels > 0).sum()),
         }
 
-    def _note(self) -> None:
+    def _save_progress(self) -> None:
         storage.write_json(
-            self._path / LEASE_NAME, {"recipe": self._recipe, "shards": self._written}
+            self._path / PROGRESS_FILE, {"recipe": self._recipe, "shards": self._written}
         )
 
 
-def _shards(origin: RowSource, order: EpochOrder, cut: ShardLayout, segment: int) -> list[Examples]:
-    """The rows of one segment's shards, group after group."""
-    begin = int(order.bounds[segment]) * order.lanes
-    end = min(int(order.bounds[segment + 1]) * order.lanes, origin.rows)
-    rows = origin.read(begin, end)
+def _segment_shards(
+    source: RowSource, order: EpochOrder, layout: ShardLayout, segment: int
+) -> list[Examples]:
+    """Return the rows of the shards of a segment, group after group."""
+    begin = int(order.bounds[segment]) * order.partitions
+    end = min(int(order.bounds[segment + 1]) * order.partitions, source.rows)
+    rows = source.read(begin, end)
     if len(rows.labels) != end - begin:
-        raise DataError(f"{end - begin} rows were asked for and {len(rows.labels)} came")
-    found = []
-    for group in range(cut.groups):
-        # Row i is the lane's i // lanes-th; lane after lane.
-        places = [np.arange(lane, end - begin, order.lanes) for lane in order.group(group)]
-        chosen = np.concatenate(places)
-        found.append(Examples(rows.angles[chosen], rows.labels[chosen]))
-    return found
+        raise DataError(f"{len(rows.labels)} rows were generated instead of {end - begin}")
+    shards = []
+    for group in range(layout.groups):
+        # Row i has offset i // partitions in its partition; partition after partition.
+        parts = [np.arange(one, end - begin, order.partitions) for one in order.group(group)]
+        chosen = np.concatenate(parts)
+        shards.append(Examples(rows.angles[chosen], rows.labels[chosen]))
+    return shards

@@ -1,10 +1,10 @@
-"""Keras models over circuits: hybrid, qcnn, multi-filter, or the person's own module:factory.
+"""Keras models with circuits: hybrid, qcnn, multi-filter, or the user's own module:factory.
 
-A model takes angles float32 [B, features] in radians and answers float32 [B, 1], whose sign is the
-class. What it is made from is recorded as JSON (`describe`), from which inference rebuilds it.
+A model maps angles float32 [B, features] in radians to float32 [B, 1], whose sign is the class. Its
+description is recorded as JSON (`describe_model`), from which inference rebuilds it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from common.errors import WeightsError
@@ -15,18 +15,21 @@ from qfleet.circuits.circuit_json import to_json
 from qfleet.tensorflow.layers import Expectation, PauliReadouts
 from qfleet.tensorflow.runtime import keras, tf
 
+FORMAT = 2
+"""Version of model.json."""
+
 
 def build_model(features: int, settings: Settings, encoder: str = "angle") -> keras.Model:
-    """The model that the settings name, with its first weights drawn by SEED.
+    """Build the model of the settings, with initial weights from SEED.
 
     Args:
         features: Angles per example, the width of the model's input.
-        settings: MODEL, QUBITS, ACTIVATION, FILTERS, SIMULATOR and SEED are read.
-        encoder: Where the angles enter the circuit: what the data set's encoding recorded.
+        settings: The group model, and SEED; the user's own factory gets all settings.
+        encoder: Entry point of the angles in the circuit, from the encoding of the data set.
 
     Raises:
-        SettingsError: MODEL names a factory that can't be imported, fails, makes no model, or
-            makes one that fails when it is called.
+        SettingsError: The user's factory can't be imported, fails, returns no Keras model, or one
+            that fails when it is called.
     """
     if ":" in settings.model.model:
         return user_model.build_user_model(features, settings)
@@ -47,8 +50,8 @@ def build_model(features: int, settings: Settings, encoder: str = "angle") -> ke
 def _readouts(
     inputs: Any, settings: Settings, encoder: str, *, index: int = 0, layers: int | None = -1
 ) -> Any:
-    """The readouts of one QCNN, cut as the hybrid is unless `layers` says otherwise."""
-    made: ModelCircuit = qcnn(
+    """Return the readouts of a QCNN; by default with the layers of the hybrid model."""
+    circuit: ModelCircuit = qcnn(
         settings.model.qubits,
         layers=hybrid_layers(settings.model.qubits) if layers == -1 else layers,
         encoder=encoder,
@@ -56,10 +59,10 @@ def _readouts(
         prefix=f"f{index}_" if index else "",
     )
     layer = Expectation(
-        made.circuit,
-        made.inputs,
-        made.observables,
-        parameters=made.parameters,
+        circuit.circuit,
+        circuit.inputs,
+        circuit.observables,
+        parameters=circuit.parameters,
         simulator=settings.model.simulator,
         seed=settings.data.seed * 1009 + index,
         name=f"circuit_{index}",
@@ -68,28 +71,28 @@ def _readouts(
 
 
 def _head(readouts: Any, settings: Settings) -> Any:
-    """Dense(8), then Dense(1): the tutorial's head; the activation stands between them."""
+    """Return the head of the tutorial: Dense(8), activation, Dense(1)."""
 
-    def drawn(index: int) -> Any:
+    def initializer(index: int) -> Any:
         return keras.initializers.GlorotUniform(seed=settings.data.seed * 1009 + 500 + index)
 
     hidden = keras.layers.Dense(
-        8, settings.model.activation, kernel_initializer=drawn(0), name="hidden"
+        8, settings.model.activation, kernel_initializer=initializer(0), name="hidden"
     )
-    return keras.layers.Dense(1, kernel_initializer=drawn(1), name="answer")(hidden(readouts))
+    return keras.layers.Dense(1, kernel_initializer=initializer(1), name="answer")(hidden(readouts))
 
 
 def circuit_layers(model: keras.Model) -> Iterator[PauliReadouts]:
-    """The model's layers that read circuits with trained angles, in order."""
+    """Yield the layers with trained circuits, in order."""
     for layer in model.submodules:
         if isinstance(layer, PauliReadouts):
             yield layer
 
 
 def readout_model(model: keras.Model) -> keras.Model | None:
-    """The part of the model that gives the readouts float32 [B, readouts] of all its circuits.
+    """Return a model of the readouts float32 [B, readouts] of all circuits.
 
-    None where that can't be told from outside: a model without circuits, or a subclassed one.
+    None if the model has no circuits, or is a subclass whose structure is unknown.
     """
     found = list(circuit_layers(model))
     if not found or not getattr(model, "_is_graph_network", False):
@@ -102,17 +105,19 @@ def readout_model(model: keras.Model) -> keras.Model | None:
     return keras.Model(model.inputs, together)
 
 
-def describe_model(model: keras.Model, features: int, settings: Settings, encoding: Any) -> dict:
-    """What model.json holds: all that is needed to rebuild the model and to read its circuits.
+def describe_model(
+    model: keras.Model, features: int, settings: Settings, encoding: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the content of model.json, from which the model and its circuits are rebuilt.
 
     Args:
-        model: A model whose weights are trained.
+        model: A trained model.
         features: Angles per example.
-        settings: The run's settings.
-        encoding: The data set's encoding as JSON, which inference applies to new examples.
+        settings: Settings of the run.
+        encoding: Encoding of the data set as JSON, which inference applies to new examples.
     """
     return {
-        "format": 1,
+        "format": FORMAT,
         "settings": settings.identity(),
         "features": features,
         "encoding": encoding,
@@ -134,19 +139,24 @@ def describe_model(model: keras.Model, features: int, settings: Settings, encodi
     }
 
 
-def rebuild(described: dict, weights: str | None = None) -> keras.Model:
-    """The model that `describe` recorded, with the weights of a local HDF5 file.
+def rebuild(described: Mapping[str, Any], weights: str | None = None) -> keras.Model:
+    """Rebuild a model from its description, with the weights of a local HDF5 file.
 
     Args:
-        described: The content of model.json.
-        weights: A local path of a weights.h5; the first weights stay where it is None.
+        described: Content of model.json.
+        weights: Local path of weights.h5; None leaves the initial weights.
 
     Raises:
-        WeightsError: model.json is not one of ours, or the weights belong to another model.
+        WeightsError: The description is invalid or of another version, or the weights belong to
+            another model.
     """
+    if described.get("format") != FORMAT:
+        raise WeightsError(
+            f"model.json has format {described.get('format')} and this version of qfleet reads"
+            f" format {FORMAT}: train the model again"
+        )
     try:
-        said = described["settings"]
-        settings = Settings.from_record(said)
+        settings = Settings.from_record(described["settings"])
         model = build_model(described["features"], settings, described["encoding"]["placement"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"model.json does not describe a model: {error}") from None
@@ -158,5 +168,5 @@ def rebuild(described: dict, weights: str | None = None) -> keras.Model:
         model.load_weights(weights)
     except (OSError, ValueError, KeyError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise WeightsError(f"{weights} does not hold weights of this model: {reason}") from None
+        raise WeightsError(f"{weights} does not contain weights of this model: {reason}") from None
     return model

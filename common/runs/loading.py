@@ -96,7 +96,7 @@ class LoadedRun:
         return self._first.to_json()
 
     def to_qasm(self, angles: Sequence[float] | None = None) -> str:
-        """Return `circuit` as OpenQASM 2.0, for the angles of one example in radians (default 0)."""
+        """Return `circuit` as OpenQASM 2.0, for the angles of one example in radians."""
         return self._first.to_qasm(angles)
 
     @property

@@ -7,14 +7,13 @@ import textwrap
 from common import events, runs
 from common import storage as files
 from common.errors import RunError
-from common.events import Event
 from common.settings import Settings
 from launch import cluster_storage, job
 from launch.commands import select
 from launch.console import ClientConsole
 from launch.job_watcher import FINAL_LOG_SECONDS, POLL_SECONDS
 from launch.kube_client import KubeClient, Object
-from launch.log_stream import LogFollower
+from launch.log_stream import LogFollower, Received
 
 KEPT_LOG = re.compile(r"worker-(\d+)\.attempt-(\d+)\.log")
 DRAIN_SECONDS = 0.01
@@ -84,8 +83,8 @@ def _print_pod_logs(cluster: KubeClient, live: Object, console: ClientConsole) -
         live = found
 
 
-def _print_event(event: Event, console: ClientConsole) -> None:
+def _print_event(received: Received, console: ClientConsole) -> None:
     if events.is_streaming():
-        console.show(event)
-    elif (text := events.render(event, worker_prefix=False)) is not None:
-        console.print(textwrap.indent(text, f"worker {event.rank} | ", lambda line: True))
+        console.show(received.event)
+    elif (text := events.render(received.event, worker_prefix=False)) is not None:
+        console.print(textwrap.indent(text, f"worker {received.rank} | ", lambda line: True))

@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 from common import events, runs
-from common.errors import ClusterError, RunError, StorageError, StorageUnavailable
+from common.errors import (
+    EXIT_INTERRUPTED,
+    ClusterError,
+    RunError,
+    StorageError,
+    StorageUnavailable,
+)
 from common.runs import auto_settings
 from common.settings import Settings
 from launch import api_errors, apply, cluster_storage, job, manifests
@@ -13,7 +19,6 @@ from launch.console import ClientConsole
 from launch.job_watcher import JobWatcher
 from launch.kube_client import KubeClient, Object
 
-EXIT_INTERRUPTED = 130
 PLANNER = (str(auto_settings.ROOT / ".venv/bin/python"), "-m", "planning.auto")
 """Command that chooses WORKERS and BATCH: the client's own environment has no TensorFlow."""
 UNCHANGED = "nothing would change: the running job is only followed"

@@ -1,1 +1,1 @@
-"""A fleet of any size, simulated."""
+"""Simulation of training on fleets of any size."""

@@ -1,7 +1,8 @@
-"""Fleets that are not at hand: what an epoch takes there, from what was measured here.
+"""Fleets that are not available here: predicted time of an epoch, from measurements on one machine.
 
-One vCPU is taken for one core of the machine of benchmarks/results.json; a node's vCPUs are taken
-to share its work without loss, which circuits bound by memory (20 qubits and more) will miss.
+One vCPU counts as one core of the machine of benchmarks/results.json. The vCPUs of a node share its
+work without loss, which is too optimistic for circuits that are limited by memory bandwidth (20
+qubits and more).
 """
 
 import json
@@ -10,32 +11,43 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from planning.step_model import MESSAGE, ONE_HOP
+from planning.costs import SHARDED_STATE_FACTOR
+from planning.step_model import MESSAGE_SECONDS
+from training.limits import MAX_ONE_HOP_BYTES
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results.json"
-CORES = 2  # of the machine that RESULTS were measured on
+RESULT_CORES = 2
+"""Cores of the machine of RESULTS."""
 
-AMPLITUDE = 8  # bytes, complex64
-STATES = 2  # of an example at work in training, psi and lambda
-USABLE = 0.8  # of a node's memory; the rest is the system's and TensorFlow's
-BUFFERS = 1.2  # a split state with its exchange in pieces, over the state alone
-# A hop of TensorFlow's ring on one machine. One of training/allreduce.py takes 0.1 ms there, to
-# which a data centre's network adds one to three tenths.
-HOP = 0.3e-3
-VECTOR = 4 * 68  # bytes: a QCNN's slopes, the loss and the sums, float32
+AMPLITUDE_BYTES = 8
+"""Bytes of an amplitude, complex64."""
+
+TRAINING_STATES = 2
+"""States of one example in training: psi and lambda."""
+
+USABLE_MEMORY_FRACTION = 0.8
+"""Memory of a node that is not used by its system and TensorFlow."""
+
+HOP_SECONDS = 0.3e-3
+"""One hop of TensorFlow's ring on one machine. A hop of training/allreduce.py takes 0.1 ms there,
+and a data center's network adds 0.1 to 0.3 ms."""
+
+ALL_REDUCE_BYTES = 4 * 68
+"""The gradients of a QCNN, its loss and sums, float32."""
+
 GIB = 2**30
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """Equal nodes, a worker on each.
+    """Equal nodes with one worker each.
 
     Attributes:
-        name: What a plot calls it.
-        nodes: How many.
-        vcpus: Of a node.
-        memory: Of a node, bytes.
-        network: Bytes a second out of a node.
+        name: Name in plots.
+        nodes: Number of nodes.
+        vcpus: vCPUs per node.
+        memory: Bytes per node.
+        network: Bytes per second that a node sends.
     """
 
     name: str
@@ -53,23 +65,23 @@ FLEETS = (LAPTOP, NODE, CLUSTER, LARGE)
 
 
 @cache
-def _measured(system: str, task: str) -> dict[int, float]:
-    """Qubits -> vCPU-seconds of a QCNN's circuit, at its best batch."""
-    found: dict[int, float] = {}
+def _measured_seconds(system: str, task: str) -> dict[int, float]:
+    """Return qubits -> vCPU-seconds of a QCNN circuit at its best batch."""
+    measured: dict[int, float] = {}
     for row in json.loads(RESULTS.read_text(encoding="utf-8")):
         if (row["system"], row["task"], row["model"]) == (system, task, "qcnn"):
-            seconds = row["ms_per_circuit"] / 1e3 * CORES
-            found[row["qubits"]] = min(seconds, found.get(row["qubits"], seconds))
-    return found
+            seconds = row["ms_per_circuit"] / 1e3 * RESULT_CORES
+            measured[row["qubits"]] = min(seconds, measured.get(row["qubits"], seconds))
+    return measured
 
 
 def circuit_seconds(qubits: int, task: str = "train", system: str = "qfleet") -> float:
-    """vCPU-seconds of one QCNN circuit whose every qubit has an angle of its own.
+    """Return the vCPU-seconds of one QCNN circuit in which every qubit has an angle of its own.
 
-    Between two measured widths, amplitudes times gates (N 2**N) take a time that changes
-    geometrically; beyond the widest they take what they took there.
+    The time per amplitude and gate (N 2**N of them) is interpolated geometrically between measured
+    widths. For wider circuits it is that of the widest measured one.
     """
-    known = {n: seconds / (n * 2.0**n) for n, seconds in _measured(system, task).items()}
+    known = {n: s / (n * 2.0**n) for n, s in _measured_seconds(system, task).items()}
     below = max((n for n in known if n <= qubits), default=min(known))
     above = min((n for n in known if n >= qubits), default=max(known))
     share = (qubits - below) / (above - below) if above > below else 0.0
@@ -77,71 +89,76 @@ def circuit_seconds(qubits: int, task: str = "train", system: str = "qfleet") ->
     return each * qubits * 2.0**qubits
 
 
-def exchange_seconds(workers: int, hop: float = HOP, vector: int = VECTOR) -> float:
-    """One exchange of a small vector, as training/allreduce.py makes it.
+def all_reduce_seconds(
+    workers: int, hop_seconds: float = HOP_SECONDS, vector_bytes: int = ALL_REDUCE_BYTES
+) -> float:
+    """Return the seconds of one all-reduce of a small vector (training/allreduce.py).
 
-    From each to all at once while that is little; beyond it around a ring, in 2 (W - 1) hops.
+    It is one hop from each worker to all others while that is small; otherwise it is a ring of
+    2 (W - 1) hops.
     """
     if workers == 1:
         return 0.0
-    if workers * vector <= ONE_HOP:
-        return hop + (workers - 2) * MESSAGE
-    return 2 * (workers - 1) * hop
+    if workers * vector_bytes <= MAX_ONE_HOP_BYTES:
+        return hop_seconds + (workers - 2) * MESSAGE_SECONDS
+    return 2 * (workers - 1) * hop_seconds
 
 
 @dataclass(frozen=True)
 class EpochCost:
-    """An epoch on a fleet, at the best number of workers to a state.
+    """An epoch on a fleet, at the best number of state shards.
 
     Attributes:
-        seconds: Of the whole epoch.
-        compute: Of them, simulating.
-        exchange: Of them, exchanging halves of states and gradients.
-        split: Workers that hold one state; 1 where it fits into one.
-        memory: Bytes a worker needs for its part of the states of one example.
+        seconds: Seconds of the epoch.
+        compute: Seconds of simulation.
+        exchange: Seconds of communication: state shards and gradients.
+        state_shards: Workers that share one state.
+        memory: Bytes per worker for its shards of the states of one example.
     """
 
     seconds: float
     compute: float
     exchange: float
-    split: int
+    state_shards: int
     memory: float
 
 
-def state_bytes(qubits: int, split: int = 1) -> float:
-    """Bytes of an example's states in each of the workers that hold it together."""
-    return STATES * AMPLITUDE * 2.0**qubits / split * (BUFFERS if split > 1 else 1)
+def state_bytes(qubits: int, state_shards: int = 1) -> float:
+    """Return the bytes of one example's states in each of the workers that share them."""
+    factor = SHARDED_STATE_FACTOR if state_shards > 1 else 1
+    return TRAINING_STATES * AMPLITUDE_BYTES * 2.0**qubits / state_shards * factor
 
 
 def epoch(fleet: Fleet, qubits: int, examples: int, batch: int) -> EpochCost | None:
-    """The fastest epoch of a QCNN on a fleet; None where no split makes the states fit."""
+    """Return the fastest epoch of a QCNN on a fleet; None if its states do not fit."""
     return min(_epochs(fleet, qubits, examples, batch), key=lambda e: e.seconds, default=None)
 
 
 def _epochs(fleet: Fleet, qubits: int, examples: int, batch: int) -> Iterable[EpochCost]:
-    split = 1
-    while split <= fleet.nodes:
-        memory = state_bytes(qubits, split)
-        if memory <= USABLE * fleet.memory:
-            groups = min(fleet.nodes // split, batch)
+    shards = 1
+    while shards <= fleet.nodes:
+        memory = state_bytes(qubits, shards)
+        if memory <= USABLE_MEMORY_FRACTION * fleet.memory:
+            groups = min(fleet.nodes // shards, batch)
             steps = -(-examples // batch)
-            rows = steps * -(-batch // groups)  # one after another in each group
-            compute = rows * circuit_seconds(qubits) / (split * fleet.vcpus)
-            # A QCNN: all to all once forward (psi), once back (psi and lambda), in both directions
-            # at once; a worker keeps one part in `split`.
-            sent = 3 * AMPLITUDE * 2.0**qubits / split * (1 - 1 / split)
-            crossing = sent / fleet.network + (2 * exchange_seconds(split) if split > 1 else 0.0)
-            exchange = rows * crossing + steps * exchange_seconds(groups * split)
-            yield EpochCost(compute + exchange, compute, exchange, split, memory)
-        split *= 2
+            rows = steps * -(-batch // groups)  # sequential in each group
+            compute = rows * circuit_seconds(qubits) / (shards * fleet.vcpus)
+            # A QCNN: one all-to-all forward (psi) and one backward (psi and lambda), in both
+            # directions at once; a worker keeps 1/shards of its data.
+            sent = 3 * AMPLITUDE_BYTES * 2.0**qubits / shards * (1 - 1 / shards)
+            transfer = sent / fleet.network
+            transfer += 2 * all_reduce_seconds(shards) if shards > 1 else 0.0
+            exchange = rows * transfer + steps * all_reduce_seconds(groups * shards)
+            yield EpochCost(compute + exchange, compute, exchange, shards, memory)
+        shards *= 2
 
 
 def reach(fleet: Fleet, seconds: float, examples: int, batch: int, most: int = 50) -> int:
-    """The most qubits whose epoch takes at most so long."""
+    """Return the largest number of qubits whose epoch takes at most `seconds`."""
     fits = 1
     for qubits in range(2, most + 1):
-        taken = epoch(fleet, qubits, examples, batch)
-        if taken is None or taken.seconds > seconds:
+        cost = epoch(fleet, qubits, examples, batch)
+        if cost is None or cost.seconds > seconds:
             break
         fits = qubits
     return fits

@@ -1,61 +1,62 @@
-"""Published cases beside what our simulator would take on the same hardware.
+"""Published cases compared with the prediction of our model for the same hardware.
 
-The post gives times, not settings; nothing here is fitted to it. docs/fleet.md reads the table.
+The source gives times, not settings; nothing here is fitted to it. docs/fleet.md discusses the
+table.
 """
 
 from dataclasses import dataclass
 
 from planning.fleet.hardware import CLUSTER, LARGE, NODE, circuit_seconds, epoch
 
-# Of the post its opening was read; what it says of settings is not used.
+# Only the times in the introduction of the post are used.
 TUTORIAL = "https://blog.tensorflow.org/2021/06/training-with-multiple-workers-using-tensorflow-quantum.html"
 
 
 @dataclass(frozen=True)
 class PublishedCase:
-    """A line of the table.
+    """A row of the table.
 
     Attributes:
         what: Hardware and work.
-        source: Where it was published.
-        published: What is said there, in seconds; 0 where no time is given.
-        ours: What our simulator would take, in seconds.
-        circuit: vCPU-seconds of a circuit, published; 0 where it can't be told.
-        our_circuit: The same of ours.
+        source: URL of the publication.
+        published: Published seconds; 0 if there is no time.
+        predicted: Seconds predicted by our model.
+        circuit: Published vCPU-seconds per circuit; 0 if unknown.
+        predicted_circuit: vCPU-seconds per circuit by our model.
     """
 
     what: str
     source: str
     published: float
-    ours: float
+    predicted: float
     circuit: float
-    our_circuit: float
+    predicted_circuit: float
 
 
 def cases() -> list[PublishedCase]:
-    """The two published cases, each part a line."""
-    found = []
+    """Return the two published cases, with a row for each part."""
+    rows = []
     for fleet, seconds in ((NODE, 4 * 3600.0), (CLUSTER, 5 * 60.0)):
-        ours = epoch(fleet, 23, 1000, 32)
-        assert ours is not None
+        cost = epoch(fleet, 23, 1000, 32)
+        assert cost is not None
         vcpus = fleet.nodes * fleet.vcpus
-        found.append(
+        rows.append(
             PublishedCase(
                 f"{fleet.name}: an epoch of 1,000 examples, 23 qubits",
                 TUTORIAL,
                 seconds,
-                ours.seconds,
+                cost.seconds,
                 seconds * vcpus / 1000,
                 circuit_seconds(23),
             )
         )
     vcpus = LARGE.nodes * LARGE.vcpus
-    for count, task in ((100_000, "forward"), (100_000, "train")):
+    count = 100_000
+    for task, work in (("forward", "circuits"), ("train", "circuits with gradients")):
         each = circuit_seconds(30, task)
-        what = {"forward": "circuits", "train": "circuits with gradients"}[task]
-        found.append(
+        rows.append(
             PublishedCase(
-                f"{LARGE.name}: {count:,} {what} of 30 qubits",
+                f"{LARGE.name}: {count:,} {work} of 30 qubits",
                 TUTORIAL,
                 0.0,
                 count * each / vcpus,
@@ -63,4 +64,4 @@ def cases() -> list[PublishedCase]:
                 each,
             )
         )
-    return found
+    return rows

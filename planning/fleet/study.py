@@ -1,4 +1,4 @@
-"""A job on 1 to 10,000 workers: time to finish, cost, and what to do about it."""
+"""A job on 1 to 10,000 workers: simulated time to finish and cost."""
 
 import csv
 import io
@@ -10,18 +10,18 @@ from itertools import pairwise
 from planning.fleet.simulation import (
     Hazards,
     SimulatedJob,
-    SimulatedOutcome,
-    chief_mtbf,
-    daly,
     simulate,
     step_time,
-    undisturbed,
-    young,
+    undisturbed_seconds,
 )
 
-MOST = 10_000
-WORTH = 0.1  # doubling the workers is worth it where it saves this share of the time
+MAX_WORKERS = 10_000
+
+WORTHWHILE_SAVING = 0.1
+"""Fraction of the time that twice the workers must save."""
+
 Jobs = Callable[[int, int], SimulatedJob]
+"""(batch, workers) -> job."""
 
 
 @dataclass(frozen=True)
@@ -29,40 +29,40 @@ class SweepPoint:
     """One number of workers with one batch, simulated.
 
     Attributes:
-        data: What is trained on, in words.
-        batch: Examples a step in all workers together.
-        workers: In the gang.
-        every: Epochs between two checkpoints.
-        epoch: Seconds of an epoch, undisturbed.
-        step: Mean seconds of a step with its wait for the slowest.
-        shared: Of them, those that more workers do not shorten: the exchange, and validation.
-        undisturbed: Seconds to the result where nothing goes wrong.
-        seconds: Mean seconds to the result; infinite where fewer than half of the runs have one.
-        low: Seconds that a tenth of the runs keep below.
-        high: Seconds that a tenth of the runs exceed.
-        losses: Workers lost in a run, mean.
-        finished: Share of the runs that have a result before MAX_ATTEMPTS ends them.
-        cost: Money, mean; 0 where no PRICE was told.
+        data: Description of the data.
+        batch: Examples per step over all workers.
+        workers: Number of workers.
+        checkpoint_interval: Epochs between two checkpoints.
+        epoch_seconds: Seconds of an epoch without stragglers and losses.
+        step_seconds: Mean seconds of a step that waits for the slowest worker.
+        shared_seconds: Part of them that more workers do not shorten: communication, validation.
+        undisturbed_seconds: Seconds to the result without stragglers and losses.
+        seconds: Mean seconds to the result; infinite if fewer than half of the runs finish.
+        low_seconds: 10th percentile of the seconds.
+        high_seconds: 90th percentile of the seconds.
+        losses: Mean number of lost workers per run.
+        finished: Fraction of the runs that finish before MAX_ATTEMPTS ends them.
+        cost: Mean cost; 0 without PRICE_PER_WORKER_HOUR.
     """
 
     data: str
     batch: int
     workers: int
-    every: int
-    epoch: float
-    step: float
-    shared: float
-    undisturbed: float
+    checkpoint_interval: int
+    epoch_seconds: float
+    step_seconds: float
+    shared_seconds: float
+    undisturbed_seconds: float
     seconds: float
-    low: float
-    high: float
+    low_seconds: float
+    high_seconds: float
     losses: float
     finished: float
     cost: float
 
 
-def group_sizes(most: int = MOST) -> list[int]:
-    """Numbers of workers: powers of two, and the most."""
+def group_sizes(most: int = MAX_WORKERS) -> list[int]:
+    """Return numbers of workers: powers of two, and the largest number."""
     return [2**power for power in range(most.bit_length()) if 2**power < most] + [most]
 
 
@@ -74,183 +74,103 @@ def sweep(
     *,
     trials: int,
     seed: int,
-    most: int = MOST,
+    most: int = MAX_WORKERS,
     data: str = "",
 ) -> list[SweepPoint]:
-    """Simulate each batch with each number of workers, `most` at most, that it has examples for."""
-    return [
-        replace(
-            point(jobs(batch, workers), batch, hazards, price, trials=trials, seed=seed), data=data
-        )
+    """Simulate each batch with each number of workers that it has examples for.
+
+    Args:
+        jobs: The job for a batch and a number of workers.
+        batches: Batches to simulate.
+        hazards: Rates of failures and stragglers.
+        price: Price per worker and hour.
+        trials: Simulated runs per point.
+        seed: Seed of the simulation.
+        most: Largest number of workers.
+        data: Description of the data.
+    """
+    points = [
+        simulate_point(jobs(batch, workers), batch, hazards, price, trials=trials, seed=seed)
         for batch in batches
         for workers in group_sizes(min(batch, most))
     ]
+    return [replace(point, data=data) for point in points]
 
 
-def point(
+def simulate_point(
     job: SimulatedJob, batch: int, hazards: Hazards, price: float, *, trials: int, seed: int
 ) -> SweepPoint:
     """Simulate one job."""
     outcome = simulate(job, hazards, trials=trials, seed=seed)
-    some = outcome.finished.any()
+    any_finished = outcome.finished.any()
     return SweepPoint(
         data="",
         batch=batch,
         workers=job.workers,
-        every=job.every,
-        epoch=job.steps * (job.step.own + job.step.shared),
-        step=step_time(job, hazards.stragglers)[0],
-        shared=job.step.shared,
-        undisturbed=undisturbed(job),
+        checkpoint_interval=job.checkpoint_interval,
+        epoch_seconds=job.epoch_seconds,
+        step_seconds=step_time(job, hazards.step_time_cv)[0],
+        shared_seconds=job.step.shared,
+        undisturbed_seconds=undisturbed_seconds(job),
         seconds=outcome.mean,
-        low=outcome.seconds_at(10) if some else math.inf,
-        high=outcome.seconds_at(90) if some else math.inf,
+        low_seconds=outcome.seconds_at(10) if any_finished else math.inf,
+        high_seconds=outcome.seconds_at(90) if any_finished else math.inf,
         losses=float(outcome.losses.mean()),
-        finished=outcome.share,
-        cost=_cost(outcome, job.workers, price),
+        finished=outcome.finished_fraction,
+        cost=price * job.workers * outcome.mean / 3600 if price else 0.0,
     )
 
 
-def _cost(outcome: SimulatedOutcome, workers: int, price: float) -> float:
-    return price * workers * outcome.mean / 3600 if price else 0.0
-
-
 @dataclass(frozen=True)
-class Interval:
-    """One distance between checkpoints, simulated.
+class CheckpointInterval:
+    """One interval between checkpoints, simulated.
 
     Attributes:
-        workers: In the gang.
-        every: Epochs between two checkpoints.
-        seconds: The same in seconds of work.
-        overhead: Mean time to the result over the time without losses and checkpoints, less 1.
+        workers: Number of workers.
+        epochs: Epochs between two checkpoints.
+        seconds: Seconds of work between two checkpoints.
+        overhead: Additional mean time, relative to a run without losses and checkpoints.
     """
 
     workers: int
-    every: int
+    epochs: int
     seconds: float
     overhead: float
 
 
-def intervals(job: SimulatedJob, hazards: Hazards, *, trials: int, seed: int) -> list[Interval]:
-    """Simulate a job with many distances between checkpoints; the same losses for all."""
-    epoch = job.steps * step_time(job, hazards.stragglers)[0]
-    calm = simulate(
-        replace(job, every=job.epochs, commit=0.0), replace(hazards, preemptions=0.0), trials=1
+def checkpoint_intervals(
+    job: SimulatedJob, hazards: Hazards, *, trials: int, seed: int
+) -> list[CheckpointInterval]:
+    """Simulate a job with many intervals between checkpoints, and the same losses for all."""
+    epoch_seconds = job.steps * step_time(job, hazards.step_time_cv)[0]
+    ideal = simulate(
+        replace(job, checkpoint_interval=job.epochs, checkpoint_seconds=0.0),
+        replace(hazards, preemption_rate=0.0),
+        trials=1,
     ).mean
-    every = sorted({round(job.epochs ** (i / 16)) for i in range(17)})
-    found = []
-    for epochs in every:
-        outcome = simulate(replace(job, every=epochs), hazards, trials=trials, seed=seed)
-        found.append(Interval(job.workers, epochs, epochs * epoch, outcome.mean / calm - 1))
-    return found
+    intervals = []
+    for epochs in sorted({round(job.epochs ** (i / 16)) for i in range(17)}):
+        outcome = simulate(
+            replace(job, checkpoint_interval=epochs), hazards, trials=trials, seed=seed
+        )
+        overhead = outcome.mean / ideal - 1
+        seconds = epochs * epoch_seconds
+        intervals.append(CheckpointInterval(job.workers, epochs, seconds, overhead))
+    return intervals
 
 
 def advised_workers(points: Sequence[SweepPoint], batch: int) -> SweepPoint:
-    """The fewest workers, with this batch, that doubling them is not worth it for."""
+    """Return the fewest workers, with this batch, that are not worth doubling."""
     row = sorted((one for one in points if one.batch == batch), key=lambda one: one.workers)
     row = [one for one in row if math.isfinite(one.seconds)] or row[:1]
-    for one, twice in pairwise(row):
-        if twice.seconds > one.seconds * (1 - WORTH):
+    for one, double in pairwise(row):
+        if double.seconds > one.seconds * (1 - WORTHWHILE_SAVING):
             return one
     return row[-1]
 
 
-def advice(
-    points: Sequence[SweepPoint],
-    one: SweepPoint,
-    tried: Sequence[Interval],
-    job: SimulatedJob,
-    hazards: Hazards,
-    price: float,
-) -> list[str]:
-    """What a person should know, a sentence each.
-
-    Args:
-        points: Of `sweep`.
-        one: The advised one of them.
-        tried: Of `intervals`, for `job`.
-        job: What `one` was simulated of.
-        hazards: What goes wrong.
-        price: Money per worker and hour.
-    """
-    workers = f"{one.workers:,} worker" + "s" * (one.workers > 1)
-    if not math.isfinite(one.seconds):
-        return [f"With BATCH={one.batch:,} most runs never finish{_in_vain(one, job, hazards)}."]
-    said = [
-        f"Take {workers} and BATCH={one.batch:,}: {duration(one.seconds)}"
-        + (f" for {one.cost:.3g}" if price else "")
-        + f"; twice as many would save less than {WORTH:.0%}{_why(points, one)}."
-    ]
-    mtbf = chief_mtbf(hazards)
-    if math.isinf(mtbf):
-        said.append("No chief is lost without notice, so checkpoints are for the next start alone.")
-    else:
-        wanted, epoch = daly(job.commit, mtbf), one.epoch
-        every = min(job.epochs, max(1, round(wanted / epoch)))
-        here = min(tried, key=lambda i: abs(i.every - every))
-        best = min(tried, key=lambda i: i.overhead)
-        said.append(
-            f"Take CHECKPOINT_INTERVAL={every}: a checkpoint takes {1e3 * job.commit:.0f} ms and a"
-            f" chief is lost every {duration(mtbf)}, so Daly's distance is {duration(wanted)} of"
-            f" work (Young's {duration(young(job.commit, mtbf))}), and an epoch is"
-            f" {duration(epoch)}. Simulated, losses and checkpoints cost"
-            f" {max(here.overhead, 0.0):.2%} so; the best that was tried, every {best.every},"
-            f" {max(best.overhead, 0.0):.2%}."
-        )
-    said.append(_preempted(points, one, job, hazards, price))
-    return said
-
-
-def _why(points: Sequence[SweepPoint], one: SweepPoint) -> str:
-    more = [p for p in points if p.batch == one.batch and p.workers > one.workers]
-    if not more and one.workers >= one.batch:
-        return ", since no worker would have an example more to spare"
-    if not more:
-        return ", or were not tried"
-    twice = more[0]
-    if twice.finished < 0.99:
-        return f", since {1 - twice.finished:.0%} of such runs end in vain"
-    if twice.shared > 0.3 * twice.step:
-        part = f"{twice.shared / twice.step:.0%}"
-        return f", since the exchange and validation take {part} of a step then"
-    if twice.seconds > 1.2 * twice.undisturbed:
-        return (
-            f", since losses and stragglers cost {twice.seconds / twice.undisturbed - 1:.0%} then"
-        )
-    if twice.step > 0.7 * one.step:
-        return ", since a worker's part of a step hardly shrinks with its share of the batch"
-    return ", since the start takes the most of it"
-
-
-def _preempted(
-    points: Sequence[SweepPoint], one: SweepPoint, job: SimulatedJob, hazards: Hazards, price: float
-) -> str:
-    calm = simulate(job, replace(hazards, preemptions=0.0), trials=50).mean
-    more = max(one.seconds / calm - 1, 0.0)  # two simulations' difference scatters around 0
-    money = f" and {one.cost * more / (1 + more):.2g}" if price else ""
-    said = (
-        f"Losses (PREEMPTION_RATE={hazards.preemptions:g}) cost {more:.1%} of its time{money}:"
-        f" {one.losses:.2g} a run"
-    )
-    vain = [p for p in points if p.batch == one.batch and p.finished < 0.5]
-    if vain and hazards.preemptions:
-        said += _in_vain(vain[0], job, hazards)
-    return said + "."
-
-
-def _in_vain(lost: SweepPoint, job: SimulatedJob, hazards: Hazards) -> str:
-    """Why most runs of so many workers never finish."""
-    gap = 3600 / hazards.preemptions / lost.workers
-    return (
-        f"; with {lost.workers:,} worker{'s' * (lost.workers > 1)} one is lost every"
-        f" {duration(gap)} while a start takes {duration(job.start)}, so most runs end after"
-        f" MAX_ATTEMPTS={job.attempts} starts without a newer checkpoint"
-    )
-
-
 def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
+    """Format seconds with a unit; "never" if they are infinite."""
     if not math.isfinite(seconds):
         return "never"
     for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
@@ -260,11 +180,11 @@ def duration(seconds: float) -> str:
 
 
 def table(rows: Sequence[object]) -> str:
-    """Dataclasses as CSV."""
+    """Return dataclass instances as CSV."""
     text = io.StringIO()
-    found = [asdict(row) for row in rows]  # type: ignore[call-overload]
-    writer = csv.DictWriter(text, list(found[0]), lineterminator="\n")
+    records = [asdict(row) for row in rows]  # type: ignore[call-overload]
+    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
     writer.writeheader()
-    for row in found:
-        writer.writerow({n: f"{v:.6g}" if isinstance(v, float) else v for n, v in row.items()})
+    for record in records:
+        writer.writerow({n: f"{v:.6g}" if isinstance(v, float) else v for n, v in record.items()})
     return text.getvalue()

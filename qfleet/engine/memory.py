@@ -7,6 +7,9 @@ import psutil
 
 from common.errors import CircuitError
 
+MAX_WAITING_STATE_BYTES = 4 << 30
+"""Most bytes of states that wait between forward pass and gradient (kMaxCachedBytes in native/tf_ops.h)."""
+
 _LIMITS = (  # a container's, which psutil does not know: (limit, use)
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     (

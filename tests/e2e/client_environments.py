@@ -1,4 +1,4 @@
-"""Places to launch from and into: namespaces, people with few rights, overlays of one's own."""
+"""Environments of the client: namespaces, users with few permissions, faulty overlays."""
 
 import contextlib
 import http.server
@@ -24,14 +24,14 @@ SMALL = ("MODEL=qcnn", "QUBITS=2", "INITIALIZATIONS=1", "EPOCHS=3", "TRAIN_EXAMP
 """A run of a few seconds."""
 
 there: list[str] = []
-"""The namespaces that tests have made and not yet deleted: what is shown where one fails."""
+"""Namespaces of running tests, which are dumped when a test fails."""
 
 OPERATOR = ("--namespace=kubeflow", "deployment/training-operator")
 
 
 @contextlib.contextmanager
 def namespace(ending: str, *labels: str) -> Iterator[str]:
-    """A namespace for one purpose."""
+    """Create a namespace for one purpose."""
     name = f"qfleet-launch-{os.getpid()}-{ending}"
     kube.kubectl("create", "namespace", name)
     there.append(name)
@@ -45,7 +45,7 @@ def namespace(ending: str, *labels: str) -> Iterator[str]:
 
 
 def ending(test: str) -> str:
-    """A test's name as the ending of a namespace's."""
+    """Return a test's name as the suffix of a namespace."""
     return "".join(c if c.isalnum() else "-" for c in test.removeprefix("test_"))[:24].strip("-")
 
 
@@ -60,29 +60,29 @@ OVERLAYS: dict[str, dict[str, Any]] = {
         "resources": {"limits": {"memory": "64Mi"}, "requests": {"memory": "64Mi"}},
     },
 }
-"""Overlays that stand on `local` and change one thing of the worker's container."""
+"""Overlays based on `local` that change one field of the worker's container."""
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """A checkout with overlays of its own: what is said in it is said as a person says it."""
+    """A checkout with additional overlays, in which commands run as a user runs them."""
 
     folder: Path
 
     def launch(
         self, *words: str, timeout: float = 180, **environ: str
     ) -> subprocess.CompletedProcess[str]:
-        """`python -m launch WORDS`."""
+        """Run `python -m launch WORDS`."""
         return subprocess.run(
             self._command(words), **self._more(environ), capture_output=True, timeout=timeout
         )
 
-    def start(self, *words: str) -> "Started":
-        """The same, while it goes on."""
+    def start(self, *words: str) -> "RunningClient":
+        """Start `python -m launch WORDS`."""
         process = subprocess.Popen(
             self._command(words), **self._more({}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        return Started(process)
+        return RunningClient(process)
 
     def _command(self, words: tuple[str, ...]) -> list[str]:
         return [str(kube.LAUNCH), "-m", "launch", *words]
@@ -96,8 +96,8 @@ class Checkout:
         }
 
 
-class Started:
-    """A client that goes on; what it says is read as it comes."""
+class RunningClient:
+    """A running client, whose output is read as it arrives."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -112,30 +112,31 @@ class Started:
                 self._lines.append(line)
 
     @property
-    def said(self) -> str:
-        """All that it has said so far."""
+    def output(self) -> str:
+        """The output so far."""
         return "".join(self._lines)
 
-    def says(self, text: str, timeout: float = 120) -> None:
-        """Wait until it says this."""
+    def wait_for(self, text: str, timeout: float = 120) -> None:
+        """Wait until the output contains this text."""
         end = time.monotonic() + timeout
-        while text not in self.said:
-            assert time.monotonic() < end, f"no {text!r} in: {self.said}"
-            assert self._reader.is_alive() or text in self.said, f"no {text!r} in: {self.said}"
+        while text not in self.output:
+            assert time.monotonic() < end, f"no {text!r} in: {self.output}"
+            alive = self._reader.is_alive()
+            assert alive or text in self.output, f"no {text!r} in: {self.output}"
             time.sleep(0.1)
 
     def interrupt(self) -> int:
-        """Ctrl-C; the exit code."""
+        """Send SIGINT, as Ctrl-C does, and return the exit code."""
         return self.end(signal.SIGINT)
 
     def end(self, number: signal.Signals) -> int:
-        """A signal; the exit code."""
+        """Send a signal and return the exit code."""
         self._process.send_signal(number)
         code = self._process.wait(30)
         self._reader.join(10)
         return code
 
-    def __enter__(self) -> "Started":
+    def __enter__(self) -> "RunningClient":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -145,8 +146,8 @@ class Started:
 
 
 def checkout(folder: Path) -> Checkout:
-    """A copy of what the client is made of, with OVERLAYS and a `selecting` one."""
-    for room in ("launch", "common", "k8s"):
+    """Copy the client's code and manifests, and add OVERLAYS and `selecting`."""
+    for room in ("launch", "common", "qfleet", "k8s"):
         shutil.copytree(
             kube.ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__", "built")
         )
@@ -158,18 +159,18 @@ def checkout(folder: Path) -> Checkout:
 
 
 def refused(checkout: Checkout, *words: str, seconds: float = 60, **environ: str) -> str:
-    """The one sentence that the client ends with; its exit code is 2."""
+    """Return the client's error, which is one line; the exit code must be 2."""
     began = time.monotonic()
     done = checkout.launch(*words, **environ)
     took = time.monotonic() - began
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
-    assert took < seconds, f"said only after {took:.0f} s: {done.stderr}"
+    assert took < seconds, f"reported only after {took:.0f} s: {done.stderr}"
     return done.stderr
 
 
 def in_(namespace: str) -> str:
-    """The setting."""
+    """Return the setting NAMESPACE."""
     return f"NAMESPACE={namespace}"
 
 
@@ -201,8 +202,8 @@ def _overlay(checkout: Path, name: str, change: dict[str, Any]) -> None:
         (folder / part / "kustomization.yaml").write_text(yaml.safe_dump(text))
 
 
-def person(namespace: str, folder: Path, *rules: dict[str, list[str]]) -> str:
-    """A kubeconfig of somebody who may do in a namespace what the rules say, and nothing else."""
+def restricted_user(namespace: str, folder: Path, *rules: dict[str, list[str]]) -> str:
+    """Write a kubeconfig of a user with only these permissions, in one namespace."""
     account = {
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "guest"}
     }  # fmt: skip
@@ -224,21 +225,21 @@ def person(namespace: str, folder: Path, *rules: dict[str, list[str]]) -> str:
     token = kube.kubectl("create", "token", "guest", "--namespace", namespace).strip()
     config = _config()
     config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
-    return _written(config, folder / "guest")
+    return _write_config(config, folder / "guest")
 
 
 def at(server: str, folder: Path) -> str:
-    """A kubeconfig like ours whose cluster is at another address."""
+    """Write a copy of the kubeconfig with another address of the cluster."""
     config = _config()
     config["clusters"][0]["cluster"] = {"server": server}
-    return _written(config, folder / "elsewhere")
+    return _write_config(config, folder / "elsewhere")
 
 
 def _config() -> dict[str, Any]:
     return yaml.safe_load(kube.kubectl("config", "view", "--raw", "--flatten", "--minify"))
 
 
-def _written(config: dict[str, Any], path: Path) -> str:
+def _write_config(config: dict[str, Any], path: Path) -> str:
     path.write_text(yaml.safe_dump(config))
     path.chmod(0o600)
     return str(path)
@@ -246,10 +247,9 @@ def _written(config: dict[str, Any], path: Path) -> str:
 
 @contextlib.contextmanager
 def without_tfjob() -> Iterator[str]:
-    """The cluster's own API server, but for the group of TFJob: its address.
+    """Serve the cluster's API as if the operator had never been installed; yield its address.
 
-    What it would answer, were the operator never installed: kubectl's proxy hands requests on,
-    and this leaves out of the answers what the operator brought.
+    kubectl's proxy passes requests on, and the API group of TFJob is removed from the responses.
     """
     port = kube.free_port()
     proxy = subprocess.Popen(
@@ -278,7 +278,7 @@ def without_tfjob() -> Iterator[str]:
             self.wfile.write(answer)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Tests are quiet."""
+            """Log nothing."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -294,7 +294,7 @@ def without_tfjob() -> Iterator[str]:
 
 @contextlib.contextmanager
 def without_operator() -> Iterator[None]:
-    """The operator installed, but not running."""
+    """Stop the operator, which stays installed."""
     replicas = kube.get(*OPERATOR)["spec"]["replicas"]
     kube.kubectl("scale", *OPERATOR, "--replicas=0")
     try:
@@ -313,7 +313,7 @@ HOOK = ("validatingwebhookconfiguration", "validator.training-operator.kubeflow.
 
 @contextlib.contextmanager
 def without_webhook() -> Iterator[None]:
-    """The API server lets TFJobs in although the operator's webhook does not answer."""
+    """Let the API server admit TFJobs although the operator's webhook does not answer."""
     before = [hook["failurePolicy"] for hook in kube.get(*HOOK)["webhooks"]]
 
     def policies(values: list[str]) -> None:

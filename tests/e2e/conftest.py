@@ -1,4 +1,4 @@
-"""A namespace for all end-to-end tests, and what is shown of theirs when one fails."""
+"""A namespace for all end-to-end tests, which is dumped when one fails."""
 
 import os
 import shutil
@@ -16,16 +16,16 @@ STORAGE = "gs://qfleet/runs"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Longer than a unit test's, and still an end to each."""
+    """Give tests a longer timeout than unit tests."""
     for item in items:
         if "tests/e2e" in item.path.as_posix() and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(420))
 
 
 def find_cluster() -> None:
-    """Set KUBECONFIG, where it is not given, to that of `make cluster`; end where none answers."""
+    """Set KUBECONFIG to that of `make cluster` unless given; end if no cluster answers."""
     made = Path.home() / ".cache/qfleet-cluster"
-    if not os.environ.get("KUBECONFIG"):  # kubectl would take any cluster that a person last used
+    if not os.environ.get("KUBECONFIG"):  # kubectl would use any current context
         if not (made / "kubeconfig").exists():
             pytest.exit(
                 "no cluster is given: `make cluster` starts one, KUBECONFIG names another",
@@ -47,7 +47,7 @@ def find_cluster() -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Without a cluster, end before xdist has processes: what they say at their end is lost."""
+    """End without a cluster before xdist starts processes, whose last messages are lost."""
     if not hasattr(session.config, "workerinput"):
         find_cluster()
 
@@ -61,7 +61,7 @@ def cluster() -> str:
 
 @pytest.fixture
 def whole_cluster(cluster: str) -> None:
-    """The cluster, where a test may take something of it away from everybody."""
+    """The cluster, for a test that disturbs all others."""
     own = kube.kubectl("config", "current-context").strip() == "qfleet-cluster"
     if not own and os.environ.get("E2E_ALONE") != "1":
         pytest.skip("it stops the operator, and `make cluster` did not make this one: E2E_ALONE=1")
@@ -69,7 +69,7 @@ def whole_cluster(cluster: str) -> None:
 
 @pytest.fixture(scope="session")
 def namespace(cluster: str) -> Iterator[str]:
-    """A namespace of our own, the current one of KUBECONFIG while tests run."""
+    """A namespace for these tests, the current one of KUBECONFIG while they run."""
     with kube.namespace() as name:
         places.there.append(name)
         yield name
@@ -96,12 +96,12 @@ def root(cluster_storage: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[sto
 
 @pytest.fixture
 def measured(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Say a figure; all of them stand at the end of what pytest prints."""
+    """Record a figure; all figures are printed at the end."""
     return lambda line: record_property("measured", line)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what was measured."""
+    """Print the recorded figures."""
     lines = [
         value
         for reports in terminalreporter.stats.values()
@@ -118,7 +118,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Iterator:
-    """Show pods, events and logs where a test failed, before its namespace is deleted."""
+    """Add pods, events and logs to the report of a failed test."""
     report = yield
     if report.failed:
         report.sections += [(f"namespace {name}", dump(name)) for name in places.there]
@@ -126,17 +126,17 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Itera
 
 
 def dump(namespace: str) -> str:
-    """Pods, events, jobs and the ends of all logs."""
+    """Return pods, events, jobs and the ends of all logs."""
 
-    def said(*words: str) -> str:
+    def output(*words: str) -> str:
         return kube.kubectl(*words, f"--namespace={namespace}", check=False)
 
     parts = [
-        said("get", "pods,tfjobs,jobs", "-o", "wide"),
-        said("get", "events", "--sort-by=.lastTimestamp")[-6000:],
+        output("get", "pods,tfjobs,jobs", "-o", "wide"),
+        output("get", "events", "--sort-by=.lastTimestamp")[-6000:],
     ]
-    for pod in said("get", "pods", "-o", "name").split():
+    for pod in output("get", "pods", "-o", "name").split():
         for words in (["--tail=40"], ["--tail=40", "--previous"]):
-            if log := said("logs", pod, *words):
+            if log := output("logs", pod, *words):
                 parts.append(f"--- {pod} {words[-1]}\n{log}")
     return "\n".join(parts)

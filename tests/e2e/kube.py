@@ -1,4 +1,4 @@
-"""A real cluster for tests: what KUBECONFIG names, seen through kubectl as a person sees it."""
+"""A real cluster for tests: the one of KUBECONFIG, accessed with kubectl as users do."""
 
 import contextlib
 import json
@@ -14,6 +14,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from common import events
+from common.events import Event
+
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = ROOT / ".venv-launch" / "bin" / "python"
 
@@ -21,7 +24,7 @@ JOB = "training.kubeflow.org/job-name"
 
 
 def kubectl(*words: str, given: str | None = None, check: bool = True) -> str:
-    """What kubectl says; it must succeed, unless `check` is false."""
+    """Return the output of kubectl; it must succeed, unless `check` is false."""
     done = subprocess.run(
         ["kubectl", *words], input=given, capture_output=True, text=True, timeout=120, check=False
     )
@@ -30,7 +33,7 @@ def kubectl(*words: str, given: str | None = None, check: bool = True) -> str:
 
 
 def get(kind: str, name: str = "", selector: str = "") -> Any:
-    """An object, or those that the selector names."""
+    """Return an object, or the objects of a selector."""
     words = ["get", kind, *([name] if name else []), "-o", "json"]
     if selector:
         return json.loads(kubectl(*words, "-l", selector))["items"]
@@ -38,7 +41,7 @@ def get(kind: str, name: str = "", selector: str = "") -> Any:
 
 
 def until(condition: Callable[[], Any], timeout: float, what: str, pause: float = 0.3) -> Any:
-    """The first true answer of `condition`, asked again and again."""
+    """Return the first true result of `condition`, which is called repeatedly."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:
         if found := condition():
@@ -48,13 +51,13 @@ def until(condition: Callable[[], Any], timeout: float, what: str, pause: float 
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's environment without settings and storage of its own, and `more`."""
+    """Return this process's environment without settings and storage, and with `more`."""
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "STORAGE_"))}
     return {**clean, **more}
 
 
 def launch(*words: str, timeout: float = 300, **environ: str) -> subprocess.CompletedProcess[str]:
-    """`python -m launch WORDS`, in its own environment, as make calls it."""
+    """Run `python -m launch WORDS` in its virtual environment, as make does."""
     return subprocess.run(
         [str(LAUNCH), "-m", "launch", *words],
         cwd=ROOT,
@@ -69,7 +72,7 @@ def launch(*words: str, timeout: float = 300, **environ: str) -> subprocess.Comp
 
 @contextlib.contextmanager
 def namespace() -> Iterator[str]:
-    """A namespace of one's own that holds pods to the standard `restricted`, as kubectl's own."""
+    """Create a namespace that enforces the standard `restricted`, and make it kubectl's current."""
     name = f"qfleet-e2e-{os.getpid()}"
     kubectl("create", "namespace", name)
     before = os.environ.get("KUBECONFIG")
@@ -92,7 +95,7 @@ def namespace() -> Iterator[str]:
 
 @contextlib.contextmanager
 def forwarded(target: str, port: int) -> Iterator[int]:
-    """A port of 127.0.0.1 that leads to a Service or a pod."""
+    """Forward a port of 127.0.0.1 to a Service or a pod."""
     child = subprocess.Popen(
         ["kubectl", "port-forward", "--address=127.0.0.1", target, f":{port}"],
         stdout=subprocess.PIPE,
@@ -101,9 +104,9 @@ def forwarded(target: str, port: int) -> Iterator[int]:
     )
     try:
         assert child.stdout
-        said = child.stdout.readline()
-        found = re.search(r"127\.0\.0\.1:(\d+)", said)
-        assert found, said + child.stdout.read()
+        line = child.stdout.readline()
+        found = re.search(r"127\.0\.0\.1:(\d+)", line)
+        assert found, line + child.stdout.read()
         yield int(found[1])
     finally:
         child.terminate()
@@ -119,55 +122,64 @@ class Job:
         self.name = name
 
     def conditions(self) -> list[str]:
-        """Those that hold: Created, Running, Restarting, Succeeded, Failed."""
+        """Return the true conditions: Created, Running, Restarting, Succeeded, Failed."""
         status = get("tfjob", self.name).get("status", {})
         return [c["type"] for c in status.get("conditions", []) if c["status"] == "True"]
 
     def ended(self) -> str:
-        """Succeeded or Failed, or empty."""
+        """Return Succeeded or Failed, or an empty string."""
         return next((c for c in self.conditions() if c in ("Succeeded", "Failed")), "")
 
     def end(self, timeout: float) -> str:
-        """Wait until it is Succeeded or Failed, and say which."""
+        """Wait until it is Succeeded or Failed, and return which."""
         return until(self.ended, timeout, f"the end of {self.name}", pause=1)
 
     def pods(self) -> list[dict[str, Any]]:
-        """Its pods by number."""
+        """Return its pods by rank."""
         pods = get("pods", selector=f"{JOB}={self.name}")
         return sorted(pods, key=lambda pod: int(pod["metadata"]["name"].rpartition("-")[2]))
 
     def pod(self, rank: int) -> str:
-        """The name of a worker's pod."""
+        """Return the name of a worker's pod."""
         return f"{self.name}-worker-{rank}"
 
     def uid(self, rank: int) -> str:
-        """Which pod of that name there is now; empty if none."""
+        """Return the uid of the current pod of a worker; empty if there is none."""
         found = kubectl("get", "pod", self.pod(rank), "-o", "jsonpath={.metadata.uid}", check=False)
         return found.strip()
 
     def log(self, rank: int = 0) -> str:
-        """What a worker's pod has said; empty where it has no container yet."""
+        """Return the log of a worker's pod; empty if it has no container yet."""
         return kubectl("logs", self.pod(rank), check=False)
 
-    def said(self, rank: int = 0) -> list[tuple[datetime, str]]:
-        """The same, each line with the time at which it was said."""
+    def timed_lines(self, rank: int = 0) -> list[tuple[datetime, str]]:
+        """Return the lines of the log, each with its time."""
         lines = []
         for line in kubectl("logs", self.pod(rank), "--timestamps", check=False).splitlines():
             stamp, _, text = line.partition(" ")
-            # Where a pod is on its way out, a line is the kubelet's own, without a time.
+            # For a terminating pod, there may be a line of the kubelet's own, without a time.
             with contextlib.suppress(ValueError):
-                # Nanoseconds are more than datetime takes.
+                # datetime has microseconds, the API nanoseconds.
                 stamped = datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", stamp))
                 lines.append((stamped, text))
         return lines
 
+    def events(self, kind: str, rank: int = 0) -> list[Event]:
+        """Return the events of a kind in the log of a worker's pod."""
+        return parse_events(self.log(rank), kind)
+
+    def timed_events(self, kind: str, rank: int = 0) -> list[tuple[datetime, Event]]:
+        """Return the events of a kind, each with the time of its line."""
+        parsed = ((moment, events.parse(text)) for moment, text in self.timed_lines(rank))
+        return [(moment, event) for moment, event in parsed if event and event.kind == kind]
+
     def epoch(self) -> int:
-        """The last epoch that the chief's pod has said; 0 for none."""
-        found = re.findall(r"^epoch (\d+)/", self.log(), re.MULTILINE)
-        return int(found[-1]) if found else 0
+        """Return the last epoch of the chief's pod; 0 for none."""
+        found = self.events("epoch")
+        return found[-1].integer("epoch") if found else 0
 
     def reach(self, epoch: int, timeout: float = 120) -> int:
-        """Wait until that epoch is said; the job must not end before."""
+        """Wait until that epoch is reported; the job must not end before."""
 
         def reached() -> int:
             assert not self.ended(), f"{self.name} ended too soon: {self.log()[-500:]}"
@@ -177,7 +189,7 @@ class Job:
         return until(reached, timeout, f"epoch {epoch} of {self.name}")
 
     def messages(self) -> list[str]:
-        """The termination messages in its pods' statuses."""
+        """Return the termination messages in its pods' statuses."""
         found = []
         for pod in self.pods():
             for status in pod["status"].get("containerStatuses", []):
@@ -191,14 +203,14 @@ class Job:
         until(lambda: not self.pods(), 60, f"the end of {self.name}'s pods")
 
 
-RESUMED = re.compile(
-    r"Resuming run .* epoch (?P<epoch>\d+), step (?P<step>\d+) \(attempt (?P<attempt>\d+)\)"
-)
-"""Log line of a chief that resumes a run; epochs are counted from 1."""
+def parse_events(text: str, kind: str) -> list[Event]:
+    """Return the events of a kind in the output of a program or pod."""
+    parsed = map(events.parse, text.splitlines())
+    return [event for event in parsed if event and event.kind == kind]
 
 
 def start(name: str, *settings: str) -> Job:
-    """Apply what `launch render` gives for these settings, as a person does with kubectl."""
+    """Apply the output of `launch render` for these settings with kubectl."""
     done = launch("render", f"RUN={name}", *settings)
     assert done.returncode == 0, done.stderr
     kubectl("apply", "--server-side", "-f", "-", given=done.stdout)
@@ -206,7 +218,7 @@ def start(name: str, *settings: str) -> Job:
 
 
 def evict(pod: str) -> None:
-    """What a node's drain does to a pod."""
+    """Evict a pod, as the drain of a node does."""
     place = json.loads(kubectl("get", "pod", pod, "-o", "json"))["metadata"]["namespace"]
     eviction = {
         "apiVersion": "policy/v1",
@@ -218,7 +230,7 @@ def evict(pod: str) -> None:
 
 
 def processes(pod: str) -> list[int]:
-    """The pod's processes as this machine sees them: none where its node is another machine."""
+    """Return the pod's processes on this machine; none if its node is another machine."""
     uid = json.loads(kubectl("get", "pod", pod, "-o", "json"))["metadata"]["uid"]
     found = []
     for entry in Path("/proc").iterdir():
@@ -232,34 +244,34 @@ def processes(pod: str) -> list[int]:
 
 
 def kill(pod: str) -> bool:
-    """SIGKILL to the pod's program; False where the node's processes are not to be seen."""
+    """Send SIGKILL to the pod's program; return False if its node is another machine."""
     pids = processes(pod)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     return bool(pids)
 
 
-# Many small eaters: the kernel takes the largest process, and it is to be the container's first.
-EAT = """
+# Many small processes: the kernel kills the largest one, which must be the container's first.
+ALLOCATE = """
 import os, time
 open("/proc/1/oom_score_adj", "w").write("1000")
 for _ in range(7):
     if not os.fork():
         break
-eaten = []
+blocks = []
 while True:
-    eaten.append(b"x" * 2**23)
+    blocks.append(b"x" * 2**23)
     time.sleep(0.01)
 """
 
 
 def run_out_of_memory(pod: str) -> None:
-    """Eat the container's memory until the kernel ends its first process."""
-    kubectl("exec", pod, "--", "python", "-c", EAT, check=False)
+    """Allocate the container's memory until the kernel kills its first process."""
+    kubectl("exec", pod, "--", "python", "-c", ALLOCATE, check=False)
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
+    """Return a port of 127.0.0.1 without a listener."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         return holder.getsockname()[1]

@@ -1,4 +1,4 @@
-"""A registry of images in this process: as much of the distribution protocol as a push needs."""
+"""An image registry in this process: the part of the distribution protocol that a push uses."""
 
 import ctypes
 import hashlib
@@ -13,7 +13,7 @@ from typing import Self
 
 
 def enter_dockers_network() -> None:
-    """Let this thread be where docker's daemon is: `make cluster`'s has a network of its own."""
+    """Move this thread to the network of docker's daemon: `make cluster` has a separate one."""
     with socket.socket(socket.AF_UNIX) as docker:
         docker.connect("/var/run/docker.sock")
         credentials = docker.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
@@ -29,10 +29,10 @@ class Registry:
     """Listens on a free port of docker's own 127.0.0.1.
 
     Args:
-        denies: Whether everyone is told to sign in.
+        denies: Answer every request with 401.
 
     Attributes:
-        manifests: By repository and tag, the digest of what was pushed.
+        manifests: Digests of pushed images by repository and tag.
     """
 
     def __init__(self, denies: bool = False) -> None:
@@ -101,7 +101,7 @@ class Registry:
             do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = _handle
 
             def log_message(self, format: str, *args: object) -> None:
-                """Tests are quiet."""
+                """Log nothing."""
 
         made: list[ThreadingHTTPServer] = []
 
@@ -109,7 +109,7 @@ class Registry:
             enter_dockers_network()
             made.append(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
 
-        # A thread alone changes its network; the socket stays in the one that it was made in.
+        # Only this thread changes its network; its socket stays in that network.
         listening = threading.Thread(target=listen)
         listening.start()
         listening.join()

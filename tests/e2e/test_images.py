@@ -1,4 +1,4 @@
-"""The images that `make images` built: what is in them, how they run, and where they are pushed."""
+"""The images of `make images`: contents, behaviour in confined containers, and pushes."""
 
 import io
 import json
@@ -18,7 +18,7 @@ from tests.e2e.kube import ROOT
 from tests.e2e.registry import Registry
 
 VERSION = (ROOT / "VERSION").read_text().strip()
-# With the base, which is 0.13 GB; megabytes. A worker was 1,549 and may not grow unseen.
+# Megabytes, including the base of 130. The worker had 1,549 when this limit was set.
 AT_MOST = {"storage": 180, "tensorboard": 600, "worker": 1650}
 IMAGES = tuple(AT_MOST)
 # As pods run them.
@@ -27,7 +27,7 @@ CONFINED = ("--read-only", "--tmpfs=/tmp:mode=1777", "--cap-drop=ALL", "--networ
 
 
 def docker(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """What docker says; it must succeed, unless `check` is false."""
+    """Run docker; it must succeed, unless `check` is false."""
     done = subprocess.run(
         ["docker", *words], capture_output=True, text=True, timeout=300, check=False
     )
@@ -62,11 +62,11 @@ def built(stage: str) -> str:
 
 
 def in_container(image: str, program: str, *options: str) -> str:
-    """What a Python program prints in a confined container."""
+    """Return the output of a Python program in a confined container."""
     return docker("run", "--rm", *CONFINED, *options, image, "python", "-c", program).stdout
 
 
-def test_says_what_it_is_and_runs_as_nobody(image: str) -> None:
+def test_image_has_labels_and_unprivileged_user(image: str) -> None:
     found = json.loads(docker("image", "inspect", image).stdout)[0]
     assert found["Config"]["User"] == "65532:65532"
     assert found["Config"]["WorkingDir"] == "/qfleet"
@@ -76,18 +76,18 @@ def test_says_what_it_is_and_runs_as_nobody(image: str) -> None:
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", labels["org.opencontainers.image.revision"])
 
 
-def test_is_as_small_as_it_was(image: str) -> None:
+def test_image_size_is_limited(image: str) -> None:
     size = int(docker("image", "inspect", "--format={{.Size}}", image).stdout) / 1e6
     print(f"{image}: {size:,.0f} MB")
     assert size <= AT_MOST[image.partition(":")[0].removeprefix("qfleet-")]
 
 
-def test_tells_no_secret_and_no_place_that_it_was_built_at(image: str) -> None:
+def test_image_contains_no_secret_and_no_build_host(image: str) -> None:
     history = docker("history", "--no-trunc", "--format={{.CreatedBy}}", image).stdout.lower()
     settings = "\n".join(json.loads(docker("image", "inspect", image).stdout)[0]["Config"]["Env"])
-    for told in (history, settings.lower()):
+    for text in (history, settings.lower()):
         for word in ("proxy", "index_url", "index-url", "extra-index", "mirror", "password", "@"):
-            assert word not in re.sub(r"@sha256:\w+", "", told)
+            assert word not in re.sub(r"@sha256:\w+", "", text)
     settings = in_container(
         image,
         "import pathlib; p = pathlib.Path('/etc/pip.conf'); print(p.exists() and p.read_text())",
@@ -95,7 +95,7 @@ def test_tells_no_secret_and_no_place_that_it_was_built_at(image: str) -> None:
     assert "://" not in settings
 
 
-# Prints what has no business in an image.
+# Prints surplus files of an image.
 SURPLUS = """
 import os, shutil, sys
 from pathlib import Path
@@ -115,8 +115,8 @@ for place in ("/opt/venv/lib", "/qfleet"):
                 print("folder", folder, name)
         for name in files:
             path = Path(folder, name)
-            # The kernel's sources are there: its library's name holds their digest.
-            if path.suffix in (".a", ".h", ".o") and path.parent.name != "kernel":
+            # The library's sources are needed: its name contains their digest.
+            if path.suffix in (".a", ".h", ".o") and path.parent.name != "native":
                 print("file", path)
             if not os.access(path, os.R_OK) or os.access(path, os.W_OK):
                 print("rights", path)
@@ -134,43 +134,44 @@ print(*(f"bytecode {path}" for path in missing), sep="\\n", end="")
 """
 
 
-def test_holds_no_tools_tests_caches_and_nothing_to_write_to(image: str) -> None:
+def test_image_has_no_tools_caches_or_writable_files(image: str) -> None:
     assert in_container(image, SURPLUS).split("\n") == [""]
 
 
-def test_trains_and_answers_in_a_read_only_container(worker: str) -> None:
-    # One container for both, whose runs lie in its /tmp.
+def test_worker_trains_and_predicts_when_read_only(worker: str) -> None:
+    # One container for both, with the runs in its /tmp.
     script = (
         "import subprocess, sys\n"
-        "for words in (['training.worker', 'QUBITS=2', 'TRAIN_EXAMPLES=100', 'VALIDATION_EXAMPLES=50', 'TEST_EXAMPLES=50',"
+        "for words in (['training.worker', 'QUBITS=2', 'TRAIN_EXAMPLES=100',"
+        " 'VALIDATION_EXAMPLES=50', 'TEST_EXAMPLES=50',"
         " 'EPOCHS=2', 'INITIALIZATIONS=1', 'WORKERS=1'], ['inference']):\n"
         "    subprocess.run([sys.executable, '-m', *words, 'STORAGE=/tmp/runs'], check=True)\n"
     )
     done = docker("run", "--rm", *CONFINED, worker, "python", "-c", script)
-    said = done.stdout + done.stderr
-    assert "epoch 2/2" in said
-    assert "report" in said
-    assert "Traceback" not in said
-    assert "plain TensorFlow" not in said
-    assert "Building" not in said
+    output = done.stdout + done.stderr
+    assert "epoch 2/2" in output
+    assert "report" in output
+    assert "Traceback" not in output
+    assert "plain TensorFlow" not in output
+    assert "Building" not in output
 
 
-def test_simulates_with_the_kernel_that_it_brought(worker: str) -> None:
+def test_worker_simulates_with_its_native_library(worker: str) -> None:
     program = """
 import cirq, sympy, tensorflow as tf
-from common import simulator
-from qfleet.tensorflow.backends import kernel
+from qfleet import native
+from qfleet.tensorflow.backends import build_simulator
 qubits = cirq.LineQubit.range(2)
 circuit = cirq.Circuit(cirq.rx(sympy.Symbol("x")).on(qubits[0]), cirq.CNOT(*qubits))
-made = simulator.build(circuit, ["x"], [], [cirq.PauliSum() + cirq.Z(qubits[1])])
-print(type(made).__name__, kernel.library().parent, kernel.instruction_set())
+simulator = build_simulator(circuit, ["x"], [], [cirq.PauliSum() + cirq.Z(qubits[1])])
+print(type(simulator).__name__, native.library_path().parent, native.instruction_set())
 """
     name, place, _ = in_container(worker, program).split(maxsplit=2)
     assert (name, place) == ("NativeSimulator", "/qfleet/qfleet/native/built")
 
 
 def answer(image: str, command: tuple[str, ...], url: str) -> str:
-    """What a server in a confined container answers, asked from within, and how it ends."""
+    """Return the response of a server in a confined container to a request from inside."""
     name = f"qfleet-test-{uuid.uuid4().hex[:8]}"
     docker("run", "--detach", f"--name={name}", *CONFINED, image, *command)
     ask = (
@@ -197,18 +198,18 @@ def test_tensorboard_serves(engine: None) -> None:
     assert "window_title" in page
 
 
-def test_the_emulator_serves(engine: None) -> None:
+def test_emulator_serves(engine: None) -> None:
     command = ("python", "-m", "k8s.emulator", "/tmp/data", "9023", "qfleet")
     buckets = answer(built("storage"), command, "http://127.0.0.1:9023/storage/v1/b")
     assert json.loads(buckets)["items"][0]["name"] == "qfleet"
 
 
-# Pushing: from a checkout of its own, whose images are of some bytes.
+# Pushes, from a separate checkout with tiny images.
 
 
 @pytest.fixture
 def checkout(tmp_path: Path, engine: None) -> Iterator[Path]:
-    """A folder that pushes images of a version that nobody else has."""
+    """A folder that pushes images of a unique version."""
     version = f"0.0.0-test-{uuid.uuid4().hex[:8]}"
     shutil.copytree(ROOT / "images", tmp_path / "images")
     (tmp_path / "VERSION").write_text(version)
@@ -234,10 +235,10 @@ def script(folder: Path, name: str, *words: str, **environ: str) -> tuple[int, s
     return done.returncode, done.stdout, done.stderr
 
 
-def test_push_keeps_digests_for_the_manifests(checkout: Path) -> None:
+def test_push_writes_digests_for_manifests(checkout: Path) -> None:
     with Registry() as registry:
         image = f"{registry.address}/team/qfleet"
-        code, said, errors = script(checkout, "push.sh", f"IMAGE={image}")
+        code, output, errors = script(checkout, "push.sh", f"IMAGE={image}")
         assert code == 0, errors
         pushed = {
             place.partition(":")[0].removeprefix("team/qfleet-"): digest
@@ -246,24 +247,24 @@ def test_push_keeps_digests_for_the_manifests(checkout: Path) -> None:
     assert set(pushed) == set(IMAGES)
     kept = json.loads((checkout / ".images.json").read_text())
     assert kept == {stage: f"{image}-{stage}@{digest}" for stage, digest in pushed.items()}
-    assert said.splitlines() == [
+    assert output.splitlines() == [
         *kept.values(), f"Next: make manifests OVERLAY=gke IMAGE={image}"
     ]  # fmt: skip
 
 
-def test_a_refused_push_says_how_to_sign_in(checkout: Path) -> None:
+def test_denied_push_names_the_login_command(checkout: Path) -> None:
     with Registry(denies=True) as registry:
-        code, _, said = script(checkout, "push.sh", f"IMAGE={registry.address}/qfleet")
+        code, _, errors = script(checkout, "push.sh", f"IMAGE={registry.address}/qfleet")
     assert code == 2
-    assert f"docker login {registry.address}" in said.splitlines()[-1]
+    assert f"docker login {registry.address}" in errors.splitlines()[-1]
     assert not (checkout / ".images.json").exists()
-    code, _, said = script(checkout, "push.sh", f"IMAGE={registry.address}/qfleet")
+    code, _, errors = script(checkout, "push.sh", f"IMAGE={registry.address}/qfleet")
     assert code == 2
-    assert "cannot be reached" in said.splitlines()[-1]
+    assert "cannot be reached" in errors.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
-    ("name", "words", "sentence"),
+    ("name", "words", "part"),
     [
         ("push.sh", (), "make push needs IMAGE"),
         ("push.sh", ("IMAGE=qfleet",), "IMAGE=qfleet is not registry/name"),
@@ -275,22 +276,22 @@ def test_a_refused_push_says_how_to_sign_in(checkout: Path) -> None:
         ("build.sh", ("ENGINE=nothing",), "there is no nothing on the PATH"),
     ],
 )
-def test_a_wrong_word_is_told_in_a_sentence(
-    name: str, words: tuple[str, ...], sentence: str
+def test_wrong_argument_is_refused_in_one_line(
+    name: str, words: tuple[str, ...], part: str
 ) -> None:
-    code, _, said = script(ROOT, name, *words)
+    code, _, errors = script(ROOT, name, *words)
     assert code == 2
-    assert said.startswith("qfleet: ")
-    assert sentence in said
-    assert said.count("\n") == 1
+    assert errors.startswith("qfleet: ")
+    assert part in errors
+    assert errors.count("\n") == 1
 
 
-def test_what_is_not_there_is_told_in_a_sentence(checkout: Path) -> None:
+def test_missing_image_or_engine_is_one_line(checkout: Path) -> None:
     (checkout / "VERSION").write_text("0.0.0-never-built")
-    code, _, said = script(checkout, "push.sh", "IMAGE=a.b/c")
+    code, _, errors = script(checkout, "push.sh", "IMAGE=a.b/c")
     assert code == 2
-    assert "there is no image qfleet-storage:0.0.0-never-built: `make images` builds it" in said
-    nobody = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
-    code, _, said = script(checkout, "build.sh", **nobody)
+    assert "there is no image qfleet-storage:0.0.0-never-built: `make images` builds it" in errors
+    unreachable = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    code, _, errors = script(checkout, "build.sh", **unreachable)
     assert code == 2
-    assert "docker does not answer" in said
+    assert "docker does not answer" in errors

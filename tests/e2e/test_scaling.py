@@ -1,4 +1,4 @@
-"""`make scaling TARGET=k8s`: gangs of probes as TFJobs, measured and then gone."""
+"""`make scaling TARGET=k8s`: step benchmarks as TFJobs, which are deleted afterwards."""
 
 import csv
 import signal
@@ -32,7 +32,7 @@ def scaling(place: str, storage: Path, *words: str) -> subprocess.CompletedProce
 
 
 def left(place: str) -> str:
-    """What a probe may have left in the cluster."""
+    """Return the objects in the namespace that a benchmark could have left."""
     return kube.kubectl("get", "tfjobs,pods,netpol,configmaps", "--namespace", place, "-o", "name")
 
 
@@ -42,23 +42,23 @@ def rows(storage: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_two_pods_are_measured_and_taken_away(place: str, tmp_path: Path, measured) -> None:
+def test_two_pods_are_measured_and_deleted(place: str, tmp_path: Path, measured) -> None:
     done = scaling(place, tmp_path, *SMALL)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 workers in the cluster, 8 measurements" in done.stdout
     assert "2 workers Running" in done.stdout
     assert "8/8" in done.stdout
-    assert "grpc_server_lib" not in done.stdout, "TensorFlow's own lines are no news"
+    assert "grpc_server_lib" not in done.stdout, "TensorFlow's own lines are not shown"
     one, two = rows(tmp_path)
     assert (one["workers"], two["workers"], two["batch"]) == ("1", "2", "64")
     assert float(two["efficiency"]) > 0  # how much is for a machine with nothing else to do
     assert len(two["cpu_of_each_worker"].split()) == 2
-    measured(f"probe pods: efficiency {two['efficiency']} at 8 qubits, batch 64, 2 workers")
+    measured(f"benchmark pods: efficiency {two['efficiency']} at 8 qubits, batch 64, 2 workers")
     kept = [name for name in left(place).split() if "kube-root-ca" not in name]
     assert not kept
 
 
-def test_more_workers_than_the_node_has_cores_are_told(place: str, tmp_path: Path) -> None:
+def test_too_few_cores_are_reported(place: str, tmp_path: Path) -> None:
     nodes = kube.get("nodes")["items"]
     threads = max(int(node["status"]["capacity"]["cpu"]) for node in nodes)
     if len(nodes) > 1:
@@ -72,23 +72,21 @@ def test_more_workers_than_the_node_has_cores_are_told(place: str, tmp_path: Pat
     assert f"**There are {threads} cores for 2 workers of {threads} threads" in report.read_text()
 
 
-def test_a_probe_that_is_stopped_leaves_nothing(place: str, tmp_path: Path) -> None:
+def test_stopped_benchmark_leaves_nothing(place: str, tmp_path: Path) -> None:
     with subprocess.Popen(
         [kube.ROOT / ".venv/bin/python", "-m", "planning.scaling", "target=k8s",
          f"storage={tmp_path}", *SMALL, in_(place)],
         cwd=kube.ROOT, env=kube.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True,
     ) as client:  # fmt: skip
-        kube.until(lambda: "tfjob" in left(place), 60, "a job of probes")
+        kube.until(lambda: "tfjob" in left(place), 60, "a benchmark job")
         client.send_signal(signal.SIGTERM)
-        said, _ = client.communicate(timeout=60)
-    assert client.returncode == 143, said
-    kube.until(lambda: "probe" not in left(place), 90, "the job's end")
+        output, _ = client.communicate(timeout=60)
+    assert client.returncode == 143, output
+    kube.until(lambda: "benchmark" not in left(place), 90, "the job's end")
 
 
-def test_a_namespace_that_is_not_there_is_told_in_one_sentence(
-    cluster: str, tmp_path: Path
-) -> None:
+def test_missing_namespace_is_one_sentence(cluster: str, tmp_path: Path) -> None:
     done = scaling("qfleet-is-not-there", tmp_path, *SMALL)
     assert done.returncode == 2
     (sentence,) = [one for one in done.stderr.splitlines() if one.startswith("qfleet: ")]

@@ -48,7 +48,7 @@ def shards(root: Path) -> list[Path]:
     return sorted(root.glob("datasets/*/train-*.parquet"))
 
 
-def test_making_that_was_killed_goes_on_and_ends_with_the_same_bytes(
+def test_killed_generation_resumes_with_the_same_bytes(
     tmp_path: Path, quick: dict[str, str], gang: Callable[..., TrainingProcess]
 ) -> None:
     first = gang(tmp_path / "a", *LARGE, module="common.data", STOPS_AFTER="42", **quick)
@@ -85,7 +85,7 @@ def test_making_that_was_killed_goes_on_and_ends_with_the_same_bytes(
         )
 
 
-def test_storage_that_goes_away_in_mid_epoch_ends_with_145_and_comes_back(
+def test_storage_outage_in_mid_epoch_exits_with_145(
     tmp_path: Path,
     quick: dict[str, str],
     gang: Callable[..., TrainingProcess],
@@ -130,19 +130,19 @@ def test_storage_that_goes_away_in_mid_epoch_ends_with_145_and_comes_back(
         (lambda f: None, ["QUBITS=3"], "QUBITS=3 does not fit DATA="),
         (lambda f: None, ["QUBITS=2", "TRAIN_EXAMPLES=80"], "TRAIN_EXAMPLES=80 does not fit DATA="),
         (lambda f: None, ["QUBITS=2", "PARTITIONS=8"], "PARTITIONS=8 does not fit DATA="),
-        (lambda f: None, ["QUBITS=2", "ENCODER=pca"], "made without it: leave ENCODER out"),
+        (lambda f: None, ["QUBITS=2", "ENCODER=pca"], "generated without it: omit ENCODER"),
         (lambda f: (f / "manifest.json").unlink(), [], "is not a data set: allowed are"),
         (
             lambda f: (f / "manifest.json").write_text(
                 json.dumps({**json.loads((f / "manifest.json").read_text()), "format": 1})
             ),
             [],
-            "is of format 1, and this qfleet reads format 2",
+            "has format 1 and this version of qfleet reads format 3",
         ),
         (lambda f: next(f.glob("train-*")).unlink(), [], "is missing from its data set"),
     ],
 )
-def test_a_folder_that_can_not_be_trained_on_is_told_in_a_sentence(
+def test_worker_unusable_data_folder_exits_with_2(
     change: Callable, settings: list[str], words: str, tmp_path: Path
 ) -> None:
     from common.data import prepare

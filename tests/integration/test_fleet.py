@@ -1,17 +1,17 @@
-"""A real gang whose chief is killed, beside the simulation of it."""
+"""A real group of workers whose chief is killed, compared with its simulation."""
 
 import pytest
 
-from planning.fleet.validation import ValidationTask, run_with_kills
+from benchmarks.fleet_validation import ValidationTask, run_with_kills
 
 
-def test_a_real_gang_whose_chief_is_killed_does_what_the_simulation_says(tmp_path):
-    task = ValidationTask.of(epochs=40, every=12, examples=1024)
+def test_killed_chief_resumes_as_simulated(tmp_path):
+    task = ValidationTask.of(epochs=40, checkpoint_interval=12, examples=1024)
     run = run_with_kills(tmp_path / "runs", task, [(18, 0)])
-    outcome = run.simulated(task)
+    outcome = run.simulate(task)
     assert outcome.finished[0]
-    assert outcome.losses[0] == len(run.kills) == len(run.noticed) == 1
-    # It had come to epoch 18 or so, and its newest checkpoint was of epoch 12.
+    assert outcome.losses[0] == len(run.kills) == len(run.restarts) == 1
+    # It had reached about epoch 18, and its last checkpoint was of epoch 12.
     assert run.resumed == [12 * task.steps] == [outcome.resumed[0]]
     assert outcome.repeated[0] >= 5 * task.steps
     assert outcome.seconds[0] == pytest.approx(run.seconds, rel=0.15)

@@ -1,34 +1,36 @@
-"""Gangs of probes as real processes on this machine."""
+"""Groups of benchmark workers as real processes on this machine."""
 
 import contextlib
 import os
 import time
+from typing import Any
 
 import psutil
 import pytest
 
 from common.errors import PeerLost, SettingsError
-from planning.scaling_point import by_case, scaling_points
-from planning.step_measurement import StepMeasurement, cpu_sets, measure_group
+from planning.benchmark_group import cpu_sets, measure_group
+from planning.scaling_point import scaling_points, turns_by_case
+from planning.step_measurement import StepMeasurement
 
-TURN = [
+TURN: list[dict[str, Any]] = [
     {"batch": 64},
-    {"batch": 32, "alone": "all"},
-    {"batch": 32, "alone": "first"},
-    {"batch": 64, "alone": "first"},
+    {"batch": 32, "independent": "all"},
+    {"batch": 32, "independent": "first"},
+    {"batch": 64, "independent": "first"},
 ]
-# Two turns, so that each case comes again.
-CASES = [{"qubits": 8, "seconds": 0.3, **case} for case in TURN + TURN[::-1]]
+# Two turns, so each case occurs again.
+CASES: list[dict[str, Any]] = [{"qubits": 8, "seconds": 0.3, **case} for case in TURN + TURN[::-1]]
 
 
 @pytest.fixture(scope="module")
 def measured() -> list[list[StepMeasurement]]:
-    """What a gang of two says of CASES."""
-    return measure_group(CASES, workers=2, cores=cpu_sets(2, 1))
+    """Return the measurements of CASES in two workers."""
+    return measure_group(CASES, workers=2, cpus=cpu_sets(2, 1))
 
 
-def probes() -> list[psutil.Process]:
-    """Probes that this process started and that still run."""
+def benchmark_workers() -> list[psutil.Process]:
+    """Return the running benchmark workers of this process."""
     found = []
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
@@ -40,80 +42,77 @@ def probes() -> list[psutil.Process]:
     return found
 
 
-def test_each_worker_tells_each_case_that_it_has_a_part_in(
-    measured: list[list[StepMeasurement]],
-) -> None:
-    assert [[line.rank for line in lines] for lines in measured] == [
+def test_measure_group_returns_each_case_by_rank(measured: list[list[StepMeasurement]]) -> None:
+    assert [[one.rank for one in ranks] for ranks in measured] == [
         [0, 1], [0, 1], [0], [0], [0], [0], [0, 1], [0, 1],
     ]  # fmt: skip
-    for number, (case, lines) in enumerate(zip(CASES, measured, strict=True)):
-        for line in lines:
-            assert (line.case, line.qubits, line.batch) == (number, 8, case["batch"])
-            assert line.alone == case.get("alone", "")
-            assert line.workers == (1 if line.alone else 2)
-    assert not probes()
+    for number, (case, ranks) in enumerate(zip(CASES, measured, strict=True)):
+        for one in ranks:
+            assert (one.case, one.qubits, one.batch) == (number, 8, case["batch"])
+            assert one.independent == case.get("independent", "")
+            assert one.workers == (1 if one.independent else 2)
+    assert not benchmark_workers()
 
 
-def test_workers_do_the_same_number_of_steps_for_about_as_long_as_they_should(
+def test_measure_group_steps_are_equal_and_consistent(
     measured: list[list[StepMeasurement]],
 ) -> None:
-    for lines in measured:
-        assert len({(line.steps, line.steps_per_call) for line in lines}) == 1
-        for line in lines:
-            assert 0.01 < line.seconds < 10  # a busy machine is slower than it was a moment ago
-            assert line.examples_per_second == pytest.approx(line.batch * line.steps / line.seconds)
-            assert sum(line.step_ms.values()) == pytest.approx(1e3 * line.step_seconds, rel=0.05)
-            assert 0 < line.cpu_seconds < 1.2 * line.seconds * line.threads + 0.1
-            assert 2**28 < line.rss_bytes < 2**32
-            assert line.start_seconds > 0.5
-            assert line.build_seconds > 0.1
+    for ranks in measured:
+        assert len({(one.steps, one.steps_per_call) for one in ranks}) == 1
+        for one in ranks:
+            assert 0.01 < one.seconds < 10  # other programs may slow a measurement down
+            assert one.examples_per_second == pytest.approx(one.batch * one.steps / one.seconds)
+            assert sum(one.step_ms.values()) == pytest.approx(1e3 * one.step_seconds, rel=0.05)
+            assert 0 < one.cpu_seconds < 1.2 * one.seconds * one.threads + 0.1
+            assert 2**28 < one.rss_bytes < 2**32
+            assert one.start_seconds > 0.5
+            assert one.build_seconds > 0.1
 
 
-def test_a_step_without_exchange_has_none(measured: list[list[StepMeasurement]]) -> None:
+def test_independent_steps_have_no_exchange(measured: list[list[StepMeasurement]]) -> None:
     together, independent, *_ = measured
-    assert all(line.step_ms["exchange"] < 0.01 for line in independent)
-    assert all(line.step_ms["exchange"] > 0.02 for line in together)
-    # Both wait for each other now and then, and neither during what the exchange itself takes.
-    assert all(0 <= line.wait_ms < line.step_ms["exchange"] for line in together)
-    assert sum(line.wait_ms for line in together) > 0
-    assert all(line.wait_ms < 1e-3 for line in independent)  # but for rounding
+    assert all(one.step_ms["exchange"] < 0.01 for one in independent)
+    assert all(one.step_ms["exchange"] > 0.02 for one in together)
+    # Each worker waits at times, but not during the transfer itself.
+    assert all(0 <= one.wait_ms < one.step_ms["exchange"] for one in together)
+    assert sum(one.wait_ms for one in together) > 0
+    assert all(one.wait_ms < 1e-3 for one in independent)  # rounding
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no pinning here")
-def test_each_worker_is_pinned_to_cores_of_its_own(measured: list[list[StepMeasurement]]) -> None:
-    for lines in measured:
-        assert [list(line.cores) for line in lines] == cpu_sets(2, 1)[: len(lines)]
-        assert all(line.threads == 1 for line in lines)
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="CPU pinning is not supported")
+def test_workers_are_pinned_to_their_cpus(measured: list[list[StepMeasurement]]) -> None:
+    for ranks in measured:
+        assert [list(one.cores) for one in ranks] == cpu_sets(2, 1)[: len(ranks)]
+        assert all(one.threads == 1 for one in ranks)
 
 
-def test_efficiency_is_computed_from_what_was_measured(
-    measured: list[list[StepMeasurement]],
-) -> None:
-    one, two = scaling_points("strong", 8, 64, 2, by_case(CASES, measured, 8))
-    rates = [sum(line.examples_per_second for line in lines) for lines in measured]
-    together = [lines[0].examples_per_second for lines in (measured[0], measured[7])]
+def test_scaling_points_use_measured_rates(measured: list[list[StepMeasurement]]) -> None:
+    one, two = scaling_points("strong", 8, 64, 2, turns_by_case(CASES, measured, 8))
+    rates = [sum(each.examples_per_second for each in ranks) for ranks in measured]
+    together = [ranks[0].examples_per_second for ranks in (measured[0], measured[7])]
     independent, first = (rates[1], rates[6]), (rates[3], rates[4])
     mean = [(a / b, a / c) for a, b, c in zip(together, independent, first, strict=True)]
     assert two.efficiency == pytest.approx((mean[0][0] + mean[1][0]) / 2)
-    assert two.ratio == pytest.approx((mean[0][1] + mean[1][1]) / 2)
-    assert one.rate == pytest.approx(sum(first) / 2)
-    assert two.crowded is (len(os.sched_getaffinity(0)) < 2)
+    assert two.speedup == pytest.approx((mean[0][1] + mean[1][1]) / 2)
+    assert one.examples_per_second == pytest.approx(sum(first) / 2)
+    assert two.oversubscribed is (len(os.sched_getaffinity(0)) < 2)
 
 
-def test_a_case_that_is_refused_ends_the_gang_in_one_sentence() -> None:
-    began = time.monotonic()
-    with pytest.raises(SettingsError, match=r"^QUBITS=40 is not allowed: QUBITS is a whole number"):
+def test_measure_group_invalid_case_raises_one_sentence() -> None:
+    started = time.monotonic()
+    with pytest.raises(SettingsError, match=r"^QUBITS=40 is not allowed"):
         measure_group([{"qubits": 40}], workers=2)
-    assert time.monotonic() - began < 20
-    assert not probes()
+    assert time.monotonic() - started < 20
+    assert not benchmark_workers()
 
 
-def test_a_worker_that_is_killed_ends_the_gang_in_one_sentence() -> None:
-    def kill(line: StepMeasurement) -> None:
-        for probe in probes():
-            if probe.environ().get("TF_CONFIG", "").endswith('"index": 1}}'):
-                probe.kill()
+def test_measure_group_killed_worker_raises_peer_lost() -> None:
+    def kill(measurement: StepMeasurement) -> None:
+        for worker in benchmark_workers():
+            if worker.environ().get("TF_CONFIG", "").endswith('"index": 1}}'):
+                worker.kill()
 
+    cases = [{"qubits": 4, "batch": 8, "seconds": 0.1}] * 50
     with pytest.raises(PeerLost, match="worker"):
-        measure_group([{"qubits": 4, "batch": 8, "seconds": 0.1}] * 50, workers=2, heard=kill)
-    assert not probes()
+        measure_group(cases, workers=2, on_measurement=kill)
+    assert not benchmark_workers()

@@ -15,7 +15,7 @@ from common.storage import StoragePath
 from tests.support.storage_emulator import BUCKET, Emulator, Proxy, point_to
 
 
-def test_what_is_written_is_read_and_never_from_a_cache(root: StoragePath) -> None:
+def test_read_is_never_cached(root: StoragePath) -> None:
     file = root / "a" / "file.json"
     for content in (b"first", b"second", b"", b"third"):
         storage.write_atomic(file, content)
@@ -24,7 +24,7 @@ def test_what_is_written_is_read_and_never_from_a_cache(root: StoragePath) -> No
     assert storage.read_json(file) == {"a": 1}
 
 
-def test_children_files_exists_and_delete(root: StoragePath) -> None:
+def test_children_files_exists_and_delete_on_any_storage(root: StoragePath) -> None:
     for name in ("a", "b/c", "b/d/e", "bb"):
         storage.write_atomic(root / name, name)
     assert [p.name for p in storage.children(root)] == ["a", "b", "bb"]
@@ -51,7 +51,7 @@ def test_a_missing_file_is_file_not_found(root: StoragePath) -> None:
             pass
 
 
-def test_a_file_is_handed_over_and_fetched(root: StoragePath, tmp_path: Path) -> None:
+def test_large_file_is_uploaded_and_copied_back(root: StoragePath, tmp_path: Path) -> None:
     source = tmp_path / "weights.h5"
     source.write_bytes(bytes(range(256)) * 40_000)  # 10 MB: more than one request carries
     storage.write_atomic(root / "model" / "weights.h5", source)
@@ -60,7 +60,7 @@ def test_a_file_is_handed_over_and_fetched(root: StoragePath, tmp_path: Path) ->
         assert copy.read_bytes() == source.read_bytes()
 
 
-def test_a_bucket_that_does_not_exist_is_one_sentence(gs: str) -> None:
+def test_missing_bucket_is_a_storage_error(gs: str) -> None:
     there_is_none = storage.path("gs://no-such-bucket/runs")
     for act in (
         lambda: storage.write_atomic(there_is_none / "run.json", b"x"),
@@ -77,7 +77,7 @@ def test_a_bucket_that_does_not_exist_is_one_sentence(gs: str) -> None:
         )
 
 
-def test_a_bucket_that_does_not_exist_ends_a_program_with_2(gs: str) -> None:
+def test_missing_bucket_exits_with_2(gs: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "common.runs", "STORAGE=gs://no-such-bucket"],
         capture_output=True,
@@ -90,7 +90,7 @@ def test_a_bucket_that_does_not_exist_ends_a_program_with_2(gs: str) -> None:
     )
 
 
-def test_storage_that_went_away_is_worth_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_storage_is_retryable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage.base, "RETRY_SECONDS", 1.5)
     own = Emulator().start()
     try:
@@ -112,7 +112,7 @@ def test_storage_that_went_away_is_worth_another_try(monkeypatch: pytest.MonkeyP
         assert time.monotonic() - start < 5
 
 
-def test_storage_that_comes_back_is_waited_for(
+def test_temporary_failures_are_retried(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Proxy(emulator, lambda number: 503 if number <= 3 else None) as proxy:
@@ -124,7 +124,7 @@ def test_storage_that_comes_back_is_waited_for(
 
 
 @pytest.mark.parametrize(("status", "told"), [(401, "cannot be refreshed"), (403, "403 Forbidden")])
-def test_permission_denied_is_one_sentence(
+def test_permission_denied_is_a_storage_error(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch, status: int, told: str
 ) -> None:
     with Proxy(emulator, lambda _: status) as proxy:
@@ -135,7 +135,7 @@ def test_permission_denied_is_one_sentence(
                 act()
 
 
-def test_too_many_requests_is_worth_another_try(
+def test_too_many_requests_is_retryable(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage.base, "RETRY_SECONDS", 1.0)
@@ -145,20 +145,22 @@ def test_too_many_requests_is_worth_another_try(
             storage.write_atomic(storage.path(f"gs://{BUCKET}/x"), b"x")
 
 
-def test_an_emulator_without_a_scheme_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_emulator_address_without_scheme_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     point_to(monkeypatch, "localhost:9023")
     with pytest.raises(StorageError, match="must be http://host:port"):
         storage.path(f"gs://{BUCKET}/x")
 
 
-def test_missing_credentials_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_credentials_are_a_storage_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
     with pytest.raises(StorageError, match="gcloud auth application-default login"):
         storage.path(f"gs://{BUCKET}/x")
 
 
-def test_reading_goes_through_a_persons_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_uses_the_configured_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     class Through(BaseHTTPRequestHandler):

@@ -123,22 +123,24 @@ CASES = [
         "a row too short", "t.csv", text("a,b,label\n1,2,0\n1,0\n"), ("row 2", "2 fields")
     ),
     MalformedTable("an open quote", "t.csv", text('a,label\n"1,0\n2,1\n'), ("row 1",)),
-    MalformedTable("semicolons", "t.csv", text("a;label\n1;0\n"), ("no column 'label'", "a;label")),
+    MalformedTable(
+        "semicolons", "t.csv", text("a;label\n1;0\n"), ("no label column 'label'", "a;label")
+    ),
     MalformedTable(
         "no label",
         "t.csv",
         lambda p: csv(p, label=None),
-        ("no column 'label'", "'a', 'b'", "LABEL"),
+        ("no label column 'label'", "'a', 'b'", "LABEL"),
     ),
     MalformedTable(
         "LABEL_COLUMN elsewhere",
         "t.csv",
         csv,
-        ("no column 'kind'", "'label'"),
+        ("no label column 'kind'", "'label'"),
         {"label_column": "kind"},
     ),
     MalformedTable(
-        "label alone", "t.csv", lambda p: csv(p, a=None, b=None), ("no column but the label",)
+        "label alone", "t.csv", lambda p: csv(p, a=None, b=None), ("only the label column",)
     ),
     MalformedTable("two of a name", "t.csv", text("a,a,label\n1,2,0\n"), ("two columns", "'a'")),
     MalformedTable("NaN", "t.csv", lambda p: csv(p, **put("a", 7, np.nan)), ("row 7", "'a'")),
@@ -155,7 +157,7 @@ CASES = [
         "a missing label", "t.csv", lambda p: csv(p, **put("label", 9, None)), ("row 9", "'label'")
     ),
     MalformedTable(
-        "one class", "t.csv", lambda p: csv(p, label=[1] * 40), ("label 1 alone", "two classes")
+        "one class", "t.csv", lambda p: csv(p, label=[1] * 40), ("only the label 1", "two classes")
     ),
     MalformedTable(
         "three classes",
@@ -174,7 +176,7 @@ CASES = [
         "one row of a class",
         "t.csv",
         lambda p: csv(p, label=[1] + [0] * 39),
-        ("one class alone for training",),
+        ("only one class",),
         {"train_examples": 2},
     ),
     MalformedTable(
@@ -207,7 +209,7 @@ CASES = [
     ),
     MalformedTable("empty Parquet", "t.parquet", text(""), ("is empty",)),
     MalformedTable("garbage Parquet", "t.parquet", text(GARBAGE), ("Parquet", "not Parquet")),
-    MalformedTable("Parquet cut short", "t.parquet", cut(parquet), ("Parquet", "cut short")),
+    MalformedTable("Parquet cut short", "t.parquet", cut(parquet), ("Parquet", "incomplete")),
     MalformedTable(
         "damaged Parquet", "t.parquet", damaged(checked_parquet), ("Parquet", "damaged")
     ),
@@ -235,7 +237,7 @@ CASES = [
         "NPZ cut short",
         "t.npz",
         cut(lambda p: npz(p, x=FEATURES, label=LABELS)),
-        ("not an NPZ", "cut short"),
+        ("not an NPZ", "incomplete"),
     ),
     MalformedTable(
         "damaged NPZ",
@@ -264,7 +266,7 @@ CASES = [
         "complex numbers", "t.npz", lambda p: npz(p, x=FEATURES * 1j, label=LABELS), ("complex128",)
     ),
     MalformedTable(
-        "no label in NPZ", "t.npz", lambda p: npz(p, x=FEATURES), ("no column 'label'",)
+        "no label in NPZ", "t.npz", lambda p: npz(p, x=FEATURES), ("no label column 'label'",)
     ),
     MalformedTable(
         "NaN in NPZ",

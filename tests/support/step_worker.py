@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from common.data import Examples, WorkerSampler
-from common.data.sampling import partition_sizes
+from common.data import Examples, WorkerSampler, partition_sizes
 from common.settings import Settings
 from qfleet.tensorflow.runtime import keras, tf
 from training import distributed, learner_factory
@@ -104,7 +103,9 @@ def trained(strategy: tf.distribute.Strategy, cluster: ClusterSpec) -> dict[str,
     examples = Examples(angles, np.sign(angles[:, 0]))
     data: Any = SimpleNamespace(features=8, placement="cluster")
     learner = learner_factory.build_learner(strategy, cluster, data, settings)
-    sampler = WorkerSampler(partition_sizes(ROWS, 64), rank=cluster.rank, world=2, batch=64, seed=0)
+    sampler = WorkerSampler(
+        partition_sizes(ROWS, 64), rank=cluster.rank, world_size=2, batch=64, seed=0
+    )
     recorder = CallRecorder()
 
     def fit(epoch: int, step: int, end: int) -> None:

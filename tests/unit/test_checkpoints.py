@@ -25,7 +25,7 @@ def save(run: StoragePath, step: int, keep: int = 9) -> None:
     checkpoints.save(run, step, arrays, {"epoch": step // 10, "none": None}, keep)
 
 
-def test_what_is_saved_is_found(root: StoragePath) -> None:
+def test_newest_returns_the_saved_checkpoint(root: StoragePath) -> None:
     assert checkpoints.newest(root / "r") is None
     save(root / "r", 10)
     save(root / "r", 20)
@@ -38,7 +38,7 @@ def test_what_is_saved_is_found(root: StoragePath) -> None:
         np.testing.assert_array_equal(found.arrays[name], array, strict=True)
 
 
-def test_the_newest_are_kept(root: StoragePath) -> None:
+def test_save_keeps_the_newest_checkpoints(root: StoragePath) -> None:
     for step in (8, 9, 10, 11):
         save(root / "r", step, keep=2)
     names = [path.name for path in storage.children(root / "r" / "checkpoints")]
@@ -46,7 +46,7 @@ def test_the_newest_are_kept(root: StoragePath) -> None:
     assert checkpoints.steps(root / "r") == [10, 11]
 
 
-def test_a_longer_step_is_newer(tmp_path: Path) -> None:
+def test_newest_compares_steps_as_numbers(tmp_path: Path) -> None:
     save(tmp_path, 99_999_999)
     save(tmp_path, 100_000_000)
     found = checkpoints.newest(tmp_path)
@@ -109,7 +109,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_checkpoint_is_passed_over(
+def test_newest_skips_a_damaged_checkpoint(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     save(tmp_path, 10)
@@ -124,14 +124,14 @@ def test_a_damaged_checkpoint_is_passed_over(
     assert caplog.messages[0].endswith("using the checkpoint before it")
 
 
-def test_pickled_objects_are_never_read(tmp_path: Path) -> None:
+def test_save_refuses_python_objects(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="pickled"):
         checkpoints.save(tmp_path, 1, {"x": np.array([{}])}, {}, 1)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_training_goes_on_past_a_damaged_checkpoint(tmp_path: Path) -> None:
-    """What is saved after falling back is kept, although a damaged one has a higher number."""
+def test_save_after_fallback_keeps_new_checkpoints(tmp_path: Path) -> None:
+    """A checkpoint after the fallback is kept, although a damaged one has a higher number."""
     save(tmp_path, 10, keep=1)
     save(tmp_path, 20, keep=2)
     cut(0.5)(tmp_path / "checkpoints")
@@ -146,7 +146,7 @@ def test_training_goes_on_past_a_damaged_checkpoint(tmp_path: Path) -> None:
     assert checkpoints.steps(tmp_path) == [20]
 
 
-def test_a_failed_save_leaves_those_before_it(tmp_path: Path) -> None:
+def test_failed_save_leaves_earlier_checkpoints(tmp_path: Path) -> None:
     save(tmp_path, 10, keep=1)
     (tmp_path / "checkpoints" / "step-00000020.npz").mkdir()
     with pytest.raises(StorageError):

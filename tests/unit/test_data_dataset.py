@@ -1,4 +1,4 @@
-"""A data set is made once, whole, and what was altered is not used."""
+"""Data sets are generated once, completely, and verified on use."""
 
 import json
 from collections import Counter
@@ -23,7 +23,7 @@ def small(root: Path, **changed: object) -> Dataset:
     return prepare(Settings.from_values(**{**SMALL, **changed}), root)
 
 
-def test_excitations_turn_one_qubit_and_are_labelled_by_the_angle(tmp_path: Path) -> None:
+def test_excitations_distribution_and_labels(tmp_path: Path) -> None:
     data = prepare(
         Settings.from_values(qubits=5, train_examples=4000, test_examples=16_000), tmp_path
     )
@@ -41,12 +41,12 @@ def test_excitations_turn_one_qubit_and_are_labelled_by_the_angle(tmp_path: Path
     assert np.abs((angles != 0).mean(axis=0) - 0.2).max() < 5 * np.sqrt(0.16 / 16_000)
 
 
-def test_unset_sizes_of_excitations_are_those_of_the_settings_text(tmp_path: Path) -> None:
+def test_excitations_default_sizes(tmp_path: Path) -> None:
     data = prepare(Settings.from_values(), tmp_path)
     assert [data.rows(split) for split in data.splits] == [400, 200, 4000]
 
 
-def test_splits_share_no_example_and_the_seed_decides_them(tmp_path: Path) -> None:
+def test_splits_are_disjoint_and_depend_on_the_seed(tmp_path: Path) -> None:
     data = small(tmp_path)
     rows = Counter(tuple(row) for split in data.splits for row in data.split(split).angles.tolist())
     assert max(rows.values()) == 1
@@ -55,12 +55,12 @@ def test_splits_share_no_example_and_the_seed_decides_them(tmp_path: Path) -> No
     assert not np.array_equal(other.split("train").angles, data.split("train").angles)
 
 
-def test_the_size_of_one_split_does_not_change_the_others(tmp_path: Path) -> None:
+def test_split_size_does_not_change_other_splits(tmp_path: Path) -> None:
     data, other = small(tmp_path), small(tmp_path, test_examples=500)
     np.testing.assert_array_equal(data.split("train").angles, other.split("train").angles)
 
 
-def test_digits_are_split_by_class_and_fitted_on_training_rows_alone(tmp_path: Path) -> None:
+def test_digits_are_stratified_and_fitted_on_training_rows(tmp_path: Path) -> None:
     data = prepare(Settings.from_values(data="digits"), tmp_path)
     assert data.features == 8
     total = sum(data.rows(split) for split in data.splits)
@@ -72,7 +72,7 @@ def test_digits_are_split_by_class_and_fitted_on_training_rows_alone(tmp_path: P
     assert np.abs(data.split("test").angles.mean(axis=0)).max() > 0.02
 
 
-def test_a_data_set_is_found_again_and_not_made_anew(tmp_path: Path) -> None:
+def test_prepare_existing_data_set_is_not_rewritten(tmp_path: Path) -> None:
     data = small(tmp_path)
     before = {file: file.stat().st_mtime_ns for file in data.path.iterdir()}
     again = small(tmp_path)
@@ -81,13 +81,13 @@ def test_a_data_set_is_found_again_and_not_made_anew(tmp_path: Path) -> None:
     assert {file: file.stat().st_mtime_ns for file in data.path.iterdir()} == before
 
 
-def test_it_is_made_and_read_in_any_storage(root: StoragePath) -> None:
+def test_prepare_works_on_any_storage(root: StoragePath) -> None:
     data = small(root / "datasets")
     assert load(data.path).split("train").labels.shape == (50,)
     assert small(root / "datasets").fingerprint == data.fingerprint
 
 
-def test_a_table_is_read_from_any_storage(root: StoragePath) -> None:
+def test_prepare_reads_tables_from_any_storage(root: StoragePath) -> None:
     rows = "".join(f"{i},{i % 2}\n" for i in range(40))
     storage.write_atomic(root / "my.csv", f"a,label\n{rows}")
     data = prepare(Settings.from_values(data=str(root / "my.csv")), root / "datasets")
@@ -96,7 +96,7 @@ def test_a_table_is_read_from_any_storage(root: StoragePath) -> None:
         prepare(Settings.from_values(data=str(root / "other.csv")), root / "datasets")
 
 
-def test_making_it_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_prepare_twice_writes_the_same_bytes(tmp_path: Path) -> None:
     first, second = small(tmp_path / "a"), small(tmp_path / "b")
     assert first.fingerprint == second.fingerprint
     for file in first.path.iterdir():
@@ -107,16 +107,16 @@ def test_making_it_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     "changed",
     [{"seed": 1}, {"partitions": 9}, {"qubits": 7}, {"test_examples": 31}, {"train_examples": 51}],
 )
-def test_what_determines_a_data_set_names_its_folder(changed: dict, tmp_path: Path) -> None:
+def test_prepare_other_recipe_uses_another_folder(changed: dict, tmp_path: Path) -> None:
     assert small(tmp_path).path != small(tmp_path, **changed).path
 
 
 @pytest.mark.parametrize("changed", [{"epochs": 7}, {"workers": 3}, {"model": "qcnn"}])
-def test_what_does_not_determine_it_does_not(changed: dict, tmp_path: Path) -> None:
+def test_prepare_other_settings_use_the_same_folder(changed: dict, tmp_path: Path) -> None:
     assert small(tmp_path).path == small(tmp_path, **changed).path
 
 
-def test_a_table_is_known_by_its_content_not_its_place(tmp_path: Path) -> None:
+def test_prepare_table_is_identified_by_its_content(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": np.arange(40.0), "label": np.arange(40) % 2})
     paths = [tmp_path / "one" / "my table.csv", tmp_path / "two" / "my table.csv"]
     for path in paths:
@@ -131,7 +131,7 @@ def test_a_table_is_known_by_its_content_not_its_place(tmp_path: Path) -> None:
     assert changed.path != made[0].path
 
 
-def test_what_was_left_half_made_is_made_again(tmp_path: Path) -> None:
+def test_prepare_incomplete_data_set_is_completed(tmp_path: Path) -> None:
     data = small(tmp_path)
     (data.path / "manifest.json").unlink()
     shard = next(data.path.glob("train-*"))
@@ -139,7 +139,7 @@ def test_what_was_left_half_made_is_made_again(tmp_path: Path) -> None:
     assert small(tmp_path).fingerprint == data.fingerprint
 
 
-def test_many_shards_read_as_one_and_hold_the_lanes_that_the_manifest_says(
+def test_many_shards_have_the_rows_of_a_single_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = small(tmp_path / "one")
@@ -147,25 +147,25 @@ def test_many_shards_read_as_one_and_hold_the_lanes_that_the_manifest_says(
     cut = small(tmp_path / "many")
     for split in whole.splits:
         shards = cut.manifest.splits[split]["shards"]
-        assert len(shards) == cut.cut(split).groups * cut.cut(split).segments >= 4
+        assert len(shards) == cut.layout(split).groups * cut.layout(split).segments >= 4
         for ours, theirs in zip(cut.split(split), whole.split(split), strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
 
-def test_row_i_is_dealt_to_lane_i_mod_lanes(tmp_path: Path) -> None:
+def test_row_i_belongs_to_partition_i_mod_partitions(tmp_path: Path) -> None:
     one_lane, eight = small(tmp_path, partitions=1, workers=1), small(tmp_path, partitions=8)
     made, dealt = one_lane.split("train").angles, eight.split("train").angles
     np.testing.assert_array_equal(dealt, np.concatenate([made[lane::8] for lane in range(8)]))
-    assert eight.lane_sizes("train") == [7, 7, 6, 6, 6, 6, 6, 6]
+    assert eight.partition_sizes("train") == [7, 7, 6, 6, 6, 6, 6, 6]
 
 
-def test_shares_of_a_data_set_cover_it(tmp_path: Path) -> None:
+def test_samplers_of_all_workers_cover_the_data_set(tmp_path: Path) -> None:
     data = small(tmp_path)
     seen: Counter[int] = Counter()
     for rank in range(3):
-        share = WorkerSampler(data.lane_sizes("train"), rank=rank, world=3, batch=16, seed=0).epoch(
-            0
-        )
+        share = WorkerSampler(
+            data.partition_sizes("train"), rank=rank, world_size=3, batch=16, seed=0
+        ).epoch_positions(0)
         seen.update(share.rows[share.weights == 1].tolist())
     assert seen == Counter(range(50))
 
@@ -184,14 +184,12 @@ def alter(path: Path) -> None:
     ("damage", "words"),
     [
         (lambda data: shard(data).unlink(), "test-.* is missing"),
-        (lambda data: shard(data).write_bytes(b""), "test-.* has 0 bytes where"),
-        (lambda data: shard(data).write_bytes(shard(data).read_bytes()[:-9]), "bytes where"),
+        (lambda data: shard(data).write_bytes(b""), "test-.* has 0 bytes instead of"),
+        (lambda data: shard(data).write_bytes(shard(data).read_bytes()[:-9]), "bytes instead of"),
         (lambda data: alter(shard(data)), "test-.* was altered"),
     ],
 )
-def test_a_shard_that_is_not_what_was_written_is_refused(
-    damage: object, words: str, tmp_path: Path
-) -> None:
+def test_damaged_shard_is_refused(damage: object, words: str, tmp_path: Path) -> None:
     data = small(tmp_path)
     damage(data)
     with pytest.raises(DataError, match=words):
@@ -206,18 +204,16 @@ def test_a_shard_that_is_not_what_was_written_is_refused(
     [
         (lambda said: said.replace('"seed": 0', '"seed": 1'), "was altered"),
         (
-            lambda said: said.replace('"format": 2', '"format": 1'),
-            "of format 1, and .* reads format 2",
+            lambda said: said.replace('"format": 3', '"format": 2'),
+            "has format 2 and .* reads format 3",
         ),
         (lambda said: said[: len(said) // 2], "not JSON"),
-        (lambda said: "[]", "of format None"),
+        (lambda said: "[]", "has format None"),
         (lambda said: "\xff", "not JSON"),
         (lambda said: "", "not JSON"),
     ],
 )
-def test_a_manifest_that_is_not_what_was_written_is_refused(
-    change: object, words: str, tmp_path: Path
-) -> None:
+def test_damaged_manifest_is_refused(change: object, words: str, tmp_path: Path) -> None:
     data = small(tmp_path)
     manifest = data.path / "manifest.json"
     manifest.write_text(change(manifest.read_text()), encoding="latin-1")
@@ -225,7 +221,7 @@ def test_a_manifest_that_is_not_what_was_written_is_refused(
         small(tmp_path)
 
 
-def test_a_folder_with_fewer_lanes_than_workers_is_told(tmp_path: Path) -> None:
+def test_folder_with_too_few_partitions_is_refused(tmp_path: Path) -> None:
     made = prepare(
         Settings.from_values(
             train_examples=50, validation_examples=20, test_examples=30, partitions=3, workers=3
@@ -234,18 +230,16 @@ def test_a_folder_with_fewer_lanes_than_workers_is_told(tmp_path: Path) -> None:
     )
     there = Settings.from_values(data=str(made.path), workers=6, state_shards=2)
     assert prepare(there, tmp_path).path == made.path
-    with pytest.raises(
-        SettingsError, match=r"WORKERS=4 is more than the 3 .* made with PARTITIONS=3"
-    ):
+    with pytest.raises(SettingsError, match=r"WORKERS=4 is more than 3 workers, .*PARTITIONS=3"):
         prepare(Settings.from_values(data=str(made.path), workers=4), tmp_path)
 
 
-def test_a_folder_without_a_manifest_is_no_data_set(tmp_path: Path) -> None:
+def test_load_folder_without_manifest_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"manifest\.json does not exist"):
         load(tmp_path)
 
 
-def test_the_manifest_is_plain_json_that_names_all_there_is_to_know(tmp_path: Path) -> None:
+def test_manifest_describes_the_shards_in_plain_json(tmp_path: Path) -> None:
     data = small(tmp_path)
     said = json.loads((data.path / "manifest.json").read_text())
     assert said["columns"] == [f"x_{i:02d}" for i in range(8)]

@@ -31,7 +31,7 @@ def fitted(features: np.ndarray, kind: str, qubits: int) -> Encoding:
         ("reupload", 3, "reupload", "reupload", 3),
     ],
 )
-def test_the_encoder_decides_how_many_angles_there_are_and_where_they_go(
+def test_fit_encoder_determines_angles_and_placement(
     kind: str, qubits: int, expected: str, placement: str, symbols: int
 ) -> None:
     encoding = fitted(FEATURES, kind, qubits)
@@ -43,15 +43,13 @@ def test_the_encoder_decides_how_many_angles_there_are_and_where_they_go(
 
 
 @pytest.mark.parametrize(("kind", "qubits"), [("angle", 6), ("pca", 4)])
-def test_angles_are_centred_and_of_one_size_whatever_the_features_units(
-    kind: str, qubits: int
-) -> None:
+def test_angles_are_centred_and_independent_of_units(kind: str, qubits: int) -> None:
     angles = fitted(FEATURES, kind, qubits).apply(FEATURES)
     np.testing.assert_allclose(angles.mean(axis=0), 0, atol=0.01)
     np.testing.assert_allclose(angles.std(axis=0), np.pi / 2 / 3, rtol=0.02)
 
 
-def test_a_standard_deviation_is_a_sixth_of_a_half_turn_and_outliers_a_quarter_turn() -> None:
+def test_standard_deviation_is_pi_over_6_and_outliers_pi_over_2() -> None:
     encoding = fitted(np.array([[-1.0], [1.0]]), "angle", 2)
     angles = encoding.apply(np.array([[0.0], [1.0], [-2.0], [3.0], [1e9]]))
     expected = np.pi / 2 * np.array([[0], [1 / 3], [-2 / 3], [1], [1]])
@@ -117,7 +115,7 @@ def test_another_width_is_refused() -> None:
         {"columns": None},
     ],
 )
-def test_a_recorded_encoding_that_does_not_hold_together_is_refused(changed: dict) -> None:
+def test_from_json_inconsistent_encoding_is_refused(changed: dict) -> None:
     recorded = fitted(FEATURES, "angle", 6).to_json()
-    with pytest.raises(DataError, match="an encoding was recorded that"):
+    with pytest.raises(DataError, match="the recorded encoding is inconsistent"):
         Encoding.from_json({**recorded, **changed})

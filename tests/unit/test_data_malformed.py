@@ -18,7 +18,7 @@ from common.settings import Settings
         ({"data": "digits", "test_examples": 100_000}, "too few"),
     ],
 )
-def test_a_built_in_set_that_can_not_be_made_is_refused(
+def test_prepare_impossible_built_in_data_set_is_refused(
     settings: dict, words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match=words):
@@ -27,8 +27,6 @@ def test_a_built_in_set_that_can_not_be_made_is_refused(
 
 
 @pytest.mark.parametrize("settings", [{"encoder": "pca"}, {"classes": "0,1"}])
-def test_settings_that_excitations_do_not_have_are_refused_not_ignored(
-    settings: dict, tmp_path: Path
-) -> None:
+def test_excitations_inapplicable_settings_are_refused(settings: dict, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="does not fit DATA=excitations"):
         prepare(Settings.from_values(**settings), tmp_path)

@@ -11,7 +11,7 @@ from common.errors import SettingsError
 plans = st.fixed_dictionaries(
     {
         "rows": st.integers(0, 500),
-        "lanes": st.integers(1, 70),
+        "partitions": st.integers(1, 70),
         "batch": st.integers(1, 150),
         "seed": st.integers(0, 2**31 - 1),
         "epoch": st.integers(0, 10_000),
@@ -21,14 +21,14 @@ plans = st.fixed_dictionaries(
 
 def batches(plan: dict, world: int) -> list[list[int]]:
     """Rows of each global batch, put together from the shares of all workers."""
-    sizes = partition_sizes(plan["rows"], plan["lanes"])
+    sizes = partition_sizes(plan["rows"], plan["partitions"])
     shares = [
-        WorkerSampler(sizes, rank=rank, world=world, batch=plan["batch"], seed=plan["seed"])
+        WorkerSampler(sizes, rank=rank, world_size=world, batch=plan["batch"], seed=plan["seed"])
         for rank in range(world)
     ]
     assert len({share.padded for share in shares}) == 1
     assert len({share.steps for share in shares}) == 1
-    epochs = [share.epoch(plan["epoch"]) for share in shares]
+    epochs = [share.epoch_positions(plan["epoch"]) for share in shares]
     for share, epoch in zip(shares, epochs, strict=True):
         assert epoch.rows.shape == epoch.weights.shape == (share.steps, share.padded)
         assert epoch.weights.dtype == np.float32
@@ -41,55 +41,57 @@ def batches(plan: dict, world: int) -> list[list[int]]:
 
 @given(plan=plans, data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_every_row_is_seen_once_and_batches_are_the_same_for_any_number_of_workers(
-    plan: dict, data: st.DataObject
-) -> None:
-    order = epoch_order(partition_sizes(plan["rows"], plan["lanes"]), plan["seed"], plan["epoch"])
+def test_batches_are_the_same_for_any_number_of_workers(plan: dict, data: st.DataObject) -> None:
+    order = epoch_order(
+        partition_sizes(plan["rows"], plan["partitions"]), plan["seed"], plan["epoch"]
+    )
     assert sorted(order.tolist()) == list(range(plan["rows"]))
     size = plan["batch"]
     expected = [sorted(order[i : i + size].tolist()) for i in range(0, plan["rows"], size)]
-    world = data.draw(st.integers(1, min(plan["lanes"], 9)))
+    world = data.draw(st.integers(1, min(plan["partitions"], 9)))
     assert batches(plan, world) == expected
 
 
 @given(plan=plans, data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_a_worker_takes_rows_of_its_own_lanes_alone(plan: dict, data: st.DataObject) -> None:
-    world = data.draw(st.integers(1, min(plan["lanes"], 9)))
+def test_worker_takes_rows_of_its_own_partitions_only(plan: dict, data: st.DataObject) -> None:
+    world = data.draw(st.integers(1, min(plan["partitions"], 9)))
     rank = data.draw(st.integers(0, world - 1))
-    sizes = partition_sizes(plan["rows"], plan["lanes"])
-    share = WorkerSampler(sizes, rank=rank, world=world, batch=plan["batch"], seed=plan["seed"])
+    sizes = partition_sizes(plan["rows"], plan["partitions"])
+    share = WorkerSampler(
+        sizes, rank=rank, world_size=world, batch=plan["batch"], seed=plan["seed"]
+    )
     lane_of = np.repeat(np.arange(len(sizes)), sizes)
     own = np.flatnonzero(lane_of % world == rank)
     # Padding, too, is one of its own rows, where it has any.
     if len(own):
-        assert set(share.epoch(plan["epoch"]).rows.ravel().tolist()) <= set(own.tolist())
+        assert set(share.epoch_positions(plan["epoch"]).rows.ravel().tolist()) <= set(own.tolist())
 
 
-def test_rows_come_round_robin_from_the_lanes_and_the_exhausted_are_skipped() -> None:
+def test_order_is_round_robin_and_skips_exhausted_partitions() -> None:
     order = epoch_order([3, 2, 2], seed=4, epoch=0)
     lane_of = np.array([0, 0, 0, 1, 1, 2, 2])
     assert lane_of[order].tolist() == [0, 1, 2, 0, 1, 2, 0]
 
 
-def test_the_padded_size_is_the_largest_share_not_the_mean() -> None:
+def test_padded_size_is_the_largest_part_of_a_worker() -> None:
     # Batch 0 holds lanes 0..63, 0..63, 0, 1: worker 0 has 22 + 22 + 1 of its 130 rows, worker 1
     # has 21 + 21 + 1, and so on; ceil(130 / 3) is 44.
     shares = [
-        WorkerSampler(partition_sizes(10_000, 64), rank=rank, world=3, batch=130, seed=0)
+        WorkerSampler(partition_sizes(10_000, 64), rank=rank, world_size=3, batch=130, seed=0)
         for rank in range(3)
     ]
     assert [share.padded for share in shares] == [45, 45, 45]
 
 
-def test_the_last_batch_is_counted_as_small_as_it_is() -> None:
-    share = WorkerSampler(partition_sizes(100, 8), rank=1, world=2, batch=64, seed=0)
-    epoch = share.epoch(0)
+def test_last_batch_has_its_own_count() -> None:
+    share = WorkerSampler(partition_sizes(100, 8), rank=1, world_size=2, batch=64, seed=0)
+    epoch = share.epoch_positions(0)
     assert epoch.counts.tolist() == [64, 36]
     assert epoch.weights.sum(axis=1).tolist() == [32, 18]
 
 
-def test_the_order_depends_on_seed_and_epoch_and_nothing_else() -> None:
+def test_order_depends_on_seed_and_epoch_only() -> None:
     sizes = partition_sizes(1000, 64)
     first = epoch_order(sizes, 1, 2)
     np.testing.assert_array_equal(first, epoch_order(sizes, 1, 2))
@@ -99,7 +101,7 @@ def test_the_order_depends_on_seed_and_epoch_and_nothing_else() -> None:
     assert not np.array_equal(epoch_order(sizes, 2, 1), first)
 
 
-def test_a_row_comes_at_every_turn_of_its_lane_equally_often() -> None:
+def test_shuffle_is_uniform_within_a_partition() -> None:
     sizes = partition_sizes(80, 8)
     epochs = 2000
     turns = np.zeros((80, 10))
@@ -110,12 +112,12 @@ def test_a_row_comes_at_every_turn_of_its_lane_equally_often() -> None:
     assert np.abs(turns - epochs / 10).max() < 67
 
 
-def test_more_workers_than_lanes_are_refused() -> None:
-    with pytest.raises(SettingsError, match=r"WORKERS=5 .* 4 lanes"):
-        WorkerSampler(partition_sizes(100, 4), rank=0, world=5, batch=10, seed=0)
+def test_more_workers_than_partitions_are_refused() -> None:
+    with pytest.raises(SettingsError, match=r"WORKERS=5 .* 4 partitions"):
+        WorkerSampler(partition_sizes(100, 4), rank=0, world_size=5, batch=10, seed=0)
 
 
 @pytest.mark.parametrize(("rank", "world", "batch"), [(2, 2, 8), (-1, 2, 8), (0, 2, 0)])
-def test_a_share_that_can_not_be_is_a_bug(rank: int, world: int, batch: int) -> None:
-    with pytest.raises(ValueError, match="no such share"):
-        WorkerSampler([4, 4], rank=rank, world=world, batch=batch, seed=0)
+def test_sampler_invalid_rank_raises_value_error(rank: int, world: int, batch: int) -> None:
+    with pytest.raises(ValueError, match="is not possible"):
+        WorkerSampler([4, 4], rank=rank, world_size=world, batch=batch, seed=0)

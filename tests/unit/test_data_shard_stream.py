@@ -20,7 +20,8 @@ from common.data import (
     load,
     prepare,
 )
-from common.data.shard_stream import ShardStream, plan_memory
+from common.data.memory_plan import plan_memory
+from common.data.shard_stream import ShardStream
 from common.errors import DataError, SettingsError
 from common.settings import Settings
 
@@ -39,18 +40,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 def share(data: Dataset, rank: int, world: int, batch: int = 97) -> WorkerSampler:
     return WorkerSampler(
-        data.lane_sizes("train"),
+        data.partition_sizes("train"),
         rank=rank,
-        world=world,
+        world_size=world,
         batch=batch,
         seed=5,
-        cut=data.cut("train"),
+        layout=data.layout("train"),
     )
 
 
-def test_a_large_split_is_cut_into_groups_and_segments(data: Dataset) -> None:
-    assert data.cut("train") == (cut := dataset_dir.ShardLayout(4, 32))
-    assert data.cut("test") == dataset_dir.ShardLayout(1, 1)
+def test_large_split_has_groups_and_segments(data: Dataset) -> None:
+    assert data.layout("train") == (cut := dataset_dir.ShardLayout(4, 32))
+    assert data.layout("test") == dataset_dir.ShardLayout(1, 1)
     shards = data.shards("train")
     assert len(shards) == cut.groups * cut.segments
     numbers = [data.read(shard)[1] for shard in shards]
@@ -74,9 +75,7 @@ def test_shards_grow_with_the_data_to_several_megabytes(rows: int, expected: tup
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4, 5, 64])
-def test_every_worker_gets_its_rows_of_the_same_batches_by_parts_and_from_memory(
-    data: Dataset, world: int
-) -> None:
+def test_stream_returns_the_rows_of_an_in_memory_source(data: Dataset, world: int) -> None:
     """From the middle of an epoch on, as after a restart with other workers, into the next one."""
     batch, few = 97, 4 if world > 5 else 20
     seen: dict[tuple[int, int], list[int]] = {}
@@ -95,13 +94,13 @@ def test_every_worker_gets_its_rows_of_the_same_batches_by_parts_and_from_memory
                 np.testing.assert_array_equal(read.counts, kept.counts)
                 np.testing.assert_array_equal(read.angles[real], kept.angles[real])
                 np.testing.assert_array_equal(read.labels[real], kept.labels[real])
-                part = mine.part(epoch, begin, end)
+                part = mine.positions(epoch, begin, end)
                 for step in range(begin, end):
                     rows = part.rows[step - begin][part.weights[step - begin] == 1]
                     seen.setdefault((epoch, step), []).extend(rows.tolist())
-        stream.let_go()
+        stream.release()
     for epoch, first, last in ranges:
-        order = epoch_order(data.lane_sizes("train"), 5, epoch, data.cut("train"))
+        order = epoch_order(data.partition_sizes("train"), 5, epoch, data.layout("train"))
         assert sorted(order.tolist()) == list(range(ROWS))
         for step in range(first, last):
             expected = order[step * batch : (step + 1) * batch]
@@ -109,7 +108,7 @@ def test_every_worker_gets_its_rows_of_the_same_batches_by_parts_and_from_memory
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])
-def test_workers_share_no_shard_where_they_divide_the_groups(
+def test_workers_that_divide_the_groups_share_no_shard(
     data: Dataset, world: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
@@ -124,7 +123,7 @@ def test_workers_share_no_shard_where_they_divide_the_groups(
         for epoch in range(epochs):
             for step in range(0, mine.steps, stream.steps):
                 stream.block(epoch, step, min(step + stream.steps, mine.steps))
-        stream.let_go()
+        stream.release()
     # Each once an epoch, and what was fetched ahead at the end.
     counts = [read.count(shard.file) for shard in data.shards("train")]
     assert min(counts) == epochs
@@ -132,7 +131,7 @@ def test_workers_share_no_shard_where_they_divide_the_groups(
     assert sum(counts) <= epochs * len(counts) + 3 * 4 + 4 * world
 
 
-def test_all_that_is_there_at_a_time_is_within_the_memory_that_was_asked_for(
+def test_stream_stays_within_its_memory(
     tmp_path: Path,
 ) -> None:
     data = prepare(Settings.from_values(train_examples=100_000, qubits=8), tmp_path)
@@ -140,7 +139,7 @@ def test_all_that_is_there_at_a_time_is_within_the_memory_that_was_asked_for(
     memory = 700_000  # of 3.6 MB
     stream = ShardStream(data, "train", mine, memory)
     stream.block(0, 0, stream.steps)
-    stream.let_go()  # what is imported and made once is not counted
+    stream.release()  # what is imported and made once is not counted
     tracemalloc.start()
     try:
         for step in range(0, mine.steps // 2, stream.steps):
@@ -148,33 +147,33 @@ def test_all_that_is_there_at_a_time_is_within_the_memory_that_was_asked_for(
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-        stream.let_go()
+        stream.release()
     assert 400_000 < most <= memory
 
 
-def test_too_little_memory_is_refused_with_what_is_enough(data: Dataset) -> None:
+def test_plan_memory_too_small_is_refused(data: Dataset) -> None:
     little = load(data.path, memory=1)
     little.memory = 20_000
-    with pytest.raises(SettingsError, match=r"DATA_MEMORY=0 is too little .* 1 or more"):
+    with pytest.raises(SettingsError, match=r"DATA_MEMORY=0 is too small .* 1 or more"):
         plan_memory(little, "train", share(little, 0, 1), little.memory)
 
 
-def test_only_splits_that_fit_are_kept_and_one_stream_at_a_time_has_memory(
+def test_one_stream_at_a_time_has_the_memory(
     data: Dataset,
 ) -> None:
-    assert load(data.path).held() == {"train", "validation", "test"}
+    assert load(data.path).splits_in_memory() == {"train", "validation", "test"}
     tight = load(data.path)
     tight.memory = MEMORY + 3000
-    assert tight.held() == {"validation", "test"}
+    assert tight.splits_in_memory() == {"validation", "test"}
     mine = share(tight, 0, 1)
-    one, other = tight.feed("train", mine), tight.feed("train", mine)
+    one, other = tight.batch_source("train", mine), tight.batch_source("train", mine)
     assert isinstance(one, ShardStream)
     first = one.block(0, 0, 1)
     np.testing.assert_array_equal(other.block(0, 0, 1).angles, first.angles)
-    assert not hasattr(one, "_angles")
+    assert not hasattr(one, "_ring")
     whole = InMemorySource(tight.split("train"), mine)
     np.testing.assert_array_equal(one.block(0, 1, 2).angles, whole.block(0, 1, 2).angles)
-    one.let_go()
+    one.release()
     few = tight.sample("train", 100)
     assert few.angles.shape == (100, 8)
 
@@ -183,12 +182,12 @@ def test_only_splits_that_fit_are_kept_and_one_stream_at_a_time_has_memory(
     ("damage", "words"),
     [
         (lambda path: path.unlink(), "is missing"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "bytes where"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "bytes instead of"),
         (lambda path: path.write_bytes(b"x" + path.read_bytes()[1:]), "was altered"),
     ],
 )
 @pytest.mark.parametrize("read_before", [False, True])
-def test_a_shard_that_is_damaged_ends_reading_in_a_sentence(
+def test_stream_damaged_shard_raises_and_stops_threads(
     data: Dataset, damage: Callable[[Path], None], words: str, read_before: bool, tmp_path: Path
 ) -> None:
     for file in data.path.iterdir():
@@ -214,19 +213,17 @@ def test_a_shard_that_is_damaged_ends_reading_in_a_sentence(
         time.sleep(0.01)
 
 
-def test_a_stream_whose_memory_is_wanted_at_once_begins_anew(
-    data: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_released_stream_starts_again(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     tight = load(data.path)
-    reading = tight.reading
+    reading = tight.exclusive_memory
 
     @contextmanager
     def taken_after(stream: ShardStream) -> Iterator[None]:
         with reading(stream):
             yield
-        stream.let_go()  # as the next one's turn does, as soon as this one is over
+        stream.release()  # as the next one's turn does, as soon as this one is over
 
-    monkeypatch.setattr(tight, "reading", taken_after)
+    monkeypatch.setattr(tight, "exclusive_memory", taken_after)
     mine = share(tight, 0, 1)
     stream, held = (
         ShardStream(tight, "train", mine, MEMORY),
@@ -237,10 +234,10 @@ def test_a_stream_whose_memory_is_wanted_at_once_begins_anew(
         np.testing.assert_array_equal(found.angles, expected.angles)
 
 
-def test_the_shuffle_is_as_good_as_its_bounds(data: Dataset) -> None:
+def test_shuffle_of_shards_is_close_to_a_full_shuffle(data: Dataset) -> None:
     """Against a full shuffle: where a row comes, and which rows meet in a batch again."""
-    cut, batch = data.cut("train"), 64
-    sizes = data.lane_sizes("train")
+    cut, batch = data.layout("train"), 64
+    sizes = data.partition_sizes("train")
     orders = [epoch_order(sizes, 7, epoch, cut) for epoch in range(6)]
     place = np.empty((len(orders), ROWS))
     for epoch, order in enumerate(orders):

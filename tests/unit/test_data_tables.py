@@ -42,9 +42,7 @@ def test_features_labels_and_names_are_read(ending: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz"])
-def test_columns_are_found_by_name_and_given_in_the_order_asked_for(
-    ending: str, tmp_path: Path
-) -> None:
+def test_read_table_returns_columns_in_the_given_order(ending: str, tmp_path: Path) -> None:
     path = written(tmp_path, ending)
     table = read_table(path, "kind", columns=("wild", "height", "count"))
     np.testing.assert_array_equal(table.features[0], [1, 1.5, 1])
@@ -115,9 +113,7 @@ def test_new_examples_that_do_not_fit_the_model_are_refused(
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz"])
-def test_a_table_is_trained_on_and_its_rows_are_read_again_as_in_training(
-    ending: str, tmp_path: Path
-) -> None:
+def test_read_examples_encodes_rows_as_in_training(ending: str, tmp_path: Path) -> None:
     generator = np.random.default_rng(5)
     frame = pd.DataFrame({"a": generator.normal(size=60), "b": generator.normal(size=60)})
     frame["label"] = np.where(frame["a"] > 0, "up", "down")

@@ -1,4 +1,4 @@
-"""How a program ends: its exit code, its sentence, and what a pod's status keeps of it."""
+"""End of a program: exit code, message, event and the status of the pod."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ def raising(error: BaseException):
 
 @pytest.fixture
 def status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that Kubernetes gives a container for its last word."""
+    """File of the termination message."""
     file = tmp_path / "termination-log"
     file.touch()
     monkeypatch.setattr(errors, "TERMINATION_LOG", file)
@@ -31,26 +31,26 @@ def status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("error", "code"), [(SettingsError("QUBITS=99 is\n not allowed"), 2), (PeerLost("gone"), 138)]
 )
-def test_an_error_is_one_sentence_here_and_in_the_pods_status(status, capsys, error, code):
+def test_run_main_error_is_one_line_on_stderr_and_in_the_pod(status, capsys, error, code):
     assert run_main(raising(error)) == code
     sentence = " ".join(str(error).split())
     assert capsys.readouterr().err == f"qfleet: {sentence}\n"
     assert status.read_text() == sentence
 
 
-def test_a_bug_keeps_its_traceback_and_is_named_in_the_pods_status(status, capsys):
+def test_run_main_bug_keeps_its_traceback(status, capsys):
     assert run_main(raising(KeyError("x"))) == 1
     assert "Traceback" in capsys.readouterr().err
     assert status.read_text() == "a bug: KeyError('x')"
 
 
-def test_outside_a_pod_no_file_is_made(tmp_path, monkeypatch):
+def test_run_main_outside_a_pod_writes_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr(errors, "TERMINATION_LOG", tmp_path / "none")
     assert run_main(raising(SettingsError("no"))) == 2
     assert not (tmp_path / "none").exists()
 
 
-def test_a_status_that_can_not_be_written_costs_nothing(status, monkeypatch):
+def test_run_main_unwritable_status_is_ignored(status, monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise OSError
 
@@ -58,7 +58,7 @@ def test_a_status_that_can_not_be_written_costs_nothing(status, monkeypatch):
     assert run_main(raising(SettingsError("no"))) == 2
 
 
-def test_what_a_status_has_no_room_for_is_cut(status):
+def test_run_main_long_message_is_truncated(status):
     assert run_main(raising(SettingsError("x" * 9000))) == 2
     assert len(status.read_text()) <= 4096
 

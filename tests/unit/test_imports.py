@@ -1,11 +1,12 @@
-"""The import law of ARCHITECTURE.md: which arrow may lead where, read from the source text.
+"""Import rules: the direction of imports between packages, read from the source text.
 
-training, inference, launch -> common; planning -> training's gang
-common: models -> layers -> simulator -> circuits, data -> circuits; all -> errors, settings
+launch, planning, training, inference -> common -> qfleet. Events, processes, text and errors are
+available to all of the application. Only qfleet.tensorflow imports TensorFlow, and the application
+gets it from qfleet.tensorflow.runtime. No package imports tools.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -14,23 +15,32 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 APPLICATIONS = ("training", "inference", "launch", "planning")
-ROOMS = ("common", *APPLICATIONS)
-KERAS = {"tensorflow", "tf_keras", "keras"}
+PACKAGES = ("qfleet", "common", *APPLICATIONS)
+ALL_PACKAGES = (*PACKAGES, "benchmarks", "tools")
+TENSORFLOW = {"tensorflow", "tf_keras", "keras"}
+RUNTIME = "qfleet.tensorflow.runtime"
 
-# Where each part of common may lead, besides itself. A part that is not here is free to use the
-# others, as long as no way leads back to it.
-ARROWS = {
+BASE = {"errors", "events", "processes", "text", "settings"}
+"""Parts of common that all other parts may import."""
+
+ALLOWED: Mapping[str, set[str]] = {
+    "text": set(),
+    "events": set(),
     "errors": {"events"},
-    "settings": {"errors"},
-    "tensorflow": {"errors", "settings"},
-    "storage": {"errors", "settings"},
-    "circuits": {"errors", "settings"},
-    "lease": {"errors", "settings", "storage"},
-    "data": {"errors", "settings", "storage", "lease", "circuits"},
-    "simulator": {"errors", "settings", "tensorflow", "circuits"},
-    "layers": {"errors", "settings", "tensorflow", "circuits", "simulator"},
-    "models": {"errors", "settings", "tensorflow", "circuits", "simulator", "layers"},
+    "processes": {"events", "text"},
+    "settings": {"errors", "events", "text"},
+    "storage": BASE,
+    "uploads": BASE | {"storage"},
+    "checkpoints": BASE | {"storage"},
+    "lease": BASE | {"storage"},
+    "data": BASE | {"storage", "lease"},
+    "models": BASE,
+    "runs": BASE | {"storage", "lease", "checkpoints", "models"},
 }
+"""Parts of common, and the parts that they may import."""
+
+LIGHT = ("errors", "events", "processes", "text", "settings", "storage", "lease", "data")
+"""Parts of common that validate input of the user, and so never import TensorFlow."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +48,8 @@ class Import:
     """One imported name.
 
     Attributes:
-        name: What is imported, with dots; of `from a import b`, a.b.
-        late: Whether it happens when a function is called, not when the module is loaded.
+        name: Dotted name; for `from a import b`, a.b.
+        late: True if the import happens in a function, not when the module is loaded.
     """
 
     name: str
@@ -47,11 +57,11 @@ class Import:
 
 
 def imports(source: str, package: str = "") -> list[Import]:
-    """All imports of a module's text that happen at run time.
+    """Return all imports of a module at run time.
 
     Args:
-        source: The text.
-        package: The package that relative imports start from.
+        source: Source text of the module.
+        package: Package that relative imports start from.
     """
     found: list[Import] = []
 
@@ -73,9 +83,9 @@ def imports(source: str, package: str = "") -> list[Import]:
 
 
 def modules() -> Iterator[tuple[str, Path]]:
-    """The dotted name and the file of each module of qfleet."""
-    for room in ROOMS:
-        for path in sorted((ROOT / room).rglob("*.py")):
+    """Yield the dotted name and the file of each module."""
+    for package in ALL_PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
             yield ".".join(parts).removesuffix(".__init__"), path
 
@@ -91,26 +101,40 @@ IMPORTS = {
 
 
 def module_of(name: str) -> str | None:
-    """The module of ours that an imported name lies in; None for a third party's."""
+    """Return the module of this repository that an imported name belongs to."""
     while name and name not in FILES:
         name = name.rpartition(".")[0]
     return name or None
 
 
-def part(module: str) -> str:
-    """common.data.tables -> data. common.cloud is that half of storage which is loaded late."""
-    name = module.split(".")[1] if "." in module else ""
-    return "storage" if name == "cloud" else name
+def package_of(name: str) -> str:
+    """Return the top-level package of a dotted name."""
+    return name.partition(".")[0]
 
 
-def reached(module: str, *, late: bool = True) -> set[str]:
-    """Top-level names of all that loading a module imports.
+def modules_in(*packages: str) -> list[str]:
+    """Return the modules of packages, given as dotted names."""
+    return [name for name in FILES if any(name == p or name.startswith(f"{p}.") for p in packages)]
+
+
+def imported_modules(module: str) -> set[str]:
+    """Return the modules of this repository that a module imports, also late."""
+    return {found for one in IMPORTS[module] if (found := module_of(one.name))} - {module}
+
+
+def imported_packages(module: str) -> set[str]:
+    """Return the top-level packages that a module imports, also late."""
+    return {package_of(one.name) for one in IMPORTS[module]}
+
+
+def reachable(module: str, *, late: bool = True) -> set[str]:
+    """Return the top-level packages that importing a module imports.
 
     Args:
-        module: One of ours.
-        late: Whether what is imported once something in it is called counts, too.
+        module: A module of this repository.
+        late: Include imports in functions.
     """
-    seen, ahead, tops = set(), [module], set()
+    seen, ahead, packages = set(), [module], set()
     while ahead:
         here = ahead.pop()
         if here in seen:
@@ -120,17 +144,18 @@ def reached(module: str, *, late: bool = True) -> set[str]:
             ahead.append(here.rpartition(".")[0])
         for one in IMPORTS[here]:
             if late or not one.late:
-                tops.add(one.name.split(".")[0])
+                packages.add(package_of(one.name))
                 if inner := module_of(one.name):
                     ahead.append(inner)
-    return tops
+    return packages
 
 
-def in_common(part_name: str) -> list[str]:
-    return [name for name in FILES if name.startswith("common.") and part(name) == part_name]
+def part_of(module: str) -> str:
+    """Return the part of common that a module belongs to: common.data.tables -> data."""
+    return module.split(".")[1] if "." in module else ""
 
 
-def test_imports_are_found_wherever_they_stand() -> None:
+def test_imports_finds_late_and_relative_imports() -> None:
     source = "import a.b\nfrom . import c\nfrom ..d import e\ndef f():\n  from g import h\n"
     source += "if TYPE_CHECKING:\n  import i\nclass J:\n  import k\n"
     assert imports(source, "x.y") == [
@@ -142,62 +167,88 @@ def test_imports_are_found_wherever_they_stand() -> None:
     ]
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_tensorflow_is_imported_in_one_place(module: str) -> None:
-    third_parties = {one.name.split(".")[0] for one in IMPORTS[module]}
-    if module != "qfleet.tensorflow.runtime":
-        assert not third_parties & KERAS, "take tf and keras from qfleet.tensorflow.runtime"
+def test_files_contain_all_packages() -> None:
+    assert {package_of(name) for name in FILES} == set(ALL_PACKAGES)
+    assert {part_of(name) for name in modules_in("common")} - {""} == set(ALLOWED)
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_tensorflow_quantum_is_imported_late_and_in_one_place(module: str) -> None:
+@pytest.mark.parametrize("module", modules_in("qfleet"))
+def test_library_imports_no_application(module: str) -> None:
+    assert imported_packages(module) & set(ALL_PACKAGES) <= {"qfleet"}
+
+
+@pytest.mark.parametrize("module", modules_in("common"))
+def test_common_imports_no_application(module: str) -> None:
+    assert imported_packages(module) & set(ALL_PACKAGES) <= {"qfleet", "common"}
+
+
+@pytest.mark.parametrize("module", modules_in(*PACKAGES, "benchmarks"))
+def test_no_package_imports_tools_or_benchmarks(module: str) -> None:
+    allowed = {"benchmarks", "tests"} if package_of(module) == "benchmarks" else set()
+    assert imported_packages(module) & {"tools", "benchmarks", "tests"} <= allowed
+
+
+@pytest.mark.parametrize("module", modules_in(*PACKAGES))
+def test_tensorflow_is_imported_by_its_runtime_only(module: str) -> None:
+    if module != RUNTIME:
+        assert not imported_packages(module) & TENSORFLOW, f"import it from {RUNTIME}"
+
+
+@pytest.mark.parametrize("module", modules_in(*PACKAGES))
+def test_tensorflow_quantum_is_imported_late_by_tfq_only(module: str) -> None:
     found = [one for one in IMPORTS[module] if one.name.startswith("tensorflow_quantum")]
-    assert all(one.late for one in found), "it must come after the strategy: inside a function"
+    assert all(one.late for one in found), "it must be imported after the strategy is created"
     assert not found or module == "qfleet.tensorflow.tfq"
 
 
-@pytest.mark.parametrize("module", [name for name in FILES if name.split(".")[0] == "common"])
-def test_common_imports_no_application(module: str) -> None:
-    assert not {one.name.split(".")[0] for one in IMPORTS[module]} & set(APPLICATIONS)
+@pytest.mark.parametrize("module", modules_in("qfleet"))
+def test_library_reaches_tensorflow_in_its_adapter_only(module: str) -> None:
+    if not module.startswith("qfleet.tensorflow"):
+        assert not reachable(module, late=False) & {*TENSORFLOW, "tensorflow_quantum"}
 
 
-@pytest.mark.parametrize("module", [name for name in FILES if name.split(".")[0] == "launch"])
-def test_the_clusters_client_imports_common_alone_and_nothing_heavy(module: str) -> None:
-    assert not {one.name.split(".")[0] for one in IMPORTS[module]} & {"training", "inference"}
-    parts = {part(one.name) for one in IMPORTS[module] if one.name.startswith("common.")}
-    assert parts <= {"errors", "events", "runs", "settings", "storage", "text"}
-    heavy = {*KERAS, "tensorflow_quantum", "numpy", "cirq", "pandas", "pyarrow"}
-    assert not reached(module, late=False) & heavy
+@pytest.mark.parametrize("module", modules_in("launch"))
+def test_client_imports_common_only_and_nothing_heavy(module: str) -> None:
+    assert not imported_packages(module) & {"training", "inference", "planning"}
+    parts = {part_of(one) for one in imported_modules(module) if one.startswith("common.")}
+    assert parts <= BASE | {"storage", "runs"}
+    heavy = {*TENSORFLOW, "tensorflow_quantum", "numpy", "cirq", "pandas", "pyarrow", "psutil"}
+    assert not reachable(module, late=False) & heavy
 
 
-@pytest.mark.parametrize("module", [name for name in FILES if name.split(".")[0] == "planning"])
-def test_planning_starts_what_needs_tensorflow_as_processes(module: str) -> None:
-    assert not {one.name.split(".")[0] for one in IMPORTS[module]} & {"inference", "launch"}
-    assert not reached(module, late=False) & {*KERAS, "tensorflow_quantum"}
+@pytest.mark.parametrize("module", modules_in("planning"))
+def test_planning_imports_no_tensorflow(module: str) -> None:
+    assert not imported_packages(module) & {"inference", "launch"}
+    assert not reachable(module, late=False) & {*TENSORFLOW, "tensorflow_quantum"}
 
 
-@pytest.mark.parametrize("name", ARROWS)
-def test_a_part_of_common_leads_only_where_its_arrows_do(name: str) -> None:
-    for module in in_common(name):
-        ours = {module_of(one.name) or "" for one in IMPORTS[module]}
-        leads = {part(other) for other in ours if other.startswith("common.")} - {name}
-        assert leads <= ARROWS[name], module
+@pytest.mark.parametrize("module", modules_in("training", "inference"))
+def test_training_and_inference_import_no_application(module: str) -> None:
+    assert imported_packages(module) & set(APPLICATIONS) <= {package_of(module)}
 
 
-@pytest.mark.parametrize("name", ["errors", "settings", "storage", "lease", "circuits", "data"])
-def test_a_part_without_tensorflow_never_reaches_it(name: str) -> None:
-    for module in in_common(name):
-        assert not reached(module) & {*KERAS, "tensorflow_quantum"}, module
+@pytest.mark.parametrize("part", ALLOWED)
+def test_part_of_common_imports_allowed_parts_only(part: str) -> None:
+    for module in modules_in(f"common.{part}"):
+        parts = {part_of(one) for one in imported_modules(module) if one.startswith("common.")}
+        assert parts - {part} <= ALLOWED[part], module
 
 
-def test_what_the_tensorboard_environment_runs_reaches_no_tensorflow() -> None:
-    assert not reached("training.tensorboard_launcher") & {*KERAS, "tensorflow_quantum"}
+@pytest.mark.parametrize("part", LIGHT)
+def test_light_part_of_common_reaches_no_tensorflow(part: str) -> None:
+    for module in modules_in(f"common.{part}"):
+        assert not reachable(module) & {*TENSORFLOW, "tensorflow_quantum"}, module
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
+def test_tensorboard_environment_reaches_no_tensorflow() -> None:
+    assert not reachable("training.tensorboard_launcher") & {*TENSORFLOW, "tensorflow_quantum"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_modules_have_no_cycle_even_through_late_imports(package: str) -> None:
     graph = {
-        name: {module_of(one.name) for one in found if not one.late} - {None, name}
-        for name, found in IMPORTS.items()
+        name: {one for one in imported_modules(name) if package_of(one) == package}
+        for name in modules_in(package)
     }
     try:
         TopologicalSorter(graph).prepare()
@@ -205,12 +256,11 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
-def test_no_parts_of_common_lead_to_each_other() -> None:
+def test_parts_of_common_have_no_cycle() -> None:
     graph: dict[str, set[str]] = {}
-    for module in (name for name in FILES if name.startswith("common.")):
-        ours = {module_of(one.name) or "" for one in IMPORTS[module]}
-        leads = {part(other) for other in ours if other.startswith("common.")}
-        graph.setdefault(part(module), set()).update(leads - {part(module)})
+    for module in modules_in("common"):
+        parts = {part_of(one) for one in imported_modules(module) if one.startswith("common.")}
+        graph.setdefault(part_of(module), set()).update(parts - {part_of(module)})
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

@@ -42,14 +42,12 @@ def test_log_stream_passes_on_each_line_once() -> None:
     stream.finish(timeout_seconds=10)
     assert cluster.parts == []
     found = [received.get_nowait() for _ in range(received.qsize())]
-    assert [one.message for one in found] == [lost, "epoch 1", "epoch 2"]
-    assert {(one.kind, one.rank) for one in found} == {("log", 1)}
+    assert [one.event.message for one in found] == [lost, "epoch 1", "epoch 2"]
+    assert {(one.rank, one.event.kind, one.event.rank) for one in found} == {(1, "log", 1)}
 
 
-def test_read_line_parses_events_and_adds_rank() -> None:
+def test_read_line_parses_events_and_foreign_text() -> None:
     line = '{"event": "epoch", "time": 1.5, "message": "epoch 2/9", "epoch": 2, "epochs": 9}'
     event = read_line(line, 1)
-    assert (event.kind, event.rank, event.integer("epoch")) == ("epoch", 1, 2)
-    own = read_line(line.replace('"message"', '"rank": 0, "message"'), 1)
-    assert own.rank == 0
-    assert read_line("text", None).kind == "log"
+    assert (event.kind, event.rank, event.integer("epoch")) == ("epoch", None, 2)
+    assert (read_line("text", 1).kind, read_line("text", 1).rank) == ("log", 1)

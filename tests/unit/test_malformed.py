@@ -1,4 +1,4 @@
-"""Everything malformed that a person can hand in: exit 2, one sentence, nothing half-written."""
+"""Malformed input of the user: exit code 2, one sentence, no partial output."""
 
 import sys
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Case(NamedTuple):
     Attributes:
         name: What is wrong with what.
         prepare: Makes it in an empty folder, and gives what a program then does with it.
-        words: What the sentence must say: where, and what is allowed or wrong.
+        words: Parts of the message: location, and allowed values or the error.
     """
 
     name: str
@@ -146,7 +146,7 @@ def _content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
-def test_what_is_malformed_is_refused_in_one_sentence(
+def test_malformed_input_is_refused_in_one_sentence(
     case: Case,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -165,6 +165,6 @@ def test_what_is_malformed_is_refused_in_one_sentence(
     assert _content(tmp_path) == before
 
 
-def test_the_table_is_as_long_as_was_promised():
+def test_all_cases_are_unique():
     assert len(ALL) >= 60
     assert len({case.name for case in ALL}) == len(ALL)

@@ -1,10 +1,12 @@
-"""The planner on synthetic measurements whose truth is known, and what it recommends."""
+"""The planner with synthetic measurements of a known machine, and its recommendations."""
 
 import dataclasses
 import json
 import math
 import os
+import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -14,26 +16,31 @@ from common.settings import Settings
 from common.settings.settings import AUTO
 from planning import measurement_cache, plan_file
 from planning.costs import Costs, MachineMemory, WorkerOption, states_bytes
+from planning.fit import FitLine, FitPoint
 from planning.machine_profile import (
     FULL,
     QUICK,
     MachineProfile,
     cases_to_fit,
-    group_set_ups,
-    measured_size,
+    group_setups,
+    measured_qubits,
 )
-from planning.recommend import check, recommend
-from planning.step_model import FitLine, FitPoint, StepModel
+from planning.options import check
+from planning.recommend import recommend
+from planning.step_model import StepModel
 from planning.workload import WorkloadAnalysis
+from qfleet.engine.memory import MAX_WAITING_STATE_BYTES
+
+ROOT = Path(__file__).parents[2]
 
 GIB = 2**30
-HERE = MachineMemory(cores=2, memory=20 * GIB, own=False)
-PODS = MachineMemory(cores=2, memory=4 * GIB, own=True)
+HERE = MachineMemory(cores=2, memory_bytes=20 * GIB, dedicated=False)
+PODS = MachineMemory(cores=2, memory_bytes=4 * GIB, dedicated=True)
 LATENCY, CALL = 0.5e-3, 3e-3
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_around(monkeypatch, tmp_path):
+def _no_settings(monkeypatch, tmp_path):
     for name in [name for name in os.environ if name.startswith("QFLEET_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -41,7 +48,7 @@ def _no_settings_around(monkeypatch, tmp_path):
 
 
 def workload(qubits=8, *, examples=6400, spans=None, circuits=1) -> WorkloadAnalysis:
-    """A QCNN's numbers, roughly; a tile is 16 examples, fewer beyond 12 qubits."""
+    """Return about a QCNN; a tile has 16 examples up to 12 qubits, and one beyond."""
     samples = 16 if qubits <= 12 else 1
     operations = 55.0 * qubits * 2**qubits * circuits
     fill = {
@@ -52,15 +59,17 @@ def workload(qubits=8, *, examples=6400, spans=None, circuits=1) -> WorkloadAnal
         for threads in (1, 2)
     }
     return WorkloadAnalysis(
-        family="qcnn by qfleet", qubits=qubits, circuits=circuits, distinct=1,
-        forward=operations / 3, backward=2 * operations / 3, state_bytes=circuits * 8 << qubits,
-        readouts=circuits, weights=63, features=qubits, samples=samples, fill=fill,
-        spans=spans or {}, swaps={2: 1, 4: 1, 8: 2}, examples=examples, validation=200, lanes=64,
+        family="qcnn by qfleet", qubits=qubits, circuits=circuits, distinct_circuits=1,
+        forward_flops=operations / 3, backward_flops=2 * operations / 3,
+        state_bytes=circuits * 8 << qubits, readouts=circuits, weights=63, features=qubits,
+        tile_examples=samples, tile_work=fill, spanning_states=spans or {},
+        shard_exchanges={2: 1, 4: 1, 8: 2}, train_examples=examples, validation_examples=200,
+        partitions=64,
     )  # fmt: skip
 
 
 def truth(one: WorkloadAnalysis, workers: int, batch: int, threads: int, busy: int) -> FitPoint:
-    """What a machine would show: a rate by size and by how many cores are busy, and an exchange."""
+    """Return a step of a machine whose rate depends on width and busy cores."""
     rows = math.ceil(batch / workers)
     work = one.work(rows, threads)
     rate = (60e9 - 1.5e9 * one.qubits) * (0.85 if busy > 1 else 1.0)
@@ -70,7 +79,7 @@ def truth(one: WorkloadAnalysis, workers: int, batch: int, threads: int, busy: i
     per_call = min(500, max(1, int(0.5 / (step + CALL))))
     return FitPoint(
         family=one.family, qubits=one.qubits, operations=one.operations, workers=workers,
-        threads=threads, busy=busy, rows=rows, work=work, steps_per_call=per_call,
+        threads=threads, busy_threads=busy, rows=rows, work=work, steps_per_call=per_call,
         simulate=simulate, exchange=exchange, input=40e-6 + 0.05e-6 * rows,
         other=60e-6 + 0.05e-6 * rows + CALL / per_call,
         rss_bytes=600 << 20, start_seconds=6.0, build_seconds=3.0,
@@ -78,8 +87,8 @@ def truth(one: WorkloadAnalysis, workers: int, batch: int, threads: int, busy: i
 
 
 def measured(one: WorkloadAnalysis) -> list[FitPoint]:
-    """What a plan measures, as `truth` has it."""
-    batches = (32, 192) if one.samples > 1 else (4, 16)
+    """Return the measurements of a plan on the machine of `truth`."""
+    batches = (32, 192) if one.tile_examples > 1 else (4, 16)
     return [
         *(truth(one, 1, batch, 2, 2) for batch in batches),
         *(truth(one, 2, batch, 1, 2) for batch in batches),
@@ -90,35 +99,36 @@ def measured(one: WorkloadAnalysis) -> list[FitPoint]:
 def costs(one: WorkloadAnalysis, machine=HERE, *args: str, points=None) -> Costs:
     settings = Settings.from_args([f"QUBITS={min(one.qubits, 30)}", *args])
     profile = MachineProfile(tuple(points or measured(one)), 2, 20.0, time.time())
-    return Costs(one, profile, machine, settings)
+    price = settings.planning.price_per_worker_hour
+    return Costs(one, profile, machine, settings.training, price)
 
 
 @pytest.mark.parametrize("qubits", [10, 13, 16])
 @pytest.mark.parametrize(("workers", "threads"), [(1, 2), (2, 1)])
 @pytest.mark.parametrize("batch", [64, 256])
-def test_a_model_foretells_batches_that_it_was_not_fitted_to(qubits, workers, threads, batch):
+def test_step_model_predicts_held_out_batches(qubits, workers, threads, batch):
     one = workload(qubits)
     step = StepModel(measured(one), 2).step(one, workers=workers, batch=batch, threads=threads)
     assert step.seconds == pytest.approx(truth(one, workers, batch, threads, 2).step, rel=0.03)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_model_foretells_a_size_between_those_that_were_measured(workers):
+def test_step_model_interpolates_between_widths(workers):
     points = [*measured(workload(10)), *measured(workload(16))]
     one = workload(13)
     step = StepModel(points, 2).step(one, workers=workers, batch=256, threads=2 // workers)
     assert step.seconds == pytest.approx(truth(one, workers, 256, 2 // workers, 2).step, rel=0.08)
 
 
-def test_cores_that_share_memory_are_slower_than_one_alone():
+def test_step_model_busy_cores_are_slower():
     one = workload(16)
     model = StepModel(measured(one), 2)
-    alone = model.step(one, workers=1, batch=16, threads=1, busy=1).simulate
-    beside = model.step(one, workers=2, batch=32, threads=1).simulate
-    assert beside / alone == pytest.approx(1 / 0.85, rel=0.05)
+    alone = model.step(one, workers=1, batch=16, threads=1, busy_threads=1).simulate
+    shared = model.step(one, workers=2, batch=32, threads=1).simulate
+    assert shared / alone == pytest.approx(1 / 0.85, rel=0.05)
 
 
-def test_workers_that_outnumber_the_cores_wait_for_one_another():
+def test_step_model_oversubscribed_workers_wait():
     one = workload(16)
     model = StepModel(measured(one), 2)
     two = model.step(one, workers=2, batch=64, threads=1).simulate
@@ -126,37 +136,37 @@ def test_workers_that_outnumber_the_cores_wait_for_one_another():
     assert four == pytest.approx(two, rel=0.02)
 
 
-def test_a_split_state_costs_its_exchanges_of_qubits():
+def test_step_model_sharded_state_adds_exchanges():
     one = workload(22)
     model = StepModel(measured(one), 2, bandwidth=1e9)
-    split = model.step(one, workers=2, batch=4, threads=1, split=2)
-    assert StepModel.swap_bytes(one, 4, 2) == 4 * 8 * 2**22 / 4
+    split = model.step(one, workers=2, batch=4, threads=1, state_shards=2)
+    assert StepModel.exchange_bytes(one, 4, 2) == 4 * 8 * 2**22 / 4
     assert split.exchange > 3 * 4 * 8 * 2**22 / 4 / 1e9
 
 
 @pytest.mark.parametrize("points", [[(1, 1.0), (2, 2.0), (4, 4.0)], [(2, 2.0)]])
-def test_a_line_through_zero_is_found(points):
+def test_fit_line_through_zero(points):
     line = FitLine.through(points)
-    assert (line.at_zero, line.slope) == pytest.approx((0.0, 1.0))
+    assert (line.at_zero, line.rate) == pytest.approx((0.0, 1.0))
 
 
-def test_a_line_has_no_number_below_zero():
+def test_fit_line_parameters_are_not_negative():
     falling, steep = FitLine.through([(1, 2.0), (2, 1.0)]), FitLine.through([(1, 1.0), (2, 4.0)])
-    assert falling.slope == 0
+    assert falling.rate == 0
     assert falling.at_zero > 0
     assert steep.at_zero == 0
 
 
-def test_few_states_that_span_a_batch_are_paid_for_in_its_stead():
+def test_step_model_spanning_states_replace_examples():
     direct, spanned = workload(10), workload(10, spans={64: 11, 256: 11})
     model = StepModel(measured(direct), 2)
-    asked = {"workers": 1, "batch": 256, "threads": 2}
-    assert model.step(spanned, **asked).simulate < model.step(direct, **asked).simulate / 4
-    assert costs(spanned).of(WorkerOption(1, 256, 2)).plan == "11 states"
-    assert costs(spanned).of(WorkerOption(1, 16, 2)).plan == "direct"
+    options = {"workers": 1, "batch": 256, "threads": 2}
+    assert model.step(spanned, **options).simulate < model.step(direct, **options).simulate / 4
+    assert costs(spanned).forecast(WorkerOption(1, 256, 2)).method == "11 states"
+    assert costs(spanned).forecast(WorkerOption(1, 16, 2)).method == "direct"
 
 
-def test_what_a_spans_states_take_more_than_examples_is_measured():
+def test_step_model_fits_overhead_of_spanning_states():
     one = workload(10, spans={64: 11})
     points = measured(workload(10))
     work = one.span_work(11, 2)
@@ -165,20 +175,20 @@ def test_what_a_spans_states_take_more_than_examples_is_measured():
         points[0], rows=64, work=work, simulate=simulate, spanned=True, steps_per_call=9
     )
     model = StepModel([*points, spanned], 2)
-    asked = {"workers": 1, "batch": 100, "threads": 2}
-    assert model.step(one, **asked).simulate == pytest.approx(simulate, rel=1e-6)
-    direct = StepModel(points, 2).step(workload(10), **asked).simulate
-    assert model.step(workload(10), **asked).simulate == pytest.approx(direct)
+    options = {"workers": 1, "batch": 100, "threads": 2}
+    assert model.step(one, **options).simulate == pytest.approx(simulate, rel=1e-6)
+    direct = StepModel(points, 2).step(workload(10), **options).simulate
+    assert model.step(workload(10), **options).simulate == pytest.approx(direct)
 
 
-def test_at_eight_qubits_one_worker_is_recommended_and_it_says_from_where_more_gain_nothing():
+def test_recommend_short_steps_one_worker_with_reason():
     choice = recommend(costs(workload(8), HERE, "BATCH=64"))
     assert choice.best.option.workers == 1
-    assert choice.reasons[0].startswith("1 worker: at 8 qubits and batch 64 a step simulates")
+    assert choice.reasons[0].startswith("1 worker: at 8 qubits and batch 64, a step simulates")
     assert "more than 1 gain nothing" in choice.reasons[0]
 
 
-def test_where_simulating_takes_long_every_core_is_a_workers():
+def test_recommend_long_steps_one_worker_per_core():
     points = [dataclasses.replace(p, simulate=p.simulate * (1.4 if p.threads > 1 else 1))
               for p in measured(workload(16))]  # fmt: skip
     choice = recommend(costs(workload(16), HERE, "BATCH=64", points=points))
@@ -186,40 +196,58 @@ def test_where_simulating_takes_long_every_core_is_a_workers():
     assert "4 workers outnumber the 2 cores" in choice.reasons[0]
 
 
-def test_more_pods_are_recommended_as_long_as_each_doubling_is_worth_its_price():
+def test_recommend_pods_while_doubling_is_worth_its_price():
     few = recommend(costs(workload(8), PODS, "BATCH=64"))
     many = recommend(costs(workload(16, examples=64_000), PODS, "BATCH=256"))
     assert few.best.option.workers == 1
     assert many.best.option.workers >= 8
 
 
-def test_a_batch_is_no_larger_than_its_throughput_needs_and_leaves_sixteen_steps():
+def test_recommend_batch_auto_is_small_and_leaves_16_steps():
     chosen = recommend(costs(workload(16, examples=64_000), HERE, "BATCH=auto"))
     assert chosen.best.option.batch <= 32  # one example fills the lanes at 16 qubits
     small = recommend(costs(workload(8, examples=400), HERE, "BATCH=auto"))
     assert small.best.option.batch <= 400 / 16
-    assert any("steps of the optimizer" in reason for reason in small.reasons)
+    assert any("optimizer steps" in reason for reason in small.reasons)
 
 
-def test_what_a_person_said_is_kept_to():
+def test_recommend_keeps_explicit_settings():
     choice = recommend(costs(workload(8), HERE, "BATCH=128", "THREADS=1", "WORKERS=2"))
     assert {(one.option.batch, one.option.threads) for one in choice.considered} == {(128, 1)}
     kept = recommend(costs(workload(8), HERE, "WORKERS=2"), keep_workers=True)
     assert {one.option.workers for one in kept.considered} == {2}
 
 
-def test_an_epoch_costs_its_steps_its_validation_and_the_price_of_all_workers():
+def test_costs_epoch_adds_steps_validation_and_price():
     one = costs(workload(10), HERE, "PRICE_PER_WORKER_HOUR=3600", "INITIALIZATIONS=1", "EPOCHS=10")
-    found = one.of(WorkerOption(2, 64, 1))
+    found = one.forecast(WorkerOption(2, 64, 1))
     steps = 100 * found.step.seconds
     validation = 4 * (found.step.simulate / 3 + found.step.exchange + found.step.input)
-    assert found.epoch == pytest.approx(steps + validation + 0.03, rel=1e-6)
-    assert found.epoch_price == pytest.approx(2 * found.epoch)
-    assert found.run == pytest.approx(9.0 + 10 * found.epoch)
-    assert found.run_price == pytest.approx(2 * found.run)
+    assert found.epoch_seconds == pytest.approx(steps + validation + 0.03, rel=1e-6)
+    assert found.epoch_price == pytest.approx(2 * found.epoch_seconds)
+    assert found.run_seconds == pytest.approx(9.0 + 10 * found.epoch_seconds)
+    assert found.run_price == pytest.approx(2 * found.run_seconds)
 
 
-def test_states_that_wait_keep_within_a_quarter_of_a_workers_memory():
+def test_costs_default_run_counts_initializations_once():
+    one = costs(workload(10), HERE)
+    forecast = one.forecast(WorkerOption(2, 64, 1))
+    step = forecast.step
+    selection = 8 * 100 * (step.simulate / 3 + step.exchange + step.input)
+    expected = 9.0 + 170 * forecast.epoch_seconds + selection
+    assert forecast.run_seconds == pytest.approx(expected, rel=1e-9)
+
+
+def test_waiting_states_limit_is_that_of_the_native_engine():
+    headers = (ROOT / "qfleet" / "native").glob("*.h")
+    limits = [
+        re.search(r"kMaxCachedBytes = int64_t\{(\d+)\} << (\d+);", h.read_text()) for h in headers
+    ]
+    (limit,) = [int(found[1]) << int(found[2]) for found in limits if found]
+    assert limit == MAX_WAITING_STATE_BYTES
+
+
+def test_states_bytes_waiting_states_use_a_quarter_of_memory():
     one = workload(24)
     room = 4 * GIB
     least = states_bytes(one, 1, 2, 1, room)
@@ -228,27 +256,27 @@ def test_states_that_wait_keep_within_a_quarter_of_a_workers_memory():
     assert states_bytes(one, 1, 1, 2, room) < 0.65 * states_bytes(one, 1, 1, 1, room)
 
 
-def test_a_state_that_no_pod_holds_is_split_and_it_says_why():
+def test_recommend_shards_a_state_larger_than_a_pod():
     choice = recommend(costs(workload(28), PODS, "BATCH=8", points=measured(workload(20))))
-    assert choice.best.option.split > 1
-    assert choice.best.option.workers % choice.best.option.split == 0
+    assert choice.best.option.state_shards > 1
+    assert choice.best.option.workers % choice.best.option.state_shards == 0
     (why,) = [reason for reason in choice.reasons if reason.startswith("STATE_SHARDS=")]
-    assert "does not fit into a worker's 4.0 GiB" in why
+    assert "does not fit into the 4.0 GiB of a worker" in why
 
 
-def test_a_split_that_was_asked_for_is_not_said_to_be_needed():
+def test_recommend_explicit_shards_are_not_called_necessary():
     choice = recommend(costs(workload(12), PODS, "BATCH=16", "STATE_SHARDS=2"))
     (why,) = [reason for reason in choice.reasons if reason.startswith("STATE_SHARDS=2: ")]
-    assert "would fit into a worker's 4.0 GiB" in why
-    assert "swaps qubits between workers 1 time forward" in why
+    assert "would fit into the 4.0 GiB of a worker" in why
+    assert "exchanged 1 time per forward pass" in why
 
 
-def test_a_state_that_fits_is_not_split():
+def test_recommend_state_that_fits_is_not_sharded():
     choice = recommend(costs(workload(10), PODS, "BATCH=16"))
-    assert {one.option.split for one in choice.considered} == {1}
+    assert {one.option.state_shards for one in choice.considered} == {1}
 
 
-def test_workers_that_can_not_hold_a_state_together_are_told_how_many_could():
+def test_recommend_too_few_workers_suggests_state_shards():
     with pytest.raises(SettingsError, match="set STATE_SHARDS=") as error:
         recommend(
             costs(workload(28), PODS, "BATCH=8", "WORKERS=3", points=measured(workload(20))),
@@ -257,24 +285,24 @@ def test_workers_that_can_not_hold_a_state_together_are_told_how_many_could():
     assert "WORKERS=3" in str(error.value)
 
 
-def test_more_workers_than_have_room_are_told_how_many_have():
-    asked = ("BATCH=8", "WORKERS=8")
-    one = dataclasses.replace(workload(28), swaps={})
-    few = costs(one, HERE, *asked, points=measured(workload(20)))
+def test_recommend_too_many_workers_suggests_fewer():
+    args = ("BATCH=8", "WORKERS=8")
+    one = dataclasses.replace(workload(28), shard_exchanges={})
+    few = costs(one, HERE, *args, points=measured(workload(20)))
     with pytest.raises(SettingsError, match=r"WORKERS=8: set WORKERS to at most 2, or to auto$"):
         recommend(few, keep_workers=True)
 
 
-def test_a_state_is_not_split_over_more_than_it_can_be():
+def test_check_impossible_state_shards_raises():
     settings = Settings.from_args(["STATE_SHARDS=16", "WORKERS=16"])
     for kept in (False, True):
         with pytest.raises(
-            SettingsError, match=r"STATE_SHARDS=16: .* at most 8 workers: lower SPLIT"
+            SettingsError, match=r"STATE_SHARDS=16 .* set STATE_SHARDS to at most 8"
         ):
-            check(workload(8), settings, keep_workers=kept)
+            check(workload(8), settings.training, "qfleet", keep_workers=kept)
 
 
-def test_with_a_batch_for_each_worker_their_numbers_are_compared():
+def test_recommend_batch_per_worker_compares_workers():
     few = recommend(costs(workload(8), HERE, "BATCH_PER_WORKER=64"))
     assert len({one.option.workers for one in few.considered}) > 1
     assert few.best.option[:2] == (1, 64)
@@ -284,130 +312,136 @@ def test_with_a_batch_for_each_worker_their_numbers_are_compared():
     assert many.batch == 64 * many.workers
 
 
-def test_a_state_that_no_split_makes_fit_is_refused_with_what_would():
+def test_recommend_state_too_large_raises_one_sentence():
     with pytest.raises(
-        SettingsError, match=r"does not fit: even split over .* use at most"
+        SettingsError, match=r"QUBITS=40 does not fit: each of .* workers .* use at most"
     ) as error:
         recommend(costs(workload(40), PODS, "BATCH=8", points=measured(workload(8))))
     assert "\n" not in str(error.value)
 
 
-def test_a_batch_of_more_than_all_examples_is_refused():
-    check(workload(8, examples=50), Settings.from_args(["BATCH=64"]), keep_workers=True)
-    with pytest.raises(SettingsError, match="BATCH=64 is more than the 50 examples"):
-        check(workload(8, examples=50), Settings.from_args(["BATCH=64"]))
-    check(workload(8, examples=50), Settings.from_args(["BATCH=auto"]))
+def test_check_batch_above_all_examples_raises():
+    check(
+        workload(8, examples=50),
+        Settings.from_args(["BATCH=64"]).training,
+        "qfleet",
+        keep_workers=True,
+    )
+    with pytest.raises(SettingsError, match="BATCH=64 is more than the 50"):
+        check(workload(8, examples=50), Settings.from_args(["BATCH=64"]).training, "qfleet")
+    check(workload(8, examples=50), Settings.from_args(["BATCH=auto"]).training, "qfleet")
 
 
-def test_few_cases_are_measured_and_equal_circuits_once():
-    settings = Settings.from_args(["MODEL=multi-filter", "FILTERS=3"])
+def test_cases_to_fit_are_few_and_measure_equal_circuits_once():
+    model = "multi-filter"
     one = workload(8, circuits=3)
     cases = [
-        list(cases_to_fit(one, settings, 8, *who, FULL)) for who in group_set_ups(2, pods=False)
+        list(cases_to_fit(one, model, 8, *setup, FULL)) for setup in group_setups(2, pods=False)
     ]
     assert sum(map(len, cases)) <= 5
     assert all(case["filters"] == 1 for some in cases for case in some)
-    assert len(list(cases_to_fit(one, settings, 8, 2, 1, QUICK))) == 2
+    assert len(list(cases_to_fit(one, model, 8, 2, 1, QUICK))) == 2
 
 
-def test_a_size_whose_steps_take_too_long_is_foretold_from_a_smaller_one():
-    assert measured_size(workload(16)) == 16
-    assert 20 <= measured_size(workload(30)) < 26
+def test_measured_qubits_wide_circuit_is_narrower():
+    assert measured_qubits(workload(16)) == 16
+    assert 20 <= measured_qubits(workload(30)) < 26
 
 
-def test_threads_that_were_not_compiled_for_take_what_fewer_of_them_take():
+def test_work_unknown_threads_uses_fewer_threads():
     one = workload(8)
     assert one.work(20, 3) == one.work(20, 2) == 16
     assert one.work(640, 4) == 160
 
 
-def test_what_is_written_is_what_config_takes():
+def test_plan_file_is_accepted_by_config():
     settings = Settings.from_args(
         ["QUBITS=12", "TRAIN_EXAMPLES=1000", "BATCH_PER_WORKER=8", "PRICE_PER_WORKER_HOUR=2"]
     )
     path = plan_file.write(plan_file.apply_plan(settings, WorkerOption(2, 128, 1), HERE))
     read = Settings.from_args([f"CONFIG={path}"])
-    assert (read.workers, read.batch, read.qubits, read.examples) == (2, 128, 12, 1000)
-    assert (read.threads, read.price) == (0, 0.0)
+    assert (read.training.workers, read.training.batch) == (2, 128)
+    assert (read.model.qubits, read.data.train_examples) == (12, 1000)
+    assert (read.training.threads, read.planning.price_per_worker_hour) == (0, 0.0)
     plan_file.check()  # its own file may be written again
-    said = plan_file.apply_plan(settings, WorkerOption(1, 128, 1), HERE)
-    assert Settings.from_args(plan_file.to_cli_args(said)).threads == 1
+    values = plan_file.apply_plan(settings, WorkerOption(1, 128, 1), HERE)
+    assert Settings.from_args(plan_file.to_cli_args(values)).training.threads == 1
 
 
-def test_a_file_that_is_not_a_plan_is_not_written_over(tmp_path):
+def test_plan_file_other_file_is_not_overwritten(tmp_path):
     (tmp_path / "plan.yaml").write_text("epochs: 3\n")
-    with pytest.raises(SettingsError, match="did not write"):
+    with pytest.raises(SettingsError, match=r"plan\.yaml"):
         plan_file.check()
 
 
-def test_a_profile_is_remembered_for_the_same_machine_and_circuits_alone():
+def test_cache_returns_profile_of_same_machine_and_circuits():
     settings, one = Settings.from_args(["DATA=digits"]), workload(8)
     taken = MachineProfile(tuple(measured(one)), 2, 20.0, time.time())
-    assert measurement_cache.profile(settings, one, QUICK) is None
-    measurement_cache.keep_profile(settings, one, FULL, taken)
-    found = measurement_cache.profile(settings, one, QUICK)
+    assert measurement_cache.load_profile(settings, one, QUICK) is None
+    measurement_cache.store_profile(settings, one, FULL, taken)
+    found = measurement_cache.load_profile(settings, one, QUICK)
     assert found is not None
     assert found.points == taken.points
     assert found.seconds == 0
-    assert measurement_cache.profile(settings, workload(9), QUICK) is None
-    measurement_cache.keep_workload(settings, one)
-    assert measurement_cache.workload(settings) == one
-    assert measurement_cache.workload(Settings.from_args(["DATA=digits", "QUBITS=9"])) is None
+    assert measurement_cache.load_profile(settings, workload(9), QUICK) is None
+    measurement_cache.store_workload(settings, one)
+    assert measurement_cache.load_workload(settings) == one
+    assert measurement_cache.load_workload(Settings.from_args(["DATA=digits", "QUBITS=9"])) is None
 
 
-def test_a_damaged_or_stale_memory_is_made_anew(tmp_path):
+def test_cache_ignores_damaged_or_stale_file(tmp_path):
     settings, one = Settings.from_args([]), workload(8)
-    measurement_cache.keep_workload(settings, one)
+    measurement_cache.store_workload(settings, one)
     (file,) = (tmp_path / "cache").rglob("*.json")
     os.utime(file, (0, 0))
-    assert measurement_cache.workload(settings) is None
-    for damaged in ("{", "[]", '"', '{"workload": 3}', '{"workload": "{}"}', '{"workload": "[1]"}'):
+    assert measurement_cache.load_workload(settings) is None
+    for damaged in ("{", "[]", '"', '{"workload": 3}', '{"workload": {}}', '{"workload": [1]}'):
         file.write_text(damaged)
-        assert measurement_cache.workload(settings) is None
+        assert measurement_cache.load_workload(settings) is None
 
 
-def test_what_an_older_version_remembered_is_made_anew(tmp_path):
+def test_cache_ignores_file_of_other_version(tmp_path):
     settings, one = Settings.from_args([]), workload(8)
-    measurement_cache.keep_workload(settings, one)
+    measurement_cache.store_workload(settings, one)
     (file,) = (tmp_path / "cache").rglob("*.json")
-    fields = json.loads(one.to_json())
-    del fields["swaps"]
-    file.write_text(json.dumps({"workload": json.dumps(fields)}))
-    assert measurement_cache.workload(settings) is None
+    fields = one.to_json()
+    del fields["shard_exchanges"]
+    file.write_text(json.dumps({"workload": fields}))
+    assert measurement_cache.load_workload(settings) is None
     taken = MachineProfile(tuple(measured(one)), 2, 20.0, time.time())
-    measurement_cache.keep_profile(settings, one, FULL, taken)
+    measurement_cache.store_profile(settings, one, FULL, taken)
     (file,) = (tmp_path / "cache").rglob("profile-full-*.json")
-    said = json.loads(file.read_text())
-    assert measurement_cache.profile(settings, one, FULL)
-    for name in ("points", "cores", "taken"):
-        file.write_text(json.dumps({n: value for n, value in said.items() if n != name}))
-        assert measurement_cache.profile(settings, one, FULL) is None
-    file.write_text(json.dumps({**said, "points": [{"qubits": 8}]}))
-    assert measurement_cache.profile(settings, one, FULL) is None
+    values = json.loads(file.read_text())
+    assert measurement_cache.load_profile(settings, one, FULL)
+    for name in ("points", "cores", "created"):
+        file.write_text(json.dumps({n: value for n, value in values.items() if n != name}))
+        assert measurement_cache.load_profile(settings, one, FULL) is None
+    file.write_text(json.dumps({**values, "points": [{"qubits": 8}]}))
+    assert measurement_cache.load_profile(settings, one, FULL) is None
 
 
-def test_batch_auto_is_that_of_the_run_where_it_was_begun_before(tmp_path):
+def test_inherit_from_run_takes_batch_of_existing_run(tmp_path):
     settings = Settings.from_args(["BATCH=auto", "WORKERS=auto"])
-    assert auto_settings.inherit_batch(settings, tmp_path, "mine") == settings
-    begun = Settings.from_args(["BATCH=24"])
+    assert auto_settings.inherit_from_run(settings, tmp_path, "mine") == settings
+    created = Settings.from_args(["BATCH=24"])
     with claim_for_training(
-        tmp_path, "mine", begun.identity(), begun.fingerprint(), "data", {}, "gang"
+        tmp_path, "mine", created.identity(), created.fingerprint(), "data", {}, "job"
     ):
         pass
-    found = auto_settings.inherit_batch(settings, tmp_path, "mine")
-    assert (found.batch, found.workers) == (24, AUTO)
-    assert found.fingerprint() == begun.fingerprint()
+    found = auto_settings.inherit_from_run(settings, tmp_path, "mine")
+    assert (found.training.batch, found.training.workers) == (24, AUTO)
+    assert found.fingerprint() == created.fingerprint()
 
 
-def test_numbers_stand_in_for_auto_until_it_is_planned():
+def test_placeholder_numbers_replace_auto():
     assert auto_settings.is_automatic(Settings.from_args(["WORKERS=auto"]))
     assert not auto_settings.is_automatic(Settings.from_args(["WORKERS=3"]))
     some = auto_settings.with_placeholder_numbers(
         Settings.from_args(["WORKERS=auto", "BATCH=auto", "STATE_SHARDS=2"])
     )
-    assert (some.workers, some.batch, some.split) == (2, 64, 2)
+    assert (some.training.workers, some.training.batch, some.training.state_shards) == (2, 64, 2)
 
 
-def test_without_an_environment_for_the_planner_it_says_what_to_set(tmp_path):
-    with pytest.raises(SettingsError, match="set WORKERS and BATCH to numbers"):
-        auto_settings.resolve_auto(Settings.from_args(["WORKERS=auto"]), tmp_path / "python")
+def test_resolve_auto_without_environment_raises(tmp_path):
+    with pytest.raises(SettingsError, match="WORKERS"):
+        auto_settings.resolve_auto(Settings.from_args(["WORKERS=auto"]), [str(tmp_path / "python")])

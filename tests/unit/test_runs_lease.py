@@ -24,7 +24,10 @@ import sys
 from common import storage
 from common.errors import QfleetError
 from common import lease
-lease.RENEW_INTERVAL_SECONDS, lease.EXPIRY_SECONDS, lease.CONFIRM_SECONDS = map(float, sys.argv[3:6])
+RENEW, EXPIRY, CONFIRM = map(float, sys.argv[3:6])
+lease.RENEW_INTERVAL_SECONDS = RENEW
+lease.EXPIRY_SECONDS = EXPIRY
+lease.CONFIRM_SECONDS = CONFIRM
 run = storage.path(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()

@@ -33,7 +33,7 @@ def train(root: StoragePath, scratch: Path, model: str) -> tuple[np.ndarray, lis
 
 
 @pytest.mark.parametrize("model", ["hybrid", "multi-filter"])
-def test_a_loaded_model_answers_as_the_trained_one(tmp_path: Path, model: str) -> None:
+def test_loaded_model_predicts_like_the_trained_one(tmp_path: Path, model: str) -> None:
     answers, circuits = train(tmp_path / "runs", tmp_path, model)
     loaded = runs.load("r", storage=str(tmp_path / "runs"))
     np.testing.assert_array_equal(loaded.model(ANGLES).numpy(), answers)
@@ -44,12 +44,12 @@ def test_a_loaded_model_answers_as_the_trained_one(tmp_path: Path, model: str) -
     assert "OPENQASM 2.0" in loaded.to_qasm()
 
 
-def test_a_model_is_loaded_from_the_cloud(gs: str, tmp_path: Path) -> None:
+def test_load_model_from_the_cloud(gs: str, tmp_path: Path) -> None:
     answers, _ = train(storage.path(gs), tmp_path, "qcnn")
     np.testing.assert_array_equal(runs.load(f"{gs}/r").model(ANGLES).numpy(), answers)
 
 
-def test_a_model_is_not_made_from_a_description_that_is_none(tmp_path: Path) -> None:
+def test_rebuild_invalid_description_is_refused(tmp_path: Path) -> None:
     train(tmp_path / "runs", tmp_path, "qcnn")
     described = tmp_path / "runs" / "r" / "model" / "model.json"
     content = storage.read_json(described)

@@ -1,8 +1,7 @@
-"""`make scaling` from made-up measurements: efficiencies, what limits, report and plots."""
+"""`make scaling` with synthetic measurements: efficiencies, bottlenecks, report and plots."""
 
 import csv
 import io
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,17 +16,19 @@ from common.settings import Settings
 from launch import objects
 from launch.benchmark_manifest import benchmark_objects
 from planning import scaling, scaling_plots, scaling_report
+from planning.benchmark_group import cpu_sets
 from planning.bottlenecks import (
-    CROWDED,
-    NEIGHBOURS,
-    ROWS,
+    CONTENTION,
+    OVERSUBSCRIBED,
+    SMALL_BATCH,
     efficiency_losses,
     main_bottleneck,
     paragraph,
 )
 from planning.scaling_point import ScalingPoint, scaling_points
-from planning.step_measurement import MEASURED_PARTS, StepMeasurement, cpu_sets
+from planning.step_measurement import StepMeasurement
 from training import step_benchmark_worker
+from training.limits import STEP_PARTS
 
 CONDITIONS = {
     "command": "make scaling", "when": "2026-11-21T20:00:00", "target": "local", "model": "qcnn",
@@ -36,67 +37,80 @@ CONDITIONS = {
 
 
 def ms(simulate: float, exchange: float = 0.0, data: float = 0.1, other: float = 0.1) -> dict:
-    return dict(zip(MEASURED_PARTS, (simulate, exchange, data, other), strict=True))
+    return dict(zip(STEP_PARTS, (simulate, exchange, data, other), strict=True))
 
 
-def line(rank: int = 0, **more: Any) -> StepMeasurement:
-    said = {
-        "case": 0, "rank": rank, "workers": 2, "qubits": 12, "batch": 64, "threads": 1, "split": 1,
-        "alone": "", "data": "turned", "steps_per_call": 50, "steps": 100, "seconds": 1.0,
+def measurement(rank: int = 0, **fields: Any) -> StepMeasurement:
+    result = {
+        "case": 0, "rank": rank, "workers": 2, "qubits": 12, "batch": 64, "threads": 1,
+        "state_shards": 1, "independent": "", "data": "turned", "steps_per_call": 50, "steps": 100,
+        "seconds": 1.0,
         "examples_per_second": 6400.0, "step_ms": ms(9.0, 0.8), "wait_ms": 0.3, "cpu_seconds": 0.95,
         "start_seconds": 5.0, "build_seconds": 1.5, "rss_bytes": 800 * 2**20, "cores": [rank],
     }  # fmt: skip
-    return StepMeasurement.from_line(json.dumps(said | more))
+    return StepMeasurement.from_result(result | fields)
 
 
-def point(**more: Any) -> ScalingPoint:
-    said = {
-        "kind": "strong", "qubits": 12, "workers": 2, "batch": 64, "cores": 2, "crowded": False,
-        "rate": 195.0, "alone": 200.0, "share": 100.0, "single": 100.0, "efficiency": 0.975,
-        "ratio": 1.95, "step_ms": ms(9.0, 0.2), "wait_ms": 0.0, "alone_ms": ms(9.0),
-        "cpu": [0.97, 0.96], "alone_cpu": 1.0, "rss_mib": [800, 790], "steps_per_call": 50,
+def point(**fields: Any) -> ScalingPoint:
+    values = {
+        "kind": "strong", "qubits": 12, "workers": 2, "batch": 64, "cores": 2,
+        "oversubscribed": False, "examples_per_second": 195.0, "independent_rate": 200.0,
+        "share_rate": 100.0, "single_rate": 100.0, "efficiency": 0.975, "speedup": 1.95,
+        "step_ms": ms(9.0, 0.2), "wait_ms": 0.0, "independent_step_ms": ms(9.0),
+        "cpu_utilization": [0.97, 0.96], "independent_cpu_utilization": 1.0, "rss_mib": [800, 790],
+        "steps_per_call": 50,
     }  # fmt: skip
-    return ScalingPoint(**said | more)
+    return ScalingPoint(**values | fields)
 
 
-def gang(rates: list[float], independent: list[float], one: list[float], **more: Any) -> Any:
-    """Turns of a gang of two at a global batch of 64, as `points_of` takes them."""
+def two_workers(rates: list[float], independent: list[float], one: list[float], **more: Any) -> Any:
+    """Return turns of two workers with a global batch of 64, as `scaling_points` takes them."""
     return {
-        ("", 64): [[line(r, examples_per_second=rate, **more) for r in (0, 1)] for rate in rates],
+        ("", 64): [
+            [measurement(r, examples_per_second=rate, **more) for r in (0, 1)] for rate in rates
+        ],
         ("all", 32): [
-            [line(r, examples_per_second=rate, workers=1, step_ms=ms(9.0), **more) for r in (0, 1)]
+            [
+                measurement(r, examples_per_second=rate, workers=1, step_ms=ms(9.0), **more)
+                for r in (0, 1)
+            ]
             for rate in independent
         ],
-        ("first", 32): [[line(examples_per_second=rate, workers=1)] for rate in one],
-        ("first", 64): [[line(examples_per_second=rate, workers=1)] for rate in one],
+        ("first", 32): [[measurement(examples_per_second=rate, workers=1)] for rate in one],
+        ("first", 64): [[measurement(examples_per_second=rate, workers=1)] for rate in one],
     }
 
 
-def test_efficiency_is_over_independent_workers_of_the_same_turn() -> None:
-    # A machine that becomes twice as fast between two turns does not change what was seen in each.
-    turns = gang([95.0, 190.0, 95.0], [50.0, 100.0, 50.0], [60.0, 120.0, 60.0])
+def test_efficiency_compares_workers_of_the_same_turn() -> None:
+    # A machine that becomes twice as fast between two turns does not change the ratios.
+    turns = two_workers([95.0, 190.0, 95.0], [50.0, 100.0, 50.0], [60.0, 120.0, 60.0])
     one, two = scaling_points("strong", 12, 64, 2, turns)
-    assert (one.workers, one.efficiency, one.ratio, one.rate) == (1, 1.0, 1.0, 60.0)
+    assert (one.workers, one.efficiency, one.speedup, one.examples_per_second) == (
+        1,
+        1.0,
+        1.0,
+        60.0,
+    )
     assert two.efficiency == pytest.approx(0.95)
-    assert two.ratio == pytest.approx(95 / 60)
-    assert two.alone == 100.0  # both workers' rates
+    assert two.speedup == pytest.approx(95 / 60)
+    assert two.independent_rate == 100.0  # both workers' rates
     assert two.cores == 2
-    assert not two.crowded
-    assert two.cpu == [0.95, 0.95]
+    assert not two.oversubscribed
+    assert two.cpu_utilization == [0.95, 0.95]
     assert two.rss_mib == [800, 800]
 
 
-def test_in_weak_scaling_one_worker_has_its_own_examples_alone() -> None:
-    turns = gang([95.0], [50.0], [50.0])
-    turns["first", 64] = [[line(examples_per_second=1e9)]]
+def test_weak_scaling_compares_with_one_share_of_examples() -> None:
+    turns = two_workers([95.0], [50.0], [50.0])
+    turns["first", 64] = [[measurement(examples_per_second=1e9)]]
     one, two = scaling_points("weak", 12, 64, 2, turns)
     assert one.batch == 32
-    assert two.ratio == pytest.approx(1.9)
-    assert "32 examples a worker" in paragraph(two)
+    assert two.speedup == pytest.approx(1.9)
+    assert "32 examples per worker" in paragraph(two)
 
 
 @pytest.mark.parametrize(
-    ("cores", "nodes", "threads", "crowded"),
+    ("cores", "nodes", "threads", "oversubscribed"),
     [
         ([[0], [1]], ["", ""], 1, False),
         ([[0], [0]], ["", ""], 1, True),
@@ -105,76 +119,109 @@ def test_in_weak_scaling_one_worker_has_its_own_examples_alone() -> None:
         ([[0, 1], [0, 1]], ["a", "b"], 2, False),
     ],
 )
-def test_workers_outnumber_cores_where_a_machine_has_fewer_than_their_threads(
-    cores: list, nodes: list, threads: int, crowded: bool
+def test_oversubscribed_if_a_node_has_fewer_cores_than_threads(
+    cores: list, nodes: list, threads: int, oversubscribed: bool
 ) -> None:
-    turns = gang([95.0], [50.0], [50.0])
+    turns = two_workers([95.0], [50.0], [50.0])
     turns["", 64] = [
-        [line(r, cores=cores[r], node=nodes[r], threads=threads, step_ms=ms(9)) for r in (0, 1)]
+        [
+            measurement(r, cores=cores[r], node=nodes[r], threads=threads, step_ms=ms(9))
+            for r in (0, 1)
+        ]
     ]
     *_, two = scaling_points("strong", 12, 64, 2, turns)
-    assert two.crowded is crowded
-    assert (main_bottleneck(two) == CROWDED) is crowded
-    assert ("workers share" in paragraph(two)) is crowded
+    assert two.oversubscribed is oversubscribed
+    assert (main_bottleneck(two) == OVERSUBSCRIBED) is oversubscribed
+    assert ("workers share" in paragraph(two)) is oversubscribed
 
 
 @pytest.mark.parametrize(
     ("reason", "more"),
     [
         ("simulate", {}),
-        ("exchange", {"efficiency": 0.6, "step_ms": ms(9.0, 5.0), "rate": 120.0, "ratio": 1.2}),
-        ("input", {"efficiency": 0.6, "step_ms": ms(9.0, 0.2, 6.0), "rate": 120.0, "ratio": 1.2}),
-        ("other", {"efficiency": 0.6, "step_ms": ms(9.0, 0.2, 0.1, 6.0), "ratio": 1.2}),
-        (NEIGHBOURS, {"alone": 160.0, "rate": 156.0, "ratio": 1.56}),
-        (ROWS, {"share": 70.0, "alone": 140.0, "rate": 136.0, "ratio": 1.36}),
-        (CROWDED, {"crowded": True, "cores": 1, "efficiency": 0.5}),
+        (
+            "exchange",
+            {
+                "efficiency": 0.6,
+                "step_ms": ms(9.0, 5.0),
+                "examples_per_second": 120.0,
+                "speedup": 1.2,
+            },
+        ),
+        (
+            "input",
+            {
+                "efficiency": 0.6,
+                "step_ms": ms(9.0, 0.2, 6.0),
+                "examples_per_second": 120.0,
+                "speedup": 1.2,
+            },
+        ),
+        ("other", {"efficiency": 0.6, "step_ms": ms(9.0, 0.2, 0.1, 6.0), "speedup": 1.2}),
+        (CONTENTION, {"independent_rate": 160.0, "examples_per_second": 156.0, "speedup": 1.56}),
+        (
+            SMALL_BATCH,
+            {
+                "share_rate": 70.0,
+                "independent_rate": 140.0,
+                "examples_per_second": 136.0,
+                "speedup": 1.36,
+            },
+        ),
+        (OVERSUBSCRIBED, {"oversubscribed": True, "cores": 1, "efficiency": 0.5}),
     ],
 )
-def test_the_largest_loss_is_named(reason: str, more: dict[str, Any]) -> None:
+def test_main_bottleneck_is_the_largest_loss(reason: str, more: dict[str, Any]) -> None:
     found = point(**more)
     assert main_bottleneck(found) == reason
-    told = paragraph(found)
-    assert told.startswith(f"**12 qubits, global batch 64, 2 workers: {reason}.**")
-    assert "97 % 96 %" in told
-    assert "800 790 MiB" in told
+    text = paragraph(found)
+    assert text.startswith(f"**12 qubits, global batch 64, 2 workers: {reason}.**")
+    assert "97 % 96 %" in text
+    assert "800 790 MiB" in text
 
 
-def test_losses_multiply_to_what_is_missing() -> None:
+def test_efficiency_losses_multiply_to_the_missing_speedup() -> None:
     found = point(
-        rate=110.0, alone=140.0, share=80.0, single=100.0, efficiency=110 / 140, ratio=1.1,
+        examples_per_second=110.0, independent_rate=140.0, share_rate=80.0, single_rate=100.0,
+        efficiency=110 / 140, speedup=1.1,
         step_ms=ms(9.0, 3.0),
     )  # fmt: skip
-    assert math.exp(-sum(efficiency_losses(found).values())) == pytest.approx(found.ratio / 2)
+    assert math.exp(-sum(efficiency_losses(found).values())) == pytest.approx(found.speedup / 2)
 
 
-def test_it_is_said_what_of_an_exchange_is_a_wait_and_what_the_efficiency_is_without() -> None:
-    found = point(efficiency=0.8, ratio=1.6, step_ms=ms(8.0, 1.8), wait_ms=1.5)
-    assert found.unwaited == pytest.approx(0.8 * 10 / 8.5)
-    assert "Of the exchange 1.5 ms are a wait" in paragraph(found)
-    assert "without it the efficiency would be 0.94" in paragraph(found)
-    assert "are a wait" not in paragraph(point())
+def test_paragraph_long_wait_gives_efficiency_without_it() -> None:
+    found = point(efficiency=0.8, speedup=1.6, step_ms=ms(8.0, 1.8), wait_ms=1.5)
+    assert found.efficiency_without_wait == pytest.approx(0.8 * 10 / 8.5)
+    assert "1.5 ms of the exchange are waiting" in paragraph(found)
+    assert "without it, the efficiency would be 0.94" in paragraph(found)
+    assert "waiting" not in paragraph(point())
 
 
-def test_a_gang_whose_steps_took_no_longer_is_told_no_number_of_examples() -> None:
-    found = point(efficiency=0.8, ratio=1.6, step_ms=ms(0.8, 0.5), alone_ms=ms(1.4, 0.1))
-    said = paragraph(found)
+def test_paragraph_without_overhead_omits_examples() -> None:
+    found = point(
+        efficiency=0.8, speedup=1.6, step_ms=ms(0.8, 0.5), independent_step_ms=ms(1.4, 0.1)
+    )
+    text = paragraph(found)
     assert main_bottleneck(found) == "exchange"
-    assert "Lost to" in said
-    assert "more in a gang" not in said
+    assert "Losses compared with" in text
+    assert "would reach" not in text
 
 
-def test_it_is_said_how_many_examples_an_exchange_wants() -> None:
+def test_paragraph_gives_examples_for_target_efficiency() -> None:
     # 1 ms of computing for 32 examples and 1 ms of exchange: 0.95 takes 19 times the examples.
-    found = point(qubits=8, efficiency=0.5, ratio=0.9, step_ms=ms(0.8, 1.0), alone_ms=ms(0.8))
-    assert "about 610 examples a worker would bring 0.95" in paragraph(found)
-    assert "One worker alone is faster." in paragraph(found)
+    found = point(
+        qubits=8, efficiency=0.5, speedup=0.9, step_ms=ms(0.8, 1.0), independent_step_ms=ms(0.8)
+    )
+    assert "about 610 examples per worker would reach 0.95" in paragraph(found)
+    assert "One worker is faster." in paragraph(found)
 
 
 @pytest.fixture
 def points() -> list[ScalingPoint]:
-    """Of one, two and four workers on two cores."""
+    """Return points of one, two and four workers on two cores."""
     return [
-        point(qubits=qubits, workers=workers, crowded=workers > 2, rate=rate * 1000 / 2**qubits,
+        point(qubits=qubits, workers=workers, oversubscribed=workers > 2,
+              examples_per_second=rate * 1000 / 2**qubits,
               efficiency=1.0 if workers == 1 else 0.9 - workers / 100)
         for qubits in (8, 12)
         for workers, rate in ((1, 100.0), (2, 190.0), (4, 150.0))
@@ -183,13 +230,13 @@ def points() -> list[ScalingPoint]:
 
 @pytest.fixture
 def figure(points: list[ScalingPoint], request: pytest.FixtureRequest) -> Iterator[Figure]:
-    made = getattr(scaling_plots, request.param)(points)
-    yield made
-    plt.close(made)
+    figure = getattr(scaling_plots, request.param)(points)
+    yield figure
+    plt.close(figure)
 
 
-def joined(figure: Figure) -> list[tuple[list[float], list[float]]]:
-    """The points on full lines."""
+def connected(figure: Figure) -> list[tuple[list[float], list[float]]]:
+    """Return the points on full lines."""
     lines = [one for axes in figure.axes for one in axes.lines]
     return [
         (list(one.get_xdata()), list(one.get_ydata()))
@@ -198,8 +245,8 @@ def joined(figure: Figure) -> list[tuple[list[float], list[float]]]:
     ]
 
 
-def single(figure: Figure) -> list[tuple[list[float], list[float]]]:
-    """Those that stand on no line."""
+def hollow(figure: Figure) -> list[tuple[list[float], list[float]]]:
+    """Return the hollow points without a line."""
     lines = [one for axes in figure.axes for one in axes.lines]
     return [
         (list(one.get_xdata()), list(one.get_ydata()))
@@ -209,67 +256,67 @@ def single(figure: Figure) -> list[tuple[list[float], list[float]]]:
 
 
 @pytest.mark.parametrize("figure", ["time"], indirect=True)
-def test_the_plot_of_times_has_a_line_for_each_number_of_workers(
+def test_time_plot_has_a_line_per_number_of_workers(
     figure: Figure, points: list[ScalingPoint]
 ) -> None:
     def times(workers: int) -> tuple[list[float], list[float]]:
-        return [8, 12], [1e3 / one.rate for one in points if one.workers == workers]
+        return [8, 12], [1e3 / one.examples_per_second for one in points if one.workers == workers]
 
-    assert joined(figure) == [times(1), times(2)]
-    assert single(figure) == [times(4)]
+    assert connected(figure) == [times(1), times(2)]
+    assert hollow(figure) == [times(4)]
 
 
 @pytest.mark.parametrize("figure", ["efficiency"], indirect=True)
-def test_the_plot_of_efficiencies_draws_no_line_to_workers_without_cores(figure: Figure) -> None:
-    assert joined(figure) == [([1, 2], [1.0, 0.88])] * 2
-    assert single(figure) == [([4], [0.86])] * 2
+def test_efficiency_plot_oversubscribed_points_have_no_line(figure: Figure) -> None:
+    assert connected(figure) == [([1, 2], [1.0, 0.88])] * 2
+    assert hollow(figure) == [([4], [0.86])] * 2
     labels = [text.get_text() for text in figure.legends[0].texts]
     assert labels == ["8 qubits", "12 qubits", "more workers than cores: no line"]
 
 
-def test_a_folder_gets_table_plots_and_report(points: list[ScalingPoint], tmp_path: Path) -> None:
-    scaling_report.write(tmp_path, points, {8: "there is no place for them"}, CONDITIONS)
+def test_write_creates_table_plots_and_report(points: list[ScalingPoint], tmp_path: Path) -> None:
+    scaling_report.write(tmp_path, points, {8: "no pod was scheduled"}, CONDITIONS)
     for name in (scaling_plots.TIME, scaling_plots.EFFICIENCY):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
         assert name in (tmp_path / "report.md").read_text()
     rows = list(csv.DictReader(io.StringIO((tmp_path / "scaling.csv").read_text())))
     assert len(rows) == len(points)
     assert [row["more_workers_than_cores"] for row in rows[:3]] == ["false", "false", "true"]
-    assert rows[2]["limit"] == CROWDED
+    assert rows[2]["limit"] == OVERSUBSCRIBED
     assert float(rows[1]["efficiency"]) == pytest.approx(0.88)
     text = (tmp_path / "report.md").read_text()
     assert "**There are 2 cores for 4 workers**" in text
-    assert "**8 workers are left out**: there is no place for them." in text
+    assert "**8 workers are left out**: no pod was scheduled." in text
     assert "Other programs" not in text
 
 
-def test_a_machine_that_did_something_else_is_told(points: list[ScalingPoint]) -> None:
-    busy = [point(alone_cpu=0.5), *points]
+def test_report_warns_of_other_programs(points: list[ScalingPoint]) -> None:
+    busy = [point(independent_cpu_utilization=0.5), *points]
     assert "Other programs used these cores" in scaling_report.report(busy, {}, CONDITIONS)
 
 
-def test_what_is_said_replaces_what_is_measured() -> None:
-    form, settings = scaling.selected_cases(
+def test_selected_cases_explicit_settings_replace_defaults() -> None:
+    cases, settings = scaling.selected_cases(
         Settings.from_args(["workers=6", "qubits=16", "batch=96"])
     )
-    assert list(form.workers) == [1, 2, 4, 6]
-    assert (form.qubits, form.strong, form.weak) == ((16,), (96,), ())
+    assert list(cases.workers) == [1, 2, 4, 6]
+    assert (cases.qubits, cases.strong, cases.weak) == ((16,), (96,), ())
     assert settings.model.model == "qcnn"
-    form, settings = scaling.selected_cases(Settings.from_args(["quick=1", "model=hybrid"]))
-    assert form == scaling.QUICK
+    cases, settings = scaling.selected_cases(Settings.from_args(["quick=1", "model=hybrid"]))
+    assert cases == scaling.QUICK
     assert settings.model.model == "hybrid"
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["workers=2", "split=2"], "STATE_SHARDS=2"),
-        (["batch=4", "workers=4", "lanes=4"], None),
+        (["workers=2", "state_shards=2"], "STATE_SHARDS=2"),
+        (["batch=4", "workers=4", "partitions=4"], None),
         (["batch=6"], "BATCH=6 is less than 8 workers"),
-        (["workers=auto"], "`auto`"),
+        (["workers=auto"], "WORKERS"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(args: list[str], said: str | None) -> None:
+def test_selected_cases_unusable_setting_raises(args: list[str], said: str | None) -> None:
     settings = Settings.from_args(args)
     if said is None:
         scaling.selected_cases(settings)
@@ -278,18 +325,18 @@ def test_what_cannot_be_measured_is_refused(args: list[str], said: str | None) -
         scaling.selected_cases(settings)
 
 
-def test_a_turn_measures_each_thing_once_and_the_gang_beside_independent_workers() -> None:
-    turn = scaling._turn([("weak", 64), ("strong", 64)], 2, backwards=False)
+def test_turn_cases_are_distinct_and_reversible() -> None:
+    turn = scaling.turn_cases([("weak", 64), ("strong", 64)], 2, backwards=False)
     assert turn == [
         {"batch": 64},
-        {"batch": 32, "alone": "all"},
-        {"batch": 32, "alone": "first"},
-        {"batch": 64, "alone": "first"},
+        {"batch": 32, "independent": "all"},
+        {"batch": 32, "independent": "first"},
+        {"batch": 64, "independent": "first"},
     ]
-    assert scaling._turn([("weak", 64), ("strong", 64)], 2, backwards=True) == turn[::-1]
+    assert scaling.turn_cases([("weak", 64), ("strong", 64)], 2, backwards=True) == turn[::-1]
 
 
-def test_workers_have_cores_of_their_own_while_there_are_enough(
+def test_cpu_sets_are_disjoint_while_there_are_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {2, 3, 5, 7})
@@ -306,20 +353,22 @@ def test_workers_have_cores_of_their_own_while_there_are_enough(
         ('["a"]', "a case is an object"),
         ('[{"qubits": 99}]', "QUBITS=99"),
         ('[{"cubits": 9}]', "cubits is not a setting"),
-        ('[{"threads": 2}]', "threads is the same in all cases"),
-        ('[{"seconds": 0}]', "seconds are a number"),
-        ('[{"data": "moved"}]', "data is one of turned"),
-        ('[{"alone": "second"}]', "alone one of all"),
+        ('[{"threads": 2}]', "threads is equal in all cases"),
+        ('[{"seconds": 0}]', "seconds of a case"),
+        ('[{"data": "moved"}]', "data of a case is one of turned"),
+        ('[{"independent": "second"}]', "independent one of"),
         ('[{"batch": 1}]', "BATCH=1 is less than WORKERS=2"),
     ],
 )
-def test_a_case_that_makes_no_sense_is_refused(text: str, said: str) -> None:
+def test_read_cases_invalid_case_raises(text: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        step_benchmark_worker.read(text, [], 2)
+        step_benchmark_worker.read_cases(text, [], 2)
 
 
-def test_a_worker_by_itself_has_a_batch_of_its_own() -> None:
-    (case,) = step_benchmark_worker.read('[{"batch": 1, "alone": "all"}]', ["seed=3"], 8)
+def test_read_cases_independent_worker_has_own_batch() -> None:
+    (case,) = step_benchmark_worker.read_cases(
+        '[{"batch": 1, "independent": "all"}]', ["seed=3"], 8
+    )
     assert (
         case.settings.training.workers,
         case.settings.training.global_batch,
@@ -327,13 +376,20 @@ def test_a_worker_by_itself_has_a_batch_of_its_own() -> None:
     ) == (1, 1, 3)
 
 
-@pytest.mark.parametrize("text", ["{}", "[1]", '{"rank": 0}', "nonsense"])
-def test_a_line_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"not what a probe says|Expecting value"):
-        StepMeasurement.from_line(text)
+@pytest.mark.parametrize(
+    "fields", [{"rank": "first"}, {"step_ms": [1]}, {"seconds": None}, {"cores": 2}]
+)
+def test_measurement_invalid_result_raises(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(fields))):
+        measurement(**fields)
 
 
-def test_benchmark_pods_keep_nothing_and_stay_restricted() -> None:
+def test_measurement_missing_field_raises() -> None:
+    with pytest.raises(ValueError, match="rank"):
+        StepMeasurement.from_result({"case": 0})
+
+
+def test_benchmark_pods_have_no_storage_and_same_security() -> None:
     values = {"run": "benchmark-1", "model": "qcnn", "workers": 3, "cpu": "1"}
     settings = Settings.from_record(values)
     trained = objects.training(settings)
@@ -347,7 +403,9 @@ def test_benchmark_pods_keep_nothing_and_stay_restricted() -> None:
         k: v for k, v in before.items() if k != "containers"
     }
     labels = worker["template"]["metadata"]["labels"]
-    assert "app.kubernetes.io/part-of" not in labels, "storage lets in what is part of qfleet"
+    assert "app.kubernetes.io/part-of" not in labels, (
+        "network policies of storage admit parts of qfleet"
+    )
     assert labels["app.kubernetes.io/component"] == "benchmark"
     (container,) = after["containers"]
     assert container["securityContext"] == before["containers"][0]["securityContext"]
@@ -361,4 +419,4 @@ def test_benchmark_pods_keep_nothing_and_stay_restricted() -> None:
     assert "envFrom" not in container
     kept = {"HOME", "QFLEET_EVENTS", "QFLEET_WORKERS", "QFLEET_THREADS"}
     assert {one["name"] for one in container["env"]} == kept
-    assert "envFrom" in before["containers"][0], "the training job itself is left alone"
+    assert "envFrom" in before["containers"][0], "the manifest of the training job is not modified"

@@ -57,6 +57,11 @@ class CircuitLayer(keras.layers.Layer):
                 " float32 or float64"
             )
 
+    @property
+    def compiled_simulator(self) -> Any:
+        """The simulator of the compiled circuit."""
+        return self._simulate
+
     def describe(self) -> str:
         """The compiled program, as text."""
         return self._simulate.describe()

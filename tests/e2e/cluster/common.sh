@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034
-# Sourced by the scripts beside it: where the cluster is kept, and how a step is run and timed.
+# Sourced by the other scripts of this folder: paths of the cluster, and steps with logs and times.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 repository=$(cd "$here/../../.." && pwd)
 home=${CLUSTER_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/qfleet-cluster}
@@ -7,11 +7,11 @@ state=$home/state # what one life of the cluster leaves: gone after down.sh; the
 export KUBECONFIG=$home/kubeconfig
 [[ $PATH == "$home/bin:"* ]] || export PATH=$home/bin:$PATH
 
-# The whole cluster lives in a network, mount and process namespace of its own. Its ports meet nobody
-# else's, and when the first process of it dies, the kernel takes every process, mount, interface and
-# rule away with it. One cable leads out of it:
+# The cluster runs in separate network, mount and process namespaces. Its ports can't collide with
+# others, and when its first process ends, the kernel removes every process, mount, interface and rule
+# in them. One virtual cable leads to this machine:
 cable=qfleet0
-gateway=100.64.96.1 # this machine's end; shared address space (RFC 6598), so nobody's home network
+gateway=100.64.96.1 # this machine's end; shared address space (RFC 6598), which home networks do not use
 node_ip=100.64.96.2 # the node's end
 
 fail() {

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Take the cluster away, with every process, mount, interface and rule of it; what was built and
-# docker's layers are kept for the next one:  down.sh  (make cluster-down)
+# Delete the cluster with all its processes, mounts, interfaces and rules. Programs and docker's layers
+# are kept for the next one:  down.sh  (make cluster-down)
 set -euo pipefail
 source "${BASH_SOURCE[0]%/*}/node.sh"
 
 gone() { ! [[ -e /proc/$1/stat && $(cut -d' ' -f3 "/proc/$1/stat") != Z ]]; }
 
 if first=$(first_process); then
-  if [[ -e $state/docker.pid ]]; then # asked first, so that its store is left whole
+  if [[ -e $state/docker.pid ]]; then # stopped first, so that its store stays intact
     enter pkill -F "$state/docker.pid" || true
     wait_for 15 test ! -e "$state/docker.pid"
     rm -f /run/docker.sock

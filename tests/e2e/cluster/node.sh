@@ -32,7 +32,7 @@ open_namespaces() {
   for path in "${private[@]}"; do enter mount -t tmpfs tmpfs "$path"; done
   make_cgroup
 
-  # A resolver on a loopback address cannot be reached from here; systemd keeps the real ones beside it.
+  # A resolver on a loopback address cannot be reached from here; systemd lists the real ones in another file.
   if grep -q '^nameserver 127\.' /etc/resolv.conf; then
     cp /run/systemd/resolve/resolv.conf "$state/resolv.conf"
   else
@@ -40,7 +40,7 @@ open_namespaces() {
   fi
 }
 
-make_cgroup() { # the parent of all containers, so that theirs are found again
+make_cgroup() { # the parent of all containers, by which down.sh finds their cgroups
   local controller hierarchy
   if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then # version 2
     for controller in $(</sys/fs/cgroup/cgroup.controllers); do

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Start a real Kubernetes of one node with the training operator and this project's images in it; run
-# again, it brings up to date what has changed:  up.sh  (make cluster)
+# Start a Kubernetes of one node with the training operator and this project's images. Run again, it
+# updates what has changed:  up.sh  (make cluster)
 set -euo pipefail
 source "${BASH_SOURCE[0]%/*}/base.sh"
 source "${BASH_SOURCE[0]%/*}/builds.sh"
@@ -16,7 +16,7 @@ install_packages() {
 }
 
 start_docker() {
-  docker info >/dev/null 2>&1 && return # the machine's own will do
+  docker info >/dev/null 2>&1 && return # use the machine's own daemon
   daemon docker dockerd --data-root "$home/docker" --cgroup-parent /qfleet --pidfile "$state/docker.pid"
   wait_for 30 docker info
 }
@@ -76,7 +76,7 @@ step docker start_docker
 docker image inspect localhost/pause:1 >/dev/null 2>&1 ||
   tar -C "$home/bin" -c pause | docker import -c 'ENTRYPOINT ["/pause"]' - localhost/pause:1 >/dev/null
 
-# Two chains of work side by side: the images that run in the cluster, and its own programs. Each job in
+# Two chains of jobs in parallel: the images that run in the cluster, and its own programs. Each job in
 # the background is a process group (set -m), to be stopped whole where this script ends early.
 set -m
 (step "base image" build_base && step "make images" make_images) & images=$!

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Run a command with a cluster that is there only meanwhile, then check that this machine is as it was:
+# Start a cluster, run a command, delete the cluster, and check that it left nothing behind:
 #
 #   with_cluster.sh COMMAND...        with_cluster.sh make e2e
 #
-# It ends as the command did; with 1, and what was left behind, where the cluster left something.
+# Exits with the command's exit code; with 1, and a list of the remains, if something is left.
 set -euo pipefail
 source "${BASH_SOURCE[0]%/*}/common.sh"
 
@@ -24,7 +24,7 @@ traces() { # all that a cluster could leave, a line each
   find /sys/fs/cgroup -type d \( -name qfleet -o -name kubepods -o -name docker \)
 }
 
-(($#)) || fail "say what to run with it: with_cluster.sh COMMAND..."
+(($#)) || fail "the command is missing: with_cluster.sh COMMAND..."
 "$here/down.sh"
 before=$(traces | sort)
 trap '"$here/down.sh"' EXIT
@@ -32,6 +32,6 @@ status=0
 { "$here/up.sh" && "$@"; } || status=$?
 trap - EXIT
 "$here/down.sh"
-left=$(comm -13 <(echo "$before") <(traces | sort)) # what others end meanwhile is no matter
+left=$(comm -13 <(echo "$before") <(traces | sort)) # traces that disappeared meanwhile do not matter
 [[ -z $left ]] || fail "cluster-down left this behind:"$'\n'"$left"
 exit $status

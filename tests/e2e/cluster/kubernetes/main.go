@@ -1,5 +1,5 @@
 // Command kubernetes holds every program of a single-node cluster, kubectl included. It is called
-// through links that bear the programs' names, so that each is seen by its own name in ps.
+// through links with the programs' names, so that ps shows each under its own name.
 package main
 
 import (

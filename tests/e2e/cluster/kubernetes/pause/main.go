@@ -1,4 +1,4 @@
-// Command pause waits until it is told to stop, and reaps the orphans of its namespace meanwhile.
+// Command pause waits for a signal to stop, and reaps orphaned processes of its namespace.
 package main
 
 import (

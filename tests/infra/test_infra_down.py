@@ -1,4 +1,4 @@
-"""`make infra-down`: destroys what infra-up made, and nothing else, when it is told to."""
+"""infra-down deletes only resources of infra-up, after a confirmation."""
 
 import os
 import pty
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.infra_checkout import Checkout
+from tests.infra.checkout import Checkout
 
 KINDS = ("clusters", "pools", "buckets", "repositories", "accounts")
 
@@ -39,14 +39,14 @@ def test_destroys_all_that_was_made(checkout: Checkout) -> None:
     assert left(checkout) == {}
     assert not [entry for entry in checkout.cloud["policies"] if entry[0] == "my-project"]
     assert "with 42 bytes: gs://my-project-qfleet/runs/qcnn/, gs://" in done.stdout
-    assert "There is nothing in my-project" in checkout.down("YES=1").stdout
+    assert "my-project has no resources of infra-up" in checkout.down("YES=1").stdout
     assert checkout.changes() == []
 
 
 def test_destroys_nothing_unasked(checkout: Checkout, made: dict[str, Any]) -> None:
     done = checkout.down(code=2)
 
-    assert "there is no terminal to ask at" in done.stderr
+    assert "no terminal for the confirmation" in done.stderr
     assert "make infra-down YES=1" in done.stderr
     assert checkout.changes() == []
 
@@ -79,8 +79,8 @@ def test_goes_on_from_where_it_was_cut_short(checkout: Checkout, made: dict[str,
     checkout.cloud = made
     for call in calls:
         checkout.fault(" ".join(call), late=True)
-        assert "it goes on from here" in checkout.down("YES=1", code=1).stderr
-    assert "There is nothing in my-project" in checkout.down("YES=1").stdout
+        assert "it resumes here" in checkout.down("YES=1", code=1).stderr
+    assert "my-project has no resources of infra-up" in checkout.down("YES=1").stdout
 
     assert left(checkout) == {}
     assert not [entry for entry in checkout.cloud["policies"] if entry[0] == "my-project"]
@@ -100,7 +100,7 @@ def test_leaves_what_it_did_not_make(checkout: Checkout) -> None:
 
     assert checkout.changes() == []
     assert left(checkout) == {kind: found for kind, found in theirs.items() if found}
-    assert "the bucket gs://my-project-qfleet, which infra-up did not make" in done.stdout
+    assert "the bucket gs://my-project-qfleet, which infra-up did not create" in done.stdout
 
 
 def test_leaves_what_has_another_name(checkout: Checkout) -> None:

@@ -1,4 +1,4 @@
-"""A checkout's infra/ beside a Google Cloud that is a file: what a test of infra-up starts from."""
+"""A checkout of infra/ with a fake Google Cloud, which is a file."""
 
 import json
 import shutil
@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.unit import infra_cloud
+from tests.infra import fake_cloud
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("gcloud", "kubectl", "curl", "git", "gke-gcloud-auth-plugin", "sleep")
 # All that the scripts may use of this machine.
 SYSTEM = ("awk", "bash", "cut", "dirname", "make", "sed", "tr", "wc")
-# The verbs of commands that change something; credentials change this machine's kubectl alone.
+# Verbs of commands that change nothing; credentials change only this machine's kubeconfig.
 LOOKS = {"list", "describe", "get-iam-policy", "print-access-token", "get", "rollout", "ls", "du"}
 LOOKS |= {"get-credentials"}
 
 
 class Checkout:
-    """infra/ in a folder of its own, and the cloud that its programs speak to.
+    """infra/ in a folder of its own, and the cloud that its programs use.
 
     Args:
         folder: An empty folder.
@@ -39,10 +39,10 @@ class Checkout:
             (self.programs / name).symlink_to(shutil.which(name) or pytest.fail(f"no {name} here"))
         for name in PROGRAMS:
             program = self.programs / name
-            stand_in = f"{sys.executable} -I -S {infra_cloud.__file__} {name}"
+            stand_in = f"{sys.executable} -I -S {fake_cloud.__file__} {name}"
             program.write_text(f'#!/bin/sh\nexec {stand_in} "$@"\n')
             program.chmod(0o755)
-        self.cloud = infra_cloud.new()
+        self.cloud = fake_cloud.new()
 
     @property
     def cloud(self) -> dict[str, Any]:
@@ -63,12 +63,12 @@ class Checkout:
             name: value for name, value in self.cloud.items() if name not in ("calls", "faults")
         }
 
-    def fault(self, where: str, says: str = "ERROR: out of luck", **more: Any) -> None:
+    def fault(self, where: str, says: str = "ERROR: quota exhausted", **more: Any) -> None:
         """Let the next call whose words hold `where` fail."""
         self.put(faults=[{"where": where, "says": says, "times": 1, **more}])
 
     def run(self, *words: str, code: int = 0, **more: Any) -> subprocess.CompletedProcess[str]:
-        """Run a program in the checkout, see that it ends with `code`; record its calls alone."""
+        """Run a program in the checkout, see that it ends with `code`; record only its calls."""
         self.put(calls=[])
         environment = {"PATH": str(self.programs), "HOME": str(self.folder)}
         done = subprocess.run(
@@ -86,15 +86,15 @@ class Checkout:
 
     def up(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """`infra/up.sh PROJECT=my-project WORDS`."""
-        return self.run("infra/up.sh", f"PROJECT={infra_cloud.PROJECT}", *words, code=code)
+        return self.run("infra/up.sh", f"PROJECT={fake_cloud.PROJECT}", *words, code=code)
 
     def down(self, *words: str, code: int = 0, **more: Any) -> subprocess.CompletedProcess[str]:
         """`infra/down.sh PROJECT=my-project WORDS`."""
-        project = f"PROJECT={infra_cloud.PROJECT}"
+        project = f"PROJECT={fake_cloud.PROJECT}"
         return self.run("infra/down.sh", project, *words, code=code, **more)
 
     def calls(self, program: str = "") -> list[list[str]]:
-        """What the last run called."""
+        """Return the calls of the last run."""
         return [call for call in self.cloud["calls"] if program in ("", call[0])]
 
     def changes(self) -> list[list[str]]:

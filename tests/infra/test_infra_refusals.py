@@ -1,4 +1,4 @@
-"""What infra-up is told and what it refuses: parameters, rights, quotas. Also: shellcheck."""
+"""Refusals of infra-up: invalid parameters and missing requirements."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.infra_checkout import ROOT, Checkout
+from tests.infra.checkout import ROOT, Checkout
 
 SHELL = [
     *sorted(ROOT.glob("infra/*.sh")),
@@ -75,7 +75,7 @@ def test_make_hands_odd_values_on_as_they_are(checkout: Checkout, odd: str) -> N
     ("line", "sentence"),
     [
         ("PROJECT=$(touch pwned)", "must be a project's id"),
-        ("touch pwned", "own.env:2: a line is NAME=value"),
+        ("touch pwned", "own.env:2: a line must be NAME=value"),
         ("PATH=/nowhere", "own.env:2: there is no parameter PATH"),
         ("export PROJECT=my-project", "own.env:2: there is no parameter"),
         ("ZONE=europe-west4-a", "must be a zone of us-central1"),
@@ -93,10 +93,10 @@ def test_a_file_is_parsed_and_not_run(checkout: Checkout, line: str, sentence: s
     assert not (checkout.folder / "pwned").exists()
 
 
-def test_the_persons_file_beats_the_example_and_the_command_line_beats_both(
+def test_precedence_is_command_line_file_defaults(
     checkout: Checkout,
 ) -> None:
-    own = b"# mine\r\n\r\nPROJECT= my-project \r\nMACHINE=n2-standard-8\nDISK=70"
+    own = b"# other\r\n\r\nPROJECT= my-project \r\nMACHINE=n2-standard-8\nDISK=70"
     (checkout.folder / "infra/own.env").write_bytes(own)
     done = checkout.run("infra/up.sh", "DRY_RUN=1", "DISK=80")
 
@@ -114,7 +114,7 @@ def test_another_file_stands_in_for_the_persons(checkout: Checkout) -> None:
 
     assert "two-project" in done.stdout
     assert "one-project" not in done.stdout
-    assert "no file that can be read" in checkout.run("infra/up.sh", "PARAMETERS=x", code=2).stderr
+    assert "not a readable file" in checkout.run("infra/up.sh", "PARAMETERS=x", code=2).stderr
 
 
 def test_asks_for_a_project(checkout: Checkout) -> None:
@@ -129,13 +129,13 @@ def test_adds_up_what_an_hour_costs(checkout: Checkout) -> None:
     most = 0.10 + 0.134 + 3 * node + 4 * each
     (together,) = [line for line in done.stdout.splitlines() if " together " in line]
     assert together.split()[2:] == [f"{idle:.4f}", f"{most:.4f}"]
-    assert "0.020 dollars a month for each GB in the bucket" in done.stdout
-    assert "BEWARE" not in done.stdout
+    assert "0.020 dollars per month and GB in the bucket" in done.stdout
+    assert "WARNING" not in done.stdout
 
 
 def test_says_when_the_prices_are_another_machines(checkout: Checkout) -> None:
-    assert "BEWARE" in checkout.up("DRY_RUN=1", "MACHINE=n2-standard-8").stdout
-    assert "BEWARE" in checkout.up("DRY_RUN=1", "SPOT=no").stdout
+    assert "WARNING" in checkout.up("DRY_RUN=1", "MACHINE=n2-standard-8").stdout
+    assert "WARNING" in checkout.up("DRY_RUN=1", "SPOT=no").stdout
 
 
 @pytest.mark.parametrize(
@@ -170,12 +170,15 @@ def test_says_what_the_person_lacks(checkout: Checkout, cloud: dict[str, Any], r
     [
         ({"networks": []}, "gcloud compute networks create default"),
         ({"machines": {"e2-standard-4": 4}}, "there is no machine type n2d-standard-4"),
-        ({"quotas": {"N2D_CPUS": [8, 1]}}, "say make infra-up MAX_NODES=1, or ask for more"),
-        ({"quotas": {"CPUS": [12, 1]}}, "need 12 of the quota CPUS, and 11 are left"),
+        ({"quotas": {"N2D_CPUS": [8, 1]}}, "make infra-up MAX_NODES=1, or request more"),
+        ({"quotas": {"CPUS": [12, 1]}}, "need 12 of the quota CPUS, but only 11 are left"),
         ({"quotas": {"PREEMPTIBLE_CPUS": [4, 0]}}, "need 8 of the quota PREEMPTIBLE_CPUS"),
         ({"quotas": {"IN_USE_ADDRESSES": [4, 2]}}, "need 3 of the quota IN_USE_ADDRESSES"),
         ({"quotas": {"SSD_TOTAL_GB": [100, 0]}}, "need 150 of the quota SSD_TOTAL_GB"),
-        ({"everywhere": {"CPUS_ALL_REGIONS": [8, 0]}}, "quota CPUS_ALL_REGIONS, and 8 are left"),
+        (
+            {"everywhere": {"CPUS_ALL_REGIONS": [8, 0]}},
+            "CPUS_ALL_REGIONS, but only 8 are left",
+        ),
     ],
     ids=[
         "no network",
@@ -204,7 +207,7 @@ def test_what_is_there_needs_no_more_quota(checkout: Checkout) -> None:
     checkout.up()
 
 
-def test_spot_machines_count_as_others_without_a_quota_of_their_own(checkout: Checkout) -> None:
+def test_spot_machines_without_separate_quota(checkout: Checkout) -> None:
     checkout.put(quotas={"PREEMPTIBLE_CPUS": [0, 0], "N2D_CPUS": [8, 0]})
     checkout.up()
 
@@ -222,7 +225,7 @@ def test_says_which_program_is_missing(checkout: Checkout, program: str) -> None
 def test_what_may_not_be_seen_is_no_lack(checkout: Checkout, look: str) -> None:
     checkout.fault(look, "ERROR: forbidden")
 
-    assert "could not be seen" in checkout.up().stdout
+    assert "could not check" in checkout.up().stdout
 
 
 def test_the_token_is_no_argument(checkout: Checkout) -> None:

@@ -1,4 +1,4 @@
-"""`make infra-up`: what it makes, in which order, again, cut short, and beside what is there."""
+"""infra-up creates missing resources and leaves existing ones unchanged."""
 
 import json
 import shutil
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit import infra_cloud
-from tests.unit.infra_checkout import PROGRAMS, ROOT, Checkout
+from tests.infra import fake_cloud
+from tests.infra.checkout import PROGRAMS, ROOT, Checkout
 
 ORDER = """\
 services enable
@@ -118,8 +118,8 @@ def test_goes_on_from_where_it_was_cut_short(checkout: Checkout, made: dict[str,
         for late in [False, True] if number % 4 == 1 else [True]:
             checkout.fault(said(call), late=late)
             done = checkout.up(code=1)
-            assert "out of luck" in done.stderr
-            assert "it goes on from here" in done.stderr
+            assert "quota exhausted" in done.stderr
+            assert "it resumes here" in done.stderr
             assert said(checkout.calls()[-1]) == said(call)
     checkout.up()
 
@@ -182,7 +182,7 @@ def test_nodes_that_are_not_spot_bear_no_taint(checkout: Checkout) -> None:
 
 
 def adoptable(**cluster: Any) -> dict[str, Any]:
-    """A cluster and a bucket of somebody else's, the bucket in another project."""
+    """A cluster and a bucket of foreign, the bucket in another project."""
     found = {
         "name": "shared",
         "location": "us-central1",
@@ -191,7 +191,7 @@ def adoptable(**cluster: Any) -> dict[str, Any]:
         "networkConfig": {"datapathProvider": "ADVANCED_DATAPATH"},
     }
     bucket = {"name": "data", "labels": {}, "objects": {"a/b": 7}, "elsewhere": True}
-    return infra_cloud.new() | {"clusters": [found | cluster], "buckets": [bucket]}
+    return fake_cloud.new() | {"clusters": [found | cluster], "buckets": [bucket]}
 
 
 ADOPT = ("ADOPT_CLUSTER=shared", "ADOPT_BUCKET=data")
@@ -258,7 +258,7 @@ def test_does_not_touch_what_bears_its_name(checkout: Checkout, kind: str) -> No
     checkout.put(**{kind: THEIRS[kind]})
     done = checkout.up(code=2)
 
-    assert "was not made by make infra-up" in done.stderr
+    assert "was not created by make infra-up" in done.stderr
     assert "set NAME= to another name" in done.stderr
     assert checkout.cloud[kind] == THEIRS[kind]
 

@@ -1,6 +1,6 @@
 """A Google Cloud in a file, and the programs that speak to it: gcloud, kubectl, curl.
 
-Run as `infra_cloud.py PROGRAM ARGUMENTS...`; QFLEET_CLOUD names the file. Each call is recorded in
+Run as `fake_cloud.py PROGRAM ARGUMENTS...`; QFLEET_CLOUD names the file. Each call is recorded in
 it first of all. What the scripts should never say ends with code 64. State is kept as the real
 programs' lists show it, and printed by the --format that is asked for. A fault is an entry of
 `faults`: the call whose words contain `where` fails with `says`, `times` times, having done its
@@ -18,7 +18,7 @@ PROJECT = "my-project"
 
 
 def new() -> dict[str, Any]:
-    """A project with billing and nothing in it, and a person who may do everything."""
+    """A project with billing and nothing in it, and a user who may do everything."""
     return {
         "person": "ada@example.com",
         "projects": [PROJECT],
@@ -213,7 +213,7 @@ def clusters(cloud: dict[str, Any], call: Call, verb: str, names: Words) -> None
     flags = call.flags
     if verb == "list":
         call.show(cloud["clusters"])
-        for one in cloud["clusters"]:  # what was begun is done by the next look
+        for one in cloud["clusters"]:  # what was started is done by the next look
             one["status"] = "RUNNING" if one["status"] == "PROVISIONING" else one["status"]
         return
     if verb == "create":

@@ -1,0 +1,168 @@
+"""Loading of data sets: found by folder or recipe, or generated; and new examples for inference."""
+
+import uuid
+
+import numpy as np
+
+from common import storage
+from common.data import dataset_dir
+from common.data.dataset import DEFAULT_MEMORY_MIB, Dataset
+from common.data.encoding import Encoding
+from common.data.formats import FORMATS
+from common.data.recipe import folder, recipe
+from common.data.sampling import WorkerSampler
+from common.data.shuffling import SINGLE_SHARD
+from common.data.splits import GENERATORS, SPLITS, labels_to_signs, read_user_table
+from common.data.tables import read_table
+from common.data.writer import DatasetWriter, Progress
+from common.errors import DataError, SettingsError
+from common.settings import Settings
+from common.storage import StoragePath
+from common.text import plural
+
+
+def prepare(
+    settings: Settings, root: StoragePath, progress: Progress = lambda done, total: None
+) -> Dataset:
+    """Return the data set of the settings; generate it below `root` if it does not exist.
+
+    Args:
+        settings: The groups data and training, QUBITS and JOB_ID.
+        root: Folder of data sets.
+        progress: Called with rows written so far, and all rows.
+
+    Returns:
+        A data set with all shards. Small splits are in memory and verified.
+
+    Raises:
+        DataError: The data can't be read or used, or the data set was altered.
+        SettingsError: A setting does not fit the data set.
+    """
+    data = settings.data
+    if (found := _existing(settings)) is None:
+        content = recipe(data, settings.model.qubits)
+        path = folder(data, content, root)
+        if not storage.exists(path / dataset_dir.MANIFEST):
+            generate = GENERATORS.get(data.data, read_user_table)
+            splits = generate(data, settings.model.qubits)
+            writer = DatasetWriter(path, content, data.partitions, progress)
+            writer.write(splits, data.seed, settings.job.job_id or uuid.uuid4().hex)
+        found = load(path, data.data_memory)
+    shards = [shard for split in SPLITS for shard in found.shards(split)]
+    dataset_dir.check_sizes(found.path, shards)
+    for split in SPLITS:
+        if found.layout(split) == SINGLE_SHARD:
+            found.split(split)
+    if settings.training.workers > 0:  # otherwise the planner chooses later
+        _check_memory(found, settings)
+    return found
+
+
+def _check_memory(found: Dataset, settings: Settings) -> None:
+    """Raise now if DATA_MEMORY is too small, and not after TensorFlow is loaded."""
+    training = settings.training
+    in_memory = found.splits_in_memory()
+    for split in filter(lambda split: split not in in_memory, SPLITS):
+        sampler = WorkerSampler(
+            found.partition_sizes(split),
+            rank=0,
+            world_size=training.workers // training.state_shards,
+            batch=training.global_batch,
+            seed=settings.data.seed,
+            layout=found.layout(split),
+        )
+        found.batch_source(split, sampler)
+
+
+def load(path: StoragePath, memory: int = DEFAULT_MEMORY_MIB) -> Dataset:
+    """Return the data set in a folder; its shards are verified when they are read.
+
+    Args:
+        path: The folder.
+        memory: Memory for examples in this process, in MiB.
+
+    Raises:
+        DataError: There is no data set, or its manifest was altered or is of another version.
+    """
+    return Dataset(path, dataset_dir.read_manifest(path), memory)
+
+
+def _existing(settings: Settings) -> Dataset | None:
+    """Return the data set in the folder DATA; None if DATA is a generator or a table.
+
+    Raises:
+        DataError: DATA is unknown.
+        SettingsError: A setting does not fit the data set.
+    """
+    data = settings.data
+    if data.data in GENERATORS or data.data.lower().endswith(tuple(FORMATS)):
+        return None
+    path = storage.path(data.data.rstrip("/") or "/")
+    if not storage.exists(path / dataset_dir.MANIFEST):
+        raise DataError(
+            f"DATA={data.data} is not a data set: allowed are {', '.join(GENERATORS)}, the path of"
+            f" a table whose name ends in {', '.join(FORMATS)}, or a folder that `make dataset`"
+            " completed"
+        )
+    found = load(path, data.data_memory)
+    _check_recipe(found, settings)
+    shards = settings.training.state_shards
+    if settings.training.workers // shards > found.partitions:
+        raise SettingsError(
+            f"WORKERS={settings.training.workers} is more than"
+            f" {plural(found.partitions * shards, 'worker')}, the maximum for DATA={data.data} with"
+            f" PARTITIONS={found.partitions}: lower WORKERS, or generate another data set"
+        )
+    return found
+
+
+def _check_recipe(found: Dataset, settings: Settings) -> None:
+    """Raise if a setting contradicts the recipe of an existing data set."""
+    recorded = found.manifest.recipe
+    actual: dict[str, object] = {"qubits": recorded.get("qubits")}
+    wanted: dict[str, object] = {"qubits": settings.model.qubits}
+    for split in SPLITS:
+        actual[f"{split}_examples"] = found.rows(split)
+        wanted[f"{split}_examples"] = settings.get(f"{split}_examples")
+    for name in ("partitions", "encoder", "classes", "label_column"):
+        # A default may not have been given by the user.
+        if settings.get(name) != Settings.fields()[name].default:
+            wanted[name], actual[name] = settings.get(name), recorded.get(name, "")
+    for name, value in wanted.items():
+        if value is not None and value != actual[name]:
+            variable, has = name.upper(), actual[name]
+            advice = f"without it: omit {variable}"
+            if has != "":
+                advice = f"with {variable}={has}: set {variable}={has}"
+            raise SettingsError(
+                f"{variable}={value} does not fit DATA={settings.data.data}, which was generated"
+                f" {advice}, or generate another data set"
+            )
+
+
+def read_examples(path: str, encoding: Encoding) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return new examples from a table, for inference.
+
+    Args:
+        path: A .csv, .parquet or .npz table with the columns of the training data; in a CSV or
+            Parquet file in any order. The label column is optional.
+        encoding: Encoding of the training data.
+
+    Returns:
+        Angles float32 [n, symbols] in radians, and labels float32 [n] of -1 and +1, or None.
+
+    Raises:
+        DataError: The table can't be read or does not fit.
+    """
+    table = read_table(path, encoding.label, columns=encoding.columns, labelled=False)
+    angles = encoding.apply(table.features)
+    if table.labels is None:
+        return angles, None
+    unknown = np.flatnonzero(~np.isin(table.labels, encoding.classes))
+    if len(unknown):
+        raise DataError(
+            f"{path}: row {unknown[0] + 1} has the label {str(table.labels[unknown[0]])!r} in"
+            f" column {encoding.label!r}: the classes of the model are {encoding.classes[0]} and"
+            f" {encoding.classes[1]}"
+        )
+    return angles, labels_to_signs(table.labels, encoding.classes)

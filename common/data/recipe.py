@@ -1,0 +1,49 @@
+"""Recipe of a data set: all settings that determine it, and the name of its folder."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from common.data import dataset_dir
+from common.data.formats import sha256_file
+from common.data.splits import GENERATORS
+from common.settings.groups import DataSettings
+from common.storage import StoragePath
+
+
+def recipe(data: DataSettings, qubits: int) -> dict[str, Any]:
+    """Return the recipe, which is plain data.
+
+    Args:
+        data: Settings of the data set.
+        qubits: QUBITS.
+
+    Raises:
+        DataError: The table of the user can't be read.
+    """
+    result = {
+        "format": dataset_dir.FORMAT,
+        "data": data.data,
+        "qubits": qubits,
+        "seed": data.seed,
+        "partitions": data.partitions,
+        "train_examples": data.train_examples,
+        "validation_examples": data.validation_examples,
+        "test_examples": data.test_examples,
+    }
+    if data.data != "excitations":
+        result |= {
+            "classes": data.classes,
+            "encoder": data.encoder,
+            "label_column": data.label_column,
+        }
+    if data.data not in GENERATORS:
+        # By content: the same table with another path is the same data.
+        result |= {"data": "table", "sha256": sha256_file(data.data)}
+    return result
+
+
+def folder(data: DataSettings, recipe: dict[str, Any], root: StoragePath) -> StoragePath:
+    """Return the folder of a generated data set below `root`."""
+    name = re.sub(r"[^a-z0-9]+", "-", Path(data.data).stem.lower()).strip("-")[:40] or "table"
+    return root / f"{name}-{dataset_dir.fingerprint(recipe)[:12]}"

@@ -1,0 +1,107 @@
+"""The options that a plan considers, and checks that need no measurement."""
+
+from collections.abc import Iterator
+
+from common.errors import SettingsError
+from common.settings.groups.training import TrainingSettings
+from common.settings.settings import AUTO
+from planning.costs import MachineMemory, WorkerOption
+from planning.workload import WorkloadAnalysis
+
+MAX_PODS = 32
+"""Most workers that a plan for a cluster considers."""
+
+MIN_STEPS_PER_EPOCH = 16
+"""Fewest steps per epoch with a batch that the planner chooses."""
+
+BATCHES = tuple(2**power for power in range(3, 13))
+
+
+def has_explicit_batch(training: TrainingSettings) -> bool:
+    """Return True if the batch is not left to the planner."""
+    return training.batch not in (None, AUTO) or training.batch_per_worker is not None
+
+
+def check(
+    workload: WorkloadAnalysis,
+    training: TrainingSettings,
+    simulator: str,
+    *,
+    keep_workers: bool = False,
+) -> None:
+    """Check settings that are wrong whatever is measured.
+
+    Args:
+        workload: Workload of the training.
+        training: BATCH and STATE_SHARDS are checked.
+        simulator: SIMULATOR, for the message.
+        keep_workers: True for a training, which accepts a batch of more than all examples.
+
+    Raises:
+        SettingsError: STATE_SHARDS is impossible, or BATCH is more than all examples.
+    """
+    most = max(workload.shard_exchanges, default=1)
+    if training.state_shards > most:
+        raise SettingsError(
+            f"STATE_SHARDS={training.state_shards} is not possible for {workload.qubits} qubits"
+            f" with SIMULATOR={simulator}: set STATE_SHARDS to at most {most}"
+        )
+    if keep_workers:
+        return
+    if has_explicit_batch(training) and training.global_batch > workload.train_examples:
+        raise SettingsError(
+            f"BATCH={training.global_batch} is more than the {workload.train_examples:,} training"
+            " examples: lower BATCH, or raise TRAIN_EXAMPLES"
+        )
+
+
+def options(
+    workload: WorkloadAnalysis, training: TrainingSettings, machine: MachineMemory
+) -> Iterator[WorkerOption]:
+    """Yield all options that the explicit settings allow."""
+    explicit_batch = has_explicit_batch(training)
+    for workers in _worker_counts(workload, training, machine):
+        fair = machine.fair_threads(workers)
+        threads_options = sorted({fair, *(2**power for power in range(fair.bit_length()))})
+        batches = _explicit_batches(training, workers) if explicit_batch else None
+        for threads in [training.threads] if training.threads else threads_options:
+            for shards in _shard_counts(workers, training, workload):
+                for batch in batches or _automatic_batches(workload.train_examples):
+                    if batch * shards >= workers and workers <= workload.partitions * shards:
+                        yield WorkerOption(workers, batch, threads, shards)
+
+
+def _worker_counts(
+    workload: WorkloadAnalysis, training: TrainingSettings, machine: MachineMemory
+) -> list[int]:
+    most = MAX_PODS if machine.dedicated else 2 * machine.cores
+    if training.workers != AUTO:
+        most = max(most, training.workers)
+    most = min(most, workload.partitions * max(training.state_shards, MAX_PODS))
+    workers = {2**power for power in range(most.bit_length())}
+    if training.workers != AUTO:
+        workers.add(training.workers)
+    return sorted(count for count in workers if count <= most)
+
+
+def _shard_counts(
+    workers: int, training: TrainingSettings, workload: WorkloadAnalysis
+) -> list[int]:
+    explicit = training.state_shards
+    possible = [explicit] if explicit > 1 else [1, *workload.shard_exchanges]
+    return [
+        shards
+        for shards in possible
+        if workers % shards == 0 and (shards == 1 or shards in workload.shard_exchanges)
+    ]
+
+
+def _explicit_batches(training: TrainingSettings, workers: int) -> list[int]:
+    if training.batch_per_worker:
+        return [training.batch_per_worker * workers]
+    return [training.global_batch]
+
+
+def _automatic_batches(examples: int) -> list[int]:
+    most = max(examples // MIN_STEPS_PER_EPOCH, 1)
+    return [batch for batch in BATCHES if batch <= most] or [most]

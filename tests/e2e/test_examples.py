@@ -1,0 +1,87 @@
+"""The commands of examples/kubernetes/README.md on a real cluster, in their short form."""
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e import client_environments as places
+from tests.e2e import kube
+from tests.e2e.client_environments import in_
+
+QUICK = ("bash", "-c", '. examples/quick.env && exec "$@"', "bash")
+COMMANDS = {
+    words[1]: words
+    for words in map(
+        shlex.split,
+        re.findall(
+            r"^make .*TARGET=k8s.*",
+            (kube.ROOT / "examples/kubernetes/README.md").read_text(encoding="utf-8"),
+            re.MULTILINE,
+        ),
+    )
+}
+RUN = "kubernetes-example"
+
+
+@pytest.fixture(scope="module")
+def place(cluster: str) -> Iterator[str]:
+    """A namespace for the example."""
+    with places.namespace("examples") as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def trained(place: str) -> str:
+    """The run that the README's first command trains."""
+    run_command("training", place)
+    return RUN
+
+
+def run_command(target: str, place: str) -> None:
+    """Run a command of the README with the quick settings in a namespace."""
+    done = subprocess.run(
+        [*QUICK, *COMMANDS[target], in_(place)],
+        cwd=kube.ROOT, env=kube.environment(), stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=400, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_kubernetes_example_trains_and_predicts(trained: str, place: str) -> None:
+    run_command("inference", place)
+    for kind, name in (("tfjob", trained), ("job", f"inference-{trained}")):
+        job = json.loads(kube.kubectl("get", kind, name, "--namespace", place, "-o", "json"))
+        conditions = {each["type"]: each["status"] for each in job["status"]["conditions"]}
+        assert "True" in (conditions.get("Succeeded"), conditions.get("Complete"))
+
+
+def test_kubernetes_example_shows_tensorboard(trained: str, place: str, free_port: int) -> None:
+    settings = [in_(place), f"TENSORBOARD_PORT={free_port}"]
+    shown = subprocess.Popen(
+        [*QUICK, *COMMANDS["tensorboard"], *settings],
+        cwd=kube.ROOT, env=kube.environment(), stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        kube.until(lambda: _runs(free_port), 180, "the run in TensorBoard", pause=1)
+        shown.send_signal(signal.SIGINT)
+        assert shown.wait(60) in (0, 130, -signal.SIGINT)
+    finally:
+        if shown.poll() is None:
+            shown.kill()
+            shown.wait()
+
+
+def _runs(port: int) -> bool:
+    """Return True once TensorBoard lists the run."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/data/runs", timeout=10) as response:
+            return RUN in response.read().decode()
+    except OSError:
+        return False

@@ -1,0 +1,168 @@
+"""setup.sh: environments are created, extended, repaired and replaced.
+
+The lock contains one empty wheel, and the programs are stand-ins that print their arguments.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.small_project import (
+    KERNEL,
+    PYTHON,
+    arguments,
+    make,
+    make_project,
+    on_platform,
+    write_script,
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A checkout without an environment."""
+    return make_project(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with nothing but pip."""
+    folder = tmp_path_factory.mktemp("bare") / "venv"
+    subprocess.run([PYTHON, "-m", "venv", folder], check=True)
+    return folder
+
+
+@pytest.fixture
+def python(bare: Path, tmp_path: Path) -> Path:
+    """A Python whose `-m venv` makes hard links to `bare`, which takes a tenth of the time."""
+    link = f'[[ "$1 $2" == "-m venv" ]] && exec cp -al {bare} "$3"'
+    return write_script(tmp_path / "fast/python", f'{link}\nexec {PYTHON} "$@"')
+
+
+def test_first_call_installs_and_prints_one_line(project: Path) -> None:
+    done = make(project, "training", f"PYTHON={PYTHON}")
+    assert arguments(done) == []
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Installing requirements/worker.txt into .venv")
+    assert (project / ".venv/lib/python3.11/site-packages/tiny.py").exists()
+
+
+def test_interrupted_installation_is_repeated(project: Path, python: Path) -> None:
+    setup = subprocess.Popen(
+        ["./setup.sh", PYTHON, ".venv", "worker"],
+        cwd=project,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not (project / ".venv/bin/python").exists():
+        time.sleep(0.01)
+    os.killpg(setup.pid, signal.SIGKILL)
+    setup.wait()
+    (project / ".venv/half").touch()
+    assert arguments(make(project, "training", f"PYTHON={python}")) == []
+    assert (project / ".venv/lib/python3.11/site-packages/tiny.py").exists()
+    assert not (project / ".venv/half").exists()
+
+
+def test_changed_lock_creates_new_environment(project: Path, python: Path) -> None:
+    make(project, "training", f"PYTHON={python}")
+    (project / "requirements/worker.txt").write_text("# nothing\n")
+    assert arguments(make(project, "training", f"PYTHON={python}")) == []
+    assert not (project / ".venv/lib/python3.11/site-packages/tiny.py").exists()
+
+
+def test_wheel_with_another_hash_is_refused(project: Path, python: Path) -> None:
+    lock = project / "requirements/worker.txt"
+    lock.write_text(re.sub("sha256:.*", "sha256:" + "0" * 64, lock.read_text()))
+    done = make(project, "training", f"PYTHON={python}")
+    assert done.returncode == 2
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+    assert "qfleet: pip could not install requirements/worker.txt" in done.stderr
+    assert not (project / ".venv/installed.sha256").exists()
+
+
+def test_missing_network_is_reported(project: Path, python: Path) -> None:
+    (project / "requirements/worker.txt").write_text("tiny==1.0 --hash=sha256:" + "0" * 64)
+    nowhere = "http://127.0.0.1:9"
+    offline = {"https_proxy": nowhere, "http_proxy": nowhere, "no_proxy": "", "PIP_RETRIES": "1"}
+    done = make(project, "training", f"PYTHON={python}", **offline)
+    assert done.returncode == 2
+    assert "qfleet: the package index cannot be reached" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_python_312_is_accepted(project: Path, python: Path) -> None:
+    version = "[[ $2 == *version_info* ]] && echo 3.12 && exit"
+    python_312 = write_script(project / "bin/python", f'{version}\nexec {python} "$@"')
+    assert arguments(make(project, "training", f"PYTHON={python_312}")) == []
+
+
+@pytest.mark.parametrize("name", [("Linux", "aarch64"), ("Darwin", "arm64")])
+def test_other_platforms_of_tensorflow_are_accepted(
+    project: Path, python: Path, name: tuple[str, str]
+) -> None:
+    done = make(project, "training", f"PYTHON={python}", **on_platform(project, *name))
+    assert arguments(done) == []
+
+
+def installed_locks(project: Path) -> list[str]:
+    """Return the locks in the environment's stamp."""
+    stamp = (project / ".venv/installed.sha256").read_text()
+    return sorted(Path(line.split()[1]).stem for line in stamp.splitlines())
+
+
+def test_tfq_is_added_on_demand_and_stays(project: Path, python: Path) -> None:
+    assert arguments(make(project, "training", f"PYTHON={python}")) == []
+    assert installed_locks(project) == ["worker"]
+    done = make(project, "inference", "SIMULATOR=tfq")
+    assert arguments(done) == ["SIMULATOR=tfq"]
+    assert done.stderr == "Installing requirements/tfq.txt into .venv.\n"
+    assert make(project, "training", "SIMULATOR=tfq").stderr == ""
+    subprocess.run(["./setup.sh", "", ".venv", "worker", "dev"], cwd=project, check=True)
+    assert installed_locks(project) == ["dev", "tfq", "worker"]
+
+
+def test_changed_tfq_lock_is_installed_again(project: Path, python: Path) -> None:
+    make(project, "training", "SIMULATOR=tfq", f"PYTHON={python}")
+    (project / "requirements/tfq.txt").write_text("# another\n")
+    assert make(project, "training").stderr == ""
+    assert "Installing requirements/tfq.txt" in make(project, "training", "SIMULATOR=tfq").stderr
+    assert installed_locks(project) == ["tfq", "worker"]
+
+
+def test_missing_locks_are_found_with_slow_sha256sum(project: Path, python: Path) -> None:
+    make(project, "training", f"PYTHON={python}")
+    slow = write_script(project / "bin/sha256sum", """
+        for file in "$@"; do [[ $file == --* ]] && exec /usr/bin/sha256sum "$@"; done
+        for file in "$@"; do /usr/bin/sha256sum "$file"; sleep 0.2; done""")  # fmt: skip
+    path = f"{slow.parent}:{os.environ['PATH']}"
+    for missing in (["dev", "tfq"], ["tfq", "dev"]):
+        command = ["./setup.sh", "", ".venv", "worker", *missing]
+        subprocess.run(command, cwd=project, check=True, env={**os.environ, "PATH": path})
+        assert installed_locks(project) == ["dev", "tfq", "worker"]
+        shutil.rmtree(project / ".venv")
+
+
+def test_native_library_is_rebuilt_when_a_source_changes(project: Path, python: Path) -> None:
+    kernel = project / "qfleet/native"
+    for _ in range(2):
+        assert make(project, "training", f"PYTHON={python}").returncode == 0
+        assert (kernel / "kernel.so").read_text() == "built "
+    (kernel / "engine.cc").write_text("// changed")
+    for _ in range(2):
+        assert make(project, "training").returncode == 0
+        assert (kernel / "kernel.so").read_text() == "built built "
+
+
+def test_failed_native_build_is_retried_without_error(project: Path, python: Path) -> None:
+    (project / "qfleet/native/__main__.py").write_text("")
+    assert arguments(make(project, "training", f"PYTHON={python}")) == []
+    (project / "qfleet/native/__main__.py").write_text(KERNEL)
+    assert arguments(make(project, "training")) == []
+    assert (project / "qfleet/native/kernel.so").exists()

@@ -1,0 +1,123 @@
+"""Every example runs in its short form; tests/e2e/test_examples.py has the cluster."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+REPLACED = (".git", ".venv", ".venv-launch", "examples", "infra", "runs", "setup.sh")
+OWN = ("STORAGE=gs://b/runs", "IMAGE=registry/q", "SERVICE_ACCOUNT=a@b.iam.gserviceaccount.com")
+# Sources the quick settings as a user does, then runs a command.
+QUICK = ("bash", "-c", '. examples/quick.env && exec "$@"', "bash")
+
+needs_kubectl = pytest.mark.skipif(
+    not shutil.which("kubectl"), reason="kubectl, which contains kustomize, is not on the PATH"
+)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout with its own runs, whose environments are the one of this test."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for path in ROOT.iterdir():
+        if path.name not in REPLACED:
+            (folder / path.name).symlink_to(path)
+    for name in ("examples", "infra"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("own.*"))
+    for name in ("setup.sh", ".venv/bin/python", ".venv-launch/bin/python"):
+        script = folder / name
+        script.parent.mkdir(parents=True, exist_ok=True)
+        run = "exit 0" if name == "setup.sh" else f'exec "{sys.executable}" "$@"'
+        script.write_text(f"#!/bin/sh\n{run}\n")
+        script.chmod(0o755)
+    return folder
+
+
+def run_example(checkout: Path, *command: str) -> str:
+    """Run a command with the quick settings; return its standard output."""
+    clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}
+    done = subprocess.run(
+        [*QUICK, *command],
+        cwd=checkout, env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=500, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def result(run: Path) -> dict:
+    return json.loads((run / "result.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def finished(checkout: Path) -> Path:
+    """The run of local_training.sh."""
+    run_example(checkout, "bash", "examples/local_training.sh")
+    return checkout / "runs" / "hybrid"
+
+
+def test_local_training_leaves_result_and_report(finished: Path) -> None:
+    assert result(finished)["epochs"] == 6
+    assert (finished / "predictions" / "report.html").is_file()
+
+
+def test_finished_run_notebook_executes_in_order(
+    checkout: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mpl.use("Agg")
+    monkeypatch.chdir(checkout)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    text = (ROOT / "examples/finished_run.ipynb").read_text(encoding="utf-8")
+    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
+    names: dict[str, object] = {}
+    for number, cell in enumerate(cells):
+        exec(compile("".join(cell["source"]), f"cell {number}", "exec"), names)
+    assert names["run"].run.path.samefile(finished)  # type: ignore[attr-defined]
+    assert json.loads((checkout / "circuit.json").read_text())
+    assert "OPENQASM 2.0" in (checkout / "circuit.qasm").read_text()
+
+
+def test_custom_model_is_trained(checkout: Path) -> None:
+    run_example(checkout, "bash", "examples/custom_model/run.sh")
+    model = json.loads((checkout / "runs/custom-model/run.json").read_text())["settings"]["model"]
+    assert model == "examples.custom_model.model:build"
+    assert result(checkout / "runs/custom-model")["metrics"]["test"]
+
+
+def test_custom_table_predicts_every_new_row(checkout: Path) -> None:
+    run_example(checkout, "bash", "examples/custom_table/run.sh")
+    predictions = (checkout / "runs/moons/predictions/new.csv").read_text().splitlines()
+    assert len(predictions) == 1 + 100
+
+
+def test_kill_and_resume_ends_with_equal_weights(checkout: Path) -> None:
+    # The exit status is 0 only if a worker was killed and the weights are bit-identical.
+    run_example(checkout, sys.executable, "examples/kill_and_resume.py")
+
+
+@needs_kubectl
+@pytest.mark.parametrize(("example", "workers"), [("kubernetes", 2), ("gke_spot", 8)])
+def test_cluster_settings_render(checkout: Path, example: str, workers: int) -> None:
+    config = f"CONFIG=examples/{example}/settings.yaml"
+    render = [".venv-launch/bin/python", "-m", "launch", "render", config]
+    text = run_example(checkout, *render, *(OWN if example == "gke_spot" else []))
+    (job,) = (each for each in yaml.safe_load_all(text) if each["kind"] == "TFJob")
+    worker = job["spec"]["tfReplicaSpecs"]["Worker"]
+    assert worker["replicas"] == workers
+    spot = "cloud.google.com/gke-spot" in json.dumps(worker["template"]["spec"])
+    assert spot == (example == "gke_spot")
+
+
+def test_gke_spot_dry_run_creates_spot_pool(checkout: Path) -> None:
+    infra_up = ["make", "infra-up", "PARAMETERS=examples/gke_spot/parameters.env", "DRY_RUN=1"]
+    printed = run_example(checkout, *infra_up, "PROJECT=my-project")
+    (pool,) = (line for line in printed.splitlines() if " node-pools create " in line)
+    assert {"--spot", "--min-nodes=0", "--max-nodes=8"} <= set(pool.split())
