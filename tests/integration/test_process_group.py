@@ -131,7 +131,7 @@ def test_killed_worker_restarts_all_with_equal_weights(start, tmp_path, undistur
     assert "(attempt 2)" in process.output
     assert distance(run, undisturbed[0]) == 0
     assert [line["epoch"] for line in metrics(run)] == list(range(1, 41))
-    assert attempts(run)["started"] == 2
+    assert attempts(run)["attempts"] == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -198,7 +198,7 @@ def test_max_restarts_ends_with_retryable_code(start, tmp_path):
     assert "restart 2 of 2" in process.output
     assert "restart 3" not in process.output
     assert "MAX_RESTARTS=2" in process.output
-    assert attempts(tmp_path / "hybrid")["started"] == 3
+    assert attempts(tmp_path / "hybrid")["attempts"] == 3
 
 
 def test_max_attempts_ends_permanently_with_cause(start, tmp_path):
@@ -207,7 +207,7 @@ def test_max_attempts_ends_permanently_with_cause(start, tmp_path):
     assert process.wait(90) == 2, process.output
     assert "MAX_ATTEMPTS=2" in process.output
     assert "out of memory?" in process.output
-    assert attempts(tmp_path / "hybrid")["started"] == 2
+    assert attempts(tmp_path / "hybrid")["attempts"] == 2
 
 
 def test_attempt_with_new_checkpoint_resets_the_limit(start, tmp_path):
@@ -219,7 +219,7 @@ def test_attempt_with_new_checkpoint_resets_the_limit(start, tmp_path):
     set_pace(tmp_path)
     process = start(tmp_path, *LONG, "WORKERS=1", "MAX_ATTEMPTS=2")
     assert process.wait(90) == 0, process.output
-    assert attempts(run)["started"] == 4
+    assert attempts(run)["attempts"] == 4
 
 
 def test_deadline_exits_146_with_checkpoint_and_resumes(start, tmp_path, undisturbed):

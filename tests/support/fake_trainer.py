@@ -29,7 +29,7 @@ from training.rendezvous import create_listener
 from training.trainer_protocol import TrainingContext
 
 WEIGHTS = 8
-CONNECT_TIMEOUT_SECONDS = 10.0
+CONNECT_TIMEOUT_SECONDS = 30.0
 PACE_FILE = "pace.json"
 
 
@@ -68,11 +68,16 @@ class StepBarrier:
             with create_listener(self._cluster, self._port) as server:
                 server.settimeout(CONNECT_TIMEOUT_SECONDS)
                 self._peers = [server.accept()[0] for _ in range(others)]
+            for peer in self._peers:
+                peer.sendall(b".")
         while others and not self._peers:
             try:
                 address = (self._cluster.chief_host, self._port)
-                self._peers = [socket.create_connection(address, timeout=1)]
-            except ConnectionError:
+                peer = socket.create_connection(address, timeout=CONNECT_TIMEOUT_SECONDS)
+                # The rendezvous may still listen on this port; it closes such connections.
+                _receive(peer)
+                self._peers = [peer]
+            except (ConnectionError, EOFError):
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)

@@ -329,7 +329,7 @@ def test_line_splitter_joins_parts_and_cuts_long_lines() -> None:
 def test_render_adds_prefixes_and_next_commands() -> None:
     fields = {"run": "r", "storage": "s", "metrics": {}, "commands": ["make a", "make b"]}
     event = Event("run_finished", 0, message="done", fields=fields)
-    assert render(event) == "done\nnext:  make a\n       make b"
+    assert render(event) == "done\nNext steps:\n  make a\n  make b"
     assert render(Event("benchmark_ready", 0, rank=1)) is None
     log = Event("log", 0, rank=1, message="x")
     assert render(log) == "worker 1: x"
