@@ -64,7 +64,7 @@ def test_run_main_long_message_is_truncated(status):
 
 
 def test_run_main_library_error_exits_with_2(capsys):
-    assert run_main(raising(library.MemoryLimitError("no memory"))) == 2
+    assert run_main(raising(library.CircuitError("no memory"))) == 2
     assert capsys.readouterr().err == "qfleet: no memory\n"
     assert isinstance(as_qfleet_error(library.CircuitError("gate")), CircuitError)
     assert as_qfleet_error(ValueError("gate")) is None
