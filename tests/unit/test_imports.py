@@ -26,7 +26,7 @@ BASE = {"environments", "errors", "events", "formats", "processes", "text", "set
 ALLOWED: Mapping[str, set[str]] = {
     "text": set(),
     "formats": set(),
-    "environments": set(),
+    "environments": {"errors"},
     "events": set(),
     "errors": {"events"},
     "processes": {"events", "text"},
