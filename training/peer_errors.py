@@ -4,7 +4,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from common.errors import SimulationError, PeerLost, Preempted
+from common.errors import PeerLost, Preempted, SimulationError
 from qfleet.tensorflow.runtime import tf
 from training.cluster import ClusterSpec
 from training.preemption import Preemption
