@@ -4,7 +4,7 @@
     ├── UserError                2    the user must change something
     │   ├── SettingsError             a setting: its name, its value and the allowed values
     │   ├── DataError                 a data set: the file, column or row
-    │   ├── CircuitError              a circuit: the gate, moment and qubits
+    │   ├── SimulationError           a circuit: the gate, moment and qubits, or its memory
     │   ├── WeightsError              weights or a checkpoint that do not fit or were altered
     │   ├── StorageError              no such bucket, permission denied, disk full
     │   ├── RunError                  a run that is in use, missing, or has other settings
@@ -71,7 +71,7 @@ class DataError(UserError):
     """A data set can't be read, or its content can't be used for training."""
 
 
-class CircuitError(UserError):
+class SimulationError(UserError):
     """A circuit can't be simulated."""
 
 
@@ -151,11 +151,11 @@ def as_qfleet_error(error: BaseException) -> QfleetError | None:
 def _from_library(error: library.LibraryError) -> UserError:
     """Convert an error of the library and add the setting to change."""
     if isinstance(error, library.ShardingError):
-        return CircuitError(f"{error}; STATE_SHARDS=1 does not shard it")
+        return SimulationError(f"{error}; STATE_SHARDS=1 does not shard it")
     if isinstance(error, library.MemoryLimitError):
-        return CircuitError(f"{error}; see QUBITS and WORKERS")
+        return SimulationError(f"{error}; see QUBITS and WORKERS")
     if isinstance(error, library.CircuitError):
-        return CircuitError(str(error))
+        return SimulationError(str(error))
     return SettingsError(
         f"SIMULATOR: {error}; make training and make inference install TensorFlow Quantum if"
         " SIMULATOR=tfq is given, and SIMULATOR=qfleet does not need it"

@@ -143,7 +143,7 @@ class Lease:
         folder: Folder of the run, or another that contains the lease.
         job_id: Identity that all attempts of the job share.
         name: Name of the file.
-        title: Name of what is protected, for messages; the run by default.
+        title: Protected object in messages; the run by default.
         advice: Way out for a process that is refused.
     """
 
@@ -164,7 +164,7 @@ class Lease:
         self._thread: threading.Thread | None = None
 
     def acquire(self) -> Self:
-        """Take the lease, and renew it in a thread until `close`.
+        """Take the lease and renew it in a thread until `close`.
 
         Raises:
             RunError: Another job has the lease.

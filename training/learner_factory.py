@@ -20,7 +20,7 @@ def build_learner(
     """Build the model and its optimizer in the strategy's scope.
 
     Raises:
-        CircuitError: The workers on this machine need more memory than it has.
+        SimulationError: The workers on this machine need more memory than it has.
     """
     with strategy.scope(), state_group.use_group(local_state_group(cluster, settings)):
         keras.utils.set_random_seed(settings.data.seed)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from common.errors import CircuitError, PeerLost, Preempted
+from common.errors import PeerLost, Preempted, SimulationError
 from qfleet.tensorflow.runtime import tf
 from training.cluster import ClusterSpec
 from training.preemption import Preemption
@@ -52,13 +52,13 @@ class PeerErrorTranslator:
         """Raise the converted error.
 
         Raises:
-            CircuitError: This worker ran out of memory.
+            SimulationError: This worker ran out of memory.
             PeerLost: A peer was lost.
             Preempted: A peer was lost after SIGTERM.
         """
         rank = self._cluster.rank
         if isinstance(error, tf.errors.ResourceExhaustedError):
-            raise CircuitError(
+            raise SimulationError(
                 f"worker {rank} ran out of memory ({_reason(error)}): use fewer QUBITS, fewer"
                 " WORKERS on this machine or a smaller BATCH"
             ) from error

@@ -31,7 +31,7 @@ def open_trainer(context: TrainingContext) -> Iterator["Trainer"]:
 
     Raises:
         PeerLost, Preempted: TensorFlow reported a lost peer, here or in the body of the context.
-        CircuitError: This worker ran out of memory.
+        SimulationError: This worker ran out of memory.
     """
     settings, cluster = context.settings, context.cluster
     with PeerErrorTranslator(cluster, context.preemption) as errors:

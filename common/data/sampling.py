@@ -2,7 +2,7 @@
 
 Global batch b is rows b*B to (b+1)*B-1 of the global order of an epoch (see shuffling.py). Workers
 share the partitions: each worker takes consecutive partitions, group after group, so that it needs
-few shards of other workers. If a split is a single shard, worker r of W takes partitions r, r+W, ...
+few shards of other workers. If a split is one shard, worker r of W takes partitions r, r+W, ...
 """
 
 from collections.abc import Iterator, Sequence

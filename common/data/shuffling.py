@@ -120,7 +120,7 @@ class EpochOrder:
         return np.pad(np.cumsum(lengths, axis=1), ((0, 0), (1, 0)))
 
     def group_rows(self, epoch: int, group: int) -> list[np.ndarray]:
-        """Return int64 [size] per partition of a group: its row numbers in the order of an epoch."""
+        """Return int64 [size] per partition of a group: its rows in the order of an epoch."""
         parts = [self.shuffled_offsets(epoch, group, int(s)) for s in self.segments(epoch, group)]
         return [
             self.first_rows[partition] + np.concatenate([part[i] for part in parts])

@@ -62,8 +62,8 @@ def read_table(
         labels = _labels(path, label, table[label])
     elif label is not None and labelled:
         raise DataError(
-            f"{path} has no label column {label!r}, only {_list(names)}: set LABEL_COLUMN to the column"
-            " of labels"
+            f"{path} has no label column {label!r}, only {_list(names)}: set LABEL_COLUMN to the"
+            " column of labels"
         )
     features = [name for name in names if name != label]
     if columns is not None:
@@ -159,7 +159,7 @@ def _numbers(path: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _not_a_number(column: pa.ChunkedArray) -> tuple[int, str]:
-    """Return the first row, from 1, whose value is not a number, and the value; by default row 1."""
+    """Return the first row, from 1, whose value is not a number (default 1), and the value."""
     for row, value in enumerate(column.to_pylist(), start=1):
         try:
             float(value)

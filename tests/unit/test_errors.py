@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from common import errors, events
-from common.errors import CircuitError, PeerLost, SettingsError, as_qfleet_error, run_main
+from common.errors import PeerLost, SettingsError, SimulationError, as_qfleet_error, run_main
 from qfleet import errors as library
 
 
@@ -66,7 +66,7 @@ def test_run_main_long_message_is_truncated(status):
 def test_run_main_library_error_exits_with_2(capsys):
     assert run_main(raising(library.MemoryLimitError("no memory"))) == 2
     assert capsys.readouterr().err == "qfleet: no memory; see QUBITS and WORKERS\n"
-    assert isinstance(as_qfleet_error(library.CircuitError("gate")), CircuitError)
+    assert isinstance(as_qfleet_error(library.CircuitError("gate")), SimulationError)
     assert as_qfleet_error(ValueError("gate")) is None
 
 

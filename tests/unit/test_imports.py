@@ -20,12 +20,13 @@ ALL_PACKAGES = (*PACKAGES, "benchmarks", "tools")
 TENSORFLOW = {"tensorflow", "tf_keras", "keras"}
 RUNTIME = "qfleet.tensorflow.runtime"
 
-BASE = {"errors", "events", "formats", "processes", "text", "settings"}
+BASE = {"environments", "errors", "events", "formats", "processes", "text", "settings"}
 """Parts of common that all other parts may import."""
 
 ALLOWED: Mapping[str, set[str]] = {
     "text": set(),
     "formats": set(),
+    "environments": {"errors"},
     "events": set(),
     "errors": {"events"},
     "processes": {"events", "text"},
