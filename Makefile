@@ -1,4 +1,4 @@
-# Entry points. Run `make help`. Each target installs what it needs.
+# Entry points. Run `make help`. Each target installs its requirements first.
 #
 # Settings follow a target as NAME=value: make training WORKERS=4 STORAGE=gs://bucket/path
 # They are passed to the program, which rejects unknown names.
@@ -139,7 +139,7 @@ verify: docs ## check style, types, prose, import rules, links and generated fil
 	@.venv/bin/mypy
 	@.venv/bin/python -m tools.prose_lint
 	@git ls-files '*.cc' '*.h' | xargs .venv/bin/clang-format --dry-run --Werror
-	@git ls-files '*.sh' .ci/run | xargs .venv/bin/shellcheck
+	@git ls-files '*.sh' .ci/run | xargs .venv/bin/shellcheck --external-sources --source-path=SCRIPTDIR:.
 	@.venv/bin/python -m pytest --quiet tests/unit/test_imports.py
 	@.venv/bin/python -m common.settings --check docs/configuration.md
 	@.venv/bin/python -m benchmarks.documentation --check

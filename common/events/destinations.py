@@ -1,4 +1,4 @@
-"""Where events go: a console or a byte stream; and lines in byte streams."""
+"""Destinations of events: the console or a byte stream; and lines in byte streams."""
 
 import contextlib
 import os

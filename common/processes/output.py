@@ -1,4 +1,4 @@
-"""What is read from a child's pipes."""
+"""Output of a child process, read from its pipes."""
 
 import os
 import selectors

@@ -1,4 +1,4 @@
-"""What a process is started with and how it ended: CPUs, environment, ports, exit codes."""
+"""CPUs, environment, ports and exit codes of processes."""
 
 import contextlib
 import os
@@ -105,7 +105,7 @@ def find_child(
 
     Args:
         pid: The parent.
-        matches: Called with a child's environment; a KeyError or ValueError is no match.
+        matches: Called with a child's environment; a KeyError or ValueError means no match.
         recursive: Search children of children too.
     """
     import psutil

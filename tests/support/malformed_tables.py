@@ -1,4 +1,4 @@
-"""Tables that can't be trained on: how each is written, and what its error says.
+"""Tables that can't be trained on: how each is written, and its error message.
 
 Used by the tests of the readers and by those of whole programs.
 """
@@ -20,7 +20,7 @@ class MalformedTable(NamedTuple):
         name: What is wrong.
         file: Name of the file.
         write: Writes it to the path that it is given.
-        words: What the error's one sentence must say, besides the file's name.
+        words: Texts that the error message contains, in addition to the file's name.
         settings: Settings besides DATA, by name.
     """
 
@@ -113,7 +113,7 @@ CASES = [
     MalformedTable("another ending", "t.xlsx", text("a,label\n1,0\n"), (".csv, .parquet, .npz",)),
     MalformedTable("empty CSV", "t.csv", text(""), ("is empty",)),
     MalformedTable("blank CSV", "t.csv", text("\n\n\n"), ("CSV",)),
-    MalformedTable("header alone", "t.csv", text("a,label\n"), ("no rows",)),
+    MalformedTable("only a header", "t.csv", text("a,label\n"), ("no rows",)),
     MalformedTable("garbage CSV", "t.csv", text(GARBAGE), ("not text in UTF-8",)),
     MalformedTable(
         "Latin-1", "t.csv", text("a,größe,label\n1,2,0\n".encode("latin-1")), ("UTF-8", "byte 5")
@@ -261,7 +261,7 @@ CASES = [
     MalformedTable(
         "a cube", "t.npz", lambda p: npz(p, x=np.ones((40, 2, 2)), label=LABELS), ("(40, 2, 2)",)
     ),
-    MalformedTable("a number alone", "t.npz", lambda p: npz(p, x=3.0, label=LABELS), ("shape ()",)),
+    MalformedTable("only a number", "t.npz", lambda p: npz(p, x=3.0, label=LABELS), ("shape ()",)),
     MalformedTable(
         "complex numbers", "t.npz", lambda p: npz(p, x=FEATURES * 1j, label=LABELS), ("complex128",)
     ),

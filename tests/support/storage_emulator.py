@@ -50,7 +50,7 @@ class Emulator:
         return self
 
     def stop(self) -> None:
-        """End the process; what it held is gone."""
+        """End the process; its objects are lost."""
         if self._process:
             self._process.kill()
             self._process.wait()

@@ -1,4 +1,4 @@
-"""Checkpoints: complete or absent, and what is damaged is passed over with a warning."""
+"""Checkpoints are complete or absent; damaged ones are skipped with a warning."""
 
 import json
 import logging

@@ -59,7 +59,8 @@ def settings() -> list[Case]:
             cases.append(_setting(f"{name.upper()} {what}", f"{name.upper()}={value}"))
     cases += [
         _setting(f"{text} not of the form", text)
-        for text in ("RUN=a_b", "RUN=-a", "MODEL=mine", "MODEL=a:b:c", "CLASSES=1", "PROFILE_STEPS=3",
+        for text in ("RUN=a_b", "RUN=-a", "MODEL=mine", "MODEL=a:b:c", "CLASSES=1",
+                     "PROFILE_STEPS=3",
                      "JOB_ID=a/b", "STORAGE=s3://b", "STORAGE=gs://")
     ]  # fmt: skip
     return cases

@@ -16,7 +16,7 @@ def test_affected_tests_follows_processes_started_by_name() -> None:
     assert "tests/integration/test_planner.py" in found
 
 
-def test_affected_tests_of_an_engine_source_are_those_of_the_engine() -> None:
+def test_affected_tests_of_engine_source_are_engine_tests() -> None:
     found = changed_tests.affected_tests({"qfleet/native/kernels.cc"})
     assert "tests/unit/qfleet/test_native.py" in found
     assert "tests/unit/test_text.py" not in found
