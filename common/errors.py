@@ -151,7 +151,7 @@ def as_qfleet_error(error: BaseException) -> QfleetError | None:
 def _from_library(error: library.LibraryError) -> UserError:
     """Convert an error of the library and add the setting to change."""
     if isinstance(error, library.ShardingError):
-        return SimulationError(f"{error}; STATE_SHARDS=1 does not shard it")
+        return SimulationError(f"{error}, or set STATE_SHARDS=1")
     if isinstance(error, library.MemoryLimitError):
         return SimulationError(f"{error}; see QUBITS and WORKERS")
     if isinstance(error, library.CircuitError):

@@ -24,9 +24,35 @@ ASSIGNED = {
     "tests/infra/": INFRA,
     "tests/exhaustive/": EXHAUSTIVE,
     "tests/e2e/": E2E,
-    "tests/integration/test_examples.py": EXHAUSTIVE,
-    "tests/integration/test_examples.py::test_gke_spot_dry_run_creates_spot_pool": DEFAULT,
 }
+
+# Real processes: other forms of what the default tier tests once.
+_INTEGRATION = {
+    "test_dataset.py::test_storage_outage_in_mid_epoch_exits_with_145": EXHAUSTIVE,
+    "test_examples.py": EXHAUSTIVE,
+    "test_examples.py::test_gke_spot_dry_run_creates_spot_pool": DEFAULT,
+    "test_fleet.py": EXHAUSTIVE,
+    "test_inference_parallel.py": EXHAUSTIVE,
+    "test_inference_parallel.py::test_second_inference_is_refused_with_one_line": DEFAULT,
+    "test_layers_distributed.py": EXHAUSTIVE,
+    "test_mqt_bench.py": EXHAUSTIVE,
+    "test_planner.py::test_plan_is_measured_once_and_used_by_training": EXHAUSTIVE,
+    "test_scaling.py::test_measure_group_killed_worker_raises_peer_lost": EXHAUSTIVE,
+    "test_sharded_state.py": EXHAUSTIVE,
+    "test_sharded_training.py::test_groups_of_shards_split_the_rows": EXHAUSTIVE,
+    "test_tensorboard.py::test_growing_run_in_a_bucket_is_shown": EXHAUSTIVE,
+    "test_tensorboard_callbacks.py": EXHAUSTIVE,
+    "test_training.py": EXHAUSTIVE,
+    "test_training.py::test_bug_in_qfleet_stays_a_traceback": DEFAULT,
+    "test_training.py::test_error_in_call_of_user_model_is_one_sentence": DEFAULT,
+    "test_training.py::test_error_in_user_layer_names_its_line": DEFAULT,
+    "test_training.py::test_error_in_user_model_is_one_sentence": DEFAULT,
+    "test_training.py::test_help_and_misspelt_setting_are_quick": DEFAULT,
+    "test_training.py::test_missing_bucket_exits_2": DEFAULT,
+    "test_training.py::test_user_model_of_the_readme_trains": DEFAULT,
+    "test_without_tfq.py": EXHAUSTIVE,
+}
+ASSIGNED |= {f"tests/integration/{name}": tier for name, tier in _INTEGRATION.items()}
 
 
 def tier_of(node_id: str) -> str:
