@@ -141,10 +141,15 @@ def as_qfleet_error(error: BaseException) -> QfleetError | None:
     Returns:
         The error itself; a UserError for an error of the library; None for a bug.
     """
-    if isinstance(error, QfleetError):
-        return error
-    if isinstance(error, library.LibraryError):
-        return _from_library(error)
+    original: BaseException | None = error
+    # AutoGraph replaces an error in traced code; the original is its context.
+    while type(original).__name__ == "StagingError":
+        assert original is not None
+        original = original.__context__
+    if isinstance(original, QfleetError):
+        return original
+    if isinstance(original, library.LibraryError):
+        return _from_library(original)
     return None
 
 
@@ -157,8 +162,8 @@ def _from_library(error: library.LibraryError) -> UserError:
     if isinstance(error, library.CircuitError):
         return SimulationError(str(error))
     return SettingsError(
-        f"SIMULATOR: {error}; make training and make inference install TensorFlow Quantum if"
-        " SIMULATOR=tfq is given, and SIMULATOR=qfleet does not need it"
+        f"SIMULATOR=tfq: {error}; `make training SIMULATOR=tfq` installs it, SIMULATOR=qfleet does"
+        " not need it"
     )
 
 

@@ -72,8 +72,7 @@ class TfqSimulator(Simulator):
             )
         if importlib.util.find_spec("tensorflow_quantum") is None:
             raise LibraryError(
-                "TensorFlow Quantum is not installed: install it (Linux x86_64 only) or use"
-                " backend='qfleet'"
+                "TensorFlow Quantum is not installed (it exists for Linux x86_64 only)"
             )
         self.inputs, self.parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
         self.readouts = len(readouts)
@@ -150,10 +149,7 @@ class TfqSimulator(Simulator):
                 try:
                     import tensorflow_quantum as tfq
                 except ImportError as error:
-                    raise LibraryError(
-                        f"TensorFlow Quantum cannot be loaded ({error}): reinstall it or use"
-                        " backend='qfleet'"
-                    ) from error
+                    raise LibraryError(f"TensorFlow Quantum cannot be loaded ({error})") from error
             with tf.init_scope():
                 # NumPy arrays, because a tensor of one graph is not valid in another.
                 self._tfq_ops = _TfqOps(

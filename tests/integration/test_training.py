@@ -174,7 +174,7 @@ def test_user_table_trains_multi_filter_and_predicts(start, tmp_path):
     inference = start(tmp_path, f"INPUT={tmp_path}/new.csv", module="inference")
     assert inference.wait() == 0, inference.output
     (predictions,) = (tmp_path / "multi-filter" / "predictions").glob("*.csv")
-    assert list(pd.read_csv(predictions)["predicted"]) == ["yes", "no"]
+    assert list(pd.read_csv(predictions)["predicted_label"]) == ["yes", "no"]
 
 
 def test_digits_reach_logistic_regression(start, tmp_path):
