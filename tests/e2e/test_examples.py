@@ -1,6 +1,7 @@
 """The commands of examples/kubernetes/README.md on a real cluster, in their short form."""
 
 import json
+import os
 import re
 import shlex
 import signal
@@ -66,15 +67,15 @@ def test_kubernetes_example_shows_tensorboard(trained: str, place: str, free_por
     shown = subprocess.Popen(
         [*QUICK, *COMMANDS["tensorboard"], *settings],
         cwd=kube.ROOT, env=kube.environment(), stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:
         kube.until(lambda: _runs(free_port), 180, "the run in TensorBoard", pause=1)
-        shown.send_signal(signal.SIGINT)
+        os.killpg(shown.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
         assert shown.wait(60) in (0, 130, -signal.SIGINT)
     finally:
         if shown.poll() is None:
-            shown.kill()
+            os.killpg(shown.pid, signal.SIGKILL)
             shown.wait()
 
 

@@ -154,7 +154,8 @@ def test_inference_in_the_cluster_equals_local_inference(
 ) -> None:
     kubectl("apply", "-f", str(K8S / "inference.yaml"))
     kubectl("wait", "--for=condition=complete", "job/inference-qcnn", "--timeout=100s")
-    there = kubectl("logs", "job/inference-qcnn")
+    logged = kube.parse_events(kubectl("logs", "job/inference-qcnn"), "log")
+    there = "\n".join(event.message for event in logged)
     answers = root / "qcnn" / "predictions" / "test.csv"
     written = storage.read_bytes(answers)
     here = subprocess.run(

@@ -32,7 +32,7 @@ if most := os.environ.get("STOPS_AFTER"):
 
 
 @pytest.fixture
-def gang() -> Iterator[Callable[..., TrainingProcess]]:
+def start() -> Iterator[Callable[..., TrainingProcess]]:
     yield from training_processes()
 
 
@@ -49,11 +49,11 @@ def shards(root: Path) -> list[Path]:
 
 
 def test_killed_generation_resumes_with_the_same_bytes(
-    tmp_path: Path, short_retries: dict[str, str], gang: Callable[..., TrainingProcess]
+    tmp_path: Path, short_retries: dict[str, str], start: Callable[..., TrainingProcess]
 ) -> None:
-    first = gang(tmp_path / "a", *LARGE, module="common.data", STOPS_AFTER="42", **short_retries)
+    first = start(tmp_path / "a", *LARGE, module="common.data", STOPS_AFTER="42", **short_retries)
     first.wait_until(lambda: len(shards(tmp_path / "a")) == 42)
-    second = gang(tmp_path / "a", *LARGE, module="common.data", **short_retries)
+    second = start(tmp_path / "a", *LARGE, module="common.data", **short_retries)
     assert second.wait() == 2
     assert "is in use by another job (process " in second.output
     assert "Traceback" not in second.output
@@ -66,7 +66,7 @@ def test_killed_generation_resumes_with_the_same_bytes(
     altered.write_bytes(b"x" + altered.read_bytes()[1:])
     (folder / f".{altered.name}.0{storage.PARTIAL_SUFFIX}").write_bytes(b"half of a sh")
 
-    again = gang(tmp_path / "a", *LARGE, module="common.data", **short_retries)
+    again = start(tmp_path / "a", *LARGE, module="common.data", **short_retries)
     assert again.wait() == 0, again.output
     assert f"next:  make training DATA={folder}" in again.output
     assert f"{altered} was altered: it is written again" in again.output
@@ -76,8 +76,8 @@ def test_killed_generation_resumes_with_the_same_bytes(
         "manifest.json",
         *(s.file for split in ("train", "validation", "test") for s in load(folder).shards(split)),
     }
-    anew = gang(tmp_path / "b", *LARGE, module="common.data", **short_retries)
-    assert anew.wait() == 0
+    fresh = start(tmp_path / "b", *LARGE, module="common.data", **short_retries)
+    assert fresh.wait() == 0
     for path in folder.iterdir():
         assert (
             path.read_bytes()
@@ -88,7 +88,7 @@ def test_killed_generation_resumes_with_the_same_bytes(
 def test_storage_outage_in_mid_epoch_exits_with_145(
     tmp_path: Path,
     short_retries: dict[str, str],
-    gang: Callable[..., TrainingProcess],
+    start: Callable[..., TrainingProcess],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The data set is in gs://, read by parts by two workers; the run is local."""
@@ -99,12 +99,12 @@ def test_storage_outage_in_mid_epoch_exits_with_145(
     try:
         large = ("TRAIN_EXAMPLES=150000", *LARGE[1:])
         address = {"STORAGE_EMULATOR_HOST": emulator.address}
-        made = gang(f"gs://{BUCKET}", *large, module="common.data", **address)
+        made = start(f"gs://{BUCKET}", *large, module="common.data", **address)
         assert made.wait() == 0, made.output
         data = made.output.rpartition("DATA=")[2].split()[0]
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", emulator.address)
         kept = {str(f): storage.read_bytes(f) for f in storage.files(storage.path(data))}
-        training = gang(tmp_path / "runs", *args, f"DATA={data}", **environment)
+        training = start(tmp_path / "runs", *args, f"DATA={data}", **environment)
         events = tmp_path / "runs" / "hybrid" / "logs" / "steps"
         training.wait_until(lambda: any(f.stat().st_size > 3000 for f in events.glob("*")))
         emulator.stop()
@@ -116,7 +116,7 @@ def test_storage_outage_in_mid_epoch_exits_with_145(
         emulator.start()
         for file, content in kept.items():
             storage.write_atomic(storage.path(file), content)
-        again = gang(tmp_path / "runs", *args, f"DATA={data}", **environment)
+        again = start(tmp_path / "runs", *args, f"DATA={data}", **environment)
         assert again.wait() == 0, again.output
         assert "Resuming run 'hybrid' from checkpoint" in again.output
         assert [line["epoch"] for line in metrics(tmp_path / "runs" / "hybrid")] == [1, 2]
