@@ -52,7 +52,7 @@ def all_reduce_sum(vector: tf.Tensor) -> tf.Tensor:
     if workers * length * vector.dtype.size > MAX_ONE_HOP_BYTES:
         return context.all_reduce(tf.distribute.ReduceOp.SUM, vector)
     if _mesh is not None:
-        return native.ops().qfleet_exchange(own=vector, links=_mesh.file_descriptors)
+        return native.ops().qfleet_all_reduce(own=vector, sockets=_mesh.file_descriptors)
     return all_reduce_via_all_to_all(vector, workers)
 
 

@@ -40,7 +40,7 @@ template <class T>
 class AllReduceOp : public tf::OpKernel {
  public:
   explicit AllReduceOp(tf::OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, context->GetAttr("links", &sockets_));
+    OP_REQUIRES_OK(context, context->GetAttr("sockets", &sockets_));
     int own = 0;
     for (int socket : sockets_) own += socket < 0;
 #ifdef SO_NOSIGPIPE
@@ -145,20 +145,20 @@ class AllReduceOp : public tf::OpKernel {
 
 }  // namespace
 
-REGISTER_OP("QfleetExchange")
+REGISTER_OP("QfleetAllReduce")
     .Input("own: T")
     .Output("total: T")
     .Attr("T: {float, double}")
     // By rank: the connection's file descriptor, or -1 for this worker.
-    .Attr("links: list(int) >= 2")
+    .Attr("sockets: list(int) >= 2")
     .SetIsStateful()
     .SetShapeFn([](tf::shape_inference::InferenceContext* context) {
       context->set_output(0, context->input(0));
       return tf::OkStatus();
     });
-REGISTER_KERNEL_BUILDER(Name("QfleetExchange").Device(tf::DEVICE_CPU).TypeConstraint<float>("T"),
+REGISTER_KERNEL_BUILDER(Name("QfleetAllReduce").Device(tf::DEVICE_CPU).TypeConstraint<float>("T"),
                         AllReduceOp<float>);
-REGISTER_KERNEL_BUILDER(Name("QfleetExchange").Device(tf::DEVICE_CPU).TypeConstraint<double>("T"),
+REGISTER_KERNEL_BUILDER(Name("QfleetAllReduce").Device(tf::DEVICE_CPU).TypeConstraint<double>("T"),
                         AllReduceOp<double>);
 
 }  // namespace qfleet

@@ -265,7 +265,7 @@ QFLEET_OP("QfleetExpectationGradient")
     .Attr("span: bool")
     .Attr("room: int")
     .SetShapeFn(GradientShapeFn);
-QFLEET_OP("QfleetSpan")
+QFLEET_OP("QfleetSubspaceSize")
     .Output("states: int64")
     .Attr("span: bool")
     .Attr("room: int")
@@ -289,7 +289,7 @@ QFLEET_OP("QfleetStateGradient")
     .Attr("by_each: bool")
     .SetShapeFn(GradientShapeFn);
 
-REGISTER_KERNEL_BUILDER(Name("QfleetSpan").Device(tf::DEVICE_CPU), SubspaceSizeOp);
+REGISTER_KERNEL_BUILDER(Name("QfleetSubspaceSize").Device(tf::DEVICE_CPU), SubspaceSizeOp);
 REGISTER_KERNEL_BUILDER(Name("QfleetClock").Device(tf::DEVICE_CPU), ClockOp);
 
 QFLEET_KERNEL("QfleetExpectation", ExpectationOp<float>, float);

@@ -116,7 +116,7 @@ class NativeSimulator(Simulator):
         """
         angles = tf.convert_to_tensor(angles, self.dtype)
         exponents = self._exponents(angles, tf.zeros([len(self.parameters)], self.dtype))
-        size = native.ops().qfleet_span(
+        size = native.ops().qfleet_subspace_size(
             *exponents, program=self._serialized, **self._plan_attributes(True)
         )
         return int(size)

@@ -43,11 +43,11 @@ class IndexBitSwap:
         step = tf.where(single, tf.minimum(region, most), region)
 
         def transfer(first: tf.Tensor, states: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            sent = native.ops().qfleet_take_out(
+            sent = native.ops().qfleet_pack_region(
                 shared, per_example, states, first, step, **self._attributes
             )
             received = self._exchange.all_to_all(sent)
-            states = native.ops().qfleet_put_in(
+            states = native.ops().qfleet_unpack_region(
                 shared, per_example, states, first, received, **self._attributes
             )
             return first + step, states
@@ -125,7 +125,7 @@ class CrossingReadout(_CrossingTerms):
     def _add(
         self, total: tf.Tensor, others: tf.Tensor, first: tf.Tensor, program: bytes, context: Any
     ) -> tf.Tensor:
-        return total + native.ops().qfleet_cross_read(
+        return total + native.ops().qfleet_cross_shard_expectation(
             *context, others, first, program=program, across=self._stages.across
         )
 
@@ -148,7 +148,7 @@ class CrossingObservables(_CrossingTerms):
         self, total: tf.Tensor, others: tf.Tensor, first: tf.Tensor, program: bytes, context: Any
     ) -> tf.Tensor:
         shared, per_example, upstream = context
-        return native.ops().qfleet_cross_weigh(
+        return native.ops().qfleet_cross_shard_apply_observables(
             shared,
             per_example,
             total,

@@ -50,7 +50,7 @@ class StageOps:
             [B, readouts] values, and the kept states.
         """
         if self._single:
-            return native.ops().qfleet_part_expectation(
+            return native.ops().qfleet_shard_expectation(
                 *exponents,
                 seeds,
                 program=self._stages.programs[0],
@@ -65,7 +65,7 @@ class StageOps:
 
         def read(shared: tf.Tensor, per_example: tf.Tensor, seeds: tf.Tensor) -> list[tf.Tensor]:
             states = forward(shared, per_example, seeds)
-            values = native.ops().qfleet_stage_read(
+            values = native.ops().qfleet_stage_expectation(
                 shared,
                 per_example,
                 states,
@@ -102,7 +102,7 @@ class StageOps:
             Gradients by the shared exponents [E], the per-example exponents [B, F] and the seeds.
         """
         if self._single:
-            return native.ops().qfleet_part_gradient(
+            return native.ops().qfleet_shard_gradient(
                 *exponents,
                 seeds,
                 upstream,
@@ -200,7 +200,7 @@ class _ForwardPass:
         ]
 
     def __call__(self, shared: tf.Tensor, per_example: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-        states = native.ops().qfleet_stage_start(
+        states = native.ops().qfleet_first_stage(
             shared,
             per_example,
             seeds,
@@ -242,7 +242,7 @@ class _AdjointPass:
     ) -> list[tf.Tensor]:
         """Return gradients by the per-example exponents, the seeds and the shared exponents."""
         stages, by_each = self._stages, self._by_each
-        adjoints = native.ops().qfleet_stage_weigh(
+        adjoints = native.ops().qfleet_stage_apply_observables(
             shared,
             per_example,
             states,
@@ -256,7 +256,7 @@ class _AdjointPass:
         for at in reversed(range(len(stages.programs))):
             if not stages.gradient_before[at + 1][by_each]:
                 break  # nothing before here has a gradient
-            results = native.ops().qfleet_stage_back(
+            results = native.ops().qfleet_stage_adjoint(
                 shared,
                 per_example,
                 states,

@@ -26,7 +26,7 @@ def test_all_reduce_is_the_bit_identical_sum(workers, path: str) -> None:
 
 def test_step_has_one_collective(workers) -> None:
     for worker in workers:
-        assert worker["trained"]["collectives"] == ["QfleetExchange"]
+        assert worker["trained"]["collectives"] == ["QfleetAllReduce"]
 
 
 def test_graphs_are_traced_once_and_calls_have_their_size(workers) -> None:

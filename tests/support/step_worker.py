@@ -130,7 +130,7 @@ def trained(strategy: tf.distribute.Strategy, cluster: ClusterSpec) -> dict[str,
     return {
         **recorder.results,
         "traces": traces,
-        "collectives": [n.op for n in nodes if n.op.startswith(("Collective", "QfleetExchange"))],
+        "collectives": [n.op for n in nodes if n.op.startswith(("Collective", "QfleetAllReduce"))],
         "measured": measured,
     }
 

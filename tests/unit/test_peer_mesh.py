@@ -170,8 +170,8 @@ def all_reduce(
     def one(rank: int) -> np.ndarray:
         try:
             assert len(vectors[rank])
-            total = native.ops().qfleet_exchange(
-                own=vectors[rank], links=PeerMesh(wired[rank], 3).file_descriptors
+            total = native.ops().qfleet_all_reduce(
+                own=vectors[rank], sockets=PeerMesh(wired[rank], 3).file_descriptors
             )
             return total.numpy()
         except (AssertionError, tf.errors.OpError):  # it ends, and so do its connections

@@ -113,7 +113,7 @@ def call_with_malformed_inputs() -> None:
 
     one, none = tf.ones([3, 1]), tf.zeros([0])
     shard_program = program()
-    shard = ops.qfleet_stage_start(
+    shard = ops.qfleet_first_stage(
         shared,
         each,
         tf.ones([3, 4], real),
@@ -178,16 +178,18 @@ def call_with_malformed_inputs() -> None:
         "40 qubits, no kept states": lambda: values(program(qubits=40), keep=False),
         "the gradients of 40 qubits": lambda: gradients(one, none, program(qubits=40)),
         "the state of 40 qubits": lambda: state(program(qubits=40), order=range(40)),
-        "a position that is empty": lambda: region("qfleet_take_out", empty, length),
-        "a position that is a vector": lambda: region("qfleet_take_out", [start], length),
-        "a position below 0": lambda: region("qfleet_take_out", start - 1, length),
-        "a length that is empty": lambda: region("qfleet_take_out", start, empty),
-        "no places to pack": lambda: region("qfleet_take_out", start, length, ()),
-        "an empty position to unpack": lambda: region("qfleet_put_in", empty, packed),
-        "no places to unpack": lambda: region("qfleet_put_in", start, packed[:1], ()),
-        "packed groups of rank 0": lambda: region("qfleet_put_in", start, packed[0, 0]),
-        "a peer's empty position": lambda: cross("qfleet_cross_read", empty),
-        "an empty position for lambda": lambda: cross("qfleet_cross_weigh", empty, one),
+        "a position that is empty": lambda: region("qfleet_pack_region", empty, length),
+        "a position that is a vector": lambda: region("qfleet_pack_region", [start], length),
+        "a position below 0": lambda: region("qfleet_pack_region", start - 1, length),
+        "a length that is empty": lambda: region("qfleet_pack_region", start, empty),
+        "no places to pack": lambda: region("qfleet_pack_region", start, length, ()),
+        "an empty position to unpack": lambda: region("qfleet_unpack_region", empty, packed),
+        "no places to unpack": lambda: region("qfleet_unpack_region", start, packed[:1], ()),
+        "packed groups of rank 0": lambda: region("qfleet_unpack_region", start, packed[0, 0]),
+        "a peer's empty position": lambda: cross("qfleet_cross_shard_expectation", empty),
+        "an empty position for lambda": lambda: cross(
+            "qfleet_cross_shard_apply_observables", empty, one
+        ),
         "2**40 examples": lambda: values(bare, each=examples[2**40]),
     }
     accepted: dict[str, Callable[[], Any]] = {
@@ -201,8 +203,8 @@ def call_with_malformed_inputs() -> None:
         "the gradients of no example": lambda: gradients(one[:0], none, each=no_row),
         "the state of no example": lambda: state(each=no_row),
         "gradients of no states": lambda: state_gradients(waiting[:0], waiting[:0], each=no_row),
-        "a packed region": lambda: region("qfleet_take_out", start, length),
-        "an unpacked region": lambda: region("qfleet_put_in", start, packed),
+        "a packed region": lambda: region("qfleet_pack_region", start, length),
+        "an unpacked region": lambda: region("qfleet_unpack_region", start, packed),
         "a span and no room": lambda: values(span=True, room=-(2**63)),
         "a span and all room": lambda: values(span=True, room=2**63 - 1),
     }
