@@ -1,4 +1,4 @@
-"""`launch benchmark`: short trainings measured in pods, for planning/step_measurement.py."""
+"""`launch benchmark`: short trainings measured in pods, for planning/cluster_benchmark.py."""
 
 import contextlib
 import re

@@ -3,7 +3,7 @@
 A state of more qubits than a chunk holds is processed in chunks that fit a core's L2 cache: all
 amplitudes of some qubits, for one setting of the others. A cache block is a set of qubits and the
 fused blocks that are applied to each chunk before the next one. Fewer cache blocks mean fewer
-passes of the state over the memory bus. The SIMD_LANES lowest qubits may lie across a vector's
+passes of the state over the memory bus. The LANE_QUBITS lowest qubits may lie across a vector's
 lanes, so every cache block contains them. Doi and Horii describe the technique for Qiskit Aer
 (arXiv:2102.02957).
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from qfleet.compiler.dense_fusion import FusedBlock
 
 CACHE_BLOCK_QUBITS = {"complex64": 15, "complex128": 14}  # kChunkBytes of amplitudes in kernels.h
-SIMD_LANES = 4
+LANE_QUBITS = 4
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def plan_cache_blocks(
             for qubit in block.qubits:
                 uses[qubit] += 1
     free = [qubit for qubit in natural if qubit not in high]
-    lanes = sorted(free, key=lambda qubit: uses[qubit])[:SIMD_LANES]
+    lanes = sorted(free, key=lambda qubit: uses[qubit])[:LANE_QUBITS]
     low: list[int] = list(lanes)
     natural = (*free, *high)
     if width <= size:

@@ -166,7 +166,7 @@ class _PlanSearch:
         if plans[0].remaining:
             # The lowest bits of a state lie across SIMD lanes and are never swapped.
             by_use = sorted(range(self.width), key=self._uses, reverse=True)
-            lanes = min(cache_blocking.SIMD_LANES, self.width - 2 * self.bits - 1)
+            lanes = min(cache_blocking.LANE_QUBITS, self.width - 2 * self.bits - 1)
             free = sorted(by_use[lanes:])
             plans = self._sorted(self._start(one) for one in self._candidates(free))
             while plans[0].remaining:

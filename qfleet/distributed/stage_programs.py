@@ -142,7 +142,7 @@ def stage_programs(
         width=width,
         seed_bits=tuple(bit[plan.stages[0].slots.index(q)] for q in plan.seed[group.bits :]),
         swap_bits=tuple(tuple(bit[slot] for slot in swap) for swap in plan.swaps),
-        across=min([cache_blocking.SIMD_LANES, *(bit[slot] for slot in swapped)]),
+        across=min([cache_blocking.LANE_QUBITS, *(bit[slot] for slot in swapped)]),
     )
 
 

@@ -83,7 +83,7 @@ def test_cache_blocks_apply_each_block_once_in_valid_order() -> None:
     done: list[int] = []
     for cache_block in plan.cache_blocks:
         assert len(cache_block.qubits) <= size
-        assert set(plan.order[: cache_blocking.SIMD_LANES]) <= cache_block.qubits
+        assert set(plan.order[: cache_blocking.LANE_QUBITS]) <= cache_block.qubits
         for block in plan.blocks[at : at + cache_block.block_count]:
             assert set(block.qubits) <= cache_block.qubits
             done.append(next(i for i, step in enumerate(steps) if step is block))
