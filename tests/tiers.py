@@ -41,6 +41,8 @@ _INTEGRATION = {
     "test_scaling.py": EXHAUSTIVE,
     "test_sharded_state.py": EXHAUSTIVE,
     "test_sharded_training.py::test_groups_of_shards_split_the_rows": EXHAUSTIVE,
+    "test_sharded_training.py::test_other_simulator_is_refused": EXHAUSTIVE,
+    "test_sharded_training.py::test_too_narrow_circuit_exits_2_before_training": EXHAUSTIVE,
     "test_step_benchmark.py": EXHAUSTIVE,
     "test_tensorboard.py::test_growing_run_in_a_bucket_is_shown": EXHAUSTIVE,
     "test_tensorboard_callbacks.py": EXHAUSTIVE,
@@ -51,7 +53,6 @@ _INTEGRATION = {
     "test_training.py::test_error_in_user_model_is_one_sentence": DEFAULT,
     "test_training.py::test_help_and_misspelt_setting_are_quick": DEFAULT,
     "test_training.py::test_missing_bucket_exits_2": DEFAULT,
-    "test_training.py::test_user_model_of_the_readme_trains": DEFAULT,
     "test_without_tfq.py": EXHAUSTIVE,
 }
 ASSIGNED |= {f"tests/integration/{name}": tier for name, tier in _INTEGRATION.items()}
