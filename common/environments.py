@@ -6,6 +6,9 @@ from common.errors import ClusterError
 
 ROOT = Path(__file__).resolve().parents[1]
 
+WORKER_PYTHON = ROOT / ".venv" / "bin" / "python"
+"""Interpreter of the environment that has TensorFlow."""
+
 _CLIENT = ROOT / ".venv-launch" / "bin" / "python"
 
 

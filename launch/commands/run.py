@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from common import events, runs
+from common.environments import ROOT, WORKER_PYTHON
 from common.errors import (
     EXIT_INTERRUPTED,
     ClusterError,
@@ -19,7 +20,7 @@ from launch.console import ClientConsole
 from launch.job_watcher import JobWatcher
 from launch.kube_client import KubeClient, Object
 
-PLANNER = (str(auto_settings.ROOT / ".venv/bin/python"), "-m", "planning.auto")
+PLANNER = (str(WORKER_PYTHON), "-m", "planning.auto")
 """Command that chooses WORKERS and BATCH: the client's own environment has no TensorFlow."""
 UNCHANGED = "nothing would change: the running job is only followed"
 MAX_DIFFERENCES = 6
@@ -86,7 +87,7 @@ def _resolve_auto(
         return numbers.replace(workers=job.configured_workers(live))
     if auto_settings.is_automatic(settings):
         console.print("planning with measurements in pods, unless they are cached")
-        settings, reason = auto_settings.resolve_auto(settings, PLANNER, auto_settings.ROOT)
+        settings, reason = auto_settings.resolve_auto(settings, PLANNER, ROOT)
         training = settings.training
         console.print(f"WORKERS={training.workers} BATCH={training.global_batch}: {reason}")
     return settings
