@@ -1,5 +1,6 @@
 # The images of pods, one stage each: storage, tensorboard, worker, worker-gpu. Build: `make images`.
 # They run as an unprivileged user, write only to /tmp, and contain neither a compiler nor an installer.
+# /opt/venv/sbom.cdx.json lists their content (CycloneDX).
 #
 # The order matters: an engine without BuildKit builds all stages in front of its target.
 
@@ -13,6 +14,7 @@ COPY images/environment.sh /usr/local/bin/
 
 FROM $BASE AS source
 WORKDIR /qfleet
+COPY VERSION ./
 COPY common common
 COPY qfleet qfleet
 COPY training training
@@ -30,6 +32,9 @@ USER 65532:65532
 FROM build AS storage-build
 COPY requirements/storage.txt requirements/
 RUN environment.sh make requirements/storage.txt && environment.sh slim
+COPY --from=runtime /var/lib/dpkg/status /var/lib/dpkg/status.base
+COPY images/sbom.py VERSION ./
+RUN python3 sbom.py storage requirements/storage.txt /opt/venv/sbom.cdx.json
 
 FROM runtime AS storage
 COPY --from=storage-build /opt/venv /opt/venv
@@ -39,6 +44,9 @@ COPY k8s/emulator.py k8s/
 FROM build AS tensorboard-build
 COPY requirements/tensorboard.txt requirements/
 RUN environment.sh make requirements/tensorboard.txt && environment.sh slim
+COPY --from=runtime /var/lib/dpkg/status /var/lib/dpkg/status.base
+COPY images/sbom.py VERSION ./
+RUN python3 sbom.py tensorboard requirements/tensorboard.txt /opt/venv/sbom.cdx.json
 
 FROM runtime AS tensorboard
 COPY --from=tensorboard-build /opt/venv /opt/venv
@@ -53,6 +61,9 @@ COPY qfleet/tensorflow/__init__.py qfleet/tensorflow/runtime.py qfleet/tensorflo
 COPY qfleet/native qfleet/native
 RUN /opt/venv/bin/python -m qfleet.native && test -d qfleet/native/built
 RUN environment.sh slim
+COPY --from=runtime /var/lib/dpkg/status /var/lib/dpkg/status.base
+COPY images/sbom.py VERSION ./
+RUN python3 sbom.py worker requirements/worker-cpu.txt /opt/venv/sbom.cdx.json
 
 FROM runtime AS worker
 COPY --from=worker-build /opt/venv /opt/venv
@@ -67,6 +78,9 @@ COPY qfleet/tensorflow/__init__.py qfleet/tensorflow/runtime.py qfleet/tensorflo
 COPY qfleet/native qfleet/native
 RUN /opt/venv/bin/python -m qfleet.native && test -d qfleet/native/built
 RUN environment.sh slim
+COPY --from=runtime /var/lib/dpkg/status /var/lib/dpkg/status.base
+COPY images/sbom.py VERSION ./
+RUN python3 sbom.py worker-gpu requirements/worker-gpu.txt /opt/venv/sbom.cdx.json
 
 FROM runtime AS worker-gpu
 COPY --from=worker-gpu-build /opt/venv /opt/venv

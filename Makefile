@@ -4,7 +4,8 @@
 # They are passed to the program, which rejects unknown names.
 # PYTHON=/path/to/python3.11 is read by make itself: the interpreter for the virtual environments.
 #
-# Variables here are lower case and `override`, so that no setting can change them.
+# Variables here are lower case and `override`, so that no setting can change them. A variable of the
+# environment or the command line is read with $(value), which does not run what is in it.
 
 override SHELL := /bin/bash
 override .SHELLFLAGS := -euo pipefail -c
@@ -12,13 +13,26 @@ override .DEFAULT_GOAL := help
 .SUFFIXES:
 .NOTPARALLEL:
 
-# MAKEOVERRIDES holds the NAME=value words of the command line. Blanks and backslashes are escaped
+# The NAME=value words of the command line, as make itself keeps them. Blanks and backslashes are escaped
 # by a backslash, dollars are doubled. Split it into words, unescape them, and quote for the shell:
 override empty :=
 override blank := $(empty) $(empty)
 override tab := $(empty)	$(empty)
 override quote = '$(subst ','\'',$1)'
-override words := $(subst \\,<backslash>,$(subst <,<less>,$(MAKEOVERRIDES)))
+override origin := $(origin -*-command-variables-*-)
+override given := $(if $(filter automatic,$(origin)),$(-*-command-variables-*-))
+# Other white space is not escaped: what follows it would become a setting of its own.
+override define newline
+
+
+endef
+override contains = $(if $(findstring $1,$2),yes)
+override other_space = $(call contains,$(newline),$1)$(if $1,$(foreach code,r v f,$(call contains,$(call control,$(code)),$1)))
+override control = $(subst .,,$(shell printf '\$1.'))
+ifneq ($(strip $(call other_space,$(given)$(value PYTHON))),)
+$(error a setting or PYTHON contains a line break or another control character: remove it)
+endif
+override words := $(subst \\,<backslash>,$(subst <,<less>,$(given)))
 override words := $(subst \$(tab),<tab>,$(subst \$(blank),<blank>,$(words)))
 override words := $(filter-out PYTHON=% PYTHON:=%,$(words))
 override undone = $(subst <blank>,$(blank),$(subst <tab>,$(tab),$(subst $$$$,$$,$1)))
@@ -27,20 +41,28 @@ override settings = $(foreach word,$(words),$(call quote,$(call whole,$(word))))
 override no_settings = $(if $(words),$(error make $@ takes no settings, but was given $(settings)))
 
 # A setting is passed once, as an argument: make would expand it in the environment.
-unexport MAKEFLAGS MFLAGS MAKEOVERRIDES $(foreach word,$(words),$(firstword $(subst =, ,$(word))))
+unexport PYTHON MAKEFLAGS MFLAGS MAKEOVERRIDES $(foreach word,$(words),$(firstword $(subst =, ,$(word))))
 
 override setup := ./setup.sh $(call quote,$(value PYTHON))
-# TensorFlow Quantum is installed only if a target needs it.
-override worker := .venv worker $(if $(filter SIMULATOR=tfq SIMULATOR:=tfq,$(words)),tfq)
+# TensorFlow Quantum needs another TensorFlow, so it has an environment of its own.
+override simulator := $(lastword $(filter SIMULATOR=% SIMULATOR:=%,SIMULATOR=$(value QFLEET_SIMULATOR) $(words)))
+override tfq := .venv-tfq tfq
+override worker := $(if $(filter %=tfq,$(simulator)),$(tfq),.venv worker)
+override python := $(firstword $(worker))/bin/python
 override dev := .venv worker dev
-override referee := .venv worker dev tfq
 override tensorboard := .venv-tensorboard tensorboard
 override peers := .venv-peers peers
+override peers-torch := .venv-peers-torch peers-torch
 override launch := .venv-launch launch
 override docs := .venv-docs docs
+override adapters := .venv-adapters adapters
+override wheel := .venv-wheel wheel
+override audit := .venv-audit audit
 # Not empty if the job runs in a cluster: from the command line, else from the environment.
-override targets := $(or $(filter TARGET=% TARGET:=%,$(words)),TARGET=$(QFLEET_TARGET))
+override targets := $(or $(filter TARGET=% TARGET:=%,$(words)),TARGET=$(value QFLEET_TARGET))
 override cluster := $(filter TARGET=k8s TARGET:=k8s,$(lastword $(targets)))
+
+override report :=
 
 .PHONY: help
 help: ## list the targets
@@ -52,22 +74,22 @@ help: ## list the targets
 training: ## train on this machine, or with TARGET=k8s in a cluster: make training WORKERS=2 EPOCHS=50
 	@$(setup) $(if $(cluster),$(launch),$(worker))
 	@$(if $(and $(cluster),$(filter %=auto,$(words))),$(setup) $(worker))
-	@exec $(if $(cluster),.venv-launch/bin/python -m launch run,.venv/bin/python -m training) $(settings)
+	@exec $(if $(cluster),.venv-launch/bin/python -m launch run,$(python) -m training) $(settings)
 
 .PHONY: dataset
 dataset: ## write a data set for many trainings: make dataset TRAIN_EXAMPLES=1000000 STORAGE=gs://bucket/path
 	@$(setup) $(worker)
-	@exec .venv/bin/python -m common.data $(settings)
+	@exec $(python) -m common.data $(settings)
 
 .PHONY: inference
 inference: ## score the latest finished run, or RUN=name, on its test split or INPUT=file, in PARALLELISM processes or pods
 	@$(setup) $(if $(cluster),$(launch),$(worker))
-	@exec $(if $(cluster),.venv-launch/bin/python -m launch infer,.venv/bin/python -m inference) $(settings)
+	@exec $(if $(cluster),.venv-launch/bin/python -m launch infer,$(python) -m inference) $(settings)
 
 .PHONY: runs
 runs: ## list the runs below STORAGE, compare and delete them
 	@$(setup) $(worker)
-	@exec .venv/bin/python -m common.runs $(settings)
+	@exec $(python) -m common.runs $(settings)
 
 .PHONY: tensorboard
 tensorboard: ## show all runs below STORAGE, or only RUN=name, during and after training
@@ -95,17 +117,30 @@ delete-training delete-inference delete-tensorboard:
 	@exec .venv-launch/bin/python -m launch delete $(@:delete-%=%) $(settings)
 
 override pytest := .venv/bin/python -m pytest --numprocesses=2 --dist=worksteal
+# TensorFlow Quantum is the referee of these tests.
+override pytest_tfq := .venv-tfq/bin/python -m pytest --numprocesses=2 --dist=worksteal \
+	tests/tfq tests/unit/qfleet tests/unit/test_layers.py
 
-.PHONY: test test-rest test-all test-native test-infra test-changed test-durations
-test: ## run the default tests: 6 minutes
-	@$(no_settings)$(setup) $(referee)
+.PHONY: test test-worker test-tfq test-rest test-all test-adapters test-native test-infra test-nightly test-changed test-durations
+test: test-worker test-tfq ## run the default tests: 6 minutes
+
+test-worker: ## run the default tests without TensorFlow Quantum
+	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(tensorboard)
-	@$(pytest) -m 'not native and not infra and not exhaustive and not e2e' $(report:%=%/default.xml)
+	@$(pytest) -m 'not native and not infra and not exhaustive and not e2e and not nightly and not tfq and not tfq_exhaustive' \
+		$(report:%=%/default.xml)
+
+test-tfq: ## run the default tests with TensorFlow Quantum, in its environment
+	@$(no_settings)$(setup) $(tfq)
+	@$(pytest_tfq) -m tfq $(report:%=%/tfq.xml)
 
 test-all: test test-rest ## run all tests but those that need a cluster: 15 minutes
 
 test-rest: test-environments
-	@$(pytest) -m 'native or infra or exhaustive' $(report:%=%/rest.xml)
+	@$(pytest) -m 'infra or exhaustive' $(report:%=%/rest.xml)
+	@# One at a time: each build uses all CPUs.
+	@$(pytest) --numprocesses=1 -m native $(report:%=%/native.xml)
+	@$(pytest_tfq) -m tfq_exhaustive $(report:%=%/tfq-rest.xml)
 
 test-native: test-environments ## run the tests of the C++ engine: sanitizers, other processors
 	@$(pytest) -m native
@@ -113,26 +148,48 @@ test-native: test-environments ## run the tests of the C++ engine: sanitizers, o
 test-infra: test-environments ## run the tests of setup.sh and the Google Cloud scripts
 	@$(pytest) -m infra
 
+test-nightly: test-environments ## run the tests that take longest: 25 minutes
+	@$(pytest) -m nightly
+
+test-adapters: ## run the tests of the PyTorch, JAX and PennyLane adapters, in an environment of 5 GB
+	@$(no_settings)$(setup) $(adapters)
+	@.venv-adapters/bin/python -m qfleet.native >/dev/null
+	@.venv-adapters/bin/python -m pytest --confcutdir=tests/adapters tests/adapters $(report:%=%/adapters.xml)
+
 test-changed: test-environments ## run the tests that your changes since branch main can affect
 	@files=$$(.venv/bin/python -m tools.changed_tests main); [[ -z $$files ]] || \
-		$(pytest) -m 'not native and not infra and not exhaustive' $$files || [[ $$? == 5 ]]
+		{ $(pytest) -m 'not native and not infra and not exhaustive and not nightly and not tfq and not tfq_exhaustive' $$files && \
+		.venv-tfq/bin/python -m pytest -m tfq $$files; } || [[ $$? == 5 ]]
 
 test-durations: ## run all tests and list the slowest in tests/README.md
 	@rm -rf .durations
 	@$(MAKE) --no-print-directory test-all-reported
-	@.venv/bin/python -m tools.durations .durations/default.xml .durations/rest.xml
+	@.venv/bin/python -m tools.durations .durations/*.xml
 
 .PHONY: test-environments test-all-reported
 test-all-reported: override report := --junit-xml=.durations
 test-all-reported: test-all
 
 test-environments:
-	@$(no_settings)$(setup) $(referee)
+	@$(no_settings)$(setup) $(dev)
+	@$(setup) $(tfq)
 	@$(setup) $(tensorboard)
 	@$(setup) $(peers)
 
+.PHONY: chaos
+chaos: ## train with random faults and compare the weights: make chaos JOBS=20 SEED=1, TARGET=k8s for a cluster
+	@$(setup) $(dev)
+	@exec .venv/bin/python -m chaos $(settings)
+
+.PHONY: audit
+audit: ## compare the locks with reviewed advisories, and with an advisory service if one is reached
+	@$(no_settings)$(setup) $(dev)
+	@.venv/bin/python -m tools.audit
+	@service=$$(.venv/bin/python -m tools.audit --service); [[ -z $$service ]] || \
+		{ $(setup) $(audit) && .venv/bin/python -m tools.audit --pip-audit .venv-audit/bin/pip-audit "$$service"; }
+
 .PHONY: verify
-verify: docs ## check style, types, prose, import rules, links and generated files
+verify: docs audit ## check style, types, prose, import rules, links, generated files and advisories
 	@$(no_settings)$(setup) $(dev)
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
@@ -150,34 +207,41 @@ docs: ## build the documentation in site/, with strict links
 	@$(no_settings)$(setup) $(docs)
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
 
+.PHONY: wheel
+wheel: ## build the wheel of the library for Linux x86_64 in dist/, or PLATFORM=linux-aarch64 or macos-arm64
+	@$(setup) $(wheel)
+	@exec .venv-wheel/bin/python -m tools.wheel $(foreach word,$(filter PLATFORM=%,$(words)),$(call quote,$(call whole,$(patsubst PLATFORM=%,%,$(word)))))
+
 .PHONY: quality
 quality: ## train every model with five seeds and print the quality table: 10 minutes
 	@$(no_settings)$(setup) $(worker)
 	@.venv/bin/python benchmarks/quality.py
 
 .PHONY: benchmark
-benchmark: ## compare the simulator's speed with its peers: 20 minutes, or 3 with QUICK=1
-	@$(setup) $(referee)
+benchmark: ## compare the simulator's speed with its peers: 45 minutes, or 3 with QUICK=1; RESUME=1 continues
+	@$(setup) .venv worker
+	@$(setup) $(tfq)
 	@$(setup) $(peers)
+	@$(if $(filter QUICK=1 QUICK:=1,$(words)),,$(setup) $(peers-torch))
 	@exec .venv/bin/python -m benchmarks $(settings)
 
 .PHONY: fleet
 fleet: ## simulate training on 1 to 10,000 preemptible workers: make fleet QUBITS=16 TRAIN_EXAMPLES=100000 PREEMPTION_RATE=0.1
 	@$(setup) $(worker)
 	@$(if $(cluster),$(setup) $(launch))
-	@exec .venv/bin/python -m planning.fleet $(settings)
+	@exec $(python) -m planning.fleet $(settings)
 
 .PHONY: scaling
 scaling: ## measure 1, 2, 4, 8 workers on this machine, or with TARGET=k8s in a cluster: 30 minutes, or one with QUICK=1
 	@$(setup) $(worker)
 	@$(if $(cluster),$(setup) $(launch))
-	@exec .venv/bin/python -m planning.scaling $(settings)
+	@exec $(python) -m planning.scaling $(settings)
 
 .PHONY: plan
 plan: ## predict training time and cost, and recommend the number of workers: make plan QUBITS=16 APPLY=1
 	@$(setup) $(worker)
 	@$(if $(cluster),$(setup) $(launch))
-	@exec .venv/bin/python -m planning $(settings)
+	@exec $(python) -m planning $(settings)
 
 .PHONY: settings-table
 settings-table: ## regenerate the table of settings in docs/configuration.md
@@ -189,12 +253,13 @@ lock: ## regenerate requirements/*.txt from requirements/*.in, keeping versions 
 upgrade: ## regenerate requirements/*.txt with the newest allowed versions
 lock upgrade:
 	@$(no_settings)$(setup) $(dev)
-	@for name in worker worker-cpu worker-gpu tfq dev tensorboard peers launch storage docs; do \
+	@for name in worker worker-cpu worker-gpu tfq dev tensorboard peers peers-torch adapters launch storage docs wheel audit; do \
 		case $$name in \
-			tfq | peers | worker-gpu) where='--python-platform x86_64-unknown-linux-gnu';; \
-			worker-cpu) where='--universal --override requirements/worker-cpu.overrides';; \
+			tfq | peers | peers-torch | adapters | worker-gpu) where='--python-platform x86_64-unknown-linux-gnu';; \
 			*) where=--universal;; \
 		esac; \
+		case $$name in adapters | peers-torch) overrides=torch;; *) overrides=$$name;; esac; \
+		[[ ! -f requirements/$$overrides.overrides ]] || where+=" --override requirements/$$overrides.overrides"; \
 		.venv/bin/uv pip compile --quiet $$where --generate-hashes --no-emit-index-url \
 			--python-version 3.11 --custom-compile-command 'make lock' $(if $(filter upgrade,$@),--upgrade) \
 			requirements/$$name.in --output-file requirements/$$name.txt; \
@@ -205,8 +270,14 @@ e2e: ## run the end-to-end tests on the cluster of KUBECONFIG, or of make cluste
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(launch)
 	@# Tests that mostly wait run beside tests that train.
-	@.venv/bin/python -m pytest tests/e2e --numprocesses=2 --dist=loadfile -m 'not alone'
-	@.venv/bin/python -m pytest tests/e2e -m alone
+	@.venv/bin/python -m pytest tests/e2e --numprocesses=2 --dist=loadfile -m 'not alone and not nightly'
+	@.venv/bin/python -m pytest tests/e2e -m 'alone and not nightly'
+
+.PHONY: e2e-nightly
+e2e-nightly: ## run the end-to-end tests that take longest, on the same cluster
+	@$(no_settings)$(setup) $(dev)
+	@$(setup) $(launch)
+	@.venv/bin/python -m pytest tests/e2e -m nightly
 
 .PHONY: cluster cluster-down
 cluster: ## start a one-node Kubernetes on this machine, with operator and images: 10 minutes the first time
@@ -224,6 +295,6 @@ infra-down: ## delete the resources of infra-up after confirmation
 
 .PHONY: clean
 clean: ## remove environments and caches; runs stay
-	@$(no_settings)rm -rf .venv .venv-tensorboard .venv-peers .venv-launch .venv-docs site .durations
+	@$(no_settings)rm -rf .venv .venv-* site dist .durations
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis qfleet/native/built
 	@find . -name __pycache__ -prune -exec rm -rf {} +

@@ -3,7 +3,7 @@
 #
 #   ./setup.sh PYTHON FOLDER LOCK...        ./setup.sh '' .venv worker dev
 #
-# PYTHON is the interpreter to use ('': a Python 3.11 or 3.12 of this machine). The first LOCK
+# PYTHON is the interpreter to use ('': a Python 3.11, 3.12 or 3.13 of this machine). The first LOCK
 # (requirements/LOCK.txt) creates the environment, the others are added to it. Errors of the user are
 # one sentence and exit code 2. This script runs in bash 3.2, the version of macOS.
 set -euo pipefail
@@ -14,6 +14,8 @@ locks=("${@:3}")
 locks=("${locks[@]/#/requirements/}")
 locks=("${locks[@]/%/.txt}")
 stamp=$venv/installed.sha256 # the installed locks, written last
+pythons='3.11, 3.12 or 3.13'
+[[ ${locks[0]} != requirements/tfq.txt ]] || pythons='3.11 or 3.12' # TensorFlow Quantum's
 
 refuse() {
     printf 'qfleet: %s\n' "$1" >&2
@@ -38,12 +40,12 @@ version() {
 
 check_platform() {
     local platform
-    [[ ${locks[0]} != requirements/launch.txt ]] || return 0 # holds no TensorFlow
+    [[ ! ${locks[0]} =~ /(launch|wheel|audit)\.txt$ ]] || return 0 # hold no TensorFlow
     platform="$(uname -s) $(uname -m)"
     case $platform in
     'Linux x86_64') ;;
     'Linux aarch64' | 'Darwin arm64')
-        [[ " ${locks[*]} " != *' requirements/tfq.txt '* ]] ||
+        [[ ${locks[0]} != requirements/tfq.txt ]] ||
             refuse "TensorFlow Quantum is built for Linux x86_64 only, and this is $platform: use SIMULATOR=qfleet, which works without it, or a Linux x86_64 machine."
         ;;
     *) refuse "TensorFlow is built for Linux x86_64, Linux aarch64 and macOS arm64, and this is $platform: use one of these, or a container on one." ;;
@@ -52,22 +54,23 @@ check_platform() {
 
 # Sets $python to an interpreter that can create the environment.
 find_python() {
-    local candidate found
+    local candidate found example=/usr/bin/python3.11
     if [[ -n $python ]]; then
         found=$(version "$python")
         [[ -n $found ]] ||
-            refuse "PYTHON=$python does not run: set the path of a Python 3.11 or 3.12, for example PYTHON=/usr/bin/python3.11."
-        [[ $found == 3.1[12] ]] ||
-            refuse "PYTHON=$python is Python $found: set the path of a Python 3.11 or 3.12, for example PYTHON=/usr/bin/python3.11."
+            refuse "PYTHON=$python does not run: set the path of a Python $pythons, for example PYTHON=$example."
+        [[ $pythons == *"$found"* ]] ||
+            refuse "PYTHON=$python is Python $found: set the path of a Python $pythons, for example PYTHON=$example."
     else
-        for candidate in python3.11 python3.12 python3 python; do
-            if [[ $(version "$candidate") == 3.1[12] ]]; then
+        for candidate in python3.11 python3.12 python3.13 python3 python; do
+            found=$(version "$candidate")
+            if [[ -n $found && $pythons == *"$found"* ]]; then
                 python=$candidate
                 break
             fi
         done
         [[ -n $python ]] ||
-            refuse "qfleet needs Python 3.11 or 3.12, and there is none on the PATH: install it, or set its path, for example make training PYTHON=/path/to/python3.11."
+            refuse "${locks[0]} needs Python $pythons, and there is none on the PATH: install it, or set its path, for example make training PYTHON=/path/to/python3.11."
     fi
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
         refuse "$python has no venv module: install it (apt-get install python3.11-venv on Debian and Ubuntu), or use another, for example make training PYTHON=/path/to/python3.11."
@@ -89,12 +92,18 @@ install() {
 # Builds the native library for workers if it is missing or its sources have changed.
 build_native() {
     local stamp=$venv/native.sha256 folder=qfleet/native
-    [[ ${locks[0]} == requirements/worker.txt ]] || return 0
+    [[ ${locks[0]} =~ /(worker|tfq)\.txt$ ]] || return 0
     sha256sum --status --check "$stamp" 2>/dev/null && return
     local built
     built=$("$venv/bin/python" -m qfleet.native)
     # Without a compiler, plain TensorFlow is used, and the next call tries again.
-    [[ -z $built ]] || sha256sum "$folder"/*.{cc,h,py} "$built" >"$stamp"
+    [[ -n $built ]] || return 0
+    local files=() file
+    while IFS= read -r file; do files+=("$file"); done < <(
+        find "$folder" -name built -prune -o -type f ! -name '*.pyc' -print
+        echo "$built"
+    )
+    sha256sum "${files[@]}" >"$stamp"
 }
 
 if holds "${locks[@]}"; then

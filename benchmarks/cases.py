@@ -1,25 +1,36 @@
 """The benchmark cases, their bounds, and the choice of cases that are skipped for time."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.circuit_models import model
+from benchmarks.machine import total_gib
+from benchmarks.systems import SYSTEMS, of_task
 from common.text import plural
 
 Row = Mapping[str, Any]  # of results.json: system, task, model, qubits, batch, ms_per_circuit, ...
 
-SYSTEMS: Mapping[str, tuple[str, ...]] = {
-    "train": ("qfleet", "tfq", "lightning"),
-    "forward": ("qfleet", "tfq", "lightning", "qsim"),
-}
+_LEAST_GIB = 0.2
+"""Less memory than this above the idle process is not extrapolated: it is not that of states."""
+
 MAX_CASE_SECONDS = 60.0
 """Predicted time above which a case of another system is skipped."""
 
-MAX_PEER_SECONDS = 1_050.0
-"""Elapsed time after which other systems are skipped, so that a run ends within 20 minutes."""
+MAX_COMPILATION_SECONDS = 600.0
+"""Predicted time of compilation and first step above which a case of another system is skipped."""
 
-PREPARATION_ROUNDS = 3
+MAX_PEER_SECONDS = 2_400.0
+"""Elapsed time after which other systems are skipped, so that a run ends within 45 minutes."""
+
+MAX_MEMORY_SHARE = 0.8
+"""Predicted memory, as a share of the machine's, above which a case is skipped."""
+
+OUT_OF_TIME = "out of time"
+"""Begins the reason to skip a case that RESUME=1 measures."""
+
+PREPARATION_ROUNDS = 4
 """Time of the preparation, in rounds."""
 
 ROUND_SECONDS = 0.4
@@ -51,7 +62,7 @@ class SpeedCase:
 
 @dataclass(frozen=True)
 class SpeedBound:
-    """The minimum speed of qfleet on the QCNN, as a multiple of another system's speed.
+    """The minimum speed of qfleet, as a multiple of another system's speed.
 
     Attributes:
         task: `train` or `forward`.
@@ -64,6 +75,7 @@ class SpeedBound:
         floor: Ratio below which the quick form fails; None if it does not measure the case. It is
             lower than `least`: on a shared machine, other load slows the two threads of qfleet
             more than the one thread of another system. Six runs had ratios of 59 to 210 there.
+        model: One of MODELS.
     """
 
     task: str
@@ -74,17 +86,22 @@ class SpeedBound:
     aim: float | None = None
     peer_batch: int | None = None
     floor: float | None = None
+    model: str = "qcnn"
 
 
 BOUNDS = (
     SpeedBound("train", "tfq", 8, 32, least=200, aim=500, floor=130),
-    SpeedBound("train", "tfq", 12, 32, least=110, aim=200, floor=50),
-    SpeedBound("train", "tfq", 16, 16, least=50, aim=110, floor=22),
+    SpeedBound("train", "tfq", 12, 32, least=160, aim=200, floor=50),
+    SpeedBound("train", "tfq", 16, 16, least=60, aim=110, floor=22),
     SpeedBound("train", "tfq", 20, 16, least=35, aim=80, peer_batch=2),
     SpeedBound("train", "tfq", 20, 2, least=15, aim=40),
+    SpeedBound("train", "tfq", 16, 16, least=25, model="entangling"),
+    SpeedBound("train", "tfq", 20, 2, least=30, model="entangling"),
     SpeedBound("forward", "qsim", 8, 32, least=100, floor=100),
     SpeedBound("forward", "qsim", 20, 16, least=2),
 )
+
+QUICK_COMPILED = SpeedCase("entangling", 4, 32)
 
 # Narrow circuits come first, because the times of wide ones are predicted from them.
 _BOTH, _TRAIN = ("train", "forward"), ("train",)
@@ -98,26 +115,32 @@ _FULL = (
 
 
 def quick() -> dict[tuple[SpeedCase, str], tuple[str, ...]]:
-    """Return the cases and systems of the quick form; lightning in the first case only."""
+    """Return the cases and systems of the quick form.
+
+    Peers without bounds run in the first case, and TensorCircuit-NG in a case that compiles fast.
+    PyTorch is left out, so that CI need not install it.
+    """
     needed: dict[tuple[SpeedCase, str], tuple[str, ...]] = {}
     for bound in BOUNDS:
         if bound.floor is not None:
-            needed[SpeedCase("qcnn", bound.qubits, bound.batch), bound.task] = (
+            needed[SpeedCase(bound.model, bound.qubits, bound.batch), bound.task] = (
                 "qfleet",
                 bound.peer,
             )
     first = next(iter(needed))
-    needed[first] = (*needed[first], "lightning")
+    needed[first] = (*needed[first], "lightning", "qulacs")
+    needed[QUICK_COMPILED, "train"] = ("qfleet", "tensorcircuit")
     return needed
 
 
 def full() -> dict[tuple[SpeedCase, str], tuple[str, ...]]:
-    """Return all cases with all systems."""
+    """Return all cases with all systems, training first."""
     return {
-        (SpeedCase(name, *size), task): SYSTEMS[task]
+        (SpeedCase(name, *size), task): of_task(task)
+        for task in ("train", "forward")
         for name, tasks, sizes in _FULL
+        if task in tasks
         for size in sizes
-        for task in tasks
     }
 
 
@@ -137,10 +160,18 @@ def skip_reason(
     if system == "qfleet":
         return None
     if elapsed > MAX_PEER_SECONDS:
-        return f"{elapsed:.0f} s have passed"
+        return f"{OUT_OF_TIME}: {elapsed:.0f} s have passed"
+    rows = list(rows)
     seconds = predicted_seconds(rows, system, task, case, rounds)
     if seconds is not None and seconds > MAX_CASE_SECONDS:
         return f"predicted to take {seconds:.0f} s"
+    gib = predicted_gib(rows, system, task, case)
+    if gib is not None and gib > MAX_MEMORY_SHARE * total_gib():
+        return f"predicted to need {gib:.0f} GiB of memory"
+    if SYSTEMS[system].compiles:
+        seconds = predicted_compilation(rows, system, task, case)
+        if seconds is not None and seconds > MAX_COMPILATION_SECONDS:
+            return f"compilation predicted to take {seconds / 60:.0f} min"
     return None
 
 
@@ -153,10 +184,8 @@ def predicted_seconds(
     widest circuits measured below N (b = 0 if there is only one). The batch has no effect.
     """
     known: dict[int, float] = {}
-    for row in rows:
-        if (row["system"], row["task"], row["model"]) == (system, task, case.model):
-            known[row["qubits"]] = row["ms_per_circuit"]  # the last batch counts
-    known = {qubits: ms for qubits, ms in known.items() if qubits <= case.qubits}
+    for row in _narrower(rows, system, task, case):
+        known[row["qubits"]] = row["ms_per_circuit"]  # the last batch counts
     if not known:
         return None
     if case.qubits in known:
@@ -166,6 +195,53 @@ def predicted_seconds(
         per_gate = [(n, known[n] / model(case.model, n).gates) for n in sorted(known)[-2:]]
         ms = gates * _extrapolated(per_gate, case.qubits)
     return (rounds + PREPARATION_ROUNDS) * max(ROUND_SECONDS, case.batch * ms / 1e3)
+
+
+def predicted_gib(rows: Iterable[Row], system: str, task: str, case: SpeedCase) -> float | None:
+    """Predict the peak memory of a case from the widest narrower circuit; None if there is none.
+
+    Memory above that of the idle process is proportional to the batch and to 2**N. A system that
+    keeps every state needs more for more gates, so it is also proportional to their number.
+    """
+    known = [row for row in _narrower(rows, system, task, case) if "idle_gib" in row]
+    if not known:
+        return None
+    row = max(known, key=lambda row: (row["qubits"], row["batch"]))
+    gates = model(case.model, case.qubits).gates / model(case.model, row["qubits"]).gates
+    scale = 2 ** (case.qubits - row["qubits"]) * case.batch / row["batch"] * gates
+    own = row["peak_gib"] - row["idle_gib"]
+    return row["idle_gib"] + own * scale if own > _LEAST_GIB else None
+
+
+def predicted_compilation(
+    rows: Iterable[Row], system: str, task: str, case: SpeedCase
+) -> float | None:
+    """Predict compilation and first step, in s, as a power of the number of gates.
+
+    Returns:
+        The time at this width with another batch if it is known, an extrapolation from the two
+        widest narrower circuits, or None.
+    """
+    known = {row["qubits"]: row["first_step_s"] for row in _narrower(rows, system, task, case)}
+    if case.qubits in known:
+        return known[case.qubits]
+    if len(known) < 2:
+        return None
+    (narrow, low), (wide, high) = [
+        (model(case.model, qubits).gates, known[qubits]) for qubits in sorted(known)[-2:]
+    ]
+    power = max(1.0, math.log(high / low) / math.log(wide / narrow))
+    return high * (model(case.model, case.qubits).gates / wide) ** power
+
+
+def _narrower(rows: Iterable[Row], system: str, task: str, case: SpeedCase) -> list[Row]:
+    """Return a system's rows of circuits of the same model that are not wider."""
+    return [
+        row
+        for row in rows
+        if (row["system"], row["task"], row["model"]) == (system, task, case.model)
+        and row["qubits"] <= case.qubits
+    ]
 
 
 def _extrapolated(points: Sequence[tuple[int, float]], qubits: int) -> float:
@@ -178,9 +254,9 @@ def _extrapolated(points: Sequence[tuple[int, float]], qubits: int) -> float:
 def ratio(rows: Iterable[Row], bound: SpeedBound) -> float | None:
     """Return the time of the other system over that of qfleet; None if one is missing."""
     rows = list(rows)
-    own = find(rows, "qfleet", bound.task, SpeedCase("qcnn", bound.qubits, bound.batch))
+    own = find(rows, "qfleet", bound.task, SpeedCase(bound.model, bound.qubits, bound.batch))
     batch = bound.peer_batch or bound.batch
-    other = find(rows, bound.peer, bound.task, SpeedCase("qcnn", bound.qubits, batch))
+    other = find(rows, bound.peer, bound.task, SpeedCase(bound.model, bound.qubits, batch))
     if own is None or other is None:
         return None
     return other["ms_per_circuit"] / own["ms_per_circuit"]

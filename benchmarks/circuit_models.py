@@ -139,7 +139,8 @@ def random_inputs(
     angles = rng.uniform(-np.pi, np.pi, (examples, len(benchmark_model.inputs))).astype(np.float32)
     if nonzero_angles is not None:
         indices = np.tile(np.arange(len(benchmark_model.inputs)), (examples, 1))
-        kept = rng.permuted(indices, axis=1) < nonzero_angles
+        kept = np.random.default_rng(8).permuted(indices, axis=1) < nonzero_angles
         angles = np.where(kept, angles, np.float32(0))
-    labels = rng.choice([-1, 1], (examples, 1)).astype(np.float32)
+    # A generator each: the first examples do not depend on how many are drawn.
+    labels = np.random.default_rng(9).choice([-1, 1], (examples, 1)).astype(np.float32)
     return RandomInputs(angles, labels, parameters, dense)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import markdown, table
+from benchmarks.lost_cases import lost_table
 from common.errors import SettingsError, run_main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,7 +38,7 @@ def performance() -> str:
         return f"{other / times['qfleet', *case]:.3g} times" if other else "not measured"
 
     columns = ("qubits", "batch", "qfleet", "TensorFlow Quantum", "PennyLane lightning")
-    return _table(
+    return markdown.table(
         columns,
         [
             (
@@ -52,18 +54,25 @@ def performance() -> str:
 
 
 def planner_accuracy() -> str:
-    """Return the error of predicted step times on configurations that were not fitted."""
+    """Return predicted and measured steps of trainings, and the errors."""
     found = _read(PLANNER)
-    columns = ("prediction from", "median error", "worst error")
+    columns = ("training", "workers", "predicted", "measured", "error")
     rows = [
-        ("other batch sizes", f"{found['median']:.1%}", f"{found['worst']:.1%}"),
         (
-            "other numbers of qubits only",
-            f"{found['median_from_other_sizes']:.1%}",
-            f"{found['worst_from_other_sizes']:.1%}",
-        ),
+            row["case"],
+            f"{row['workers']}{' (recommended)' if row['recommended'] else ''}",
+            f"{row['predicted_ms']:.2f} ms",
+            f"{row['measured_ms']:.2f} ms",
+            f"{row['error']:.0%}",
+        )
+        for row in found["rows"]
     ]
-    where = f"{len(found['rows'])} configurations. {_machine(found['machine'])}"
+    where = (
+        f"{len(rows)} trainings: model, qubits, batch, and examples, rows or data set."
+        f" Median error {found['median']:.1%}, worst {found['worst']:.1%}. The recommended number"
+        f" of workers takes at most {found['loss']:.0%} longer than the best."
+        f" {_machine(found['machine'])}"
+    )
     title = "Accuracy of plans"
     return _section(title, "python -m benchmarks.planner_accuracy", where, columns, rows)
 
@@ -84,9 +93,22 @@ def measurements() -> str:
     return "\n\n".join([*sections, planner_accuracy()])
 
 
+def scoreboard() -> str:
+    """Return the training times of all systems, in multiples of qfleet's."""
+    return table.ratio_table(_read("results.json"), "train")
+
+
+def lost() -> str:
+    """Return the cases in which qfleet is not the fastest, with the reasons."""
+    return lost_table(_read("results.json"))
+
+
 BLOCKS: tuple[tuple[str, str, Callable[[], str]], ...] = (
     ("README.md", "performance", performance),
     ("docs/benchmarks.md", "measurements", measurements),
+    ("docs/benchmarks.md", "lost cases", lost),
+    ("docs/choosing-a-simulator.md", "scoreboard", scoreboard),
+    ("docs/choosing-a-simulator.md", "lost cases", lost),
 )
 
 
@@ -99,20 +121,12 @@ def main(args: Sequence[str] = ()) -> int:
             print(render())
             continue
         text = path.read_text(encoding="utf-8")
-        updated = _replace(text, name, render(), file)
+        updated = markdown.replace_block(text, name, COMMAND, render(), file)
         if args[0] == "--write":
             path.write_text(updated, encoding="utf-8")
         elif text != updated:
             raise SettingsError(f"the block '{name}' of {file} is stale: run `{COMMAND}`")
     return 0
-
-
-def _replace(text: str, name: str, content: str, file: str) -> str:
-    begin, end = f"<!-- {name}: begin ({COMMAND}) -->", f"<!-- {name}: end -->"
-    if text.count(begin) != 1 or text.count(end) != 1:
-        raise SettingsError(f"{file} lacks the markers {begin} ... {end}")
-    before, _, rest = text.partition(begin)
-    return f"{before}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
 
 
 def _section(
@@ -123,13 +137,9 @@ def _section(
     rows: Sequence[Sequence[str]],
     notes: str = "",
 ) -> str:
-    parts = [f"## {title}", f"Reproduce with `{command}`. {conditions}", _table(columns, rows)]
+    reproduce = f"Reproduce with `{command}`. {conditions}"
+    parts = [f"## {title}", reproduce, markdown.table(columns, rows)]
     return "\n\n".join([*parts, *([notes] if notes else [])])
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _machine(facts: Mapping[str, str]) -> str:

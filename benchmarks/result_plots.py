@@ -10,13 +10,14 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from benchmarks.cases import Row
+from benchmarks.systems import SYSTEMS
 
+_MARKERS = "os^Dv<>PX*"
 _STYLE = {
-    "qfleet": ("qfleet", "C0", "o"),
-    "tfq": ("TensorFlow Quantum", "C1", "s"),
-    "lightning": ("PennyLane lightning", "C2", "^"),
-    "qsim": ("qsim", "C3", "D"),
+    name: (system.title, f"C{index}", _MARKERS[index % len(_MARKERS)])
+    for index, (name, system) in enumerate(SYSTEMS.items())
 }
+_COLUMNS = 4  # of the legend
 _BATCH_QUBITS = (8, 16)
 
 
@@ -82,7 +83,7 @@ def _figure(
         for axes in all_axes[0]
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=len(_STYLE))
-    figure.tight_layout(rect=(0, 0.08, 1, 1))
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=_COLUMNS)
+    figure.tight_layout(rect=(0, 0.12, 1, 1))
     figure.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(figure)

@@ -6,14 +6,24 @@ python -m benchmarks.run_keras qfleet|tfq
 import sys
 import time
 import warnings
+from dataclasses import asdict
 from typing import Any
 
 import cirq
 import numpy as np
 
 from benchmarks.circuit_models import BenchmarkModel, RandomInputs, model, random_inputs
-from benchmarks.subprocess_protocol import Channel, Message, peak_gib, versions
+from benchmarks.subprocess_protocol import (
+    COMPARED_EXAMPLES,
+    Channel,
+    Message,
+    peak_gib,
+    reset_peak,
+    versions,
+)
+from qfleet.compiler.cost import pass_costs
 from qfleet.tensorflow.layers import Expectation
+from qfleet.tensorflow.native import NativeSimulator
 from qfleet.tensorflow.runtime import keras, tf
 
 STEPS_PER_EXECUTION = 50
@@ -21,7 +31,6 @@ EXECUTIONS = 4  # per epoch, if steps are short
 EPOCH_SECONDS = 0.4  # intended time of an epoch; a longer step is an epoch by itself
 BATCHES = 4  # distinct batches, which an epoch repeats
 EXAMPLES = 1_000  # of a whole epoch
-COMPARED_EXAMPLES = 2  # examples whose readouts are compared
 
 
 class KerasSystem:
@@ -44,13 +53,14 @@ class KerasSystem:
 
     def handle(self, request: Message) -> None:
         """Time a case, with one round per request."""
+        self._idle = reset_peak()
         case = request["case"]
         if case != self._case:
             self._case = {}
             self._build(case)
             self._case = case
         if request["task"] == "train":
-            self._train(case["batch"], request["rounds"])
+            self._train(case["batch"], request["rounds"], request["compared"])
         elif request["task"] == "epoch":
             self._epoch(case["batch"])
         else:
@@ -59,6 +69,7 @@ class KerasSystem:
     def _build(self, case: Message) -> None:
         """Build the Keras model with the common initial weights, and its data."""
         keras.backend.clear_session()
+        self._idle = reset_peak()
         definition = model(case["model"], case["qubits"])
         data = random_inputs(definition, BATCHES * case["batch"], case["nonzero_angles"])
         self._start = time.perf_counter()
@@ -83,6 +94,11 @@ class KerasSystem:
             self._inputs = self._tfq.convert_to_tensor(_resolved(definition, data))
             self._method = "PQC, Adjoint"
         self._labels = tf.constant(data.labels)
+        self._nonzero_angles = case["nonzero_angles"]
+        self._layer, self._parameters = layer, definition.parameters
+        self._names = definition.parameters
+        if self._system == "tfq":
+            self._names = tuple(str(symbol) for symbol in layer.symbols)
         readouts = layer(inputs)
         layer.set_weights([self._ordered(layer, definition, data)])
         outputs = readouts
@@ -100,6 +116,29 @@ class KerasSystem:
         self._model.set_weights(self._initial_weights)
         return self._readout_model(self._inputs[:COMPARED_EXAMPLES]).numpy().tolist()
 
+    def _gradient(self, batch: int) -> list[float]:
+        """Return the gradient [P] of a batch's loss by the circuit's parameters, initially."""
+        self._model.set_weights(self._initial_weights)
+        with tf.GradientTape() as tape:
+            errors = self._model(self._inputs[:batch]) - self._labels[:batch]
+            loss = tf.reduce_mean(errors**2)
+        slopes = tape.gradient(loss, self._layer.trainable_weights[0]).numpy()
+        by_name = dict(zip(self._names, slopes.tolist(), strict=True))
+        return [by_name[name] for name in self._parameters]
+
+    def _cost(self, *, both_passes: bool) -> Message:
+        """Return operations and bytes per circuit, if the native engine evolves each example."""
+        if self._system != "qfleet" or self._nonzero_angles is not None:
+            return {}
+        simulator = self._layer.simulator
+        if not isinstance(simulator, NativeSimulator):
+            return {}
+        amplitude_bytes = 2 * simulator.dtype.size
+        forward, backward = pass_costs(
+            simulator.plan, simulator.prefix, amplitude_bytes, frozenset(simulator.inputs)
+        )
+        return asdict(forward + backward if both_passes else forward)
+
     def _ordered(self, layer: Any, definition: BenchmarkModel, data: RandomInputs) -> np.ndarray:
         """Return the parameters in the order of the layer's weight."""
         if self._system == "qfleet":
@@ -116,7 +155,7 @@ class KerasSystem:
 
         return repeated(self._inputs), repeated(self._labels)
 
-    def _train(self, batch: int, rounds: int) -> None:
+    def _train(self, batch: int, rounds: int, compared: bool) -> None:
         """Time `fit`. The first epoch is not timed; each later epoch is a round."""
         first = _StepTimes()
         self._compile(1)
@@ -128,7 +167,10 @@ class KerasSystem:
         batches = steps * (EXECUTIONS if steps == STEPS_PER_EXECUTION else 1)
         ready = {
             "values": self._readouts(),
+            "gradient": self._gradient(batch) if compared else None,
+            **self._cost(both_passes=True),
             "method": self._method,
+            "idle_gib": self._idle,
             "first_step_s": first.ended[0] - self._start,
             "steps_per_execution": steps,
         }
@@ -171,10 +213,19 @@ class KerasSystem:
             run(tf.constant(batches)).numpy()
             return time.perf_counter() - start
 
+        start = time.perf_counter()
         seconds(1)  # builds the graph
+        first = time.perf_counter() - start
         max_batches = STEPS_PER_EXECUTION * EXECUTIONS
         batches = max(1, min(max_batches, int(EPOCH_SECONDS / seconds(1))))
-        ready = {"values": self._readouts(), "method": self._method, "steps_per_execution": batches}
+        ready = {
+            "values": self._readouts(),
+            "method": self._method,
+            **self._cost(both_passes=False),
+            "idle_gib": self._idle,
+            "first_step_s": first,
+            "steps_per_execution": batches,
+        }
         self._channel.send(ready)
         for _ in range(rounds):
             self._channel.receive()
@@ -227,6 +278,6 @@ if __name__ == "__main__":
     system = KerasSystem(sys.argv[1], channel)
     packages = {
         "qfleet": ["tensorflow", "tf_keras", "numpy"],
-        "tfq": ["tensorflow-quantum", "cirq-core"],
+        "tfq": ["tensorflow-quantum", "tensorflow", "cirq-core"],
     }
     channel.serve({"versions": versions(packages[sys.argv[1]])}, system.handle)

@@ -6,12 +6,15 @@ request starts one round; the response has its time. So all systems run in turns
 the machine affects them equally.
 """
 
+import ctypes
+import gc
 import json
 import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from common import events
@@ -27,9 +30,26 @@ RESPONSE_TIMEOUT_SECONDS = 300.0
 
 MAX_ERROR_CHARACTERS = 300
 
+COMPARED_EXAMPLES = 2
+"""Examples whose readouts are compared."""
+
+_STATUS = Path("/proc/self/status")
+
 
 class SystemFailed(Exception):
     """A system did not respond, ended, or reported an error."""
+
+
+class SystemTimedOut(SystemFailed):
+    """A system did not respond in time, and was ended."""
+
+
+class SystemRefused(SystemFailed):
+    """A system reported that a case needs more memory than this machine has."""
+
+
+class TooLarge(Exception):
+    """A case needs more memory than this machine has. The message is the reason to omit it."""
 
 
 class SubprocessSystem:
@@ -41,6 +61,7 @@ class SubprocessSystem:
         timeout_seconds: Time limit of a response.
 
     Attributes:
+        timeout_seconds: The same.
         versions: Versions of its packages, once it has started.
     """
 
@@ -52,11 +73,15 @@ class SubprocessSystem:
     ) -> None:
         self.name = name
         self.versions: dict[str, str] = {}
-        self._command, self._timeout_seconds = command, timeout_seconds
+        self._command, self.timeout_seconds = command, timeout_seconds
         self._process: ManagedProcess | None = None
 
-    def request(self, message: Message) -> Message:
+    def request(self, message: Message, timeout_seconds: float | None = None) -> Message:
         """Send a message and return the response.
+
+        Args:
+            message: The message.
+            timeout_seconds: Time limit of the response, if it is not the system's.
 
         Raises:
             SystemFailed: There is no response, or it is an error.
@@ -67,7 +92,7 @@ class SubprocessSystem:
             )
             self.versions = self._response(self._process, START_TIMEOUT_SECONDS)["versions"]
         self._process.send_line(json.dumps(message))  # if it has ended, the response is its exit
-        return self._response(self._process, self._timeout_seconds)
+        return self._response(self._process, timeout_seconds or self.timeout_seconds)
 
     def close(self) -> None:
         """Stop the process."""
@@ -80,6 +105,8 @@ class SubprocessSystem:
         while event := process.next_event(max(0.0, deadline - time.monotonic())):
             if event.kind == "measurement":
                 response = dict(event.mapping("result"))
+                if "refusal" in response:
+                    raise SystemRefused(response["refusal"])
                 if "error" in response:
                     raise SystemFailed(f"{self.name}: {response['error']}")
                 return response
@@ -87,12 +114,29 @@ class SubprocessSystem:
                 self.close()
                 raise SystemFailed(f"{self.name} ended: {event.text('reason')}")
         self.close()
-        raise SystemFailed(f"{self.name} did not respond within {timeout_seconds:.0f} s")
+        raise SystemTimedOut(f"{self.name} did not respond within {timeout_seconds:.0f} s")
+
+
+def reset_peak() -> float:
+    """Free unused memory, restart the peak of `peak_gib`, and return the resident memory in GiB."""
+    gc.collect()
+    if not _STATUS.exists():
+        return peak_gib()  # macOS keeps the peak of the whole process
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status_gib("VmRSS")
 
 
 def peak_gib() -> float:
-    """Return the peak resident memory of this process, in GiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    """Return the peak resident memory of this process since `reset_peak`, in GiB."""
+    if _STATUS.exists():
+        return _status_gib("VmHWM")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**30
+
+
+def _status_gib(name: str) -> float:
+    lines = _STATUS.read_text().splitlines()
+    return next(int(line.split()[1]) / 2**20 for line in lines if line.startswith(name))
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
@@ -125,6 +169,8 @@ class Channel:
             request = self.receive()
             try:
                 handle(request)
+            except TooLarge as reason:
+                self.send({"refusal": str(reason)})
             except Exception as error:
                 text = " ".join(str(error).split())[:MAX_ERROR_CHARACTERS]
                 self.send({"error": f"{type(error).__name__}: {text}"})

@@ -3,35 +3,52 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.cases import MAX_CASE_SECONDS, SYSTEMS, Row, SpeedBound, SpeedCase, find, ratio
+from benchmarks.cases import (
+    MAX_CASE_SECONDS,
+    MAX_MEMORY_SHARE,
+    Row,
+    SpeedBound,
+    SpeedCase,
+    find,
+    ratio,
+)
 from benchmarks.circuit_models import MODELS
-from benchmarks.rounds import TOLERANCE
+from benchmarks.lost_cases import lost_table
+from benchmarks.roofline import ROOFLINE_NOTE, roofline_table
+from benchmarks.rounds import COMPILATION_SECONDS, TOLERANCE
+from benchmarks.systems import SYSTEMS, of_task
 
 EXAMPLES = 1_000  # in the epoch of the QCNN of 23 qubits
 _TITLES = {"train": "Training step", "forward": "Forward pass"}
+_MODEL_TITLES = {"qcnn": "QCNN", "entangling": "entangling layers"}
 _MODELS = "\n".join(f"  - `{name}`: {text}" for name, text in MODELS.items())
+_SYSTEMS = "\n".join(
+    f"- `{system.name}` is {system.title}: {system.how}." for system in SYSTEMS.values()
+)
 _CONDITIONS = f"""\
 - All systems run at the same time, each in its own process, and take turns round by round.
   The tables show the median of the rounds.
-  Before timing, all systems must return the same expectation values within {TOLERANCE:g}.
+  Before timing, all systems must return the same expectation values and, in training, the same
+  gradient of the loss within {TOLERANCE:g}.
 - All systems use the same circuits, angles and weights.
   Each example rotates every qubit by its own angle, so no system gains from similar examples.
   The models:
 {_MODELS}
-- `qfleet` and `tfq` train in Keras `fit` on tensors in memory, with Adam and complex64.
-  `tfq` is TensorFlow Quantum's PQC layer with the Adjoint differentiator.
-  Both use steps_per_execution=50, or fewer for long steps by the same rule.
+{_SYSTEMS}
+- `qfleet` and `tfq` use steps_per_execution=50, or fewer for long steps by the same rule.
   The first epoch is not timed. The forward pass is the Keras model in a graph, batch by batch.
-- `lightning` is PennyLane's lightning.qubit with adjoint gradients, complex64 and Adam.
-  It runs its examples in a loop or broadcast; the faster one counts.
-- `qsim` is qsimcirq, forward only, in a loop, with parameters bound in advance.
-  It uses one thread or all, and gates fused to 2, 3 or 4 qubits; the fastest combination counts."""
+- The first step includes building and compiling the circuit.
+  The peak memory is that of the process with its frameworks, during one case."""
 
 _LEFT_OUT = f"""\
 Cases of other systems that are predicted to take more than {MAX_CASE_SECONDS:g} s are omitted.
 The prediction is the time measured at that width.
 Otherwise it is G (a + b 2**N) for a circuit of G gates and N qubits.
-The coefficients a and b come from the two widest measured circuits. qsim does not train."""
+The coefficients a and b come from the two widest measured circuits.
+So are cases whose compilation and first step take more than {COMPILATION_SECONDS / 60:g} minutes,
+or are predicted to.
+Cases that are predicted to need more than {MAX_MEMORY_SHARE:.0%} of the memory are omitted too.
+qsim does not train."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +78,15 @@ def results(
     """Return the text of RESULTS.md."""
     machine = "\n".join(f"- {name}: {fact}" for name, fact in facts.items())
     parts = ["# Simulator benchmark", "## Bounds", limits_table(limits)]
+    parts += ["## Where qfleet is not the fastest", lost_table(rows)]
     parts += ["## Machine", machine, "## Conditions", _CONDITIONS]
     parts += [f"![Time against {what}](time_against_{what}.png)" for what in ("qubits", "batch")]
     for task, title in _TITLES.items():
         if any(row["task"] == task for row in rows):
             parts += [f"## {title}: ms per circuit", ms_table(rows, task)]
             parts += [f"## {title}: ratio to qfleet's time", ratio_table(rows, task)]
+            parts += [f"## {title}: first step, step and memory", cost_table(rows, task)]
+    parts += ["## Rates and bounds", ROOFLINE_NOTE, roofline_table(rows)]
     out = left_out or ["nothing"]
     parts += ["## Omitted cases", _LEFT_OUT, "\n".join(f"- {line}" for line in out)]
     return "\n\n".join(parts) + "\n"
@@ -82,7 +102,7 @@ def _compared(rows: Sequence[Row], bound: SpeedBound) -> Limit:
     peer_batch = f" (its batch: {bound.peer_batch})" if bound.peer_batch else ""
     floor = f" (CI: {bound.floor:g})" if bound.floor else ""
     return Limit(
-        f"{bound.task}, QCNN, {bound.qubits} qubits, batch {bound.batch}:"
+        f"{bound.task}, {_MODEL_TITLES[bound.model]}, {bound.qubits} qubits, batch {bound.batch}:"
         f" times {bound.peer}{peer_batch}",
         f"at least {bound.least:g}{floor}",
         "" if bound.aim is None else f"{bound.aim:g}",
@@ -113,7 +133,7 @@ def _figures(rows: Sequence[Row]) -> Iterator[Limit]:
         row = find(rows, "qfleet", task, SpeedCase("qcnn", 23, 32))
         if row:
             seconds = row["ms_per_circuit"] * EXAMPLES / 1e3
-            yield figure(f"{epoch}: {how}", seconds, "s", 360, "150 s")
+            yield figure(f"{epoch}: {how}", seconds, "s", 240, "150 s")
     large = find(rows, "qfleet", "train", SpeedCase("qcnn", 28, 1))
     if large:
         step = f"a training step, 28 qubits, batch 1, {large['ms_per_circuit'] / 1e3:.0f} s: memory"
@@ -141,7 +161,7 @@ def missed(limits: Iterable[Limit]) -> list[str]:
 
 def ms_table(rows: Sequence[Row], task: str) -> str:
     """Return ms per circuit: one line per case, one column per system."""
-    return _table(rows, task, SYSTEMS[task], lambda row, _: f"{row['ms_per_circuit']:.3g}")
+    return _table(rows, task, of_task(task), lambda row, _: f"{row['ms_per_circuit']:.3g}")
 
 
 def ratio_table(rows: Sequence[Row], task: str) -> str:
@@ -150,7 +170,34 @@ def ratio_table(rows: Sequence[Row], task: str) -> str:
     def times(row: Row, own: Row | None) -> str:
         return "" if own is None else f"{row['ms_per_circuit'] / own['ms_per_circuit']:.3g}"
 
-    return _table(rows, task, SYSTEMS[task][1:], times)
+    return _table(rows, task, of_task(task)[1:], times)
+
+
+def cost_table(rows: Sequence[Row], task: str) -> str:
+    """Return one line per case and system: first step, time per step, and peak memory."""
+    lines = [
+        "| model | qubits | batch | system | first step, s | ms per step | peak memory, GiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for case in _sorted_cases(rows, task):
+        for name in of_task(task):
+            row = find(rows, name, task, case)
+            if row:
+                first = f"{row['first_step_s']:.3g}" if "first_step_s" in row else ""
+                lines.append(
+                    f"| {case.model} | {case.qubits} | {case.batch} | {name} | {first}"
+                    f" | {row['ms_per_circuit'] * case.batch:.3g} | {row['peak_gib']:.2f} |"
+                )
+    return "\n".join(lines)
+
+
+def _sorted_cases(rows: Sequence[Row], task: str) -> list[SpeedCase]:
+    """Return the cases of a task by model, width and batch."""
+    found = {
+        SpeedCase(row["model"], row["qubits"], row["batch"]) for row in rows if row["task"] == task
+    }
+    models = list(MODELS)
+    return sorted(found, key=lambda case: (models.index(case.model), case.qubits, case.batch))
 
 
 def _table(
@@ -163,12 +210,7 @@ def _table(
         f"| model | qubits | batch | {' | '.join(systems)} |",
         "|---" * (3 + len(systems)) + "|",
     ]
-    all_cases = dict.fromkeys(
-        SpeedCase(row["model"], row["qubits"], row["batch"]) for row in rows if row["task"] == task
-    )
-    for case in sorted(
-        all_cases, key=lambda case: (list(MODELS).index(case.model), case.qubits, case.batch)
-    ):
+    for case in _sorted_cases(rows, task):
         own = find(rows, "qfleet", task, case)
         found = [find(rows, system, task, case) for system in systems]
         values = [shown(row, own) if row else "" for row in found]

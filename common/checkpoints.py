@@ -1,21 +1,23 @@
 """Checkpoints of a run: complete or absent, with SHA-256.
 
-A checkpoint is two files in RUN/checkpoints/. step-00000123.npz contains the arrays and is written
-first. step-00000123.json contains format, step, state, and SHA-256 and size of the other file. An
-incomplete or altered checkpoint is skipped with a warning, and the one before it is used.
+A checkpoint is two files in RUN/checkpoints/. step-00000123-4.npz contains the arrays; attempt 4
+writes it first. step-00000123-4.json contains format, step, state, and SHA-256 and size of the
+other file. An incomplete or altered checkpoint is skipped with a warning, and the one before it is
+used. A checkpoint of a later attempt is newer than all of an earlier one. So nothing changes when a
+process of an earlier attempt, which was stopped in mid-write, writes the rest later.
 """
 
 import hashlib
 import io
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zipfile import BadZipFile
 
 from common import storage
-from common.errors import WeightsError
+from common.errors import TrainingDiverged, WeightsError
 from common.storage import StoragePath
 
 if TYPE_CHECKING:  # the client of the cluster lists checkpoints without NumPy
@@ -23,8 +25,25 @@ if TYPE_CHECKING:  # the client of the cluster lists checkpoints without NumPy
 
 log = logging.getLogger("qfleet")
 
-FORMAT = 2
-_NAME = re.compile(r"step-(\d{8,})\.(npz|json)")
+FORMAT = 3
+_NAME = re.compile(r"step-(\d{8,})(?:-(\d+))?\.(npz|json)")
+
+Key = tuple[int, int]
+"""Attempt and step of a checkpoint; larger ones are newer."""
+
+
+class BestEpoch(NamedTuple):
+    """The epoch with the lowest validation loss, which each checkpoint names (KEEP_BEST).
+
+    Attributes:
+        epoch: Its number, counted from 1.
+        step: Step of its checkpoint.
+        validation_mse: Its loss.
+    """
+
+    epoch: int
+    step: int
+    validation_mse: float
 
 
 @dataclass(frozen=True)
@@ -41,6 +60,18 @@ class Checkpoint:
     arrays: "dict[str, np.ndarray]"
     state: dict[str, Any]
 
+    @property
+    def best(self) -> BestEpoch | None:
+        """The best epoch so far; None if it is not kept."""
+        return _best(self.state)
+
+
+def _best(state: Mapping[str, Any]) -> BestEpoch | None:
+    try:
+        return BestEpoch(**state["best"])
+    except (KeyError, TypeError):
+        return None
+
 
 def save(
     run: StoragePath,
@@ -48,23 +79,34 @@ def save(
     arrays: "Mapping[str, np.ndarray]",
     state: Mapping[str, Any],
     keep: int,
+    attempt: int = 0,
+    confirm: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write a checkpoint, then delete all but the newest `keep`.
+    """Write a checkpoint, then delete all but the newest `keep` and that of the best epoch.
 
     Args:
         run: Folder of the run.
         step: Completed steps since the first epoch; increases from checkpoint to checkpoint.
         arrays: Arrays by name, without Python objects.
-        state: Values that JSON supports.
+        state: Values that JSON supports; `best` is the best epoch, if its checkpoint is kept.
         keep: Number of checkpoints to keep, including this one; at least 1.
+        attempt: Number of the attempt that writes it; 0 outside of attempts.
+        confirm: Raises if the run has changed hands; called before the first write, and before old
+            checkpoints are deleted.
 
     Raises:
+        TrainingDiverged: An array contains an infinite number or NaN.
         StorageError, StorageUnavailable: Writing failed; earlier checkpoints are untouched.
     """
     import numpy as np
 
     if any(array.dtype.hasobject for array in arrays.values()):
         raise TypeError("a checkpoint can't contain Python objects: they would be pickled")
+    if (name := _nonfinite(arrays)) is not None:
+        raise TrainingDiverged(
+            f"{name} is not finite at step {step}, so that no checkpoint was saved: lower"
+            " LEARNING_RATE, or check the examples and the model; the checkpoint before it is kept"
+        )
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     content = buffer.getvalue()
@@ -75,41 +117,72 @@ def save(
         "bytes": len(content),
         "state": dict(state),
     }
-    folder = run / "checkpoints"
-    storage.write_atomic(folder / f"step-{step:08}.npz", content)
-    storage.write_json(folder / f"step-{step:08}.json", description)
-    _prune(folder, step, keep)
+    folder, key = run / "checkpoints", (attempt, step)
+    confirm()
+    storage.write_atomic(_path(folder, key, "npz"), content)
+    storage.write_json(_path(folder, key, "json"), description)
+    best = _best(state)
+    old = _old(folder, key, keep, protected=best.step if best else None)
+    if old:
+        # Whoever takes over the run from now on finds this checkpoint.
+        confirm()
+    for path in old:
+        storage.delete(path)
 
 
-def _prune(folder: StoragePath, step: int, keep: int) -> None:
-    """Delete old checkpoints. Those after `step` stay: `newest` skipped them as damaged."""
-    found = _steps(folder)
-    for old in sorted(s for s in found if s <= step)[: -max(keep, 1)]:
-        for ending in ("json", "npz"):  # without its JSON file it is not a checkpoint
-            if ending in found[old]:
-                storage.delete(folder / f"step-{old:08}.{ending}")
+def _nonfinite(arrays: "Mapping[str, np.ndarray]") -> str | None:
+    """Return the name of an array with an infinite number or NaN."""
+    import numpy as np
+
+    floats = {name: array for name, array in arrays.items() if array.dtype.kind in "fc"}
+    return next((name for name, array in floats.items() if not np.isfinite(array).all()), None)
+
+
+def _old(folder: StoragePath, newest: Key, keep: int, protected: int | None) -> list[StoragePath]:
+    """Return the files to delete. Checkpoints after `newest` stay: they were skipped as damaged."""
+    found = _keys(folder)
+    return [
+        _path(folder, key, ending)
+        for key in sorted(key for key in found if key <= newest)[: -max(keep, 1)]
+        if key[1] != protected
+        for ending in ("json", "npz")  # without its JSON file it is not a checkpoint
+        if ending in found[key]
+    ]
 
 
 def steps(run: StoragePath) -> list[int]:
     """Return the steps of all checkpoints, oldest first, without verifying them."""
-    found = _steps(run / "checkpoints")
-    return sorted(step for step, endings in found.items() if "json" in endings)
+    found = _keys(run / "checkpoints")
+    return sorted({step for (_, step), endings in found.items() if "json" in endings})
 
 
-def _steps(folder: StoragePath) -> dict[int, set[str]]:
-    """Return the steps and the suffixes of their files."""
-    found: dict[int, set[str]] = {}
+def newest_key(run: StoragePath) -> Key:
+    """Return the newest checkpoint's attempt and step, without verifying it; (0, -1) for none."""
+    found = _keys(run / "checkpoints")
+    return max((key for key, endings in found.items() if "json" in endings), default=(0, -1))
+
+
+def _keys(folder: StoragePath) -> dict[Key, set[str]]:
+    """Return all checkpoints and the suffixes of their files."""
+    found: dict[Key, set[str]] = {}
     for path in storage.children(folder):
         if match := _NAME.fullmatch(path.name):
-            found.setdefault(int(match[1]), set()).add(match[2])
+            found.setdefault((int(match[2] or 0), int(match[1])), set()).add(match[3])
     return found
 
 
-def newest(run: StoragePath) -> Checkpoint | None:
+def _path(folder: StoragePath, key: Key, ending: str) -> StoragePath:
+    attempt, step = key
+    suffix = f"-{attempt}" if attempt else ""
+    return folder / f"step-{step:08}{suffix}.{ending}"
+
+
+def newest(run: StoragePath, counters: Sequence[str] = ()) -> Checkpoint | None:
     """Return the newest valid checkpoint; a warning names each invalid one after it.
 
     Args:
         run: Folder of the run.
+        counters: Entries of the state without which a checkpoint is invalid: whole numbers from 0.
 
     Returns:
         The checkpoint, or None if there is no valid one.
@@ -118,35 +191,56 @@ def newest(run: StoragePath) -> Checkpoint | None:
         StorageError, StorageUnavailable: Storage can't be read.
     """
     folder = run / "checkpoints"
-    for step in sorted(_steps(folder), reverse=True):
+    for key in sorted(_keys(folder), reverse=True):
         try:
-            return _read(folder, step)
+            return _read(folder, key, counters)
         except _Damaged as error:
             log.warning(f"{error}: using the checkpoint before it")
     return None
 
 
-def read(run: StoragePath, step: int) -> Checkpoint:
-    """Return the checkpoint of a step, verified.
+def best(run: StoragePath) -> Checkpoint | None:
+    """Return the checkpoint of the best epoch, which the newest one names; None if there is none.
+
+    Raises:
+        WeightsError: It is missing or damaged.
+        StorageError, StorageUnavailable: Storage can't be read.
+    """
+    last = newest(run)
+    return read(run, last.best.step) if last and last.best else None
+
+
+def read(run: StoragePath, step: int, counters: Sequence[str] = ()) -> Checkpoint:
+    """Return the checkpoint of a step, verified; see `newest`.
 
     Raises:
         WeightsError: The checkpoint is missing or damaged.
     """
-    try:
-        return _read(run / "checkpoints", step)
-    except _Damaged as error:
-        raise WeightsError(
-            f"{error}: run the same command again to resume from the checkpoint before it"
-        ) from None
+    folder = run / "checkpoints"
+    keys = sorted((key for key in _keys(folder) if key[1] == step), reverse=True)
+    problem: Exception | None = None
+    for key in keys or [(0, step)]:
+        try:
+            return _read(folder, key, counters)
+        except _Damaged as error:
+            problem = problem or error
+    raise WeightsError(
+        f"{problem}: run the same command again to resume from the checkpoint before it"
+    )
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
 
 
 class _Damaged(Exception):
     """A checkpoint is damaged. The message names the file and the damage."""
 
 
-def _read(folder: StoragePath, step: int) -> Checkpoint:
+def _read(folder: StoragePath, key: Key, counters: Sequence[str] = ()) -> Checkpoint:
     """Read and verify one checkpoint."""
-    description_path, arrays_path = (folder / f"step-{step:08}.{e}" for e in ("json", "npz"))
+    step = key[1]
+    description_path, arrays_path = (_path(folder, key, ending) for ending in ("json", "npz"))
     try:
         description = storage.read_json(description_path)
     except FileNotFoundError:
@@ -160,6 +254,9 @@ def _read(folder: StoragePath, step: int) -> Checkpoint:
         and description.get("step") == step
     ):
         raise _Damaged(f"{description_path} does not describe a checkpoint of step {step}")
+    wrong = [name for name in counters if not _is_count(description["state"].get(name))]
+    if wrong:
+        raise _Damaged(f"{description_path} lacks {', '.join(wrong)} in its state")
     if description.get("format") != FORMAT:
         raise _Damaged(f"{description_path} has format {description.get('format')}, not {FORMAT}")
     try:
@@ -179,4 +276,6 @@ def _read(folder: StoragePath, step: int) -> Checkpoint:
             arrays = {name: read[name] for name in read.files}
     except (ValueError, BadZipFile, OSError, EOFError) as error:
         raise _Damaged(f"{arrays_path} does not contain arrays ({error})") from None
+    if (name := _nonfinite(arrays)) is not None:
+        raise _Damaged(f"{arrays_path} contains numbers that are not finite ({name})")
     return Checkpoint(step, arrays, description["state"])

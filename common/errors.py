@@ -6,15 +6,19 @@
     │   ├── DataError                 a data set: the file, column or row
     │   ├── SimulationError           a circuit: the gate, moment and qubits, or its memory
     │   ├── WeightsError              weights or a checkpoint that do not fit or were altered
-    │   ├── StorageError              no such bucket, permission denied, disk full
+    │   ├── StorageError              no such bucket, permission denied
     │   ├── RunError                  a run that is in use, missing, or has other settings
+    │   ├── TrainingDiverged          a loss, gradient or weight that is infinite or NaN
     │   └── ClusterError              a Kubernetes that refuses, is unreachable, or has no room
     └── RetryableError          >=128  the job itself is sound: start it again
         ├── PeerLost            138   another worker of the process group ended
         ├── Preempted           143   SIGTERM: the machine is needed elsewhere (128 + 15)
         ├── RendezvousTimeout   144   not all workers joined the rendezvous in time
         ├── StorageUnavailable  145   storage does not respond
-        └── DeadlineReached     146   DEADLINE seconds have passed
+        │   └── StorageFull           a disk is full
+        ├── DeadlineReached     146   DEADLINE seconds have passed
+        ├── Stalled             147   a worker made no progress within a limit
+        └── ReplicasDiffer      149   the weights of the workers are not equal
 
 The exceptions of the library (`qfleet.errors`) carry no exit codes; `as_qfleet_error` converts them
 to these. Any other exception is a bug and exits with 1 and a traceback. The Kubeflow operator
@@ -31,8 +35,10 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 from common import events
+from common.text import printable
 from qfleet import errors as library
 
 EXIT_OK = 0
@@ -80,11 +86,15 @@ class WeightsError(UserError):
 
 
 class StorageError(UserError):
-    """Storage refuses access: no such bucket, permission denied, disk full."""
+    """Storage refuses access: no such bucket, permission denied."""
 
 
 class RunError(UserError):
     """A run can't be used in the requested way."""
+
+
+class TrainingDiverged(UserError):
+    """The loss, the gradient, the weights or a metric became infinite or NaN."""
 
 
 class ClusterError(UserError):
@@ -121,15 +131,34 @@ class StorageUnavailable(RetryableError):
     exit_code = 145
 
 
+class StorageFull(StorageUnavailable):
+    """A disk has no space left. It may be freed, so this is not a permanent failure."""
+
+
 class DeadlineReached(RetryableError):
     """DEADLINE seconds have passed; a checkpoint was saved."""
 
     exit_code = 146
 
 
+class Stalled(RetryableError):
+    """The main thread of this worker made no progress within the limit of its stage."""
+
+    exit_code = 147
+
+
+class ReplicasDiffer(RetryableError):
+    """The workers' copies of the weights or of the optimizer's state are not equal."""
+
+    exit_code = 149
+
+
 def one_line(error: BaseException) -> str:
-    """Return the error's text without line breaks, for a terminal, a log or a pod's status."""
-    return " ".join(str(error).split())
+    """Return the error's text without line breaks, for a terminal, a log or a pod's status.
+
+    Control characters are escaped, since the text may contain values of other people's files.
+    """
+    return printable(" ".join(str(error).split()))
 
 
 def as_qfleet_error(error: BaseException) -> QfleetError | None:
@@ -161,10 +190,12 @@ def _from_library(error: library.LibraryError) -> UserError:
         return SimulationError(f"{error}; see QUBITS and WORKERS")
     if isinstance(error, library.CircuitError):
         return SimulationError(str(error))
-    return SettingsError(
-        f"SIMULATOR=tfq: {error}; `make training SIMULATOR=tfq` installs it, SIMULATOR=qfleet does"
-        " not need it"
-    )
+    if isinstance(error, library.TfqMissingError):
+        return SettingsError(
+            f"SIMULATOR=tfq: {error}; `make training SIMULATOR=tfq` installs it in .venv-tfq,"
+            " SIMULATOR=qfleet does not need it"
+        )
+    return SettingsError(str(error))
 
 
 def run_main(main: Callable[[], int | None]) -> int:
@@ -212,7 +243,11 @@ def _report_bug(error: Exception) -> int:
 def exit_on_signals() -> None:
     """Turn SIGTERM and SIGHUP into SystemExit, so that `finally` ends child processes."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
+        signal.signal(number, _exit_with_signal)
+
+
+def _exit_with_signal(number: int, frame: FrameType | None) -> None:
+    events.interrupt(lambda: sys.exit(128 + number))
 
 
 def write_termination_message(text: str) -> None:

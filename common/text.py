@@ -1,4 +1,8 @@
-"""Text for people: counts with their nouns."""
+"""Text for people: counts with their nouns, and text of other people's files."""
+
+import unicodedata
+
+_LINE_SEPARATORS = ("\u2028", "\u2029")
 
 
 def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
@@ -23,3 +27,25 @@ def _regular_plural(noun: str) -> str:
     if noun.endswith("y") and noun[-2:-1] not in set("aeiou"):
         return noun[:-1] + "ies"
     return noun + "s"
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Return text whose control characters are visible escapes, such as \\x1b.
+
+    A terminal would obey them; also those that only change the order of the characters.
+
+    Args:
+        text: Any text, such as a value that another user recorded.
+        keep: Control characters to leave as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c in keep or not _is_control(c) else _escaped(c) for c in text)
+
+
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character)[0] == "C" or character in _LINE_SEPARATORS
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

@@ -2,8 +2,12 @@
 
 TensorFlow writes events and profiles to a local folder. An Uploader copies changed files to storage
 every few seconds. If STORAGE is a local folder, logs are written there directly.
+
+Logs are less important than the run: an upload that fails is logged and tried again, and never ends
+a training.
 """
 
+import contextlib
 import logging
 import os
 import threading
@@ -35,7 +39,6 @@ class Uploader:
         self._remote = remote_path
         self._interval = interval_seconds
         self._uploaded: dict[Path, Version] = {}
-        self._refused: StorageError | None = None
         self._failing = False
         self._closing = threading.Event()
         self._lock = threading.Lock()
@@ -45,35 +48,15 @@ class Uploader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        try:
-            self.close()
-        except (StorageError, StorageUnavailable) as error:
-            if kind is None:
-                raise
-            log.warning(f"the last logs were not uploaded: {error}")  # the first error is the cause
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
-    def check(self) -> None:
-        """Raise the error with which storage permanently refused an upload.
-
-        Raises:
-            StorageError: For example, permission denied.
-        """
-        if self._refused is not None:
-            raise self._refused
-
-    def upload(self) -> None:
-        """Upload all changes now; raises like `close`."""
-        self.check()
-        self._upload(until_closed=False)
+    def upload(self) -> bool:
+        """Upload all changes now, and return True if that succeeded."""
+        return self._try_upload(until_closed=False)
 
     def close(self) -> None:
-        """Upload the last changes, and stop.
-
-        Raises:
-            StorageError: Storage permanently refused an upload.
-            StorageUnavailable: Storage does not respond to the last upload.
-        """
+        """Upload the last changes, and stop. Safe to call twice."""
         if not self._closing.is_set():
             self._closing.set()
             self._thread.join()
@@ -81,47 +64,46 @@ class Uploader:
 
     def _run(self) -> None:
         while not self._closing.wait(self._interval):
-            try:
-                self._upload(until_closed=True)
-                if self._failing:
-                    log.info(f"logs are uploaded to {self._remote} again")
-                self._failing = False
-            except StorageUnavailable as error:
-                if not self._failing:
-                    log.warning(f"logs are not uploaded at the moment: {error}")
-                self._failing = True
-            except StorageError as error:
-                log.warning(f"logs are no longer uploaded: {error}")
-                self._refused = error
-                return
+            self._try_upload(until_closed=True)
+
+    def _try_upload(self, *, until_closed: bool) -> bool:
+        try:
+            self._upload(until_closed=until_closed)
+        except (StorageError, StorageUnavailable) as error:
+            if not self._failing:
+                log.warning(f"logs are not uploaded at the moment: {error}")
+            self._failing = True
+            return False
+        if self._failing:
+            log.info(f"logs are uploaded to {self._remote} again")
+        self._failing = False
+        return True
 
     def _upload(self, *, until_closed: bool) -> None:
         """Upload each file that changed since its last upload."""
-        with self._lock:
-            for path, version in self._changed():
-                if self._closing.is_set() and until_closed:
-                    return
-                target = self._remote / path.relative_to(self._local).as_posix()
-                try:
-                    storage.write_atomic(target, path)
-                except FileNotFoundError:
-                    continue  # deleted since it was listed
+        for path in self._files():
+            if self._closing.is_set() and until_closed:
+                return
+            self.upload_file(path)
+
+    def upload_file(self, path: Path) -> None:
+        """Upload a file if it exists and has changed since its last upload.
+
+        Raises:
+            StorageError, StorageUnavailable: Storage refuses, or does not respond.
+        """
+        target = self._remote / path.relative_to(self._local).as_posix()
+        with self._lock, contextlib.suppress(FileNotFoundError):  # it may be deleted at any time
+            status = path.stat()  # before it is read, so that later changes count
+            version = (status.st_mtime_ns, status.st_size)
+            if self._uploaded.get(path) != version:
+                storage.write_atomic(target, path)
                 self._uploaded[path] = version
 
-    def _changed(self) -> list[tuple[Path, Version]]:
-        """Return changed files with their versions before reading, so that later changes count."""
-        changed = []
-        for folder, _, names in os.walk(self._local):
-            for name in sorted(names):
-                path = Path(folder, name)
-                try:
-                    status = path.stat()
-                except FileNotFoundError:
-                    continue
-                version = (status.st_mtime_ns, status.st_size)
-                if (
-                    not name.endswith(storage.PARTIAL_SUFFIX)
-                    and self._uploaded.get(path) != version
-                ):
-                    changed.append((path, version))
-        return changed
+    def _files(self) -> list[Path]:
+        return [
+            Path(folder, name)
+            for folder, _, names in os.walk(self._local)
+            for name in sorted(names)
+            if not name.endswith(storage.PARTIAL_SUFFIX)
+        ]

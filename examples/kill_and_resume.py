@@ -49,7 +49,8 @@ def read_weights(run: Path) -> dict[str, np.ndarray]:
         if isinstance(item, h5py.Dataset):
             weights[name] = item[...]
 
-    with h5py.File(run / "model" / "weights.h5") as file:
+    result = json.loads((run / "result.json").read_text())
+    with h5py.File(run / result["weights"]["path"]) as file:
         file.visititems(add)
     return weights
 

@@ -20,6 +20,7 @@ make)
     ;;
 slim)
     cd /opt/venv/lib/python3.*/site-packages
+    rm -rf cmake cmake-*.dist-info ninja ninja-*.dist-info /opt/venv/bin/{cmake,cpack,ctest,ninja} # built the engine
     find . -type d \( -name tests -o -name include \) -prune -exec rm -rf {} +
     find . -type f \( -name '*.a' -o -name '*.h' -o -name '*.pxd' -o -name '*.pyi' -o -name '*.pyx' \) -delete
     # Only TensorFlow's libraries contain debug symbols.

@@ -5,6 +5,7 @@ import sys
 import uuid
 
 from common.errors import SettingsError, run_main
+from common.processes import tfq_environment
 from common.settings import Settings
 from inference import model_source
 
@@ -16,6 +17,7 @@ def main() -> int:
         raise SettingsError(f"TARGET={settings.job.target}: inference runs with TARGET=local only")
     logging.basicConfig(format="%(message)s")
     source = model_source.choose_model(settings)
+    tfq_environment.enter_if_needed(source.settings.get("simulator", ""), "inference")
     with source.local_weights():
         pass  # verify the digest now, before TensorFlow is imported, which takes seconds
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from common import storage
 from common.errors import DataError, SettingsError
 from common.settings import Settings, TrainingSettings
+from common.settings.micro_batches import NETWORK_QUBITS
 from common.storage import StoragePath
 from inference.inference_input import InferenceInput
 from inference.model_source import ModelSource
@@ -167,6 +168,8 @@ def _fingerprint(source: ModelSource, inputs: InferenceInput) -> tuple[str, str]
 
 def _rows_per_chunk(settings: Settings, source: ModelSource, inputs: InferenceInput) -> int:
     qubits = int(source.settings.get("qubits", 1))
+    if qubits >= NETWORK_QUBITS:
+        qubits = 0
     batch = rows_per_batch(qubits, settings.training.batch, MAX_MEMORY_BYTES)
     rows = inputs.total / (settings.inference.parallelism * CHUNKS_PER_WORKER)
     return batch * min(MAX_BATCHES_PER_CHUNK, max(1, math.ceil(rows / batch)))

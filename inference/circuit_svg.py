@@ -7,16 +7,20 @@ style sheet sets the colours by class.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import cirq
 import sympy
 
+from inference.html_text import escape
 from inference.layers import group_by_layer, symbol_number
 
 ROW, COLUMN, GAP, TOP, MARGIN = 38, 30, 6, 34, 10
 MAX_GATES = 4000
+
+MAX_QUBITS = 64
+"""A wider circuit is drawn as an excerpt of EXCERPT_QUBITS qubits."""
+EXCERPT_QUBITS = 12
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,15 @@ def _sign(info: cirq.CircuitDiagramInfo | None) -> str:
     """Return a minus if the exponent of a gate is negative, as in an inverse."""
     exponent = info.exponent if info else 1
     return "−" if isinstance(exponent, sympy.Expr) and exponent.could_extract_minus_sign() else ""
+
+
+def excerpt(circuit: cirq.AbstractCircuit) -> cirq.AbstractCircuit:
+    """Return the gates among the first EXCERPT_QUBITS qubits, or a narrow circuit itself."""
+    qubits = sorted(circuit.all_qubits())
+    if len(qubits) <= MAX_QUBITS:
+        return circuit
+    first = set(qubits[:EXCERPT_QUBITS])
+    return cirq.Circuit(op for op in circuit.all_operations() if first.issuperset(op.qubits))
 
 
 def circuit_to_svg(

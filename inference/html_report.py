@@ -5,7 +5,6 @@ its content security policy enforces this.
 """
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from common.text import plural
 from inference import report_sections
+from inference.html_text import escape
 from inference.report_sections import note, section
 from inference.results import InferenceResults
 

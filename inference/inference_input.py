@@ -8,6 +8,7 @@ INPUT=table              all rows of a .csv, .parquet or .npz table
 
 import functools
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +17,21 @@ from typing import NamedTuple
 import numpy as np
 
 from common import storage
-from common.data import Dataset, Encoding, load, prepare, read_examples
+from common.data import Dataset, Encoding, load, manifest_check, prepare, read_examples
 from common.data.formats import FORMATS, sha256_file
-from common.data.splits import SPLITS
+from common.data.splits import GENERATORS, SPLITS, generated_rows
 from common.errors import DataError, QfleetError, WeightsError, one_line
-from common.runs import DATASETS
+from common.runs import DATASETS, records
 from common.settings import JobSettings, Settings
 from common.storage import StoragePath
-from inference.model_source import RETRAIN_HINT, ModelSource
+from common.weights_file import RETRAIN_HINT
+from inference.model_source import ModelSource
 
 TEST = "test"
 MANIFEST = "manifest.json"
+
+MAX_GENERATED_ROWS = 100_000
+"""Most examples of a missing data set that inference generates without being asked."""
 
 
 class ExampleBlock(NamedTuple):
@@ -111,11 +116,15 @@ def resolve_input(settings: Settings, source: ModelSource) -> InferenceInput:
     if settings.inference.input:
         inputs = _given_input(settings, source, encoding, root)
     else:
-        data = find_training_data(source, root)
+        data = find_training_data(source, root, _named_data(settings))
         inputs = _from_split(data, TEST, TEST, training_data=data, is_test_split=True)
     if inputs.total:
         inputs.read(0)
     return inputs
+
+
+def _named_data(settings: Settings) -> str:
+    return settings.data.data if "data" in settings.explicit else ""
 
 
 def _given_input(
@@ -124,7 +133,7 @@ def _given_input(
     training_data: Dataset | None = None
     missing = ""
     try:
-        training_data = find_training_data(source, root)
+        training_data = find_training_data(source, root, _named_data(settings))
     except QfleetError as error:  # it is needed for baselines only
         missing = one_line(error)
     path = settings.inference.input
@@ -132,7 +141,7 @@ def _given_input(
         selected = _select_split(path, settings.data.data_memory)
         if selected is not None:
             return _from_dataset(*selected, source, training_data, missing)
-    return _from_table(path, encoding, training_data, missing)
+    return _from_table(path, encoding, training_data, missing, settings.data.data_memory)
 
 
 def _select_split(input_path: str, data_memory: int) -> tuple[Dataset, str] | None:
@@ -197,14 +206,14 @@ def _from_split(
 
 
 def _from_table(
-    path: str, encoding: Encoding, training_data: Dataset | None, missing: str
+    path: str, encoding: Encoding, training_data: Dataset | None, missing: str, memory: int
 ) -> InferenceInput:
-    angles, labels = read_examples(path, encoding)
+    angles, labels = read_examples(path, encoding, memory)
     block = ExampleBlock(np.arange(len(angles)), angles, labels)
     return InferenceInput(
         name=_file_name(Path(path).stem),
         title=path,
-        fingerprint=f"{sha256_file(path)} {encoding.to_json()}",
+        fingerprint=f"{sha256_file(path, memory)} {encoding.to_json()}",
         classes=encoding.classes,
         labelled=labels is not None,
         features=encoding.symbols,
@@ -240,28 +249,31 @@ def _encoding(source: ModelSource) -> Encoding:
     return encoding
 
 
-def find_training_data(source: ModelSource, root: StoragePath) -> Dataset:
-    """Load the data set that the model was trained on; create it again if it is missing.
+def find_training_data(source: ModelSource, root: StoragePath, named_data: str = "") -> Dataset:
+    """Load the data set that the model was trained on; generate a small one again.
+
+    The run may be another user's, so what it records leads to no other file: a table or a folder
+    is read only if the user names it, and only a small data set is generated.
 
     Args:
         source: The model.
         root: Folder of data sets.
+        named_data: DATA, if the user gave it.
 
     Raises:
-        DataError: It is missing and can't be created again, or it has changed.
+        DataError: It is missing and is not generated here, or it has changed.
     """
     name, fingerprint = source.record.get("other", {}).get("dataset"), source.record.get("data")
+    if name is not None and not (isinstance(name, str) and manifest_check.is_name(name)):
+        raise DataError(
+            f"the run of {source.name} is damaged: its data set has the name {str(name)[:60]!r},"
+            " which is not the name of a folder; give examples with INPUT=table"
+        )
     if name and storage.exists(root / name / MANIFEST):
+        _require_plain(root / name)
         data = load(root / name)
     else:
-        try:
-            data = prepare(Settings.from_record(source.settings), root)
-        except (DataError, ValueError) as error:
-            raise DataError(
-                f"the data set {name or source.settings.get('data')} of {source.name} is not in"
-                f" {root} and can't be created again ({one_line(error)}): restore it, or give"
-                " examples with INPUT=table"
-            ) from None
+        data = _generate_again(source, root, named_data)
     difference = ""
     if fingerprint and data.fingerprint != fingerprint:
         difference = (
@@ -275,3 +287,40 @@ def find_training_data(source: ModelSource, root: StoragePath) -> Dataset:
             " restore that data set, or give examples with INPUT=table"
         )
     return data
+
+
+def _require_plain(folder: StoragePath) -> None:
+    if entry := storage.foreign_entry(folder):
+        raise DataError(f"{folder} is not read: {entry}, and a data set has plain files only")
+
+
+def _generate_again(source: ModelSource, root: StoragePath, named_data: str) -> Dataset:
+    """Return a missing data set, if that writes little, and reads only what the user named."""
+    settings = records.settings_of(source.settings)
+    recorded = settings.data.data
+    missing = f"the data set of {source.name} is not in {root}"
+    if recorded not in GENERATORS and recorded != named_data:
+        raise DataError(
+            f"{missing}, and DATA={recorded}, from which it was made, is read only if you name it:"
+            f" set DATA={recorded} if you trust its path, or give examples with INPUT=table"
+        )
+    rows = generated_rows(settings.data)
+    if rows > MAX_GENERATED_ROWS:
+        arguments = " ".join(
+            f"{name.upper()}={shlex.quote(str(settings.get(name)))}"
+            for name in ("data", "qubits", *(f"{split}_examples" for split in SPLITS), "seed",
+                         "partitions")
+            if settings.get(name) != Settings.fields()[name].default
+        )  # fmt: skip
+        raise DataError(
+            f"{missing} and has {rows:,} examples: create it with `make dataset"
+            f" STORAGE={shlex.quote(str(root.parent))} {arguments}`, or give examples with"
+            " INPUT=table"
+        )
+    try:
+        return prepare(settings, root)
+    except (DataError, ValueError) as error:
+        raise DataError(
+            f"{missing} and can't be created again ({one_line(error)}): restore it, or give"
+            " examples with INPUT=table"
+        ) from None

@@ -23,7 +23,7 @@ def load(source: ModelSource) -> "keras.Model":
     from common import models
 
     with source.local_weights() as weights:
-        model = models.rebuild(source.described, str(weights))
+        model = models.rebuild(source.described, weights, source.code, source.weights)
     layers = models.circuit_layers(model)
     for layer, recorded in zip(layers, source.described["circuits"], strict=False):
         loaded = dict(zip(layer.parameters, layer.angles.numpy(), strict=True))

@@ -1,7 +1,7 @@
 """The model of an inference: that of a finished run, or weights at a path.
 
     RUN unset, WEIGHTS unset    the run of STORAGE that was finished last
-    RUN=name                    that run
+    RUN=name                    that run; with CHECKPOINT=best, the weights of its best epoch
     WEIGHTS=path                a weights.h5 next to its model.json, or the folder of both;
                                 if they are in the folder of a finished run, that run
 
@@ -9,21 +9,18 @@ This module does not import TensorFlow, so that mistakes are reported within a s
 """
 
 import contextlib
-import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import h5py
-
-from common import runs, storage
+from common import runs, storage, weights_file
 from common.errors import RunError, SettingsError, WeightsError
-from common.formats import MODEL_FORMAT
+from common.runs import records
 from common.settings import Settings
 from common.storage import StoragePath
-
-RETRAIN_HINT = "restore the file or train again"
+from common.user_code import UserCode
+from common.weights_file import RETRAIN_HINT
 
 
 @dataclass(frozen=True)
@@ -39,6 +36,8 @@ class ModelSource:
         result: Content of the result.json of the run or next to the weights; empty without one.
         metrics: The rows of metrics.jsonl; empty without a run.
         unverified: The reason why the SHA-256 of the weights was not verified; else empty.
+        code: Permission to import the user's model.
+        checkpoint: CHECKPOINT: last, or best.
     """
 
     weights: StoragePath
@@ -49,6 +48,8 @@ class ModelSource:
     result: dict[str, Any] = field(default_factory=dict)
     metrics: list[dict[str, Any]] = field(default_factory=list)
     unverified: str = ""
+    code: UserCode = field(default_factory=UserCode)
+    checkpoint: str = "last"
 
     @property
     def name(self) -> str:
@@ -74,18 +75,21 @@ class ModelSource:
 
     @contextlib.contextmanager
     def local_weights(self) -> Iterator[Path]:
-        """Provide the weights as a local file, with verified SHA-256 and shapes.
+        """Provide the weights as a local file, with verified SHA-256 and content.
 
         Raises:
             WeightsError: They are missing, altered, not HDF5, or those of another model.
         """
         with contextlib.ExitStack() as stack:
             if self.run:
-                path = stack.enter_context(self.run.local_weights())
+                path = stack.enter_context(self.run.local_weights(self.checkpoint))
             else:
-                path = stack.enter_context(_local(self.weights))
-                _verify_sha256(path, self)
-            _verify_shapes(path, self)
+                path = stack.enter_context(weights_file.local_copy(self.weights))
+                if self.result:
+                    recorded = self.result["weights"]["sha256"]
+                    weights_file.verify_digest(path, self.weights, recorded)
+            shapes, model = self.described["weights"], _model_name(self.settings)
+            weights_file.verify_content(path, self.weights, shapes, model)
             yield path
 
 
@@ -93,118 +97,136 @@ def choose_model(settings: Settings) -> ModelSource:
     """Find the model that the settings specify.
 
     Args:
-        settings: STORAGE, RUN and WEIGHTS are used; others must match the recorded ones.
+        settings: STORAGE, RUN and WEIGHTS are used; MODEL permits a user's model, and others must
+            match the recorded ones.
 
     Raises:
-        RunError: The run does not exist, or it is not finished.
+        RunError: The run does not exist, is not finished, or has links to other places.
         WeightsError: model.json or the weights are missing or damaged.
-        SettingsError: RUN and WEIGHTS are both set, or a setting contradicts the recorded one.
+        SettingsError: RUN or CHECKPOINT is set in addition to WEIGHTS, a setting contradicts the
+            recorded one, or the model is a user's own and must be named.
     """
     if settings.inference.weights and settings.job.run:
         raise SettingsError(
             f"WEIGHTS={settings.inference.weights} and RUN={settings.job.run} both select weights:"
             " set only one of them"
         )
+    checkpoint = settings.inference.checkpoint
+    if settings.inference.weights and checkpoint != "last":
+        raise SettingsError(
+            f"WEIGHTS={settings.inference.weights} and CHECKPOINT={checkpoint} both select weights:"
+            " set only one of them"
+        )
     if settings.inference.weights:
         source = _from_path(storage.path(settings.inference.weights))
     else:
-        source = _from_run(runs.resolve(storage.path(settings.job.storage), settings.job.run))
+        run = runs.resolve(storage.path(settings.job.storage), settings.job.run)
+        source = _from_run(run, checkpoint)
     _check_consistency(settings, source)
+    source = replace(source, code=_user_code(settings, source))
+    source.code.require(source.settings["model"], source.described["source"])
     return source
 
 
-def _from_run(run: runs.Run) -> ModelSource:
-    described, record = run.model(), run.record()
-    _check_described(described, run.path / "model" / "model.json")
+def _user_code(settings: Settings, source: ModelSource) -> UserCode:
+    named = settings.model.model if "model" in settings.explicit else ""
+    folder = source.run.path if source.run else source.weights.parent
+    # Weights outside of a run lie in the received folder, or in its folder model/ID.
+    nested = folder.parent.parent if folder.parent.name == "model" else folder
+    outer = folder.parent if source.run else nested
+    places = [storage.path(settings.job.storage), outer]
+    local = tuple(place for place in places if isinstance(place, Path))
+    return UserCode(named, local, verbose=settings.job.verbose)
+
+
+def _from_run(run: runs.Run, checkpoint: str = "last") -> ModelSource:
+    run.require_own_files()
+    described, record = run.model(checkpoint), run.record()
+    weights = run.weights_of(checkpoint)
     if described["settings"] != record["settings"]:
         raise WeightsError(
-            f"{run.path / 'model' / 'model.json'} describes a model with other settings than run"
+            f"{weights.parent / 'model.json'} describes a model with other settings than run"
             f" {run.name}: {RETRAIN_HINT}"
         )
     metrics, result = run.metrics(), run.result()
-    return ModelSource(run.weights, described, run.predictions, run, record, result, metrics)
+    if checkpoint == "best":  # the recorded metrics are those of the last epoch
+        result |= {"weights": result["best"], "metrics": {}}
+    return ModelSource(
+        *(weights, described, run.predictions, run, record, result, metrics), checkpoint=checkpoint
+    )
 
 
 def _from_path(path: StoragePath) -> ModelSource:
-    """Return the model of weights at a path, or in a folder that contains them or model/."""
-    if path.suffix not in (".h5", ".hdf5"):
-        inner = path / "model"
-        folder = inner if storage.exists(inner / "weights.h5") else path
-        if not storage.exists(folder / "weights.h5"):
-            raise WeightsError(
-                f"WEIGHTS={path} does not contain a weights.h5: give a weights.h5 next to its"
-                " model.json, or the folder of both"
-            )
-        path = folder / "weights.h5"
-    run = runs.Run(path.parent.parent)
-    if path.name == "weights.h5" and path.parent.name == "model" and run.exists():
-        if run.finished():
-            return _from_run(run)
+    """Return the model of weights at a path, or in a folder: that of weights, or of a run."""
+    run = _run_of(path)
+    if run and run.finished():
+        return _from_run(run)
+    if run:
         raise RunError(
             f"{path} belongs to run {run.name}, which is not finished: `make training"
             f" RUN={run.name}` continues it"
         )
+    if path.suffix not in (".h5", ".hdf5"):
+        if not storage.exists(path / "weights.h5"):
+            raise WeightsError(
+                f"WEIGHTS={path} does not contain a weights.h5: give a weights.h5 next to its"
+                " model.json, or the folder of both"
+            )
+        path = path / "weights.h5"
     if not storage.exists(path):
         raise WeightsError(f"WEIGHTS={path} does not exist: give the path of a weights.h5")
-    described = _read_json(path.parent / "model.json")
+    predictions = path.parent / "predictions"
+    _require_plain_folder(predictions)
+    described = runs.read_model(path.parent / "model.json")
     if described is None:
         raise WeightsError(
             f"there is no model.json next to {path}, which describes the model of the weights:"
-            " copy it from the folder model/ of the run"
+            " copy it from the same folder of the run"
         )
-    _check_described(described, path.parent / "model.json")
     result, unverified = _read_result(path), ""
     if not result:
         unverified = f"the SHA-256 of {path} was not verified: there is no result.json next to it"
-    predictions = path.parent / "predictions"
     return ModelSource(path, described, predictions, result=result, unverified=unverified)
 
 
-def _read_json(path: StoragePath) -> Any:
-    """Return the JSON content of a file; None if the file does not exist."""
-    try:
-        return storage.read_json(path)
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        raise WeightsError(f"{path} is damaged: it is not JSON; {RETRAIN_HINT}") from None
+def _require_plain_folder(folder: StoragePath) -> None:
+    """Raise if a folder would lead what is written to it to another place."""
+    entry = storage.foreign_entry(folder)
+    if isinstance(folder, Path) and folder.is_symlink():
+        entry = f"{folder} is a symbolic link"
+    if entry:
+        raise WeightsError(f"predictions can't be written next to the weights: {entry}; delete it")
+
+
+def _run_of(path: StoragePath) -> runs.Run | None:
+    """Return the run of a folder RUN, RUN/model or RUN/model/ID, or of the weights in the last."""
+    folder = path.parent if path.name == "weights.h5" else path
+    candidates = [folder] if folder == path else []
+    if folder.name == "model" and folder == path:
+        candidates.append(folder.parent)
+    if folder.parent.name == "model":
+        candidates.append(folder.parent.parent)
+    return next((run for run in map(runs.Run, candidates) if run.exists()), None)
 
 
 def _read_result(weights: StoragePath) -> dict[str, Any]:
-    """Return the result.json next to the weights or above their folder model/; else empty."""
-    for folder in (weights.parent, weights.parent.parent):
-        if folder != weights.parent and weights.parent.name != "model":
+    """Return the result.json next to the weights or above their folder model/ID; else empty."""
+    folders = [weights.parent]
+    if weights.parent.parent.name == "model":
+        folders.append(weights.parent.parent.parent)
+    for folder in folders:
+        try:
+            result = storage.read_json(folder / "result.json")
+            records.check_weights_result(result)
+        except FileNotFoundError:
             continue
-        result = _read_json(folder / "result.json")
-        if result is None:
-            continue
-        weights_record = result.get("weights") if isinstance(result, dict) else None
-        valid = isinstance(weights_record, dict) and isinstance(weights_record.get("sha256"), str)
-        if not valid or not isinstance(result.get("metrics", {}), dict):
+        except ValueError as error:
             raise WeightsError(
-                f"{folder / 'result.json'} is damaged: it lacks the SHA-256 of the weights or the"
-                f" metrics; {RETRAIN_HINT}"
-            )
-        return result
+                f"{folder / 'result.json'} is damaged: {error}; {RETRAIN_HINT}"
+            ) from None
+        found: dict[str, Any] = result
+        return found
     return {}
-
-
-def _check_described(described: Any, path: StoragePath) -> None:
-    """Raise if model.json lacks a field that is needed to build the model."""
-    kinds = {"settings": dict, "features": int, "encoding": dict, "weights": list, "circuits": list}
-    if not isinstance(described, dict):
-        raise WeightsError(f"{path} is damaged: it is not a JSON object; {RETRAIN_HINT}")
-    if described.get("format") != MODEL_FORMAT:
-        raise WeightsError(
-            f"{path} has format {described.get('format')!r}, not {MODEL_FORMAT}: use the version of"
-            " qfleet that trained it, or train again"
-        )
-    wrong = [key for key, kind in kinds.items() if not isinstance(described.get(key), kind)]
-    if wrong:
-        raise WeightsError(f"{path} is damaged: it lacks {', '.join(wrong)}; {RETRAIN_HINT}")
-    shapes = described["weights"]
-    if not all(isinstance(s, list) and all(isinstance(n, int) for n in s) for s in shapes):
-        raise WeightsError(f"{path} is damaged: weights are not a list of shapes; {RETRAIN_HINT}")
 
 
 def _check_consistency(settings: Settings, source: ModelSource) -> None:
@@ -221,60 +243,6 @@ def _check_consistency(settings: Settings, source: ModelSource) -> None:
                 f"{name.upper()}={value} contradicts {source.title}, which was trained with"
                 f" {name.upper()}={recorded}: {hint}"
             )
-
-
-@contextlib.contextmanager
-def _local(path: StoragePath) -> Iterator[Path]:
-    with contextlib.ExitStack() as stack:
-        try:
-            local = stack.enter_context(storage.local_copy(path))
-        except FileNotFoundError:
-            raise WeightsError(f"there are no weights at {path}: {RETRAIN_HINT}") from None
-        yield local
-
-
-def _verify_sha256(path: Path, source: ModelSource) -> None:
-    if not source.result:
-        return
-    recorded = source.result["weights"]["sha256"]
-    measured = hashlib.sha256(path.read_bytes()).hexdigest()
-    if measured != recorded:
-        raise WeightsError(
-            f"{source.weights} was altered: its SHA-256 is {measured[:12]}..., but result.json"
-            f" has {recorded[:12]}...; {RETRAIN_HINT}"
-        )
-
-
-def _verify_shapes(path: Path, source: ModelSource) -> None:
-    """Raise if the shapes of the arrays in the file are not those of model.json."""
-    shapes: list[list[int]] = []
-
-    def add_shape(_: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            shapes.append([int(n) for n in item.shape])
-
-    try:
-        with h5py.File(path, "r") as file:
-            file.visititems(add_shape)
-    except (OSError, RuntimeError, KeyError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise WeightsError(
-            f"{source.weights} is not an HDF5 file of weights, or it is truncated ({reason}):"
-            f" {RETRAIN_HINT}"
-        ) from None
-    expected = source.described["weights"]
-    if sorted(shapes) != sorted(expected):
-        raise WeightsError(
-            f"{source.weights} contains arrays of shapes {_format_shapes(shapes)}, but the model"
-            f" ({_model_name(source.settings)}) of model.json has {_format_shapes(expected)}, so"
-            " the weights are from another model: use the weights and the model.json of the same"
-            " run"
-        )
-
-
-def _format_shapes(shapes: list[list[int]]) -> str:
-    shown = ["x".join(map(str, shape)) or "scalar" for shape in sorted(shapes)[:8]]
-    return (", ".join(shown) or "none") + (", ..." if len(shapes) > 8 else "")
 
 
 def _model_name(settings: Mapping[str, Any]) -> str:

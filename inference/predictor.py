@@ -31,7 +31,7 @@ def rows_per_batch(
     """Return the number of examples that are simulated together.
 
     Args:
-        qubits: Width of the widest circuit.
+        qubits: Width of the widest circuit that is simulated as a state; 0 for none.
         max_rows: BATCH, an upper limit, if it is set; negative for BATCH=auto.
         memory_bytes: Memory limit; a quarter of the available memory, but at most
             MAX_MEMORY_BYTES, unless given.
@@ -66,7 +66,7 @@ class Predictor:
 
         layers = list(models.circuit_layers(model))
         self.circuits = len(layers)
-        width = max((len(layer.circuit.all_qubits()) for layer in layers), default=1)
+        width = max((layer.state_qubits for layer in layers), default=0)
         self.batch_rows = rows_per_batch(width, batch)
         readout_model = models.readout_model(model)
         self.readouts = None if readout_model is None else int(readout_model.output_shape[-1])

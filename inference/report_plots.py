@@ -18,6 +18,7 @@ from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.ticker import MaxNLocator  # noqa: E402
 
+from common.text import printable  # noqa: E402
 from inference.gradient_variance import SMALL_VARIANCE, GradientVariance  # noqa: E402
 from inference.scoring import Histogram, Scores  # noqa: E402
 
@@ -85,6 +86,7 @@ def _svg(figure: Figure, name: str, label: str) -> str:
 
 def _plain(text: str) -> str:
     """Return text that matplotlib does not read as a formula, which starts at a dollar sign."""
+    text = printable(text)
     return (text if len(text) <= 24 else text[:23] + "…").replace("$", r"\$")
 
 

@@ -1,12 +1,12 @@
 """The report's sections: a title, a note and a plot or table for each result."""
 
 from collections.abc import Mapping
-from html import escape
 from typing import Any
 
 from common.text import plural
 from inference import circuit_svg, report_plots
 from inference.gradient_variance import NEAR_PLATEAU, SMALL_VARIANCE
+from inference.html_text import escape
 from inference.results import InferenceResults
 from inference.scoring import MAX_READOUTS
 
@@ -29,7 +29,8 @@ def loss(results: InferenceResults) -> str:
     if not rows:
         return section("Loss", note("There is no metrics.jsonl for these weights."))
     settings = results.source.settings
-    count, epochs = settings.get("initializations", 1), settings.get("initialization_epochs", 0)
+    count = settings.get("initializations") or 1
+    epochs = settings.get("initialization_epochs") or 0
     text = "Mean squared error at the end of each epoch; lower is better."
     if count > 1:
         text += (
@@ -185,11 +186,29 @@ def circuits(results: InferenceResults) -> str:
     return section("Circuit", *parts)
 
 
+def _network_note(simulator: Any) -> str:
+    networks = getattr(simulator, "networks", None)
+    if networks is None:
+        return ""
+    return (
+        f"; simulated by tensor networks of width {networks.width}, with"
+        f" {networks.operations:,} complex multiplications per example"
+    )
+
+
+def _excerpt_note(drawn: Any, width: int) -> str:
+    shown = len(drawn.all_qubits())
+    if shown == width:
+        return ""
+    return f". Excerpt: the first {shown} of {width:,} qubits, with the gates among them"
+
+
 def _diagram(layer: Any) -> str:
     trained: Mapping[str, float] = dict(
         zip(layer.parameters, map(float, layer.angles.numpy()), strict=True)
     )
-    svg = circuit_svg.circuit_to_svg(layer.circuit, layer.inputs, trained, layer.observables)
+    drawn = circuit_svg.excerpt(layer.circuit)
+    svg = circuit_svg.circuit_to_svg(drawn, layer.inputs, trained, layer.observables)
     gates = sum(1 for _ in layer.circuit.all_operations())
     width = len(layer.circuit.all_qubits())
     if not svg:
@@ -201,5 +220,6 @@ def _diagram(layer: Any) -> str:
         f"{escape(layer.name)}: {plural(width, 'qubit')}, {plural(gates, 'gate')},"
         f" {plural(len(layer.parameters), 'trained angle')}; readouts:"
         f" {escape(readouts if len(readouts) <= 200 else readouts[:200] + '...')}"
+        f"{_network_note(layer.simulator)}{_excerpt_note(drawn, width)}"
     )
     return f'{caption}<div class="scroll">{svg}</div>'

@@ -3,15 +3,20 @@
 from pathlib import Path
 
 from rich.console import Console, RenderableType
-from rich.markup import escape
+from rich.markup import escape as escape_markup
 from rich.table import Table
 
 from common import events
 from common.storage import StoragePath
-from common.text import plural
+from common.text import plural, printable
 from inference.inference_input import InferenceInput
 from inference.model_source import ModelSource
 from inference.results import InferenceResults
+
+
+def escape(recorded: str) -> str:
+    """Return recorded text for a terminal, which must not obey it."""
+    return escape_markup(printable(recorded))
 
 
 def log_start(source: ModelSource, inputs: InferenceInput) -> None:

@@ -13,13 +13,12 @@ import logging
 import os
 import signal
 import sys
-import time
 import uuid
 from typing import TYPE_CHECKING
 
 from common import events, storage
 from common.errors import Preempted, RunError, SettingsError, run_main
-from common.lease import CONFIRM_SECONDS, Lease
+from common.lease import Lease
 from common.settings import InferenceSettings, Settings
 from common.storage import StoragePath
 from common.text import plural
@@ -77,7 +76,11 @@ def _run() -> None:
 
 def _raise_terminated(number: int, frame: object) -> None:
     signal.signal(number, signal.SIG_IGN)  # the clean-up is not interrupted again
-    raise _Terminated
+
+    def stop() -> None:
+        raise _Terminated
+
+    events.interrupt(stop)
 
 
 def _worker_index(inference: InferenceSettings) -> int:
@@ -150,7 +153,7 @@ class InferenceWorker:
         ]
         self._report_assignment(assigned, len(assigned) - len(missing))
         for chunk in missing:
-            lease.check()
+            lease.confirm()
             result = self._predict(chunk)
             chunks.write_chunk(self._plan, chunk, result)
             self._report_chunk(chunk, result.seconds)
@@ -229,9 +232,7 @@ class InferenceWorker:
 def _claim_merge(plan: ChunkPlan, index: int, job_id: str) -> bool:
     """Return True in one worker of the job: the first that finds all chunks, also restarted."""
     path = _merge_path(plan, job_id)
-    created = storage.create_exclusive(path, json.dumps({"worker": index}).encode())
-    if created and not storage.is_local(path):
-        time.sleep(CONFIRM_SECONDS)  # an emulator lets several workers create it: the last wins
+    storage.create_exclusive(path, json.dumps({"worker": index}).encode())
     return storage.read_json(path).get("worker") == index
 
 

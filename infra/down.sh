@@ -47,7 +47,7 @@ look_at_bucket() {
     if [[ -n $ADOPT_BUCKET ]]; then
         try gcloud storage buckets describe "gs://$BUCKET" '--format=value(name)' >/dev/null || return 0
         kept+=("the bucket gs://$BUCKET, which infra-up did not create")
-        if has roles/storage.objectUser "serviceAccount:$ACCOUNT" gcloud storage buckets get-iam-policy "gs://$BUCKET"; then
+        if has_bucket_role; then
             doomed_role=yes
             lost+=("the access of $ACCOUNT to the objects of gs://$BUCKET")
         fi
@@ -102,7 +102,8 @@ destroy() {
     [[ -z $doomed_cluster ]] || change gcloud container clusters delete "$CLUSTER" "--location=$location" "--project=$PROJECT" --quiet
     [[ -z $doomed_pool ]] || change gcloud container node-pools delete "$NAME" "--cluster=$CLUSTER" "--location=$location" "--project=$PROJECT" --quiet
     [[ -z $doomed_bucket ]] || change gcloud storage rm "gs://$BUCKET" --recursive
-    [[ -z $doomed_role ]] || change gcloud storage buckets remove-iam-policy-binding "gs://$BUCKET" "--member=serviceAccount:$ACCOUNT" --role=roles/storage.objectUser
+    [[ -z $doomed_role ]] || change gcloud storage buckets remove-iam-policy-binding "gs://$BUCKET" "--member=serviceAccount:$ACCOUNT" --role=roles/storage.objectUser \
+        "--condition=$(bucket_condition)"
     [[ -z $doomed_registry ]] || change gcloud artifacts repositories delete "$NAME" "--location=$REGION" "--project=$PROJECT" --quiet
     [[ -z $doomed_node_role ]] || change gcloud projects remove-iam-policy-binding "$PROJECT" "--member=serviceAccount:$NODES" \
         --role=roles/container.defaultNodeServiceAccount --condition=None

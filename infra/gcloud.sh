@@ -98,6 +98,22 @@ has() {
     [[ $'\n'$policy$'\n' == *$'\n'"$1|$2"$'\n'* ]]
 }
 
+# Prints the condition of the role in the bucket: objects below PREFIX, and lists of them.
+bucket_condition() {
+    printf '^;^title=%s;expression=%s' "$(condition_title)" \
+        "resource.name.startsWith(\"projects/_/buckets/$BUCKET/objects/$PREFIX/\") || api.getAttribute(\"storage.googleapis.com/objectListPrefix\", \"\").startsWith(\"$PREFIX/\")"
+}
+
+condition_title() { printf 'qfleet-%s' "$NAMESPACE"; }
+
+# Succeeds if ACCOUNT has its role in the bucket, with that condition.
+has_bucket_role() {
+    local policy
+    policy=$(ask gcloud storage buckets get-iam-policy "gs://$BUCKET" '--flatten=bindings[].members' \
+        "--format=$(fields bindings.role,bindings.members,bindings.condition.title)") || exit 1
+    [[ $'\n'$policy$'\n' == *$'\n'"roles/storage.objectUser|serviceAccount:$ACCOUNT|$(condition_title)"$'\n'* ]]
+}
+
 # Sets $cluster (its row, empty if there is none) and its fields. Waits while the cluster is being
 # changed, for example after an interruption.
 find_cluster() {

@@ -102,6 +102,7 @@ parameters() {
 
     CLUSTER=${ADOPT_CLUSTER:-$NAME}
     BUCKET=${ADOPT_BUCKET:-$PROJECT-$NAME}
+    PREFIX=runs/$NAMESPACE # the only part of the bucket that training may use
     ACCOUNT=$NAME@$PROJECT.iam.gserviceaccount.com      # training acts as this account
     NODES=$NAME-nodes@$PROJECT.iam.gserviceaccount.com  # nodes act as this account
     REGISTRY=$REGION-docker.pkg.dev/$PROJECT/$NAME

@@ -67,10 +67,10 @@ make_registry() {
 }
 
 make_bucket() {
-    step "bucket gs://$BUCKET, used by training"
+    step "bucket gs://$BUCKET, in which training uses $PREFIX/ only"
     [[ -n $ADOPT_BUCKET ]] || make_own_bucket
-    has roles/storage.objectUser "serviceAccount:$ACCOUNT" gcloud storage buckets get-iam-policy "gs://$BUCKET" ||
-        change_soon gcloud storage buckets add-iam-policy-binding "gs://$BUCKET" "--member=serviceAccount:$ACCOUNT" --role=roles/storage.objectUser
+    has_bucket_role || change_soon gcloud storage buckets add-iam-policy-binding "gs://$BUCKET" "--member=serviceAccount:$ACCOUNT" \
+        --role=roles/storage.objectUser "--condition=$(bucket_condition)"
 }
 
 make_own_bucket() {
@@ -191,7 +191,7 @@ next() {
 gcloud auth configure-docker $REGION-docker.pkg.dev
 make images
 make push IMAGE=$REGISTRY/qfleet
-make manifests OVERLAY=gke STORAGE=gs://$BUCKET/runs IMAGE=$REGISTRY/qfleet SERVICE_ACCOUNT=$ACCOUNT
+make manifests OVERLAY=gke STORAGE=gs://$BUCKET/$PREFIX IMAGE=$REGISTRY/qfleet SERVICE_ACCOUNT=$ACCOUNT
 make training TARGET=k8s OVERLAY=gke$namespace"
 }
 

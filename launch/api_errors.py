@@ -23,6 +23,10 @@ class Invalid(ClusterError):
     """An object is not valid for its kind, or can't be changed in this way."""
 
 
+class Conflict(ClusterError):
+    """An object was created, changed or replaced since it was read."""
+
+
 class Unreachable(ClusterError):
     """The API server does not answer."""
 
@@ -94,6 +98,8 @@ def from_api_exception(error: "ApiException", verb: str, kind: str, namespace: s
         return namespace_missing(missing[1])
     if error.status == 403:
         return _forbidden(text, verb, kind, namespace)
+    if error.status == 409:
+        return Conflict(f"this {kind} was changed meanwhile (409: {text}): retry the command")
     if error.status == 422:
         return Invalid(f"the cluster rejects this {kind} (422: {text}): change the settings")
     if error.status in (429, 500, 502, 503, 504):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from common.errors import ClusterError
-from launch import api_errors, job
+from launch import api_errors, job, ownership
 
 if TYPE_CHECKING:
     from launch.kube_client import KubeClient
@@ -15,6 +15,9 @@ Object = dict[str, Any]
 
 APPLIED_LAST = ("Deployment", "Job", "TFJob")
 """Kinds that create pods; the objects that pods need are applied before them."""
+
+MAX_CONFLICTS = 5
+"""Times that an object is read again because its controller changed it meanwhile."""
 
 REMOVAL_SECONDS = 120.0
 POLL_SECONDS = 0.5
@@ -64,10 +67,25 @@ def apply_order(objects: Sequence[Object]) -> list[Object]:
 
 
 def apply(cluster: "KubeClient", body: Object, *, dry_run: bool = False) -> AppliedChange:
-    """Apply an object and return the change; with `dry_run`, change nothing."""
+    """Apply an object and return the change; with `dry_run`, change nothing.
+
+    The object that is changed is the one that was checked: the server refuses the change if it was
+    changed or created since.
+
+    Raises:
+        RunError: It exists and is not qfleet's.
+    """
     kind, name = body["kind"], body["metadata"]["name"]
-    before = cluster.get(kind, name, body["apiVersion"])
-    after = cluster.apply(body, dry_run=dry_run)
+    for conflicts in range(MAX_CONFLICTS + 1):
+        before = cluster.get(kind, name, body["apiVersion"])
+        if before is not None:
+            ownership.refuse_foreign(before, body)
+        try:
+            after = cluster.apply(body, before, dry_run=dry_run)
+            break
+        except api_errors.Conflict:
+            if conflicts == MAX_CONFLICTS:
+                raise
     if before is None:
         return AppliedChange(kind, name, "created", dry_run=dry_run)
     fields = differences(_without_server_fields(before), _without_server_fields(after))
@@ -137,24 +155,44 @@ def differing_settings(cluster: "KubeClient", objects: Sequence[Object]) -> list
     return found
 
 
-def remove(cluster: "KubeClient", kind: str, name: str) -> float | None:
+def delete(cluster: "KubeClient", body: Object) -> bool:
+    """Delete an object if it exists.
+
+    Args:
+        cluster: The object's cluster.
+        body: The object, as it was read or rendered.
+
+    Returns:
+        False if it did not exist.
+
+    Raises:
+        RunError: The object of this name is not qfleet's.
+    """
+    live = cluster.get(body["kind"], body["metadata"]["name"], body["apiVersion"])
+    if live is None:
+        return False
+    ownership.refuse_foreign(live, body)
+    return cluster.delete(live)
+
+
+def remove(cluster: "KubeClient", body: Object) -> float | None:
     """Delete a job and wait until it and its pods no longer exist.
 
     Args:
         cluster: The job's cluster.
-        kind: TFJob or Job.
-        name: Its name.
+        body: The job, as it was read or rendered.
 
     Returns:
         The seconds until then; None if there was no such job.
 
     Raises:
         ClusterError: Pods still exist after REMOVAL_SECONDS.
+        RunError: The job of this name is not qfleet's.
     """
-    if cluster.get(kind, name) is None:
-        return None
+    kind, name = body["kind"], body["metadata"]["name"]
     start = time.monotonic()
-    cluster.delete(kind, name)
+    if not delete(cluster, body):
+        return None
     while True:
         pods = job.sorted_pods(cluster.list("Pod", job.pod_selector(kind, name)))
         if not pods and cluster.get(kind, name) is None:

@@ -3,13 +3,15 @@
 Its pods run training/step_benchmark_worker.py and keep nothing.
 """
 
+import secrets
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
 from common.settings import Scope, Settings, names_in_scope
 from common.settings.schema import format_value
-from launch.pods import ACCOUNT, COMPONENT, EVENTS_TO_LOG, PART_OF, Object
+from launch.job_parts import SETTINGS_LABEL
+from launch.pods import COMPONENT, EVENTS_TO_LOG, PART_OF, Object
 
 BENCHMARK = "benchmark"
 """The component label of a benchmark's objects."""
@@ -28,10 +30,13 @@ def benchmark_objects(training: Sequence[Object], cases: str, settings: Settings
         cases: CASES of training/step_benchmark_worker.py.
         settings: Those of Scope.BENCHMARK_POD hold for all cases.
     """
-    run = next(one["metadata"]["name"] for one in training if one["kind"] == "TFJob")
-    # The job, its network policy and a user's model; no settings of a run, no storage.
-    kept = (ACCOUNT, run, f"{run}-model")
-    found: list[Any] = [deepcopy(one) for one in training if one["metadata"]["name"] in kept]
+    # The account, the job, its network policy and a user's model; no settings of a run, no storage.
+    found: list[Any] = [
+        deepcopy(one)
+        for one in training
+        if one["metadata"]["labels"].get(COMPONENT, "training") == "training"
+        and SETTINGS_LABEL not in one["metadata"]["labels"]
+    ]
     for one in found:
         if one["kind"] == "TFJob":
             _make_benchmark(one, [cases, *_args(settings)])
@@ -52,7 +57,9 @@ def _args(settings: Settings) -> list[str]:
 
 def _make_benchmark(job: Any, args: Sequence[str]) -> None:
     worker = job["spec"]["tfReplicaSpecs"]["Worker"]
-    worker["restartPolicy"] = "Never"  # nothing is kept that a restart could continue from
+    # Nothing is kept that a restart could continue from: a lost worker ends the job.
+    worker["restartPolicy"] = "Never"
+    job["spec"]["enableDynamicWorker"] = False
     template = worker["template"]["metadata"]
     template["labels"][COMPONENT] = BENCHMARK
     for labelled in (job["metadata"], template):
@@ -62,3 +69,5 @@ def _make_benchmark(job: Any, args: Sequence[str]) -> None:
     container["command"] = ["python", "-m", "training.step_benchmark_worker", *args]
     container.pop("envFrom", None)
     container["env"] = [one for one in container["env"] if one["name"] in KEPT_VARIABLES]
+    # There is no run, in whose folder the workers would find it.
+    container["env"].append({"name": "RENDEZVOUS_SECRET", "value": secrets.token_hex(32)})

@@ -11,16 +11,21 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import urllib3
 from kubernetes import client, config, dynamic
-from kubernetes.dynamic.exceptions import DynamicApiError, NotFoundError, ResourceNotFoundError
+from kubernetes.dynamic.exceptions import (
+    ConflictError,
+    DynamicApiError,
+    NotFoundError,
+    ResourceNotFoundError,
+)
 
 from common.errors import ClusterError
 from common.settings import Settings
 from launch import api_errors
+from launch.kubeconfig import contexts, first_line, kubeconfig_path
 
 FIELD_MANAGER = "qfleet"
 """The field manager of qfleet's server-side applies."""
@@ -79,16 +84,16 @@ class KubeClient:
                 "there is no kubectl on the PATH, which is needed to reach the cluster: install it"
                 " (https://kubernetes.io/docs/tasks/tools)"
             )
-        contexts, active = _contexts()
+        found, active = contexts()
         name = settings.cluster.context or active
-        chosen = contexts.get(name)
+        chosen = found.get(name)
         if chosen is None:
             setting = (
                 f"CONTEXT={name}" if settings.cluster.context else f"the current context {name!r}"
             )
             raise ClusterError(
-                f"{setting} is not a context of {_kubeconfig()}: choose one of"
-                f" {', '.join(sorted(contexts)) or '(none exists)'}"
+                f"{setting} is not a context of {kubeconfig_path()}: choose one of"
+                f" {', '.join(sorted(found)) or '(none exists)'}"
             )
         configuration = client.Configuration()
         try:
@@ -97,7 +102,7 @@ class KubeClient:
             )
         except (config.ConfigException, OSError) as error:
             raise ClusterError(
-                f"context {name} of {_kubeconfig()} can't be used ({_first_line(error)}): repair"
+                f"context {name} of {kubeconfig_path()} can't be used ({first_line(error)}): repair"
                 " it, or set another CONTEXT"
             ) from None
         configuration.retries = 1  # per request; the library's default is several
@@ -162,34 +167,58 @@ class KubeClient:
         with self._translated("list", kind):
             return served.get(namespace=self.namespace, **selectors).to_dict()["items"]
 
-    def apply(self, body: Mapping[str, Any], *, dry_run: bool = False) -> Object:
-        """Apply an object on the server, overriding fields of other field managers.
+    def apply(
+        self, body: Mapping[str, Any], before: Object | None, *, dry_run: bool = False
+    ) -> Object:
+        """Apply an object on the server.
+
+        Args:
+            body: The object.
+            before: The object as it was read, whose fields of other field managers are overridden;
+                None if it does not exist.
+            dry_run: Change nothing.
 
         Returns:
             The object as it is now, or as it would be with `dry_run`.
+
+        Raises:
+            Conflict: It is no longer the object that was read; nothing was changed.
         """
         kind = body["kind"]
         served = self.kind(kind, body["apiVersion"])
+        metadata = dict(body["metadata"])
+        if before is not None:
+            metadata["resourceVersion"] = before["metadata"]["resourceVersion"]
         with self._translated("patch", kind):
             return served.server_side_apply(
-                body=dict(body),
+                body={**body, "metadata": metadata},
                 namespace=self.namespace if served.namespaced else None,
                 field_manager=FIELD_MANAGER,
-                force_conflicts=True,
+                force_conflicts=before is not None,
                 dry_run="All" if dry_run else None,
             ).to_dict()
 
-    def delete(self, kind: str, name: str) -> bool:
+    def delete(self, live: Object) -> bool:
         """Delete an object and, in the background, the objects that it owns.
 
+        Args:
+            live: The object as it was read.
+
         Returns:
-            False if it did not exist.
+            False if it no longer exists; an object of the same name that replaced it is kept.
         """
-        served = self.kind(kind)
-        with self._translated("delete", kind):
+        served = self.kind(live["kind"], live["apiVersion"])
+        metadata = live["metadata"]
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": {"uid": metadata["uid"]},
+        }
+        with self._translated("delete", live["kind"]):
             try:
-                served.delete(name=name, namespace=self.namespace, propagation_policy="Background")
-            except NotFoundError:
+                served.delete(name=metadata["name"], namespace=self.namespace, body=options)
+            except (NotFoundError, ConflictError):
                 return False
         return True
 
@@ -255,37 +284,11 @@ class KubeClient:
         """Convert the library's errors to a ClusterError."""
         try:
             yield
-        except NotFoundError:
-            raise
+        except (NotFoundError, ConflictError) as error:
+            if verb != "patch":
+                raise
+            raise api_errors.from_api_exception(error, verb, kind, self.namespace) from error
         except DynamicApiError as error:
             raise api_errors.from_api_exception(error, verb, kind, self.namespace) from error
         except (urllib3.exceptions.HTTPError, client.ApiException, ValueError) as error:
             raise api_errors.unreachable(self.context, self.server, error) from error
-
-
-def _kubeconfig() -> str:
-    return os.environ.get("KUBECONFIG") or "~/.kube/config"
-
-
-def _contexts() -> tuple[dict[str, Mapping[str, Any]], str]:
-    """Return the kubeconfig's contexts by name, and the name of the current one."""
-    files = [Path(name).expanduser() for name in _kubeconfig().split(os.pathsep) if name]
-    if not any(file.is_file() for file in files):
-        raise ClusterError(
-            f"there is no kubeconfig {_kubeconfig()}, which is needed to reach a cluster: set"
-            " KUBECONFIG, start a cluster (`make cluster`), or fetch credentials (`gcloud"
-            " container clusters get-credentials`)"
-        )
-    try:
-        contexts, active = config.list_kube_config_contexts()
-    except (config.ConfigException, OSError, ValueError) as error:
-        raise ClusterError(
-            f"kubeconfig {_kubeconfig()} can't be used ({_first_line(error)}): repair it, or set"
-            " KUBECONFIG to another"
-        ) from None
-    known = {one["name"]: one.get("context") or {} for one in contexts or []}
-    return known, (active or {}).get("name", "")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,4 +1,5 @@
-"""Manifests from settings: the objects of k8s/base (objects.py, services.py), then the overlay.
+"""Manifests from settings: the objects of k8s/base (objects.py,
+inference_objects.py, services.py), then the overlay.
 
     training(settings), inference(settings), tensorboard(settings)
                                    return the final objects for OVERLAY
@@ -20,7 +21,8 @@ from pathlib import Path
 
 from common.errors import SettingsError, run_main
 from common.settings import Settings, Value
-from launch import kustomize, objects, services, site_config
+from launch import inference_objects, kustomize, objects, services, site_config
+from launch.apply import apply_order
 from launch.kustomize import to_yaml
 from launch.pods import ROOT, Object
 
@@ -83,7 +85,8 @@ def _build(settings: Settings, build: str) -> list[Object]:
         texts = {**_base(settings, build, "storage"), **_overlay_config(settings)}
         for path, text in texts.items():
             (folder / path).write_text(text, encoding="utf-8")
-        found = kustomize.build(folder / "overlays" / settings.cluster.overlay / build)
+        built = kustomize.build(folder / "overlays" / settings.cluster.overlay / build)
+    found = apply_order(built)  # kubectl applies them in this order, too
     for one in found:
         for pod in kustomize.pod_specs(one):
             kustomize.cap_requests(pod)
@@ -95,8 +98,8 @@ def _base(settings: Settings, *parts: str) -> dict[str, str]:
     """Return the generated files of k8s/base, or some of them: path below k8s -> text."""
     builders: dict[str, Callable[[], list[Object]]] = {
         "training": lambda: objects.training(settings),
-        "inference": lambda: objects.inference(settings),
-        "tensorboard": services.tensorboard,
+        "inference": lambda: inference_objects.inference(settings),
+        "tensorboard": lambda: services.tensorboard(settings),
         "storage": services.storage,
     }
     return {

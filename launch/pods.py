@@ -1,4 +1,4 @@
-"""Parts that the manifests of all pods share: labels, least privilege, containers, policies."""
+"""Parts that the manifests of all pods share: labels, least privilege, containers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +27,12 @@ PROFILES = "/tmp/tensorboard"  # noqa: S108
 TensorBoard sends it."""
 
 USER = 65532
+
+DISK = "ephemeral-storage"
+"""The resource of a node's disk: a pod's volumes in it, and its logs."""
+
+NODE_LOSS_SECONDS = 30
+"""Time after which the pods of a node that is lost are replaced; Kubernetes' default is 300 s."""
 
 EVENTS_TO_LOG: Object = {"name": EVENTS_VARIABLE, "value": "stdout"}
 """Variable of worker containers: their logs contain events as JSON, which the client reads."""
@@ -62,7 +68,8 @@ def pod(container: Object, settings: Settings | None = None, **fields: Any) -> O
         settings: Its PRIORITY_CLASS is used, for the pods of a job.
         fields: Further fields of the spec; `volumes` are added to /tmp.
     """
-    scratch = {"name": "tmp", "emptyDir": {"sizeLimit": "4Gi"}}
+    # Not larger than what the pod may use, of which logs are a part, too.
+    scratch = {"name": "tmp", "emptyDir": {"sizeLimit": container["resources"]["limits"][DISK]}}
     spec: Object = {
         "serviceAccountName": ACCOUNT,
         "automountServiceAccountToken": False,
@@ -75,6 +82,7 @@ def pod(container: Object, settings: Settings | None = None, **fields: Any) -> O
             "fsGroup": USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
+        "tolerations": [_tolerate(condition) for condition in ("not-ready", "unreachable")],
         "containers": [container],
         **fields,
         "volumes": [scratch, *fields.get("volumes", [])],
@@ -82,6 +90,15 @@ def pod(container: Object, settings: Settings | None = None, **fields: Any) -> O
     if settings and settings.cluster.priority_class:
         spec["priorityClassName"] = settings.cluster.priority_class
     return spec
+
+
+def _tolerate(condition: str) -> Object:
+    return {
+        "key": f"node.kubernetes.io/{condition}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": NODE_LOSS_SECONDS,
+    }
 
 
 def container(
@@ -93,7 +110,7 @@ def container(
         name: Its name.
         image: One of qfleet's images: worker, tensorboard or storage.
         command: Its program and arguments.
-        limits: Its CPU and memory limits, which are also its requests.
+        limits: Its CPU, memory and disk limits, which are also its requests.
         fields: Further fields; `env` and `volumeMounts` are added to those of all containers.
     """
     return {
@@ -116,23 +133,3 @@ def container(
             *fields.get("volumeMounts", []),
         ],
     }
-
-
-def ingress(sender: dict[str, str], *ports: int) -> Object:
-    """Return a rule of a NetworkPolicy: pods with these labels may reach these TCP ports."""
-    return {
-        "from": [{"podSelector": {"matchLabels": sender}}],
-        "ports": [{"port": port, "protocol": "TCP"} for port in ports],
-    }
-
-
-def policy(
-    name: str, component: str, selected: dict[str, str], *rules: Object, run: str = ""
-) -> Object:
-    """Return a NetworkPolicy that admits only these rules to pods with the labels `selected`."""
-    spec = {
-        "podSelector": {"matchLabels": selected},
-        "policyTypes": ["Ingress"],
-        "ingress": list(rules),
-    }
-    return manifest("networking.k8s.io/v1", "NetworkPolicy", name, component, run, spec=spec)

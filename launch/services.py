@@ -1,22 +1,24 @@
 """Services of the cluster next to the jobs, as plain dicts for k8s/base.
 
-tensorboard   ServiceAccount, Deployment qcnn-tensorboard, Service, NetworkPolicy
+tensorboard   ServiceAccount, Deployment, Service and NetworkPolicy of TensorBoard
 storage       Deployment, Service and NetworkPolicy of the storage emulator (overlay local)
 """
 
 from typing import Any
 
+from common.settings import Settings
+from launch import names
+from launch.network import client_egress, component_policy, egress, ingress
 from launch.pods import (
+    DISK,
     OPENS_TENSORBOARD,
     PROFILES,
     Object,
     account,
     container,
-    ingress,
     labels,
     manifest,
     pod,
-    policy,
 )
 
 TENSORBOARD_PORT = 5001
@@ -24,14 +26,14 @@ STORAGE_PORT = 9023
 BUCKET = "qfleet"
 
 
-def tensorboard() -> list[Object]:
+def tensorboard(settings: Settings) -> list[Object]:
     """Return the objects of TensorBoard for all runs of STORAGE: one Deployment per namespace."""
     selected = labels("tensorboard")
     server: Any = container(
         "tensorboard",
         "tensorboard",
         ["python", "-m", "training.tensorboard_launcher"],
-        {"cpu": "1", "memory": "2Gi"},
+        {"cpu": "1", "memory": "2Gi", DISK: "4Gi"},
         env=[
             {"name": "QFLEET_STORAGE", "value": ""},
             {"name": "QFLEET_TENSORBOARD_HOST", "value": "0.0.0.0"},  # noqa: S104 - in a pod
@@ -47,14 +49,20 @@ def tensorboard() -> list[Object]:
         "selector": {"matchLabels": selected},
         "template": {"metadata": {"labels": selected}, "spec": pod(server)},
     }
-    name = "qcnn-tensorboard"
     return [
         account(),
-        manifest("apps/v1", "Deployment", name, "tensorboard", spec=spec),
-        _service("tensorboard-service", "tensorboard", TENSORBOARD_PORT),
-        # `kubectl port-forward` connects from the node. Pods need the label.
-        policy(
-            name, "tensorboard", selected, ingress({OPENS_TENSORBOARD: "true"}, TENSORBOARD_PORT)
+        manifest("apps/v1", "Deployment", names.TENSORBOARD, "tensorboard", spec=spec),
+        _service(names.TENSORBOARD, "tensorboard", TENSORBOARD_PORT),
+        component_policy(
+            names.TENSORBOARD,
+            "tensorboard",
+            # `kubectl port-forward` connects from the node. Pods need the label.
+            accepts=[ingress({OPENS_TENSORBOARD: "true"}, TENSORBOARD_PORT)],
+            # The profiler's port is a setting of each run; its own policy opens only that port.
+            opens=[
+                *client_egress(settings.cluster.storage_cidr),
+                egress(labels("training")),
+            ],
         ),
     ]
 
@@ -80,13 +88,14 @@ def storage() -> list[Object]:
         "storage",
         "storage",
         ["python", "-m", "k8s.emulator", "/data", str(STORAGE_PORT), BUCKET],
-        {"cpu": "1", "memory": "1Gi"},
+        {"cpu": "1", "memory": "1Gi", DISK: "9Gi"},
         ports=[{"name": "http", "containerPort": STORAGE_PORT}],
         readinessProbe={"tcpSocket": {"port": "http"}, "periodSeconds": 2},
         volumeMounts=[{"name": "data", "mountPath": "/data"}],
     )
-    emulator["resources"]["requests"] = {"cpu": "100m", "memory": "256Mi"}  # fits a laptop
-    volumes = [{"name": "data", "emptyDir": {}}]
+    # Fits a laptop.
+    emulator["resources"]["requests"] = {"cpu": "100m", "memory": "256Mi", DISK: "256Mi"}
+    volumes = [{"name": "data", "emptyDir": {"sizeLimit": "8Gi"}}]
     spec = {
         "replicas": 1,
         "strategy": {"type": "Recreate"},
@@ -94,7 +103,7 @@ def storage() -> list[Object]:
         "template": {"metadata": {"labels": selected}, "spec": pod(emulator, volumes=volumes)},
     }
     return [
-        manifest("apps/v1", "Deployment", "storage", "storage", spec=spec),
-        _service("storage", "storage", STORAGE_PORT),
-        policy("storage", "storage", selected, ingress(labels(), STORAGE_PORT)),
+        manifest("apps/v1", "Deployment", names.STORAGE, "storage", spec=spec),
+        _service(names.STORAGE, "storage", STORAGE_PORT),
+        component_policy(names.STORAGE, "storage", accepts=[ingress(labels(), STORAGE_PORT)]),
     ]

@@ -6,6 +6,7 @@ from typing import Self
 
 from common.errors import SettingsError
 from common.settings import Settings
+from launch.names import part_of_job
 from launch.pods import Object, manifest
 
 FOLDER = "/qfleet"
@@ -58,16 +59,19 @@ class UserModel:
         name = self.file.name
         return [{"name": "model", "mountPath": f"{FOLDER}/{name}", "subPath": name}]
 
-    def volumes(self, name: str) -> list[Object]:
-        """Return the volumes of the pods of the job `name`."""
-        return [{"name": "model", "configMap": {"name": f"{name}-model"}}] if self.file else []
+    def volumes(self, run: str, component: str) -> list[Object]:
+        """Return the volumes of the pods of a run's training or inference."""
+        if not self.file:
+            return []
+        return [{"name": "model", "configMap": {"name": part_of_job(run, component, "model")}}]
 
-    def objects(self, name: str, component: str, run: str) -> list[Object]:
-        """Return the ConfigMap with the file, for the job `name`."""
+    def objects(self, run: str, component: str) -> list[Object]:
+        """Return the ConfigMap with the file, for a run's training or inference."""
         if not self.file:
             return []
         try:
             data = {self.file.name: self.file.read_text(encoding="utf-8")}
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError(f"{self.file} can't be read as Python: {error}") from None
-        return [manifest("v1", "ConfigMap", f"{name}-model", component, run, data=data)]
+        name = part_of_job(run, component, "model")
+        return [manifest("v1", "ConfigMap", name, component, run, data=data)]

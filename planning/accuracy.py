@@ -18,5 +18,5 @@ def error_sentence(file: Path = FILE) -> str:
         )
     return (
         f"Prediction error: median {100 * median:.0f} %, worst {100 * worst:.0f} % over {count}"
-        f" held-out configurations on {cpu} (benchmarks/planner.json)."
+        f" trainings on {cpu} (benchmarks/planner.json)."
     )

@@ -32,6 +32,7 @@ from planning.step_measurement import (
     group_by_case,
 )
 from training.cluster import TF_CONFIG, ClusterSpec, loopback_addresses
+from training.rendezvous_secret import ENVIRONMENT_VARIABLE, new_secret
 from training.step_benchmark_worker import LATER
 
 PEER_EXIT_TIMEOUT_SECONDS = 3.0
@@ -152,9 +153,11 @@ def _start_workers(
     command = [sys.executable, "-m", "training.step_benchmark_worker", cases]
     command += [*common_arguments(settings), f"workers={workers}"]
     command += [f"rendezvous_port={rendezvous_port}", f"verbose={settings.job.verbose}"]
+    secret = new_secret()
     for rank in range(workers):
         environment = clean_environment()
         if workers > 1:
+            environment[ENVIRONMENT_VARIABLE] = secret
             spec = ClusterSpec(loopback_addresses(worker_ports), rank)
             environment[TF_CONFIG] = spec.to_config()
         group.start(

@@ -10,8 +10,8 @@ from planning.step_model import PredictedStep, StepModel
 from planning.workload import WorkloadAnalysis
 from qfleet.engine.memory import MAX_WAITING_STATE_BYTES
 
-EPOCH_OVERHEAD_SECONDS = 0.03
-"""Metrics, events and a checkpoint of one epoch."""
+EPOCH_OVERHEAD_SECONDS = 0.01
+"""Metrics, events and a checkpoint of one epoch, which are not counted as steps."""
 
 IDLE_WORKER_BYTES = 450 << 20
 """Memory of a worker before its model is built, where it was not measured."""
@@ -69,7 +69,8 @@ class CostForecast:
     Attributes:
         option: The way to train.
         step: Time of one step.
-        method: The simulation method: "direct", "11 states" or "2 shards".
+        method: The simulation method: "direct", "11 states", "2 shards", or "network 2^10" with the
+            size of the largest tensor.
         epoch_seconds: Seconds per epoch, including its validation.
         start_seconds: Seconds from the start of the processes to the first step.
         run_seconds: Seconds of the whole run.
@@ -178,6 +179,8 @@ class Costs:
     def _method(self, rows: int, state_shards: int) -> str:
         if state_shards > 1:
             return f"{state_shards} shards"
+        if self.workload.network_width is not None:
+            return f"network 2^{self.workload.network_width}"
         states = self.workload.states(rows)
         return f"{states} states" if states else "direct"
 
@@ -200,6 +203,8 @@ def states_bytes(
         available_bytes: Memory of the worker; states wait within a quarter of it.
         qubits: Width of the states; that of the workload unless given.
     """
+    if workload.network_width is not None:
+        return threads * workload.state_bytes
     narrower = workload.qubits - (qubits if qubits is not None else workload.qubits)
     factor = SHARDED_STATE_FACTOR if state_shards > 1 else 1
     state = workload.state_bytes / 2**narrower / state_shards * factor

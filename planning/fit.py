@@ -1,12 +1,17 @@
 """Measured steps, and the straight lines fitted to them for the step model."""
 
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-MIN_OTHER_SECONDS = 1e-7
-"""Lower bound of a step's other work after the host call is subtracted."""
+DEFAULT_HOST_SECONDS = 5e-3
+"""`FitPoint.host_seconds` where it was not measured."""
+
+CALLBACK_SECONDS = 3e-3
+"""The host's work of an epoch that a step benchmark does not have: the callbacks of a training, and
+what they displace from the caches. About what plans without it lacked, compared with trainings."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,8 @@ class FitPoint:
         busy_threads: Threads that computed at once on the machine.
         rows: Examples per step of one worker.
         work: WorkloadAnalysis.work of these rows.
-        steps_per_call: Steps per call of a TensorFlow function.
+        host_seconds: Time of an epoch in addition to its steps: the host's work around
+            TensorFlow's calls; 0 where it was not measured.
         spanned: True if spanning states were simulated in place of the examples.
         rss_bytes: Peak resident memory of a worker.
         start_seconds: CPU time from the start of the process until it could build a model.
@@ -37,7 +43,7 @@ class FitPoint:
     busy_threads: int
     rows: int
     work: float
-    steps_per_call: int
+    host_seconds: float
     simulate: float
     exchange: float
     input: float
@@ -100,7 +106,7 @@ class SizeFit:
             examples.
         exchange: By seconds of `simulate`.
         input: By rows.
-        other: By rows, without the host call.
+        other: By rows.
     """
 
     simulate: FitLine
@@ -112,12 +118,18 @@ class SizeFit:
 
 @dataclass(frozen=True)
 class SetupFit:
-    """Lines for a measured setup: a number of workers with a number of threads each."""
+    """Lines for a measured setup: a number of workers with a number of threads each.
+
+    Attributes:
+        sizes: Lines by qubits.
+        host_seconds: The host's work of an epoch: as in FitPoint, and the callbacks of a training.
+    """
 
     workers: int
     threads: int
     busy_threads: int
     sizes: Mapping[int, SizeFit]
+    host_seconds: float
 
     def line(self, qubits: int, name: LineName) -> FitLine:
         """Return a line for a width, interpolated between the two nearest measured widths."""
@@ -139,35 +151,24 @@ class SetupFit:
         return line
 
 
-def fit_setups(points: Sequence[FitPoint], call_seconds: float) -> list[SetupFit]:
-    """Fit the lines of all setups.
-
-    Args:
-        points: Measured steps.
-        call_seconds: Seconds of a host call.
-    """
+def fit_setups(points: Sequence[FitPoint]) -> list[SetupFit]:
+    """Fit the lines of all setups."""
     setups = sorted({(one.workers, one.threads, one.busy_threads) for one in points})
-    return [
-        SetupFit(
-            *setup,
-            dict(
-                _fit_sizes(
-                    [p for p in points if (p.workers, p.threads, p.busy_threads) == setup],
-                    call_seconds,
-                )
-            ),
-        )
-        for setup in setups
-    ]
+    fits = []
+    for setup in setups:
+        own = [p for p in points if (p.workers, p.threads, p.busy_threads) == setup]
+        measured = [point.host_seconds for point in own if point.host_seconds]
+        host_seconds = statistics.median(measured) if measured else DEFAULT_HOST_SECONDS
+        fits.append(SetupFit(*setup, dict(_fit_sizes(own)), host_seconds + CALLBACK_SECONDS))
+    return fits
 
 
-def _fit_sizes(points: Sequence[FitPoint], call_seconds: float) -> Iterator[tuple[int, SizeFit]]:
+def _fit_sizes(points: Sequence[FitPoint]) -> Iterator[tuple[int, SizeFit]]:
     for qubits in sorted({point.qubits for point in points}):
         here = [point for point in points if point.qubits == qubits]
         direct = [point for point in here if not point.spanned] or here
         simulate = FitLine.through((p.work * p.operations, p.simulate) for p in direct)
         ratios = [p.simulate / simulate(p.work * p.operations) for p in here if p.spanned]
-        other = ((p.rows, p.other - call_seconds / p.steps_per_call) for p in here)
         yield (
             qubits,
             SizeFit(
@@ -175,7 +176,7 @@ def _fit_sizes(points: Sequence[FitPoint], call_seconds: float) -> Iterator[tupl
                 spanning=FitLine(0.0, sum(ratios) / len(ratios) if ratios else 1.0),
                 exchange=FitLine.through((p.simulate, p.exchange) for p in here),
                 input=FitLine.through((p.rows, p.input) for p in here),
-                other=FitLine.through((rows, max(y, MIN_OTHER_SECONDS)) for rows, y in other),
+                other=FitLine.through((p.rows, p.other) for p in here),
             ),
         )
 

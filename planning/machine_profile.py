@@ -154,6 +154,8 @@ def group_setups(cores: int, *, pods: bool) -> Iterator[tuple[int, int]]:
 def measured_qubits(workload: WorkloadAnalysis) -> int:
     """Return the width to measure: that of the workload, or the widest that takes only seconds."""
     qubits = workload.qubits
+    if workload.network_width is not None:
+        return qubits
     while _example_seconds(workload, qubits) > MAX_EXAMPLE_SECONDS and qubits > 4:
         qubits -= 1
     return qubits
@@ -172,7 +174,7 @@ def cases_to_fit(
     threads: int,
     effort: MeasurementEffort,
 ) -> Iterator[Case]:
-    """Yield the cases of one group: a small and a larger batch, and variants of the larger one.
+    """Yield the cases of one group: a small and a larger batch, of data like the workload's.
 
     Args:
         workload: Workload of the training.
@@ -192,12 +194,13 @@ def cases_to_fit(
     case: dict[str, Any] = {"qubits": qubits, "seconds": effort.seconds}
     if workload.distinct_circuits == 1 and model == "multi-filter":
         case["filters"] = 1
+    if workload.repeats or workload.states(large):
+        case["data"] = "excitations"
     for rows in (small, large):
         yield {**case, "batch": rows * workers}
-    if workload.states(large) and not slow:
-        yield {**case, "batch": large * workers, "data": "excitations"}
     if workers > 1 and effort is FULL and not slow:  # a core while the others are idle
-        yield {**case, "batch": large, "independent": "first"}
+        for rows in (small, large):
+            yield {**case, "batch": rows, "independent": "first"}
 
 
 def fit_point(
@@ -230,7 +233,7 @@ def fit_point(
         rows=rows,
         work=work if states else workload.work(rows, first.threads),
         spanned=bool(states),
-        steps_per_call=first.steps_per_call,
+        host_seconds=sum(one.host_seconds for one in ranks) / len(ranks),
         rss_bytes=max(one.rss_bytes for one in ranks),
         start_seconds=max(one.start_seconds for one in ranks),
         build_seconds=max(one.build_seconds for one in ranks),

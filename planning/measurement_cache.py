@@ -24,6 +24,7 @@ from planning.fit import FitPoint
 from planning.machine_profile import MachineProfile, MeasurementEffort
 from planning.workload import WorkloadAnalysis
 from qfleet import native
+from qfleet.cache_folder import cache_folder
 
 FORMAT = 4
 MAX_AGE_DAYS = 30
@@ -44,7 +45,7 @@ def machine_key(settings: Settings) -> dict[str, Any]:
     return {
         "format": FORMAT,
         **machine,
-        "native library": native.library_path().name,
+        "native library": native.tensorflow_path().name,
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in packages},
     }
@@ -117,8 +118,7 @@ def _profile_path(settings: Settings, workload: WorkloadAnalysis, effort: str) -
 
 def _path(kind: str, key: Mapping[str, Any]) -> Path:
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "qfleet" / "plans" / f"{kind}-{digest}.json"
+    return cache_folder("plans") / f"{kind}-{digest}.json"
 
 
 def _read(path: Path) -> dict[str, Any]:

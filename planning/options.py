@@ -75,13 +75,14 @@ def _worker_counts(
     workload: WorkloadAnalysis, training: TrainingSettings, machine: MachineMemory
 ) -> list[int]:
     most = MAX_PODS if machine.dedicated else 2 * machine.cores
-    if training.workers != AUTO:
-        most = max(most, training.workers)
+    most = max(most, training.workers, training.min_workers or 1)
     most = min(most, workload.partitions * max(training.state_shards, MAX_PODS))
     workers = {2**power for power in range(most.bit_length())}
-    if training.workers != AUTO:
-        workers.add(training.workers)
-    return sorted(count for count in workers if count <= most)
+    workers |= {
+        count for count in (training.workers, training.min_workers or AUTO) if count != AUTO
+    }
+    fewest = training.min_workers or 1
+    return sorted(count for count in workers if fewest <= count <= most)
 
 
 def _shard_counts(

@@ -54,9 +54,9 @@ def check() -> None:
     Raises:
         SettingsError: Another file has that name, or the folder is not writable.
     """
-    if FILE.exists():
+    if FILE.exists() or FILE.is_symlink():
         try:
-            is_plan = FILE.read_text(encoding="utf-8").startswith(HEADER)
+            is_plan = FILE.is_file() and FILE.read_text(encoding="utf-8").startswith(HEADER)
         except (OSError, UnicodeDecodeError):
             is_plan = False
         if not is_plan:

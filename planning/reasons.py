@@ -111,6 +111,13 @@ def fits_nowhere(costs: Costs, forecasts: Sequence[CostForecast]) -> str:
         )
     least = min(forecasts, key=lambda one: (one.memory_bytes, one.option))
     available = machine.bytes_per_worker(least.option.workers)
+    needed, free = (f"{size / 2**30:.1f} GiB" for size in (least.memory_bytes, available))
+    if workload.network_width is not None:
+        return (
+            f"QUBITS={workload.qubits} does not fit: a worker needs {needed} of {free} for tensors"
+            f" of 2^{workload.network_width} numbers: lower LAYERS or THREADS, or use a machine"
+            " with more memory"
+        )
     qubits = workload.qubits
     while qubits > 2 and least.memory_bytes / 2 ** (workload.qubits - qubits) > available:
         qubits -= 1
@@ -118,8 +125,8 @@ def fits_nowhere(costs: Costs, forecasts: Sequence[CostForecast]) -> str:
     each = f"each of {shards} workers that share a state" if shards > 1 else "a worker"
     remedy = "set MEMORY to more" if machine.dedicated else "use a machine with more memory"
     return (
-        f"QUBITS={workload.qubits} does not fit: {each} needs {least.memory_bytes / 2**30:.1f} GiB"
-        f" of {available / 2**30:.1f} GiB: use at most {qubits} qubits, or {remedy}"
+        f"QUBITS={workload.qubits} does not fit: {each} needs {needed}"
+        f" of {free}: use at most {qubits} qubits, or {remedy}"
     )
 
 

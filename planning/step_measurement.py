@@ -32,6 +32,7 @@ class StepMeasurement:
             training/step_benchmark_worker.py.
         data: `turned` or `excitations`.
         steps_per_call: Steps per call of a TensorFlow function.
+        host_seconds: Time of an epoch in addition to its steps; 0 where it was not measured.
         steps: Measured steps.
         seconds: Duration of these steps.
         examples_per_second: Rate of all workers that train together.
@@ -55,6 +56,7 @@ class StepMeasurement:
     independent: str
     data: str
     steps_per_call: int
+    host_seconds: float
     steps: int
     seconds: float
     examples_per_second: float

@@ -5,7 +5,7 @@ A step of a worker with `rows` examples on T threads takes
     simulate   a + x / rate        x: operations of the busiest thread (WorkloadAnalysis.work)
     exchange   latency + additional peers * message + share * simulate  (the wait for stragglers)
     input      a + b * rows
-    other      a + b * rows + call / steps per call      (optimizer, metrics, Keras's host call)
+    other      a + b * rows + host / steps per epoch     (optimizer, metrics; the host's work)
 
 The parameters belong to a setup (the number of threads that compute at once, which share caches and
 memory) and to a width of the circuit. Between measured widths, the logarithm of the rate and `a`
@@ -18,11 +18,11 @@ of workstations", 2009).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from planning.fit import FitPoint, SetupFit, fit_setups
 from planning.workload import WorkloadAnalysis
-from training.limits import MAX_CALL_SECONDS, MAX_ONE_HOP_BYTES, MAX_STEPS_PER_CALL
+from training.limits import MAX_ONE_HOP_BYTES
 
 MESSAGE_SECONDS = 30e-6
 """Time that a worker spends on the message of one additional peer."""
@@ -33,9 +33,6 @@ more for the gradient, and two states on the way back."""
 
 BANDWIDTH_BYTES_PER_SECOND = 0.5e9
 """Bandwidth to another worker: an all-to-all of 8 MB takes 16 ms."""
-
-DEFAULT_CALL_SECONDS = 3e-3
-"""Time of a host call where it was not measured."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +63,9 @@ class StepModel:
     points: Sequence[FitPoint]
     cores: int
     bandwidth: float = BANDWIDTH_BYTES_PER_SECOND
-    call_seconds: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.call_seconds = _call_seconds(self.points)
-        self._setups = fit_setups(self.points, self.call_seconds)
+        self._setups = fit_setups(self.points)
 
     def step(
         self,
@@ -112,8 +107,8 @@ class StepModel:
         if state_shards > 1:
             count = TRAINING_EXCHANGES_PER_FORWARD * workload.shard_exchanges[state_shards]
             exchange += count * self.exchange_bytes(workload, rows, state_shards) / self.bandwidth
-        steps = steps_per_call(simulate + reading + rest + exchange + self.call_seconds)
-        return PredictedStep(simulate, exchange, reading, rest + self.call_seconds / steps)
+        rest += setup.host_seconds / math.ceil(workload.train_examples / batch)
+        return PredictedStep(simulate, exchange, reading, rest)
 
     @staticmethod
     def work(workload: WorkloadAnalysis, rows: int, threads: int) -> float:
@@ -149,27 +144,6 @@ class StepModel:
         if 4 * workload.weights * workers > MAX_ONE_HOP_BYTES:
             latency = line.at_zero * (workers - 1) / (group.workers - 1)
         return max(latency, 0.0) + line.rate * simulate
-
-
-def steps_per_call(step_seconds: float) -> int:
-    """Return the steps per call that training chooses for steps of this time."""
-    if step_seconds <= 0:
-        return MAX_STEPS_PER_CALL
-    return min(MAX_STEPS_PER_CALL, max(1, int(MAX_CALL_SECONDS / step_seconds)))
-
-
-def _call_seconds(points: Sequence[FitPoint]) -> float:
-    """Return the time of a host call, from measurements that differ only by steps per call."""
-    groups: dict[tuple[int, ...], dict[int, float]] = {}
-    for point in points:
-        key = (point.qubits, point.workers, point.threads, point.busy_threads, point.rows)
-        groups.setdefault(key, {})[point.steps_per_call] = point.other
-    estimates = [
-        (other[min(other)] - other[max(other)]) / (1 / min(other) - 1 / max(other))
-        for other in groups.values()
-        if len(other) > 1
-    ]
-    return max(min(estimates), 0.0) if estimates else DEFAULT_CALL_SECONDS
 
 
 def _log_distance(one: int, other: int) -> float:

@@ -17,7 +17,8 @@ class WorkloadAnalysis:
         distinct_circuits: Number of circuits that differ by more than the names of their symbols.
         forward_flops: Floating-point operations per example, over all circuits.
         backward_flops: Floating-point operations of the gradient per example.
-        state_bytes: Bytes of one state of each circuit, summed.
+        state_bytes: Bytes of one state of each circuit, summed; of the tensors of one thread, where
+            circuits are contracted.
         readouts: Number of readouts of all circuits.
         weights: Number of trained parameters, which the all-reduce sums.
         features: Number of angles per example.
@@ -30,6 +31,10 @@ class WorkloadAnalysis:
         train_examples: Examples of the training split.
         validation_examples: Examples of the validation split.
         partitions: Most groups of workers that the data can be divided among.
+        network_width: Logarithm (base 2) of the elements of the largest tensor, where circuits are
+            contracted; None where states are simulated.
+        repeats: True if many light cones of different examples have equal angles, so that they are
+            contracted once.
     """
 
     family: str
@@ -49,6 +54,8 @@ class WorkloadAnalysis:
     train_examples: int
     validation_examples: int
     partitions: int
+    network_width: int | None = None
+    repeats: bool = False
 
     @property
     def operations(self) -> float:

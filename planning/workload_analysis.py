@@ -19,6 +19,7 @@ from planning.workload import WorkloadAnalysis
 from qfleet.errors import ShardingError
 
 if TYPE_CHECKING:
+    from qfleet.compiler.network_program import Network, NetworkProgram
     from qfleet.compiler.program import Program
 
 MAX_THREADS_LOG2 = 6
@@ -29,6 +30,12 @@ MAX_STATE_SHARDS_LOG2 = 5
 
 MIN_SHARDED_QUBITS = 20
 """Narrower states fit everywhere, and are simulated faster than their shards are exchanged."""
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+"""Sizes of the batches in which different contractions are counted."""
+
+FLOPS_PER_MULTIPLICATION = 8
+"""Of two complex numbers, with the addition of the product."""
 
 SAMPLE_EXAMPLES = 4096
 """Examples that are analyzed for states that span them."""
@@ -63,17 +70,25 @@ def main() -> None:
 def _analyze(settings: Settings) -> WorkloadAnalysis:
     sample = _DataSample(settings)
     from common import models  # TensorFlow
+    from qfleet.tensorflow.networks import NetworkSimulator
 
     model = models.build_model(sample.features, settings, sample.placement)
-    circuits = [
-        _CircuitAnalysis(layer.simulator, layer.program) for layer in models.circuit_layers(model)
+    circuits: list[_CircuitAnalysis | _NetworkAnalysis] = [
+        _NetworkAnalysis(layer.simulator.networks, sample.angles)
+        if isinstance(layer.simulator, NetworkSimulator)
+        else _CircuitAnalysis(layer.simulator, layer.program)
+        for layer in models.circuit_layers(model)
     ]
     if not circuits:
         raise SettingsError(
             f"MODEL={settings.model.model} has no circuit with trained angles: planning needs one"
         )
     widest = max(circuits, key=lambda circuit: circuit.qubits)
-    simulator = settings.model.simulator if widest.native else "tensorflow"
+    simulator: str = settings.model.simulator if widest.native else "tensorflow"
+    if isinstance(widest, _NetworkAnalysis):
+        simulator = "tensor networks"
+    is_state = isinstance(widest, _CircuitAnalysis)
+    native = widest.native is not None
     return WorkloadAnalysis(
         family=f"{settings.model.model} by {simulator}",
         qubits=widest.qubits,
@@ -81,17 +96,19 @@ def _analyze(settings: Settings) -> WorkloadAnalysis:
         distinct_circuits=len({circuit.key for circuit in circuits}),
         forward_flops=sum(circuit.forward_flops for circuit in circuits),
         backward_flops=sum(circuit.backward_flops for circuit in circuits),
-        state_bytes=sum(8 << circuit.qubits for circuit in circuits),
+        state_bytes=sum(circuit.state_bytes for circuit in circuits),
         readouts=sum(circuit.readouts for circuit in circuits),
         weights=sum(int(np.prod(weight.shape)) for weight in model.trainable_weights),
         features=sample.features,
-        tile_examples=_tile_layout(widest.qubits, 1 << 20, 1).samples if widest.native else 1,
-        tile_work=dict(_tile_work(widest.qubits, native=widest.native is not None)),
+        tile_examples=_tile_layout(widest.qubits, 1 << 20, 1).samples if native else 1,
+        tile_work=dict(_tile_work(widest)),
         spanning_states=_spanning_states(circuits, sample.angles),
         shard_exchanges=_shard_exchanges(circuits, settings.training.state_shards),
         train_examples=sample.rows["train"],
         validation_examples=sample.rows["validation"],
         partitions=settings.data.partitions,
+        network_width=None if is_state else max(one.width for one in circuits),
+        repeats=any(one.repeats for one in circuits),
     )
 
 
@@ -133,11 +150,13 @@ class _CircuitAnalysis:
         from qfleet.compiler.kernel_fusion import count_operations
         from qfleet.tensorflow.native import NativeSimulator
 
+        self.width, self.repeats = 0, False
         self.native: NativeSimulator | None = None
         if isinstance(simulator, NativeSimulator):
             self.native = simulator
         blocks = program.blocks
         self.qubits = len(program.qubits)
+        self.state_bytes = 8 << self.qubits
         self.readouts = max(1, len(program.readout.offsets))
         self.forward_flops, self.backward_flops = count_operations(blocks, self.qubits)
         shapes = [(block.qubits, len(block.factors)) for block in blocks]
@@ -145,20 +164,81 @@ class _CircuitAnalysis:
         self.key = (self.qubits, self.readouts, *flops, str(shapes))
 
 
+class _NetworkAnalysis:
+    """Numbers of one contracted circuit, as those of `_CircuitAnalysis`.
+
+    Args:
+        program: The networks.
+        angles: [n, inputs] examples, for the share of equal contractions.
+    """
+
+    native = None
+
+    def __init__(self, program: "NetworkProgram", angles: np.ndarray) -> None:
+        from qfleet.engine.network_memory import network_bytes
+
+        rows = sorted({min(count, len(angles)) for count in BATCHES})
+        work = [_multiplications(program, angles[:count]) for count in rows]
+        multiplications = work[-1] / rows[-1]
+        counts = np.arange(1, rows[-1] + 1)
+        # In examples of the largest batch: those of a smaller one have less in common.
+        self.batch_work = np.interp(counts, rows, np.divide(work, multiplications)).tolist()
+        self.repeats = multiplications < program.operations / 2
+        self.width = program.width
+        self.qubits = len(program.qubits)
+        self.readouts = max(1, program.readouts)
+        self.forward_flops = FLOPS_PER_MULTIPLICATION * multiplications
+        self.backward_flops = 2 * self.forward_flops
+        self.state_bytes = network_bytes(program, 4, 1)
+        self.key = (self.qubits, self.readouts, program.operations, str(program))
+
+
+def _multiplications(program: "NetworkProgram", angles: np.ndarray) -> int:
+    """Return the multiplications of a batch's forward pass, with those of unused SIMD lanes."""
+    from qfleet.engine.library import simd_lanes
+
+    lanes = simd_lanes(4)
+    rows = [_distinct_rows(one, program.inputs, angles) for one in program.networks]
+    return sum(
+        -(-count // lanes) * lanes * network.path.operations
+        for count, network in zip(rows, program.networks, strict=True)
+    )
+
+
+def _distinct_rows(network: "Network", inputs: Sequence[str], angles: np.ndarray) -> int:
+    """Return the instances of a network that differ, over all examples."""
+    from qfleet.compiler.expressions import used_names
+
+    column = {name: index for index, name in enumerate(inputs)}
+    groups: dict[tuple[str, ...], list[np.ndarray]] = {}
+    for instance in network.instances:
+        names = used_names(instance.expressions, inputs)
+        trained = tuple(str(one) for one in instance.expressions if not used_names([one], inputs))
+        groups.setdefault((*trained, str(len(names))), []).append(
+            angles[:, [column[name] for name in names]]
+        )
+    return sum(len(np.unique(np.concatenate(rows), axis=0)) for rows in groups.values())
+
+
 def _tile_layout(qubits: int, batch: int, threads: int) -> Any:
-    from qfleet import native
+    from qfleet.engine import library
 
-    return native.tile_layout(qubits, 4, batch, threads)
+    return library.tile_layout(qubits, 4, batch, threads)
 
 
-def _tile_work(qubits: int, *, native: bool) -> Iterator[tuple[int, list[float]]]:
+def _tile_work(
+    circuit: "_CircuitAnalysis | _NetworkAnalysis",
+) -> Iterator[tuple[int, list[float]]]:
     """Yield threads -> work of 1, 2, ... examples, until all threads and SIMD lanes are used."""
-    lanes = 1
+    lanes, native, qubits = 1, circuit.native is not None, circuit.qubits
     if native:
-        from qfleet.native import simd_lanes
+        from qfleet.engine.library import simd_lanes
 
         lanes = simd_lanes(4)
     for threads in sorted({2**power for power in range(MAX_THREADS_LOG2 + 1)} | {cpu_count()}):
+        if isinstance(circuit, _NetworkAnalysis):
+            yield threads, [work / threads for work in circuit.batch_work]
+            continue
         sizes = range(1, lanes * threads + 1)
         yield threads, [_work(qubits, n, threads) if native else float(n) for n in sizes]
 
@@ -170,9 +250,11 @@ def _work(qubits: int, rows: int, threads: int) -> float:
     return float(-(-layout.tiles // threads) * layout.samples)
 
 
-def _shard_exchanges(circuits: Sequence[_CircuitAnalysis], state_shards: int) -> dict[int, int]:
+def _shard_exchanges(
+    circuits: Sequence["_CircuitAnalysis | _NetworkAnalysis"], state_shards: int
+) -> dict[int, int]:
     """Return state shards -> exchanges per forward pass, of the circuit with the most."""
-    simulators = [circuit.native for circuit in circuits if circuit.native]
+    simulators = [circuit.native for circuit in circuits if circuit.native is not None]
     widest = max(circuit.qubits for circuit in circuits)
     exchanges: dict[int, int] = {}
     if len(simulators) < len(circuits) or (state_shards == 1 and widest < MIN_SHARDED_QUBITS):
@@ -185,7 +267,9 @@ def _shard_exchanges(circuits: Sequence[_CircuitAnalysis], state_shards: int) ->
     return exchanges
 
 
-def _spanning_states(circuits: Sequence[_CircuitAnalysis], angles: np.ndarray) -> dict[int, int]:
+def _spanning_states(
+    circuits: Sequence["_CircuitAnalysis | _NetworkAnalysis"], angles: np.ndarray
+) -> dict[int, int]:
     """Return examples -> states that span that many examples, for powers of two."""
     simulator = circuits[0].native
     if len(circuits) > 1 or simulator is None:

@@ -1,12 +1,86 @@
 """Batched, exact and differentiable simulation of quantum circuits.
 
+    import qfleet
+
+    compiled = qfleet.compile(circuit, inputs=["x"], observables=[cirq.Z(qubit)])
+    values, gradients = compiled.value_and_gradient(inputs, parameters)
+
+Public names, which are imported when they are first used:
+    compile, CompiledCircuit, Gradients, Residuals     NumPy interface (engine)
+    num_threads, set_num_threads                       threads of the engine
+    LibraryError, ArgumentError, CircuitError, MemoryLimitError, ShardingError     exceptions
+    __version__
+
 Subpackages:
     circuits     QCNN blocks, encoders, initial states, JSON and TensorFlow Quantum conversion
     compiler     circuit -> program: lowering, gate fusion, cache blocking, observables
     native       the C++ engine
-    engine       memory limits and CPUs
+    engine       the NumPy interface, memory limits and CPUs
     distributed  states that are sharded over processes: global qubits, stages
     tensorflow   simulators as TensorFlow functions, and Keras layers
-
-Exceptions are in qfleet.errors.
+    torch        PyTorch: modules and differentiable functions
+    jax          JAX: differentiable functions without host callbacks
+    pennylane    PennyLane: the device qfleet.qubit
+    cirq         Cirq: a simulator with Cirq's interfaces and adjoint gradients
 """
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qfleet.engine.compiled_circuit import CompiledCircuit
+    from qfleet.engine.compiled_circuit import compile_circuit as compile
+    from qfleet.engine.gradients import Gradients, Residuals
+    from qfleet.engine.library import num_threads, set_num_threads
+    from qfleet.engine.version import __version__
+    from qfleet.errors import (
+        ArgumentError,
+        CircuitError,
+        LibraryError,
+        MemoryLimitError,
+        ShardingError,
+    )
+
+# Public name -> module and name there. Cirq and sympy take seconds to import.
+_LAZY_NAMES = {
+    "ArgumentError": ("qfleet.errors", "ArgumentError"),
+    "CircuitError": ("qfleet.errors", "CircuitError"),
+    "CompiledCircuit": ("qfleet.engine.compiled_circuit", "CompiledCircuit"),
+    "Gradients": ("qfleet.engine.gradients", "Gradients"),
+    "LibraryError": ("qfleet.errors", "LibraryError"),
+    "MemoryLimitError": ("qfleet.errors", "MemoryLimitError"),
+    "Residuals": ("qfleet.engine.gradients", "Residuals"),
+    "ShardingError": ("qfleet.errors", "ShardingError"),
+    "__version__": ("qfleet.engine.version", "__version__"),
+    "compile": ("qfleet.engine.compiled_circuit", "compile_circuit"),
+    "num_threads": ("qfleet.engine.library", "num_threads"),
+    "set_num_threads": ("qfleet.engine.library", "set_num_threads"),
+}
+
+__all__ = [
+    "ArgumentError",
+    "CircuitError",
+    "CompiledCircuit",
+    "Gradients",
+    "LibraryError",
+    "MemoryLimitError",
+    "Residuals",
+    "ShardingError",
+    "__version__",
+    "compile",
+    "num_threads",
+    "set_num_threads",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY_NAMES:
+        raise AttributeError(f"module 'qfleet' has no attribute {name!r}")
+    module, attribute = _LAZY_NAMES[name]
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value  # the next access does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY_NAMES})

@@ -2,14 +2,20 @@
 
 ValueError
 └── LibraryError
+    ├── ArgumentError            an argument has the wrong shape, type or value
     ├── CircuitError             a circuit, its symbols or its observables can't be simulated
     │   └── MemoryLimitError     the state does not fit into memory
-    └── ShardingError            a state can't be sharded over this many processes
+    ├── ShardingError            a state can't be sharded over this many processes
+    └── TfqMissingError          TensorFlow Quantum is not installed, or can't be loaded
 """
 
 
 class LibraryError(ValueError):
     """Base class: the caller passed something that the library can't use."""
+
+
+class ArgumentError(LibraryError):
+    """An argument has the wrong shape, type or value; the message names it."""
 
 
 class CircuitError(LibraryError):
@@ -22,3 +28,7 @@ class MemoryLimitError(CircuitError):
 
 class ShardingError(LibraryError):
     """A state can't be sharded over the requested number of processes."""
+
+
+class TfqMissingError(LibraryError):
+    """TensorFlow Quantum is not installed, or can't be loaded."""

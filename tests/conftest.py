@@ -1,6 +1,7 @@
 """Fixtures for all tests, and the assignment of tests to tiers."""
 
 import gc
+import signal
 import socket
 
 import pytest
@@ -10,11 +11,18 @@ from tests.tiers import DEFAULT, MARKERS, tier_of
 
 pytest_plugins = ["tests.support.storage_emulator"]
 
+collect_ignore = ["adapters"]  # they need an environment of their own: make test-adapters
+
 gc.set_threshold(GC_THRESHOLD)  # as run_main does: saves a fifth of the time of compiling tests
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers of the tiers."""
+    """Register the markers of the tiers, and react to SIGINT.
+
+    A shell's background job ignores it, and so would every process that a test starts.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
 

@@ -1,22 +1,34 @@
 """Test tiers: which tests each make target runs. This table is the only place that assigns them.
 
-    make test          the default tier: every test that this table does not list
+    make test          the default tier: every test that this table does not list; and TFQ
     make test-native   NATIVE: sanitizers, the cross-compiled engine
     make test-infra    INFRA: setup.sh, the Google Cloud scripts
-    make test-all      the default tier, NATIVE, INFRA and EXHAUSTIVE
+    make test-adapters tests/adapters, in the environment of PyTorch, JAX and PennyLane
+    make test-all      all of these, EXHAUSTIVE and TFQ_EXHAUSTIVE
     make e2e           E2E: a real Kubernetes cluster
+    make test-nightly  NIGHTLY: other moments and lengths of faults that the tiers above test once
+    make e2e-nightly   those of NIGHTLY that need the cluster
 
 A test belongs to the tier of the longest entry that its node ID starts with. An entry is a folder
-(ends with "/"), a file or a test function.
+(ends with "/"), a file, a test function or one of its parameters. A test in TFQ_PATHS with the
+parameter "tfq" belongs to TFQ, whose tests run in the environment of TensorFlow Quantum:
+`.venv-tfq`.
 """
 
+import re
+
 DEFAULT, NATIVE, INFRA, EXHAUSTIVE, E2E = "default", "native", "infra", "exhaustive", "e2e"
+TFQ, TFQ_EXHAUSTIVE, NIGHTLY = "tfq", "tfq_exhaustive", "nightly"
+TFQ_PATHS = ("tests/tfq/", "tests/unit/qfleet/", "tests/unit/test_layers.py")
 
 MARKERS = {
     NATIVE: "builds the C++ engine in other ways: sanitizers, other processors",
     INFRA: "runs setup.sh and the Google Cloud scripts",
     EXHAUSTIVE: "takes long and rarely finds what the default tier misses",
     E2E: "needs the Kubernetes cluster of `make cluster`",
+    NIGHTLY: "takes minutes: other moments and lengths of faults",
+    TFQ: "compares with TensorFlow Quantum, in its environment",
+    TFQ_EXHAUSTIVE: "the same, and takes long",
 }
 
 ASSIGNED = {
@@ -24,8 +36,18 @@ ASSIGNED = {
     "tests/infra/": INFRA,
     "tests/exhaustive/": EXHAUSTIVE,
     "tests/e2e/": E2E,
+    "tests/e2e/test_partitions.py::test_training_continues_after_a_partition": NIGHTLY,
+    "tests/e2e/test_partitions.py::test_training_continues_after_a_partition[worker-20]": E2E,
+    "tests/e2e/test_partitions.py::test_training_continues_after_a_partition[storage-20]": E2E,
+    "tests/exhaustive/test_storage_outage.py": NIGHTLY,
+    "tests/tfq/": TFQ,
+    "tests/tfq/test_speed.py": TFQ_EXHAUSTIVE,
+    "tests/tfq/test_training.py": TFQ_EXHAUSTIVE,
+    # Writing them takes half a minute.
+    "tests/unit/test_data_bombs.py::test_large_bombs_are_refused_in_one_sentence_each": EXHAUSTIVE,
     # TensorFlow waits for 10 s before it reports a failed allocation.
     "tests/unit/qfleet/test_native_ops.py": NATIVE,
+    "tests/unit/qfleet/test_op_fuzz.py": NATIVE,
 }
 
 # Real processes: other forms of what the default tier tests once.
@@ -35,8 +57,18 @@ _INTEGRATION = {
     "test_examples.py::test_gke_spot_dry_run_creates_spot_pool": DEFAULT,
     "test_fleet.py": EXHAUSTIVE,
     "test_inference_parallel.py": EXHAUSTIVE,
+    "test_inference_parallel.py::test_lost_worker_is_restarted_by_itself[15-143]": NIGHTLY,
     "test_layers_distributed.py": EXHAUSTIVE,
+    "test_lost_peers.py::test_chief_inside_tensorflow_leaves_a_lost_worker": EXHAUSTIVE,
+    "test_lost_peers.py::test_chief_stopped_while_it_publishes_is_named": EXHAUSTIVE,
+    "test_lost_peers.py::test_launcher_does_not_restart_for_a_left_out_worker": EXHAUSTIVE,
+    "test_lost_peers.py::test_paused_group_goes_on": EXHAUSTIVE,
+    "test_lost_peers.py::test_waiting_worker_leaves_a_stopped_chief": EXHAUSTIVE,
+    "test_lost_peers.py::test_worker_stopped_in_any_stage_is_named": NIGHTLY,
     "test_mqt_bench.py": EXHAUSTIVE,
+    "test_numerics.py": NIGHTLY,
+    "test_numerics.py::test_best_epoch_is_kept_and_used_by_inference": EXHAUSTIVE,
+    "test_numerics.py::test_infinite_loss_keeps_the_last_checkpoint": EXHAUSTIVE,
     "test_planner.py::test_plan_is_measured_once_and_used_by_training": EXHAUSTIVE,
     "test_scaling.py": EXHAUSTIVE,
     "test_sharded_state.py": EXHAUSTIVE,
@@ -44,20 +76,51 @@ _INTEGRATION = {
     "test_sharded_training.py::test_other_simulator_is_refused": EXHAUSTIVE,
     "test_sharded_training.py::test_sharded_training_survives_a_killed_worker": EXHAUSTIVE,
     "test_sharded_training.py::test_too_narrow_circuit_exits_2_before_training": EXHAUSTIVE,
+    "test_stalls.py": EXHAUSTIVE,
+    "test_stalls.py::test_stopped_worker_is_killed_and_all_restart": NIGHTLY,
+    "test_stalls.py::test_deadline_leaves_a_checkpoint_of_a_hanging_group": DEFAULT,
+    "test_stalls.py::test_hanging_step_ends_at_its_limit": DEFAULT,
+    "test_stalls.py::test_worker_stopped_at_its_start_is_replaced": DEFAULT,
     "test_step_benchmark.py": EXHAUSTIVE,
     "test_tensorboard.py::test_growing_run_in_a_bucket_is_shown": EXHAUSTIVE,
+    "test_tensorflow_process_group.py::test_peer_lost_before_the_strategy_is_noticed": EXHAUSTIVE,
+    "test_tensorflow_process_group.py::test_worker_stopped_at_any_moment_is_replaced": NIGHTLY,
     "test_tensorflow_process_group.py::test_sigterm_resumes_within_an_epoch": EXHAUSTIVE,
     "test_tensorboard_callbacks.py": EXHAUSTIVE,
     "test_training.py": EXHAUSTIVE,
     "test_training.py::test_bug_in_qfleet_stays_a_traceback": DEFAULT,
     "test_training.py::test_error_in_call_of_user_model_is_one_sentence": DEFAULT,
     "test_training.py::test_error_in_user_layer_names_its_line": DEFAULT,
+    "test_training.py::test_verbose_shows_the_user_part_of_a_traceback": DEFAULT,
     "test_training.py::test_error_in_user_model_is_one_sentence": DEFAULT,
     "test_training.py::test_help_and_misspelt_setting_are_quick": DEFAULT,
     "test_training.py::test_missing_bucket_exits_2": DEFAULT,
+    "test_wide_training.py": EXHAUSTIVE,
+    "test_wide_training.py::test_a_width_without_a_plan_is_refused_before_the_run_starts": DEFAULT,
     "test_without_tfq.py": EXHAUSTIVE,
 }
 ASSIGNED |= {f"tests/integration/{name}": tier for name, tier in _INTEGRATION.items()}
+
+# One form of each test above that is NIGHTLY.
+ASSIGNED |= dict.fromkeys(
+    [
+        "tests/exhaustive/test_storage_outage.py"
+        "::test_stopped_chief_writes_nothing_over_its_successor[1-folder]",
+        "tests/exhaustive/test_storage_outage.py"
+        "::test_training_survives_an_outage_of_storage[20]",
+        "tests/integration/test_lost_peers.py"
+        "::test_worker_stopped_in_any_stage_is_named[step 3-0]",
+        "tests/integration/test_numerics.py"
+        "::test_damaged_memory_restarts_from_an_agreed_state[2-slot:0:9-worker 0]",
+        "tests/integration/test_numerics.py"
+        "::test_workers_and_threads_do_not_change_a_bit[hybrid]",
+        "tests/integration/test_stalls.py"
+        "::test_stopped_worker_is_killed_and_all_restart[step 7-1]",
+        "tests/integration/test_tensorflow_process_group.py"
+        "::test_worker_stopped_at_any_moment_is_replaced[4-1]",
+    ],
+    EXHAUSTIVE,
+)  # fmt: skip
 
 
 def tier_of(node_id: str) -> str:
@@ -66,6 +129,8 @@ def tier_of(node_id: str) -> str:
     Args:
         node_id: Pytest's node ID, such as `tests/unit/test_text.py::test_plural_one[1]`.
     """
+    if node_id.startswith(TFQ_PATHS) and re.search(r"[\[-]tfq[\]-]", node_id):
+        return TFQ
     entries = [entry for entry in ASSIGNED if covers(entry, node_id)]
     return ASSIGNED[max(entries, key=len)] if entries else DEFAULT
 

@@ -26,6 +26,10 @@ from tools.prose_phrases import Phrases
 ROOT = Path(__file__).resolve().parents[1]
 PHRASES_FILE = Path(__file__).with_name("prose_phrases.txt")
 PACKAGES = ("qfleet", "common", "training", "inference", "launch", "planning", "benchmarks")
+# Each framework has its own Expectation, State or Simulator: users import one of them.
+ADAPTERS = tuple(
+    Path("qfleet", name) for name in ("tensorflow", "torch", "jax", "pennylane", "cirq")
+)
 MAX_SENTENCE_WORDS = 30
 MAX_TEST_NAME = 60
 
@@ -222,6 +226,8 @@ def _check_test_names(file: _File) -> None:
 def check_class_names(sources: dict[Path, str]) -> list[Finding]:
     """Report public classes of the packages that share their name.
 
+    Different adapters may use the same name, but not twice in one adapter or elsewhere.
+
     Args:
         sources: The content of every Python file, by path relative to the repository's root.
     """
@@ -233,12 +239,20 @@ def check_class_names(sources: dict[Path, str]) -> list[Finding]:
                 seen.setdefault(match[1], []).append((file, match.start(1)))
     findings: list[Finding] = []
     for name, places in seen.items():
+        adapters = [_adapter_of(file.path) for file, _ in places]
+        if None not in adapters and len(set(adapters)) == len(adapters):
+            continue
         for file, offset in places if len(places) > 1 else ():
             file.findings.clear()
             others = ", ".join(sorted({str(other.path) for other, _ in places} - {str(file.path)}))
             file.report(offset, "class", name, f"also in {others or 'this file'}: rename one")
             findings += file.findings
     return findings
+
+
+def _adapter_of(path: Path) -> Path | None:
+    """Return the folder of the adapter that a file belongs to."""
+    return next((folder for folder in ADAPTERS if path.is_relative_to(folder)), None)
 
 
 def tracked_files(root: Path) -> list[Path]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from common import runs, storage
 from common.errors import SettingsError, exit_on_signals, run_main
+from common.processes import tfq_environment
 from common.runs import auto_settings
 from common.settings import Settings
 from common.text import plural
@@ -28,6 +29,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
         The exit code of `LocalLauncher.train`.
     """
     settings = Settings.from_args(sys.argv[1:])
+    tfq_environment.enter_if_needed(settings.model.simulator, "training")
     logging_setup.start_console(0, verbose=settings.job.verbose)
     if settings.job.target != "local":
         raise SettingsError(f"TARGET={settings.job.target}: training runs with TARGET=local only")

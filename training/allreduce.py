@@ -9,13 +9,16 @@ The hop uses connections of our own (peer_mesh.py): 0.1 to 0.3 ms between CPU-bo
 with 1 to 3 ms for TensorFlow's all-to-all. The latter is used where there is no native kernel, or
 where workers can't connect to each other. `benchmarks/allreduce.py` measures all three.
 
-A lost peer ends an all-reduce with a tf.errors.OpError (see peer_errors.py).
+A lost peer ends an all-reduce with a tf.errors.OpError (see peer_errors.py), and so does one that
+sends nothing for `limit_wait`; the watchdog limits TensorFlow's own collectives.
 """
 
+import ctypes
 import functools
 from collections.abc import Callable
 
 from qfleet import native
+from qfleet.native.libraries import tensorflow_path
 from qfleet.tensorflow.runtime import tf
 from training.limits import MAX_ONE_HOP_BYTES
 from training.peer_mesh import PeerMesh
@@ -33,13 +36,31 @@ def use_connections(mesh: PeerMesh | None) -> None:
     _mesh = mesh
 
 
+def limit_wait(seconds: float) -> None:
+    """Limit the wait for peers in each all-reduce of this process, also in one that runs.
+
+    Only the all-reduce over our own connections has this limit; its error names the silent ranks.
+    """
+    if _mesh is not None:
+        _timeout_setter()(seconds)
+
+
+@functools.cache
+def _timeout_setter() -> Callable[[float], None]:
+    native.ops()  # loads the library into this process
+    function = ctypes.CDLL(str(tensorflow_path())).qfleet_set_all_reduce_timeout
+    function.argtypes, function.restype = (ctypes.c_double,), None
+    return function
+
+
+@tf.autograph.experimental.do_not_convert  # AutoGraph takes 0.1 s, and has nothing to convert
 def all_reduce_sum(vector: tf.Tensor) -> tf.Tensor:
     """Return the sum of all workers' vectors. Call it in a graph, in a replica's context.
 
     All workers must call it in the same order, and no two calls may overlap.
 
     Args:
-        vector: float32 or float64 [n], n known and equal on every worker.
+        vector: float32, float64 or int64 [n], n known and equal on every worker.
 
     Returns:
         A tensor of the same type and shape, identical bit for bit on every worker.
@@ -65,7 +86,7 @@ def all_reduce_via_all_to_all(vector: tf.Tensor, workers: int) -> tf.Tensor:
         group_size=workers,
         group_key=ALLREDUCE_GROUP_KEY,
         # One key per length and type: an instance has one type permanently.
-        instance_key=16 * length + vector.dtype.size,
+        instance_key=64 * length + vector.dtype.as_datatype_enum,
         ordering_token=[],
         communication_hint="auto",
     )
@@ -83,7 +104,7 @@ def build_sum(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tens
     """Return a function that sums the vectors of all workers outside a replica's context."""
     # The all-reduce needs a tensor on the replica's own device.
     function: Callable[[tf.Tensor], tf.Tensor] = tf.function(
-        lambda own: strategy.run(lambda: all_reduce_sum(tf.identity(own)))
+        lambda own: strategy.run(lambda: all_reduce_sum(tf.identity(own))), autograph=False
     )
     return function
 

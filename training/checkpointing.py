@@ -8,13 +8,19 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from common.errors import DeadlineReached, Preempted
+from common.checkpoints import BestEpoch, Checkpoint
+from common.errors import DeadlineReached, Preempted, StorageUnavailable
 from training.preemption import Preemption
+from training.watchdog import STORAGE_SECONDS
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+STATE_COUNTERS = ("epoch", "step", "steps")
+"""Numbers in the state of a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +32,26 @@ class TrainingState:
         step: Next step in that epoch, counted from 0.
         steps: Steps done since the run began.
         arrays: Weights, optimizer state and sums, by name.
+        best: The epoch with the lowest validation loss so far, if that is kept (KEEP_BEST).
     """
 
     epoch: int
     step: int
     steps: int
     arrays: "dict[str, np.ndarray]"
+    best: BestEpoch | None = None
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Self:
+        """Return the state that a checkpoint holds."""
+        counters = {name: checkpoint.state[name] for name in ("epoch", "step", "steps")}
+        return cls(arrays=checkpoint.arrays, best=checkpoint.best, **counters)
 
     @property
-    def counters(self) -> dict[str, int]:
-        """The numbers that a checkpoint stores along with the arrays."""
-        return {"epoch": self.epoch, "step": self.step, "steps": self.steps}
+    def counters(self) -> dict[str, object]:
+        """Position and best epoch, which a checkpoint stores along with the arrays."""
+        best = {"best": self.best._asdict()} if self.best else {}
+        return {"epoch": self.epoch, "step": self.step, "steps": self.steps, **best}
 
     def __str__(self) -> str:
         return f"epoch {self.epoch + 1}, step {self.step}"
@@ -75,33 +90,35 @@ class CheckpointWriter:
         self._newest = state
         if state:
             self._committed_steps = state.steps
-        self._preemption.on_stuck = self.commit_newest
+        self._preemption.watchdog.commit_newest = self.commit_newest
 
-    def on_step_boundary(self, state: TrainingState, *, due: bool = False) -> None:
+    def on_step_boundary(self, state: TrainingState | None, *, due: bool = False) -> None:
         """Keep the state, commit it if due, and stop training after SIGTERM or at the deadline.
 
         Args:
-            state: The state at this boundary.
+            state: The state at this boundary; None where it can't be used, so that the last one
+                stays the newest.
             due: Commit it in the background; only for the end of an epoch (`state.step` is 0).
 
         Raises:
             Preempted, DeadlineReached: Training stops; the state is in storage.
             StorageError, StorageUnavailable: A commit failed.
         """
-        self._newest = state
+        self._newest = state or self._newest
         # At most one epoch passes during a commit, so that a kill loses little more than one
         # checkpoint interval.
-        if state.step == 0 or (self._pending and self._pending.done()):
+        if (state and state.step == 0) or (self._pending and self._pending.done()):
             self.wait_for_pending_save()
-        if due:
+        if state and due:
             self._pending = self._executor.submit(self._save, state)
         if self._preemption.requested.is_set():
-            self.commit_newest()
-            raise Preempted(f"stopped by SIGTERM; saved checkpoint: {state}")
+            self._commit_at_boundary()
+            raise Preempted(f"stopped by SIGTERM; saved checkpoint: {self._newest or 'none'}")
         if self._deadline is not None and time.monotonic() >= self._deadline:
-            self.commit_newest()
+            self._commit_at_boundary()
             raise DeadlineReached(
-                f"DEADLINE reached; saved checkpoint: {state}; run the same command again to resume"
+                f"DEADLINE reached; saved checkpoint: {self._newest or 'none'}; run the same"
+                " command again to resume"
             )
 
     def commit_newest(self) -> None:
@@ -109,11 +126,20 @@ class CheckpointWriter:
         if self._newest:
             self._save(self._newest)
 
+    def _commit_at_boundary(self) -> None:
+        with self._preemption.watchdog.within(
+            "the last checkpoint", STORAGE_SECONDS, StorageUnavailable
+        ):
+            self.commit_newest()
+
     def wait_for_pending_save(self) -> None:
         """Wait for the commit in the background and raise its error."""
         pending, self._pending = self._pending, None
         if pending:
-            pending.result()
+            with self._preemption.watchdog.within(
+                "the background save of a checkpoint", STORAGE_SECONDS, StorageUnavailable
+            ):
+                pending.result()
 
     def close(self) -> None:
         """Let the commit in the background end, so that nothing is written later."""

@@ -1,30 +1,32 @@
-"""Duties of the chief: claim the run, prepare the data, lead the rendezvous, commit and publish."""
+"""Duties of the chief: prepare the data, lead the rendezvous, commit and publish."""
 
 import contextlib
 import logging
 import platform
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from common import checkpoints, runs
+from common import checkpoints, runs, storage
 from common.data import Dataset, prepare
 from common.errors import (
     RendezvousTimeout,
-    as_qfleet_error,
-    one_line,
+    RunError,
+    StorageFull,
+    StorageUnavailable,
+    WeightsError,
     write_termination_message,
 )
 from common.events import log_event
-from common.settings import Settings
-from common.storage import StoragePath
-from training.checkpointing import TrainingState
-from training.cluster import ClusterSpec
-from training.rendezvous import RendezvousServer, StartMessage
+from training.attempt import WorkerAttempt
+from training.checkpointing import STATE_COUNTERS, TrainingState
+from training.contraction_paths import record_paths
+from training.rendezvous import StartMessage
+from training.rendezvous_server import RendezvousServer
 from training.trainer_protocol import TrainerProtocol
+from training.watchdog import STORAGE_SECONDS, Watchdog
 
 log = logging.getLogger("qfleet")
 
@@ -32,81 +34,116 @@ FINISHED_NOTICE_SECONDS = 10.0
 """Time in which the chief of a finished run reports that to the other workers."""
 
 
+RENDEZVOUS_MARGIN_SECONDS = 30.0
+"""Further time of the rendezvous, which has a timeout of its own and names the missing workers."""
+
+FULL_RETRY_SECONDS = 5.0
+"""Pause before a checkpoint is written again to a full disk."""
+
+
 class Chief:
-    """The chief of a run. Its context ends with the run's lease released and the cause recorded.
+    """The chief of a run.
 
     Args:
-        root: STORAGE.
-        settings: All settings.
-        cluster: All workers.
-
-    Raises:
-        RendezvousTimeout: The rendezvous port is taken.
+        attempt: The start of the chief, which has claimed the run.
+        rendezvous: Where the other workers connect meanwhile.
+        watchdog: Limits the time of each step.
     """
 
-    def __init__(self, root: StoragePath, settings: Settings, cluster: ClusterSpec) -> None:
-        self._root, self._settings = root, settings
+    def __init__(
+        self, attempt: WorkerAttempt, rendezvous: RendezvousServer, watchdog: Watchdog
+    ) -> None:
+        self._attempt, self._settings = attempt, attempt.settings
+        self._rendezvous, self._watchdog = rendezvous, watchdog
+        self._root = attempt.run.path.parent
         self._start_time = time.monotonic()
-        self._claimed: runs.ClaimedRun | None = None
-        # Listen first: workers find the chief while it still makes the data set.
-        port = settings.fault_tolerance.rendezvous_port
-        self._rendezvous = RendezvousServer(cluster, port) if cluster.size > 1 else None
-
-    def __enter__(self) -> Self:
-        return self
+        self._reported: dict[int, str] = {}  # failures of missing workers
 
     @property
     def claimed(self) -> runs.ClaimedRun:
-        """The run, after `open_run` has claimed it."""
-        assert self._claimed is not None
-        return self._claimed
+        """The claimed run."""
+        assert self._attempt.claimed is not None
+        return self._attempt.claimed
 
-    def open_run(self) -> StartMessage | None:
-        """Prepare the data set, create or resume the run, and start all workers.
+    def open_run(self, before_rendezvous: Callable[[], object]) -> StartMessage | None:
+        """Prepare the data set, record the run or check its record, and start all workers.
+
+        Args:
+            before_rendezvous: Called when the run is open, and before the other workers start.
 
         Returns:
             The message that every worker received; None where the run is finished already.
 
         Raises:
-            RunError: Another process group trains the run, or MAX_ATTEMPTS attempts in a row made
-                no progress.
+            RunError: The run has other data, the workers differ in their settings or programs, or a
+                missing worker failed MAX_ATTEMPTS times.
             RendezvousTimeout: Workers are missing.
         """
-        limits = self._settings.fault_tolerance
-        data = prepare(self._settings, self._root / runs.DATASETS)
-        claimed = self._claim(data)
-        if isinstance(claimed, runs.FinishedRun):
-            log.info(str(claimed))
-            if self._rendezvous:
-                # A worker that connects later reads the run's state itself.
-                with contextlib.suppress(RendezvousTimeout):
-                    self._rendezvous.start_all(None, FINISHED_NOTICE_SECONDS)
+        if self._attempt.claimed is None:
+            # A worker that connects later reads the run's state itself.
+            with contextlib.suppress(RendezvousTimeout):
+                self._rendezvous.start_all(None, FINISHED_NOTICE_SECONDS)
             return None
-        self._claimed = claimed
-        attempt = claimed.begin_attempt(limits.max_attempts)
-        checkpoint = checkpoints.newest(claimed.run.path)
-        self._log_start(claimed.run, data, attempt, checkpoint)
+        watchdog, limits = self._watchdog, self._settings.fault_tolerance
+        watchdog.enter("the data set", limits.stall_timeout_max)
+        data = prepare(
+            self._settings, self._root / runs.DATASETS, lambda done, total: watchdog.progress()
+        )
+        watchdog.enter("recording the run", STORAGE_SECONDS, StorageUnavailable)
+        training = self._settings.training
+        self.claimed.record(
+            data.fingerprint,
+            _versions(),
+            other={"epochs": training.epochs, "workers": training.workers, "dataset": data.name},
+        )
+        watchdog.enter("compiling the circuits", limits.stall_timeout_max)
+        record_paths(self.claimed.run.path, self._settings, data)
+        watchdog.enter("reading the newest checkpoint", STORAGE_SECONDS, StorageUnavailable)
+        checkpoint = checkpoints.newest(self.claimed.run.path, STATE_COUNTERS)
+        number = self._attempt.number
+        self._log_start(self.claimed.run, data, number, checkpoint)
+        before_rendezvous()
         step = checkpoint.step if checkpoint else None
-        message = StartMessage(claimed.run.name, attempt, str(data.path), step)
-        if self._rendezvous:
-            try:
-                self._rendezvous.start_all(message, limits.rendezvous_timeout)
-            except RendezvousTimeout:
-                # Machines that are not available yet are not a failure of the run.
-                claimed.withdraw_attempt()
-                raise
-        return message
+        message = StartMessage(
+            self.claimed.run.name, number, str(data.path), data.fingerprint, step
+        )
+        watchdog.enter(
+            "the rendezvous with the other workers",
+            self._rendezvous.limit_seconds + RENDEZVOUS_MARGIN_SECONDS,
+            RendezvousTimeout,
+        )
+        return self._rendezvous.start_all(message, check_missing=self._check_missing)
 
     def commit(self, state: TrainingState) -> None:
-        """Write a checkpoint.
+        """Write a checkpoint, once the disk has room for it.
 
         Raises:
             RunError, PeerLost: Another process group or attempt has taken over the run.
+            StorageUnavailable: Storage does not respond, or stayed full, for RETRY_SECONDS.
         """
-        self.claimed.check()
-        keep = self._settings.checkpointing.keep_checkpoints
+        end = time.monotonic() + storage.retry_seconds()
+        while True:
+            try:
+                self._write_checkpoint(state)
+            except StorageFull as error:
+                if time.monotonic() + FULL_RETRY_SECONDS > end:
+                    raise
+                log.warning(f"{error}; the checkpoint is tried again in {FULL_RETRY_SECONDS:g} s")
+                time.sleep(FULL_RETRY_SECONDS)
+            else:
+                return
+
+    def _write_checkpoint(self, state: TrainingState) -> None:
         path = self.claimed.run.path
-        checkpoints.save(path, state.steps, state.arrays, state.counters, keep=keep)
+        checkpoints.save(
+            path,
+            state.steps,
+            state.arrays,
+            state.counters,
+            keep=self._settings.checkpointing.keep_checkpoints,
+            attempt=self._attempt.number,
+            confirm=self.claimed.confirm,
+        )
         log_event(
             "checkpoint_saved",
             f"Saved checkpoint: {state}",
@@ -120,56 +157,51 @@ class Chief:
     ) -> None:
         """Write the weights, model.json and, last, result.json, which marks the run as finished.
 
+        With KEEP_BEST, the weights of the best epoch are written too, and are the trainer's then.
+
         Args:
             trainer: The trainer, after `fit`.
             data: The data set.
             metrics: Metrics by split.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "weights.h5"
-            described = trainer.save_model(file)
-            weights = self.claimed.run.write_model(described, file)
+        weights = {"weights": self._write_model(trainer)}
+        if (best := self._best_checkpoint()) is not None:
+            trainer.resume(best)
+            assert best.best is not None
+            weights["best"] = {**self._write_model(trainer), **best.best._asdict()}
         final = {
             split: {name: numbers[name] for name in ("mse", "accuracy")}
             for split, numbers in metrics.items()
         }
         seconds = round(time.monotonic() - self._start_time, 3)
         epochs = self._settings.training.epochs
-        self.claimed.finish(
-            {"metrics": final, "epochs": epochs, "seconds": seconds, "weights": weights}
-        )
+        self.claimed.finish({"metrics": final, "epochs": epochs, "seconds": seconds, **weights})
         self._log_result(final, seconds, trainer.step_summary)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._rendezvous:
-            self._rendezvous.close()
-        if self._claimed:
-            if error is not None:
-                text = one_line(error) if as_qfleet_error(error) else repr(error)
-                self._claimed.record_cause(text)
-            self._claimed.close()
+    def _write_model(self, trainer: TrainerProtocol) -> dict[str, object]:
+        with tempfile.TemporaryDirectory() as local:
+            file = Path(local) / "weights.h5"
+            described = trainer.save_model(file)
+            return dict(self.claimed.run.write_model(described, file))
 
-    def _claim(self, data: Dataset) -> runs.ClaimedRun | runs.FinishedRun:
-        settings = self._settings
-        return runs.claim_for_training(
-            self._root,
-            settings.run_name,
-            settings.identity(),
-            settings.fingerprint(),
-            data.fingerprint,
-            _versions(),
-            settings.job.job_id,
-            other={
-                "epochs": settings.training.epochs,
-                "workers": settings.training.workers,
-                "dataset": data.name,
-            },
-        )
+    def _best_checkpoint(self) -> checkpoints.Checkpoint | None:
+        if not self._settings.checkpointing.keep_best:
+            return None
+        try:
+            return checkpoints.best(self.claimed.run.path)
+        except WeightsError as error:
+            log.warning(f"The weights of the best epoch are not written: {error}")
+            return None
+
+    def _check_missing(self, ranks: Sequence[int]) -> None:
+        """Raise the cause of a missing worker that was refused after too many failed starts."""
+        for rank in ranks:
+            cause, refused = self._attempt.failure_of(rank)
+            if refused:
+                raise RunError(cause)
+            if cause and self._reported.get(rank) != cause:
+                self._reported[rank] = cause
+                log.warning(f"the last start of worker {rank} failed: {cause}")
 
     def _log_start(
         self, run: runs.Run, data: Dataset, attempt: int, checkpoint: checkpoints.Checkpoint | None
@@ -192,6 +224,9 @@ class Chief:
             log_event("run_started", text, run=run.name, storage=str(self._root), attempt=attempt)
         rows = ", ".join(f"{data.rows(split):,} {split}" for split in data.splits)
         log.info(f"Data set {data.name}: {rows} examples")
+        if limit := self._settings.fault_tolerance.deadline:
+            days = f" ({limit / 86_400:.1f} days)" if limit >= 86_400 else ""
+            log.info(f"DEADLINE: training stops with a checkpoint after {limit:,} s{days}")
 
     def _log_result(
         self, metrics: dict[str, dict[str, float]], seconds: float, step_summary: str

@@ -49,6 +49,23 @@ class ClusterSpec:
         task = {"type": "worker", "index": self.rank}
         return json.dumps({"cluster": {"worker": list(self.workers)}, "task": task})
 
+    def describe(self, ranks: Sequence[int]) -> str:
+        """Return ranks with their addresses, for messages."""
+        return ", ".join(f"worker {rank} ({self.workers[rank]})" for rank in ranks)
+
+    def select(self, members: Sequence[int]) -> Self:
+        """Return the cluster of some of the workers, with ranks from 0 in the same order.
+
+        Args:
+            members: Ranks, this worker's included.
+        """
+        addresses = tuple(self.workers[rank] for rank in members)
+        return type(self)(addresses, list(members).index(self.rank))
+
+    def export(self) -> None:
+        """Write TF_CONFIG, which TensorFlow reads, into the environment."""
+        os.environ[TF_CONFIG] = self.to_config()
+
     @classmethod
     def from_environment(cls, workers: int) -> Self:
         """Read TF_CONFIG; without one, return a cluster of one worker.
@@ -70,7 +87,7 @@ class ClusterSpec:
                 )
             return cls(("127.0.0.1:0",), 0)
         cluster = cls.parse(text, workers)
-        os.environ[TF_CONFIG] = cluster.to_config()
+        cluster.export()
         return cluster
 
     @classmethod

@@ -3,25 +3,39 @@
 import logging
 import socket
 
+from common.errors import PeerLost
 from common.processes import cpu_count
 from common.settings import Settings
+from qfleet import native
+from qfleet.engine import library
 from qfleet.tensorflow.runtime import configure, tf
-from training import peer_mesh
-from training.allreduce import build_sum, use_connections
+from training import peer_mesh, unlocked_connect
+from training.allreduce import build_sum, limit_wait, use_connections
 from training.cluster import ClusterSpec
+from training.watchdog import Watchdog
 
 log = logging.getLogger("qfleet")
 
 
-def create_strategy(settings: Settings, cluster: ClusterSpec) -> tf.distribute.Strategy:
+CONNECT_SECONDS = 60.0
+"""Limit of the connections of TensorFlow and of the peer mesh; both take about a second."""
+
+
+def create_strategy(
+    settings: Settings, cluster: ClusterSpec, watchdog: Watchdog | None = None
+) -> tf.distribute.Strategy:
     """Create MultiWorkerMirroredStrategy from TF_CONFIG; the default strategy for one worker.
 
-    All workers must be alive, because TensorFlow waits for them without a usable timeout. The
-    rendezvous ensures it.
+    TensorFlow waits for the other workers without a usable timeout: the watchdog has one.
     """
-    configure(
-        threads=settings.training.threads or default_threads(cluster), seed=settings.data.seed
-    )
+    threads = settings.training.threads or default_threads(cluster)
+    if settings.training.reproducible:
+        # The bits of TensorFlow's own operations depend on the number of their threads.
+        configure(threads=threads, operation_threads=1, seed=settings.data.seed)
+        if native.unavailable_reason() is None:
+            library.set_num_threads(threads)
+    else:
+        configure(threads=threads, seed=settings.data.seed)
     # Equal inputs give equal sums, bit for bit, so a restarted run ends with identical weights.
     tf.config.experimental.enable_op_determinism()
     if cluster.size == 1:
@@ -29,7 +43,11 @@ def create_strategy(settings: Settings, cluster: ClusterSpec) -> tf.distribute.S
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=tf.distribute.experimental.CommunicationImplementation.RING
     )
+    watchdog = watchdog or Watchdog()
+    watchdog.enter("TensorFlow's connection to the other workers", CONNECT_SECONDS, PeerLost)
+    unlocked_connect.install()
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    watchdog.enter("the connections of the all-reduce", CONNECT_SECONDS, PeerLost)
     sum_vectors = build_sum(strategy)
     use_connections(
         peer_mesh.connect_mesh(
@@ -38,6 +56,7 @@ def create_strategy(settings: Settings, cluster: ClusterSpec) -> tf.distribute.S
             lambda own: sum_vectors(tf.constant(own, tf.float64)).numpy(),
         )
     )
+    limit_wait(settings.fault_tolerance.stall_timeout_max)
     return strategy
 
 

@@ -7,6 +7,7 @@ from qfleet import native
 from qfleet.tensorflow.runtime import tf
 
 
+@tf.autograph.experimental.do_not_convert
 def read_clock_after(tensors: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Return the tensors, and the time in seconds at which all of them were computed.
 
@@ -19,6 +20,7 @@ def read_clock_after(tensors: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.
         return [tf.identity(tensor) for tensor in tensors], now
 
 
+@tf.autograph.experimental.do_not_convert  # AutoGraph takes a second, for nothing
 def read_clock() -> tf.Tensor:
     """Return float64 []: seconds of the clock of `time.perf_counter`, read in each run of a graph.
 

@@ -5,14 +5,12 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
+from common import storage
 from common.data import BatchSource, Dataset, Examples, InMemorySource, WorkerSampler
 from common.errors import StorageUnavailable
-from common.settings import Settings
+from common.settings import Settings, micro_batch_count
 from qfleet.tensorflow.runtime import tf
 from training.cluster import ClusterSpec
-
-PREFETCH_STEPS = 8
-"""Steps that are ready in advance, in addition to the blocks that they are cut from."""
 
 
 class SplitSamplers:
@@ -39,8 +37,15 @@ class SplitSamplers:
                 batch=training.global_batch,
                 seed=self._settings.data.seed,
                 layout=self._data.layout(split),
+                micro_batches=micro_batch_count(self._settings),
             )
         return self._samplers[split]
+
+    @property
+    def read_storage(self) -> bool:
+        """True if steps wait for requests to remote storage."""
+        in_memory = self._data.splits_in_memory()
+        return not storage.is_local(self._data.path) and not set(self._data.splits) <= in_memory
 
     def source(self, split: str) -> BatchSource:
         """Return what reads this worker's rows of a split."""
@@ -69,7 +74,7 @@ def batches(
 
     Returns:
         Elements (angles [rows, features], labels [rows], weights [rows], count []), all float32;
-        see `Learner`.
+        see `Learner`. With micro-batches, [micro-batches, rows] takes the place of [rows].
     """
     blocks = InMemorySource(source, sampler) if isinstance(source, Examples) else source
     blocks_per_epoch = -(-sampler.steps // blocks.steps)
@@ -79,17 +84,26 @@ def batches(
         begin = index % blocks_per_epoch * blocks.steps
         end = min(begin + blocks.steps, sampler.steps)
         first = begin if number else step
-        return tuple(blocks.block(epoch + index // blocks_per_epoch, first, end))
+        *parts, counts = blocks.block(epoch + index // blocks_per_epoch, first, end)
+        divided = [part.reshape(len(part), *own_rows, *part.shape[2:]) for part in parts]
+        return (*divided, counts)
 
-    rows = None if any_size else sampler.padded
-    shapes = [None, rows, blocks.features], [None, rows], [None, rows], [None]
+    own_rows = [sampler.padded]
+    if sampler.is_divided:
+        own_rows = [sampler.padded // sampler.micro_batch, sampler.micro_batch]
+    rows = [None] * len(own_rows) if any_size else own_rows
+    shapes = [None, *rows, blocks.features], [None, *rows], [None, *rows], [None]
 
     def as_tensors(number: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        tensors = tf.numpy_function(read_block, [number], [tf.float32] * len(shapes))
+        # Where operations are deterministic, tf.data ignores `prefetch` after stateful ones.
+        tensors = tf.numpy_function(
+            read_block, [number], [tf.float32] * len(shapes), stateful=False
+        )
         return tuple(map(tf.ensure_shape, tensors, shapes))
 
     numbers = tf.data.Dataset.range(np.iinfo(np.int64).max)
-    return numbers.map(as_tensors).unbatch().prefetch(PREFETCH_STEPS)
+    # One block is read ahead. Each step would pay for a thread if single steps were.
+    return numbers.map(as_tensors).prefetch(1).unbatch()
 
 
 @contextmanager

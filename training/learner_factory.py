@@ -9,6 +9,8 @@ from qfleet.distributed import state_group
 from qfleet.tensorflow.runtime import keras, tf
 from training.cluster import ClusterSpec
 from training.learner import Learner
+from training.micro_batches import MicroBatches
+from training.reproducible_model import require_reproducible
 
 # First TensorFlow group key of the groups of state shards; see allreduce.py.
 FIRST_STATE_GROUP_KEY = 2_000_000
@@ -21,13 +23,17 @@ def build_learner(
 
     Raises:
         SimulationError: The workers on this machine need more memory than it has.
+        SettingsError: The user's model can't be trained with REPRODUCIBLE=true.
     """
     with strategy.scope(), state_group.use_group(local_state_group(cluster, settings)):
         keras.utils.set_random_seed(settings.data.seed)
         model = models.build_model(data.features, settings, data.placement)
         for layer in models.circuit_layers(model):
             layer.require_memory(cluster.local_workers)
-        learner = Learner(model, settings.training.state_shards)
+        if settings.training.reproducible and ":" in settings.model.model:
+            require_reproducible(model, data.features, settings.model.model)
+        micro_batches = MicroBatches.of(settings, cluster)
+        learner = Learner(model, settings.training.state_shards, micro_batches)
         optimizer = keras.optimizers.Adam(settings.training.learning_rate)
         optimizer.build(model.trainable_variables)
         # With 2, Keras traces a loop, whose number of steps may change later; with 1, it does not.

@@ -1,14 +1,20 @@
 """Local launcher: starts the workers of a run on this machine, and restarts them together.
 
 It does what the Kubeflow operator does in a cluster. Each worker gets the TF_CONFIG of a
-pod, and ends with the same exit codes. All workers restart when one is lost.
+pod, and ends with the same exit codes. All workers restart when one is lost. One that does not
+touch its heartbeat file is killed, as the kubelet does it.
+
+On Linux, workers listen on the loopback interface only (qfleet/native/process/loopback.cc).
 """
 
 import logging
+import os
 import sys
+import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from common.errors import DeadlineReached, PeerLost, StorageUnavailable
 from common.events import Event, log_event
@@ -20,18 +26,32 @@ from common.processes import (
     free_ports,
 )
 from common.settings import Settings
+from qfleet.native.libraries import process_path
 from training.cluster import TF_CONFIG, ClusterSpec, loopback_addresses
 from training.training_display import TrainingDisplay
 
 log = logging.getLogger("qfleet")
 
-PEER_EXIT_TIMEOUT_SECONDS = 30.0
-"""Time for the other workers to end after one was lost; then they are killed."""
+LIVENESS_SECONDS = 30.0
+"""Time without a touch of its heartbeat file after which a worker is killed."""
 
-TERMINATION_GRACE_SECONDS = 20.0
+PEER_EXIT_TIMEOUT_SECONDS = 15.0
+"""Time for the other workers to end after one was lost; then they are killed. The chief saves the
+last step boundary in it."""
+
+START_EXIT_TIMEOUT_SECONDS = 3.0
+"""The same before the first step, where there is nothing to save."""
+
+TERMINATION_GRACE_SECONDS = 30.0
 """Time for the chief to write its checkpoint after SIGTERM."""
 
+MAX_POLL_SECONDS = 1.0
+"""Most seconds that count between two checks; more have passed where this process did not run."""
+
+_TRAINING_EVENTS = ("progress", "epoch", "checkpoint_saved")
+
 POLL_INTERVAL_SECONDS = 0.05
+PRELOAD = "LD_PRELOAD"
 FIRST_RETRYABLE_EXIT_CODE = 128
 
 WORKER_COMMAND = (sys.executable, "-m", "training.worker")
@@ -97,27 +117,38 @@ class LocalLauncher:
         size = self._settings.training.workers
         with free_ports(size + 1) as (*ports, rendezvous_port):
             addresses = loopback_addresses(ports)
-        with ProcessGroup() as group, TrainingDisplay() as display:
-            for rank in range(size):
-                self._start(group, ClusterSpec(addresses, rank), rendezvous_port)
+        with (
+            tempfile.TemporaryDirectory(prefix="qfleet-") as folder,
+            ProcessGroup() as group,
+            TrainingDisplay() as display,
+        ):
+            files = [Path(folder, f"worker-{rank}") for rank in range(size)]
+            for rank, file in enumerate(files):
+                file.touch()
+                self._start(group, ClusterSpec(addresses, rank), rendezvous_port, file)
             try:
-                return _Supervision(group, display, signals).wait()
+                return _Supervision(group, files, display, signals).wait()
             finally:
                 for process in group.processes:
                     process.kill()
 
-    def _start(self, group: ProcessGroup, cluster: ClusterSpec, rendezvous_port: int) -> None:
+    def _start(
+        self, group: ProcessGroup, cluster: ClusterSpec, rendezvous_port: int, heartbeat_file: Path
+    ) -> None:
         changes: dict[str, str | int] = {
             "run": self._name,
             "rendezvous_port": rendezvous_port,
             "job_id": self._job_id,
+            "heartbeat_file": str(heartbeat_file),
         }
         if self._settings.monitoring.profiler_port:
             changes["profiler_port"] = self._settings.monitoring.profiler_port + cluster.rank
         if self._deadline is not None:
             changes["deadline"] = max(1, round(self._deadline - time.monotonic()))
         settings = self._settings.replace(**changes)
-        environment = clean_environment(QFLEET_VERBOSE=str(settings.job.verbose).lower())
+        environment = clean_environment(
+            QFLEET_VERBOSE=str(settings.job.verbose).lower(), **loopback_environment()
+        )
         if cluster.size > 1:
             environment[TF_CONFIG] = cluster.to_config()
         group.start(
@@ -125,14 +156,66 @@ class LocalLauncher:
         )
 
 
+def loopback_environment() -> dict[str, str]:
+    """Return the variables with which a process listens on the loopback interface only.
+
+    Empty where the library is not built, and on other systems than Linux, which have no LD_PRELOAD.
+    """
+    library = process_path()
+    if sys.platform != "linux" or not library.is_file():
+        return {}
+    return {PRELOAD: ":".join(filter(None, [str(library), os.environ.get(PRELOAD, "")]))}
+
+
+class Heartbeats:
+    """The heartbeat files of workers, as their supervisor sees them.
+
+    Time in which the supervisor itself did not run does not count.
+
+    Args:
+        files: By name of the process.
+    """
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self._files = dict(files)
+        self._touched = dict.fromkeys(files, 0)  # time of the last change, in ns
+        self._ages = dict.fromkeys(files, 0.0)
+        self._checked = time.monotonic()
+
+    def stale(self, limit_seconds: float) -> list[str]:
+        """Return the processes whose file was not touched for longer than the limit."""
+        now = time.monotonic()
+        passed = min(now - self._checked, MAX_POLL_SECONDS)
+        self._checked = now
+        for name, file in self._files.items():
+            try:
+                touched = file.stat().st_mtime_ns
+            except OSError:  # removed by another process, such as a cleaner of temporary folders
+                touched = 0
+            fresh = touched != self._touched[name]
+            self._ages[name] = 0.0 if fresh else self._ages[name] + passed
+            self._touched[name] = touched
+        return [name for name, age in self._ages.items() if age > limit_seconds]
+
+
 class _Supervision:
     """One start of all workers: shows their events, stops them on a signal, collects exit codes."""
 
-    def __init__(self, group: ProcessGroup, display: TrainingDisplay, signals: StopSignals) -> None:
+    def __init__(
+        self,
+        group: ProcessGroup,
+        heartbeat_files: Sequence[Path],
+        display: TrainingDisplay,
+        signals: StopSignals,
+    ) -> None:
         self._group, self._display, self._signals = group, display, signals
         self._ranks = {process.name: rank for rank, process in enumerate(group.processes)}
         self._running = set(self._ranks)
         self._codes: dict[int, int] = {}  # by rank
+        self._left_out: set[int] = set()  # ranks that the chief started without (MIN_WORKERS)
+        names = [process.name for process in group.processes]
+        self._heartbeats = Heartbeats(dict(zip(names, heartbeat_files, strict=True)))
+        self._trained = False
 
     def wait(self) -> int:
         """Wait for all workers, or until those left can no longer succeed."""
@@ -144,22 +227,42 @@ class _Supervision:
                 self._group.terminate()
             if taken := self._group.next_event(POLL_INTERVAL_SECONDS):
                 self._take(*taken)
+            self._kill_stale()
             failed = [code for code in self._codes.values() if code]
             if any(code < FIRST_RETRYABLE_EXIT_CODE for code in failed):
                 break  # a permanent failure: the other workers can't change it
             if failed and kill_time is None:
-                kill_time = time.monotonic() + PEER_EXIT_TIMEOUT_SECONDS
+                seconds = PEER_EXIT_TIMEOUT_SECONDS if self._trained else START_EXIT_TIMEOUT_SECONDS
+                kill_time = time.monotonic() + seconds
             if kill_time is not None and time.monotonic() > kill_time:
                 break
+            if failed and {self._ranks[name] for name in self._running} <= self._left_out:
+                break  # those left out wait for the next start
         return _overall_code([self._codes[rank] for rank in sorted(self._codes)])
+
+    def _kill_stale(self) -> None:
+        """Kill workers that are stopped, or stuck so that they can't end themselves."""
+        stale = self._running.intersection(self._heartbeats.stale(LIVENESS_SECONDS))
+        for process in self._group.processes:
+            if process.name in stale:
+                log.warning(
+                    f"Worker {self._ranks[process.name]} did not respond for"
+                    f" {LIVENESS_SECONDS:.0f} seconds (stopped or stuck): killing it"
+                )
+                process.kill()
 
     def _take(self, process: ManagedProcess, event: Event) -> None:
         rank = self._ranks[process.name]
+        if event.kind == "elastic_start":
+            self._left_out = {one for one in event.items("missing") if isinstance(one, int)}
         if event.kind != "exit":
+            self._trained |= event.kind in _TRAINING_EVENTS
             self._display.show(event)
             return
         self._running.discard(process.name)
         code = event.integer("exit_code")
+        if rank in self._left_out and code >= FIRST_RETRYABLE_EXIT_CODE:
+            return  # the others train without it
         self._codes[rank] = code
         if code >= FIRST_RETRYABLE_EXIT_CODE and not self._signals.received:
             log_event(

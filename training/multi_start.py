@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from common.errors import TrainingDiverged
 from common.settings import TrainingSettings
 from qfleet.tensorflow.runtime import keras
+from training.local_part import local_part
 
 log = logging.getLogger("qfleet")
 
@@ -40,21 +42,39 @@ class MultiStart(keras.callbacks.Callback):
         self._best_error = math.inf
         self._best_index = -1  # counted from 0; -1 before the first one has ended
         self._best_weights: list[np.ndarray] = []
+        self.is_dropped = False
+
+    def drop(self, epoch: int, reason: str) -> bool:
+        """Drop the initialization that an epoch trains, since it can't be used.
+
+        Its remaining epochs are trained, since Keras can't skip them, but leave no checkpoint.
+
+        Args:
+            epoch: The epoch, counted from 0.
+            reason: What is wrong.
+
+        Returns:
+            False where the epoch is after the initialization phase.
+        """
+        if epoch >= self._settings.initialization_phase_epochs:
+            return False
+        self.is_dropped = True
+        index = epoch // self._settings.epochs_per_initialization
+        log.warning(f"Initialization #{index + 1} is dropped: {reason}")
+        return True
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         """The part of a checkpoint that holds the best initialization so far."""
         best = {f"best/{i}": array for i, array in enumerate(self._best_weights)}
-        numbers = {
-            "best_error": np.array(self._best_error),
-            "best_index": np.array(self._best_index),
-        }
-        return {**numbers, **best}
+        # Before the first one has ended, the error is infinite, which no checkpoint may contain.
+        error = np.array(self._best_error if self._best_index >= 0 else 0.0)
+        return {"best_error": error, "best_index": np.array(self._best_index), **best}
 
     @arrays.setter
     def arrays(self, arrays: dict[str, np.ndarray]) -> None:
-        self._best_error = float(arrays["best_error"])
         self._best_index = int(arrays["best_index"])
+        self._best_error = float(arrays["best_error"]) if self._best_index >= 0 else math.inf
         count = sum(name.startswith("best/") for name in arrays)
         self._best_weights = [arrays[f"best/{i}"] for i in range(count)]
 
@@ -66,6 +86,11 @@ class MultiStart(keras.callbacks.Callback):
             if epoch < phase and epoch % each == 0:
                 self._set_weights(self._initial_weights[epoch // each])
             elif epoch == phase and phase:
+                if self._best_index < 0:
+                    raise TrainingDiverged(
+                        f"none of {settings.initialization_count} initializations has a finite"
+                        " loss: lower LEARNING_RATE, or check the examples and the model"
+                    )
                 log.info(
                     f"Continuing with the best of {settings.initialization_count} initializations"
                     f" (#{self._best_index + 1}, loss {self._best_error:.3f})"
@@ -73,7 +98,7 @@ class MultiStart(keras.callbacks.Callback):
                 self._set_weights(self._best_weights)
         progress = max(0, epoch - phase) / settings.main_phase_epochs
         rate = settings.learning_rate * (1 + math.cos(math.pi * progress)) / 2
-        self.model.optimizer.learning_rate.assign(rate)
+        local_part(self.model.optimizer.learning_rate).assign(rate)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Compare an initialization that has ended with the best earlier one."""
@@ -81,12 +106,17 @@ class MultiStart(keras.callbacks.Callback):
         each = settings.epochs_per_initialization
         if epoch < settings.initialization_phase_epochs and (epoch + 1) % each == 0:
             error = self._measure()
-            if error < self._best_error:
+            if not math.isfinite(error) and not self.is_dropped:
+                self.drop(epoch, f"its loss over the training split is {error}")
+            if not self.is_dropped and error < self._best_error:
                 self._best_error, self._best_index = error, epoch // each
                 self._best_weights = self.model.model.get_weights()
 
     def _set_weights(self, weights: list[np.ndarray]) -> None:
         """Set the model's weights, and the optimizer to its initial state."""
+        if self.is_dropped:
+            self.is_dropped = False
+            self.model.replicas.reset()
         self.model.model.set_weights(weights)
         for variable in self.model.optimizer.variables:
             variable.assign(np.zeros(variable.shape, variable.dtype.as_numpy_dtype))

@@ -1,10 +1,12 @@
 """TensorFlow's errors of lost peers and exhausted memory, as errors of qfleet."""
 
+import errno
+import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from common.errors import PeerLost, Preempted, SimulationError
+from common.errors import PeerLost, Preempted, SimulationError, StorageFull
 from qfleet.tensorflow.runtime import tf
 from training.cluster import ClusterSpec
 from training.preemption import Preemption
@@ -24,9 +26,9 @@ _MAX_REASON_LENGTH = 160
 class PeerErrorTranslator:
     """A context that converts TensorFlow's OpErrors.
 
-    Errors of a lost peer become PeerLost, or Preempted if this worker received SIGTERM: then its
-    peers may end before the chief's next step boundary. In both cases the chief commits the state
-    of the last step boundary first.
+    Errors of a lost or silent peer become PeerLost, or Preempted if this worker received SIGTERM:
+    then its peers may end before the chief's next step boundary. In both cases the chief commits
+    the state of the last step boundary first.
 
     Args:
         cluster: All workers, and the rank of this one.
@@ -53,10 +55,15 @@ class PeerErrorTranslator:
 
         Raises:
             SimulationError: This worker ran out of memory.
+            StorageFull: The disk of its logs is full.
             PeerLost: A peer was lost.
             Preempted: A peer was lost after SIGTERM.
         """
         rank = self._cluster.rank
+        if isinstance(error, tf.errors.ResourceExhaustedError) and _is_full_disk(error):
+            raise StorageFull(
+                f"worker {rank} has no space left for its logs ({_reason(error)}): free some"
+            ) from error
         if isinstance(error, tf.errors.ResourceExhaustedError):
             raise SimulationError(
                 f"worker {rank} ran out of memory ({_reason(error)}): use fewer QUBITS, fewer"
@@ -70,6 +77,12 @@ class PeerErrorTranslator:
         raise PeerLost(
             f"worker {rank} lost a peer and exits, so that all workers restart ({_reason(error)})"
         ) from error
+
+
+def _is_full_disk(error: tf.errors.OpError) -> bool:
+    """Return True for the error of the file system, which has the same type as that of memory."""
+    texts = (os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+    return any(text in str(error.message) for text in texts)
 
 
 def _reason(error: tf.errors.OpError) -> str:

@@ -6,24 +6,13 @@ must be blocked before TensorFlow starts its threads.
 """
 
 import ctypes
-import logging
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
-from typing import NoReturn
 
-from common import events
-from common.errors import Preempted, write_termination_message
-
-log = logging.getLogger("qfleet")
-
-LOG_UPLOAD_TIMEOUT_SECONDS = 3.0
-"""Longest time for the upload of logs after SIGTERM."""
-
-BOUNDARY_TIMEOUT_SECONDS = 5.0
-"""Time for the chief to reach its next step boundary after SIGTERM."""
+from common.errors import Preempted
+from training.watchdog import BOUNDARY_TIMEOUT_SECONDS, Watchdog
 
 PARENT_POLL_SECONDS = 1.0
 """Interval between two checks of the parent, where the kernel sends no signal when it ends."""
@@ -36,26 +25,29 @@ class Preemption:
 
     A worker other than the chief exits at once, and so does the chief before it trains. A training
     chief sets `requested`, and its training loop writes a checkpoint at the next step boundary. If
-    that boundary does not come in time, for example because peers are gone, `on_stuck` commits the
-    state of the last one.
+    that boundary does not come in time, for example because peers are gone, the watchdog commits
+    the state of the last one.
 
     Args:
+        watchdog: Ends the process.
         is_chief: Let the training loop write a checkpoint.
-        boundary_timeout_seconds: Time until `on_stuck` is called.
+        boundary_timeout_seconds: Time for the training loop to do so.
 
     Attributes:
         requested: Set after SIGTERM.
-        on_stuck: Commits the newest state; None before training begins.
-        upload_logs: Called before this thread ends the process.
+        watchdog: Ends the process.
     """
 
     def __init__(
-        self, *, is_chief: bool, boundary_timeout_seconds: float = BOUNDARY_TIMEOUT_SECONDS
+        self,
+        watchdog: Watchdog,
+        *,
+        is_chief: bool,
+        boundary_timeout_seconds: float = BOUNDARY_TIMEOUT_SECONDS,
     ) -> None:
+        self.watchdog = watchdog
         self.is_chief = is_chief
         self.requested = threading.Event()
-        self.on_stuck: Callable[[], None] | None = None
-        self.upload_logs: Callable[[], None] | None = None
         self._boundary_timeout_seconds = boundary_timeout_seconds
 
     def watch(self) -> None:
@@ -66,25 +58,10 @@ class Preemption:
     def _wait(self) -> None:
         signal.sigwait({signal.SIGTERM})
         self.requested.set()
-        if not self.is_chief or self.on_stuck is None:
-            self._exit()
-        # Normally, the main thread ends the process in the meantime.
-        threading.Event().wait(self._boundary_timeout_seconds)
-        try:
-            self.on_stuck()
-        finally:
-            self._exit()
-
-    def _exit(self) -> NoReturn:
-        """End the process; upload its logs before, for a limited time."""
-        log.warning("stopped by SIGTERM")
-        write_termination_message("stopped by SIGTERM")
-        if self.upload_logs:
-            upload = threading.Thread(target=self.upload_logs, daemon=True)
-            upload.start()
-            upload.join(LOG_UPLOAD_TIMEOUT_SECONDS)
-        events.flush(timeout_seconds=1.0)
-        os._exit(Preempted.exit_code)
+        if self.is_chief and self.watchdog.commit_newest:
+            # Normally, the main thread ends the process in the meantime.
+            threading.Event().wait(self._boundary_timeout_seconds)
+        self.watchdog.end(Preempted("stopped by SIGTERM"))
 
 
 def exit_with_parent() -> None:

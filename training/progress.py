@@ -1,6 +1,7 @@
 """Progress of training as events: the line per epoch, and steps of long epochs."""
 
 import logging
+import math
 import time
 from collections.abc import Mapping
 
@@ -48,7 +49,8 @@ class ProgressReporter:
             f"  {metrics['examples_per_second']:,.0f} examples/s"
         )
         if self._is_chief:
-            shown = {name: float(metrics[name]) for name in _REPORTED_METRICS}
+            numbers = {name: float(metrics[name]) for name in _REPORTED_METRICS}
+            shown = {name: value for name, value in numbers.items() if math.isfinite(value)}
             log_event("epoch", text, epoch=epoch + 1, epochs=self._epochs, metrics=shown)
         else:
             logging.getLogger("qfleet").debug(text)

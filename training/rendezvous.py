@@ -2,41 +2,46 @@
 
 Without it, a restarted worker that reaches a process of the previous attempt, or a stale address of
 a peer, stalls for half a minute, because gRPC resolves a name again only every 30 s. Here, each try
-resolves the chief's address again. The chief waits until all workers are connected at once, sends
-them the attempt and the checkpoint, and closes the port.
+resolves the chief's address again. The order of messages on a connection (peer_channel.py):
+
+    handshake    both prove that they know the secret in the run's folder
+    worker       hello: what all workers must have in common
+    chief        waiting, every 2 s: its stage, or the missing workers
+    chief        start: attempt, data, checkpoint and members, to all members at once
+    both         beat, every 2 s, until one side sends its last message:
+                 bye, after the last barrier; or end, with the exit code and the sentence
+
+The connections stay open, so that a lost or stopped worker is noticed at every moment. This module
+is the side of the other workers; rendezvous_server.py is the chief's.
 """
 
 import contextlib
-import json
-import logging
+import select
 import socket
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from common.errors import RendezvousTimeout
-from common.events import log_event
-from common.settings import FaultToleranceSettings
+from common.errors import PeerLost, RendezvousTimeout, RunError
+from common.settings import Settings
+from training import peer_watch
 from training.cluster import ClusterSpec
+from training.group_fingerprint import Fingerprint
+from training.peer_channel import (
+    HANDSHAKE_TIMEOUT_SECONDS,
+    Message,
+    PeerChannel,
+    ProtocolError,
+    connect_to_chief,
+)
+from training.peer_watch import BEAT, BYE, END, HELLO, START, WAITING, GroupMember
+from training.rendezvous_secret import Secret
+from training.sockets import enable_keepalive
 
-log = logging.getLogger("qfleet")
-
-WAIT_LOG_INTERVAL_SECONDS = 15.0
-"""Interval at which the chief logs the workers it is waiting for."""
-
-POLL_INTERVAL_SECONDS = 0.2
-"""Pause between two tries of a worker, and between two checks of the chief."""
-
-PEER_TIMEOUT_SECONDS = 5.0
-"""A connection that sends no rank for this long is dropped."""
-
-MAX_LINE_BYTES = 65_536
-
-KEEPALIVE_IDLE_SECONDS = 5
-KEEPALIVE_INTERVAL_SECONDS = 5
-KEEPALIVE_PROBES = 2
-
-_FINISHED: dict[str, Any] = {"finished": True}
+FINISHED_CHECK_SECONDS = 5.0
+"""Interval at which a worker without a chief looks whether the run is finished."""
 
 
 @dataclass(frozen=True)
@@ -47,196 +52,236 @@ class StartMessage:
         run: Name of the run.
         attempt: Number of this attempt, counted from 1.
         data: Folder of the data set.
+        data_fingerprint: SHA-256 of the data set.
         checkpoint: Step of the checkpoint that all workers resume from; None for none.
+        members: Ranks of the workers that start, in order; they get new ranks from 0.
     """
 
     run: str
     attempt: int
     data: str
+    data_fingerprint: str
     checkpoint: int | None
+    members: tuple[int, ...] = ()
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self | None:
-        """Read a message as it was received; None where the run is finished already."""
-        if content == _FINISHED:
-            return None
-        return cls(content["run"], content["attempt"], content["data"], content["checkpoint"])
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        """Read a message as it was received."""
+        return cls(**{**content, "members": tuple(content["members"])})
 
     def to_json(self) -> dict[str, Any]:
         """Return the message as it is sent."""
         return asdict(self)
 
 
-class RendezvousServer:
-    """The chief's side. It listens at once, so that workers can connect early.
+class RendezvousClient(GroupMember):
+    """Joins the rendezvous on a worker other than the chief, and watches the chief until the end.
 
     Args:
-        cluster: All workers.
-        port: The rendezvous port.
-
-    Raises:
-        RendezvousTimeout: The port is taken, for example by workers that are just leaving.
+        cluster: All workers, and the rank of this one.
+        settings: All settings.
+        secret: Where the chief's secret is read.
+        fingerprint: What all workers must have in common.
+        on_loss: Called once if the group can't continue after the start.
+        stage: Returns what this process does, for the others.
     """
 
-    def __init__(self, cluster: ClusterSpec, port: int) -> None:
-        self.cluster = cluster
-        try:
-            self._server = create_listener(cluster, port)
-        except OSError as error:
-            raise RendezvousTimeout(
-                f"the chief can't listen on RENDEZVOUS_PORT={port} for the other workers:"
-                f" {error.strerror}"
-            ) from None
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        settings: Settings,
+        secret: Secret,
+        fingerprint: Fingerprint,
+        on_loss: peer_watch.OnLoss,
+        stage: peer_watch.Stage = lambda: "training",
+    ) -> None:
+        super().__init__()
+        self._cluster, self._limits = cluster, settings.fault_tolerance
+        self._secret, self._fingerprint = secret, fingerprint
+        self._on_loss, self._stage = on_loss, stage
+        self._chief = f"the chief ({cluster.workers[0]})"
+        self._chief_stage = ""
+        self._alive_time = 0.0  # of the chief's last sign of life, before the start
+        self._lock = threading.Lock()
+        self._channel: PeerChannel | None = None  # after the start
+        self._thread: threading.Thread | None = None
+        self._close_time: float | None = None
+        self._is_over = False  # from then on, no loss matters
 
-    def start_all(self, message: StartMessage | None, timeout_seconds: float) -> None:
-        """Wait until all other workers are connected at once, then send them the message.
+    def join(self, is_finished: Callable[[], bool] = lambda: False) -> StartMessage | None:
+        """Connect to the chief and wait for its start message.
+
+        RENDEZVOUS_TIMEOUT limits the time without a sign of life of the chief. While it is alive, a
+        worker waits, because the chief may have to make the data set first, or because it trains
+        without this worker.
 
         Args:
-            message: The message; None where the run is finished already.
-            timeout_seconds: Time to wait.
+            is_finished: Returns whether the run is finished, so that no chief will come.
+
+        Returns:
+            The message; None where the run is finished already.
 
         Raises:
-            RendezvousTimeout: Names the missing workers.
+            RendezvousTimeout: The chief was not found, or is silent.
+            RunError: The chief has ended all workers permanently.
         """
-        started = time.monotonic()
-        next_log = started + WAIT_LOG_INTERVAL_SECONDS
-        connected: dict[int, socket.socket] = {}
-        try:
-            while len(connected) < self.cluster.size - 1:
-                now = time.monotonic()
-                if now > started + timeout_seconds:
-                    raise RendezvousTimeout(
-                        f"{self._describe_missing(connected)} did not connect within"
-                        f" RENDEZVOUS_TIMEOUT={timeout_seconds:g} seconds"
-                    )
-                if now > next_log:
-                    self._log_missing(connected, now - started)
-                    next_log += WAIT_LOG_INTERVAL_SECONDS
-                self._accept(connected)
-                for rank in [rank for rank, peer in connected.items() if _is_closed(peer)]:
-                    connected.pop(rank).close()
-            content = _FINISHED if message is None else message.to_json()
-            for peer in connected.values():
-                # A worker that dies at this moment is noticed in the first step, as any lost peer.
-                with contextlib.suppress(OSError):
-                    peer.sendall(json.dumps(content).encode() + b"\n")
-        finally:
-            for peer in connected.values():
-                peer.close()
-            self.close()
+        timeout_seconds = self._limits.rendezvous_timeout
+        self._alive_time = checked = time.monotonic()
+        reason = ""
+        with peer_watch.WaitLog(self._chief, (0,)) as wait:
+            while (now := time.monotonic()) < self._alive_time + timeout_seconds:
+                try:
+                    return self._try(wait)
+                except (OSError, ProtocolError) as error:
+                    reason = str(error)
+                    wait.what, wait.missing = f"{self._chief}: {reason}", (0,)
+                if now > checked + FINISHED_CHECK_SECONDS:
+                    checked = now
+                    if is_finished():
+                        return None
+                time.sleep(self._secret.poll_seconds)
+        raise RendezvousTimeout(
+            f"worker {self._cluster.rank} received no start message from {self._chief}"
+            f" (RENDEZVOUS_PORT={self._limits.rendezvous_port}) within"
+            f" RENDEZVOUS_TIMEOUT={timeout_seconds:g} seconds: {reason}"
+        )
+
+    def meet(self) -> None:
+        """Start with all workers without a run; raises like `join`."""
+        self.join()
 
     def close(self) -> None:
-        """Stop listening. Waiting workers notice it at once and retry until their deadline."""
-        self._server.close()
+        """Close the connection, after the last message is sent."""
+        with self._lock:
+            self._is_over = True
+            self._close_time = time.monotonic() + peer_watch.LINGER_SECONDS
+        if self._thread:
+            self._thread.join(3 * peer_watch.LINGER_SECONDS)
 
-    def _accept(self, connected: dict[int, socket.socket]) -> None:
-        self._server.settimeout(POLL_INTERVAL_SECONDS)
-        try:
-            peer, _ = self._server.accept()
-        except TimeoutError:
-            return
-        peer.settimeout(PEER_TIMEOUT_SECONDS)
-        try:
-            rank = int(_read_line(peer))
-        except (OSError, ValueError):
-            rank = -1
-        if not 0 < rank < self.cluster.size:
-            peer.close()
-            return
-        if rank in connected:
-            connected.pop(rank).close()
-        connected[rank] = peer
-
-    def _missing(self, connected: dict[int, socket.socket]) -> list[int]:
-        return [rank for rank in range(1, self.cluster.size) if rank not in connected]
-
-    def _describe_missing(self, connected: dict[int, socket.socket]) -> str:
-        return ", ".join(
-            f"worker {rank} ({self.cluster.workers[rank]})" for rank in self._missing(connected)
+    def _try(self, wait: peer_watch.WaitLog) -> StartMessage | None:
+        """Connect once, and wait for the start message while the chief is alive."""
+        secret = self._secret.read()
+        if secret is None:
+            raise ConnectionError(f"it has not written {self._secret}")
+        address = (self._cluster.chief_host, self._limits.rendezvous_port)
+        seconds = min(HANDSHAKE_TIMEOUT_SECONDS, self._limits.rendezvous_timeout)
+        channel = connect_to_chief(address, self._cluster.rank, secret, seconds)
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(channel.close)
+            enable_keepalive(channel.socket, self._limits.peer_timeout)
+            channel.send({"kind": HELLO, "fingerprint": dict(self._fingerprint)})
+            content = self._wait_for_start(channel, wait)
+            if content is None:
+                return None
+            message = StartMessage.from_json(content)
+            on_error.pop_all()
+        self._channel = channel
+        self._thread = threading.Thread(
+            target=self._watch, args=(channel,), name="heartbeat", daemon=True
         )
+        self._thread.start()
+        return message
 
-    def _log_missing(self, connected: dict[int, socket.socket], seconds: float) -> None:
-        log_event(
-            "waiting",
-            f"Waiting for {self._describe_missing(connected)}",
-            missing=self._missing(connected),
-            seconds=round(seconds, 1),
-        )
+    def _wait_for_start(self, channel: PeerChannel, wait: peer_watch.WaitLog) -> Message | None:
+        limit = min(peer_watch.WAITING_SILENCE_SECONDS, self._limits.rendezvous_timeout)
+        clock, silence, next_beat = peer_watch.PatientClock(), 0.0, 0.0
+        self._alive_time = time.monotonic()
+        while True:
+            silence += clock.elapsed()
+            while message := channel.next():
+                silence, self._alive_time = 0.0, time.monotonic()
+                kind = message.get("kind")
+                if kind == START:
+                    content: Message | None = message["message"]
+                    return content
+                if kind == END:
+                    error = peer_watch.error_of_end(message, self._chief)
+                    if isinstance(error, RunError):
+                        raise error
+                    raise ConnectionError(str(error))
+                if kind == WAITING:
+                    wait.what = f"{self._chief}, {message.get('what', '')}"
+                    wait.missing = message.get("missing") or (0,)
+            if channel.is_closed:
+                raise ConnectionError("it closed the connection")
+            if silence > limit:
+                raise TimeoutError(f"no sign of life for {limit:g} seconds")
+            if time.monotonic() >= next_beat:
+                next_beat = time.monotonic() + peer_watch.HEARTBEAT_SECONDS
+                channel.send({"kind": BEAT, "stage": self._stage()})
+            _take_in(channel, _wait(channel))
+
+    # The thread after the start.
+
+    def _watch(self, channel: PeerChannel) -> None:
+        clock, silence, next_beat = peer_watch.PatientClock(), 0.0, 0.0
+        limit = self._limits.peer_timeout
+        while not self._is_drained(channel):
+            try:
+                is_readable = _wait(channel)
+                with self._lock:
+                    _take_in(channel, is_readable)
+                    silence += clock.elapsed()
+                    while message := channel.next():
+                        silence = 0.0
+                        self._handle(message)
+                    if time.monotonic() >= next_beat and not self._is_over:
+                        next_beat = time.monotonic() + peer_watch.HEARTBEAT_SECONDS
+                        channel.send({"kind": BEAT, "stage": self._stage()})
+            except Exception as error:  # a bug, too, must not leave this worker unwatched
+                self._lose(f"its connection is lost ({error or error!r})")
+                break
+            if silence > limit:
+                self._lose(f"no sign of life for {limit} seconds (PEER_TIMEOUT)")
+                break
+        else:
+            if channel.is_closed:
+                self._lose("its connection closed (its process or machine has ended)")
+        with self._lock:
+            channel.close()
+
+    def _handle(self, message: Message) -> None:
+        kind = message.get("kind")
+        if kind == BEAT:
+            self._chief_stage = str(message.get("stage", ""))
+        elif kind == BYE:
+            self._is_over = True
+        elif kind == END and not self._is_over:
+            self._is_over = True
+            self._on_loss(peer_watch.error_of_end(message, self._chief))
+
+    def _lose(self, reason: str) -> None:
+        with self._lock:
+            if self._is_over:
+                return
+            self._is_over = True
+        stage = f" in stage '{self._chief_stage}'" if self._chief_stage else ""
+        self._on_loss(PeerLost(f"{self._chief} is lost{stage}: {reason}; all workers restart"))
+
+    def _is_drained(self, channel: PeerChannel) -> bool:
+        """Return True where nothing is left to do on the connection."""
+        with self._lock:
+            if channel.is_closed or self._close_time is None:
+                return channel.is_closed
+            if not channel.has_unsent:
+                with contextlib.suppress(OSError):
+                    channel.socket.shutdown(socket.SHUT_WR)
+            return time.monotonic() > self._close_time
+
+    def _send_last(self, message: Message) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            self._is_over = True
+            if self._channel and not self._channel.is_closed:
+                self._channel.send(message)
 
 
-def join_rendezvous(cluster: ClusterSpec, settings: FaultToleranceSettings) -> StartMessage | None:
-    """Connect to the chief and wait for its start message, on a worker other than the chief.
-
-    RENDEZVOUS_TIMEOUT limits the time to find the chief. After that, a worker waits as long as the
-    chief is alive, because the chief may have to make the data set first.
-
-    Returns:
-        The message; None where the run is finished already.
-
-    Raises:
-        RendezvousTimeout: The chief was not found.
-    """
-    port, timeout_seconds = settings.rendezvous_port, settings.rendezvous_timeout
-    deadline = time.monotonic() + timeout_seconds
-    while time.monotonic() < deadline:
-        with (
-            contextlib.suppress(OSError, ValueError),
-            socket.create_connection((cluster.chief_host, port), timeout=2) as chief,
-        ):
-            enable_keepalive(chief)
-            chief.settimeout(None)
-            chief.sendall(f"{cluster.rank}\n".encode())
-            if line := _read_line(chief):
-                return StartMessage.from_json(json.loads(line))
-        time.sleep(POLL_INTERVAL_SECONDS)
-    raise RendezvousTimeout(
-        f"worker {cluster.rank} received no start message from the chief ({cluster.workers[0]},"
-        f" RENDEZVOUS_PORT={port}) within RENDEZVOUS_TIMEOUT={timeout_seconds:g} seconds"
-    )
+def _wait(channel: PeerChannel) -> bool:
+    """Wait for a moment; return True where something has arrived."""
+    return bool(select.select([channel.socket], [], [], peer_watch.POLL_SECONDS)[0])
 
 
-def create_listener(cluster: ClusterSpec, port: int) -> socket.socket:
-    """Return a listening socket; it accepts only this machine where all workers run on it."""
-    host = "127.0.0.1" if cluster.chief_host in ("127.0.0.1", "localhost") else ""
-    return socket.create_server((host, port), backlog=max(cluster.size, 16))
-
-
-def enable_keepalive(peer: socket.socket) -> None:
-    """Make the loss of the peer's machine an error within 15 seconds."""
-    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    timeout_seconds = KEEPALIVE_IDLE_SECONDS + KEEPALIVE_INTERVAL_SECONDS * KEEPALIVE_PROBES
-    for name, value in (
-        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_SECONDS),
-        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_SECONDS),
-        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
-        # No keepalive probes are sent while sent data is not acknowledged.
-        ("TCP_USER_TIMEOUT", 1000 * timeout_seconds),
-    ):
-        if hasattr(socket, name):  # macOS has other names, or none
-            peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _read_line(peer: socket.socket) -> bytes:
-    """Read up to a line break; return nothing where the peer closed before one."""
-    line = b""
-    while not line.endswith(b"\n"):
-        if len(line) > MAX_LINE_BYTES:
-            raise ValueError(f"a message is at most {MAX_LINE_BYTES} bytes long")
-        received = peer.recv(4096)
-        if not received:
-            return b""
-        line += received
-    return line
-
-
-def _is_closed(peer: socket.socket) -> bool:
-    """Return True where the peer has closed; before the start message it sends nothing more."""
-    peer.setblocking(False)
-    try:
-        return peer.recv(1) == b""
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    finally:
-        peer.setblocking(True)
+def _take_in(channel: PeerChannel, is_readable: bool) -> None:
+    """Send what is left, and receive what has arrived."""
+    channel.flush()
+    if is_readable:
+        channel.read()

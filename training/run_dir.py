@@ -4,16 +4,18 @@ For local STORAGE it is the run's own folder. For gs:// it is a temporary folder
 copies to the run every LOG_UPLOAD_INTERVAL seconds, so that logs outlive the pod.
 """
 
+import json
 import shutil
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from common.runs import Run
+from common.runs import ClaimedRun, Run
 from common.settings import Settings
-from common.storage import read_bytes
+from common.storage import read_bytes, write_atomic
 from common.uploads import Uploader
 from training import logging_setup
 
@@ -29,9 +31,18 @@ class LocalRunDir:
         settings: All settings.
         rank: Rank of this worker.
         attempt: Number of this attempt, counted from 1.
+        claimed: The claimed run on the chief; None in other workers.
     """
 
-    def __init__(self, run: Run, settings: Settings, rank: int, attempt: int) -> None:
+    def __init__(
+        self,
+        run: Run,
+        settings: Settings,
+        rank: int,
+        attempt: int,
+        claimed: ClaimedRun | None = None,
+    ) -> None:
+        self._claimed = claimed
         self._uploaders: list[Uploader] = []
         if isinstance(run.path, Path):
             self.folder = run.path
@@ -61,6 +72,37 @@ class LocalRunDir:
         """metrics.jsonl."""
         return self.folder / "metrics.jsonl"
 
+    def metrics_until(self, epoch: int) -> list[str]:
+        """Return the lines of metrics.jsonl for epochs up to `epoch`."""
+        kept = []
+        for line in self.metrics.read_text().splitlines() if self.metrics.exists() else ():
+            try:
+                number = json.loads(line)["epoch"]
+            except (ValueError, KeyError, TypeError):
+                continue  # cut short by a kill; the epoch is trained again
+            if number <= epoch:
+                kept.append(line)
+        return kept
+
+    def write_metrics(self, lines: Iterable[str]) -> None:
+        """Replace metrics.jsonl, on the chief.
+
+        Raises:
+            RunError, PeerLost: Another process group or attempt has taken over the run.
+        """
+        if self._claimed and self.folder == self._claimed.run.path:
+            self._claimed.confirm()  # a process that was stopped may not own the run any more
+        write_atomic(self.metrics, "".join(f"{line}\n" for line in lines))
+
+    def upload_metrics(self) -> None:
+        """Upload metrics.jsonl, before a checkpoint of its last epoch: no later attempt writes it.
+
+        Raises:
+            StorageError, StorageUnavailable: Storage refuses, or does not respond.
+        """
+        if self._uploaders:
+            self._uploaders[0].upload_file(self.metrics)
+
     def upload(self) -> None:
         """Upload what was written so far, before the run is marked as finished."""
         for uploader in self._uploaders:
@@ -78,6 +120,6 @@ class LocalRunDir:
         if error is not None:
             logging_setup.log_exit(self._log_file, error)
         for uploader in self._uploaders:
-            uploader.__exit__(kind, error, trace)
+            uploader.close()
         if self._uploaders:
             shutil.rmtree(self.folder, ignore_errors=True)

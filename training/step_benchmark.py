@@ -5,6 +5,7 @@ import ctypes
 import functools
 import gc
 import resource
+import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import psutil
 
 from common.data import Dataset, Examples, WorkerSampler, partition_sizes
 from common.processes import cpu_count, usable_cpus
-from common.settings import Settings
+from common.settings import Settings, micro_batch_count
 from qfleet.tensorflow.runtime import keras, tf
 from training import distributed, learner_factory
 from training.allreduce import all_reduce_scalar
@@ -27,6 +28,16 @@ from training.limits import STEP_PARTS
 
 if TYPE_CHECKING:
     from training.step_benchmark_worker import BenchmarkCase
+
+
+SHORT_EPOCHS, SHORT_EPOCH_STEPS = 12, 4
+"""The epochs that the host's work is measured in."""
+
+EPOCH_PAUSE_SECONDS = 0.01
+"""About the time that training takes between two epochs."""
+
+MIN_STEPS_PER_CALL = 25
+"""The host's work is measured where at least this many steps fit into a call."""
 
 
 class SyntheticDataset:
@@ -109,7 +120,12 @@ class StepTimerCallback(keras.callbacks.Callback):
 
     def _clocks(self) -> tuple[float, float, np.ndarray, float]:
         model = self.model
-        return time.monotonic(), time.process_time(), model.times, model.straggler_wait_seconds
+        return (
+            time.monotonic(),
+            time.process_time(),
+            model.times.seconds,
+            model.times.straggler_wait_seconds,
+        )
 
     @property
     def measured(self) -> dict[str, Any]:
@@ -122,6 +138,26 @@ class StepTimerCallback(keras.callbacks.Callback):
             "step_ms": dict(zip(STEP_PARTS, (1e3 * parts / self.steps).tolist(), strict=True)),
             "wait_ms": 1e3 * max(0.0, self._end[3] - self._start[3]) / self.steps,
         }
+
+
+class EpochTimerCallback(keras.callbacks.Callback):
+    """Times short epochs as training does, with a pause after each.
+
+    Training validates and writes between two epochs. Idle threads and cold caches then make the
+    first steps slower.
+
+    Attributes:
+        seconds: By epoch.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Take the time of an epoch."""
+        self.seconds.append(float(self.model.times.seconds.sum()))
+        time.sleep(EPOCH_PAUSE_SECONDS)
 
 
 class StepBenchmark:
@@ -142,7 +178,7 @@ class StepBenchmark:
         self._strategies = {"": self._strategy, "all": independent, "first": independent}
         # CPU time, so that neither other processes nor waiting for peers or cases count.
         self._start_seconds = sum(psutil.Process().cpu_times()[:2])
-        self._learners: dict[tuple[Any, str], tuple[Any, float]] = {}
+        self._learners: dict[tuple[Any, str, int | None], tuple[Any, float]] = {}
         # By case: the learner's input, and the steps per call that the first measurement chose.
         self._inputs: dict[BenchmarkCase, Any] = {}
         self._steps_per_call: dict[BenchmarkCase, int] = {}
@@ -185,6 +221,7 @@ class StepBenchmark:
         learner.fit(data, steps_per_epoch=2**40, callbacks=[tuner, timer], verbose=0)
         measured = timer.measured
         self._steps_per_call[case] = learner.steps_per_call
+        host_seconds = _host_seconds(learner, data, measured["seconds"] / timer.steps)
         if not self._learners[_learner_key(case)][1]:  # the first call traced the graph
             build_seconds += timer.first_call_seconds
             self._learners[_learner_key(case)] = learner, build_seconds
@@ -197,7 +234,8 @@ class StepBenchmark:
             "state_shards": training.state_shards,
             "independent": case.independent,
             "data": case.data,
-            "steps_per_call": learner.steps_per_call,
+            "steps_per_call": self._steps_per_call[case],
+            "host_seconds": host_seconds,
             **measured,
             "examples_per_second": training.global_batch * timer.steps / measured["seconds"],
             "start_seconds": self._start_seconds,
@@ -212,7 +250,8 @@ class StepBenchmark:
         if key not in self._learners:
             data = cast(Dataset, SyntheticDataset(case.settings, case.data))
             strategy = self._strategies[case.independent]
-            learner = learner_factory.build_learner(strategy, self._cluster, data, case.settings)
+            settings = case.settings.replace(data=case.data)
+            learner = learner_factory.build_learner(strategy, self._cluster, data, settings)
             self._learners[key] = learner, 0.0
         return self._learners[key]
 
@@ -227,6 +266,7 @@ class StepBenchmark:
                 world_size=training.workers // training.state_shards,
                 batch=training.global_batch,
                 seed=case.settings.data.seed,
+                micro_batches=_micro_batch_count(case),
             )
             self._inputs[case] = batches(data.examples, sampler, any_size=True)
         return self._inputs[case]
@@ -245,9 +285,30 @@ class StepBenchmark:
             ctypes.CDLL(None).malloc_trim(0)
 
 
-def _learner_key(case: "BenchmarkCase") -> tuple[Any, str]:
+def _host_seconds(learner: Any, data: Any, step_seconds: float) -> float:
+    """Return the median time of an epoch in addition to its steps; 0 where steps are slow.
+
+    The workers agreed on the steps per call, so all of them measure, or none does.
+    """
+    if learner.steps_per_call < MIN_STEPS_PER_CALL:
+        return 0.0
+    timer = EpochTimerCallback()
+    tuner = StepsPerCallTuner(tf.distribute.get_strategy(), SHORT_EPOCH_STEPS)
+    learner.fit(
+        data, epochs=SHORT_EPOCHS, steps_per_epoch=SHORT_EPOCH_STEPS, callbacks=[tuner, timer],
+        verbose=0,
+    )  # fmt: skip
+    return max(0.0, statistics.median(timer.seconds) - SHORT_EPOCH_STEPS * step_seconds)
+
+
+def _learner_key(case: "BenchmarkCase") -> tuple[Any, str, int | None]:
     """Return what the learner of a case depends on: everything but the batch."""
-    return case.settings.replace(batch=None, batch_per_worker=None), case.independent
+    settings = case.settings.replace(batch=None, batch_per_worker=None)
+    return settings, case.independent, _micro_batch_count(case)
+
+
+def _micro_batch_count(case: "BenchmarkCase") -> int | None:
+    return micro_batch_count(case.settings.replace(data=case.data))
 
 
 def _reset_peak_memory() -> None:

@@ -22,6 +22,7 @@ later keeps its model until then. For each case, each worker emits the event "me
 """
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,8 +31,6 @@ from typing import Any, Self
 from common.errors import SettingsError
 from common.events import emit
 from common.settings import Settings
-from training.cluster import ClusterSpec
-from training.rendezvous import RendezvousServer, join_rendezvous
 from training.worker_process import exit_worker, start_worker
 
 PROCESS_SETTINGS = ("workers", "threads", "seed", "config")
@@ -122,7 +121,10 @@ def read_cases(text: str, args: Sequence[str], workers: int) -> list[BenchmarkCa
 def main() -> None:
     """Measure the cases, together with the other workers."""
     text, *args = sys.argv[1:] or [""]
-    settings, cluster, preemption = start_worker(Settings.from_args(args), leaves_checkpoint=False)
+    settings, cluster, preemption, watchdog = start_worker(
+        Settings.from_args(args), leaves_checkpoint=False
+    )
+    watchdog.enter("step benchmark", math.inf)  # its parent limits the time
     if text == LATER:
         import training.step_benchmark  # noqa: F401 - takes seconds, whatever the cases are
 
@@ -130,29 +132,21 @@ def main() -> None:
         if not (text := sys.stdin.readline()):
             return  # the parent has no cases
     cases = read_cases(text, args, cluster.size)
-    _meet(cluster, settings)
-    # TensorFlow is imported only here, so that user errors appear within a second.
-    from training.peer_errors import PeerErrorTranslator
-    from training.step_benchmark import StepBenchmark
+    from training.group import open_rendezvous
 
-    with PeerErrorTranslator(cluster, preemption):
-        benchmark = StepBenchmark(settings, cluster)
-        for index, case in enumerate(cases):
-            result = benchmark.measure(case, cases[index + 1 :])
-            if result is not None:
-                emit("measurement", result={"case": index, **result})
+    with open_rendezvous(settings, cluster, preemption, watchdog) as rendezvous:
+        rendezvous.meet()
+        # TensorFlow is imported only here, so that user errors appear within a second.
+        from training.peer_errors import PeerErrorTranslator
+        from training.step_benchmark import StepBenchmark
 
-
-def _meet(cluster: ClusterSpec, settings: Settings) -> None:
-    """Wait until all workers are ready."""
-    limits = settings.fault_tolerance
-    if cluster.size == 1:
-        return
-    if cluster.is_chief:
-        server = RendezvousServer(cluster, limits.rendezvous_port)
-        server.start_all(None, limits.rendezvous_timeout)
-    else:
-        join_rendezvous(cluster, limits)
+        with PeerErrorTranslator(cluster, preemption):
+            benchmark = StepBenchmark(settings, cluster)
+            for index, case in enumerate(cases):
+                result = benchmark.measure(case, cases[index + 1 :])
+                if result is not None:
+                    emit("measurement", result={"case": index, **result})
+        rendezvous.finish()
 
 
 if __name__ == "__main__":

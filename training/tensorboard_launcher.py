@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tensorboard import program
+from tensorboard import default, program
+from tensorboard.backend.event_processing import io_wrapper
 
 from common import storage
 from common.errors import SettingsError, StorageError, StorageUnavailable, run_main
@@ -72,7 +73,23 @@ class StorageMirror:
 def _is_shown(name: str) -> bool:
     """Return True for files that TensorBoard reads: events and profiles."""
     path = PurePosixPath(name)
-    return "tfevents" in path.name or path.parts[-4:-2] == ("plugins", "profile")
+    profile = path.parts[-4:-2] == ("plugins", "profile") and path.suffix != ".pbtxt"
+    return "tfevents" in path.name or profile
+
+
+def _plugins() -> list[Any]:
+    """Return TensorBoard's pages but the projector: its files name other files to show."""
+    return [one for one in default.get_plugins() if "projector" not in str(one).lower()]
+
+
+def _read_regular_files_only() -> None:
+    """Let TensorBoard skip a FIFO or a device with the name of events: it would wait for ever."""
+    is_events_file = io_wrapper.IsSummaryEventsFile
+
+    def is_regular_events_file(path: str) -> bool:
+        return bool(is_events_file(path)) and os.path.isfile(path)
+
+    io_wrapper.IsSummaryEventsFile = is_regular_events_file
 
 
 def logdir_for(settings: Settings) -> storage.StoragePath:
@@ -128,7 +145,8 @@ def launch(folder: Path, host: str, port: int, *, verbose: bool = False) -> str:
             logging.disable(logging.ERROR)
             nothing = open(os.devnull, "w")  # noqa: SIM115 - used until the process ends
             quiet.enter_context(contextlib.redirect_stderr(nothing))
-        board = program.TensorBoard()
+        _read_regular_files_only()
+        board = program.TensorBoard(plugins=_plugins())
         options = {"logdir": folder, "host": host, "port": port, "load_fast": "false"}
         board.configure(["tensorboard", *(f"--{name}={value}" for name, value in options.items())])
         try:

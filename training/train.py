@@ -1,78 +1,134 @@
 """The story of a run on one worker:
 
-run -> rendezvous -> strategy -> data -> model -> fit -> publish -> barrier
+start (attempt.py) -> rendezvous -> strategy -> data -> model -> fit -> publish -> barrier
 """
 
+import functools
 import logging
+import math
 import time
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Mapping
+from contextlib import ExitStack
 
-from common import checkpoints, runs, storage
-from common.data import load
-from common.errors import write_termination_message
-from common.runs import auto_settings
-from common.settings import Settings
+from common import checkpoints
+from common.errors import RendezvousTimeout, StorageUnavailable, TrainingDiverged
+from training.attempt import WorkerAttempt
+from training.checkpointing import STATE_COUNTERS, TrainingState
 from training.chief import Chief
 from training.cluster import ClusterSpec
+from training.contraction_paths import use_paths
+from training.group import enter_group, load_data, open_rendezvous
 from training.preemption import Preemption
-from training.rendezvous import join_rendezvous
+from training.rendezvous import RendezvousClient
+from training.rendezvous_server import RendezvousServer
 from training.run_dir import LocalRunDir
-from training.trainer_protocol import TrainerFactory, TrainerProtocol, TrainingContext
+from training.trainer_protocol import TrainerFactory, TrainingContext
+from training.watchdog import EXIT_SECONDS, STORAGE_SECONDS, Watchdog
 
 log = logging.getLogger("qfleet")
 
+IMPORT_SECONDS = 300.0
+"""Limit of the import of TensorFlow, which may come from a slow disk."""
+
 
 def train(
-    settings: Settings,
+    attempt: WorkerAttempt,
     cluster: ClusterSpec,
     preemption: Preemption,
+    watchdog: Watchdog,
     open_trainer: TrainerFactory | None = None,
 ) -> None:
-    """Train one worker's share of the run that the settings name.
+    """Train one worker's share of a run.
 
     Args:
-        settings: All settings.
+        attempt: The start of this worker, which is counted.
         cluster: All workers, and the rank of this one.
         preemption: SIGTERM state.
+        watchdog: Limits the time of every stage below.
         open_trainer: Builds the trainer; the TensorFlow one by default.
 
     Raises:
         QfleetError: Training ended early; the exit code gives the kind of the reason.
     """
+    settings, run = attempt.settings, attempt.run
     limit = settings.fault_tolerance.deadline
     deadline = time.monotonic() + limit if limit else None
-    root = storage.path(settings.job.storage)
-    run = runs.Run.at(root, settings.run_name)
-    if run.finished():
-        log.info(str(runs.FinishedRun(run)))
-        write_termination_message(str(runs.FinishedRun(run)))
-        return
-    # The same on every worker, and before the run's identity is computed.
-    settings = auto_settings.inherit_from_run(settings, root, run.name)
+    watchdog.set_deadline(deadline)
     with ExitStack() as stack:
-        chief = stack.enter_context(Chief(root, settings, cluster)) if cluster.is_chief else None
-        start = chief.open_run() if chief else join_rendezvous(cluster, settings.fault_tolerance)
+        rendezvous = open_rendezvous(settings, cluster, preemption, watchdog, run.path)
+        stack.enter_context(rendezvous)
+        chief: Chief | None = None
+        if isinstance(rendezvous, RendezvousServer):
+            chief = Chief(attempt, rendezvous, watchdog)
+        stack.enter_context(watchdog.orderly_end())  # left first
+        # TensorFlow is imported late, so that user errors appear within a second; and before the
+        # rendezvous, so that no worker waits in TensorFlow for the import of another one.
+        if chief:
+            start = chief.open_run(before_rendezvous=lambda: _import(open_trainer, watchdog))
+        else:
+            assert isinstance(rendezvous, RendezvousClient)
+            _import(open_trainer, watchdog)
+            # As long as the chief is alive: it may have to make the data set.
+            watchdog.enter("the rendezvous with the chief", math.inf, RendezvousTimeout)
+            start = rendezvous.join(run.finished)
         if start is None:
             return
-        run_dir = stack.enter_context(LocalRunDir(run, settings, cluster.rank, start.attempt))
-        preemption.upload_logs = run_dir.upload
-        data = load(storage.path(start.data), settings.data.data_memory)
-        commit = chief.commit if chief else None
-        context = TrainingContext(settings, cluster, data, run_dir, commit, preemption, deadline)
-        # TensorFlow is imported only here, so that user errors appear within a second.
-        with (open_trainer or _tensorflow_trainer)(context) as trainer:
-            if start.checkpoint is not None:
-                trainer.resume(checkpoints.read(run.path, start.checkpoint))
-            trainer.fit()
-            metrics = {split: trainer.measure(split) for split in data.splits}
-            run_dir.upload()
-            if chief:
-                chief.publish(trainer, data, metrics)
-            # The other workers wait for the chief's result, so that none ends too early.
-            trainer.barrier()
+        watchdog.enter("reading the data set", STORAGE_SECONDS, StorageUnavailable)
+        settings, cluster = enter_group(settings, cluster, start)
+        run_dir = stack.enter_context(
+            LocalRunDir(run, settings, cluster.rank, start.attempt, attempt.claimed)
+        )
+        watchdog.upload_logs = run_dir.upload
+        stack.enter_context(rendezvous.reporting())
+        data = load_data(settings, cluster, start)
+        if not chief:  # it has read or written them before the rendezvous
+            use_paths(run.path, settings)
+        commit = functools.partial(_commit, chief, run_dir) if chief else None
+        context = TrainingContext(
+            settings, cluster, data, run_dir, commit, preemption, deadline, watchdog
+        )
+        trainer = stack.enter_context(_import(open_trainer, watchdog)(context))
+        stack.enter_context(watchdog.orderly_end())
+        if start.checkpoint is not None:
+            watchdog.enter("reading the checkpoint", STORAGE_SECONDS, StorageUnavailable)
+            trainer.resume(checkpoints.read(run.path, start.checkpoint, STATE_COUNTERS))
+        trainer.fit()
+        metrics = {split: trainer.measure(split) for split in data.splits}
+        _require_finite(metrics)
+        watchdog.set_deadline(None)  # the rest takes no longer than another start
+        watchdog.enter("the upload of logs", STORAGE_SECONDS, StorageUnavailable)
+        run_dir.upload()
+        if chief:
+            watchdog.enter("writing the result", STORAGE_SECONDS, StorageUnavailable)
+            chief.publish(trainer, data, metrics)
+        # The other workers wait for the chief's result, so that none ends too early.
+        watchdog.enter("the last barrier", 2 * STORAGE_SECONDS + EXIT_SECONDS)
+        trainer.barrier()
+        rendezvous.finish()
+        watchdog.enter("the end of this worker", EXIT_SECONDS, StorageUnavailable)
 
 
-def _tensorflow_trainer(context: TrainingContext) -> AbstractContextManager[TrainerProtocol]:
-    from training.trainer import open_trainer
+def _commit(chief: Chief, run_dir: LocalRunDir, state: TrainingState) -> None:
+    run_dir.upload_metrics()
+    chief.commit(state)
 
-    return open_trainer(context)
+
+def _require_finite(metrics: Mapping[str, Mapping[str, float]]) -> None:
+    """Raise TrainingDiverged if a metric of the trained model is infinite or NaN."""
+    for split, numbers in metrics.items():
+        for name, value in numbers.items():
+            if not math.isfinite(value):
+                raise TrainingDiverged(
+                    f"{name} of the trained model is {value} on the {split} split, so that no"
+                    " result was written: lower LEARNING_RATE, or check the examples and the model"
+                )
+
+
+def _import(open_trainer: TrainerFactory | None, watchdog: Watchdog) -> TrainerFactory:
+    """Return the given factory, or that of TensorFlow."""
+    if open_trainer:
+        return open_trainer
+    with watchdog.within("the import of TensorFlow", IMPORT_SECONDS):
+        from training import trainer
+
+    return trainer.open_trainer

@@ -1,21 +1,28 @@
 """The TensorFlow trainer: built once from strategy, learner, data and callbacks, and run."""
 
+import logging
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from common.checkpoints import Checkpoint
 from common.models import circuit_layers, describe_model
+from common.settings import Settings, micro_batch_count
+from common.storage.base import RETRY_SECONDS
+from common.text import plural
 from qfleet.tensorflow.runtime import keras, tf
 from training import distributed, learner_factory
-from training.allreduce import all_reduce_scalar
+from training.allreduce import all_reduce_scalar, limit_wait
 from training.callbacks.checkpointing import CheckpointCallback, restore_state
+from training.callbacks.health import HealthCallback
 from training.callbacks.metrics import MetricsJsonlCallback
 from training.callbacks.profiler import ProfilerCallback, ResourceCallback, parse_profile_steps
 from training.callbacks.progress import ProgressCallback, ThroughputCallback, ValidationCallback
 from training.callbacks.steps_per_call import StepsPerCallTuner
 from training.callbacks.tensorboard import READOUT_SAMPLE_ROWS, TensorBoardCallback
 from training.checkpointing import CheckpointWriter, TrainingState
+from training.cluster import ClusterSpec
 from training.evaluation import SplitEvaluator
 from training.input_pipeline import SplitSamplers, batches, reraise_source_failure
 from training.learner import Learner
@@ -23,6 +30,12 @@ from training.multi_start import MultiStart
 from training.peer_errors import PeerErrorTranslator
 from training.progress import ProgressReporter
 from training.trainer_protocol import TrainingContext
+from training.watchdog import Watchdog
+
+ALL_REDUCE_FRACTION = 0.9
+"""Limit of an all-reduce, as a fraction of that of the call that it is part of."""
+
+log = logging.getLogger("qfleet")
 
 
 @contextmanager
@@ -35,11 +48,17 @@ def open_trainer(context: TrainingContext) -> Iterator["Trainer"]:
     """
     settings, cluster = context.settings, context.cluster
     with PeerErrorTranslator(cluster, context.preemption) as errors:
-        strategy = distributed.create_strategy(settings, cluster)
+        watchdog = context.watchdog
+        strategy = distributed.create_strategy(settings, cluster, watchdog)
+        watchdog.enter("the model", settings.fault_tolerance.stall_timeout_max)
         distributed.start_profiler_server(settings.monitoring.profiler_port)
         initial = learner_factory.initial_weights(cluster, context.data, settings)
         learner = learner_factory.build_learner(strategy, cluster, context.data, settings)
+        learner.limited_call = lambda stage: _limited_call(watchdog, stage)
+        _report_idle_workers(settings, cluster)
         samplers = SplitSamplers(context.data, settings, cluster)
+        if samplers.read_storage:
+            watchdog.allow(RETRY_SECONDS)
         writer = None
         if context.commit:
             writer = CheckpointWriter(context.commit, context.preemption, context.deadline)
@@ -49,6 +68,25 @@ def open_trainer(context: TrainingContext) -> Iterator["Trainer"]:
             settings.training, initial, lambda: evaluator.measure("train")["mse"]
         )
         yield Trainer(context, strategy, learner, samplers, evaluator, multi_start, writer)
+
+
+@contextmanager
+def _limited_call(watchdog: Watchdog, stage: str) -> Iterator[None]:
+    """Limit a call into TensorFlow, and its all-reduce a little more, which names the peer."""
+    with watchdog.call(stage) as limit:
+        limit_wait(ALL_REDUCE_FRACTION * limit)
+        yield
+
+
+def _report_idle_workers(settings: Settings, cluster: ClusterSpec) -> None:
+    """Log on the chief if there are more workers than micro-batches."""
+    count, groups = micro_batch_count(settings), cluster.size // settings.training.state_shards
+    if cluster.is_chief and count is not None and count < groups:
+        log.info(
+            f"A batch of {settings.training.global_batch} examples is"
+            f" {plural(count, 'micro-batch')}, so that {groups - count} of"
+            f" {groups} workers compute nothing: set a lower MICRO_BATCH or a larger BATCH"
+        )
 
 
 class Trainer:
@@ -88,8 +126,7 @@ class Trainer:
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Restore a checkpoint; without one, training starts from the initial weights."""
-        state = {name: checkpoint.state[name] for name in ("epoch", "step", "steps")}
-        self._resumed_from = TrainingState(arrays=checkpoint.arrays, **state)
+        self._resumed_from = TrainingState.of(checkpoint)
         restore_state(self._learner, self._multi_start, self._resumed_from)
 
     def fit(self) -> None:
@@ -97,6 +134,7 @@ class Trainer:
         resumed = self._resumed_from
         epoch, step = (resumed.epoch, resumed.step) if resumed else (0, 0)
         epochs = self._settings.training.epochs
+        self._context.watchdog.enter("training", self._settings.fault_tolerance.stall_timeout_max)
         callbacks = self._callbacks(epoch)
         if self._writer:
             self._writer.start(resumed)
@@ -112,6 +150,8 @@ class Trainer:
 
     def measure(self, split: str) -> dict[str, float]:
         """Return the metrics of a split, over all workers."""
+        limit = self._settings.fault_tolerance.stall_timeout_max
+        self._context.watchdog.enter(f"the metrics of the {split} split", limit)
         return self._evaluator.measure(split)
 
     def save_model(self, weights: Path) -> dict[str, object]:
@@ -124,6 +164,7 @@ class Trainer:
 
     def barrier(self) -> None:
         """Return when every worker has called this."""
+        limit_wait(math.inf)  # the chief writes the result before, and the watchdog has the limit
         all_reduce_scalar(self._strategy, 0.0)
 
     def _fit_epochs(
@@ -159,13 +200,14 @@ class Trainer:
             ProfilerCallback(worker_logs, profiled),
             ResourceCallback(worker_logs),
             ValidationCallback(lambda: self._evaluator.measure("validation")),
+            HealthCallback(self._multi_start, steps, self._save_newest),
             StepsPerCallTuner(self._strategy, settings.training.steps_per_call, profiled),
             self._multi_start,
         ]
         if self._writer:
             callbacks += [
                 self._tensorboard_callback(),
-                MetricsJsonlCallback(self._context.run_dir.metrics, epoch),
+                MetricsJsonlCallback(self._context.run_dir, epoch),
             ]
         callbacks.append(ProgressCallback(reporter))
         if self._writer:
@@ -175,6 +217,8 @@ class Trainer:
                     self._multi_start,
                     interval_epochs=settings.checkpointing.checkpoint_interval,
                     steps_per_epoch=steps,
+                    keep_best=settings.checkpointing.keep_best,
+                    best=self._resumed_from.best if self._resumed_from else None,
                 )
             )
         return callbacks

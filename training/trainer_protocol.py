@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from training.cluster import ClusterSpec
     from training.preemption import Preemption
     from training.run_dir import LocalRunDir
+    from training.watchdog import Watchdog
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class TrainingContext:
         commit: Writes a checkpoint; None in workers other than the chief.
         preemption: SIGTERM state.
         deadline: `time.monotonic()` at which training stops with a checkpoint, or None.
+        watchdog: Limits of what the trainer does.
     """
 
     settings: "Settings"
@@ -37,6 +39,7 @@ class TrainingContext:
     commit: "Callable[[TrainingState], None] | None"
     preemption: "Preemption"
     deadline: float | None
+    watchdog: "Watchdog"
 
 
 class TrainerProtocol(Protocol):

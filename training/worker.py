@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from common.settings import Settings
+from training.attempt import WorkerAttempt
 from training.worker_process import exit_worker, start_worker
 
 if TYPE_CHECKING:
@@ -20,11 +21,14 @@ def main(open_trainer: "TrainerFactory | None" = None) -> None:
     Args:
         open_trainer: Builds the trainer; the TensorFlow one (training/trainer.py) by default.
     """
-    settings, cluster, preemption = start_worker(Settings.from_args(sys.argv[1:]))
-    # NumPy starts threads when it is imported, so SIGTERM must be blocked before.
-    from training.train import train
+    settings, cluster, preemption, watchdog = start_worker(Settings.from_args(sys.argv[1:]))
+    with WorkerAttempt(settings, cluster, watchdog) as attempt:
+        if not attempt.begin():
+            return
+        # NumPy starts threads when it is imported, so SIGTERM must be blocked before.
+        from training.train import train
 
-    train(settings, cluster, preemption, open_trainer)
+        train(attempt, cluster, preemption, watchdog, open_trainer)
 
 
 if __name__ == "__main__":

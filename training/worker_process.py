@@ -1,9 +1,10 @@
-"""Start and end of every worker process: rank, logging, signals and exit code."""
+"""Start and end of every worker process: rank, logging, watchdog, signals and exit code."""
 
 import logging
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 from common import events
@@ -12,12 +13,13 @@ from common.settings import Settings
 from training import logging_setup
 from training.cluster import ClusterSpec
 from training.preemption import Preemption, exit_with_parent
+from training.watchdog import Watchdog
 
 
 def start_worker(
     settings: Settings, *, leaves_checkpoint: bool = True
-) -> tuple[Settings, ClusterSpec, Preemption]:
-    """Find this worker's rank, set up logging, and block SIGTERM.
+) -> tuple[Settings, ClusterSpec, Preemption, Watchdog]:
+    """Find this worker's rank, set up logging, start the watchdog, and block SIGTERM.
 
     Call it before NumPy or TensorFlow are imported: they start threads, which inherit the mask.
 
@@ -26,7 +28,8 @@ def start_worker(
         leaves_checkpoint: Let the chief write a checkpoint after SIGTERM.
 
     Returns:
-        The settings with the size of TF_CONFIG as WORKERS, all addresses, and the SIGTERM state.
+        The settings with the size of TF_CONFIG as WORKERS, all addresses, the SIGTERM state, and
+        the watchdog.
 
     Raises:
         SettingsError: TF_CONFIG is malformed or contradicts WORKERS.
@@ -36,10 +39,18 @@ def start_worker(
         # TF_CONFIG defines the workers; the settings must be valid for that number.
         settings = Settings.from_args([*settings.to_args(), f"--workers={cluster.size}"])
     logging_setup.start_console(cluster.rank, verbose=settings.job.verbose)
-    preemption = Preemption(is_chief=cluster.is_chief and leaves_checkpoint)
-    preemption.watch()
+    limits = settings.fault_tolerance
+    watchdog = Watchdog(
+        cluster.rank,
+        stall_timeout_min=limits.stall_timeout_min,
+        stall_timeout_max=limits.stall_timeout_max,
+        heartbeat_file=Path(limits.heartbeat_file) if limits.heartbeat_file else None,
+    )
+    preemption = Preemption(watchdog, is_chief=cluster.is_chief and leaves_checkpoint)
+    preemption.watch()  # before any thread is started
+    watchdog.start()
     exit_with_parent()
-    return settings, cluster, preemption
+    return settings, cluster, preemption, watchdog
 
 
 def exit_worker(main: Callable[[], None]) -> NoReturn:

@@ -55,10 +55,10 @@ def main() -> None:
     settings = Settings.from_args(sys.argv[1:])
     console = Console(highlight=False, soft_wrap=True)
     with ProgressDisplay(console) as progress:
-        # DATA_MEMORY limits trainings only.
+        # DATA_MEMORY limits trainings, and the table that is read.
         unlimited = settings.replace(data_memory=1_000_000)
         root = storage.path(settings.job.storage) / storage.DATASETS
-        found = prepare(unlimited, root, progress)
+        found = prepare(unlimited, root, progress, table_memory=settings.data.data_memory)
     rows = ", ".join(f"{found.rows(split):,} for {split}" for split in found.splits)
     shards = [shard for split in found.splits for shard in found.shards(split)]
     size = sum(shard.bytes for shard in shards) / MIB

@@ -15,12 +15,9 @@ from common.data.shard_stream import ShardStream
 from common.data.shuffling import EpochOrder, ShardLayout, partition_sizes
 from common.data.sources import BatchSource, InMemorySource, Releasable
 from common.data.splits import SPLITS, Examples
+from common.data.table_limits import DEFAULT_MEMORY_MIB, MIB
+from common.errors import DataError
 from common.storage import StoragePath
-
-MIB = 2**20
-
-DEFAULT_MEMORY_MIB = 1024
-"""Memory for examples, unless DATA_MEMORY is set."""
 
 READER_THREADS = 8
 """Shards that are read at a time."""
@@ -45,6 +42,12 @@ class Dataset:
         self.manifest = manifest
         self.memory = memory * MIB
         self.encoding = Encoding.from_json(manifest.encoding)
+        if self.encoding.symbols != len(manifest.columns):
+            raise DataError(
+                f"{path / dataset_dir.MANIFEST} is damaged: its encoding has"
+                f" {self.encoding.symbols} angles, but its shards have {len(manifest.columns)};"
+                f" {dataset_dir.REGENERATE_HINT}"
+            )
         self._splits: dict[str, Examples] = {}
         self._checksums: dict[str, int] = {}
         self._memory_lock = threading.Lock()
@@ -110,7 +113,8 @@ class Dataset:
             DataError: The shard is missing, incomplete or altered.
             StorageUnavailable: Storage does not respond.
         """
-        return dataset_dir.fetch(self.path, shard, self._checksums)
+        columns = len(self.manifest.columns)
+        return dataset_dir.fetch(self.path, shard, columns, self._checksums)
 
     def read(self, shard: Shard) -> tuple[Examples, np.ndarray]:
         """Return the rows of a shard and their numbers in the split; raises like `fetch`."""
@@ -151,6 +155,9 @@ class Dataset:
         Raises:
             SettingsError: DATA_MEMORY is too small to stream the split.
         """
+        if not len(sampler.partitions):  # this worker has no micro-batch
+            padding = Examples(np.zeros((1, self.features), np.float32), np.ones(1, np.float32))
+            return InMemorySource(padding, sampler)
         kept = self.splits_in_memory()
         if split in kept:
             return InMemorySource(self.split(split), sampler)

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from common import storage
+from common.data import manifest_check
 from common.data.shuffling import SINGLE_SHARD, ShardLayout
 from common.data.splits import Examples
 from common.errors import DataError
@@ -164,17 +165,13 @@ def decode(content: bytes) -> Examples:
     return Examples(np.stack(angles, axis=1), labels)
 
 
-def file_name(split: str, number: int, count: int) -> str:
-    """Return the name of a shard's file."""
-    return f"{split}-{number:05d}-of-{count:05d}.parquet"
-
-
-def fetch(folder: StoragePath, shard: Shard, known: dict[str, int]) -> bytes:
+def fetch(folder: StoragePath, shard: Shard, columns: int, known: dict[str, int]) -> bytes:
     """Return the content of a shard, verified.
 
     Args:
         folder: Folder of the data set.
         shard: The shard.
+        columns: Number of columns of angles.
         known: CRC32C by file of content whose SHA-256 was right; updated here. It takes a
             twentieth of the time, and shards are read again in every epoch.
 
@@ -183,9 +180,11 @@ def fetch(folder: StoragePath, shard: Shard, known: dict[str, int]) -> bytes:
     """
     path = folder / shard.file
     try:
-        content = storage.read_bytes(path)
+        content = storage.read_bytes(path, shard.bytes)
     except FileNotFoundError:
         raise DataError(f"{path} is missing from its data set: {REGENERATE_HINT}") from None
+    except storage.FileTooLarge:
+        raise DataError(f"{path} has more than {shard.bytes} bytes: {REGENERATE_HINT}") from None
     _check_size(path, len(content), shard)
     checksum = google_crc32c.value(content)
     if known.get(shard.file) != checksum:
@@ -193,8 +192,28 @@ def fetch(folder: StoragePath, shard: Shard, known: dict[str, int]) -> bytes:
             raise DataError(
                 f"{path} was altered since it was written (sha256 differs): {REGENERATE_HINT}"
             )
+        if not _has_shape(content, shard.rows, columns):
+            raise DataError(f"{path} is not a shard of {shard.rows} rows: {REGENERATE_HINT}")
         known[shard.file] = checksum
     return content
+
+
+def _has_shape(content: bytes, rows: int, columns: int) -> bool:
+    """Return True if a shard declares its rows of float32, which it holds uncompressed.
+
+    Compressed content of another user could fill any memory.
+    """
+    try:
+        found = pa.parquet.ParquetFile(pa.BufferReader(content), pre_buffer=False).metadata
+    except (pa.ArrowException, OSError, ValueError):
+        return False
+    kinds = {found.schema.column(i).physical_type for i in range(found.num_columns)}
+    shape = (found.num_rows, found.num_columns)
+    return (
+        shape == (rows, columns + 1)
+        and kinds == {"FLOAT"}
+        and len(content) >= rows * row_bytes(columns)
+    )
 
 
 def check_sizes(folder: StoragePath, shards: Sequence[Shard]) -> None:
@@ -243,17 +262,21 @@ def read_manifest(folder: StoragePath) -> Manifest:
             f"{path} does not exist, so its folder has no complete data set: run `make"
             " dataset` or the training again"
         ) from None
-    except ValueError:
+    except ValueError as error:
         raise DataError(
-            f"{path} is not JSON: it is incomplete or was altered; {REGENERATE_HINT}"
+            f"{path} is incomplete or was altered: {error}; {REGENERATE_HINT}"
         ) from None
     version = read.get("format") if isinstance(read, dict) else None
     if version != FORMAT:
         raise DataError(
-            f"{path} has format {version!r} and this version of qfleet reads format {FORMAT}:"
-            " regenerate the data set with `make dataset`"
+            f"{path} has format {str(version)[:20]} and this version of qfleet reads format"
+            f" {FORMAT}: regenerate the data set with `make dataset`"
         )
     signature = read.pop("fingerprint", None)
     if signature != fingerprint(read):
         raise DataError(f"{path} was altered since it was written: {REGENERATE_HINT}")
+    try:
+        manifest_check.check(read)
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}; {REGENERATE_HINT}") from None
     return Manifest(**read, fingerprint=signature)

@@ -162,9 +162,14 @@ def _inverse(deviations: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
     return np.where(significant, 1 / np.where(significant, deviations, 1), 0)
 
 
+def _scales(features: np.ndarray) -> np.ndarray:
+    """Return the factor of each feature that gives it a standard deviation of 1."""
+    return _inverse(features.std(axis=0), np.abs(features).max(axis=0))
+
+
 def _standardise(features: np.ndarray) -> np.ndarray:
     """Return the diagonal matrix that gives each feature a standard deviation of 1."""
-    return np.diag(_inverse(features.std(axis=0), np.abs(features).max(axis=0)))
+    return np.diag(_scales(features))
 
 
 def _whiten(features: np.ndarray, components: int) -> np.ndarray:
@@ -172,13 +177,33 @@ def _whiten(features: np.ndarray, components: int) -> np.ndarray:
 
     The sign of a component is arbitrary; here its largest entry is positive.
     """
-    standardise = _standardise(features)
-    scores = (features - features.mean(axis=0)) @ standardise
-    values, vectors = np.linalg.eigh(scores.T @ scores / len(scores))
-    # eigh sorts in ascending order.
-    values, vectors = values[::-1][:components], vectors[:, ::-1][:, :components].T
+    scales = _scales(features)
+    scores = (features - features.mean(axis=0)) * scales
+    values, vectors = _eigenvectors(scores, components)
     largest = np.abs(vectors).argmax(axis=1)
     vectors *= np.sign(vectors[np.arange(len(vectors)), largest])[:, None]
     deviations = np.sqrt(np.maximum(values, 0))
     # Rounding of the values, about 1e-16 of the largest, is 1e-8 of its root.
-    return _inverse(deviations, 1e6 * deviations.max(initial=0))[:, None] * vectors @ standardise
+    return _inverse(deviations, 1e6 * deviations.max(initial=0))[:, None] * vectors * scales
+
+
+def _eigenvectors(scores: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest eigenvalues of the covariance, and their vectors [count, columns].
+
+    A table with more columns than rows has at most as many components as rows: they follow from the
+    smaller matrix of scalar products of the rows.
+    """
+    rows, columns = scores.shape
+    count = min(count, columns)
+    if columns <= rows:
+        values, vectors = np.linalg.eigh(scores.T @ scores / rows)
+        # eigh sorts in ascending order.
+        return values[::-1][:count], vectors[:, ::-1][:, :count].T
+    values, left = np.linalg.eigh(scores @ scores.T / rows)
+    values, left = values[::-1][:count], left[:, ::-1][:, :count]
+    lengths = np.sqrt(np.maximum(values, 0) * rows)
+    vectors = np.zeros((count, columns))
+    vectors[: len(values)] = _inverse(lengths, 1e6 * lengths.max(initial=0))[:, None] * (
+        left.T @ scores
+    )
+    return np.concatenate([values, np.zeros(count - len(values))]), vectors

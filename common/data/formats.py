@@ -12,48 +12,68 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from common import storage
+from common.data import table_limits
 from common.errors import DataError, one_line
 
 
-def read_bytes(path: str) -> bytes:
+def read_bytes(path: str, memory: int) -> bytes:
     """Return the content of a file.
 
+    Args:
+        path: A path or gs:// address.
+        memory: DATA_MEMORY, in MiB: larger files are refused.
+
     Raises:
-        DataError: The file is missing, a folder, or unreadable.
+        DataError: The file is missing, a folder, too large, or unreadable.
     """
     location = storage.path(path)
     if storage.is_local(location) and location.is_dir():
         raise DataError(f"{path} is a folder: give the path of one table in it")
     try:
-        return storage.read_bytes(location)
+        return storage.read_bytes(location, memory * table_limits.MIB)
     except FileNotFoundError:
         raise DataError(
             f"{path} does not exist: give the path of a table ({', '.join(FORMATS)})"
         ) from None
+    except storage.FileTooLarge:
+        raise DataError(
+            f"{path} has more than DATA_MEMORY={memory} MiB: raise DATA_MEMORY, or provide fewer"
+            " rows"
+        ) from None
 
 
-def sha256_file(path: str) -> str:
-    """Return the SHA-256 (hex) of a file."""
-    return hashlib.sha256(read_bytes(path)).hexdigest()
+def sha256_file(path: str, memory: int) -> str:
+    """Return the SHA-256 (hex) of a file; arguments and errors as `read_bytes`."""
+    return hashlib.sha256(read_bytes(path, memory)).hexdigest()
 
 
-def read_file(path: str) -> pa.Table:
+def read_file(path: str, memory: int, label: str | None = None) -> pa.Table:
     """Return the columns of a file, of any type.
 
+    Args:
+        path: A path or gs:// address that ends in one of FORMATS.
+        memory: DATA_MEMORY, in MiB.
+        label: Name of the label column, whose texts may repeat.
+
     Raises:
-        DataError: The file can't be read, or its suffix is not one of FORMATS.
+        DataError: The file can't be read, needs more memory, or its suffix is not one of FORMATS.
     """
     ending = next((e for e in FORMATS if path.lower().endswith(e)), None)
     if ending is None:
         raise DataError(f"{path} is not a table: its name must end in {', '.join(FORMATS)}")
-    content = read_bytes(path)
+    content = read_bytes(path, memory)
     if not content:
         raise DataError(f"{path} is empty: give a table with a header and rows")
     name, read = FORMATS[ending]
     try:
-        return read(content)
-    except _Unsupported as error:
+        return read(content, memory, label)
+    except (_Unsupported, table_limits.TooLargeError) as error:
         raise DataError(f"{path} {error}") from None
+    except MemoryError:
+        raise DataError(
+            f"{path} unpacks to more than DATA_MEMORY={memory} MiB: raise DATA_MEMORY, or provide"
+            " fewer rows"
+        ) from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(
             f"{path} can't be read as {name} ({one_line(error)[:160]}): it is incomplete, damaged,"
@@ -61,11 +81,23 @@ def read_file(path: str) -> pa.Table:
         ) from None
 
 
+BLOCK_BYTES = 2**18
+"""Bytes of a CSV file that are parsed at a time, per column."""
+
+MAX_BLOCK_BYTES = 2**30
+
+
 class _Unsupported(Exception):
     """A readable file has unsupported content. The message continues after the name of the file."""
 
 
-def _csv(content: bytes) -> pa.Table:
+def _csv(content: bytes, memory: int, label: str | None) -> pa.Table:
+    del label
+    end = content.find(b"\n")
+    columns = 1 + content.count(b",", 0, end if end >= 0 else len(content))
+    lines = max(content.count(b"\n"), content.count(b"\r"))
+    # Each cell but the last of a row has a comma.
+    table_limits.check((content.count(b",") + lines) // columns, columns, memory)
     try:
         content.decode()
     except UnicodeDecodeError as error:
@@ -81,8 +113,10 @@ def _csv(content: bytes) -> pa.Table:
     try:
         return pa.csv.read_csv(
             io.BytesIO(content),
-            # Threads do not know the number of their row.
-            read_options=pa.csv.ReadOptions(use_threads=False),
+            # Threads do not know the number of their row. Each block costs 10 KB for each column.
+            read_options=pa.csv.ReadOptions(
+                use_threads=False, block_size=min(2**20 + BLOCK_BYTES * columns, MAX_BLOCK_BYTES)
+            ),
             parse_options=pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=stop),
         )
     except pa.ArrowInvalid:
@@ -96,20 +130,34 @@ def _csv(content: bytes) -> pa.Table:
         ) from None
 
 
-def _parquet(content: bytes) -> pa.Table:
+def _parquet(content: bytes, memory: int, label: str | None) -> pa.Table:
     # read_table refuses two columns of one name with an unclear error.
-    file = pa.parquet.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
-    return file.read()
+    file = pa.parquet.ParquetFile(
+        io.BytesIO(content),
+        page_checksum_verification=True,
+        read_dictionary=[label] if label else None,  # a long text may repeat in every row
+    )
+    found = file.metadata
+    # Numbers may be packed: what counts is the number of rows. Texts are not packed any more.
+    texts = sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
+    table_limits.check(found.num_rows, found.num_columns, memory, other_bytes=max(0, texts))
+    with table_limits.limited(memory):
+        return file.read()
 
 
-def _npz(content: bytes) -> pa.Table:
+def _npz(content: bytes, memory: int, label: str | None) -> pa.Table:
+    del label
     # Otherwise NumPy reports unknown content as a pickle.
     if not zipfile.is_zipfile(io.BytesIO(content)):
         raise _Unsupported("is not an NPZ file, or is incomplete: write it with numpy.savez")
     columns: dict[str, np.ndarray] = {}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+    table_limits.check(-(-unpacked // 8), 1, memory)
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         for name in arrays.files:
             columns.update(_columns(name, _array(arrays, name)))
+            table_limits.check(0, len(columns), memory)
     if not columns:
         raise _Unsupported("has no array: it needs one for labels and one or more for features")
     first, rows = next((name, len(column)) for name, column in columns.items())
@@ -119,6 +167,7 @@ def _npz(content: bytes) -> pa.Table:
                 f"has {rows} rows in array {first!r} and {len(column)} in {name!r}: all arrays must"
                 " have one row per example"
             )
+    table_limits.check(rows, len(columns), memory)
     return pa.table({name: pa.array(column) for name, column in columns.items()})
 
 
@@ -149,13 +198,14 @@ def _columns(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     if array.ndim == 1:
         return {name: array}
     if array.ndim == 2:
+        table_limits.check(0, array.shape[1], memory=1)
         return {f"{name}_{i}": array[:, i] for i in range(array.shape[1])}
     raise _Unsupported(
         f"has an array {name!r} of shape {array.shape}: allowed are [rows] and [rows, columns]"
     )
 
 
-FORMATS: Mapping[str, tuple[str, Callable[[bytes], pa.Table]]] = {
+FORMATS: Mapping[str, tuple[str, Callable[[bytes, int, str | None], pa.Table]]] = {
     ".csv": ("CSV", _csv),
     ".parquet": ("Parquet", _parquet),
     ".npz": ("NPZ", _npz),

@@ -1,28 +1,36 @@
 """Loading of data sets: found by folder or recipe, or generated; and new examples for inference."""
 
+import contextlib
+import itertools
 import uuid
+from collections.abc import Iterator
 
 import numpy as np
 
 from common import storage
 from common.data import dataset_dir
-from common.data.dataset import DEFAULT_MEMORY_MIB, Dataset
+from common.data.dataset import Dataset
 from common.data.encoding import Encoding
 from common.data.formats import FORMATS
 from common.data.recipe import folder, recipe
 from common.data.sampling import WorkerSampler
 from common.data.shuffling import SINGLE_SHARD
 from common.data.splits import GENERATORS, SPLITS, labels_to_signs, read_user_table
+from common.data.table_limits import DEFAULT_MEMORY_MIB
 from common.data.tables import read_table
 from common.data.writer import DatasetWriter, Progress
 from common.errors import DataError, SettingsError
-from common.settings import Settings
+from common.settings import Settings, micro_batch_count
 from common.storage import StoragePath
 from common.text import plural
 
 
 def prepare(
-    settings: Settings, root: StoragePath, progress: Progress = lambda done, total: None
+    settings: Settings,
+    root: StoragePath,
+    progress: Progress = lambda done, total: None,
+    *,
+    table_memory: int | None = None,
 ) -> Dataset:
     """Return the data set of the settings; generate it below `root` if it does not exist.
 
@@ -30,6 +38,7 @@ def prepare(
         settings: The groups data and training, QUBITS and JOB_ID.
         root: Folder of data sets.
         progress: Called with rows written so far, and all rows.
+        table_memory: Memory for reading a table, in MiB; by default DATA_MEMORY.
 
     Returns:
         A data set with all shards. Small splits are in memory and verified.
@@ -40,14 +49,17 @@ def prepare(
     """
     data = settings.data
     if (found := _existing(settings)) is None:
+        if table_memory is not None:
+            data = data.model_copy(update={"data_memory": table_memory})
         content = recipe(data, settings.model.qubits)
         path = folder(data, content, root)
         if not storage.exists(path / dataset_dir.MANIFEST):
             generate = GENERATORS.get(data.data, read_user_table)
-            splits = generate(data, settings.model.qubits)
+            with _report_memory(data.data):
+                splits = generate(data, settings.model.qubits)
             writer = DatasetWriter(path, content, data.partitions, progress)
             writer.write(splits, data.seed, settings.job.job_id or uuid.uuid4().hex)
-        found = load(path, data.data_memory)
+        found = load(path, settings.data.data_memory)
     shards = [shard for split in SPLITS for shard in found.shards(split)]
     dataset_dir.check_sizes(found.path, shards)
     for split in SPLITS:
@@ -58,18 +70,31 @@ def prepare(
     return found
 
 
+@contextlib.contextmanager
+def _report_memory(data: str) -> Iterator[None]:
+    try:
+        yield
+    except MemoryError:
+        raise DataError(
+            f"{data} needs more memory than this process may use: provide fewer rows or columns, or"
+            " lower DATA_MEMORY to have it refused before it is read"
+        ) from None
+
+
 def _check_memory(found: Dataset, settings: Settings) -> None:
     """Raise now if DATA_MEMORY is too small, and not after TensorFlow is loaded."""
     training = settings.training
-    in_memory = found.splits_in_memory()
-    for split in filter(lambda split: split not in in_memory, SPLITS):
+    streamed = [split for split in SPLITS if split not in found.splits_in_memory()]
+    sizes = dict.fromkeys((training.workers, training.min_workers or training.workers))
+    for split, workers in itertools.product(streamed, sizes):
         sampler = WorkerSampler(
             found.partition_sizes(split),
             rank=0,
-            world_size=training.workers // training.state_shards,
+            world_size=workers // training.state_shards,
             batch=training.global_batch,
             seed=settings.data.seed,
             layout=found.layout(split),
+            micro_batches=micro_batch_count(settings),
         )
         found.batch_source(split, sampler)
 
@@ -140,13 +165,16 @@ def _check_recipe(found: Dataset, settings: Settings) -> None:
             )
 
 
-def read_examples(path: str, encoding: Encoding) -> tuple[np.ndarray, np.ndarray | None]:
+def read_examples(
+    path: str, encoding: Encoding, memory: int = DEFAULT_MEMORY_MIB
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Return new examples from a table, for inference.
 
     Args:
         path: A .csv, .parquet or .npz table with the columns of the training data; in a CSV or
             Parquet file in any order. The label column is optional.
         encoding: Encoding of the training data.
+        memory: DATA_MEMORY, in MiB.
 
     Returns:
         Angles float32 [n, symbols] in radians, and labels float32 [n] of -1 and +1, or None.
@@ -154,8 +182,11 @@ def read_examples(path: str, encoding: Encoding) -> tuple[np.ndarray, np.ndarray
     Raises:
         DataError: The table can't be read or does not fit.
     """
-    table = read_table(path, encoding.label, columns=encoding.columns, labelled=False)
-    angles = encoding.apply(table.features)
+    with _report_memory(path):
+        table = read_table(
+            path, encoding.label, columns=encoding.columns, labelled=False, memory=memory
+        )
+        angles = encoding.apply(table.features)
     if table.labels is None:
         return angles, None
     unknown = np.flatnonzero(~np.isin(table.labels, encoding.classes))

@@ -13,8 +13,8 @@ from common.errors import SettingsError
 PREFETCH_THREADS = 4
 """Shards to fetch at a time, if memory allows: one takes about 50 ms from a bucket."""
 
-BLOCK_COPIES = 2
-"""Copies of a block at a time: original and padded, or padded and divided into steps."""
+BLOCK_COPIES = 3
+"""Blocks at a time: the one in use, and the one that is read ahead, original and padded."""
 
 SPARE_SLOTS_FRACTION = 0.25
 """Slots of the ring buffer beyond the segment in use, for shards that arrive early. If memory does

@@ -39,7 +39,7 @@ def recipe(data: DataSettings, qubits: int) -> dict[str, Any]:
         }
     if data.data not in GENERATORS:
         # By content: the same table with another path is the same data.
-        result |= {"data": "table", "sha256": sha256_file(data.data)}
+        result |= {"data": "table", "sha256": sha256_file(data.data, data.data_memory)}
     return result
 
 

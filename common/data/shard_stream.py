@@ -92,16 +92,15 @@ class ShardStream:
             self._write_next_shard()
         global_counts = sampler.counts(first, last).astype(np.float32)
         shape = last - first, sampler.padded
-        counts = np.diff(begins)
-        if (counts == sampler.padded).all():
+        if len(sampler.micro_batches) == 1 and (np.diff(begins) == sampler.padded).all():
             weights = np.ones(shape, np.float32)
-            angles, labels = angles.reshape(*shape, -1), labels.reshape(shape)
-            return StepBlock(angles, labels, weights, global_counts)
-        # Padding repeats the last row of its step, or a row of the block.
-        slots = np.arange(sampler.padded)
-        taken = np.minimum(slots, np.maximum(counts, 1)[:, None] - 1)
-        taken = np.minimum(taken + (begins[:-1] - begins[0])[:, None], max(rows - 1, 0))
-        weights = (slots < counts[:, None]).astype(np.float32)
+            return StepBlock(
+                angles.reshape(*shape, -1), labels.reshape(shape), weights, global_counts
+            )
+        at = sampler.batch_positions(first, last)
+        taken = np.full(shape, -1, np.int64)
+        taken[at.step, at.slot] = np.arange(rows)
+        taken, weights = sampler.pad(taken, padding=0)
         if not rows:  # this worker has no row in any of these steps
             angles, labels = np.zeros((1, self.features), np.float32), np.ones(1, np.float32)
         return StepBlock(angles[taken], labels[taken], weights, global_counts)

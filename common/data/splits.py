@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from common.data.encoding import Encoding, fit
-from common.data.tables import Table, read_table
+from common.data.tables import Table, label_text, read_table
 from common.errors import DataError, SettingsError
 from common.settings.groups import DataSettings
 from qfleet.placement import data_symbols
@@ -20,8 +20,8 @@ DIGITS = "1,8"
 
 VALIDATION_FRACTION, TEST_FRACTION = 0.15, 0.20
 
-CHUNK_ROWS = 65_536
-"""Rows of excitations that share a random stream."""
+CHUNK_ROWS, CHUNK_ANGLES = 65_536, 1 << 22
+"""Limits of the rows of excitations that share a random stream, and of their angles."""
 
 
 class Examples(NamedTuple):
@@ -94,16 +94,25 @@ def excitations(data: DataSettings, qubits: int) -> PreparedSplits:
     return PreparedSplits(splits, Encoding("none", "cluster", columns, "label", ("-1", "1")))
 
 
+def generated_rows(data: DataSettings) -> int:
+    """Return the examples of all splits of a built-in data set; 0 if it has a fixed size."""
+    if data.data != "excitations":
+        return 0
+    wanted = (data.train_examples, data.validation_examples, data.test_examples)
+    return sum(one or rows for one, rows in zip(wanted, EXCITATION_ROWS.values(), strict=True))
+
+
 def _random_excitations(seed: int, split: int, rows: int, qubits: int) -> RowSource:
-    """Return a split of excitations. Each chunk of CHUNK_ROWS rows has its own random stream.
+    """Return a split of excitations. Each chunk of rows has its own random stream.
 
     So any range is readable alone, and the size of one split does not change the others.
     """
+    chunk_rows = min(CHUNK_ROWS, CHUNK_ANGLES // qubits)
 
     @lru_cache(maxsize=2)
     def chunk(index: int) -> Examples:
-        count = min(CHUNK_ROWS, rows - index * CHUNK_ROWS)
-        stream = [seed, split] if rows <= CHUNK_ROWS else [seed, split, 1 + index]
+        count = min(chunk_rows, rows - index * chunk_rows)
+        stream = [seed, split] if rows <= chunk_rows else [seed, split, 1 + index]
         generator = np.random.Generator(np.random.PCG64(stream))
         angles = np.zeros((count, qubits), np.float32)
         excited = generator.integers(qubits, size=count)
@@ -113,8 +122,8 @@ def _random_excitations(seed: int, split: int, rows: int, qubits: int) -> RowSou
 
     def read(first: int, last: int) -> Examples:
         parts = []
-        for index in range(first // CHUNK_ROWS, -(-last // CHUNK_ROWS)):
-            begin = index * CHUNK_ROWS
+        for index in range(first // chunk_rows, -(-last // chunk_rows)):
+            begin = index * chunk_rows
             parts.append([part[max(0, first - begin) : last - begin] for part in chunk(index)])
         angles, labels = zip(*parts, strict=True)
         return Examples(np.concatenate(angles), np.concatenate(labels))
@@ -145,7 +154,7 @@ def read_user_table(data: DataSettings, qubits: int) -> PreparedSplits:
     Raises:
         DataError: The table can't be read, or is not usable for training.
     """
-    table = read_table(data.data, data.label_column)
+    table = read_table(data.data, data.label_column, memory=data.data_memory)
     return from_table(table, data, qubits, title=data.data, classes=data.classes)
 
 
@@ -193,7 +202,7 @@ def choose_classes(labels: np.ndarray, classes: str, title: str) -> tuple[str, s
     found = sorted(np.unique(labels).tolist(), key=_by_number)
     listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
     if classes:
-        negative, positive = (name.strip() for name in classes.split(","))
+        negative, positive = map(label_text, classes.split(","))
         for name in (negative, positive):
             if name not in found:
                 raise DataError(

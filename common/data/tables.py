@@ -1,5 +1,8 @@
 """Tables of the user: read and validated; errors name file, row and column."""
 
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,7 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from common.data.formats import read_file
+from common.data.table_limits import DEFAULT_MEMORY_MIB, MIB
 from common.errors import DataError
+
+MAX_LABEL = 1000
+"""Most characters of a label."""
+
+_DECIMAL = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?")
 
 MAX_ABSOLUTE_VALUE = 1e100
 """Squares of larger numbers, for standard deviations, come near the limit of float64."""
@@ -29,7 +38,12 @@ class Table(NamedTuple):
 
 
 def read_table(
-    path: str, label: str | None, *, columns: Sequence[str] | None = None, labelled: bool = True
+    path: str,
+    label: str | None,
+    *,
+    columns: Sequence[str] | None = None,
+    labelled: bool = True,
+    memory: int = DEFAULT_MEMORY_MIB,
 ) -> Table:
     """Read a CSV, Parquet or NPZ table.
 
@@ -41,25 +55,29 @@ def read_table(
         label: Name of the label column, or None if all columns are features.
         columns: Required features and their order; by default those of the table.
         labelled: The label column is required.
+        memory: DATA_MEMORY, in MiB: a table that needs more is refused before it is read.
 
     Raises:
-        DataError: The file is missing or unreadable, or a row or column is invalid.
+        DataError: The file is missing, unreadable or too large, or a row or column is invalid.
     """
-    table = read_file(path)
+    label = None if label is None else _normal(label)
+    table = read_file(path, memory, label)
     # pandas stores its index in a column with such a name.
     table = table.drop_columns(
         [name for name in table.column_names if name.startswith("__index_level_")]
     )
-    names = table.column_names
-    repeated = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if repeated is not None:
-        raise DataError(f"{path} has two columns named {repeated!r}: rename one of them")
+    names = [_normal(name) for name in table.column_names]
+    counts = Counter(names)
+    if len(counts) < len(names):
+        repeated = next(name for name in names if counts[name] > 1)
+        raise DataError(f"{path} has two columns named {_list([repeated])}: rename one of them")
+    table = table.rename_columns(names)
     if table.num_rows == 0:
         raise DataError(f"{path} has no rows: a table needs at least one below its header")
 
     labels = None
     if label is not None and label in names:
-        labels = _labels(path, label, table[label])
+        labels = _labels(path, label, table[label], memory)
     elif label is not None and labelled:
         raise DataError(
             f"{path} has no label column {label!r}, only {_list(names)}: set LABEL_COLUMN to the"
@@ -67,8 +85,9 @@ def read_table(
         )
     features = [name for name in names if name != label]
     if columns is not None:
+        columns = [_normal(name) for name in columns]
         _check_columns(path, features, columns)
-        features = list(columns)
+        features = columns
     if not features:
         raise DataError(f"{path} has only the label column {label!r}: it needs features as well")
     read = np.empty((table.num_rows, len(features)))
@@ -78,14 +97,27 @@ def read_table(
 
 
 def label_text(value: object) -> str:
-    """Return a label as text: 3, 3.0 and '3' are the same label."""
+    """Return a label as text.
+
+    A decimal number is one label however it is written: 3, 3.0, '3' and '3.00'. Other texts are one
+    label if they look the same: without blanks around them, in Unicode's form NFC. '03' is a text.
+    """
     if value is None:
         return ""
-    if isinstance(value, bytes):
-        return value.decode(errors="replace").strip()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return str(value).strip()
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    text = _normal(text.strip())
+    if number := _DECIMAL.fullmatch(text):
+        sign, whole, fraction = number[1], number[2], (number[3] or "").rstrip("0")
+        text = f"{whole}.{fraction}" if fraction else whole
+        return text if text == "0" else sign + text
+    return text
+
+
+def _normal(text: str) -> str:
+    """Return text in Unicode's form NFC, in which equal texts have equal characters."""
+    return unicodedata.normalize("NFC", text)
 
 
 def _list(names: Sequence[str]) -> str:
@@ -94,8 +126,9 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _check_columns(path: str, found: Sequence[str], wanted: Sequence[str]) -> None:
-    missing = [name for name in wanted if name not in found]
-    unknown = [name for name in found if name not in wanted]
+    present, needed = set(found), set(wanted)
+    missing = [name for name in wanted if name not in present]
+    unknown = [name for name in found if name not in needed]
     if missing:
         raise DataError(
             f"{path} lacks {_list(missing)} of the {len(wanted)} columns that the model was trained"
@@ -108,12 +141,17 @@ def _check_columns(path: str, found: Sequence[str], wanted: Sequence[str]) -> No
         )
 
 
-def _labels(path: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
+def _labels(path: str, name: str, column: pa.ChunkedArray, memory: int) -> np.ndarray:
     encoded = column.combine_chunks()
     if not isinstance(encoded, pa.DictionaryArray):
         encoded = encoded.dictionary_encode()
-    texts = np.array([label_text(value) for value in encoded.dictionary.to_pylist()], dtype=str)
-    texts = np.append(texts, "")
+    known = [label_text(value) for value in encoded.dictionary.to_pylist()]
+    longest = max(map(len, known), default=0)
+    if longest > MAX_LABEL or longest * 4 * len(column) > memory * MIB:
+        raise DataError(
+            f"{path} has a label of {longest:,} characters in column {name!r}: shorten the labels"
+        )
+    texts = np.array([*known, ""], dtype=str)
     codes = pc.fill_null(encoded.indices, len(texts) - 1).to_numpy(zero_copy_only=False)
     labels = texts[codes.astype(np.int64)]
     missing = (labels == "") | (labels == "nan")

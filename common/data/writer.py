@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from common import storage
-from common.data import dataset_dir
+from common.data import dataset_dir, manifest_check
 from common.data.shuffling import EpochOrder, ShardLayout, partition_sizes
 from common.data.splits import SPLITS, Examples, PreparedSplits, RowSource
 from common.errors import DataError
@@ -82,7 +82,7 @@ class DatasetWriter:
         columns = data_symbols(prepared.encoding.symbols)
         splits = {s: self._write_split(s, prepared.splits[s], columns) for s in SPLITS}
         if self._lease:
-            self._lease.check()
+            self._lease.confirm()
         dataset_dir.write_manifest(
             self._path,
             name=self._path.name,
@@ -114,9 +114,9 @@ class DatasetWriter:
         with ThreadPoolExecutor(WRITER_THREADS) as executor:
             for segment in range(layout.segments):
                 if self._lease:
-                    self._lease.check()
+                    self._lease.confirm()
                 numbers = [group * layout.segments + segment for group in range(layout.groups)]
-                names = [dataset_dir.file_name(split, number, len(shards)) for number in numbers]
+                names = [manifest_check.file_name(split, number, len(shards)) for number in numbers]
                 complete = list(executor.map(self._is_complete, names))
                 if not all(complete):
                     rows = _segment_shards(source, order, layout, segment)

@@ -25,8 +25,10 @@ from common.events.emitter import (
     ENVIRONMENT_VARIABLE,
     LogHandler,
     emit,
+    encode,
     flush,
     forward,
+    interrupt,
     is_streaming,
     log_event,
     start,
@@ -35,6 +37,6 @@ from common.events.schema import KINDS, Event, Kind, foreign, parse
 
 __all__ = [
     "ENVIRONMENT_VARIABLE", "KINDS", "MAX_LINE_BYTES", "STALL_SECONDS", "Event", "Kind",
-    "LineSplitter", "LogHandler", "emit", "flush", "foreign", "forward", "is_streaming",
-    "log_event", "parse", "render", "start", "write_available",
+    "LineSplitter", "LogHandler", "emit", "encode", "flush", "foreign", "forward", "interrupt",
+    "is_streaming", "log_event", "parse", "render", "start", "write_available",
 ]  # fmt: skip

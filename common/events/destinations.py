@@ -7,8 +7,10 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 from common.events.schema import Event
+from common.text import printable
 
 MAX_LINE_BYTES = 1 << 22
 """Longest line of an event. Longer ones are not emitted, and are cut where they are read."""
@@ -59,9 +61,9 @@ def render(event: Event, *, worker_prefix: bool = True) -> str | None:
         event: The event.
         worker_prefix: Put "worker N: " before the text of workers other than rank 0.
     """
-    text = event.message
+    text = printable(event.message, keep="\n\t")
     if event.kind == "run_finished":
-        commands = [str(command) for command in event.items("commands")]
+        commands = [printable(str(command)) for command in event.items("commands")]
         lines = ["Next steps:", *(f"  {command}" for command in commands)] if commands else []
         text = "\n".join(filter(None, [text, *lines]))
     if not text:
@@ -106,6 +108,15 @@ class Console:
             return False
         return True
 
+    def interrupt(self, action: Callable[[], None]) -> None:
+        """Call `action` at once: a line that was printed is not printed again."""
+        action()
+
+    def encode(self, event: Event) -> tuple[int, bytes]:
+        """Return the file descriptor and the bytes of `send`."""
+        text = render(event)
+        return 2 if event.kind == "error" else 1, f"{text}\n".encode() if text else b""
+
     def flush(self, timeout_seconds: float) -> None:
         """Do nothing: each event is flushed."""
 
@@ -124,11 +135,13 @@ class Stream:
         self._fd = fd
         self._lock = threading.RLock()  # a signal handler may emit while this thread holds it
         self._pending = bytearray()
-        self._draining = self._stalled = self._gone = False
+        self._writer: int | None = None  # the thread that is writing
+        self._stalled = self._gone = False
+        self._interrupt: Callable[[], None] | None = None
 
     def send(self, event: Event) -> bool:
         """Write the event, or keep it for later where the reader is slow."""
-        line = event.to_json().encode() + b"\n"
+        _, line = self.encode(event)
         with self._lock:
             room = MAX_BUFFER_BYTES - len(self._pending)
             if self._gone or len(line) > min(room, MAX_LINE_BYTES):
@@ -137,6 +150,10 @@ class Stream:
             # After one stall, later events do not wait until the reader has caught up.
             self._drain(0.0 if self._stalled else STALL_SECONDS)
             return not self._gone
+
+    def encode(self, event: Event) -> tuple[int, bytes]:
+        """Return the file descriptor and the bytes of `send`."""
+        return self._fd, event.to_json().encode() + b"\n"
 
     def flush(self, timeout_seconds: float) -> None:
         """Write what is pending."""
@@ -153,12 +170,25 @@ class Stream:
         """Replace locks that threads of the parent may hold, and drop its pending lines."""
         self._lock = threading.RLock()
         self._pending.clear()
-        self._draining = False
+        self._writer = None
+
+    def interrupt(self, action: Callable[[], None]) -> None:
+        """Call `action`, which may raise, as soon as this thread is not writing.
+
+        An exception between the write of a line and its removal would write the line twice.
+
+        Args:
+            action: The rest of a signal handler.
+        """
+        if self._writer == threading.get_ident():
+            self._interrupt = action
+        else:
+            action()
 
     def _drain(self, timeout_seconds: float) -> None:
-        if self._draining or self._gone:
+        if self._writer is not None or self._gone:
             return  # in a signal handler: the interrupted call writes this line, too
-        self._draining = True
+        self._writer = threading.get_ident()
         deadline = time.monotonic() + timeout_seconds
         try:
             while self._pending:
@@ -172,7 +202,10 @@ class Stream:
             self._gone = True
             self._pending.clear()
         finally:
-            self._draining = False
+            self._writer = None
+            action, self._interrupt = self._interrupt, None
+            if action:
+                action()
 
 
 def open_destination(named: str) -> Console | Stream:

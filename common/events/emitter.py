@@ -5,6 +5,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 
 from common.events.destinations import Console, Stream, open_destination
 from common.events.schema import Event, checked_fields
@@ -59,6 +60,12 @@ def emit(kind: str, message: str = "", *, rank: int | None = None, **fields: obj
     return forward(Event(kind, time.time(), _rank if rank is None else rank, message, plain))
 
 
+def encode(kind: str, message: str = "", **fields: object) -> tuple[int, bytes]:
+    """Return the file descriptor and the bytes with which native code emits an event."""
+    event = Event(kind, time.time(), _rank, message, checked_fields(kind, fields))
+    return _current().encode(event)
+
+
 def forward(event: Event) -> bool:
     """Send an event of another process to the destination of this one; see `emit`."""
     sent = _current().send(event)
@@ -71,6 +78,17 @@ def flush(timeout_seconds: float = 5.0) -> None:
     """Send what is buffered for a slow reader. Call it before `os._exit`; a normal exit does."""
     if _destination is not None:
         _destination.flush(timeout_seconds)
+
+
+def interrupt(action: Callable[[], None]) -> None:
+    """Call `action` from a signal handler; use it for handlers that raise.
+
+    Where the signal came in the middle of an event, the call follows that event.
+    """
+    if _destination is None:
+        action()
+    else:
+        _destination.interrupt(action)
 
 
 def log_event(kind: str, message: str, *, level: int = logging.INFO, **fields: object) -> None:

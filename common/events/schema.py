@@ -31,6 +31,7 @@ KINDS: Mapping[str, Kind] = {
     "progress": Kind({"epoch": (int,), "epochs": (int,), "step": (int,), "steps": (int,)}),
     "step_rate": Kind({"examples_per_second": _NUMBER}, {"step_ms": (dict,)}),
     "waiting": Kind({"missing": (list,)}, {"seconds": _NUMBER}),  # ranks not at the rendezvous
+    "elastic_start": Kind({"members": (list,), "missing": (list,)}),  # ranks, see MIN_WORKERS
     "checkpoint_saved": Kind({"run": (str,), "step": (int,)}),  # step of the whole run
     # `commands` are what the user may run next, such as "make inference RUN=...".
     "run_finished": Kind(

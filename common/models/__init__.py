@@ -5,14 +5,19 @@ description is recorded as JSON (`describe_model`), from which inference rebuild
 """
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from common import user_code, weights_file
 from common.errors import WeightsError
 from common.formats import MODEL_FORMAT
+from common.model_circuits import MAX_RECORDED_QUBITS, ModelProgram, compiled_circuits
 from common.models import user_model
 from common.settings import Settings
-from qfleet.circuits import ModelCircuit, hybrid_layers, qcnn
+from common.storage import StoragePath
 from qfleet.circuits.circuit_json import to_json
+from qfleet.compiler.contraction_path import give_paths
+from qfleet.compiler.path_cache import used_paths
 from qfleet.errors import LibraryError
 from qfleet.tensorflow.layers import Expectation, PauliReadouts
 from qfleet.tensorflow.runtime import keras, tf
@@ -33,36 +38,25 @@ def build_model(features: int, settings: Settings, encoder: str = "angle") -> ke
     if ":" in settings.model.model:
         return user_model.build_user_model(features, settings)
     inputs = keras.Input((features,), name="angles")
-    if settings.model.model == "qcnn":
-        outputs = _readouts(inputs, settings, encoder, layers=None)
-    elif settings.model.model == "hybrid":
-        outputs = _head(_readouts(inputs, settings, encoder), settings)
-    else:
-        filters = [
-            _readouts(inputs, settings, encoder, index=i) for i in range(settings.model.filters)
-        ]
-        together = filters[0] if len(filters) == 1 else keras.layers.Concatenate()(filters)
-        outputs = _head(together, settings)
+    sharded = settings.training.state_shards > 1
+    compiled = compiled_circuits(settings.model, features, encoder, is_sharded=sharded)
+    readouts = [_readouts(inputs, settings, one, index) for index, one in enumerate(compiled)]
+    together = readouts[0] if len(readouts) == 1 else keras.layers.Concatenate()(readouts)
+    outputs = together if settings.model.model == "qcnn" else _head(together, settings)
     return keras.Model(inputs, outputs, name=settings.model.model.replace("-", "_"))
 
 
-def _readouts(
-    inputs: Any, settings: Settings, encoder: str, *, index: int = 0, layers: int | None = -1
-) -> Any:
-    """Return the readouts of a QCNN; by default with the layers of the hybrid model."""
-    circuit: ModelCircuit = qcnn(
-        settings.model.qubits,
-        layers=hybrid_layers(settings.model.qubits) if layers == -1 else layers,
-        encoder=encoder,
-        features=inputs.shape[-1],
-        prefix=f"f{index}_" if index else "",
-    )
+def _readouts(inputs: Any, settings: Settings, compiled: ModelProgram, index: int) -> Any:
+    """Return the readouts of a circuit."""
+    circuit = compiled.circuit
     layer = Expectation(
         circuit.circuit,
         circuit.inputs,
         circuit.observables,
         parameters=circuit.parameters,
         backend=settings.model.simulator,
+        method=settings.model.method,
+        program=compiled.program,
         seed=settings.data.seed * 1009 + index,
         name=f"circuit_{index}",
     )
@@ -115,16 +109,19 @@ def describe_model(
         settings: Settings of the run.
         encoding: Encoding of the data set as JSON, which inference applies to new examples.
     """
+    module, is_user_model, _ = settings.model.model.partition(":")
     return {
         "format": MODEL_FORMAT,
         "settings": settings.identity(),
+        "source": user_code.digests(module) if is_user_model else None,
         "features": features,
         "encoding": encoding,
         "weights": [list(weight.shape) for weight in model.weights],
+        "contraction_paths": used_paths(),
         "circuits": [
             {
                 "name": layer.name,
-                "circuit": to_json(layer.circuit),
+                "circuit": _recorded_circuit(layer, settings),
                 "inputs": list(layer.inputs),
                 "parameters": list(layer.parameters),
                 "readouts": [str(observable) for observable in layer.observables],
@@ -138,24 +135,36 @@ def describe_model(
     }
 
 
-def rebuild(described: Mapping[str, Any], weights: str | None = None) -> keras.Model:
+def _recorded_circuit(layer: PauliReadouts, settings: Settings) -> str | None:
+    """Return a circuit as JSON; None for a wide one that is rebuilt from the settings."""
+    if ":" not in settings.model.model and settings.model.qubits > MAX_RECORDED_QUBITS:
+        return None
+    return to_json(layer.circuit)
+
+
+def rebuild(
+    described: Mapping[str, Any],
+    weights: Path | None = None,
+    code: user_code.UserCode | None = None,
+    title: "StoragePath | None" = None,
+) -> keras.Model:
     """Rebuild a model from its description, with the weights of a local HDF5 file.
 
     Args:
-        described: Content of model.json.
+        described: Content of model.json, as `Run.model` checked it.
         weights: Local path of weights.h5; None leaves the initial weights.
+        code: Permission to import a user's model; by default there is none.
+        title: Path of the weights for messages; by default `weights`.
 
     Raises:
-        WeightsError: The description is invalid or of another version, or the weights belong to
-            another model.
+        SettingsError: It is a user's model that may not be imported, or that fails.
+        WeightsError: The description is invalid, or the weights belong to another model.
     """
-    if described.get("format") != MODEL_FORMAT:
-        raise WeightsError(
-            f"model.json has format {described.get('format')} and this version of qfleet reads"
-            f" format {MODEL_FORMAT}: train the model again"
-        )
+    code = code or user_code.UserCode()
     try:
-        settings = Settings.from_record(described["settings"])
+        give_paths(described.get("contraction_paths", {}))
+        settings = Settings.from_record(described["settings"]).replace(verbose=code.verbose)
+        code.require(settings.model.model, described.get("source"))
         model = build_model(described["features"], settings, described["encoding"]["placement"])
     except LibraryError:
         raise
@@ -165,9 +174,13 @@ def rebuild(described: Mapping[str, Any], weights: str | None = None) -> keras.M
         model(tf.zeros([1, described["features"]]))
     if weights is None:
         return model
+    shapes = [weight.shape.as_list() for weight in model.weights]
+    weights_file.verify_content(weights, title or weights, shapes, settings.model.model)
     try:
         model.load_weights(weights)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise WeightsError(f"{weights} does not contain weights of this model: {reason}") from None
+        raise WeightsError(
+            f"{title or weights} does not contain weights of this model: {reason}"
+        ) from None
     return model

@@ -1,17 +1,28 @@
 """The user's own model, module:factory, and errors in its code."""
 
 import importlib
+import inspect
+import linecache
+import logging
 import re
-import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from common import user_code
 from common.errors import SettingsError, as_qfleet_error
 from common.settings import Settings
 from qfleet.tensorflow.runtime import keras, tf
+
+log = logging.getLogger("qfleet")
+
+MAX_MESSAGE = 500
+"""Most characters of an error of the user's code."""
+
+MAX_FRAMES = 20
+"""Most frames of a traceback that VERBOSE shows."""
 
 Factory = Callable[[int, Settings], keras.Model]
 
@@ -32,22 +43,23 @@ def build_user_model(features: int, settings: Settings) -> keras.Model:
     """Return the model of the user's factory(features, settings).
 
     The model is called here as in training, eagerly and (once per process) in a graph. So errors in
-    it appear before the workers start.
+    it appear before the workers start. The caller is responsible for the right to import the
+    module; see `common.user_code`.
 
     Raises:
-        SettingsError: The factory can't be imported, fails, returns no Keras model, or one that
-            fails when it is called.
+        SettingsError: The factory can't be imported, is not a function of two arguments, fails,
+            returns no Keras model, or one that fails when it is called.
     """
-    name = settings.model.model
-    factory = _import_factory(name)
-    with report_user_errors(name):
+    name, verbose = settings.model.model, settings.job.verbose
+    factory = _import_factory(name, verbose=verbose)
+    with report_user_errors(name, verbose=verbose):
         model = factory(features, settings)
     if not isinstance(model, keras.Model):
         raise SettingsError(
             f"MODEL={name} returned a {type(model).__name__}: the factory must return a"
             " Keras model (from qfleet.tensorflow.runtime import keras)"
         )
-    with report_user_errors(name):
+    with report_user_errors(name, verbose=verbose):
         model(tf.zeros([2, features]))
         if name not in _traced:
             _trace(model, features)
@@ -66,12 +78,11 @@ def _trace(model: keras.Model, features: int) -> None:
     call.get_concrete_function(tf.TensorSpec([None, features]))
 
 
-def _import_factory(name: str) -> Factory:
+def _import_factory(name: str, *, verbose: bool) -> Factory:
     module, _, attribute = name.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+    user_code.add_current_folder()
     try:
-        with report_user_errors(name):
+        with report_user_errors(name, verbose=verbose):
             found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise SettingsError(
@@ -79,23 +90,46 @@ def _import_factory(name: str) -> Factory:
         ) from None
     if not hasattr(found, attribute):
         raise SettingsError(f"MODEL={name}: module {module!r} has no {attribute!r}")
-    factory: Factory = getattr(found, attribute)
-    return factory
+    factory = getattr(found, attribute)
+    _check_factory(name, factory)
+    checked: Factory = factory
+    return checked
+
+
+def _check_factory(name: str, factory: object) -> None:
+    """Raise if a factory is not a Python function of two arguments."""
+    if not inspect.isfunction(factory):
+        kind = "class" if inspect.isclass(factory) else type(factory).__name__
+        raise SettingsError(
+            f"MODEL={name} is a {kind}: it must be a function, defined as"
+            " `def build(features, settings):`"
+        )
+    signature = inspect.signature(factory)
+    try:
+        signature.bind(0, None)
+    except TypeError:
+        code = inspect.unwrap(factory).__code__
+        raise SettingsError(
+            f"MODEL={name} can't be called with (features, settings), since it is defined as"
+            f" `def {factory.__name__}{signature}` at {code.co_filename}:{code.co_firstlineno}:"
+            " change its parameters to (features, settings)"
+        ) from None
 
 
 @contextmanager
-def report_user_errors(name: str) -> Iterator[None]:
+def report_user_errors(name: str, *, verbose: bool = False) -> Iterator[None]:
     """Convert errors in the user's code to one sentence; a bug of qfleet keeps its traceback.
 
     Args:
         name: MODEL.
+        verbose: Log the frames of the traceback that are in the user's code.
 
     Raises:
         SettingsError: Names the error, and the file and line in the user's code.
     """
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         for cause in reversed(_chain(error)):
             frames = [frame for frame in _frames(cause) if not _is_library(frame)]
             user_frames = [frame for frame in frames if not frame[0].startswith(_OWN_CODE)]
@@ -104,10 +138,29 @@ def report_user_errors(name: str) -> Iterator[None]:
                 raise  # a bug of qfleet: its own code failed, and not because of an argument
             if not user_frames:
                 continue
-            message = " ".join(_NODE.sub("", f"{type(cause).__name__}: {cause}").split())
+            message = _message(cause)
             file, line = user_frames[-1]
+            if verbose:
+                log.warning(_user_traceback(user_frames, message))
             raise SettingsError(f"MODEL={name} failed: {message} at {file}:{line}") from error
         raise
+
+
+def _message(error: BaseException) -> str:
+    """Return type and text of an error in one line."""
+    try:
+        text = str(error)
+    except Exception:  # an exception of the user may fail here as well
+        text = "(its text can't be shown)"
+    message = " ".join(_NODE.sub("", f"{type(error).__name__}: {text}").split())
+    return message if len(message) <= MAX_MESSAGE else message[:MAX_MESSAGE] + "..."
+
+
+def _user_traceback(frames: Sequence[Frame], message: str) -> str:
+    lines = ["Traceback in the user's code (most recent call last):"]
+    for file, line in frames[-MAX_FRAMES:]:
+        lines += [f"  {file}:{line}", f"    {linecache.getline(file, line).strip()}"]
+    return "\n".join([*lines, message])
 
 
 def _chain(error: BaseException) -> list[BaseException]:

@@ -3,6 +3,7 @@
 `python -m common.runs` (`make runs`) lists, compares and deletes runs.
 """
 
+from common.runs.attempts import AttemptRecord, Attempts, backoff_seconds
 from common.runs.claim import ClaimedRun, FinishedRun, claim_for_training, next_name, numbered
 from common.runs.loading import LoadedCircuit, LoadedRun, load
 from common.runs.registry import (
@@ -16,10 +17,12 @@ from common.runs.registry import (
     names,
     resolve,
 )
-from common.runs.run import DATASETS, Run
+from common.runs.run import DATASETS, Run, read_model
 
 __all__ = [
     "DATASETS",
+    "AttemptRecord",
+    "Attempts",
     "ClaimedRun",
     "FinishedRun",
     "LoadedCircuit",
@@ -27,6 +30,7 @@ __all__ = [
     "Run",
     "RunComparison",
     "RunSummary",
+    "backoff_seconds",
     "claim_for_training",
     "compare",
     "delete",
@@ -37,5 +41,6 @@ __all__ = [
     "names",
     "next_name",
     "numbered",
+    "read_model",
     "resolve",
 ]

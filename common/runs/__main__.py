@@ -11,6 +11,7 @@ from common import runs, storage
 from common.errors import RunError, run_main
 from common.settings import Settings
 from common.storage import StoragePath
+from common.text import printable
 
 PIPE_WIDTH = 120
 """Columns of output to a file or a pipe."""
@@ -59,17 +60,17 @@ def print_runs(console: Console, root: StoragePath) -> None:
         table.add_row(
             run.name,
             f"[{COLORS[run.state]}]{run.state}[/]",
-            escape(run.model or ""),
+            _shown(run.model or ""),
             _text(run.qubits),
             _text(run.epochs),
             _text(run.mse),
             _text(run.accuracy),
-            run.when.replace("T", " ")[:16],
+            _shown(run.when.replace("T", " ")[:16]),
         )
     console.print(table)
     for run in found:
         if run.problem:
-            console.print(escape(run.problem), style="red")
+            console.print(_shown(run.problem), style="red")
 
 
 def compare(console: Console, root: StoragePath, names: list[str]) -> None:
@@ -80,7 +81,7 @@ def compare(console: Console, root: StoragePath, names: list[str]) -> None:
     for name in found.runs:
         table.add_column(name, justify="right")
     for setting, values in found.settings:
-        table.add_row(escape(setting.upper()), *map(escape, values))
+        table.add_row(_shown(setting.upper()), *map(_shown, values))
     table.add_section()
     for metric, numbers in found.metrics:
         if any(number is not None for number in numbers):
@@ -106,6 +107,11 @@ def remove(console: Console, root: StoragePath, names: list[str], *, confirmed: 
             return
     runs.delete(root, names)
     console.print(f"Deleted {escape(listed)}")
+
+
+def _shown(recorded: str) -> str:
+    """Return recorded text for a terminal, which must not obey it."""
+    return escape(printable(recorded))
 
 
 def _text(value: float | None) -> str:

@@ -8,7 +8,7 @@ program that starts a job passes the planner's command, and needs neither itself
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from common.errors import EXIT_BUG, QfleetError, SettingsError
+from common.errors import EXIT_BUG, QfleetError, RunError, SettingsError
 from common.events import Event
 from common.processes import ManagedProcess
 from common.runs.run import Run
@@ -32,7 +32,7 @@ def with_placeholder_numbers(settings: Settings) -> Settings:
     if training.batch == AUTO:
         numbers["batch"] = training.global_batch
     if training.workers == AUTO:
-        numbers["workers"] = training.state_shards
+        numbers["workers"] = training.min_workers or training.state_shards
     return _with(settings, numbers) if numbers else settings
 
 
@@ -56,6 +56,8 @@ def inherit_from_run(settings: Settings, root: StoragePath, name: str) -> Settin
         return settings
     recorded = run.record()["settings"]
     if settings.training.batch == AUTO:
+        if "batch" not in recorded:
+            raise RunError(f"{run.path / 'run.json'} is damaged: it lacks settings.batch")
         settings = _with(settings, {"batch": recorded["batch"]})
     return settings.inherit_initializations(recorded)
 

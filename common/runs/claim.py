@@ -5,11 +5,10 @@ training` uses the next number, and a worker has nothing left to do. A run with 
 data, or one that another job is training, is refused.
 """
 
-import contextlib
 import itertools
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -17,13 +16,12 @@ from typing import Any, Self
 from common import storage
 from common.errors import QfleetError, RunError
 from common.lease import Lease
-from common.runs.attempts import Attempts
 from common.runs.run import FORMAT, MAX_NAME_LENGTH, Run, now
 from common.storage import StoragePath
 
 log = logging.getLogger("qfleet")
 
-_BEFORE_RECORD = ("lease.json", "attempts.json", "text", "logs")
+_BEFORE_RECORD = ("lease.json", "attempts", "rendezvous", "text", "logs")
 """Content of a run folder without run.json, left by an attempt that was killed early."""
 
 
@@ -64,40 +62,75 @@ class ClaimedRun:
 
     Args:
         run: The run.
-        resumed: True if an earlier attempt recorded the run; otherwise it is new.
+        settings: Settings that identify it, and their SHA-256.
         lease: Lease that excludes other jobs.
     """
 
     run: Run
-    resumed: bool
+    settings: "RunSettings"
     lease: Lease = field(repr=False)
 
     def check(self) -> None:
         """Raise if another job (RunError) or attempt (PeerLost) has taken over the run."""
         self.lease.check()
 
-    def begin_attempt(self, limit: int) -> int:
-        """Count this attempt; see `Attempts.begin`."""
-        return Attempts(self.run.path).begin(limit)
+    def confirm(self) -> None:
+        """Return when storage shows that this job has the run; see `Lease.confirm`."""
+        self.lease.confirm()
 
-    def withdraw_attempt(self) -> None:
-        """Do not count this attempt: the workers did not complete the rendezvous."""
-        Attempts(self.run.path).withdraw()
+    def record(
+        self, data_fingerprint: str, versions: Mapping[str, str], other: Mapping[str, Any]
+    ) -> bool:
+        """Write run.json, or check that it records the same settings and data.
 
-    def record_cause(self, text: str) -> None:
-        """Record why this attempt fails.
+        Args:
+            data_fingerprint: SHA-256 of the data set.
+            versions: Package -> version, for the record.
+            other: Settings to record that may differ on resume (EPOCHS, WORKERS).
 
-        An error of storage is only logged, since this process must end with the cause itself.
+        Returns:
+            True if an earlier attempt recorded the run; False if it is new.
+
+        Raises:
+            RunError: The run has other settings or data, or was lost to another job.
         """
-        try:
-            Attempts(self.run.path).record_cause(text)
-        except QfleetError as error:
-            log.warning(f"the cause of this failure was not recorded: {error}")
+        self.confirm()
+        storage.remove_partial_files(self.run.path)
+        record = {
+            "format": FORMAT,
+            "run": self.run.name,
+            "settings": self.settings.identity,
+            "other": json.loads(json.dumps(dict(other), default=str)),
+            "fingerprint": self.settings.fingerprint,
+            "data": data_fingerprint,
+            "versions": dict(versions),
+            "created": now(),
+        }
+        content = json.dumps(record, indent=1, allow_nan=False) + "\n"
+        if not self.run.exists() and storage.create_exclusive(
+            self.run.path / "run.json", content.encode()
+        ):
+            return False
+        _check_settings(self.run, self.settings)
+        if self.run.record()["data"] != data_fingerprint:
+            raise RunError(
+                f"run {self.run.name} was created with other data:"
+                f" DATA={self.settings.identity.get('data')} has changed since; restore the data"
+                " to resume it, or choose another RUN"
+            )
+        _warn_of_versions(self.run, versions)
+        return True
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Commit the result, if this job still has the lease; see `Run.finish`."""
-        self.check()
-        self.run.finish(result)
+        """Commit the result on the condition that this job has the lease; see `Run.result_text`.
+
+        The run is finished from then on. Models that other attempts left are deleted.
+        """
+        self.lease.commit_final("result.json", self.run.result_text(result))
+        try:
+            self.run.delete_other_models()
+        except QfleetError as error:
+            log.warning(f"models of other attempts were not deleted: {error}")
 
     def close(self) -> None:
         """Release the run. Safe to call twice."""
@@ -115,65 +148,53 @@ class ClaimedRun:
         self.close()
 
 
+@dataclass(frozen=True)
+class RunSettings:
+    """Settings that identify a run, as recorded, and their SHA-256."""
+
+    identity: dict[str, Any]
+    fingerprint: str
+
+
 def claim_for_training(
     root: StoragePath,
     name: str,
     identity: Mapping[str, Any],
     fingerprint: str,
-    data_fingerprint: str,
-    versions: Mapping[str, str],
     job_id: str,
-    other: Mapping[str, Any] | None = None,
+    on_lost: Callable[[QfleetError], None] | None = None,
 ) -> ClaimedRun | FinishedRun:
-    """Create or resume a run, and exclude other jobs from it.
+    """Exclude other jobs from a run, which may not exist yet.
 
     Args:
         root: STORAGE.
         name: Name of the run.
         identity: Settings that identify the run (`Settings.identity()`).
         fingerprint: SHA-256 of these settings (`Settings.fingerprint()`).
-        data_fingerprint: SHA-256 of the data set.
-        versions: Package -> version, for the record.
         job_id: Identity that all attempts of a job share; other jobs are refused meanwhile.
-        other: Settings to record that may differ on resume (EPOCHS, WORKERS).
+        on_lost: Called when the run is lost to another job; see `Lease`.
 
     Raises:
-        RunError: The run has other settings or data, is in use by another job, or is damaged.
+        RunError: The run has other settings, is in use by another job, or is damaged.
     """
     run = Run.at(root, name)
-    record = {
-        "format": FORMAT,
-        "run": name,
-        "settings": json.loads(json.dumps(dict(identity), default=str)),
-        "other": json.loads(json.dumps(dict(other or {}), default=str)),
-        "fingerprint": fingerprint,
-        "data": data_fingerprint,
-        "versions": dict(versions),
-        "created": now(),
-    }
+    settings = RunSettings(json.loads(json.dumps(dict(identity), default=str)), fingerprint)
     if run.finished():
         return FinishedRun(run)
-    _check_record(run, record)  # before waiting for the lease
-    lease = Lease(run.path, job_id, advice="wait for it, stop it, or choose another RUN").acquire()
-    with contextlib.ExitStack() as on_error:
-        on_error.callback(lease.close)
-        if run.finished():  # by the previous holder of the lease
-            return FinishedRun(run)
-        resumed = _check_record(run, record)
-        storage.remove_partial_files(run.path)
-        if resumed:
-            _warn_of_versions(run, versions)
-        else:
-            storage.write_json(run.path / "run.json", record)
-        on_error.pop_all()
-    return ClaimedRun(run, resumed, lease)
+    _check_settings(run, settings)  # before waiting for the lease
+    advice = "wait for it, stop it, or choose another RUN"
+    lease = Lease(run.path, job_id, advice=advice, on_lost=on_lost).acquire()
+    if run.finished():  # by the previous holder of the lease
+        lease.close()
+        return FinishedRun(run)
+    return ClaimedRun(run, settings, lease)
 
 
-def _check_record(run: Run, record: Mapping[str, Any]) -> bool:
-    """Return True if the run exists with the same record, False if it is new.
+def _check_settings(run: Run, settings: RunSettings) -> None:
+    """Check that a run is new or has the same settings.
 
     Raises:
-        RunError: The run has other settings or data, or the folder has other content.
+        RunError: The run has other settings, or the folder has other content.
     """
     if not run.exists():
         others = [p.name for p in storage.children(run.path) if p.name not in _BEFORE_RECORD]
@@ -182,21 +203,15 @@ def _check_record(run: Run, record: Mapping[str, Any]) -> bool:
                 f"{run.path} is not a run (it contains {others[0]} but no run.json): choose another"
                 " RUN or move it away"
             )
-        return False
+        return
     existing = run.record()
-    differing = differences(existing["settings"], record["settings"])
-    if differing or existing["fingerprint"] != record["fingerprint"]:
+    differing = differences(existing["settings"], settings.identity)
+    if differing or existing["fingerprint"] != settings.fingerprint:
         changes = ", ".join(f"{n.upper()}={was} (now {now})" for n, was, now in differing)
         raise RunError(
             f"run {run.name} was created with {changes or 'settings of another version of qfleet'}:"
             " use the same settings to resume it, or choose another RUN"
         )
-    if existing["data"] != record["data"]:
-        raise RunError(
-            f"run {run.name} was created with other data: DATA={record['settings'].get('data')} has"
-            " changed since; restore the data to resume it, or choose another RUN"
-        )
-    return True
 
 
 def _warn_of_versions(run: Run, versions: Mapping[str, str]) -> None:

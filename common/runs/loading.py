@@ -9,13 +9,17 @@ run.to_qasm(angles[0])         # OpenQASM 2.0 for one example
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from common import weights_file
 from common.errors import RunError, WeightsError
 from common.runs.registry import resolve
 from common.runs.run import Run
+from common.settings import Settings
 from common.storage import path as path_of
 from common.text import plural
+from common.user_code import UserCode
 
 if TYPE_CHECKING:
     import cirq
@@ -77,14 +81,17 @@ class LoadedRun:
     result: dict[str, Any]
     described: dict[str, Any]
     circuits: tuple[LoadedCircuit, ...]
+    code: UserCode
+    checkpoint: str = "last"
 
     @functools.cached_property
     def model(self) -> "keras.Model":
         """Trained Keras model: angles float32 [B, features] in radians -> float32 [B, 1]."""
         from common import models
 
-        with self.run.local_weights() as weights:
-            return models.rebuild(self.described, str(weights))
+        with self.run.local_weights(self.checkpoint) as weights:
+            path = self.run.weights_of(self.checkpoint)
+            return models.rebuild(self.described, weights, self.code, path)
 
     @property
     def circuit(self) -> "cirq.Circuit":
@@ -106,48 +113,84 @@ class LoadedRun:
         return self.circuits[0]
 
 
-def load(run: str, storage: str = "runs") -> LoadedRun:
-    """Load a finished run.
+def load(run: str, storage: str = "runs", model: str = "", checkpoint: str = "last") -> LoadedRun:
+    """Load a finished run, also of another user: only the user's own model runs code.
 
     Args:
         run: Name of the run, or path of its folder (a/path or gs://bucket/path).
         storage: STORAGE, if `run` is a name.
+        model: For a run with a user's model: its MODEL, module:factory, if that code is trusted.
+            It can be left out if the source of the module is the one that the run recorded.
+        checkpoint: "last" for the weights after the last epoch, or "best" for those of the epoch
+            with the lowest validation loss, which KEEP_BEST=true keeps.
 
     Raises:
-        RunError: The run does not exist, or is not finished.
-        WeightsError: model.json or the weights are missing, damaged or altered.
+        RunError: The run does not exist, is not finished, or has links to other places.
+        SettingsError: Accessing `LoadedRun.model`: the run's model must be named in `model`.
+        WeightsError: model.json or the weights are missing, damaged or altered, or no best epoch
+            was kept.
+        ValueError: `checkpoint` is neither.
         StorageError, StorageUnavailable: Storage can't be read.
     """
+    if checkpoint not in ("last", "best"):
+        raise ValueError(f"checkpoint is {checkpoint!r}: use 'last' or 'best'")
     root = path_of(storage)
     if "/" in run:
         folder = path_of(run.rstrip("/"))
         root, run = folder.parent, folder.name
     found = resolve(root, run)
-    described = found.model()
-    with found.local_weights():  # verified now, not when the model is first used
-        pass
-    return LoadedRun(found, found.record(), found.result(), described, _circuits(found, described))
+    found.require_own_files()
+    described = found.model(checkpoint)
+    path = found.weights_of(checkpoint)
+    with found.local_weights(checkpoint) as file:  # verified now, not when first used
+        name = str(described["settings"].get("model"))
+        weights_file.verify_content(file, path, described["weights"], name)
+    circuits = _circuits(found, described, checkpoint)
+    code = UserCode(model, tuple(one for one in (root, found.path) if isinstance(one, Path)))
+    return LoadedRun(found, found.record(), found.result(), described, circuits, code, checkpoint)
 
 
-def _circuits(run: Run, described: dict[str, Any]) -> tuple[LoadedCircuit, ...]:
+def _circuits(run: Run, described: dict[str, Any], checkpoint: str) -> tuple[LoadedCircuit, ...]:
     import cirq
 
+    from qfleet.circuits.circuit_json import from_json
+
     try:
-        return tuple(
+        recorded = [
+            _rebuilt(described, number) if each["circuit"] is None else from_json(each["circuit"])
+            for number, each in enumerate(described["circuits"])
+        ]
+        circuits = tuple(
             LoadedCircuit(
                 each["name"],
-                cirq.resolve_parameters(
-                    cirq.read_json(json_text=each["circuit"]),
-                    {str(name): float(angle) for name, angle in each["trained"].items()},
-                ),
+                cirq.resolve_parameters(circuit, each["trained"]),
                 tuple(each["inputs"]),
-                {str(name): float(angle) for name, angle in each["trained"].items()},
+                dict(each["trained"]),
                 tuple(each["readouts"]),
             )
-            for each in described["circuits"]
+            for each, circuit in zip(described["circuits"], recorded, strict=True)
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        for one in circuits:
+            if unknown := cirq.parameter_names(one.circuit) - set(one.inputs):
+                raise ValueError(f"no angle is recorded for {min(unknown)[:40]}")
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise WeightsError(
-            f"{run.path / 'model' / 'model.json'} does not describe circuits ({error!r}): train the"
-            " run again"
+            f"{run.weights_of(checkpoint).parent / 'model.json'} does not describe circuits"
+            f" ({str(error)[:200] or type(error).__name__}): train the run again"
         ) from None
+    return circuits
+
+
+def _rebuilt(described: dict[str, Any], number: int) -> "cirq.Circuit":
+    """Return a circuit that is too wide to be recorded.
+
+    Raises:
+        ValueError: The settings do not describe such a circuit.
+    """
+    from common.model_circuits import model_circuits
+
+    model = Settings.from_record(described["settings"]).model
+    circuits = model_circuits(model, described["features"], described["encoding"]["placement"])
+    if number >= len(circuits):
+        raise ValueError("it has no circuit")
+    return circuits[number].circuit

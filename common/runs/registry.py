@@ -2,15 +2,22 @@
 
 import contextlib
 import difflib
-from collections.abc import Sequence
+import logging
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from common import checkpoints, lease, storage
-from common.errors import RunError
+from common.errors import RunError, StorageError, WeightsError, one_line
+from common.runs import records
 from common.runs.claim import differences
 from common.runs.run import Run
 from common.storage import StoragePath
+
+log = logging.getLogger("qfleet")
 
 RunState = Literal["finished", "training", "unfinished", "damaged"]
 
@@ -54,32 +61,59 @@ def _runs(root: StoragePath) -> list[Run]:
             run = Run.at(root, path.name)
         except RunError:
             continue  # data sets, and folders of other programs
-        if run.exists():
+        if _has_record(run):
             found.append(run)
     return found
 
 
+def _has_record(run: Run) -> bool:
+    """Return True if there is anything called run.json, also something that can't be read."""
+    try:
+        if isinstance(run.path, Path):
+            broken_link = run.path.is_symlink() and not run.path.exists()
+            return broken_link or os.path.lexists(run.path / "run.json")
+        return run.exists()
+    except StorageError:
+        return True  # the folder can't be read, so it is listed as damaged
+
+
 def list_runs(root: StoragePath) -> list[RunSummary]:
-    """Return all runs of a STORAGE, the newest last.
+    """Return all runs of a STORAGE, the newest last. Damage of a run concerns that run only.
 
     A lease held by another machine takes a few seconds longer: its holder is alive if the lease is
     renewed meanwhile.
     """
-    runs = _runs(root)
-    finished = {run.path for run in runs if run.finished()}
-    training = lease.active_leases(run.path for run in runs if run.path not in finished)
-    summaries = []
-    for run in runs:
-        state: RunState = "unfinished"
-        if run.path in finished:
-            state = "finished"
-        elif run.path in training:
-            state = "training"
+    summaries: list[RunSummary] = []
+    finished: list[Run] = []
+    unfinished: list[Run] = []
+    for run in _runs(root):
+        try:
+            if run.finished():
+                finished.append(run)
+            else:
+                _check_lease(run)
+                unfinished.append(run)
+        except (RunError, StorageError) as error:
+            summaries.append(_damaged(run, error))
+    training = lease.active_leases(run.path for run in unfinished)
+    states: list[tuple[Run, RunState]] = [(run, "finished") for run in finished]
+    states += [(run, "training" if run.path in training else "unfinished") for run in unfinished]
+    for run, state in states:
         try:
             summaries.append(_summary(run, state))
-        except RunError as error:
-            summaries.append(RunSummary(run.name, "damaged", problem=str(error)))
+        except (RunError, StorageError) as error:
+            summaries.append(_damaged(run, error))
     return sorted(summaries, key=lambda s: (s.when, s.name))
+
+
+def _check_lease(run: Run) -> None:
+    """Raise if the lease can't be read; its content does not matter."""
+    if isinstance(run.path, Path):
+        storage.read_versioned(run.path / lease.NAME)
+
+
+def _damaged(run: Run, error: Exception) -> RunSummary:
+    return RunSummary(run.name, "damaged", problem=one_line(error))
 
 
 def _summary(run: Run, state: RunState) -> RunSummary:
@@ -111,7 +145,7 @@ def find(root: StoragePath, name: str) -> Run:
         RunError: There is no such run; the message suggests similar names.
     """
     run = Run.at(root, name)
-    if run.exists():
+    if _has_record(run):
         return run
     known = names(root)
     if not known:
@@ -128,14 +162,32 @@ def _few(names: Sequence[str]) -> str:
 
 
 def latest_finished(root: StoragePath) -> Run | None:
-    """Return the run that finished last; None if no run is finished."""
-    best: tuple[str, Run] | None = None
+    """Return the run that finished last; None if no run is finished.
+
+    A damaged run is skipped with a warning: it must not keep others from being used.
+    """
+    finished: list[tuple[datetime, Run]] = []
     for run in _runs(root):
-        if run.finished():
-            when = run.result()["finished"]
-            if best is None or when >= best[0]:
-                best = (when, run)
-    return best[1] if best else None
+        with _skipping(run):
+            if run.finished():
+                finished.append((records.finish_time(run.result()), run))
+    for _, run in sorted(finished, key=lambda one: one[0], reverse=True):
+        with _skipping(run):
+            run.require_own_files()
+            run.record()
+            run.metrics()
+            run.model()
+            return run
+    return None
+
+
+@contextlib.contextmanager
+def _skipping(run: Run) -> Iterator[None]:
+    """Log an error of a run that can't be used."""
+    try:
+        yield
+    except (RunError, StorageError, WeightsError) as error:
+        log.warning(f"run {run.name} is skipped: {one_line(error)}")
 
 
 def resolve(root: StoragePath, name: str = "") -> Run:
@@ -201,17 +253,24 @@ def compare(root: StoragePath, names: Sequence[str]) -> RunComparison:
 
 
 def delete(root: StoragePath, names: Sequence[str]) -> None:
-    """Delete runs: all of them, or none if one can't be deleted.
+    """Delete runs, also damaged ones: all of them, or none if one can't be deleted.
+
+    Of a run that is a symbolic link, only the link is deleted.
 
     Raises:
         RunError: A run does not exist, or a job is training it.
     """
     runs = [find(root, name) for name in dict.fromkeys(names)]
+    linked = [run for run in runs if isinstance(run.path, Path) and run.path.is_symlink()]
+    runs = [run for run in runs if run not in linked]
     with contextlib.ExitStack() as on_exit:
         leases = []
         for run in runs:
+            _remove_damaged_lease(run)
             leases.append(lease.Lease(run.path, f"delete-{run.name}").acquire())
             on_exit.callback(leases[-1].close)
+        for run in linked:
+            storage.delete(run.path)
         for run, own in zip(runs, leases, strict=True):
             # The result goes first and the record last. After an interruption, the run can be
             # deleted again and does not count as finished.
@@ -222,3 +281,18 @@ def delete(root: StoragePath, names: Sequence[str]) -> None:
             storage.delete(run.path / "run.json")
             own.close()
             storage.delete(run.path)
+
+
+def _remove_damaged_lease(run: Run) -> None:
+    """Delete the files of a lease that can't be read: no job could renew it."""
+    path = run.path / lease.NAME
+    if not isinstance(path, Path):
+        return
+    try:
+        storage.read_versioned(path)
+        if not os.path.lexists(path) or (path.is_file() and not path.is_symlink()):
+            return
+    except StorageError:
+        pass
+    for file in [*path.parent.glob(f".{path.name}.*"), path]:
+        storage.delete(file)

@@ -2,14 +2,16 @@
 
 STORAGE/RUN/
   run.json            written first: format, settings, fingerprints, versions
-  lease.json          the job that trains the run now (lease.py)
-  attempts.json       attempts, and those without progress (attempts.py)
+  lease.json          the job that trains the run now (common/lease)
+  rendezvous/         secret of the workers that are starting (training/rendezvous_secret.py)
+  attempts/           worker-R.json: starts, and failed ones in a row (attempts.py)
   checkpoints/        common/checkpoints.py
   logs/               events of TensorBoard
   text/               worker-R.attempt-A.log: log of each worker
   metrics.jsonl       one line per epoch
-  model/              weights.h5, model.json
-  result.json         written last: a run without it is not finished
+  model/ID/           weights.h5, model.json; ID is a digest of both
+  result.json         written last: a run without it is not finished; it names model/ID of the
+                      last epoch and, with KEEP_BEST, of the best one
   predictions/        output of inference
 """
 
@@ -18,37 +20,29 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from common import storage
+from common import safe_json, storage, weights_file
 from common.errors import TERMINATION_LOG, RunError, WeightsError
+from common.formats import MODEL_FORMAT
+from common.runs import records
 from common.settings import RUN_NAME, Settings
 from common.storage import DATASETS, StoragePath
 
-FORMAT = 2
+FORMAT = 3
 """Version of the layout of run folders, recorded in run.json."""
 
 MAX_NAME_LENGTH = 53
 
-RESULT_KEYS = ("metrics", "epochs", "seconds", "weights")
+WEIGHTS_NAME = "weights.h5"
 
-_RECORD_TYPES: Mapping[str, type] = {
-    "settings": dict,
-    "other": dict,
-    "fingerprint": str,
-    "data": str,
-    "created": str,
-}
-_RESULT_TYPES: Mapping[str, type] = {
-    "metrics": dict,
-    "epochs": int,
-    "weights": dict,
-    "finished": str,
-}
+_WEIGHTS_PATH = re.compile(r"model/[0-9a-f]{16}/weights\.h5")
+
+RESULT_KEYS = ("metrics", "epochs", "seconds", "weights")
 
 
 @dataclass(frozen=True)
@@ -96,8 +90,12 @@ class Run:
 
     @property
     def weights(self) -> StoragePath:
-        """File of the trained weights, HDF5."""
-        return self.path / "model" / "weights.h5"
+        """File of the trained weights, HDF5, as result.json names it.
+
+        Raises:
+            RunError: The run is not finished, or result.json is damaged.
+        """
+        return self.weights_of()
 
     @property
     def predictions(self) -> StoragePath:
@@ -122,14 +120,14 @@ class Run:
         Raises:
             RunError: The file is missing, damaged or of another version.
         """
-        content = self._read("run.json", _RECORD_TYPES)
-        if content.get("format") != FORMAT:
+        content = self._read("run.json")
+        if isinstance(content, dict) and content.get("format") != FORMAT:
             raise RunError(
-                f"run {self.name} has format {content.get('format')} and this version of qfleet"
-                f" reads format {FORMAT}: train it again under another RUN, or use the version that"
-                " created it"
+                f"run {self.name} has format {str(content.get('format'))[:20]} and this version of"
+                f" qfleet reads format {FORMAT}: train it again under another RUN, or use the"
+                " version that created it"
             )
-        return content
+        return self._checked("run.json", content, records.check_record)
 
     def result(self) -> dict[str, Any]:
         """Return result.json: run, metrics, epochs, seconds, weights, finished.
@@ -137,26 +135,26 @@ class Run:
         Raises:
             RunError: The file is missing or damaged.
         """
-        return self._read("result.json", _RESULT_TYPES)
+        return self._checked("result.json", self._read("result.json"), records.check_result)
 
-    def _read(self, file: str, types: Mapping[str, type]) -> dict[str, Any]:
+    def _read(self, file: str) -> Any:
         path = self.path / file
         try:
-            content = storage.read_json(path)
+            return storage.read_json(path)
         except FileNotFoundError:
             raise RunError(
                 f"run {self.name} has no {path}: it is not a run, or it is not finished"
             ) from None
-        except ValueError:
-            raise RunError(f"{path} is damaged: it is not JSON{self._advice}") from None
-        wrong = [
-            key
-            for key, kind in types.items()
-            if not isinstance(content, dict) or not isinstance(content.get(key), kind)
-        ]
-        if wrong:
-            raise RunError(f"{path} is damaged: it lacks {', '.join(wrong)}{self._advice}")
-        return content
+        except ValueError as error:
+            raise RunError(f"{path} is damaged: {error}{self._advice}") from None
+
+    def _checked(self, file: str, content: Any, check: Callable[[Any], None]) -> dict[str, Any]:
+        try:
+            check(content)
+        except ValueError as error:
+            raise RunError(f"{self.path / file} is damaged: {error}{self._advice}") from None
+        checked: dict[str, Any] = content
+        return checked
 
     @property
     def _advice(self) -> str:
@@ -170,17 +168,22 @@ class Run:
         """
         path = self.path / "metrics.jsonl"
         try:
-            rows = [json.loads(line) for line in storage.read_bytes(path).splitlines()]
+            rows = [
+                safe_json.parse(line)
+                for line in storage.read_bytes(path, safe_json.MAX_BYTES).splitlines()
+            ]
+            for row in rows:
+                records.check_row(row)
         except FileNotFoundError:
             return []
-        except ValueError:
-            raise RunError(f"{path} is damaged: a line is not JSON{self._advice}") from None
-        if not all(isinstance(row, dict) for row in rows):
-            raise RunError(f"{path} is damaged: a line is not an object{self._advice}")
+        except ValueError as error:
+            raise RunError(f"{path} is damaged: in a line, {error}{self._advice}") from None
         return rows
 
     def write_model(self, model: Mapping[str, Any], weights: Path) -> dict[str, str]:
-        """Write the model and its weights.
+        """Write the model and its weights to a folder that is named by their content.
+
+        So they never replace those of another attempt, and `finish` selects both at once.
 
         Args:
             model: Content of model.json (`common.models.describe_model`).
@@ -190,61 +193,132 @@ class Run:
             {"path", "sha256"} of the weights, for `finish`.
         """
         content = weights.read_bytes()
-        storage.write_atomic(self.weights, content)
-        storage.write_json(self.path / "model" / "model.json", dict(model))
-        return {"path": "model/weights.h5", "sha256": hashlib.sha256(content).hexdigest()}
+        described = json.dumps(dict(model), indent=1, allow_nan=False) + "\n"
+        sha256 = hashlib.sha256(content).hexdigest()
+        identity = hashlib.sha256(sha256.encode() + described.encode()).hexdigest()[:16]
+        folder = self.path / "model" / identity
+        storage.write_atomic(folder / WEIGHTS_NAME, content)
+        storage.write_atomic(folder / "model.json", described)
+        return {"path": f"model/{identity}/{WEIGHTS_NAME}", "sha256": sha256}
 
-    def finish(self, result: Mapping[str, Any]) -> None:
-        """Write result.json; the run is finished from then on.
+    def delete_other_models(self) -> None:
+        """Delete models that are not the result's."""
+        kept = {self.weights_of().parent}
+        if "best" in self.result():
+            kept.add(self.weights_of("best").parent)
+        for path in storage.children(self.path / "model"):
+            if path not in kept:
+                storage.delete(path)
+
+    def result_text(self, result: Mapping[str, Any]) -> str:
+        """Return the content of result.json, which marks the run as finished.
 
         Args:
             result: metrics {"train"|"validation"|"test": {"mse", "accuracy"}}, epochs, seconds,
-                weights (result of `write_model`).
+                weights (result of `write_model`), and best, if it was kept: the same, with epoch,
+                step and validation_mse.
         """
         if missing := [key for key in RESULT_KEYS if key not in result]:
             raise ValueError(f"a result needs {', '.join(missing)}")
         content = {"run": self.name, **result, "finished": now()}
-        storage.write_json(self.path / "result.json", content)
+        return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
-    def model(self) -> dict[str, Any]:
+    def weights_of(self, checkpoint: str = "last") -> StoragePath:
+        """Return the file of the weights of a checkpoint, last or best, as result.json names it.
+
+        Raises:
+            RunError: The run is not finished, or result.json is damaged.
+            WeightsError: The run has kept no best epoch.
+        """
+        path = self.weights_record(checkpoint).get("path")
+        if not isinstance(path, str) or not _WEIGHTS_PATH.fullmatch(path):
+            raise RunError(
+                f"{self.path / 'result.json'} is damaged: its weights are not a file of this run"
+                f"{self._advice}"
+            )
+        return self.path / path
+
+    def weights_record(self, checkpoint: str = "last") -> dict[str, Any]:
+        """Return what result.json has about the weights of a checkpoint: path, sha256.
+
+        Raises:
+            RunError: result.json is missing or damaged.
+            WeightsError: The run has kept no best epoch.
+        """
+        result = self.result()
+        record: object = result["weights"] if checkpoint == "last" else result.get("best")
+        if not isinstance(record, dict):
+            raise WeightsError(
+                f"run {self.name} has no weights of its best epoch, because it was trained with"
+                " KEEP_BEST=false: use CHECKPOINT=last, or train again with KEEP_BEST=true"
+            )
+        return record
+
+    def model(self, checkpoint: str = "last") -> dict[str, Any]:
         """Return model.json of a finished run.
+
+        Args:
+            checkpoint: last, or best.
 
         Raises:
             WeightsError: The file is missing or damaged.
         """
-        path = self.path / "model" / "model.json"
-        try:
-            content = storage.read_json(path)
-        except FileNotFoundError:
-            raise WeightsError(f"{path} does not exist: train the run again") from None
-        except ValueError:
-            raise WeightsError(f"{path} is damaged: it is not JSON; train the run again") from None
-        if not isinstance(content, dict):
-            raise WeightsError(f"{path} is damaged: it is not a JSON object; train the run again")
+        path = self.weights_of(checkpoint).parent / "model.json"
+        if (content := read_model(path)) is None:
+            raise WeightsError(f"{path} does not exist: train the run again")
         return content
 
     @contextlib.contextmanager
-    def local_weights(self) -> Iterator[Path]:
+    def local_weights(self, checkpoint: str = "last") -> Iterator[Path]:
         """Provide the weights on a local disk, after verifying their SHA-256.
+
+        Args:
+            checkpoint: last, or best.
 
         Raises:
             WeightsError: The weights are missing or were altered.
         """
-        recorded = self.result()["weights"].get("sha256")
-        try:
-            with storage.local_copy(self.weights) as path:
-                found = hashlib.sha256(path.read_bytes()).hexdigest()
-                if found != recorded:
-                    raise WeightsError(
-                        f"{self.weights} was altered: its sha256 is {found[:12]}..., run"
-                        f" {self.name} recorded {str(recorded)[:12]}...; restore the file or train"
-                        " the run again"
-                    )
-                yield path
-        except FileNotFoundError:
+        weights, recorded = self.weights_of(checkpoint), self.weights_record(checkpoint)
+        with weights_file.local_copy(weights) as path:
+            weights_file.verify_digest(path, weights, recorded["sha256"])
+            yield path
+
+    def require_own_files(self) -> None:
+        """Check that the folder has no links to other places, and no FIFOs or devices.
+
+        A run that another user made could otherwise let its reader open or replace other files.
+
+        Raises:
+            RunError: It has one.
+        """
+        if problem := storage.foreign_entry(self.path):
+            raise RunError(
+                f"run {self.name} is not used: {problem}, and a run that is read has plain files"
+                " only; delete it, or copy what it leads to in its place"
+            )
+
+
+def read_model(path: StoragePath) -> dict[str, Any] | None:
+    """Return the content of a model.json; None if the file does not exist.
+
+    Raises:
+        WeightsError: The file is damaged, or of another version.
+    """
+    try:
+        content = storage.read_json(path)
+        if not isinstance(content, dict):
+            raise ValueError("it is not a JSON object")
+        if content.get("format") != MODEL_FORMAT:
             raise WeightsError(
-                f"{self.weights} does not exist: restore the file or train the run again"
-            ) from None
+                f"{path} has format {str(content.get('format'))[:20]}, not {MODEL_FORMAT}: use the"
+                " version of qfleet that trained it, or train again"
+            )
+        records.check_model(content)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise WeightsError(f"{path} is damaged: {error}; restore the file or train again") from None
+    return content
 
 
 def now() -> str:

@@ -22,6 +22,7 @@ from common.settings.groups import (
     RunsSettings,
     TrainingSettings,
 )
+from common.settings.micro_batches import micro_batch_count
 from common.settings.registry import flag, names_in_scope
 from common.settings.settings import Settings
 
@@ -46,5 +47,6 @@ __all__ = [
     "TrainingSettings",
     "Value",
     "flag",
+    "micro_batch_count",
     "names_in_scope",
 ]

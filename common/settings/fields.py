@@ -29,6 +29,7 @@ class Scope(enum.Enum):
     BENCHMARK_ENV = "environment variable that the pods of a step benchmark keep"
     PLACEMENT = "selects the cluster, images and resources of a step benchmark's pods"
     PROFILE_KEY = "identifies the pods that a cached step profile was measured in"
+    GROUP = "must be equal on all workers of a process group, as must those of the run's identity"
     PLAN_FILE = "written to plan.yaml, unless it has its default"
 
 

@@ -24,6 +24,7 @@ from common.settings.groups import (
     RunsSettings,
     TrainingSettings,
 )
+from common.settings.micro_batches import micro_batch_rows
 from common.settings.records import complete, int_or
 from common.settings.registry import GROUPS, all_fields, flag
 from common.settings.schema import help_text
@@ -141,6 +142,12 @@ class Settings:
         Raises:
             ValueError: Two settings contradict each other.
         """
+        if self.training.reproducible and self.model.simulator == "tfq":
+            raise ValueError(
+                "REPRODUCIBLE=true can't be used with SIMULATOR=tfq, whose rounding depends on its"
+                " threads: use SIMULATOR=qfleet or tensorflow, or REPRODUCIBLE=false"
+            )
+        self._check_model()
         workers, shards = self.training.workers, self.training.state_shards
         partitions, batch = self.data.partitions, self.training.global_batch
         if workers > partitions * shards:
@@ -158,6 +165,36 @@ class Settings:
             raise ValueError(
                 f"BATCH={batch} is less than WORKERS={workers}, so that some workers would have no"
                 " examples: raise BATCH or lower WORKERS"
+            )
+
+    def _check_model(self) -> None:
+        """Check the settings of the circuit against each other.
+
+        Raises:
+            ValueError: As `_check`.
+        """
+        model = self.model
+        if model.layers and model.model == "qcnn":
+            raise ValueError(
+                f"LAYERS={model.layers} does not fit MODEL=qcnn, which pools down to one qubit:"
+                " omit LAYERS, or use MODEL=hybrid"
+            )
+        most = (model.qubits - 1).bit_length()
+        if model.layers > most:
+            raise ValueError(
+                f"LAYERS={model.layers} is more than {most}, after which QUBITS={model.qubits} are"
+                " pooled into one: lower LAYERS or raise QUBITS"
+            )
+        if model.method == "auto":
+            return
+        if model.simulator != "qfleet":
+            raise ValueError(
+                f"METHOD={model.method} can't be used with SIMULATOR={model.simulator}: omit METHOD"
+            )
+        if model.method != "state_vector" and self.training.state_shards > 1:
+            raise ValueError(
+                f"METHOD={model.method} can't be used with"
+                f" STATE_SHARDS={self.training.state_shards}, which shards state vectors: omit one"
             )
 
     @classmethod
@@ -195,9 +232,11 @@ class Settings:
     def identity(self) -> dict[str, Value]:
         """Return the settings that identify the run: another value makes another run.
 
-        The batch size and the initializations are recorded as resolved numbers.
+        The batch size, the initializations and the micro-batch are recorded as resolved numbers.
         """
-        resolved = self.training.resolved()
+        resolved: dict[str, Value] = dict(self.training.resolved())
+        if self.training.reproducible:
+            resolved["micro_batch"] = micro_batch_rows(self)
         return {
             field.name: resolved[field.name] if field.name in resolved else self.get(field.name)
             for field in all_fields().values()

@@ -41,6 +41,7 @@ _TERMS: Mapping[str, str] = MappingProxyType(
         "lanes": "partitions",
         "log_interval": "log_upload_interval",
         "lr": "learning_rate",
+        "min_nodes": "min_workers",
         "name": "run",
         "nodes": "workers",
         "notice": "preemption_notice_fraction",
@@ -177,27 +178,14 @@ def _read_environment(fields: Fields) -> dict[str, Given]:
 
 
 def _read_yaml(path: Path, fields: Fields) -> dict[str, Given]:
-    import yaml  # only here: most processes read no file
+    from common.settings import yaml_file  # only here: most processes read no file
 
-    if not path.is_file():
-        raise SettingsError(f"CONFIG={path} is not a file: give the path of a YAML file")
-    try:
-        with path.open(encoding="utf-8") as file:
-            content = yaml.safe_load(file)
-    except OSError as error:
-        raise SettingsError(f"CONFIG={path} can't be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        position = " ".join(str(getattr(error, "problem_mark", "")).split())
-        raise SettingsError(
-            f"CONFIG={path} is not a YAML file of settings {position}".rstrip()
-        ) from None
-    if content is None:
-        return {}
-    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise SettingsError(
-            f"CONFIG={path} must contain lines of the form 'name: value', one per setting"
-        )
+    content = yaml_file.read(path)
     for name in content:
         if name not in fields:
             raise SettingsError(f"{name} in {path} is not a setting{suggest(name, fields)}")
-    return {name: Given(value, f"{name}: {value} in {path}") for name, value in content.items()}
+    # An empty value is the default, as on the command line.
+    return {
+        name: Given(fields[name].default if value is None else value, f"{name}: {value} in {path}")
+        for name, value in content.items()
+    }

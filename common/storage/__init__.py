@@ -5,8 +5,11 @@ functions. Writes are atomic, reads are never cached, busy storage is retried, a
 operating system and of Google's libraries become:
 
     FileNotFoundError      the file does not exist (the caller decides what that means)
-    StorageError           exit 2: no such bucket, permission denied, disk full, blocked path
-    StorageUnavailable     exit 145: no response within RETRY_SECONDS
+    StorageError           exit 2: no such bucket, permission denied, blocked path
+    StorageUnavailable     exit 145: no response within RETRY_SECONDS, disk full
+
+`read_versioned`, `write_if` and `delete_if` exclude concurrent writers of a file: a process that
+was stopped between its read and its write can't overwrite what another one has written since.
 
 google.cloud takes a second to import, so it is imported for the first gs:// path only.
 """
@@ -19,14 +22,50 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from common import safe_json
 from common.errors import QfleetError, StorageError
 from common.storage import base, local
-from common.storage.base import PARTIAL_SUFFIX, ErrorTranslator, StorageBackend, StoragePath
+from common.storage.base import (
+    PARTIAL_SUFFIX,
+    ErrorTranslator,
+    FileTooLarge,
+    StorageBackend,
+    StoragePath,
+    VersionConflict,
+    Versioned,
+)
+from common.storage.durable import PartialFileDeleted
 
 __all__ = [
-    "DATASETS", "PARTIAL_SUFFIX", "StorageBackend", "StoragePath", "children", "create_exclusive",
-    "delete", "exists", "files", "is_file", "is_local", "limit_retries", "local_copy", "path",
-    "read_bytes", "read_json", "remove_partial_files", "sizes", "translate_errors", "write_atomic",
+    "DATASETS",
+    "PARTIAL_SUFFIX",
+    "FileTooLarge",
+    "PartialFileDeleted",
+    "StorageBackend",
+    "StoragePath",
+    "VersionConflict",
+    "Versioned",
+    "children",
+    "create_exclusive",
+    "delete",
+    "delete_if",
+    "exists",
+    "files",
+    "foreign_entry",
+    "is_file",
+    "is_local",
+    "limit_retries",
+    "local_copy",
+    "path",
+    "read_bytes",
+    "read_json",
+    "read_versioned",
+    "remove_partial_files",
+    "retry_seconds",
+    "sizes",
+    "translate_errors",
+    "write_atomic",
+    "write_if",
     "write_json",
 ]  # fmt: skip
 
@@ -84,6 +123,11 @@ def limit_retries(seconds: float) -> None:
     base.RETRY_SECONDS = seconds
 
 
+def retry_seconds() -> float:
+    """Return the time for which this process retries a request to cloud storage."""
+    return base.RETRY_SECONDS
+
+
 @contextlib.contextmanager
 def translate_errors(path: object) -> Iterator[None]:
     """Convert exceptions of the backends to StorageError or StorageUnavailable.
@@ -113,14 +157,20 @@ def _backend(path: StoragePath) -> StorageBackend[Any]:
     return gcs.BACKEND
 
 
-def read_bytes(path: StoragePath) -> bytes:
+def read_bytes(path: StoragePath, max_bytes: int | None = None) -> bytes:
     """Return the current content of a file.
+
+    Args:
+        path: The file.
+        max_bytes: Most bytes to read; by default there is no limit.
 
     Raises:
         FileNotFoundError: The file does not exist.
+        FileTooLarge: It has more than `max_bytes`.
+        StorageError: It is a FIFO, a socket or a device.
     """
     with translate_errors(path):
-        return _backend(path).read(path)
+        return _backend(path).read(path, max_bytes)
 
 
 def read_json(path: StoragePath) -> Any:
@@ -128,9 +178,10 @@ def read_json(path: StoragePath) -> Any:
 
     Raises:
         FileNotFoundError: The file does not exist.
-        ValueError: The content is not JSON in UTF-8.
+        ValueError: The content is not JSON in UTF-8, or beyond the limits of `safe_json`. The
+            message is the end of a sentence: "it is not JSON".
     """
-    return json.loads(read_bytes(path).decode("utf-8"))
+    return safe_json.parse(read_bytes(path, safe_json.MAX_BYTES))
 
 
 def write_atomic(path: StoragePath, data: bytes | str | Path) -> None:
@@ -153,14 +204,58 @@ def write_json(path: StoragePath, value: Any) -> None:
 def create_exclusive(path: StoragePath, data: bytes) -> bool:
     """Write a file unless it exists; of several writers, one succeeds.
 
-    The emulator of cloud storage ignores the precondition that ensures this. Callers that rely on
-    it read the file again after a pause.
-
     Returns:
         True if the file was written.
     """
     with translate_errors(path):
         return _backend(path).create_exclusive(path, data)
+
+
+def read_versioned(path: StoragePath, retry_seconds: float | None = None) -> Versioned:
+    """Return the current content of a file with its version; no content if it does not exist.
+
+    Only files that `write_if` writes have versions. In a local folder, the file itself is a copy
+    for people: its generations are in hidden files next to it.
+
+    Args:
+        path: The file.
+        retry_seconds: Time for retries and for a response, instead of RETRY_SECONDS.
+    """
+    with translate_errors(path):
+        return _backend(path).read_versioned(path, retry_seconds)
+
+
+def write_if(
+    path: StoragePath, data: bytes, version: str, retry_seconds: float | None = None
+) -> str:
+    """Write a file completely, if it still has a version; of several writers, one succeeds.
+
+    Args:
+        path: The file; missing parent folders are created.
+        data: The content: not empty, and unlike that of any other writer, since a retry recognizes
+            its own first try by it.
+        version: The expected version, from `read_versioned` or an earlier write.
+        retry_seconds: See `read_versioned`.
+
+    Returns:
+        The new version.
+
+    Raises:
+        VersionConflict: The file has another version. Either nothing was written, or others have
+            replaced it before this was known.
+    """
+    with translate_errors(path):
+        return _backend(path).write_if(path, data, version, retry_seconds)
+
+
+def delete_if(path: StoragePath, version: str, retry_seconds: float | None = None) -> None:
+    """Delete a file if it still has a version.
+
+    Raises:
+        VersionConflict: The file has another version.
+    """
+    with translate_errors(path):
+        _backend(path).delete_if(path, version, retry_seconds)
 
 
 def is_file(path: StoragePath) -> bool:
@@ -193,6 +288,21 @@ def sizes(path: StoragePath) -> dict[str, int]:
         return _backend(path).sizes(path)
 
 
+def foreign_entry(path: StoragePath) -> str:
+    """Describe the first entry of a folder that is neither a plain file nor a folder.
+
+    Args:
+        path: The folder, all of whose content is looked at.
+
+    Returns:
+        For example "runs/x/model is a symbolic link"; empty if there is none, or in the cloud.
+    """
+    if not isinstance(path, Path):
+        return ""
+    with translate_errors(path):
+        return local.foreign_entry(path)
+
+
 def delete(path: StoragePath) -> None:
     """Delete a file, or a folder with its content; nothing happens if it does not exist."""
     with translate_errors(path):
@@ -207,18 +317,24 @@ def remove_partial_files(path: StoragePath) -> None:
 
 
 @contextlib.contextmanager
-def local_copy(path: StoragePath) -> Iterator[Path]:
+def local_copy(path: StoragePath, max_bytes: int | None = None) -> Iterator[Path]:
     """Provide a file on a local disk, for libraries that open files themselves; read only.
+
+    Args:
+        path: The file.
+        max_bytes: Most bytes of the file; by default there is no limit.
 
     Raises:
         FileNotFoundError: The file does not exist.
+        FileTooLarge: It has more than `max_bytes`.
+        StorageError: It is a FIFO, a socket or a device.
     """
     if isinstance(path, Path):
         with translate_errors(path):
-            path.stat()
+            local.require_regular(path, max_bytes)
         yield path
         return
-    data = read_bytes(path)
+    data = read_bytes(path, max_bytes)
     with tempfile.TemporaryDirectory(prefix="qfleet-") as folder:
         copy = Path(folder, path.name)
         with translate_errors(copy):

@@ -7,10 +7,12 @@ address of an emulator, which is used without credentials.
 
 import base64
 import functools
+import logging
 import os
 import tempfile
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -33,10 +35,19 @@ with warnings.catch_warnings():
 
 from common.errors import QfleetError, StorageError, StorageUnavailable
 from common.storage import base
+from common.storage.base import VersionConflict, Versioned
+
+log = logging.getLogger("qfleet")
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 RESPONSE_TIMEOUT_SECONDS = 30.0
 MAX_OPEN_CONNECTIONS = 16
+
+RETRY_LOG_INTERVAL_SECONDS = 15.0
+"""Interval of log lines while one request is retried."""
+
+_ABSENT = "0"
+"""Generation of an object that does not exist."""
 
 _UNAVAILABLE = (
     api.RetryError,
@@ -58,9 +69,9 @@ _CREDENTIALS = (
 class GoogleCloudStorage:
     """Implements `StorageBackend` for gs:// paths."""
 
-    def read(self, path: GSPath) -> bytes:
+    def read(self, path: GSPath, max_bytes: int | None = None) -> bytes:
         try:
-            return _retry()(_download)(path)
+            return _retry()(_download)(path, max_bytes)
         except api.NotFound:
             _require_bucket(path)
             raise FileNotFoundError(f"{path} does not exist") from None
@@ -79,6 +90,36 @@ class GoogleCloudStorage:
             # Either another process was faster, or a retry found what its first try had written.
             return self.read(path) == data
         return True
+
+    def read_versioned(self, path: GSPath, retry_seconds: float | None) -> Versioned:
+        try:
+            return _retry(retry_seconds)(_download_versioned)(path, retry_seconds)
+        except api.NotFound:
+            _require_bucket(path, retry_seconds)
+            return Versioned(None, _ABSENT)
+
+    def write_if(self, path: GSPath, data: bytes, version: str, retry_seconds: float | None) -> str:
+        blob = _blob(path)
+        options = _request_options(retry_seconds)
+        try:
+            blob.upload_from_string(
+                data, "application/octet-stream", if_generation_match=int(version), **options
+            )
+        except api.PreconditionFailed:
+            found = self.read_versioned(path, retry_seconds)
+            if found.data == data:  # a retry found what its first try had written
+                return found.version
+            raise VersionConflict(f"{path} has another generation than {version}") from None
+        return str(blob.generation)
+
+    def delete_if(self, path: GSPath, version: str, retry_seconds: float | None) -> None:
+        options = _request_options(retry_seconds)
+        try:
+            _blob(path).delete(if_generation_match=int(version), **options)
+        except api.PreconditionFailed:
+            raise VersionConflict(f"{path} has another generation than {version}") from None
+        except api.NotFound:
+            return  # or deleted by a first try whose response was lost
 
     def is_file(self, path: GSPath) -> bool:
         # A bucket itself has no object name.
@@ -144,19 +185,46 @@ def _read_error_body(response: requests.Response, *_: object, **__: object) -> N
         response.content  # noqa: B018 (a property that reads)
 
 
-def _retry() -> Retry:
-    return DEFAULT_RETRY.with_timeout(base.RETRY_SECONDS).with_delay(0.1, 8.0, 2.0)
+def _retry(seconds: float | None = None) -> Retry:
+    """Return the retries of one request, for RETRY_SECONDS by default."""
+    limit = base.RETRY_SECONDS if seconds is None else seconds
+    return Retry(
+        predicate=DEFAULT_RETRY._predicate,
+        initial=0.1,
+        maximum=4.0,
+        multiplier=2.0,
+        timeout=limit,
+        on_error=_retry_logger(limit) if seconds is None else None,
+    )
 
 
-def _timeouts() -> tuple[float, float]:
+def _retry_logger(limit: float) -> Callable[[Exception], None]:
+    """Return a function that logs the errors of one request, the first after some time."""
+    started = time.monotonic()
+    next_log = RETRY_LOG_INTERVAL_SECONDS
+
+    def log_error(error: Exception) -> None:
+        nonlocal next_log
+        seconds = time.monotonic() - started
+        if seconds >= next_log:
+            next_log = seconds + RETRY_LOG_INTERVAL_SECONDS
+            log.warning(
+                f"storage does not respond ({_reason(error)}): retried for {seconds:.0f} of at"
+                f" most {limit:g} s"
+            )
+
+    return log_error
+
+
+def _timeouts(seconds: float | None = None) -> tuple[float, float]:
     """Return the limits for connecting and for a response, in seconds."""
-    limit = base.RETRY_SECONDS
+    limit = base.RETRY_SECONDS if seconds is None else seconds
     return min(CONNECT_TIMEOUT_SECONDS, limit), min(RESPONSE_TIMEOUT_SECONDS, limit)
 
 
-def _request_options() -> dict[str, Any]:
+def _request_options(seconds: float | None = None) -> dict[str, Any]:
     """Return retries and timeouts of a request. Uploads are safe to repeat: same bytes each."""
-    return {"retry": _retry(), "timeout": _timeouts()}
+    return {"retry": _retry(seconds), "timeout": _timeouts(seconds)}
 
 
 def _bucket(path: GSPath) -> google_storage.Bucket:
@@ -183,33 +251,34 @@ def _upload(path: GSPath, data: bytes, **conditions: int) -> None:
     _blob(path).upload_from_string(data, "application/octet-stream", **options)
 
 
-def _require_bucket(path: GSPath) -> None:
+def _require_bucket(path: GSPath, retry_seconds: float | None = None) -> None:
     """List the bucket: a missing object and a missing bucket are both 404.
 
     Raises:
         google.api_core.exceptions.NotFound: The bucket does not exist.
     """
-    list(_bucket(path).list_blobs(max_results=1, **_request_options()))
+    list(_bucket(path).list_blobs(max_results=1, **_request_options(retry_seconds)))
 
 
-def _download(path: GSPath) -> bytes:
+def _download_versioned(path: GSPath, retry_seconds: float | None) -> Versioned:
+    """Download a small object with the generation of that content, in one request."""
+    response = _get(path, _timeouts(retry_seconds))
+    generation = response.headers.get("X-Goog-Generation", "")
+    if not generation.isdecimal():
+        raise StorageError(
+            f"the server of {path} reports no generations of objects, which exclude two jobs from"
+            " one run: use Google Cloud Storage, or an emulator with generations"
+        )
+    return Versioned(response.data, generation)
+
+
+def _download(path: GSPath, max_bytes: int | None = None) -> bytes:
     """Download an object in one request, and verify its checksum as the library does.
 
     This uses urllib3 directly: the layers above take two thirds of the processor time of reading
     an object, which slows training when it reads many shards.
     """
-    client = path.client.client
-    name = quote(path.blob, safe="")
-    url = f"{client.api_endpoint}/download/storage/v1/b/{path.bucket}/o/{name}?alt=media"
-    connect, read = _timeouts()
-    try:
-        response = _connections(client).request(
-            "GET", url, retries=False, timeout=urllib3.Timeout(connect=connect, read=read)
-        )
-    except (urllib3.exceptions.HTTPError, google.auth.exceptions.TransportError) as error:
-        raise requests.ConnectionError(error) from error  # which is retried
-    if response.status >= 400:
-        raise api.from_http_status(response.status, f"GET {url}: {response.data[:160]!r}")
+    response = _get(path, _timeouts(), max_bytes)
     for entry in response.headers.get("X-Goog-Hash", "").split(","):
         kind, _, expected = entry.strip().partition("=")
         if kind == "crc32c":
@@ -217,6 +286,30 @@ def _download(path: GSPath) -> bytes:
             if base64.b64encode(checksum).decode() != expected:
                 raise requests.ConnectionError(f"{path} was corrupted on the way")
     return response.data
+
+
+def _get(
+    path: GSPath, timeouts: tuple[float, float], max_bytes: int | None = None
+) -> urllib3.BaseHTTPResponse:
+    client = path.client.client
+    name = quote(path.blob, safe="")
+    url = f"{client.api_endpoint}/download/storage/v1/b/{path.bucket}/o/{name}?alt=media"
+    connect, read = timeouts
+    try:
+        response = _connections(client).request(
+            "GET", url, retries=False, timeout=urllib3.Timeout(connect=connect, read=read),
+            # A response that is read here is closed as well where the credentials are refused.
+            preload_content=max_bytes is None,
+        )  # fmt: skip
+        if max_bytes is not None and int(response.headers.get("Content-Length", 0)) > max_bytes:
+            response.close()  # the connection ends: the rest is not read
+            raise base.FileTooLarge(max_bytes)
+        _ = response.data  # read it here, where errors of the connection are converted
+    except (urllib3.exceptions.HTTPError, google.auth.exceptions.TransportError) as error:
+        raise requests.ConnectionError(error) from error  # which is retried
+    if response.status >= 400:
+        raise api.from_http_status(response.status, f"GET {url}: {response.data[:160]!r}")
+    return response
 
 
 @functools.cache

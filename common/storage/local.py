@@ -1,44 +1,51 @@
 """Local folders as a storage backend."""
 
-import contextlib
 import errno
 import os
 import shutil
-import uuid
-from collections.abc import Iterator
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
-from common.errors import QfleetError, StorageError, StorageUnavailable
-from common.storage.base import PARTIAL_SUFFIX
+from common.errors import QfleetError, StorageError, StorageFull, StorageUnavailable
+from common.storage import generations
+from common.storage.base import INTERNAL_SUFFIXES, PARTIAL_SUFFIX, FileTooLarge, Versioned
+from common.storage.durable import link_exclusive, partial_file
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _BLOCKED = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
 _UNREACHABLE = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH)
-_NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class LocalStorage:
     """Implements `StorageBackend` for folders of this machine."""
 
-    def read(self, path: Path) -> bytes:
-        return path.read_bytes()
+    def read(self, path: Path, max_bytes: int | None = None) -> bytes:
+        with open_regular(path) as file:
+            if max_bytes is None:
+                return file.read()
+            size = os.fstat(file.fileno()).st_size
+            if size > max_bytes:
+                raise FileTooLarge(max_bytes)
+            return file.read(size)  # `read` allocates as much as it is given
 
     def write(self, path: Path, data: bytes | Path) -> None:
-        with _partial_file(path, data) as part:
+        with partial_file(path, data) as part:
             part.replace(path)
 
     def create_exclusive(self, path: Path, data: bytes) -> bool:
-        with _partial_file(path, data) as part:
-            try:
-                os.link(part, path)
-            except FileExistsError:
-                return False
-            except OSError as error:
-                if error.errno not in _NO_HARD_LINKS:
-                    raise
-                return _create_in_place(path, data)
-        return True
+        with partial_file(path, data) as part:
+            return link_exclusive(part, path)
+
+    def read_versioned(self, path: Path, retry_seconds: float | None) -> Versioned:
+        return generations.read(path)
+
+    def write_if(self, path: Path, data: bytes, version: str, retry_seconds: float | None) -> str:
+        return generations.write(path, data, version)
+
+    def delete_if(self, path: Path, version: str, retry_seconds: float | None) -> None:
+        generations.write(path, generations.DELETED, version)
 
     def is_file(self, path: Path) -> bool:
         return path.is_file()
@@ -52,26 +59,71 @@ class LocalStorage:
 
     def children(self, path: Path) -> list[Path]:
         try:
-            return [p for p in path.iterdir() if not p.name.endswith(PARTIAL_SUFFIX)]
+            return [p for p in path.iterdir() if not p.name.endswith(INTERNAL_SUFFIXES)]
         except FileNotFoundError:
             return []
 
     def files(self, path: Path) -> list[Path]:
         found = path.rglob("*")
-        return [p for p in found if p.is_file() and not p.name.endswith(PARTIAL_SUFFIX)]
+        return [p for p in found if p.is_file() and not p.name.endswith(INTERNAL_SUFFIXES)]
 
     def sizes(self, path: Path) -> dict[str, int]:
         try:
             found = [entry for entry in os.scandir(path) if entry.is_file()]
         except FileNotFoundError:
             return {}
-        return {e.name: e.stat().st_size for e in found if not e.name.endswith(PARTIAL_SUFFIX)}
+        return {e.name: e.stat().st_size for e in found if not e.name.endswith(INTERNAL_SUFFIXES)}
 
     def delete(self, path: Path) -> None:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading, if it is one.
+
+    Opening a FIFO would wait for a writer for ever, and reading a device may never end.
+
+    Raises:
+        StorageError: It is a FIFO, a socket or a device.
+    """
+    special = StorageError(
+        f"{path} is not a file but a FIFO, a socket or a device: delete it or change STORAGE"
+    )
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise special from None
+        raise
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise special
+    return os.fdopen(fd, "rb")
+
+
+def require_regular(path: Path, max_bytes: int | None) -> None:
+    """Check that a path is a file; raises like `open_regular`, and FileTooLarge."""
+    with open_regular(path) as file:
+        if max_bytes is not None and os.fstat(file.fileno()).st_size > max_bytes:
+            raise FileTooLarge(max_bytes)
+
+
+def foreign_entry(path: Path) -> str:
+    """Describe the first entry below a folder that is neither a plain file nor a folder."""
+    for folder, folders, names in os.walk(path):
+        for name in sorted([*folders, *names]):
+            found = os.lstat(os.path.join(folder, name)).st_mode
+            if stat.S_ISLNK(found):
+                return f"{os.path.join(folder, name)} is a symbolic link"
+            if not stat.S_ISREG(found) and not stat.S_ISDIR(found):
+                return f"{os.path.join(folder, name)} is a FIFO, a socket or a device"
+    return ""
 
 
 def remove_partial_files(path: Path) -> None:
@@ -85,10 +137,9 @@ def translate_error(error: BaseException, path: object) -> QfleetError | None:
     if not isinstance(error, OSError):
         return None
     reason = (error.strerror or str(error)).lower()
-    if error.errno in _FULL:
-        return StorageError(
-            f"no space left to write {path} ({reason}): free some or change STORAGE"
-        )
+    if error.errno in _FULL or error.errno == errno.EFBIG:
+        kind = StorageFull if error.errno in _FULL else StorageError
+        return kind(f"no space left to write {path} ({reason}): free some or change STORAGE")
     if error.errno in _DENIED:
         return StorageError(
             f"{path} can't be read or written ({reason}): change its permissions or STORAGE"
@@ -105,44 +156,3 @@ def translate_error(error: BaseException, path: object) -> QfleetError | None:
     if error.errno is None:
         return None
     return StorageError(f"{path} can't be read or written ({reason}): change STORAGE")
-
-
-def _create_in_place(path: Path, data: bytes) -> bool:
-    """Create a file on a file system without hard links; a crash can leave it incomplete."""
-    try:
-        with path.open("xb") as file:
-            file.write(data)
-    except FileExistsError:
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def _partial_file(path: Path, data: bytes | Path) -> Iterator[Path]:
-    """Provide a durable copy of the data in the folder of `path`."""
-    part = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex[:8]}{PARTIAL_SUFFIX}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = part.open("xb")
-    except FileNotFoundError:
-        raise StorageError(
-            f"{path.parent} can't be created, or was deleted while {path.name} was written:"
-            " change STORAGE"
-        ) from None
-    try:
-        with file:
-            if isinstance(data, Path):
-                with data.open("rb") as source:
-                    shutil.copyfileobj(source, file)
-            else:
-                file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        yield part
-    finally:
-        part.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name must survive a power failure as well
-    finally:
-        os.close(folder)

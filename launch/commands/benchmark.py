@@ -15,6 +15,7 @@ from launch.console import ClientConsole
 from launch.job_watcher import JobWatcher
 from launch.kube_client import KubeClient, Object
 from launch.log_stream import read_line
+from launch.names import training_job
 
 TENSORFLOW_LOG = re.compile(r"WARNING: All log messages|[IW]\d{4} \d\d:")
 """Lines that TensorFlow's C++ code prints when it starts."""
@@ -44,8 +45,8 @@ def benchmark(settings: Settings, cases: str) -> int:
     objects = benchmark_objects(manifests.training(settings), cases, settings)
     cluster = KubeClient.connect(settings)
     cluster.check()
-    name = settings.run_name
-    with _MeasurementConsole() as console, _temporary(cluster, objects, name):
+    name = training_job(settings.run_name)
+    with _MeasurementConsole() as console, _temporary(cluster, objects):
         try:
             outcome = JobWatcher(
                 cluster, "TFJob", name, console, settings.fault_tolerance.rendezvous_timeout
@@ -88,14 +89,15 @@ class _MeasurementConsole(ClientConsole):
 
 
 @contextlib.contextmanager
-def _temporary(cluster: KubeClient, objects: Sequence[Object], name: str) -> Iterator[None]:
+def _temporary(cluster: KubeClient, objects: Sequence[Object]) -> Iterator[None]:
     """Apply the objects, and delete them at the end except the account, which other jobs use."""
     try:
         for body in apply.apply_order(objects):
             apply.apply(cluster, body)
         yield
     finally:
-        for body in objects:
+        for body in reversed(apply.apply_order(objects)):  # pods before their policy
             if body["kind"] != "ServiceAccount":
-                cluster.delete(body["kind"], body["metadata"]["name"])
-    apply.remove(cluster, "TFJob", name)  # waits: the next one may need its resources
+                apply.delete(cluster, body)
+    # Waits: the next one may need its resources.
+    apply.remove(cluster, next(one for one in objects if one["kind"] == "TFJob"))

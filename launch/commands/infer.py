@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from common import runs
 from common.errors import ClusterError, RunError, StorageUnavailable
 from common.settings import Settings
-from launch import apply, cluster_storage, job, manifests
+from launch import apply, cluster_storage, job, manifests, ownership
 from launch.commands.run import (
     UNCHANGED,
     apply_all,
@@ -14,7 +14,7 @@ from launch.commands.run import (
     log_resume,
     preview,
 )
-from launch.commands.select import QFLEET
+from launch.commands.select import QFLEET, run_of
 from launch.console import ClientConsole
 from launch.kube_client import KubeClient, Object
 
@@ -33,7 +33,9 @@ def infer(settings: Settings) -> int:
             name = _select_run(cluster, objects, settings.job.run, console)
             settings = settings.replace(run=name)
             objects = manifests.inference(settings)
-        name = next(one["metadata"]["name"] for one in objects if one["kind"] == "Job")
+        ownership.check(cluster, objects)
+        body = next(one for one in objects if one["kind"] == "Job")
+        name = body["metadata"]["name"]
         live = cluster.get("Job", name)
         running = live is not None and not job.is_finished(live)
         if live is not None and running:
@@ -48,7 +50,7 @@ def infer(settings: Settings) -> int:
         if not running:
             if live is not None:
                 console.print(f"job {name} has finished before; recreating it")
-                apply.remove(cluster, "Job", name)
+                apply.remove(cluster, body)
             apply_all(cluster, objects, console, recreated="" if live is None else "Job")
         return follow(cluster, "Job", name, settings, console, again=running)
 
@@ -73,6 +75,6 @@ def _select_run(
     finished = [one for one in cluster.list("TFJob", QFLEET) if job.phase(one) == "Succeeded"]
     if not finished:
         raise RunError(f"can't read here which runs are finished ({cause}): set RUN")
-    name = str(max(finished, key=job.created_at)["metadata"]["name"])
+    name = run_of(max(finished, key=job.created_at))
     console.print(f"using run {name}, the latest job that succeeded; can't read storage: {cause}")
     return name

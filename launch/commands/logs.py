@@ -8,6 +8,7 @@ from common import events, runs
 from common import storage as files
 from common.errors import RunError
 from common.settings import Settings
+from common.text import printable
 from launch import cluster_storage, job
 from launch.commands import select
 from launch.console import ClientConsole
@@ -55,7 +56,8 @@ def _print_kept_logs(run: runs.Run, console: ClientConsole) -> None:
         )
     for attempt, worker, path in sorted(texts, key=lambda text: text[:2]):
         console.print(f"== worker {worker}, attempt {attempt}")
-        print(files.read_bytes(path).decode("utf-8", "replace"), end="", flush=True)
+        text = files.read_bytes(path).decode("utf-8", "replace")
+        print(printable(text, keep="\n\t"), end="", flush=True)
 
 
 def _print_pod_logs(cluster: KubeClient, live: Object, console: ClientConsole) -> bool:

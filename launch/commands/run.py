@@ -1,6 +1,7 @@
 """`launch run`: apply a training job to the cluster and follow it until it ends."""
 
 import contextlib
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -9,16 +10,17 @@ from common.environments import ROOT, WORKER_PYTHON
 from common.errors import (
     EXIT_INTERRUPTED,
     ClusterError,
-    RunError,
     StorageError,
     StorageUnavailable,
 )
 from common.runs import auto_settings
 from common.settings import Settings
-from launch import api_errors, apply, cluster_storage, job, manifests
+from launch import api_errors, apply, cluster_storage, job, manifests, ownership
+from launch.commands import select
 from launch.console import ClientConsole
 from launch.job_watcher import JobWatcher
 from launch.kube_client import KubeClient, Object
+from launch.names import training_job
 
 PLANNER = (str(WORKER_PYTHON), "-m", "planning.auto")
 """Command that chooses WORKERS and BATCH: the client's own environment has no TensorFlow."""
@@ -47,11 +49,12 @@ def run(settings: Settings) -> int:
         name = select_run(cluster, objects, settings.run_name, console)
         if name != settings.run_name:
             console.print(f"run {settings.run_name} is finished: this one is {name}")
-        live = cluster.get("TFJob", name)
+        live = cluster.get("TFJob", training_job(name))
         if auto_settings.is_automatic(requested):
             settings = _resolve_auto(cluster, objects, requested, name, live, console)
         settings = settings.replace(run=name)
         objects = manifests.training(settings)
+        ownership.check(cluster, objects)
         action = _decide_action(cluster, objects, live, console)
         recreated = "TFJob" if action == "recreate" else ""
         if settings.cluster.dry_run:
@@ -61,10 +64,11 @@ def run(settings: Settings) -> int:
                 preview(cluster, objects, console, recreated=recreated)
             return 0
         if action == "recreate":
-            apply.remove(cluster, "TFJob", name)
+            apply.remove(cluster, next(one for one in objects if one["kind"] == "TFJob"))
         if action != "follow":
             apply_all(cluster, objects, console, recreated=recreated)
-        return follow(cluster, "TFJob", name, settings, console, again=action == "follow")
+        followed = training_job(name)
+        return follow(cluster, "TFJob", followed, settings, console, again=action == "follow")
 
 
 def _resolve_auto(
@@ -111,7 +115,7 @@ def select_run(
             raise
         console.print(f"using the jobs in the cluster, since storage can't be read here: {error}")
     for name in runs.numbered(wanted):
-        live = cluster.get("TFJob", name)
+        live = cluster.get("TFJob", training_job(name))
         if live is None or job.phase(live) != "Succeeded":
             return name
     raise AssertionError("numbered names do not end")
@@ -120,22 +124,16 @@ def select_run(
 def _decide_action(
     cluster: KubeClient, objects: Sequence[Object], live: Object | None, console: ClientConsole
 ) -> Action:
-    """Decide what to do with an existing job of the same name, and report it.
-
-    Raises:
-        RunError: The existing job is not qfleet's.
-    """
+    """Decide what to do with an existing job of the same run, and report it."""
     if live is None:
         return "create"
     name = live["metadata"]["name"]
-    if (live["metadata"].get("labels") or {}).get("app.kubernetes.io/part-of") != "qfleet":
-        raise RunError(f"TFJob {name} of this namespace is not qfleet's: choose another RUN")
     if live["metadata"].get("deletionTimestamp"):
         console.print(f"job {name} is terminating; recreating it when it is gone")
         return "recreate"
     if job.is_finished(live):
         console.print(
-            f"job {name} has ended ({job.phase(live)}), but run {name} is not finished; recreating"
+            f"job {name} has ended ({job.phase(live)}), but its run is not finished; recreating"
             " the job"
         )
         return "recreate"
@@ -143,7 +141,7 @@ def _decide_action(
     if differing and not job.has_started(live):
         console.print(f"job {name} has not started yet; recreating it with {differing}")
         return "recreate"
-    log_resume(live, differing, f"python -m launch stop {name}", console)
+    log_resume(live, differing, f"python -m launch stop {select.run_of(live)}", console)
     return "follow"
 
 
@@ -168,7 +166,12 @@ def log_resume(live: Object, differing: str, end: str, console: ClientConsole) -
 def apply_all(
     cluster: KubeClient, objects: Sequence[Object], console: ClientConsole, *, recreated: str
 ) -> None:
-    """Apply objects and print a line for each; `recreated` is a kind that was deleted before."""
+    """Apply objects and print a line for each; `recreated` is a kind that was deleted before.
+
+    Raises:
+        RunError: One of them exists and is not qfleet's; none was applied.
+    """
+    ownership.check(cluster, objects)
     for body in apply.apply_order(objects):
         change = apply.apply(cluster, body)
         if body["kind"] == recreated:
@@ -187,7 +190,11 @@ def preview(
         objects: The objects.
         console: Where to print.
         recreated: A kind of object that would be deleted first.
+
+    Raises:
+        RunError: One of them exists and is not qfleet's.
     """
+    ownership.check(cluster, objects)
     for body in apply.apply_order(objects):
         if body["kind"] == recreated:
             name = body["metadata"]["name"]
@@ -213,7 +220,12 @@ def follow(
     run = settings.run_name
     part = "training" if kind == "TFJob" else "inference"
     try:
-        timeout = settings.fault_tolerance.rendezvous_timeout
+        # A group that is elastic continues without the pod.
+        timeout = (
+            math.inf
+            if settings.training.is_elastic
+            else settings.fault_tolerance.rendezvous_timeout
+        )
         outcome = JobWatcher(cluster, kind, name, console, timeout, again=again).until_end()
     except KeyboardInterrupt:
         others = (

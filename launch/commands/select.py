@@ -9,6 +9,7 @@ from common.settings import Settings
 from launch import job, manifests
 from launch.cluster_storage import StorageLocation
 from launch.kube_client import KubeClient, Object
+from launch.names import part_of_job
 
 QFLEET = "app.kubernetes.io/part-of=qfleet"
 
@@ -78,5 +79,5 @@ def storage_location(
     if live is None:
         numbers = auto_settings.with_placeholder_numbers(settings)
         return StorageLocation.from_objects(manifests.training(numbers))
-    config = cluster.get("ConfigMap", f"{live['metadata']['name']}-settings")
+    config = cluster.get("ConfigMap", part_of_job(run_of(live), "training"))
     return StorageLocation.from_objects([live, *([config] if config else [])])

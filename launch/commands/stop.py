@@ -35,12 +35,12 @@ def _stop(
     if dry_run:
         console.print(deleted)
     elif job.is_finished(live):
-        apply.remove(cluster, "TFJob", name)
+        apply.remove(cluster, live)
         console.print(deleted)
         console.print(f"job {name} had ended before ({phase})")
     else:
         console.print(f"job {name} {phase}: stopping its workers; the chief saves a checkpoint")
-        seconds = apply.remove(cluster, "TFJob", name) or 0
+        seconds = apply.remove(cluster, live) or 0
         console.print(deleted)
         console.print(
             f"job {name} was stopped in {seconds:.0f} s; `make training TARGET=k8s RUN={run}`"
@@ -74,7 +74,7 @@ def delete(settings: Settings, part: str) -> int:
     for one in used:
         kind, name = one["kind"], one["metadata"]["name"]
         if not dry_run:
-            cluster.delete(kind, name)
+            apply.delete(cluster, one)
         console.print(apply.action_line(kind, name, "deleted", dry_run=dry_run))
     console.print("runs in storage are kept")
     return 0
@@ -92,7 +92,7 @@ def _delete_job(
     elif live is not None:
         name = live["metadata"]["name"]
         if not dry_run:
-            apply.remove(cluster, kind, name)
+            apply.remove(cluster, live)
         console.print(apply.action_line(kind, name, "deleted", dry_run=dry_run))
     return run
 

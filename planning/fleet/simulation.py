@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planning.step_model import steps_per_call
+from training.limits import MAX_CALL_SECONDS, MAX_STEPS_PER_CALL
 
 HOUR_SECONDS = 3600.0
 
@@ -150,7 +150,7 @@ class _Schedule:
         self._block = float(job.checkpoint_interval * job.steps)  # steps between two checkpoints
         self._cycle = self._block * step_seconds + job.checkpoint_seconds
         self._epoch = job.steps
-        self._call = steps_per_call(step_seconds)
+        self._call = _steps_per_call(step_seconds)
 
     def seconds(self, steps: np.ndarray) -> np.ndarray:
         """Return the seconds of work before a step boundary."""
@@ -280,3 +280,10 @@ def daly(checkpoint_seconds: float, mtbf: float) -> float:
     ratio = checkpoint_seconds / (2 * mtbf)
     factor = 1 + np.sqrt(ratio) / 3 + ratio / 9
     return float(np.sqrt(2 * checkpoint_seconds * mtbf) * factor - checkpoint_seconds)
+
+
+def _steps_per_call(step_seconds: float) -> int:
+    """Return the steps per call that training chooses for steps of this time."""
+    if step_seconds <= 0:
+        return MAX_STEPS_PER_CALL
+    return min(MAX_STEPS_PER_CALL, max(1, int(MAX_CALL_SECONDS / step_seconds)))

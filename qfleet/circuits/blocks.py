@@ -33,7 +33,7 @@ def one_qubit_unitary(qubit: cirq.Qid, symbols: Sequence[sympy.Expr]) -> cirq.Ci
     Raises:
         ValueError: The number of symbols is not 3.
 
-    Example:
+    Examples:
         >>> import cirq, sympy
         >>> circuit = one_qubit_unitary(cirq.LineQubit(0), sympy.symbols("a b c"))
         >>> len(list(circuit.all_operations()))
@@ -61,7 +61,7 @@ def two_qubit_unitary(a: cirq.Qid, b: cirq.Qid, symbols: Sequence[sympy.Expr]) -
     Raises:
         ValueError: The number of symbols is not 15.
 
-    Example:
+    Examples:
         >>> import cirq, sympy
         >>> circuit = two_qubit_unitary(*cirq.LineQubit.range(2), sympy.symbols("s:15"))
         >>> len(list(circuit.all_operations()))
@@ -95,7 +95,7 @@ def two_qubit_pool(source: cirq.Qid, sink: cirq.Qid, symbols: Sequence[sympy.Exp
     Raises:
         ValueError: The number of symbols is not 6.
 
-    Example:
+    Examples:
         >>> import cirq, sympy
         >>> circuit = two_qubit_pool(*cirq.LineQubit.range(2), sympy.symbols("s:6"))
         >>> len(list(circuit.all_operations()))

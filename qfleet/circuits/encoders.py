@@ -20,7 +20,7 @@ from qfleet.placement import PLACEMENTS
 
 
 def input_circuit(
-    qubits: Sequence[cirq.Qid], inputs: Sequence[str], placement: str
+    qubits: Sequence[cirq.Qid], inputs: Sequence[str], placement: str, *, ring: bool = True
 ) -> cirq.Circuit:
     """Build the circuit before the first layer: the initial state, and the data unless re-uploaded.
 
@@ -28,6 +28,7 @@ def input_circuit(
         qubits: All qubits.
         inputs: Names of the data symbols, at most one per qubit unless re-uploaded.
         placement: One of PLACEMENTS.
+        ring: As for `cluster_state`.
 
     Raises:
         CircuitError: The placement is unknown, or there are more data symbols than qubits.
@@ -43,7 +44,9 @@ def input_circuit(
         )
     pairs = list(zip(map(sympy.Symbol, inputs), qubits, strict=False))
     if placement == "cluster":
-        return cluster_state(qubits) + cirq.Circuit(cirq.rx(x)(qubit) for x, qubit in pairs)
+        return cluster_state(qubits, ring=ring) + cirq.Circuit(
+            cirq.rx(x)(qubit) for x, qubit in pairs
+        )
     return cirq.Circuit(cirq.ry(x)(qubit) for x, qubit in pairs)
 
 

@@ -95,7 +95,7 @@ def circuits_to_angles(
         CircuitError: There are no circuits, or one has another shape; the message names the first
             difference with moment and qubits.
 
-    Example:
+    Examples:
         >>> import cirq
         >>> qubit = cirq.LineQubit(0)
         >>> circuits = [cirq.Circuit(cirq.X(qubit) ** power) for power in (0.25, 0.5)]

@@ -5,6 +5,7 @@ angles trained.
 """
 
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 import cirq
 import sympy
@@ -14,6 +15,9 @@ from qfleet.circuits.encoders import input_circuit, reupload_circuit
 from qfleet.circuits.model_circuit import ModelCircuit
 from qfleet.errors import CircuitError
 from qfleet.placement import data_symbols
+
+Pooling = Literal["halves", "neighbours"]
+POOLINGS: tuple[str, ...] = get_args(Pooling)
 
 SYMBOLS_PER_LAYER = TWO_QUBIT + POOL
 HYBRID_READOUTS = 4
@@ -27,7 +31,7 @@ def after_pooling(active: int) -> int:
 def full_layers(qubits: int) -> int:
     """Return the number of layers down to one qubit: ceil(log2(qubits)).
 
-    Example:
+    Examples:
         >>> full_layers(8)
         3
     """
@@ -37,7 +41,7 @@ def full_layers(qubits: int) -> int:
 def hybrid_layers(qubits: int) -> int:
     """Return the layers of the hybrid model: down to at most 4 active qubits, at least one layer.
 
-    Example:
+    Examples:
         >>> hybrid_layers(8), hybrid_layers(16)
         (1, 2)
     """
@@ -47,7 +51,9 @@ def hybrid_layers(qubits: int) -> int:
     return layers
 
 
-def convolution(active: Sequence[cirq.Qid], symbols: Sequence[sympy.Expr]) -> cirq.Circuit:
+def convolution(
+    active: Sequence[cirq.Qid], symbols: Sequence[sympy.Expr], *, ring: bool = True
+) -> cirq.Circuit:
     """Apply one two-qubit unitary to all neighbors: (0,1), (2,3), ..., then (1,2), ..., (last,0).
 
     For an odd number of qubits the closing pair (last,0) is omitted.
@@ -55,27 +61,41 @@ def convolution(active: Sequence[cirq.Qid], symbols: Sequence[sympy.Expr]) -> ci
     Args:
         active: The layer's qubits, at least two.
         symbols: 15 angles in radians, the same for every pair.
+        ring: False to omit the closing pair always.
     """
     even = zip(active[0::2], active[1::2], strict=False)
-    odd = zip(active[1::2], [*active[2::2], active[0]], strict=False)
+    closing = active[:1] if ring else ()
+    odd = zip(active[1::2], [*active[2::2], *closing], strict=False)
     circuit = cirq.Circuit()
     for a, b in [*even, *odd]:
         circuit += two_qubit_unitary(a, b, symbols)
     return circuit
 
 
-def pooling(active: Sequence[cirq.Qid], symbols: Sequence[sympy.Expr]) -> cirq.Circuit:
-    """Pool the first half of the qubits into the second; an odd last qubit stays unchanged.
+def pooling(
+    active: Sequence[cirq.Qid], symbols: Sequence[sympy.Expr], kind: Pooling = "halves"
+) -> tuple[cirq.Circuit, Sequence[cirq.Qid]]:
+    """Pool half of the qubits into the others; an odd last qubit stays unchanged.
 
     Args:
         active: The layer's qubits, at least two.
         symbols: 6 angles in radians, the same for every pair.
+        kind: "halves" pools the first half into the second, "neighbours" each even place into the
+            next one, so that light cones stay narrow.
+
+    Returns:
+        The circuit, and the qubits that stay active.
     """
     half = len(active) // 2
+    if kind == "halves":
+        sources, remaining = active[:half], active[half:]
+    else:
+        odd_last = active[2 * half :]
+        sources, remaining = active[0 : 2 * half : 2], [*active[1::2], *odd_last]
     circuit = cirq.Circuit()
-    for source, sink in zip(active[:half], active[half:], strict=False):
+    for source, sink in zip(sources, remaining, strict=False):
         circuit += two_qubit_pool(source, sink, symbols)
-    return circuit
+    return circuit, remaining
 
 
 def qcnn(
@@ -85,26 +105,33 @@ def qcnn(
     encoder: str = "cluster",
     features: int | None = None,
     prefix: str = "",
+    pool: Pooling = "halves",
+    ring: bool = True,
 ) -> ModelCircuit:
     """Build a QCNN with its encoder: 21 angles per layer, and Z on the remaining active qubits.
 
     Args:
         qubits: Width of the circuit, at least 2.
         layers: Number of layers; None for layers down to one qubit and one observable.
-        encoder: The encoder, one of `PLACEMENTS`.
+        encoder: "cluster" for rx(x_i) on the cluster state, "angle" for ry(x_i) on |0...0>, or
+            "reupload" for rotations by all features again before every layer.
         features: Number of data symbols; one per qubit unless given.
         prefix: Prefix of the names of the trained symbols, so that several circuits can be part of
             one model. Data symbols are shared and keep their names.
+        pool: "halves", or "neighbours" as of Cong et al.; see `pooling`.
+        ring: If the first and the last qubit are neighbours, in each layer and in the cluster
+            state. On an open chain with pooled neighbours, the cost of a tensor network grows as a
+            power of the number of qubits.
 
     Returns:
         The circuit on `cirq.GridQubit(0, 0)` to `cirq.GridQubit(0, qubits - 1)`, with all angles in
         radians.
 
     Raises:
-        CircuitError: There are too few qubits or features, too many layers, or the features do not
-            fit the encoder.
+        CircuitError: There are too few qubits or features, too many layers, the features do not fit
+            the encoder, or the pooling is unknown.
 
-    Example:
+    Examples:
         >>> model = qcnn(8, encoder="angle")
         >>> len(model.inputs), len(model.parameters), len(model.observables)
         (8, 63, 1)
@@ -115,6 +142,8 @@ def qcnn(
     layers = most if layers is None else layers
     if not 1 <= layers <= most:
         raise CircuitError(f"{layers} layers for a QCNN of {qubits} qubits: use 1 to {most} layers")
+    if pool not in POOLINGS:
+        raise CircuitError(f"unknown pooling {pool!r}: use one of {', '.join(POOLINGS)}")
     if features is not None and features < 1:
         raise CircuitError(f"{features} features for a QCNN: use at least 1 feature per example")
 
@@ -124,13 +153,13 @@ def qcnn(
         tuple(f"{prefix}theta_{layer:02d}_{i:02d}" for i in range(SYMBOLS_PER_LAYER))
         for layer in range(layers)
     )
-    circuit, active = input_circuit(line, inputs, encoder), line
+    circuit, active = input_circuit(line, inputs, encoder, ring=ring), line
     for layer in names:
         symbols = [sympy.Symbol(name) for name in layer]
         circuit += reupload_circuit(active, inputs, encoder)
-        circuit += convolution(active, symbols[:TWO_QUBIT])
-        circuit += pooling(active, symbols[TWO_QUBIT:])
-        active = active[len(active) // 2 :]
+        circuit += convolution(active, symbols[:TWO_QUBIT], ring=ring)
+        pooled, active = pooling(active, symbols[TWO_QUBIT:], pool)
+        circuit += pooled
     return ModelCircuit(
         # Packed into as few moments as possible: pairs of one layer share moments.
         circuit=cirq.Circuit(circuit.all_operations()),

@@ -1,29 +1,32 @@
 """Initial states of circuits."""
 
+import itertools
 from collections.abc import Sequence
 
 import cirq
 
 
-def cluster_state(qubits: Sequence[cirq.Qid]) -> cirq.Circuit:
-    """Build the one-dimensional cluster state on a ring: H on all qubits, CZ on all neighbors.
+def cluster_state(qubits: Sequence[cirq.Qid], *, ring: bool = True) -> cirq.Circuit:
+    """Build the one-dimensional cluster state: H on all qubits, CZ on all neighbors.
 
     Briegel and Raussendorf, "Persistent entanglement in arrays of interacting particles"
     (arXiv:quant-ph/0004051). Two qubits have one bond, because two CZ gates would cancel.
 
     Args:
-        qubits: The ring, at least two qubits.
+        qubits: In order, at least two qubits.
+        ring: If the first and the last qubit are neighbors.
 
     Returns:
         The circuit, to be applied to |0...0>.
 
-    Example:
+    Examples:
         >>> import cirq
         >>> print(cluster_state(cirq.LineQubit.range(2)))
         0: ───H───@───
                   │
         1: ───H───@───
     """
-    ring = list(zip(qubits, [*qubits[1:], qubits[0]], strict=True))
-    bonds = ring[:1] if len(qubits) == 2 else ring
+    bonds = list(itertools.pairwise(qubits))
+    if ring and len(qubits) > 2:
+        bonds.append((qubits[-1], qubits[0]))
     return cirq.Circuit(cirq.H.on_each(*qubits), (cirq.CZ(a, b) for a, b in bonds))

@@ -6,8 +6,10 @@ two-qubit unitary of an ansatz becomes one block. Data gates differ per example.
 parity phases between fixed gates; a layer of them is one multiplication by phases.
 """
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import sympy
@@ -228,9 +230,24 @@ def drop_unused_qubits(
         at: The block's positions if they differ from `qubits`.
     """
     local = {qubit: index for index, qubit in enumerate(qubits)}
-    return FusedBlock(
-        at or qubits, _multiply([_embed(factor, local) for factor in factors], inputs)
-    )
+    places = tuple(tuple(local[qubit] for qubit in factor.qubits) for factor in factors)
+    key = len(local), places, tuple(factor.key for factor in factors), inputs
+    return FusedBlock(at or qubits, _products(_Block(key, tuple(factors))))
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Factors, with all that the product depends on as a key for a cache."""
+
+    key: tuple[int, tuple[tuple[int, ...], ...], tuple[Any, ...], frozenset[str]]
+    factors: tuple[Factor, ...] = field(compare=False)
+
+
+@functools.lru_cache(maxsize=1024)  # many blocks of a circuit are equal, and models are built again
+def _products(block: _Block) -> tuple[Factor, ...]:
+    width, places, _, inputs = block.key
+    placed = zip(block.factors, places, strict=True)
+    return _multiply([_embed(factor, where, width) for factor, where in placed], inputs)
 
 
 def _multiply(factors: Sequence[Factor], inputs: frozenset[str]) -> tuple[Factor, ...]:
@@ -260,14 +277,13 @@ def _multiply(factors: Sequence[Factor], inputs: frozenset[str]) -> tuple[Factor
     return tuple(products)
 
 
-def _embed(factor: Factor, local: dict[int, int]) -> Factor:
+def _embed(factor: Factor, where: tuple[int, ...], width: int) -> Factor:
     """Extend a factor to all qubits of its block, so that the block is a plain matrix product."""
-    where = tuple(local[qubit] for qubit in factor.qubits)
     projectors = factor.projectors
     if where == (1, 0):
         shape = (-1, 2, 2, 2, 2)
         projectors = projectors.reshape(shape).transpose(0, 2, 1, 4, 3).reshape(-1, 4, 4)
-    elif len(where) < len(local):
+    elif len(where) < width:
         sides = [(p, np.eye(2)) if where == (0,) else (np.eye(2), p) for p in projectors]
         projectors = np.stack([np.kron(*side) for side in sides])
-    return Factor(tuple(range(len(local))), factor.half_turns, projectors, factor.exponents)
+    return Factor(tuple(range(width)), factor.half_turns, projectors, factor.exponents)

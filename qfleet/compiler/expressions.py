@@ -1,15 +1,18 @@
-"""Sympy expressions of symbols: affine maps, and evaluation of all other expressions.
+"""Sympy expressions of symbols: affine maps, evaluation of all other expressions, derivatives.
 
 Nearly every exponent of an ansatz is `coefficient * symbol + offset`. All affine exponents together
 are one small matrix product; only the remaining ones are evaluated operation by operation.
 """
 
-from collections.abc import Callable, Mapping
+import functools
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import sympy
 
 Affine = tuple[dict[str, float], float]
+Evaluator = Callable[[Mapping[str, Any]], Any]
 
 # Name of the function in sympy -> name in `tf.math`.
 FUNCTIONS: Mapping[str, str] = {
@@ -35,9 +38,22 @@ FUNCTIONS: Mapping[str, str] = {
 }
 
 
+# A wide circuit has many gates of few exponents, and sympy walks through an expression each time.
+@functools.lru_cache(maxsize=1 << 16)
 def symbol_names(expression: sympy.Expr) -> frozenset[str]:
     """Return the names of the symbols that an expression depends on."""
     return frozenset(str(symbol) for symbol in expression.free_symbols)
+
+
+def used_names(wanted: Iterable[sympy.Expr], names: Iterable[str]) -> tuple[str, ...]:
+    """Return those names, in their order, that an expression depends on.
+
+    Args:
+        wanted: Expressions.
+        names: Names of symbols.
+    """
+    found = frozenset[str]().union(*map(symbol_names, wanted))
+    return tuple(name for name in names if name in found)
 
 
 def affine(expression: sympy.Expr) -> Affine | None:
@@ -52,6 +68,10 @@ def affine(expression: sympy.Expr) -> Affine | None:
     symbols = sorted(expression.free_symbols, key=str)
     if not symbols:
         return {}, float(expression)
+    if len(symbols) == 1:  # the common case of a multiple, which needs no polynomial
+        multiple, rest = expression.as_independent(symbols[0], as_Add=False)
+        if rest == symbols[0] and multiple.is_real:
+            return {str(rest): float(multiple)}, 0.0
     try:
         poly = sympy.Poly(expression, *symbols)
     except sympy.PolynomialError:
@@ -65,6 +85,7 @@ def affine(expression: sympy.Expr) -> Affine | None:
         return None
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def unsupported(expression: sympy.Expr) -> str | None:
     """Return the name of an unsupported part of a real expression; None if all is supported."""
     for node in sympy.preorder_traversal(expression):
@@ -99,38 +120,99 @@ def evaluate(
     Returns:
         An array of the shape of the values.
     """
+    return evaluator(expression, constant=constant, math=math)(values)
 
-    def walk(node: sympy.Expr) -> Any:
+
+def evaluator(expression: sympy.Expr, *, constant: Callable[[float], Any], math: Any) -> Evaluator:
+    """Return a function that evaluates an expression, without the cost of sympy in each call.
+
+    Args:
+        expression: As for `evaluate`.
+        constant: As for `evaluate`.
+        math: As for `evaluate`.
+    """
+
+    def build(node: sympy.Expr) -> Evaluator:
         if node.is_Symbol:
-            return values[str(node)]
+            name = str(node)
+            return lambda values: values[name]
         if not node.free_symbols:
-            return constant(float(node))
+            number = float(node)
+            return lambda values: constant(number)
         if node.is_Pow:
-            return _power(walk, node, math, constant)
-        parts = [walk(part) for part in node.args]
+            return _power(build, node, math, constant)
+        parts = [build(part) for part in node.args]
         if node.is_Function and type(node).__name__ in FUNCTIONS:
-            return getattr(math, FUNCTIONS[type(node).__name__])(*parts)
-        result = parts[0]
-        for part in parts[1:]:
-            if node.is_Add:
-                result = result + part
-            elif node.is_Mul:
-                result = result * part
-            else:
-                fold = math.minimum if isinstance(node, sympy.Min) else math.maximum
-                result = fold(result, part)
-        return result
+            function = getattr(math, FUNCTIONS[type(node).__name__])
+            return lambda values: function(*(part(values) for part in parts))
+        if node.is_Add:
+            fold = operator.add
+        elif node.is_Mul:
+            fold = operator.mul
+        else:
+            fold = math.minimum if isinstance(node, sympy.Min) else math.maximum
+        return lambda values: functools.reduce(fold, (part(values) for part in parts))
 
-    return walk(expression)
+    return build(expression)
 
 
-def _power(walk: Callable, node: sympy.Expr, math: Any, constant: Callable) -> Any:
-    base, exponent = node.args
+def _power(
+    build: Callable[[sympy.Expr], Evaluator],
+    node: sympy.Expr,
+    math: Any,
+    constant: Callable[[float], Any],
+) -> Evaluator:
+    base, exponent = build(node.args[0]), node.args[1]
     if exponent.is_Integer and 0 < abs(int(exponent)) <= 8:
         # Products are differentiable at a base <= 0; the gradient of pow is NaN there.
-        factor = walk(base)
-        result = factor
-        for _ in range(abs(int(exponent)) - 1):
-            result = result * factor
-        return result if int(exponent) > 0 else constant(1.0) / result
-    return math.pow(walk(base), walk(exponent))
+        count = abs(int(exponent))
+
+        def product(values: Mapping[str, Any]) -> Any:
+            return functools.reduce(operator.mul, [base(values)] * count)
+
+        if int(exponent) > 0:
+            return product
+        return lambda values: constant(1.0) / product(values)
+    power = build(exponent)
+    return lambda values: math.pow(base(values), power(values))
+
+
+def partial_derivative(expression: sympy.Expr, symbol: sympy.Symbol) -> sympy.Expr:
+    """Differentiate an expression.
+
+    Args:
+        expression: An expression for which `unsupported` returned None.
+        symbol: The symbol.
+
+    Returns:
+        The derivative, in supported functions. Where a function has a kink or a step, it is the
+        mean of the derivatives on both sides.
+    """
+    signs: dict[sympy.Symbol, sympy.Expr] = {}
+    return _smooth(expression, signs).diff(symbol).xreplace(signs)
+
+
+def _smooth(node: sympy.Expr, constants: dict[sympy.Symbol, sympy.Expr]) -> sympy.Expr:
+    """Replace steps by constants, and kinks by linear functions with such a coefficient."""
+
+    def step(value: sympy.Expr) -> sympy.Symbol:
+        dummy = sympy.Dummy()
+        constants[dummy] = value
+        return dummy
+
+    if node.is_Atom:
+        return node
+    if isinstance(node, sympy.sign | sympy.floor | sympy.ceiling):
+        return step(node)
+    parts = [_smooth(part, constants) for part in node.args]
+    if isinstance(node, sympy.Abs):
+        return step(sympy.sign(node.args[0])) * parts[0]
+    if isinstance(node, sympy.Min | sympy.Max):
+        result, value = parts[0], node.args[0]
+        direction = 1 if isinstance(node, sympy.Max) else -1
+        for part, other in zip(parts[1:], node.args[1:], strict=True):
+            sign = direction * step(sympy.sign(value - other))
+            result = (result + part + sign * (result - part)) / 2
+            value = node.func(value, other)
+        return result
+    return node.func(*parts)

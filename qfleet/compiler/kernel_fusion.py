@@ -167,14 +167,21 @@ def block_entries(block: FusedBlock) -> np.ndarray:
 
     Excluded are entries that are zero and rows that are the identity's for all symbol values.
     """
-    filled = np.eye(2 ** len(block.qubits), dtype=bool)
+    filled = nonzero_entries(block)
+    filled |= filled.T
     same = np.ones(len(filled), bool)
     for factor in block.factors:
-        nonzero, identity = factor_pattern(factor)
-        filled = (nonzero.astype(int) @ filled.astype(int)) > 0
-        same &= identity
-    filled |= filled.T
+        same &= factor_pattern(factor)[1]
     filled[same] = False
+    return filled
+
+
+def nonzero_entries(block: FusedBlock) -> np.ndarray:
+    """Return [D, D] bool: the entries of a block's matrix that can be nonzero."""
+    filled = np.eye(2 ** len(block.qubits), dtype=bool)
+    for factor in block.factors:
+        nonzero, _ = factor_pattern(factor)
+        filled = (nonzero.astype(int) @ filled.astype(int)) > 0
     return filled
 
 
@@ -197,7 +204,9 @@ def gradient_entries(block: FusedBlock) -> np.ndarray:
     return reach
 
 
-def needs_uncompute(blocks: Sequence[FusedBlock], wanted: Sequence[bool]) -> list[bool]:
+def needs_uncompute(
+    blocks: Sequence[FusedBlock], wanted: Sequence[bool], *, from_zero: bool = False
+) -> list[bool]:
     """Return for each block if the adjoint pass must uncompute it.
 
     A block is uncomputed if an earlier block on its light cone needs a gradient.
@@ -205,11 +214,17 @@ def needs_uncompute(blocks: Sequence[FusedBlock], wanted: Sequence[bool]) -> lis
     Args:
         blocks: In the order in which they are applied.
         wanted: For each block, if its gradient is needed.
+        from_zero: True if the state starts at |0...0> and earlier gradients skip the amplitudes
+            that are 0. Then the first blocks on their qubits are uncomputed, too.
     """
     before: set[int] = set()  # qubits that earlier gradients depend on
+    used: set[int] = set()  # qubits of the blocks up to the first gradient
     uncompute = []
     for block, gradient in zip(blocks, wanted, strict=True):
-        uncompute.append(bool(before.intersection(block.qubits)))
+        if not before:
+            used.update(block.qubits)
+        fresh = from_zero and not used.issuperset(block.qubits)
+        uncompute.append(fresh or bool(before.intersection(block.qubits)))
         if gradient or uncompute[-1]:
             before.update(block.qubits)
     return uncompute

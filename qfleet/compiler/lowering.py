@@ -5,6 +5,7 @@ their half-turns), and so are its controlled forms. All other parametrized gates
 these by Cirq.
 """
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -179,15 +180,26 @@ def _eigen_factor(
 ) -> Factor:
     expression = sympy.sympify(gate.exponent)
     # The eigenspaces do not depend on the exponent, which may be a symbol.
-    components = gate._with_exponent(1.0)._eigen_components()
-    half_turns = np.array([float(one) + float(gate._global_shift) for one, _ in components])
-    projectors = np.stack([np.asarray(p, np.complex128) for _, p in components])
+    unit = gate._with_exponent(1.0)
+    of_cirq = type(gate).__module__.startswith("cirq.ops.")
+    half_turns, projectors = (_known_eigenspaces if of_cirq else _eigenspaces)(unit)
     if expression.free_symbols:
         return parametrized_factor(
             qubits, half_turns, projectors, _require_supported(expression, location)
         )
     phases = np.exp(1j * np.pi * half_turns * float(expression))
     return fixed_factor(qubits, np.einsum("k,kij->ij", phases, projectors))
+
+
+def _eigenspaces(gate: cirq.EigenGate) -> tuple[np.ndarray, np.ndarray]:
+    """Return the half-turns [K] and the projectors [K, D, D] of a gate's eigenspaces."""
+    components = gate._eigen_components()
+    half_turns = np.array([float(one) + float(gate._global_shift) for one, _ in components])
+    return half_turns, np.stack([np.asarray(p, np.complex128) for _, p in components])
+
+
+# Cirq's own gates are equal only if their eigenspaces are. A wide circuit has few of them.
+_known_eigenspaces = functools.lru_cache(maxsize=256)(_eigenspaces)
 
 
 def _phase_factor(gate: cirq.GlobalPhaseGate, location: _Location) -> Factor:

@@ -6,7 +6,7 @@ Heisenberg picture): once per step instead of once per example. Otherwise, terms
 in one product basis are measured together.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import cirq
@@ -23,6 +23,7 @@ _TO_Z: Mapping[str, np.ndarray] = {
     "Y": np.array([[1, -1j], [1, 1j]], np.complex128) / np.sqrt(2),
 }
 _PAULI: Mapping[str, np.ndarray] = {
+    "I": np.eye(2, dtype=np.complex128),
     "X": np.array([[0, 1], [1, 0]], np.complex128),
     "Y": np.array([[0, -1j], [1j, 0]], np.complex128),
     "Z": np.diag([1, -1]).astype(np.complex128),
@@ -177,11 +178,17 @@ def _dense_operators(terms: PauliTerms, support: tuple[int, ...]) -> np.ndarray:
     size = 2 ** len(support)
     operators = np.zeros((terms.weights.shape[1], size, size), np.complex128)
     for string, weights in zip(terms.strings, terms.weights, strict=True):
-        matrix = np.ones((1, 1), np.complex128)
-        for position in support:
-            matrix = np.kron(matrix, _PAULI.get(string.get(position, ""), np.eye(2)))
+        matrix = pauli_matrix([string.get(position, "I") for position in support])
         operators += weights[:, None, None] * matrix
     return operators
+
+
+def pauli_matrix(letters: Iterable[str]) -> np.ndarray:
+    """Return the complex matrix [D, D] of a Pauli string of letters I, X, Y and Z."""
+    matrix = np.ones((1, 1), np.complex128)
+    for letter in letters:
+        matrix = np.kron(matrix, _PAULI[letter])
+    return matrix
 
 
 def measurement_bases(terms: PauliTerms) -> tuple[MeasurementBasis, ...]:

@@ -6,14 +6,15 @@ three things of a Program: the matrices of its blocks, the evolution of the stat
 the readout. No framework is imported here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import cirq
 import numpy as np
 
-from qfleet.compiler import dense_fusion, kernel_fusion, lowering, observables, parity
+from qfleet.compiler import dense_fusion, heisenberg, kernel_fusion, lowering, observables, parity
 from qfleet.compiler.dense_fusion import FusedBlock, PhaseLayer
 from qfleet.compiler.factor import Factor
 from qfleet.compiler.observables import ReadoutPlan
@@ -23,6 +24,7 @@ Target = Literal["tensorflow", "native", "sharded"]
 
 # The widest initial state that is precomputed. The native engine evolves wider ones quickly.
 PREFIX_QUBITS: dict[Target, int] = {"tensorflow": 16, "native": 12, "sharded": 0}
+MAX_NORM_ERROR = 1e-4  # of an initial state, which may be given in complex64
 _LISTED_SYMBOLS = 4  # symbols of a block that a description lists
 
 
@@ -40,6 +42,7 @@ class Program:
             blocks only.
         readout: The measurements.
         gates: Number of gates in the circuit, and number of factors left to simulate.
+        subspace: If a batch may be computed from few states that span all of its states.
     """
 
     inputs: tuple[str, ...]
@@ -49,6 +52,16 @@ class Program:
     steps: tuple[FusedBlock | PhaseLayer, ...]
     readout: ReadoutPlan
     gates: tuple[int, int]
+    subspace: bool = True
+
+    @property
+    def readouts(self) -> int:
+        """K, the number of observables; 0 if the result is the state."""
+        return len(self.readout.offsets)
+
+    def with_inputs(self) -> "Program":
+        """Return the program with its parameters as further inputs, after the others."""
+        return replace(self, inputs=(*self.inputs, *self.parameters), parameters=())
 
     @property
     def blocks(self) -> tuple[FusedBlock, ...]:
@@ -112,6 +125,7 @@ def compile_program(
     readouts: Sequence[cirq.PauliSum],
     *,
     target: Target = "tensorflow",
+    initial_state: np.ndarray | None = None,
 ) -> Program:
     """Compile a circuit.
 
@@ -122,6 +136,7 @@ def compile_program(
         readouts: Observables with real coefficients. Without any, the program's result is the
             state of all qubits of the circuit, global phase included.
         target: The engine that runs the program.
+        initial_state: As for `compile_factors`.
 
     Returns:
         The program.
@@ -138,6 +153,7 @@ def compile_program(
         readouts,
         qubits=sorted(circuit.all_qubits()),
         target=target,
+        initial_state=initial_state,
     )
     return replace(program, gates=(len(list(circuit.all_operations())), program.gates[1]))
 
@@ -150,6 +166,7 @@ def compile_factors(
     *,
     qubits: Sequence[cirq.Qid],
     target: Target = "tensorflow",
+    initial_state: np.ndarray | None = None,
 ) -> Program:
     """Compile a product of factors.
 
@@ -159,16 +176,20 @@ def compile_factors(
         inputs: As for `compile_program`.
         parameters: As for `compile_program`; together with `inputs` all symbols of the factors.
         readouts: As for `compile_program`.
-        qubits: All qubits of the circuit, in the order of the state's bits.
+        qubits: All qubits of the circuit, in the order of the state's bits, the first the most
+            significant.
         target: The engine that runs the program. The plain TensorFlow engine gets data gates as
             layers of phases, apart from blocks, and few readouts as small operators. The native
             engines get blocks and Pauli strings.
+        initial_state: [2**len(qubits)] state before the first factor; the first qubit is the most
+            significant bit. |0...0> unless given. With an initial state, all qubits are simulated.
 
     Returns:
         The program; its first gate count is the number of factors.
 
     Raises:
-        CircuitError: There is no qubit, or an observable has a complex coefficient.
+        CircuitError: There is no qubit, an observable has a complex coefficient, or the initial
+            state has another size or norm.
     """
     sums = [cirq.PauliSum.wrap(observable) for observable in readouts]
     measured = {qubit for observable in sums for qubit in observable.qubits}
@@ -177,17 +198,25 @@ def compile_factors(
         if not measured:
             raise CircuitError("the circuit has no qubits: there is no state to simulate")
     kept = light_cone(factors, measured)
-    simulated = measured.union(*(factor.qubits for factor in kept)) if kept else measured
-    ordered = tuple(sorted(simulated)) or tuple(qubits)[:1]
+    ordered = ordered_qubits(kept, measured, qubits)
+    if initial_state is not None:
+        unlisted = frozenset(ordered).difference(qubits)
+        initial_state = _checked_initial_state(initial_state, qubits, unlisted)
+        ordered = tuple(qubits)
     position = {qubit: at for at, qubit in enumerate(ordered)}
     parts = [replace(f, qubits=tuple(position[q] for q in f.qubits)) for f in kept]
     data = frozenset(inputs)
+    terms = observables.collect(sums, position)
+    if target == "native" and sums:
+        parts, terms = heisenberg.absorb_gates(parts, terms)
+        if initial_state is None:
+            parts, terms, ordered = _drop_idle_qubits(parts, terms, ordered)
     if target == "tensorflow":
         parts = [part for factor in parts for part in _separate_data(factor, data)]
         # A phase on no qubit is global: no readout depends on it.
         parts = [part for part in parts if part.qubits or not sums]
-    initial, rest = _simulate_prefix(parts, len(ordered), PREFIX_QUBITS[target])
-    steps, readout = _fuse(rest, observables.collect(sums, position), data, target)
+    initial, rest = _simulate_prefix(parts, len(ordered), PREFIX_QUBITS[target], initial_state)
+    steps, readout = _fuse(rest, terms, data, target)
     return Program(
         tuple(inputs),
         tuple(parameters),
@@ -197,6 +226,17 @@ def compile_factors(
         readout,
         (len(factors), len(rest)),
     )
+
+
+def _drop_idle_qubits(
+    factors: Sequence[Factor], terms: observables.PauliTerms, qubits: Sequence[cirq.Qid]
+) -> tuple[list[Factor], observables.PauliTerms, tuple[cirq.Qid, ...]]:
+    """Leave out the qubits that no factor and no string uses; at least one stays."""
+    used = sorted(set(terms.support).union(*(factor.qubits for factor in factors))) or [0]
+    position = {old: new for new, old in enumerate(used)}
+    moved = [replace(f, qubits=tuple(position[at] for at in f.qubits)) for f in factors]
+    strings = tuple({position[at]: p for at, p in string.items()} for string in terms.strings)
+    return moved, replace(terms, strings=strings), tuple(qubits[at] for at in used)
 
 
 def _fuse(
@@ -231,7 +271,7 @@ def check_symbols(
             and the qubits.
     """
     names = (*inputs, *parameters)
-    duplicates = sorted({name for name in names if names.count(name) > 1})
+    duplicates = sorted(name for name, count in Counter(names).items() if count > 1)
     if duplicates:
         raise CircuitError(
             f"the symbol {duplicates[0]} is listed more than once among inputs and parameters:"
@@ -265,18 +305,56 @@ def light_cone(factors: Sequence[Factor], readouts: Iterable[cirq.Qid]) -> list[
     return kept[::-1]
 
 
+def ordered_qubits(
+    factors: Sequence[Factor], measured: Set[cirq.Qid], qubits: Sequence[cirq.Qid]
+) -> tuple[cirq.Qid, ...]:
+    """Return the qubits that factors and readouts use, in the order of the circuit's; at least one.
+
+    Args:
+        factors: The factors that the readouts depend on.
+        measured: The measured qubits.
+        qubits: All qubits of the circuit, in order.
+    """
+    simulated = frozenset(measured).union(*(factor.qubits for factor in factors))
+    unlisted = sorted(simulated.difference(qubits))
+    return (*(q for q in qubits if q in simulated), *unlisted) or tuple(qubits)[:1]
+
+
+def _checked_initial_state(
+    state: np.ndarray, qubits: Sequence[cirq.Qid], unlisted: Set[cirq.Qid]
+) -> np.ndarray:
+    """Return an initial state of these qubits as complex128."""
+    if unlisted:
+        raise CircuitError(
+            f"the initial state has no qubit {min(unlisted)}, which an observable reads: add it"
+        )
+    state = np.asarray(state, np.complex128)
+    if state.shape != (2 ** len(qubits),):
+        raise CircuitError(
+            f"the initial state has shape {state.shape}: {len(qubits)} qubits need"
+            f" ({2 ** len(qubits)},)"
+        )
+    norm = float(np.linalg.norm(state))
+    if not abs(norm - 1) < MAX_NORM_ERROR:
+        raise CircuitError(f"the initial state has norm {norm:.6g}: normalize it to 1")
+    return state
+
+
 def _simulate_prefix(
-    factors: Sequence[Factor], width: int, widest: int
+    factors: Sequence[Factor], width: int, widest: int, initial: np.ndarray | None
 ) -> tuple[np.ndarray | None, list[Factor]]:
-    """Apply the fixed factors before the first symbol on each qubit to |0...0>.
+    """Apply the fixed factors before the first symbol on each qubit to the initial state.
 
     Returns:
-        The [2**N] state, None if no factor was applied, and the remaining factors.
+        The [2**N] state, None for |0...0>, and the remaining factors.
     """
     if width > widest:
-        return None, list(factors)
-    state = np.zeros(2**width, np.complex128)
-    state[0] = 1
+        return initial, list(factors)
+    if initial is None:
+        state = np.zeros(2**width, np.complex128)
+        state[0] = 1
+    else:
+        state = initial
     parametrized: set[int] = set()  # qubits after their first symbol
     rest = []
     for factor in factors:
@@ -285,7 +363,7 @@ def _simulate_prefix(
         else:
             parametrized.update(factor.qubits)
             rest.append(factor)
-    return (state if len(rest) < len(factors) else None), rest
+    return (state if len(rest) < len(factors) else initial), rest
 
 
 def apply_matrix(

@@ -1,6 +1,6 @@
 """Serialization of programs for the native engine (see native/program.cc). Needs no framework."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import sympy
@@ -8,6 +8,7 @@ import sympy
 from qfleet.compiler import cache_blocking, expressions, kernel_fusion
 from qfleet.compiler.dense_fusion import FusedBlock
 from qfleet.compiler.factor import Factor
+from qfleet.compiler.gate_tables import GateTables
 from qfleet.compiler.observables import PauliTerms
 from qfleet.compiler.program import Program
 
@@ -42,21 +43,17 @@ class ProgramWriter:
         gradient_before: tuple[bool, bool] = (False, False),
     ) -> None:
         self._inputs = frozenset(program.inputs)
-        self._factors: dict[tuple, int] = {}
-        self._runs: dict[tuple[int, ...], int] = {}
         self._exponents: dict[bool, dict[sympy.Expr, int]] = {False: {}, True: {}}
-        self._factor_ints: list[int] = []
-        self._reals: list[float] = []
-        self._run_ints: list[int] = []
+        self._gates = GateTables(self._write_exponent)
+        self._reals = self._gates.reals
         self._bit = {position: bit for bit, position in enumerate(plan.order)}
         for factor in (factor for block in extra_blocks for factor in block.factors):
             for expression in factor.exponents:
                 self._write_exponent(expression)
-        blocks = self._write_blocks(plan.blocks, gradient_before)
+        blocks = self._write_blocks(plan, gradient_before)
         self.shared, self.per_example = list(self._exponents[False]), list(self._exponents[True])
         ints = [FORMAT, len(program.qubits), len(self.shared), len(self.per_example)]
-        ints += [len(self._factors), *self._factor_ints, len(self._runs), *self._run_ints]
-        ints += [len(plan.blocks), *blocks, prefix, len(plan.cache_blocks)]
+        ints += [*self._gates.ints(), len(plan.blocks), *blocks, prefix, len(plan.cache_blocks)]
         for cache_block in plan.cache_blocks:
             bits = sorted(self._bit[position] for position in cache_block.qubits)
             ints += [cache_block.block_count, len(bits), *bits]
@@ -67,7 +64,7 @@ class ProgramWriter:
         if program.initial is not None:
             # From Cirq's bit order, the first qubit highest, to the plan's.
             axes = program.initial.reshape((2,) * len(plan.order)).transpose(plan.order[::-1])
-            self._reals += list(np.stack([axes.real.ravel(), axes.imag.ravel()], -1).ravel())
+            self._reals += np.stack([axes.real.ravel(), axes.imag.ravel()], -1).ravel().tolist()
         self._ints = ints
 
     def bytes(self) -> bytes:
@@ -76,8 +73,9 @@ class ProgramWriter:
         return ints.tobytes() + np.array(self._reals, np.float64).tobytes()
 
     def _write_blocks(
-        self, blocks: Sequence[FusedBlock], gradient_before: tuple[bool, bool]
+        self, plan: cache_blocking.BlockingPlan, gradient_before: tuple[bool, bool]
     ) -> list[int]:
+        blocks = plan.blocks
         ints: list[int] = []
         # For gradients by trained symbols only, and by all symbols.
         gradients = [
@@ -86,12 +84,14 @@ class ProgramWriter:
         ]
         self.has_gradient = (any(gradients[0]), any(gradients[1]))
         uncompute = [
-            [True] * len(blocks) if before else kernel_fusion.needs_uncompute(blocks, gradient)
+            [True] * len(blocks)
+            if before
+            else kernel_fusion.needs_uncompute(blocks, gradient, from_zero=plan.from_zero)
             for gradient, before in zip(gradients, gradient_before, strict=True)
         ]
         for block, *flags in zip(blocks, *gradients, *uncompute, strict=True):
             ints += [len(block.qubits), *(self._bit[position] for position in block.qubits)]
-            items = self._write_items(block.factors)
+            items = self._gates.items(block.factors)
             ints += [len(items), *items]
             ints += map(int, flags)
             ints += [
@@ -105,41 +105,6 @@ class ProgramWriter:
         if all_symbols:
             return not factor.fixed
         return any(not expressions.symbol_names(one) & self._inputs for one in factor.exponents)
-
-    def _write_items(self, factors: Sequence[Factor]) -> list[int]:
-        """Write a block's factors: runs of shared factors, and factors that differ per example."""
-        items: list[int] = []
-        run: list[int] = []
-        size = len(factors[0].projectors[0])
-        for factor in (*factors, None):
-            if factor is not None and not factor.symbols & self._inputs:
-                run.append(self._write_factor(factor))
-                continue
-            if run:
-                items.append(self._write_run(tuple(run), size))
-                run = []
-            if factor is not None:
-                items.append(~self._write_factor(factor))
-        return items
-
-    def _write_run(self, factors: tuple[int, ...], size: int) -> int:
-        if factors not in self._runs:
-            self._runs[factors] = len(self._runs)
-            self._run_ints += [size, len(factors), *factors]
-        return self._runs[factors]
-
-    def _write_factor(self, factor: Factor) -> int:
-        if factor.key not in self._factors:
-            self._factors[factor.key] = len(self._factors)
-            self._factor_ints += [len(factor.projectors[0]), len(factor.projectors)]
-            self._factor_ints += [
-                len(factor.exponents),
-                *map(self._write_exponent, factor.exponents),
-            ]
-            self._reals += list(factor.half_turns.ravel())
-            parts = np.stack([factor.projectors.real, factor.projectors.imag], axis=-1)
-            self._reals += list(parts.ravel())
-        return self._factors[factor.key]
 
     def _write_exponent(self, expression: sympy.Expr) -> int:
         """Return the index of an expression; the complement if it differs per example."""

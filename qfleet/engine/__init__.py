@@ -1,1 +1,1 @@
-"""Resources of the machine: memory and CPUs."""
+"""The engine in Python: its library, programs, the NumPy interface, and the machine's resources."""

@@ -1,15 +1,17 @@
 """Memory that states need, compared with the free memory of this machine."""
 
+import os
+import sys
 from pathlib import Path
-
-import psutil
 
 from qfleet.errors import MemoryLimitError
 
 MAX_WAITING_STATE_BYTES = 4 << 30
-"""Most bytes of states kept for the adjoint pass (kMaxCachedBytes in native/tf_ops.h)."""
+"""Most bytes of states kept for the adjoint pass (kMaxKeptBytes in native/evaluation.h)."""
 
-_CGROUP_FILES = (  # (limit, usage) of a container, which psutil does not read
+_UNCHECKED_BYTES = 64 << 20  # reading the free memory takes 0.1 ms
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP_FILES = (  # (limit, usage) of a container, which /proc/meminfo does not include
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     (
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -20,13 +22,24 @@ _CGROUP_FILES = (  # (limit, usage) of a container, which psutil does not read
 
 def available_bytes() -> int:
     """Return the bytes that this process may still allocate, within its container's limit."""
-    free = psutil.virtual_memory().available
+    free = _machine_bytes()
     for limit, usage in _CGROUP_FILES:
         try:
             free = min(free, int(Path(limit).read_text()) - int(Path(usage).read_text()))
         except (OSError, ValueError):  # no such file, or "max"
             continue
     return max(free, 0)
+
+
+def _machine_bytes() -> int:
+    """Return the bytes that are available on this machine; on macOS, all of its memory."""
+    if sys.platform == "linux":
+        for line in _MEMINFO.read_text().splitlines():
+            name, _, amount = line.partition(":")
+            if name == "MemAvailable":
+                return int(amount.removesuffix("kB")) << 10
+    # macOS compresses memory and frees caches, and has no file that lists free memory.
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def state_bytes(qubits: int, amplitude_bytes: int, states: int = 1) -> int:
@@ -63,7 +76,7 @@ def require_memory(
     fits = qubits
     while fits and state_bytes(fits, amplitude_bytes, states * processes) // shards > free:
         fits -= 1
-    task = "training" if states > 1 else "simulating"
+    task = "differentiating" if states > 1 else "simulating"
     count = "1 state" if states == 1 else f"{states} states"
     where = f" in each of {processes} processes" if processes > 1 else ""
     fewer = " fewer processes," if processes > 1 else ""
@@ -71,3 +84,23 @@ def require_memory(
         f"{task} {qubits} qubits takes {needed:,} bytes for {count}{where}, but {free:,} bytes are"
         f" free: use at most {fits} qubits,{fewer} or a machine with more memory"
     )
+
+
+def require_bytes(needed: int, purpose: str) -> None:
+    """Check that an array of more than 64 MiB fits into the free memory of this machine.
+
+    Args:
+        needed: Bytes of the array.
+        purpose: The content of the array, for the message.
+
+    Raises:
+        MemoryLimitError: The message states the needed and the free bytes.
+    """
+    if needed <= _UNCHECKED_BYTES:
+        return
+    free = available_bytes()
+    if needed > free:
+        raise MemoryLimitError(
+            f"{purpose} takes {needed:,} bytes, but {free:,} bytes are free: use fewer qubits, a"
+            " smaller batch or a machine with more memory"
+        )

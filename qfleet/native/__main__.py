@@ -1,9 +1,10 @@
-"""Builds the native engine with g++ in half a minute, unless it is built already.
+"""Builds the native libraries that are missing, by CMakeLists.txt, in half a minute.
 
-Prints the path of the library, or nothing if it cannot be built.
+A checkout needs the core, the guards of worker processes, with TensorFlow its ops, and with JAX the
+XLA handlers; a wheel contains the core and the handlers. Prints the paths of the libraries, or
+nothing if they cannot be built.
 """
 
-import concurrent.futures
 import os
 import platform
 import shutil
@@ -12,102 +13,109 @@ import sys
 import tempfile
 from pathlib import Path
 
-from qfleet import native
-
-COMMON = ("-std=c++17", "-fPIC", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden")
+from qfleet.native import libraries
 
 
 def main() -> int:
-    """Build the library; return 0 also if that fails, because plain TensorFlow replaces it."""
-    target = native.library_path()
-    if not target.is_file():
-        try_build(target)
-    if target.is_file():
-        print(target)
+    """Build the libraries; return 0 also if that fails, because plain TensorFlow replaces them."""
+    wanted = [libraries.core_path()]
+    if libraries.tensorflow_version() is not None:
+        wanted.append(libraries.tensorflow_path())
+    if not libraries.core_is_packaged():
+        wanted.append(libraries.process_path())
+    if libraries.jax_version() is not None:
+        wanted.append(libraries.jax_path())
+    if not all(path.is_file() for path in wanted):
+        reason = unsupported_reason() or build()
+        if reason is not None:
+            print(f"qfleet: the native engine cannot be built: {reason}", file=sys.stderr)
+            return 0
+    print(*wanted, sep="\n")
     return 0
 
 
-def try_build(target: Path) -> None:
-    """Build the library, or print the reason why it cannot be built."""
-    compiler = os.environ.get("CXX") or shutil.which("g++")
-    if compiler is None or platform.machine() not in native.INSTRUCTION_SETS:
-        if compiler is None:
-            reason = "there is no g++ (on Debian and Ubuntu: apt-get install g++)"
-        else:
-            reason = f"{platform.machine()} CPUs are not supported"
-        print(
-            f"qfleet: the native engine cannot be built: {reason}; using plain TensorFlow, which is"
-            " many times slower",
-            file=sys.stderr,
-        )
-        return
+def unsupported_reason() -> str | None:
+    """Return why this machine cannot build the libraries; None if it can."""
+    if platform.machine() not in libraries.PROCESSORS:
+        return f"{platform.machine()} CPUs are not supported"
+    if compiler() is None:
+        return "there is no g++ (on Debian and Ubuntu: apt-get install g++)"
+    if program("cmake") is None or program("ninja") is None:
+        return "cmake or ninja is missing (pip install cmake ninja)"
+    return None
+
+
+def compiler() -> str | None:
+    """Return the C++ compiler: $CXX, else g++, else clang++."""
+    return os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+
+
+def program(name: str) -> str | None:
+    """Return the path of a program of this Python's environment, or else of the machine."""
+    return shutil.which(name, path=Path(sys.executable).parent) or shutil.which(name)
+
+
+def build() -> str | None:
+    """Build the libraries and move them into place atomically; return the reason of a failure."""
     print("Building the native engine: up to a minute, once.", file=sys.stderr)
-    try:
-        build(compiler, target)
-    except subprocess.CalledProcessError as error:
-        print(error.stderr[-4000:], file=sys.stderr)
-        print(
-            f"qfleet: {compiler} could not build the native engine (its output is above); using"
-            " plain TensorFlow, which is many times slower",
-            file=sys.stderr,
-        )
-
-
-def build(compiler: str, target: Path) -> None:
-    """Compile and link the library, and move it into place atomically.
-
-    Args:
-        compiler: The C++ compiler.
-        target: Path of the library.
-
-    Raises:
-        subprocess.CalledProcessError: The compiler failed; `stderr` has its output.
-    """
-    from qfleet.tensorflow.runtime import tf
-
-    headers = tuple(tf.sysconfig.get_compile_flags())
     with tempfile.TemporaryDirectory() as folder:
-        objects: list[Path] = []
-        commands: list[list[str]] = []
-        for name in native.SOURCES:
-            if name == "kernels.cc":
-                for label, size, flags in native.INSTRUCTION_SETS[platform.machine()]:
-                    objects.append(Path(folder, f"{label}.o"))
-                    defines = (f"-DQFLEET_SET={label}", f"-DQFLEET_BYTES={size}", *flags)
-                    commands.append([*COMMON, *defines, "-c", name, "-o", str(objects[-1])])
-                continue
-            objects.append(Path(folder, f"{name}.o"))
-            # TensorFlow's headers compile slowly and with many warnings.
-            extra = (*headers, "-O1", "-w") if name.startswith("tf_") else ()
-            commands.append([*COMMON, *extra, "-c", name, "-o", str(objects[-1])])
-        # The slowest first.
-        commands.sort(key=lambda command: not command[-3].startswith("tf_"))
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            for _ in pool.map(lambda command: run(compiler, command), commands):
-                pass
-        # Remove libraries of other sources, TensorFlow versions and CPUs.
-        for old in target.parent.glob("*.so"):
-            old.unlink()
-        library = Path(folder, "library.so")
-        run(
-            compiler,
-            ["-shared", *map(str, objects), "-o", str(library), *tf.sysconfig.get_link_flags()],
-        )
-        target.parent.mkdir(exist_ok=True)
-        unfinished = target.with_suffix(f".{os.getpid()}")
-        shutil.copy(library, unfinished)
-        unfinished.replace(target)
+        try:
+            run_cmake(Path(folder))
+            install(Path(folder))
+        except subprocess.CalledProcessError as error:
+            print(error.output[-4000:], file=sys.stderr)
+            return f"{compiler()} failed, with the output above"
+        except OSError as error:
+            return str(error)
+    return None
 
 
-def run(compiler: str, arguments: list[str]) -> None:
-    """Run the compiler in the folder of the sources.
+def run_cmake(folder: Path) -> None:
+    """Configure and build in a folder.
 
     Raises:
-        subprocess.CalledProcessError: The compiler failed; `stderr` has its output.
+        subprocess.CalledProcessError: CMake or the compiler failed; `output` has their output.
     """
-    subprocess.run(
-        [compiler, *arguments], cwd=native.SOURCE_DIR, check=True, capture_output=True, text=True
-    )
+    options = {
+        "QFLEET_CORE_NAME": libraries.core_path().stem.removeprefix("lib"),
+        "QFLEET_PYTHON": sys.executable,
+    }
+    if libraries.core_is_packaged():
+        options["QFLEET_CORE"] = str(libraries.core_path())
+    else:
+        options["QFLEET_PROCESS"] = "ON"
+        options["QFLEET_PROCESS_NAME"] = libraries.process_path().stem.removeprefix("lib")
+    if libraries.tensorflow_version() is not None:
+        options["QFLEET_TENSORFLOW"] = "ON"
+        options["QFLEET_TENSORFLOW_NAME"] = libraries.tensorflow_path().stem.removeprefix("lib")
+    if libraries.jax_version() is not None and not libraries.jax_path().is_file():
+        options["QFLEET_JAX"] = "ON"
+        options["QFLEET_JAX_NAME"] = libraries.jax_path().stem.removeprefix("lib")
+    cmake = str(program("cmake"))
+    configure = [cmake, "-S", str(libraries.SOURCE_DIR), "-B", str(folder), "-G", "Ninja"]
+    configure += [f"-DCMAKE_MAKE_PROGRAM={program('ninja')}"]
+    configure += [f"-D{name}={value}" for name, value in options.items()]
+    for command in (configure, [cmake, "--build", str(folder)]):
+        subprocess.run(
+            command,
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "CXX": str(compiler())},
+        )
+
+
+def install(folder: Path) -> None:
+    """Replace the libraries of other sources; those of other TensorFlow versions stay."""
+    libraries.BUILT.mkdir(exist_ok=True)
+    for library in folder.glob("*.so"):
+        prefix = library.stem.rpartition("-")[0]
+        for old in libraries.BUILT.glob(f"{prefix}-{'[0-9a-f]' * 16}.so"):
+            old.unlink()
+        unfinished = libraries.BUILT / f"{library.stem}.{os.getpid()}"
+        shutil.copy(library, unfinished)
+        unfinished.replace(libraries.BUILT / library.name)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ struct BlockKernels : VectorTypes<T> {
   using typename VectorTypes<T>::I;
   using VectorTypes<T>::kLanes;
   using VectorTypes<T>::LaneXorIndices;
+  using VectorTypes<T>::Shuffle;
 
   static constexpr int kStripTuples = 16;  // tuples that stay in L1 between two passes
   // Rows whose sums are held in registers at once: 16 sums where there are 32 registers.
@@ -48,34 +49,40 @@ struct BlockKernels : VectorTypes<T> {
         im[r * kPatterns] = at[1];
 #pragma GCC unroll 4
         for (int d = 1; d < kPatterns; ++d) {
-          re[r * kPatterns + d] = __builtin_shuffle(at[0], lane_order[d]);
-          im[r * kPatterns + d] = __builtin_shuffle(at[1], lane_order[d]);
+          re[r * kPatterns + d] = Shuffle(at[0], lane_order[d]);
+          im[r * kPatterns + d] = Shuffle(at[1], lane_order[d]);
         }
       }
     }
   };
 
   // Several tuples at once, so that each matrix entry is loaded once for all.
-  template <int ROWS, int COLS, int TUPLES>
-  static void ApplyTuples(const BlockKernel& kernel, const V* u, V* state, int64_t tuple,
-                          const I* lane_order) {
+  template <int ROWS, int COLS, int TUPLES, bool ADD>
+  __attribute__((always_inline)) static void ApplyTuples(const BlockKernel& kernel, const V* u,
+                                                         const V* in, V* out, int64_t tuple,
+                                                         const I* lane_order) {
+    if constexpr (!ADD) in = out;  // lets the compiler share their addresses
     int64_t first[TUPLES];
     V xr[TUPLES][COLS], xi[TUPLES][COLS];
 #pragma GCC unroll 4
     for (int n = 0; n < TUPLES; ++n) {
       first[n] = FirstGroup<ROWS>(kernel, tuple + n);
-      const Inputs<ROWS, COLS> in(kernel, state, first[n], lane_order);
+      const Inputs<ROWS, COLS> x(kernel, in, first[n], lane_order);
 #pragma GCC unroll 4
       for (int j = 0; j < COLS; ++j) {
-        xr[n][j] = in.re[j];
-        xi[n][j] = in.im[j];
+        xr[n][j] = x.re[j];
+        xi[n][j] = x.im[j];
       }
     }
 #pragma GCC unroll 4
     for (int r = 0; r < ROWS; ++r) {
       V re[TUPLES], im[TUPLES];
 #pragma GCC unroll 4
-      for (int n = 0; n < TUPLES; ++n) re[n] = im[n] = V{};
+      for (int n = 0; n < TUPLES; ++n) {
+        const V* at = out + 2 * (first[n] + kernel.offset[r]);
+        re[n] = ADD ? at[0] : V{};
+        im[n] = ADD ? at[1] : V{};
+      }
 #pragma GCC unroll 4
       for (int j = 0; j < COLS; ++j) {
         const V ur = u[2 * (r * COLS + j)], ui = u[2 * (r * COLS + j) + 1];
@@ -89,21 +96,22 @@ struct BlockKernels : VectorTypes<T> {
       }
 #pragma GCC unroll 4
       for (int n = 0; n < TUPLES; ++n) {
-        V* at = state + 2 * (first[n] + kernel.offset[r]);
+        V* at = out + 2 * (first[n] + kernel.offset[r]);
         at[0] = re[n];
         at[1] = im[n];
       }
     }
   }
 
-  template <int ROWS, int COLS>
-  static void ApplyDense(const BlockKernel& kernel, const void* matrix, V* state, int64_t from,
-                         int64_t to, const I* lane_order) {
+  template <int ROWS, int COLS, bool ADD>
+  static void ApplyDense(const BlockKernel& kernel, const void* matrix, const V* in, V* out,
+                         int64_t from, int64_t to, const I* lane_order) {
     const V* u = static_cast<const V*>(matrix);
     int64_t tuple = from;
     for (; tuple + kTuplesAtOnce <= to; tuple += kTuplesAtOnce)
-      ApplyTuples<ROWS, COLS, kTuplesAtOnce>(kernel, u, state, tuple, lane_order);
-    for (; tuple < to; ++tuple) ApplyTuples<ROWS, COLS, 1>(kernel, u, state, tuple, lane_order);
+      ApplyTuples<ROWS, COLS, kTuplesAtOnce, ADD>(kernel, u, in, out, tuple, lane_order);
+    for (; tuple < to; ++tuple)
+      ApplyTuples<ROWS, COLS, 1, ADD>(kernel, u, in, out, tuple, lane_order);
   }
 
   // Input j of the tuple at `base`: a group, in one order of its lanes.
@@ -115,8 +123,8 @@ struct BlockKernels : VectorTypes<T> {
     *re = at[0];
     *im = at[1];
     if (kPatterns > 1 && j % kPatterns) {
-      *re = __builtin_shuffle(*re, lane_order[j % kPatterns]);
-      *im = __builtin_shuffle(*im, lane_order[j % kPatterns]);
+      *re = Shuffle(*re, lane_order[j % kPatterns]);
+      *im = Shuffle(*im, lane_order[j % kPatterns]);
     }
   }
 
@@ -129,8 +137,8 @@ struct BlockKernels : VectorTypes<T> {
     if (kernel.active_rows == 1 && kernel.terms[0] == 1) {  // within one group
       for (int64_t tuple = from; tuple < to; ++tuple) {
         V* at = state + 2 * (FirstGroup<ROWS>(kernel, tuple) + kernel.offset[first]);
-        at[0] = __builtin_shuffle(at[0], lane_order[d]);
-        at[1] = __builtin_shuffle(at[1], lane_order[d]);
+        at[0] = Shuffle(at[0], lane_order[d]);
+        at[1] = Shuffle(at[1], lane_order[d]);
       }
       return true;
     }
@@ -157,35 +165,56 @@ struct BlockKernels : VectorTypes<T> {
     return true;
   }
 
-  template <int ROWS, int COLS>
-  static void ApplySparse(const BlockKernel& kernel, const void* matrix, V* state, int64_t from,
-                          int64_t to, const I* lane_order) {
+  template <int ROWS, int COLS, bool ADD>
+  static void ApplySparse(const BlockKernel& kernel, const void* matrix, const V* in, V* out,
+                          int64_t from, int64_t to, const I* lane_order) {
+    if constexpr (!ADD) in = out;
     const V* u = static_cast<const V*>(matrix);
-    if (kernel.is_permutation && Permute<ROWS, COLS>(kernel, u, state, from, to, lane_order))
+    if (!ADD && kernel.is_permutation && Permute<ROWS, COLS>(kernel, u, out, from, to, lane_order))
       return;
     for (int64_t tuple = from; tuple < to; ++tuple) {
-      V* base = state + 2 * FirstGroup<ROWS>(kernel, tuple);
-      V out[ROWS][2];
+      const int64_t first = FirstGroup<ROWS>(kernel, tuple);
+      V rows[ROWS][2];
       for (int i = 0; i < kernel.active_rows; ++i) {
         const int r = kernel.active_row[i];
         V re = {}, im = {};
         for (int term = 0; term < kernel.terms[i]; ++term) {
           const int j = kernel.input[i][term];
           V xr, xi;
-          Input<ROWS, COLS>(kernel, base, j, lane_order, &xr, &xi);
+          Input<ROWS, COLS>(kernel, in + 2 * first, j, lane_order, &xr, &xi);
           const V ur = u[2 * (r * COLS + j)], ui = u[2 * (r * COLS + j) + 1];
           re += ur * xr - ui * xi;
           im += ur * xi + ui * xr;
         }
-        out[i][0] = re;
-        out[i][1] = im;
+        rows[i][0] = re;
+        rows[i][1] = im;
       }
       for (int i = 0; i < kernel.active_rows; ++i) {
-        V* at = base + 2 * kernel.offset[kernel.active_row[i]];
-        at[0] = out[i][0];
-        at[1] = out[i][1];
+        V* at = out + 2 * (first + kernel.offset[kernel.active_row[i]]);
+        at[0] = ADD ? at[0] + rows[i][0] : rows[i][0];
+        at[1] = ADD ? at[1] + rows[i][1] : rows[i][1];
       }
     }
+  }
+
+  // Applies a matrix of the block to these tuples of a state, in place.
+  template <int ROWS, int COLS>
+  static void Apply(const BlockKernel& kernel, const void* matrix, V* state, int64_t from,
+                    int64_t to, const I* lane_order) {
+    if (kernel.sparse)
+      ApplySparse<ROWS, COLS, false>(kernel, matrix, state, state, from, to, lane_order);
+    else
+      ApplyDense<ROWS, COLS, false>(kernel, matrix, state, state, from, to, lane_order);
+  }
+
+  // out += matrix in, for another state `in`.
+  template <int ROWS, int COLS>
+  static void AddApplied(const BlockKernel& kernel, const void* matrix, const V* in, V* out,
+                         int64_t from, int64_t to, const I* lane_order) {
+    if (kernel.sparse)
+      ApplySparse<ROWS, COLS, true>(kernel, matrix, in, out, from, to, lane_order);
+    else
+      ApplyDense<ROWS, COLS, true>(kernel, matrix, in, out, from, to, lane_order);
   }
 
   // gradients[r][j] += in[j] conj(lambda[r]), summed over the tuples.
@@ -250,6 +279,15 @@ struct BlockKernels : VectorTypes<T> {
     }
   }
 
+  template <int ROWS, int COLS>
+  static void AddGradient(const BlockKernel& kernel, const V* psi, const V* lambda, int64_t from,
+                          int64_t to, const I* lane_order, V* gradients) {
+    if (kernel.sparse)
+      SparseGradient<ROWS, COLS>(kernel, psi, lambda, from, to, lane_order, gradients);
+    else
+      DenseGradient<ROWS, COLS>(kernel, psi, lambda, from, to, lane_order, gradients);
+  }
+
   // Adds sums per lane to sums in double per sample.
   static void ReduceLanes(const BlockKernel& kernel, const V* gradients, double* sums,
                           int32_t samples) {
@@ -271,74 +309,71 @@ struct BlockKernels : VectorTypes<T> {
         }
   }
 
+  // The order of a group's lanes in each input of the block.
   template <int ROWS, int COLS>
-  static void ForwardBlock(const BlockKernel& kernel, V* state, int64_t groups) {
-    I lane_order[4];
-    for (int d = 0; d < COLS / ROWS; ++d) lane_order[d] = LaneXorIndices(kernel.lane_xor[d]);
-    if (kernel.sparse)
-      ApplySparse<ROWS, COLS>(kernel, kernel.matrix, state, 0, groups / ROWS, lane_order);
-    else
-      ApplyDense<ROWS, COLS>(kernel, kernel.matrix, state, 0, groups / ROWS, lane_order);
+  struct LaneOrders {
+    I order[4];
+    explicit LaneOrders(const BlockKernel& kernel) {
+      for (int d = 0; d < COLS / ROWS; ++d) order[d] = LaneXorIndices(kernel.lane_xor[d]);
+    }
+  };
+
+  template <int ROWS, int COLS>
+  static void ForwardBlock(const BlockKernel& kernel, V* state) {
+    const LaneOrders<ROWS, COLS> lanes(kernel);
+    Apply<ROWS, COLS>(kernel, kernel.matrix, state, 0, kernel.groups / ROWS, lanes.order);
   }
 
   template <int ROWS, int COLS>
-  static void BackwardBlock(const BlockKernel& kernel, V* psi, V* lambda, int64_t groups,
-                            double* sums, int32_t samples) {
+  static void BackwardBlock(const BlockKernel& kernel, V* psi, V* lambda, double* sums,
+                            int32_t samples) {
     if (!kernel.needs_gradient && !kernel.needs_uncompute) return;
-    I lane_order[4];
-    for (int d = 0; d < COLS / ROWS; ++d) lane_order[d] = LaneXorIndices(kernel.lane_xor[d]);
+    const LaneOrders<ROWS, COLS> lanes(kernel);
     V gradients[2 * ROWS * COLS] = {};
-    const int64_t tuples = groups / ROWS;
+    const int64_t tuples = kernel.groups / ROWS;
     for (int64_t from = 0; from < tuples; from += kStripTuples) {
       const int64_t to = from + kStripTuples < tuples ? from + kStripTuples : tuples;
-      if (kernel.sparse) {
-        if (kernel.needs_gradient)
-          SparseGradient<ROWS, COLS>(kernel, psi, lambda, from, to, lane_order, gradients);
-        if (kernel.needs_uncompute) {
-          ApplySparse<ROWS, COLS>(kernel, kernel.inverse, psi, from, to, lane_order);
-          ApplySparse<ROWS, COLS>(kernel, kernel.inverse, lambda, from, to, lane_order);
-        }
-      } else {
-        if (kernel.needs_gradient)
-          DenseGradient<ROWS, COLS>(kernel, psi, lambda, from, to, lane_order, gradients);
-        if (kernel.needs_uncompute) {
-          ApplyDense<ROWS, COLS>(kernel, kernel.inverse, psi, from, to, lane_order);
-          ApplyDense<ROWS, COLS>(kernel, kernel.inverse, lambda, from, to, lane_order);
-        }
+      if (kernel.needs_gradient)
+        AddGradient<ROWS, COLS>(kernel, psi, lambda, from, to, lanes.order, gradients);
+      if (kernel.needs_uncompute) {
+        Apply<ROWS, COLS>(kernel, kernel.inverse, psi, from, to, lanes.order);
+        Apply<ROWS, COLS>(kernel, kernel.inverse, lambda, from, to, lanes.order);
       }
     }
     if (kernel.needs_gradient) ReduceLanes(kernel, gradients, sums, samples);
   }
 
-  static void Forward(const BlockKernel& kernel, V* state, int64_t groups) {
+  template <int ROWS, int COLS>
+  struct Shape {
+    static constexpr int kRows = ROWS, kCols = COLS;
+  };
+
+  // Calls visit(Shape<rows, cols>()) for the block's shape.
+  template <class Visit>
+  static void WithShape(const BlockKernel& kernel, const Visit& visit) {
     switch (kernel.rows * 8 + kernel.cols) {
       case 4 * 8 + 4:
-        return ForwardBlock<4, 4>(kernel, state, groups);
+        return visit(Shape<4, 4>());
       case 2 * 8 + 4:
-        return ForwardBlock<2, 4>(kernel, state, groups);
+        return visit(Shape<2, 4>());
       case 1 * 8 + 4:
-        return ForwardBlock<1, 4>(kernel, state, groups);
+        return visit(Shape<1, 4>());
       case 2 * 8 + 2:
-        return ForwardBlock<2, 2>(kernel, state, groups);
+        return visit(Shape<2, 2>());
       case 1 * 8 + 2:
-        return ForwardBlock<1, 2>(kernel, state, groups);
+        return visit(Shape<1, 2>());
     }
   }
 
-  static void Backward(const BlockKernel& kernel, V* psi, V* lambda, int64_t groups, double* sums,
+  static void Forward(const BlockKernel& kernel, V* state) {
+    WithShape(kernel, [&](auto shape) { ForwardBlock<shape.kRows, shape.kCols>(kernel, state); });
+  }
+
+  static void Backward(const BlockKernel& kernel, V* psi, V* lambda, double* sums,
                        int32_t samples) {
-    switch (kernel.rows * 8 + kernel.cols) {
-      case 4 * 8 + 4:
-        return BackwardBlock<4, 4>(kernel, psi, lambda, groups, sums, samples);
-      case 2 * 8 + 4:
-        return BackwardBlock<2, 4>(kernel, psi, lambda, groups, sums, samples);
-      case 1 * 8 + 4:
-        return BackwardBlock<1, 4>(kernel, psi, lambda, groups, sums, samples);
-      case 2 * 8 + 2:
-        return BackwardBlock<2, 2>(kernel, psi, lambda, groups, sums, samples);
-      case 1 * 8 + 2:
-        return BackwardBlock<1, 2>(kernel, psi, lambda, groups, sums, samples);
-    }
+    WithShape(kernel, [&](auto shape) {
+      BackwardBlock<shape.kRows, shape.kCols>(kernel, psi, lambda, sums, samples);
+    });
   }
 };
 

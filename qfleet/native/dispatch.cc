@@ -1,12 +1,17 @@
 // Run-time dispatch to the widest instruction set that this machine supports.
 #include "kernels.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
 namespace qfleet {
 
 #define QFLEET_DECLARE(set)             \
   namespace set {                       \
   extern const Kernels<float> kFloat;   \
   extern const Kernels<double> kDouble; \
+  extern const MatrixKernels kMatrix;   \
   }
 QFLEET_DECLARE(baseline)
 #ifdef __x86_64__
@@ -18,55 +23,73 @@ namespace {
 
 enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
 
-InstructionSet DetectInstructionSet() {
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512cd"))
-    return InstructionSet::kAvx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi2"))
-    return InstructionSet::kAvx2;
+constexpr bool AllSet(uint32_t flags, uint32_t wanted) { return (flags & wanted) == wanted; }
+
+// The registers that the operating system saves and restores (XCR0).
+uint32_t SavedRegisters() {
+  uint32_t low, high;
+  asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+
+// Asks the CPU itself: the compilers' own runtime libraries differ in __builtin_cpu_supports.
+InstructionSet DetectInstructionSet() {
+  constexpr uint32_t kVectors = 0x6, kWideVectors = 0xe6;  // YMM; ZMM and mask registers
+  uint32_t a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !AllSet(c, bit_FMA | bit_AVX | bit_OSXSAVE))
+    return InstructionSet::kBaseline;
+  const uint32_t saved = SavedRegisters();
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !AllSet(b, bit_AVX2 | bit_BMI | bit_BMI2) ||
+      !AllSet(saved, kVectors))
+    return InstructionSet::kBaseline;
+  const uint32_t wide = bit_AVX512F | bit_AVX512DQ | bit_AVX512CD | bit_AVX512BW | bit_AVX512VL;
+  return AllSet(b, wide) && AllSet(saved, kWideVectors) ? InstructionSet::kAvx512
+                                                        : InstructionSet::kAvx2;
+}
+#else
+InstructionSet DetectInstructionSet() { return InstructionSet::kBaseline; }
 #endif
-  return InstructionSet::kBaseline;
+
+InstructionSet BestInstructionSet() {
+  static const InstructionSet best = DetectInstructionSet();
+  return best;
 }
 
 }  // namespace
 
+#ifdef __x86_64__
+#define QFLEET_BEST(table)        \
+  switch (BestInstructionSet()) { \
+    case InstructionSet::kAvx512: \
+      return avx512::table;       \
+    case InstructionSet::kAvx2:   \
+      return avx2::table;         \
+    default:                      \
+      return baseline::table;     \
+  }
+#else
+#define QFLEET_BEST(table) return baseline::table;
+#endif
+
 template <>
 const Kernels<float>& BestKernels<float>() {
-  switch (DetectInstructionSet()) {
-#ifdef __x86_64__
-    case InstructionSet::kAvx512:
-      return avx512::kFloat;
-    case InstructionSet::kAvx2:
-      return avx2::kFloat;
-#endif
-    default:
-      return baseline::kFloat;
-  }
+  QFLEET_BEST(kFloat)
 }
 
 template <>
 const Kernels<double>& BestKernels<double>() {
-  switch (DetectInstructionSet()) {
-#ifdef __x86_64__
-    case InstructionSet::kAvx512:
-      return avx512::kDouble;
-    case InstructionSet::kAvx2:
-      return avx2::kDouble;
-#endif
-    default:
-      return baseline::kDouble;
-  }
+  QFLEET_BEST(kDouble)
 }
 
+const MatrixKernels& BestMatrixKernels() { QFLEET_BEST(kMatrix) }
+
 const char* InstructionSetName() {
-  switch (DetectInstructionSet()) {
+  switch (BestInstructionSet()) {
     case InstructionSet::kAvx512:
-      return "AVX-512";
+      return "avx512";
     case InstructionSet::kAvx2:
-      return "AVX2";
+      return "avx2";
     default:
       return "baseline";
   }

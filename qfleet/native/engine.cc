@@ -61,20 +61,21 @@ int64_t StateVectorEngine<T>::CachedReals(const TileLayout& layout, int64_t most
 }
 
 template <class T>
-const KernelPlan& StateVectorEngine<T>::PlanFor(const TileLayout& layout) {
+const KernelPlan& StateVectorEngine<T>::PlanFor(const TileLayout& layout, Region region) {
   std::lock_guard<std::mutex> lock(plans_mutex_);
-  std::unique_ptr<KernelPlan>& plan = plans_[layout.lane_qubits];
-  if (!plan) plan = std::make_unique<KernelPlan>(MakeKernelPlan(*program_, layout, kernels_.lanes));
+  std::unique_ptr<KernelPlan>& plan = plans_[{layout.lane_qubits, region}];
+  if (!plan)
+    plan = std::make_unique<KernelPlan>(MakeKernelPlan(*program_, layout, kernels_.lanes, region));
   return *plan;
 }
 
 namespace {
 
-// A buffer per thread for chunks that are copied.
+// A buffer per thread for chunks of up to four states that are copied.
 template <class T>
 T* ChunkBuffer() {
   struct Owned {
-    T* data = static_cast<T*>(std::aligned_alloc(kAlignmentBytes, 2 * kChunkBytes));
+    T* data = static_cast<T*>(std::aligned_alloc(kAlignmentBytes, 4 * kChunkBytes));
     ~Owned() { std::free(data); }
   };
   thread_local Owned owned;
@@ -87,18 +88,21 @@ T* ChunkBuffer() {
 template <class T>
 void StateVectorEngine<T>::ApplyWindow(const Window& window, int64_t chunks,
                                        const std::vector<BlockKernel>& block_kernels,
-                                       const Parallel& parallel, T* psi) {
+                                       const Parallel& parallel, T* psi, T* dpsi) {
   const int64_t cost = window.count * (int64_t{4} << window.chunk_bits);
   ForEachRange(parallel, chunks, cost, [&](int64_t, int64_t from, int64_t to) {
     T* buffer = window.in_place ? nullptr : ChunkBuffer<T>();
     for (int64_t chunk = from; chunk < to; ++chunk)
-      kernels_.forward(window, block_kernels.data(), psi, chunk, buffer);
+      if (dpsi)
+        kernels_.forward_tangent(window, block_kernels.data(), psi, dpsi, chunk, buffer);
+      else
+        kernels_.forward(window, block_kernels.data(), psi, chunk, buffer);
   });
 }
 
 template <class T>
-void StateVectorEngine<T>::Evolve(const Call& call, int64_t tile, const Parallel& parallel,
-                                  T* psi) {
+void StateVectorEngine<T>::Evolve(const Call& call, int64_t tile, const Parallel& parallel, T* psi,
+                                  T* dpsi) {
   const KernelPlan& plan = *call.plan;
   const Program& program = *program_;
   if (call.batch->seeds) {
@@ -113,26 +117,30 @@ void StateVectorEngine<T>::Evolve(const Call& call, int64_t tile, const Parallel
                         call.initial.empty() ? nullptr : call.initial.data());
     for (size_t w = 0; w < plan.windows.size(); ++w)
       if (plan.windows[w].first < program.prefix)
-        ApplyWindow(plan.windows[w], plan.chunks[w], call.block_kernels, parallel, psi);
+        ApplyWindow(plan.windows[w], plan.chunks[w], call.block_kernels, parallel, psi, nullptr);
   }
-  if (tile >= 0) Forward(call, tile, parallel, psi);
+  if (dpsi)  // the prefix has no exponents
+    ForEachRange(parallel, call.layout.tile_reals, 1, [&](int64_t, int64_t first, int64_t to) {
+      std::fill(dpsi + first, dpsi + to, T{0});
+    });
+  if (tile >= 0) Forward(call, tile, parallel, psi, dpsi);
 }
 
 template <class T>
-void StateVectorEngine<T>::Forward(const Call& call, int64_t tile, const Parallel& parallel,
-                                   T* psi) {
+void StateVectorEngine<T>::Forward(const Call& call, int64_t tile, const Parallel& parallel, T* psi,
+                                   T* dpsi) {
   const KernelPlan& plan = *call.plan;
   std::vector<BlockKernel> block_kernels;
   std::unique_ptr<Buffer> matrices = TileBlockKernels(call, tile, false, &block_kernels);
   for (size_t w = 0; w < plan.windows.size(); ++w)
     if (plan.windows[w].first >= program_->prefix)
-      ApplyWindow(plan.windows[w], plan.chunks[w], block_kernels, parallel, psi);
+      ApplyWindow(plan.windows[w], plan.chunks[w], block_kernels, parallel, psi, dpsi);
   ReleaseBuffer(std::move(matrices));
 }
 
 template <class T>
 void StateVectorEngine<T>::AdjointBackward(const Call& call, int64_t tile, const Parallel& parallel,
-                                           T* psi, T* lambda, bool want_per_example,
+                                           const AdjointStates& states, bool want_per_example,
                                            std::vector<std::vector<double>>* sequence_sums,
                                            double* shared_gradients,
                                            double* per_example_gradients) {
@@ -141,18 +149,24 @@ void StateVectorEngine<T>::AdjointBackward(const Call& call, int64_t tile, const
   const int32_t samples = call.layout.samples;
   std::vector<BlockKernel> block_kernels;
   std::unique_ptr<Buffer> matrices = TileBlockKernels(call, tile, true, &block_kernels);
+  T* const all_states[] = {states.psi, states.dpsi, states.lambda, states.dlambda};
   for (size_t left = plan.windows.size(); left > 0; --left) {
     const Window& window = plan.windows[left - 1];
     if (window.first < program.prefix) break;
     const int64_t chunks = plan.chunks[left - 1];
-    const int64_t width = static_cast<int64_t>(window.count) * kBlockSumReals * samples;
+    const int64_t width =
+        static_cast<int64_t>(window.count) * kBlockSumReals * samples * (states.dpsi ? 2 : 1);
     const int64_t cost = window.count * (int64_t{16} << window.chunk_bits);
     std::vector<double> sums(width * std::min(chunks, kMaxRanges));
     ForEachRange(parallel, chunks, cost, [&](int64_t range, int64_t from, int64_t to) {
       T* buffer = window.in_place ? nullptr : ChunkBuffer<T>();
       for (int64_t chunk = from; chunk < to; ++chunk)
-        kernels_.backward(window, block_kernels.data(), psi, lambda, chunk, buffer,
-                          &sums[range * width], samples);
+        if (states.dpsi)
+          kernels_.backward_tangent(window, block_kernels.data(), all_states, chunk, buffer,
+                                    &sums[range * width], samples);
+        else
+          kernels_.backward(window, block_kernels.data(), states.psi, states.lambda, chunk, buffer,
+                            &sums[range * width], samples);
     });
     for (size_t at = width; at < sums.size(); ++at) sums[at % width] += sums[at];
     WindowGradients(call, tile, window, block_kernels, sums.data(), want_per_example, sequence_sums,
@@ -170,24 +184,31 @@ void StateVectorEngine<T>::WindowGradients(const Call& call, int64_t tile, const
                                            double* per_example_gradients) {
   const Program& program = *program_;
   const int32_t samples = call.layout.samples;
+  const bool with_tangents = call.has_tangents();
+  const int64_t block_reals = kBlockSumReals * samples * (with_tangents ? 2 : 1);
   std::vector<double> total;
   for (int32_t b = window.first; b < window.first + window.count; ++b) {
     const Block& block = program.blocks[b];
     if (!block_kernels[b].needs_gradient) continue;
-    const double* from = sums + (b - window.first) * kBlockSumReals * samples;
+    const double* from = sums + (b - window.first) * block_reals;
+    const double* tangents_from = with_tangents ? from + kBlockSumReals * samples : nullptr;
     if (block.per_example) {
-      BlockGradients(program, block, *call.shared_matrices, call.batch->shared,
-                     call.per_example(tile, program.per_example), call.present(tile), samples,
-                     want_per_example, from, sequence_sums, shared_gradients,
+      BlockGradients(program, block, *call.shared_matrices,
+                     call.exponents(tile, program.per_example), samples, want_per_example, from,
+                     tangents_from, sequence_sums, shared_gradients,
                      want_per_example ? per_example_gradients + tile * samples * program.per_example
                                       : nullptr);
       continue;
     }
-    total.assign(2 * block.size() * block.size(), 0.0);
-    for (size_t i = 0; i < total.size(); ++i)
-      for (int32_t s = 0; s < samples; ++s) total[i] += from[i * samples + s];
-    BlockGradients(program, block, *call.shared_matrices, call.batch->shared, nullptr, 0, 1,
-                   want_per_example, total.data(), sequence_sums, shared_gradients, nullptr);
+    total.assign(2 * kBlockSumReals, 0.0);
+    for (int i = 0; i < 2 * block.size() * block.size(); ++i)
+      for (int32_t s = 0; s < samples; ++s) {
+        total[i] += from[i * samples + s];
+        if (with_tangents) total[kBlockSumReals + i] += tangents_from[i * samples + s];
+      }
+    BlockGradients(program, block, *call.shared_matrices, call.exponents(), 1, want_per_example,
+                   total.data(), with_tangents ? &total[kBlockSumReals] : nullptr, sequence_sums,
+                   shared_gradients, nullptr);
   }
 }
 
@@ -214,7 +235,7 @@ void StateVectorEngine<T>::Expectation(const Batch& batch, T* values, T* cached,
                                        int64_t cached_reals) {
   if (batch.size == 0) return;
   Call call(batch, TileLayoutFor(batch));
-  call.plan = &PlanFor(call.layout);
+  call.plan = &PlanFor(call.layout, Region::kForward);
   BeginCall(&call);
   const int64_t reals = call.layout.tile_reals;
   const int64_t first_cached = call.layout.tiles - cached_reals / reals;
@@ -223,7 +244,7 @@ void StateVectorEngine<T>::Expectation(const Batch& batch, T* values, T* cached,
     if (tile < first_cached) own = AcquireBuffer(reals);
     T* psi = own ? own->data : cached + (tile - first_cached) * reals;
     Evolve(call, tile, parallel, psi);
-    Measure(call, tile, parallel, psi, values);
+    Measure(call, tile, parallel, psi, nullptr, values);
     if (own) ReleaseBuffer(std::move(own));
   });
   EndCall(&call);
@@ -249,7 +270,7 @@ void StateVectorEngine<T>::Gradient(const Batch& batch, const T* upstream, T* ca
           psi = static_cast<T*>(std::memcpy(acquire(), psi, reals * sizeof(T)));
         }
         ApplyObservables(call, tile, parallel, psi, upstream, lambda);
-        return std::make_pair(psi, lambda);
+        return AdjointStates{psi, lambda};
       });
 }
 
@@ -274,7 +295,7 @@ template <class T>
 void StateVectorEngine<T>::State(const Batch& batch, const int64_t* order, T* states) {
   if (batch.size == 0) return;
   Call call(batch, TileLayoutFor(batch));
-  call.plan = &PlanFor(call.layout);
+  call.plan = &PlanFor(call.layout, Region::kForward);
   BeginCall(&call);
   const BitPermutation permutation(order, program_->qubits);
   const int32_t lanes = kernels_.lanes;
@@ -311,7 +332,7 @@ void StateVectorEngine<T>::StateGradient(const Batch& batch, const int64_t* orde
                            lambda[real] = upstream[2 * amplitude] / 2;
                            lambda[real + lanes] = upstream[2 * amplitude + 1] / 2;
                          });
-        return std::make_pair(psi, lambda);
+        return AdjointStates{psi, lambda};
       });
 }
 

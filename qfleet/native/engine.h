@@ -1,4 +1,4 @@
-// Forward and adjoint evolution of a compiled program, for the TensorFlow ops and the C++ tests.
+// Forward and adjoint evolution of a compiled program, for the C interface and the C++ tests.
 //
 // A batch is divided into tiles. A tile places its examples side by side in the lanes of a vector.
 // If lanes stay free, or the state would not fit into a core's L2, the lowest qubits share the
@@ -10,6 +10,10 @@
 // F = exp(i pi H t) of a block, and both states taken right after it,
 //     dL/dt = 2 Re <lambda| i pi H |psi> = -2 pi Im tr(H psi lambda^dagger),
 // so the full states only contribute one D x D sum of psi lambda^dagger per block.
+//
+// Hessian-vector products differentiate this once more, in the direction of the exponents'
+// tangents: every state, matrix and sum gets a tangent by the product rule, such as
+// U dpsi + dU psi for U psi. The tangents of the gradients are the product.
 #ifndef QFLEET_ENGINE_H_
 #define QFLEET_ENGINE_H_
 
@@ -18,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "kernels.h"
@@ -27,7 +32,10 @@
 
 namespace qfleet {
 
+struct Exponents;
 struct KernelPlan;
+struct SharedMatrices;
+enum class Region;
 
 // Calls work(0) ... work(count - 1), in any order and on any threads. `cost` is the approximate
 // cost of one call in nanoseconds.
@@ -48,11 +56,17 @@ struct Batch {
   const std::vector<int64_t>* seed_bits = nullptr;
   double* seed_gradients = nullptr;  // output like `seeds`: dL/dRe and dL/dIm
   int32_t max_lane_qubits = kAnyLaneQubits;
+  bool is_stage = false;  // the states start at any amplitudes
+  // For Hessian-vector products: the direction, like `shared` and `per_example`. Null is 0.
+  const double* shared_tangents = nullptr;
+  const double* per_example_tangents = nullptr;
 };
 
 template <class T>
 class StateVectorEngine {
  public:
+  using Real = T;
+
   StateVectorEngine(std::shared_ptr<const Program> program, const Kernels<T>& kernels);
   ~StateVectorEngine();
 
@@ -75,8 +89,15 @@ class StateVectorEngine {
                 bool cached_is_mutable, bool want_per_example, double* shared_gradients,
                 double* per_example_gradients);
 
-  // The same in the batch's subspace: first the basis states, all of which are in `states`, then
-  // every example as a quadratic form of its weights. Gradients of shared exponents only.
+  // With J = dvalues/dexponents and H the Hessian of sum(upstream * values): writes J tangents to
+  // value_tangents[b][k] unless it is null, adds H tangents to shared_results[E] and, if
+  // `want_per_example`, to per_example_results[b][F].
+  void HessianVectorProduct(const Batch& batch, const T* upstream, bool want_per_example,
+                            T* value_tangents, double* shared_results, double* per_example_results);
+
+  // Values and gradients in the batch's subspace: first the basis states, all of which are in
+  // `states`, then every example as a quadratic form of its weights. Gradients of shared exponents
+  // only.
   void SubspaceExpectation(const Batch& batch, const Subspace& subspace, T* values, T* states);
   void SubspaceGradient(const Batch& batch, const Subspace& subspace, const T* upstream,
                         const T* states, double* shared_gradients);
@@ -111,7 +132,13 @@ class StateVectorEngine {
   struct Buffer;
   struct Call;
 
-  const KernelPlan& PlanFor(const TileLayout& layout);
+  // The states of the adjoint method, and their tangents for Hessian-vector products.
+  struct AdjointStates {
+    T *psi, *lambda;
+    T *dpsi = nullptr, *dlambda = nullptr;
+  };
+
+  const KernelPlan& PlanFor(const TileLayout& layout, Region region);
   TileLayout SubspaceTileLayout(const Subspace& subspace) const;
   std::unique_ptr<Buffer> AcquireBuffer(int64_t reals);
   void ReleaseBuffer(std::unique_ptr<Buffer> buffer);
@@ -121,21 +148,32 @@ class StateVectorEngine {
   void BeginCall(Call* call);
   void EndCall(Call* call);
   void PrepareMatrices(Call* call);
+  // The last call's matrices, if it had the same exponents: a gradient follows its forward pass.
+  std::shared_ptr<const SharedMatrices> SharedMatricesOf(const Exponents& exponents);
+  // Packs a block's matrices, or their inverses, at `to` and their tangents, unless these are
+  // empty, `tangent_offset` reals further.
+  void PackMatrices(const Call& call, const std::vector<double>& values,
+                    const std::vector<double>& tangents, int64_t samples, bool inverse, T* to,
+                    int64_t tangent_offset, BlockKernel* kernel);
   // Completes the call's block kernels with the per-example matrices of one tile, which the
   // returned buffer holds.
   std::unique_ptr<Buffer> TileBlockKernels(const Call& call, int64_t tile, bool inverse,
                                            std::vector<BlockKernel>* block_kernels);
 
-  // Evolves one tile from its initial state; tile -1 is the prefix alone.
-  void Evolve(const Call& call, int64_t tile, const Parallel& parallel, T* psi);
-  // Applies all blocks after the prefix.
-  void Forward(const Call& call, int64_t tile, const Parallel& parallel, T* psi);
+  // Evolves one tile from its initial state, and its tangent from 0 unless it is null; tile -1 is
+  // the prefix alone.
+  void Evolve(const Call& call, int64_t tile, const Parallel& parallel, T* psi, T* dpsi = nullptr);
+  // Applies all blocks after the prefix to psi and, unless it is null, to its tangent.
+  void Forward(const Call& call, int64_t tile, const Parallel& parallel, T* psi, T* dpsi = nullptr);
   void ApplyWindow(const Window& window, int64_t chunks,
-                   const std::vector<BlockKernel>& block_kernels, const Parallel& parallel, T* psi);
-  // Uncomputes all blocks after the prefix from psi and lambda, and adds up gradients.
-  void AdjointBackward(const Call& call, int64_t tile, const Parallel& parallel, T* psi, T* lambda,
-                       bool want_per_example, std::vector<std::vector<double>>* sequence_sums,
-                       double* shared_gradients, double* per_example_gradients);
+                   const std::vector<BlockKernel>& block_kernels, const Parallel& parallel, T* psi,
+                   T* dpsi);
+  // Uncomputes all blocks after the prefix from the states, and adds up gradients, or their
+  // tangents if the states have tangents.
+  void AdjointBackward(const Call& call, int64_t tile, const Parallel& parallel,
+                       const AdjointStates& states, bool want_per_example,
+                       std::vector<std::vector<double>>* sequence_sums, double* shared_gradients,
+                       double* per_example_gradients);
   // Adds the gradients of one window, given its blocks' sums.
   void WindowGradients(const Call& call, int64_t tile, const Window& window,
                        const std::vector<BlockKernel>& block_kernels, const double* sums,
@@ -146,7 +184,9 @@ class StateVectorEngine {
   void ScatterSeed(const Call& call, int64_t tile, T* psi);
   void GatherSeedGradient(const Call& call, int64_t tile, const T* lambda);
 
-  void Measure(const Call& call, int64_t tile, const Parallel& parallel, const T* psi, T* values);
+  // Writes the values or, unless dpsi is null, their tangents.
+  void Measure(const Call& call, int64_t tile, const Parallel& parallel, const T* psi,
+               const T* dpsi, T* values);
   // lambda = sum_k upstream_k O_k psi.
   void ApplyObservables(const Call& call, int64_t tile, const Parallel& parallel, const T* psi,
                         const T* upstream, T* lambda);
@@ -159,8 +199,8 @@ class StateVectorEngine {
   // Calls job(tile, parallel) for all tiles: one tile per thread, or all threads on each tile.
   template <class Job>
   void ForEachTile(const Call& call, const Job& job);
-  // Runs the adjoint method on all tiles. job(call, tile, parallel, acquire) returns psi and
-  // lambda; acquire() returns memory for a state that lives until the tile is done.
+  // Runs the adjoint method on all tiles. job(call, tile, parallel, acquire) returns AdjointStates;
+  // acquire() returns memory for a state that lives until the tile is done.
   template <class Job>
   void AdjointOverTiles(const Batch& batch, const TileLayout& layout, bool want_per_example,
                         double* shared_gradients, double* per_example_gradients, const Job& job);
@@ -168,7 +208,10 @@ class StateVectorEngine {
   std::shared_ptr<const Program> program_;
   const Kernels<T>& kernels_;
   std::mutex plans_mutex_;
-  std::map<int32_t, std::unique_ptr<KernelPlan>> plans_;  // by lane qubits
+  std::map<std::pair<int32_t, Region>, std::unique_ptr<KernelPlan>> plans_;  // by lane qubits
+  std::mutex matrices_mutex_;
+  std::vector<double> last_shared_;  // exponents of last_matrices_
+  std::shared_ptr<const SharedMatrices> last_matrices_;
   std::mutex pool_mutex_;
   std::vector<std::unique_ptr<Buffer>> pool_;
 };

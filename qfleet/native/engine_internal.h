@@ -77,7 +77,7 @@ struct StateVectorEngine<T>::Call {
   const Batch* batch;
   TileLayout layout;
   const KernelPlan* plan;
-  std::unique_ptr<SharedMatrices> shared_matrices;
+  std::shared_ptr<const SharedMatrices> shared_matrices;
   std::vector<BlockKernel> block_kernels;  // with matrices for shared blocks
   std::unique_ptr<Buffer> matrices, inverses;
   std::vector<T> initial;
@@ -89,8 +89,17 @@ struct StateVectorEngine<T>::Call {
   int64_t present(int64_t tile) const {
     return std::min<int64_t>(layout.samples, batch->size - tile * layout.samples);
   }
-  const double* per_example(int64_t tile, int64_t width) const {
-    return batch->per_example + tile * layout.samples * width;
+  bool has_tangents() const { return batch->shared_tangents || batch->per_example_tangents; }
+  // The exponents of the call, and of the examples in a tile of `width` exponents each.
+  Exponents exponents() const { return {batch->shared, batch->shared_tangents}; }
+  Exponents exponents(int64_t tile, int64_t width) const {
+    Exponents exponents = this->exponents();
+    const int64_t first = tile * layout.samples * width;
+    exponents.per_example = batch->per_example + first;
+    if (batch->per_example_tangents)
+      exponents.per_example_tangents = batch->per_example_tangents + first;
+    exponents.present = present(tile);
+    return exponents;
   }
 };
 
@@ -123,7 +132,8 @@ void StateVectorEngine<T>::AdjointOverTiles(const Batch& batch, const TileLayout
   if (batch.size == 0) return;
   const Program& program = *program_;
   Call call(batch, layout);
-  call.plan = &PlanFor(call.layout);
+  const Region region = want_per_example ? Region::kBackwardAll : Region::kBackwardShared;
+  call.plan = &PlanFor(call.layout, batch.is_stage ? Region::kAll : region);
   call.with_inverses = true;
   call.mode = want_per_example;
   BeginCall(&call);
@@ -131,7 +141,7 @@ void StateVectorEngine<T>::AdjointOverTiles(const Batch& batch, const TileLayout
   // not depend on the timing of threads.
   std::vector<std::vector<double>> totals;
   for (const FactorSequence& sequence : program.sequences)
-    totals.emplace_back(2 * sequence.size * sequence.size);
+    totals.emplace_back((call.has_tangents() ? 4 : 2) * sequence.size * sequence.size);
   std::vector<std::vector<std::vector<double>>> sequence_sums(call.layout.tiles, totals);
   std::vector<std::vector<double>> shared(call.layout.tiles, std::vector<double>(program.shared));
   ForEachTile(call, [&](int64_t tile, const Parallel& parallel) {
@@ -140,10 +150,10 @@ void StateVectorEngine<T>::AdjointOverTiles(const Batch& batch, const TileLayout
       own.push_back(AcquireBuffer(call.layout.tile_reals));
       return own.back()->data;
     };
-    const std::pair<T*, T*> states = job(call, tile, parallel, acquire);
-    AdjointBackward(call, tile, parallel, states.first, states.second, want_per_example,
-                    &sequence_sums[tile], shared[tile].data(), per_example_gradients);
-    if (batch.seed_gradients) GatherSeedGradient(call, tile, states.second);
+    const AdjointStates states = job(call, tile, parallel, acquire);
+    AdjointBackward(call, tile, parallel, states, want_per_example, &sequence_sums[tile],
+                    shared[tile].data(), per_example_gradients);
+    if (batch.seed_gradients) GatherSeedGradient(call, tile, states.lambda);
     for (std::unique_ptr<Buffer>& buffer : own) ReleaseBuffer(std::move(buffer));
   });
   for (int64_t tile = 0; tile < call.layout.tiles; ++tile) {
@@ -151,7 +161,7 @@ void StateVectorEngine<T>::AdjointOverTiles(const Batch& batch, const TileLayout
       for (size_t i = 0; i < totals[r].size(); ++i) totals[r][i] += sequence_sums[tile][r][i];
     for (int64_t e = 0; e < program.shared; ++e) shared_gradients[e] += shared[tile][e];
   }
-  ParameterGradients(program, *call.shared_matrices, totals, shared_gradients);
+  ParameterGradients(program, *call.shared_matrices, totals, call.has_tangents(), shared_gradients);
   EndCall(&call);
 }
 

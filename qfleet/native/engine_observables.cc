@@ -8,13 +8,13 @@ namespace qfleet {
 
 template <class T>
 void StateVectorEngine<T>::Measure(const Call& call, int64_t tile, const Parallel& parallel,
-                                   const T* psi, T* values) {
+                                   const T* psi, const T* dpsi, T* values) {
   const Program& program = *program_;
   const int32_t lanes = kernels_.lanes, samples = call.layout.samples;
   const int64_t unit = std::min<int64_t>(int64_t{1} << kMaxTransformBits, call.layout.groups);
   const int64_t units = call.layout.groups / unit, present = call.present(tile);
   std::vector<double> totals(present * program.readouts);
-  for (int64_t b = 0; b < present; ++b)
+  for (int64_t b = 0; b < present && !dpsi; ++b)
     std::copy(program.offsets.begin(), program.offsets.end(),
               totals.begin() + b * program.readouts);
   for (size_t g = 0; g < program.pauli_groups.size(); ++g) {
@@ -23,7 +23,8 @@ void StateVectorEngine<T>::Measure(const Call& call, int64_t tile, const Paralle
     const int64_t width = strings.count * lanes;
     std::vector<double> sums(std::min(units, kMaxRanges) * width);
     ForEachRange(parallel, units, unit * 8, [&](int64_t range, int64_t from, int64_t to) {
-      kernels_.measure(strings, psi, from * unit, (to - from) * unit, &sums[range * width]);
+      kernels_.measure(strings, psi, dpsi ? dpsi : psi, from * unit, (to - from) * unit,
+                       &sums[range * width]);
     });
     for (int32_t t = 0; t < strings.count; ++t)
       for (int32_t lane = 0; lane < lanes; ++lane) {
@@ -32,6 +33,7 @@ void StateVectorEngine<T>::Measure(const Call& call, int64_t tile, const Paralle
         double sum = 0;
         for (size_t range = 0; range < sums.size() / width; ++range)
           sum += sums[range * width + t * lanes + lane];
+        if (dpsi) sum *= 2;  // d <psi|P|psi> = 2 Re <psi|P|dpsi>
         if (__builtin_parityll(group.z[t] & (lane / samples))) sum = -sum;
         for (int64_t k = 0; k < program.readouts; ++k)
           totals[sample * program.readouts + k] +=
@@ -98,7 +100,7 @@ void StateVectorEngine<T>::ApplyObservable(const Call& call, int64_t k, const T*
 
 #define QFLEET_INSTANTIATE(T)                                                                      \
   template void StateVectorEngine<T>::Measure(const Call&, int64_t, const Parallel&, const T*,     \
-                                              T*);                                                 \
+                                              const T*, T*);                                       \
   template void StateVectorEngine<T>::ApplyObservables(const Call&, int64_t, const Parallel&,      \
                                                        const T*, const T*, T*);                    \
   template void StateVectorEngine<T>::ApplyObservable(const Call&, int64_t, const T*, T*, int64_t, \

@@ -50,7 +50,7 @@ template <class T>
 void StateVectorEngine<T>::StageForward(const Batch& batch, T* states) {
   if (batch.size == 0) return;
   Call call(batch, TileLayoutFor(batch));
-  call.plan = &PlanFor(call.layout);
+  call.plan = &PlanFor(call.layout, Region::kAll);
   BeginCall(&call);
   ForEachTile(call, [&](int64_t tile, const Parallel& parallel) {
     T* psi = states + tile * call.layout.tile_reals;
@@ -64,9 +64,9 @@ template <class T>
 void StateVectorEngine<T>::StageExpectation(const Batch& batch, const T* states, T* values) {
   if (batch.size == 0) return;
   Call call(batch, TileLayoutFor(batch));
-  call.plan = &PlanFor(call.layout);
+  call.plan = &PlanFor(call.layout, Region::kAll);
   ForEachTile(call, [&](int64_t tile, const Parallel& parallel) {
-    Measure(call, tile, parallel, states + tile * call.layout.tile_reals, values);
+    Measure(call, tile, parallel, states + tile * call.layout.tile_reals, nullptr, values);
   });
 }
 
@@ -75,7 +75,7 @@ void StateVectorEngine<T>::StageApplyObservables(const Batch& batch, const T* st
                                                  const T* upstream, T* lambdas) {
   if (batch.size == 0) return;
   Call call(batch, TileLayoutFor(batch));
-  call.plan = &PlanFor(call.layout);
+  call.plan = &PlanFor(call.layout, Region::kAll);
   ForEachTile(call, [&](int64_t tile, const Parallel& parallel) {
     const int64_t at = tile * call.layout.tile_reals;
     ApplyObservables(call, tile, parallel, states + at, upstream, lambdas + at);
@@ -87,10 +87,12 @@ void StateVectorEngine<T>::StageAdjoint(const Batch& batch, T* states, T* lambda
                                         bool want_per_example, double* shared_gradients,
                                         double* per_example_gradients) {
   const TileLayout layout = TileLayoutFor(batch);
-  AdjointOverTiles(batch, layout, want_per_example, shared_gradients, per_example_gradients,
+  Batch stage = batch;
+  stage.is_stage = true;
+  AdjointOverTiles(stage, layout, want_per_example, shared_gradients, per_example_gradients,
                    [&](const Call&, int64_t tile, const Parallel&, const auto&) {
                      const int64_t at = tile * layout.tile_reals;
-                     return std::make_pair(states + at, lambdas + at);
+                     return AdjointStates{states + at, lambdas + at};
                    });
 }
 
@@ -122,7 +124,7 @@ void StateVectorEngine<T>::CrossShardExpectation(const Batch& batch, const T* st
   const Program& program = *program_;
   Call call(batch, TileLayoutFor(batch));
   const TileLayout& layout = call.layout;
-  call.plan = &PlanFor(layout);
+  call.plan = &PlanFor(layout, Region::kAll);
   const int32_t lanes = kernels_.lanes, samples = layout.samples;
   const int64_t tile = first / layout.groups, reals = 2 * lanes * count;
   std::unique_ptr<Buffer> paired = AcquireBuffer(2 * reals);
@@ -135,7 +137,7 @@ void StateVectorEngine<T>::CrossShardExpectation(const Batch& batch, const T* st
     std::memcpy(paired->data, states + tile * layout.tile_reals + 2 * lanes * base,
                 reals * sizeof(T));
     std::vector<double> sums(cross.strings.count * lanes);
-    kernels_.measure(cross.strings, paired->data, 0, count, sums.data());
+    kernels_.measure(cross.strings, paired->data, paired->data, 0, count, sums.data());
     for (int32_t t = 0; t < cross.strings.count; ++t)
       for (int32_t lane = 0; lane < lanes; ++lane) {
         const int64_t sample = lane & (samples - 1);
@@ -157,7 +159,7 @@ void StateVectorEngine<T>::CrossShardApplyObservables(const Batch& batch, const 
   const Program& program = *program_;
   Call call(batch, TileLayoutFor(batch));
   const TileLayout& layout = call.layout;
-  call.plan = &PlanFor(layout);
+  call.plan = &PlanFor(layout, Region::kAll);
   const int32_t lanes = kernels_.lanes, samples = layout.samples;
   const int64_t tile = first / layout.groups, reals = 2 * lanes * count;
   std::unique_ptr<Buffer> paired = AcquireBuffer(2 * reals);

@@ -19,9 +19,9 @@ std::vector<QubitWindow> WindowsOf(const Program& program) {
   return windows;
 }
 
-// Adds window `w`; `local` are its bits of the group index, ascending.
-void AddWindow(const QubitWindow& source, size_t w, const std::vector<int32_t>& local,
-               int64_t groups, KernelPlan* plan) {
+// Adds window `w` of the groups below 2**bits; `local` are its bits of the group index, ascending.
+void AddWindow(const QubitWindow& source, size_t w, const std::vector<int32_t>& local, int32_t bits,
+               KernelPlan* plan) {
   Window window = {};
   window.first = source.first;
   window.count = source.count;
@@ -33,13 +33,36 @@ void AddWindow(const QubitWindow& source, size_t w, const std::vector<int32_t>& 
   const std::vector<int32_t> high(local.begin() + window.segment_bits, local.end());
   for (int64_t i = 0; i < int64_t{1} << high.size(); ++i)
     plan->segments[w].push_back(ScatterBits(i, high));
-  for (int32_t bit = 0; bit < Log2(groups); ++bit)
+  for (int32_t bit = 0; bit < bits; ++bit)
     if (!std::binary_search(local.begin(), local.end(), bit)) plan->outside[w].push_back(bit);
   window.segments = plan->segments[w].data();
   window.outside = plan->outside[w].data();
   window.outside_bits = static_cast<int32_t>(plan->outside[w].size());
   plan->windows.push_back(window);
   plan->chunks.push_back(int64_t{1} << window.outside_bits);
+}
+
+// For each block, the number of the lowest index bits that may be 1 in a nonzero amplitude.
+std::vector<int32_t> ActiveBits(const Program& program, Region region) {
+  const size_t count = program.blocks.size();
+  std::vector<int32_t> active(count, program.qubits);
+  if (region == Region::kAll || !program.initial.empty()) return active;
+  const auto used = [&](size_t b) {
+    const Block& block = program.blocks[b];
+    return static_cast<int32_t>(*std::max_element(block.bits, block.bits + block.qubits)) + 1;
+  };
+  int32_t touched = 0;
+  for (size_t b = 0; b < count; ++b) active[b] = touched = std::max(touched, used(b));
+  if (region == Region::kForward) return active;
+  const int mode = region == Region::kBackwardAll;
+  int32_t left = 0;  // bits of later blocks that are not uncomputed
+  for (size_t b = count; b-- > 0;) {
+    const Block& block = program.blocks[b];
+    if (block.needs_gradient[mode] || block.needs_uncompute[mode])
+      active[b] = std::max(active[b], left);
+    if (!block.needs_uncompute[mode]) left = std::max(left, used(b));
+  }
+  return active;
 }
 
 // A block's qubits, by where their bits are; upper bit of the matrix index first.
@@ -162,20 +185,26 @@ void AddPauliStrings(const Program& program, const TileLayout& layout, KernelPla
 
 }  // namespace
 
-KernelPlan MakeKernelPlan(const Program& program, const TileLayout& layout, int32_t lanes) {
+KernelPlan MakeKernelPlan(const Program& program, const TileLayout& layout, int32_t lanes,
+                          Region region) {
   KernelPlan plan;
   const std::vector<QubitWindow> windows = WindowsOf(program);
+  const std::vector<int32_t> active = ActiveBits(program, region);
   plan.segments.resize(windows.size());
   plan.outside.resize(windows.size());
   for (size_t w = 0; w < windows.size(); ++w) {
+    const auto first = active.begin() + windows[w].first;
+    const int32_t most = *std::max_element(first, first + windows[w].count);
     std::vector<int32_t> local;
     for (int64_t bit : windows[w].bits)
-      if (bit >= layout.lane_qubits)
+      if (bit >= layout.lane_qubits && bit < most)
         local.push_back(static_cast<int32_t>(bit) - layout.lane_qubits);
-    AddWindow(windows[w], w, local, layout.groups, &plan);
+    AddWindow(windows[w], w, local, std::max(most - layout.lane_qubits, 0), &plan);
     for (int32_t b = windows[w].first; b < windows[w].first + windows[w].count; ++b) {
       const Block& block = program.blocks[b];
       BlockKernel kernel = {};
+      const auto end = std::lower_bound(local.begin(), local.end(), active[b] - layout.lane_qubits);
+      kernel.groups = int64_t{1} << (end - local.begin());
       SetIndices(block, LocateQubits(block, layout, local), lanes, &kernel);
       SetSparsity(block, lanes, &kernel);
       plan.block_kernels.push_back(kernel);

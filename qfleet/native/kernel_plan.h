@@ -23,7 +23,17 @@ struct KernelPlan {
   std::vector<int64_t> matrix_offset;  // per block, in reals
 };
 
-KernelPlan MakeKernelPlan(const Program& program, const TileLayout& layout, int32_t lanes);
+// The amplitudes that a pass has to visit. A state that starts at |0...0> is 0 where a qubit that
+// no block has touched yet is 1, and its gradient needs no other amplitudes.
+enum class Region {
+  kAll,             // the state starts at any amplitudes
+  kForward,         // those that can differ from 0
+  kBackwardShared,  // the same, and those of blocks that are not uncomputed
+  kBackwardAll,     // likewise, if gradients of all exponents are wanted
+};
+
+KernelPlan MakeKernelPlan(const Program& program, const TileLayout& layout, int32_t lanes,
+                          Region region);
 
 // Scatters the low bits of `value` to the given bits of an index.
 inline int64_t ScatterBits(int64_t value, const std::vector<int32_t>& bits) {

@@ -1,9 +1,13 @@
 // The table of vector kernels for one instruction set; see kernels.h for what each kernel does.
-// GCC's vector extensions let all instruction sets share this source, each in its own namespace.
+// The vector extensions of GCC and Clang let all instruction sets share this source, each in its
+// own namespace.
 #include "kernels.h"
 
 #include "block_kernels.h"
+#include "contraction_kernels.h"
+#include "matrix_kernels.h"
 #include "pauli_kernels.h"
+#include "tangent_kernels.h"
 
 namespace qfleet {
 namespace QFLEET_SET {
@@ -39,40 +43,77 @@ struct ChunkKernels : VectorTypes<T> {
     }
   }
 
-  static void Forward(const Window& window, const BlockKernel* block_kernels, T* state_,
-                      int64_t chunk, T* buffer_) {
-    V* state = reinterpret_cast<V*>(state_);
-    V* buffer = reinterpret_cast<V*>(buffer_);
-    const int64_t base = ChunkBase(window, chunk), groups = int64_t{1} << window.chunk_bits;
-    V* at = window.in_place ? state + 2 * base : buffer;
-    if (!window.in_place) CopyChunk<true>(window, state, base, buffer);
-    for (int i = window.first; i < window.first + window.count; ++i) {
-      BlockKernels<T>::Forward(block_kernels[i], at, groups);
-    }
-    if (!window.in_place) CopyChunk<false>(window, state, base, buffer);
+  // Prefetches a part of the next chunk of a state into L2, while this chunk's blocks are applied.
+  static void PrefetchPart(const Window& window, const V* state, int64_t chunk, int64_t part,
+                           int64_t parts) {
+    if (window.in_place || chunk + 1 == int64_t{1} << window.outside_bits) return;
+    const V* next = state + 2 * ChunkBase(window, chunk + 1);
+    const int64_t vectors = int64_t{2} << window.chunk_bits;
+    const int64_t segment_mask = (int64_t{2} << window.segment_bits) - 1;
+    for (int64_t at = part * vectors / parts; at < (part + 1) * vectors / parts; ++at)
+      __builtin_prefetch(
+          next + 2 * window.segments[at >> (window.segment_bits + 1)] + (at & segment_mask), 0, 2);
   }
 
-  static void Backward(const Window& window, const BlockKernel* block_kernels, T* psi_, T* lambda_,
-                       int64_t chunk, T* buffer_, double* sums, int32_t samples) {
-    V* psi = reinterpret_cast<V*>(psi_);
-    V* lambda = reinterpret_cast<V*>(lambda_);
-    V* buffer = reinterpret_cast<V*>(buffer_);
-    V* lambda_buffer = buffer + kChunkBytes / sizeof(V);
-    const int64_t base = ChunkBase(window, chunk), groups = int64_t{1} << window.chunk_bits;
-    V* psi_chunk = window.in_place ? psi + 2 * base : buffer;
-    V* lambda_chunk = window.in_place ? lambda + 2 * base : lambda_buffer;
-    if (!window.in_place) {
-      CopyChunk<true>(window, psi, base, buffer);
-      CopyChunk<true>(window, lambda, base, lambda_buffer);
+  // A window's blocks on one chunk of several states. While `work` runs, `chunks` point to the
+  // states' chunks, which are copied to the buffer unless they are contiguous.
+  template <int STATES, class Work>
+  static void WithChunks(const Window& window, T* const* states, int64_t chunk, T* buffer,
+                         const Work& work) {
+    const int64_t base = ChunkBase(window, chunk);
+    V* chunks[STATES];
+    for (int i = 0; i < STATES; ++i) {
+      V* state = reinterpret_cast<V*>(states[i]);
+      chunks[i] = state + 2 * base;
+      if (window.in_place) continue;
+      chunks[i] = reinterpret_cast<V*>(buffer) + i * kChunkBytes / static_cast<int64_t>(sizeof(V));
+      CopyChunk<true>(window, state, base, chunks[i]);
     }
-    for (int i = window.first + window.count - 1; i >= window.first; --i) {
-      double* to = sums + static_cast<int64_t>(i - window.first) * kBlockSumReals * samples;
-      BlockKernels<T>::Backward(block_kernels[i], psi_chunk, lambda_chunk, groups, to, samples);
-    }
-    if (!window.in_place) {
-      CopyChunk<false>(window, psi, base, buffer);
-      CopyChunk<false>(window, lambda, base, lambda_buffer);
-    }
+    work(chunks);
+    for (int i = 0; i < STATES && !window.in_place; ++i)
+      CopyChunk<false>(window, reinterpret_cast<V*>(states[i]), base, chunks[i]);
+  }
+
+  static void Forward(const Window& window, const BlockKernel* block_kernels, T* state,
+                      int64_t chunk, T* buffer) {
+    WithChunks<1>(window, &state, chunk, buffer, [&](V* const* chunks) {
+      for (int i = 0; i < window.count; ++i) {
+        BlockKernels<T>::Forward(block_kernels[window.first + i], chunks[0]);
+        PrefetchPart(window, reinterpret_cast<V*>(state), chunk, i, window.count);
+      }
+    });
+  }
+
+  static void ForwardTangent(const Window& window, const BlockKernel* block_kernels, T* psi,
+                             T* dpsi, int64_t chunk, T* buffer) {
+    T* const states[] = {psi, dpsi};
+    WithChunks<2>(window, states, chunk, buffer, [&](V* const* chunks) {
+      for (int i = window.first; i < window.first + window.count; ++i)
+        TangentKernels<T>::Forward(block_kernels[i], chunks[0], chunks[1]);
+    });
+  }
+
+  static void Backward(const Window& window, const BlockKernel* block_kernels, T* psi, T* lambda,
+                       int64_t chunk, T* buffer, double* sums, int32_t samples) {
+    T* const states[] = {psi, lambda};
+    WithChunks<2>(window, states, chunk, buffer, [&](V* const* chunks) {
+      for (int i = window.count - 1; i >= 0; --i) {
+        BlockKernels<T>::Backward(block_kernels[window.first + i], chunks[0], chunks[1],
+                                  sums + int64_t{i} * kBlockSumReals * samples, samples);
+        PrefetchPart(window, reinterpret_cast<V*>(psi), chunk, i, window.count);
+        PrefetchPart(window, reinterpret_cast<V*>(lambda), chunk, i, window.count);
+      }
+    });
+  }
+
+  static void BackwardTangent(const Window& window, const BlockKernel* block_kernels,
+                              T* const* states, int64_t chunk, T* buffer, double* sums,
+                              int32_t samples) {
+    WithChunks<4>(window, states, chunk, buffer, [&](V* const* chunks) {
+      for (int i = window.count - 1; i >= 0; --i)
+        TangentKernels<T>::Backward(block_kernels[window.first + i], chunks,
+                                    sums + int64_t{2} * i * kBlockSumReals * samples, samples);
+    });
   }
 
   static void Initialize(T* state, int64_t groups, int32_t samples, const T* initial) {
@@ -94,17 +135,20 @@ struct ChunkKernels : VectorTypes<T> {
 };
 
 template <class T>
-constexpr Kernels<T> kTable = {ChunkKernels<T>::kLanes,   ChunkKernels<T>::Forward,
-                               ChunkKernels<T>::Backward, ChunkKernels<T>::Initialize,
-                               PauliKernels<T>::Measure,  PauliKernels<T>::ApplyStrings,
-                               PauliKernels<T>::Dot,      PauliKernels<T>::Combine};
+constexpr Kernels<T> kTable = {
+    ChunkKernels<T>::kLanes,         ChunkKernels<T>::Forward,         ChunkKernels<T>::Backward,
+    ChunkKernels<T>::ForwardTangent, ChunkKernels<T>::BackwardTangent, ChunkKernels<T>::Initialize,
+    PauliKernels<T>::Measure,        PauliKernels<T>::ApplyStrings,    PauliKernels<T>::Dot,
+    PauliKernels<T>::Combine,        ContractionKernels<T>::Contract};
 
 }  // namespace
 
 extern const Kernels<float> kFloat;
 extern const Kernels<double> kDouble;
+extern const MatrixKernels kMatrix;
 const Kernels<float> kFloat = kTable<float>;
 const Kernels<double> kDouble = kTable<double>;
+const MatrixKernels kMatrix = {AddScaled, AddProducts, Multiply, AddPhased};
 
 }  // namespace QFLEET_SET
 }  // namespace qfleet

@@ -25,6 +25,7 @@ constexpr int kChunkBytes = 1 << 18;    // of one state: two chunks stay in a co
 //     out[r][lane] = sum_j U[row[r][lane]][col[j][lane]] in[j][lane].
 struct BlockKernel {
   int32_t rows, cols;
+  int64_t groups;       // the first groups of a chunk, which hold all nonzero amplitudes
   int32_t low, high;    // bits of the group index of the qubits outside the lanes, low < high
   int64_t offset[4];    // groups from the tuple's first group to row r's
   int32_t lane_xor[4];  // input d of a group reads lane `lane ^ lane_xor[d]`
@@ -38,11 +39,13 @@ struct BlockKernel {
   int32_t gradient_terms[4];  // the same for gradients, from the closure of U under products
   int32_t gradient_input[4][4];
   // Set for each call:
-  const void* matrix;    // vectors [rows][cols][re, im]
-  const void* inverse;   // the same of U^dagger
-  bool is_permutation;   // of amplitudes, so that no arithmetic is needed
-  bool needs_gradient;   // this block has an exponent whose gradient is wanted
-  bool needs_uncompute;  // an earlier block has one
+  const void* matrix;           // vectors [rows][cols][re, im]
+  const void* inverse;          // the same of U^dagger
+  const void* tangent;          // of dU; null if it is 0
+  const void* inverse_tangent;  // of dU^dagger; null if it is 0
+  bool is_permutation;          // of amplitudes, so that no arithmetic is needed
+  bool needs_gradient;          // this block has an exponent whose gradient is wanted
+  bool needs_uncompute;         // an earlier block has one
 };
 
 // Blocks on the same few qubits, applied chunk by chunk. A chunk is copied to a buffer unless its
@@ -66,6 +69,18 @@ struct PauliStrings {
   const int32_t* ys;  // [count] number of Ys
 };
 
+// One contraction of two tensors a and b: for every group g, row i and column j,
+//     out[g + i + j] = sum_k a[g + i + k] b[g + j + k],
+// where each letter stands for an offset in elements of the tensor: group indices are in all three
+// tensors, rows in a and out, columns in b and out, and terms are summed. All counts are powers of
+// 2. An element is two vectors (re, im).
+struct Contraction {
+  int64_t groups, rows, cols, terms;
+  const int64_t *out_groups, *out_rows, *out_cols;
+  const int64_t *a_groups, *a_rows, *a_terms;
+  const int64_t *b_groups, *b_cols, *b_terms;
+};
+
 template <class T>
 struct Kernels {
   int32_t lanes;
@@ -78,11 +93,21 @@ struct Kernels {
   // and consecutive blocks are kBlockSumReals * samples apart. `buffer` holds 2 kChunkBytes.
   void (*backward)(const Window&, const BlockKernel*, T* psi, T* lambda, int64_t chunk, T* buffer,
                    double* sums, int32_t samples);
+  // As forward, for a state and its tangent: dpsi becomes U dpsi + dU psi. `buffer` holds
+  // 2 kChunkBytes.
+  void (*forward_tangent)(const Window&, const BlockKernel*, T* psi, T* dpsi, int64_t chunk,
+                          T* buffer);
+  // As backward, for psi, dpsi, lambda and dlambda. For each block, the sums are followed by their
+  // tangents, the sums of dpsi lambda^dagger + psi dlambda^dagger, so that blocks are
+  // 2 kBlockSumReals * samples apart. `buffer` holds 4 kChunkBytes.
+  void (*backward_tangent)(const Window&, const BlockKernel*, T* const* states, int64_t chunk,
+                           T* buffer, double* sums, int32_t samples);
   // Sets every sample to |0...0>, or to the amplitudes initial[2**N] (re, im).
   void (*initialize)(T* state, int64_t groups, int32_t samples, const T* initial);
-  // sums[string][lane] += the contribution of groups [first, first + count) to <psi|P|psi>, without
+  // sums[string][lane] += the contribution of groups [first, first + count) to Re <x|P|y>, without
   // the sign of Z on lane qubits. `count` is a multiple of 2**kMaxTransformBits, or all groups.
-  void (*measure)(const PauliStrings&, const T* psi, int64_t first, int64_t count, double* sums);
+  void (*measure)(const PauliStrings&, const T* x, const T* y, int64_t first, int64_t count,
+                  double* sums);
   // lambda = (or += if `add`) sum over strings of weights[string][lane] P psi, for these groups of
   // psi. `lambda` points to the first of them.
   void (*apply_strings)(const PauliStrings&, const T* psi, T* lambda, int64_t first, int64_t count,
@@ -92,11 +117,25 @@ struct Kernels {
   // out = sum_j weights[j] (re, im) states[j], for these groups.
   void (*combine)(const T* const* states, const double* weights, int64_t states_count, T* out,
                   int64_t first, int64_t count);
+  // out = (or += if `add`) the contraction of a and b. `out` must not overlap them.
+  void (*contract)(const Contraction&, const T* a, const T* b, T* out, bool add);
+};
+
+// Loops over small matrices, which matrix_batch.h describes.
+struct MatrixKernels {
+  void (*add_scaled)(int64_t samples, double x, double y, const double* v, const double* w,
+                     double sign, double* re, double* im);
+  // As add_scaled, for one factor per sample.
+  void (*add_products)(int64_t samples, const double* x, const double* y, double xs,
+                       const double* v, const double* w, double vs, double* re, double* im);
+  void (*multiply)(int32_t size, const double* a, const double* b, double* out);
+  void (*add_phased)(int32_t entries, double x, double y, const double* matrix, double* out);
 };
 
 // The kernels for the widest instruction set that this machine supports.
 template <class T>
 const Kernels<T>& BestKernels();
+const MatrixKernels& BestMatrixKernels();
 
 const char* InstructionSetName();  // of BestKernels
 

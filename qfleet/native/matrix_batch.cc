@@ -2,58 +2,30 @@
 
 #include <algorithm>
 
+#include "kernels.h"
+
 namespace qfleet {
+
 namespace {
 
-// These loops are short and hot: use the widest vectors that the machine has.
-#if defined(__x86_64__) && defined(__linux__)
-#define QFLEET_TARGET_CLONES \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define QFLEET_TARGET_CLONES
-#endif
-
-// As AddScaled, for one factor per sample.
-QFLEET_TARGET_CLONES void AddProducts(int64_t samples, const double* x, const double* y, double xs,
-                                      const double* v, const double* w, double vs, double* re,
-                                      double* im) {
-  for (int64_t s = 0; s < samples; ++s) {
-    re[s] += x[s] * v[s] - xs * vs * y[s] * w[s];
-    im[s] += vs * x[s] * w[s] + xs * y[s] * v[s];
-  }
+const MatrixKernels& MatrixLoops() {
+  static const MatrixKernels& kernels = BestMatrixKernels();
+  return kernels;
 }
 
 }  // namespace
 
-QFLEET_TARGET_CLONES void AddScaled(int64_t samples, double x, double y, const double* v,
-                                    const double* w, double sign, double* re, double* im) {
-  for (int64_t s = 0; s < samples; ++s) {
-    re[s] += x * v[s] - sign * y * w[s];
-    im[s] += sign * x * w[s] + y * v[s];
-  }
+void AddScaled(int64_t samples, double x, double y, const double* v, const double* w, double sign,
+               double* re, double* im) {
+  MatrixLoops().add_scaled(samples, x, y, v, w, sign, re, im);
 }
 
-QFLEET_TARGET_CLONES void Multiply(int32_t size, const double* a, const double* b, double* out) {
-  for (int32_t i = 0; i < size; ++i) {
-    double row[8] = {0};
-    for (int32_t m = 0; m < size; ++m) {
-      const double x = a[2 * (i * size + m)], y = a[2 * (i * size + m) + 1];
-      for (int32_t j = 0; j < size; ++j) {
-        const double v = b[2 * (m * size + j)], w = b[2 * (m * size + j) + 1];
-        row[2 * j] += x * v - y * w;
-        row[2 * j + 1] += x * w + y * v;
-      }
-    }
-    for (int32_t j = 0; j < 2 * size; ++j) out[2 * i * size + j] = row[j];
-  }
+void Multiply(int32_t size, const double* a, const double* b, double* out) {
+  MatrixLoops().multiply(size, a, b, out);
 }
 
-QFLEET_TARGET_CLONES void AddPhased(int32_t entries, double x, double y, const double* matrix,
-                                    double* out) {
-  for (int32_t i = 0; i < entries; ++i) {
-    out[2 * i] += x * matrix[2 * i] - y * matrix[2 * i + 1];
-    out[2 * i + 1] += x * matrix[2 * i + 1] + y * matrix[2 * i];
-  }
+void AddPhased(int32_t entries, double x, double y, const double* matrix, double* out) {
+  MatrixLoops().add_phased(entries, x, y, matrix, out);
 }
 
 void MatrixBatch::Product(const MatrixBatch& a, bool a_dagger, const MatrixBatch& b,
@@ -77,10 +49,17 @@ void MatrixBatch::Product(const MatrixBatch& a, bool a_dagger, const MatrixBatch
         } else if (b.samples_ == 1) {
           AddScaled(samples_, *br, bs * *bi, ar, ai, as, re, im);
         } else {
-          AddProducts(samples_, ar, ai, as, br, bi, bs, re, im);
+          MatrixLoops().add_products(samples_, ar, ai, as, br, bi, bs, re, im);
         }
       }
     }
+}
+
+void MatrixBatch::AddProduct(const MatrixBatch& a, bool a_dagger, const MatrixBatch& b,
+                             bool b_dagger) {
+  MatrixBatch product(size_, samples_);
+  product.Product(a, a_dagger, b, b_dagger);
+  for (size_t i = 0; i < values_.size(); ++i) values_[i] += product.values_[i];
 }
 
 MatrixBatch MatrixBatch::Adjoint() const {
@@ -92,10 +71,18 @@ MatrixBatch MatrixBatch::Adjoint() const {
     }
   return adjoint;
 }
-MatrixBatch MatrixBatchOf(const std::vector<double>& values, int32_t size) {
-  MatrixBatch batch(size, 1);
-  batch.values() = values;
-  return batch;
+
+void DualMatrixBatch::Product(const DualMatrixBatch& a, bool a_dagger, const DualMatrixBatch& b,
+                              bool b_dagger) {
+  value.Product(a.value, a_dagger, b.value, b_dagger);
+  tangent.reset();
+  if (a.tangent) MakeTangent().Product(*a.tangent, a_dagger, b.value, b_dagger);
+  if (b.tangent) MakeTangent().AddProduct(a.value, a_dagger, *b.tangent, b_dagger);
+}
+
+MatrixBatch& DualMatrixBatch::MakeTangent() {
+  if (!tangent) tangent.emplace(value.size(), value.samples());
+  return *tangent;
 }
 
 }  // namespace qfleet

@@ -3,6 +3,7 @@
 #define QFLEET_MATRIX_BATCH_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace qfleet {
@@ -28,10 +29,13 @@ class MatrixBatch {
     return &values_[(2 * entry + part) * samples_];
   }
   std::vector<double>& values() { return values_; }
+  int32_t size() const { return size_; }
   int64_t samples() const { return samples_; }
 
   // this = a b. `a` or `b` may hold one sample for all; `*_dagger` takes the adjoint.
   void Product(const MatrixBatch& a, bool a_dagger, const MatrixBatch& b, bool b_dagger);
+  // this += a b.
+  void AddProduct(const MatrixBatch& a, bool a_dagger, const MatrixBatch& b, bool b_dagger);
 
  private:
   MatrixBatch Adjoint() const;  // of a single matrix
@@ -40,7 +44,17 @@ class MatrixBatch {
   std::vector<double> values_;
 };
 
-MatrixBatch MatrixBatchOf(const std::vector<double>& values, int32_t size);
+// Matrices as functions of one parameter: dual numbers. Without a tangent, the derivative is 0.
+struct DualMatrixBatch {
+  DualMatrixBatch(int32_t size, int64_t samples) : value(size, samples) {}
+
+  // this = a b, by the product rule; see MatrixBatch::Product.
+  void Product(const DualMatrixBatch& a, bool a_dagger, const DualMatrixBatch& b, bool b_dagger);
+  MatrixBatch& MakeTangent();  // a tangent of 0, unless there is one
+
+  MatrixBatch value;
+  std::optional<MatrixBatch> tangent;
+};
 
 }  // namespace qfleet
 

@@ -15,6 +15,7 @@ struct PauliKernels : VectorTypes<T> {
   using typename VectorTypes<T>::I;
   using VectorTypes<T>::kLanes;
   using VectorTypes<T>::LaneXorIndices;
+  using VectorTypes<T>::Shuffle;
 
   // sums[k] = sum_i (-1)^|i & k| values[i], in place.
   static void WalshHadamard(V* values, int bits) {
@@ -33,9 +34,10 @@ struct PauliKernels : VectorTypes<T> {
     return bits;
   }
 
-  static void Measure(const PauliStrings& strings, const T* psi_, int64_t first, int64_t count,
-                      double* sums) {
-    const V* psi = reinterpret_cast<const V*>(psi_);
+  static void Measure(const PauliStrings& strings, const T* left_, const T* right_, int64_t first,
+                      int64_t count, double* sums) {
+    const V* left = reinterpret_cast<const V*>(left_);
+    const V* right = reinterpret_cast<const V*>(right_);
     const int bits = TransformBits(count);
     const int64_t size = int64_t{1} << bits;
     const I lane_order = LaneXorIndices(strings.lane_xor);
@@ -43,13 +45,13 @@ struct PauliKernels : VectorTypes<T> {
     V re[1 << kMaxTransformBits], im[1 << kMaxTransformBits];
     for (int64_t at = first; at < first + count; at += size) {
       for (int64_t i = 0; i < size; ++i) {
-        const V* x = psi + 2 * (at + i);
+        const V* x = left + 2 * (at + i);
         if (diagonal) {
-          re[i] = x[0] * x[0] + x[1] * x[1];
+          const V* y = right + 2 * (at + i);
+          re[i] = x[0] * y[0] + x[1] * y[1];
         } else {
-          const V* y = psi + 2 * ((at + i) ^ strings.flip);
-          const V yr = __builtin_shuffle(y[0], lane_order),
-                  yi = __builtin_shuffle(y[1], lane_order);
+          const V* y = right + 2 * ((at + i) ^ strings.flip);
+          const V yr = Shuffle(y[0], lane_order), yi = Shuffle(y[1], lane_order);
           re[i] = x[0] * yr + x[1] * yi;
           im[i] = x[0] * yi - x[1] * yr;
         }
@@ -105,8 +107,7 @@ struct PauliKernels : VectorTypes<T> {
           li = re[i] * x[1];
         } else {
           const V* y = psi + 2 * ((at + i) ^ strings.flip);
-          const V yr = __builtin_shuffle(y[0], lane_order),
-                  yi = __builtin_shuffle(y[1], lane_order);
+          const V yr = Shuffle(y[0], lane_order), yi = Shuffle(y[1], lane_order);
           lr = re[i] * yr - im[i] * yi;
           li = re[i] * yi + im[i] * yr;
         }

@@ -30,20 +30,24 @@ struct FactorSequence {
   bool has_exponents = false;
 };
 
-// A unitary on one or two qubits.
-struct Block {
+// The matrix of one or two qubits, a product of factors.
+struct MatrixProduct {
   int32_t qubits;              // 1 or 2
-  int64_t bits[2];             // of the amplitude's index; the first is the matrix's upper bit
   bool per_example = false;    // has a per-example factor
   std::vector<int64_t> items;  // in order of application; i >= 0: sequences[i]; i < 0: factors[~i]
+
+  int32_t size() const { return 1 << qubits; }
+};
+
+// A unitary on one or two qubits.
+struct Block : MatrixProduct {
+  int64_t bits[2];  // of the amplitude's index; the first is the matrix's upper bit
   // Indexed by whether per-example gradients are wanted (1) or only those of shared exponents (0):
   bool needs_gradient[2];   // this block has such exponents
   bool needs_uncompute[2];  // an earlier block has such exponents
   // Possible nonzeros, one bit per entry row * D + col:
   int64_t entries;  // of U and its inverse, except in rows of the identity
   int64_t closure;  // of products and generators of such matrices
-
-  int32_t size() const { return 1 << qubits; }
 };
 
 // Consecutive blocks on few qubits, whose bits are ascending; see Window in kernels.h.
@@ -66,18 +70,26 @@ struct ExponentSpectrum {
   double half_turns[2];
 };
 
-struct Program {
+// The numbers that a caller's arrays depend on.
+struct ProgramSizes {
   int32_t qubits;
-  int64_t shared, per_example;  // numbers of exponents
+  int64_t shared, per_example;  // exponents
+  int64_t readouts;
+};
+
+struct GateTables : ProgramSizes {
   std::vector<Factor> factors;
-  std::vector<ExponentSpectrum> spectra;  // of the per-example exponents that blocks use
   std::vector<FactorSequence> sequences;
+};
+
+struct Program : GateTables {
+  std::vector<ExponentSpectrum> spectra;  // of the per-example exponents that blocks use
   std::vector<Block> blocks;
   double cost;                       // of a forward pass, in multiply-adds per amplitude
   int64_t prefix;                    // number of blocks before the first exponent
   std::vector<QubitWindow> windows;  // empty if the state fits into one chunk
   std::vector<PauliGroup> pauli_groups;
-  int64_t readouts, string_count;
+  int64_t string_count;
   std::vector<double> weights;  // [strings][readouts]
   std::vector<double> offsets;  // [readouts]
   std::vector<double> initial;  // [2**N] (re, im), or empty for |0...0>

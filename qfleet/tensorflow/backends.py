@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     # Importing these takes seconds, which users of other modules of this package should not pay.
     import cirq
 
+    from qfleet.compiler.methods import Method
+    from qfleet.compiler.network_program import NetworkProgram
+    from qfleet.compiler.program import Program
     from qfleet.tensorflow.simulator import Simulator
 
 Backend = Literal["qfleet", "tensorflow", "tfq"]
@@ -38,6 +41,8 @@ def build_simulator(
     *,
     backend: Backend = "qfleet",
     dtype: Dtype = "complex64",
+    method: "Method" = "auto",
+    program: "Program | NetworkProgram | None" = None,
 ) -> "Simulator":
     """Compile a circuit for an engine.
 
@@ -52,6 +57,9 @@ def build_simulator(
         backend: The engine.
         dtype: Of the state. Angles and readouts are float32 for complex64 and float64 for
             complex128. "tfq" supports complex64 only.
+        method: As for `qfleet.compile`; for other engines than "qfleet" always "state_vector".
+        program: The circuit, compiled for the native engine by `compile_circuit_by`, if the caller
+            has it. It has an effect only where that engine is used.
 
     Returns:
         The simulator.
@@ -69,9 +77,16 @@ def build_simulator(
 
         return TfqSimulator(circuit, inputs, parameters, observables, dtype=dtype)
     if backend == "qfleet" and _native_available():
+        from qfleet.compiler.methods import compile_circuit_by
+        from qfleet.compiler.network_program import NetworkProgram
         from qfleet.tensorflow.native import NativeSimulator
+        from qfleet.tensorflow.networks import NetworkSimulator
 
-        return NativeSimulator(circuit, inputs, parameters, observables, dtype=dtype)
+        arguments = circuit, inputs, parameters, observables
+        program = program or compile_circuit_by(method, *arguments)
+        if isinstance(program, NetworkProgram):
+            return NetworkSimulator(program, dtype=dtype)
+        return NativeSimulator(*arguments, dtype=dtype, program=program)
     if backend not in ("qfleet", "tensorflow"):
         raise ValueError(f"unknown backend {backend!r}: use 'qfleet', 'tensorflow' or 'tfq'")
     from qfleet.compiler.program import compile_program

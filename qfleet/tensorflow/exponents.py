@@ -81,8 +81,7 @@ class BatchGateExponents:
         inputs: Sequence[str],
         parameters: Sequence[str],
     ) -> None:
-        trained = set(parameters)
-        self.mixed = any(expressions.symbol_names(one) & trained for one in per_example)
+        self.mixed = bool(expressions.used_names(per_example, parameters))
         self._parameters = len(parameters)
         self._shared = GateExponents(shared, parameters, tf.float64)
         names = (*inputs, *parameters) if self.mixed else tuple(inputs)

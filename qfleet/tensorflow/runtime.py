@@ -69,15 +69,16 @@ keras.src.utils.tf_utils.random = types.SimpleNamespace(
 __all__ = ["configure", "is_watched", "keras", "tf"]
 
 
-def configure(*, threads: int, seed: int) -> None:
+def configure(*, threads: int, seed: int, operation_threads: int | None = None) -> None:
     """Configure TensorFlow before its runtime starts.
 
     Args:
-        threads: Threads per operation, and for concurrent operations; 0 for TensorFlow's default.
+        threads: Threads for concurrent operations; 0 for TensorFlow's default.
+        operation_threads: Threads per operation; `threads` unless given.
         seed: Seed of the random generators of TensorFlow, Python and NumPy.
     """
     if threads:
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_intra_op_parallelism_threads(operation_threads or threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
     keras.utils.set_random_seed(seed)
 

@@ -10,7 +10,7 @@ import cirq
 import numpy as np
 
 from qfleet.compiler import observables
-from qfleet.compiler.expressions import symbol_names
+from qfleet.compiler.expressions import used_names
 from qfleet.compiler.parameter_shift import ShiftedSymbols, shiftable_circuit
 from qfleet.compiler.program import check_symbols
 from qfleet.tensorflow.backends import Backend, Dtype, build_simulator
@@ -114,8 +114,7 @@ class SampledReadouts:
             self._groups.append(_StringGroup(simulator, np.array(masks), basis.weights))
         self._offsets = terms.offsets
         names = (*inputs, *parameters)
-        trained = set(map(str, parameters))
-        self._mixed = any(symbol_names(one) & trained for one in self._data.exponents)
+        self._mixed = bool(used_names(self._data.exponents, map(str, parameters)))
         self._data_exponents = GateExponents(self._data.exponents, names, tf.float64)
         self._shared_exponents = GateExponents(
             self._shared.exponents, tuple(parameters), tf.float64

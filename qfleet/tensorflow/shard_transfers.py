@@ -6,6 +6,7 @@ from typing import Any
 from qfleet import native
 from qfleet.distributed.stage_programs import StagePrograms
 from qfleet.distributed.state_group import StateGroup
+from qfleet.engine import library
 from qfleet.tensorflow.runtime import tf
 from qfleet.tensorflow.shard_exchange import ShardExchange
 
@@ -30,8 +31,8 @@ class IndexBitSwap:
         self._exchange = ShardExchange(group)
         self._attributes = {
             "program": stages.programs[-1],
-            "places": list(stages.swap_bits[number]),
-            "across": stages.across,
+            "bit_positions": list(stages.swap_bits[number]),
+            "lane_qubits": stages.across,
         }
 
     def __call__(self, shared: tf.Tensor, per_example: tf.Tensor, states: tf.Tensor) -> tf.Tensor:
@@ -72,7 +73,7 @@ class _CrossingTerms(abc.ABC):
 
     def __init__(self, stages: StagePrograms, group: StateGroup, dtype: tf.DType) -> None:
         self._stages, self._group = stages, group
-        least = 2 * native.simd_lanes(dtype.size)
+        least = 2 * library.simd_lanes(dtype.size)
         self._step = min(max(2 << stages.width, least), TRANSFER_BYTES // dtype.size)
         self._exchange = ShardExchange(group)
 
@@ -126,7 +127,7 @@ class CrossingReadout(_CrossingTerms):
         self, total: tf.Tensor, others: tf.Tensor, first: tf.Tensor, program: bytes, context: Any
     ) -> tf.Tensor:
         return total + native.ops().qfleet_cross_shard_expectation(
-            *context, others, first, program=program, across=self._stages.across
+            *context, others, first, program=program, lane_qubits=self._stages.across
         )
 
 
@@ -156,5 +157,5 @@ class CrossingObservables(_CrossingTerms):
             first,
             upstream,
             program=program,
-            across=self._stages.across,
+            lane_qubits=self._stages.across,
         )

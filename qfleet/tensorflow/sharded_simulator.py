@@ -16,7 +16,7 @@ from qfleet.compiler.program import compile_program
 from qfleet.distributed import plan
 from qfleet.distributed.stage_programs import seed_program, stage_programs
 from qfleet.distributed.state_group import StateGroup
-from qfleet.engine import memory
+from qfleet.engine import library, memory
 from qfleet.errors import ShardingError
 from qfleet.tensorflow.exponents import BatchGateExponents
 from qfleet.tensorflow.runtime import is_watched, tf
@@ -164,7 +164,7 @@ class ShardedSimulator(Simulator):
     def _sum_over_processes(self, rows: tf.Tensor) -> tf.Tensor:
         """Sum [B, readouts] over the processes, and check that their SIMD widths are equal."""
         # The additional row holds the SIMD width, and makes an empty batch nonempty.
-        lanes = native.simd_lanes(self.dtype.size)
+        lanes = library.simd_lanes(self.dtype.size)
         mark = tf.fill([1, self.readouts], tf.constant(lanes, self.dtype))
         total = ShardExchange(self.group).all_reduce_sum(tf.concat([rows, mark], axis=0))
         if self.plan.swaps:
@@ -215,7 +215,7 @@ class ShardedSimulator(Simulator):
                 self._in_whole_seed(by_seeds),
                 program=self._seed_bytes,
                 order=list(self._seed.order),
-                by_each=by_each,
+                per_example_gradients=by_each,
             )
             shared, per_example = shared + by_shared, per_example + by_example
         targets, gradients = [exponents[0]], [shared]

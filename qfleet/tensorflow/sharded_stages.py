@@ -55,9 +55,9 @@ class StageOps:
                 seeds,
                 program=self._stages.programs[0],
                 T=self._dtype,
-                places=list(self._stages.seed_bits),
-                keep=keep,
-                room=room,
+                bit_positions=list(self._stages.seed_bits),
+                keep_states=keep,
+                memory_limit=room,
             )
         # The order in which call sites are made is part of the protocol between processes.
         readout = CrossingReadout(self._stages, self._group, self._dtype)
@@ -70,7 +70,7 @@ class StageOps:
                 per_example,
                 states,
                 program=self._stages.programs[-1],
-                across=self._stages.across,
+                lane_qubits=self._stages.across,
             )
             return [readout(shared, per_example, states, values)]
 
@@ -108,9 +108,9 @@ class StageOps:
                 upstream,
                 kept,
                 program=self._stages.programs[0],
-                places=list(self._stages.seed_bits),
-                by_each=by_each,
-                room=room,
+                bit_positions=list(self._stages.seed_bits),
+                per_example_gradients=by_each,
+                memory_limit=room,
             )
         forward = _ForwardPass(self._stages, self._group, self._dtype)
         backward = _AdjointPass(self._stages, self._group, self._dtype, by_each)
@@ -206,13 +206,13 @@ class _ForwardPass:
             seeds,
             program=self._stages.programs[0],
             T=self._dtype,
-            places=list(self._stages.seed_bits),
-            across=self._stages.across,
+            bit_positions=list(self._stages.seed_bits),
+            lane_qubits=self._stages.across,
         )
         for swap, program in zip(self._swaps, self._stages.programs[1:], strict=True):
             states = swap(shared, per_example, states)
             states = native.ops().qfleet_stage(
-                shared, per_example, states, program=program, across=self._stages.across
+                shared, per_example, states, program=program, lane_qubits=self._stages.across
             )
         return states
 
@@ -248,7 +248,7 @@ class _AdjointPass:
             states,
             upstream,
             program=stages.programs[-1],
-            across=stages.across,
+            lane_qubits=stages.across,
         )
         adjoints = self._observables(shared, per_example, states, adjoints, upstream)
         by_shared, by_example = tf.zeros_like(shared), tf.zeros_like(per_example)
@@ -262,10 +262,10 @@ class _AdjointPass:
                 states,
                 adjoints,
                 program=stages.programs[at],
-                places=list(stages.seed_bits),
-                by_each=by_each,
-                first=at == 0,
-                across=stages.across,
+                bit_positions=list(stages.seed_bits),
+                per_example_gradients=by_each,
+                first_stage=at == 0,
+                lane_qubits=stages.across,
             )
             by_shared += results[0]
             if by_each:

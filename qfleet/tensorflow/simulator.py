@@ -25,6 +25,7 @@ class Simulator(abc.ABC):
         qubits: The simulated qubits in Cirq's order; the first is the most significant bit. Qubits
             that no observable depends on may be left out.
         dtype: Of angles and readouts, tf.float32 or tf.float64.
+        has_no_state: If its memory does not grow with 2**qubits.
     """
 
     inputs: tuple[str, ...]
@@ -32,6 +33,7 @@ class Simulator(abc.ABC):
     readouts: int
     qubits: tuple[cirq.Qid, ...]
     dtype: tf.DType
+    has_no_state = False
 
     @abc.abstractmethod
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:

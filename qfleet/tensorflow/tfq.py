@@ -20,7 +20,7 @@ import sympy
 from qfleet.compiler import lowering, observables, parity, program
 from qfleet.compiler.factor import Factor
 from qfleet.compiler.synthesis import decompose, synthesize
-from qfleet.errors import CircuitError, LibraryError
+from qfleet.errors import CircuitError, TfqMissingError
 from qfleet.tensorflow.exponents import GateExponents
 from qfleet.tensorflow.runtime import tf
 from qfleet.tensorflow.simulator import Simulator
@@ -54,7 +54,7 @@ class TfqSimulator(Simulator):
 
     Raises:
         CircuitError: The circuit, its symbols, the observables or the dtype are not supported.
-        LibraryError: TensorFlow Quantum is not installed.
+        TfqMissingError: TensorFlow Quantum is not installed.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TfqSimulator(Simulator):
                 f"TensorFlow Quantum simulates in complex64, not {dtype}: use backend='qfleet'"
             )
         if importlib.util.find_spec("tensorflow_quantum") is None:
-            raise LibraryError(
+            raise TfqMissingError(
                 "TensorFlow Quantum is not installed (it exists for Linux x86_64 only)"
             )
         self.inputs, self.parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
@@ -149,7 +149,9 @@ class TfqSimulator(Simulator):
                 try:
                     import tensorflow_quantum as tfq
                 except ImportError as error:
-                    raise LibraryError(f"TensorFlow Quantum cannot be loaded ({error})") from error
+                    raise TfqMissingError(
+                        f"TensorFlow Quantum cannot be loaded ({error})"
+                    ) from error
             with tf.init_scope():
                 # NumPy arrays, because a tensor of one graph is not valid in another.
                 self._tfq_ops = _TfqOps(

@@ -62,8 +62,7 @@ def cluster() -> str:
 @pytest.fixture
 def whole_cluster(cluster: str) -> None:
     """The cluster, for a test that disturbs all others."""
-    own = kube.kubectl("config", "current-context").strip() == "qfleet-cluster"
-    if not own and os.environ.get("E2E_ALONE") != "1":
+    if not kube.is_own_cluster() and os.environ.get("E2E_ALONE") != "1":
         pytest.skip("it stops the operator, and `make cluster` did not make this one: E2E_ALONE=1")
 
 
@@ -83,13 +82,13 @@ def cluster_storage(namespace: str) -> None:
     kept = [text for text in documents if "\nkind: TFJob\n" not in f"\n{text}"]
     assert len(kept) == len(documents) - 1
     kube.kubectl("apply", "--server-side", "-f", "-", given="\n---\n".join(kept))
-    kube.kubectl("rollout", "status", "deployment/storage", "--timeout=120s")
+    kube.kubectl("rollout", "status", "deployment/qfleet-storage", "--timeout=120s")
 
 
 @pytest.fixture
 def root(cluster_storage: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[storage.StoragePath]:
     """STORAGE in the cluster, as this process reads it."""
-    with kube.forwarded("service/storage", 9023) as port:
+    with kube.forwarded("service/qfleet-storage", 9023) as port:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
         yield storage.path(STORAGE)
 

@@ -14,6 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from chaos import node
+from chaos.cluster import ALLOCATE, eviction
 from common import events
 from common.events import Event
 
@@ -70,6 +72,11 @@ def launch(*words: str, timeout: float = 300, **environ: str) -> subprocess.Comp
     )
 
 
+def is_own_cluster() -> bool:
+    """Return True for the cluster of `make cluster`, on which no test is skipped."""
+    return kubectl("config", "current-context").strip() == "qfleet-cluster"
+
+
 @contextlib.contextmanager
 def namespace() -> Iterator[str]:
     """Create a namespace that enforces the standard `restricted`, and make it kubectl's current."""
@@ -116,10 +123,10 @@ def forwarded(target: str, port: int) -> Iterator[int]:
 
 
 class Job:
-    """A TFJob and its pods."""
+    """The TFJob of a run, and its pods."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, run: str) -> None:
+        self.run, self.name = run, f"qfleet-{run}"
 
     def conditions(self) -> list[str]:
         """Return the true conditions: Created, Running, Restarting, Succeeded, Failed."""
@@ -213,56 +220,29 @@ def start(name: str, *settings: str) -> Job:
     """Apply the output of `launch render` for these settings with kubectl."""
     done = launch("render", f"RUN={name}", *settings)
     assert done.returncode == 0, done.stderr
-    kubectl("apply", "--server-side", "-f", "-", given=done.stdout)
+    # The client may have applied shared objects before, with other settings.
+    kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", given=done.stdout)
     return Job(name)
 
 
 def evict(pod: str) -> None:
     """Evict a pod, as the drain of a node does."""
     place = json.loads(kubectl("get", "pod", pod, "-o", "json"))["metadata"]["namespace"]
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod, "namespace": place},
-    }
-    path = f"/api/v1/namespaces/{place}/pods/{pod}/eviction"
-    kubectl("create", "--raw", path, "-f", "-", given=json.dumps(eviction))
+    words, given = eviction(pod, place)
+    kubectl(*words, given=given)
 
 
 def processes(pod: str) -> list[int]:
     """Return the pod's processes on this machine; none if its node is another machine."""
     uid = json.loads(kubectl("get", "pod", pod, "-o", "json"))["metadata"]["uid"]
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError):
-                groups = (entry / "cgroup").read_text()
-                inside = uid in groups or uid.replace("-", "_") in groups
-                if inside and b"python" in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-    return found
+    return node.processes(uid)
 
 
 def kill(pod: str) -> bool:
     """Send SIGKILL to the pod's program; return False if its node is another machine."""
     pids = processes(pod)
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+    node.send(pids, signal.SIGKILL)
     return bool(pids)
-
-
-# Many small processes: the kernel kills the largest one, which must be the container's first.
-ALLOCATE = """
-import os, time
-open("/proc/1/oom_score_adj", "w").write("1000")
-for _ in range(7):
-    if not os.fork():
-        break
-blocks = []
-while True:
-    blocks.append(b"x" * 2**23)
-    time.sleep(0.01)
-"""
 
 
 def run_out_of_memory(pod: str) -> None:

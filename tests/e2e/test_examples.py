@@ -56,7 +56,7 @@ def run_command(target: str, place: str) -> None:
 
 def test_kubernetes_example_trains_and_predicts(trained: str, place: str) -> None:
     run_command("inference", place)
-    for kind, name in (("tfjob", trained), ("job", f"inference-{trained}")):
+    for kind, name in (("tfjob", f"qfleet-{trained}"), ("job", f"qfleet-{trained}-inference")):
         job = json.loads(kube.kubectl("get", kind, name, "--namespace", place, "-o", "json"))
         conditions = {each["type"]: each["status"] for each in job["status"]["conditions"]}
         assert "True" in (conditions.get("Succeeded"), conditions.get("Complete"))

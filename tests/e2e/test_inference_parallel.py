@@ -22,8 +22,8 @@ from tests.e2e import kube
 from tests.e2e.kube import kubectl
 from tests.support.finished_run import finish
 
-NAME = "wide"
-JOB = f"inference-{NAME}"
+NAME = "parallel"
+JOB = f"qfleet-{NAME}-inference"
 EXAMPLES, BATCH = 20_000, 4
 
 
@@ -130,7 +130,7 @@ def test_altered_weights_fail_the_job_at_once(
     storage.write_atomic(run.weights, content[:-1] + b"x")
     done = kube.launch("infer", "RUN=altered", "PARALLELISM=2", timeout=120)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "qfleet: job inference-altered Failed: worker " in done.stderr
+    assert "qfleet: job qfleet-altered-inference Failed: worker " in done.stderr
     assert "weights.h5" in done.stderr
     gone = kube.launch("delete", "inference", "RUN=altered")
-    assert "job/inference-altered deleted" in gone.stdout
+    assert "job/qfleet-altered-inference deleted" in gone.stdout

@@ -47,7 +47,10 @@ def trained(checkout: Checkout, place: str) -> str:
 def test_dry_run_changes_nothing(checkout: Checkout, empty: str) -> None:
     done = checkout.launch("run", *SMALL, "--dry-run", in_(empty))
     assert done.returncode == 0, done.stderr
-    for line in ("tfjob/qcnn created (dry run)", "configmap/qcnn-settings created (dry run)"):
+    for line in (
+        "tfjob/qfleet-qcnn created (dry run)",
+        "configmap/qfleet-qcnn.training created (dry run)",
+    ):
         assert line in done.stdout
     assert not kube.kubectl("get", "tfjobs,pods,netpol", "--namespace", empty).strip()
     kube.kubectl(
@@ -55,24 +58,26 @@ def test_dry_run_changes_nothing(checkout: Checkout, empty: str) -> None:
         given=checkout.launch("render", *SMALL, "OVERLAY=selecting").stdout,
     )  # fmt: skip
     done = checkout.launch("run", *SMALL, "OVERLAY=selecting", "SEED=3", "--dry-run", in_(empty))
-    assert "configmap/qcnn-settings configured" in done.stdout
+    assert "configmap/qfleet-qcnn.training configured" in done.stdout
     assert "data.QFLEET_SEED: unset -> 3" in done.stdout
-    assert "service/storage unchanged" in done.stdout
-    kept = kube.kubectl("get", "configmap", "qcnn-settings", "--namespace", empty, "-o", "yaml")
+    assert "service/qfleet-storage unchanged" in done.stdout
+    kept = kube.kubectl(
+        "get", "configmap", "qfleet-qcnn.training", "--namespace", empty, "-o", "yaml"
+    )
     assert "QFLEET_SEED" not in kept
 
 
 def test_run_is_followed_to_its_end(trained: str) -> None:
-    for text in ("tfjob/qcnn created", "job qcnn Created", "'qcnn'", "epoch 3/3"):
+    for text in ("tfjob/qfleet-qcnn created", "job qfleet-qcnn Created", "'qcnn'", "epoch 3/3"):
         assert text in trained
     assert "make inference TARGET=k8s RUN=qcnn" in trained
-    assert "job qcnn Succeeded" in trained
+    assert "job qfleet-qcnn Succeeded" in trained
 
 
 def test_finished_run_gets_the_next_number(checkout: Checkout, place: str, trained: str) -> None:
     done = checkout.launch("run", *SMALL, "--dry-run", in_(place))
     assert "run qcnn is finished: this one is qcnn-2" in done.stdout
-    assert "tfjob/qcnn-2 created (dry run)" in done.stdout
+    assert "tfjob/qfleet-qcnn-2 created (dry run)" in done.stdout
 
 
 def test_run_number_without_storage_is_from_jobs(
@@ -92,7 +97,7 @@ def test_run_number_without_storage_is_from_jobs(
 def test_status_and_list_show_a_finished_job(checkout: Checkout, place: str, trained: str) -> None:
     for words in (("status",), ("status", "qcnn"), ("status", "RUN=qcnn")):
         output = checkout.launch(*words, in_(place)).stdout
-        assert "job qcnn Succeeded" in output
+        assert "job qfleet-qcnn Succeeded" in output
         rows = [line.split() for line in output.splitlines() if line[:1].isdigit()]
         assert [(row[0], row[2]) for row in rows] == [("0", "0"), ("1", "0")]
         assert "gs://qfleet/runs/qcnn" in output
@@ -106,15 +111,15 @@ def test_inference_predicts_and_can_be_repeated(
 ) -> None:
     first = checkout.launch("infer", in_(place), timeout=240)
     assert first.returncode == 0, first.stdout + first.stderr
-    assert "job inference-qcnn Succeeded" in first.stdout
+    assert "job qfleet-qcnn-inference Succeeded" in first.stdout
     again = checkout.launch("infer", "RUN=qcnn", in_(place), timeout=240)
-    assert "job/inference-qcnn recreated" in again.stdout
+    assert "job/qfleet-qcnn-inference recreated" in again.stdout
     assert again.returncode == 0, again.stdout + again.stderr
     output = refused(checkout, "infer", "RUN=nothing", in_(place))
     assert "there is no run nothing" in output
     gone = checkout.launch("delete", "inference", in_(place)).stdout
-    assert "job/inference-qcnn deleted" in gone
-    assert "configmap/inference-qcnn deleted" in gone
+    assert "job/qfleet-qcnn-inference deleted" in gone
+    assert "configmap/qfleet-qcnn.inference deleted" in gone
 
 
 def test_tensorboard_is_forwarded(checkout: Checkout, place: str, trained: str) -> None:
@@ -130,8 +135,8 @@ def test_tensorboard_is_forwarded(checkout: Checkout, place: str, trained: str) 
         assert f"TENSORBOARD_PORT={port} is in use" in output
         assert started.interrupt() == 0
     done = checkout.launch("delete", "tensorboard", in_(place))
-    assert "deployment/qcnn-tensorboard deleted" in done.stdout
-    assert "service/tensorboard-service deleted" in done.stdout
+    assert "deployment/qfleet-tensorboard deleted" in done.stdout
+    assert "service/qfleet-tensorboard deleted" in done.stdout
 
 
 def test_logs_are_printed_with_and_without_pods(
@@ -139,8 +144,8 @@ def test_logs_are_printed_with_and_without_pods(
 ) -> None:
     living = checkout.launch("logs", "qcnn", in_(place)).stdout
     assert "worker 0 | epoch 3/3" in living
-    kube.kubectl("delete", "tfjob", "qcnn", "--namespace", place)
-    label = f"--selector={kube.JOB}=qcnn"
+    kube.kubectl("delete", "tfjob", "qfleet-qcnn", "--namespace", place)
+    label = f"--selector={kube.JOB}=qfleet-qcnn"
     kube.kubectl("wait", "--for=delete", "pod", label, "--timeout=60s", "--namespace", place)
     kept = checkout.launch("logs", "qcnn", in_(place))
     assert kept.returncode == 0, kept.stderr
@@ -151,7 +156,7 @@ def test_logs_are_printed_with_and_without_pods(
     assert "there is no job of run qcnn" in output
     assert "run qcnn is finished: test mse" in output
     done = checkout.launch("delete", "training", "qcnn", in_(place))
-    assert "configmap/qcnn-settings deleted" in done.stdout
+    assert "configmap/qfleet-qcnn.training deleted" in done.stdout
 
 
 def test_ctrl_c_keeps_the_job_and_run_follows_it_again(checkout: Checkout, place: str) -> None:
@@ -168,9 +173,9 @@ def test_ctrl_c_keeps_the_job_and_run_follows_it_again(checkout: Checkout, place
         assert started.interrupt() == 130
     assert "make training TARGET=k8s RUN=long" in started.output
     with checkout.start("run", *words, "EPOCHS=4000") as started:
-        started.wait_for("job long already exists (Running); following it")
+        started.wait_for("job qfleet-long already exists (Running); following it")
         started.wait_for("/4000  ")
-        kube.kubectl("delete", "pod", "long-worker-0", "--wait=false", "--namespace", place)
+        kube.kubectl("delete", "pod", "qfleet-long-worker-0", "--wait=false", "--namespace", place)
         started.wait_for("worker 0 was deleted; restarting all workers")
         started.wait_for("(attempt 2)")
         started.interrupt()
@@ -187,9 +192,9 @@ def test_ctrl_c_keeps_the_job_and_run_follows_it_again(checkout: Checkout, place
         started.wait_for("worker 0 | epoch")
         assert started.interrupt() == 130
     output = checkout.launch("stop", "long", in_(place)).stdout
-    assert "tfjob/long deleted" in output
+    assert "tfjob/qfleet-long deleted" in output
     assert not kube.kubectl(
-        "get", "pods", f"--selector={kube.JOB}=long", "--namespace", place
+        "get", "pods", f"--selector={kube.JOB}=qfleet-long", "--namespace", place
     ).strip()
     output = refused(checkout, "stop", "long", in_(place))
     assert "there is no job of run long" in output
@@ -199,9 +204,9 @@ def test_failed_job_ends_the_client_and_is_recreated(checkout: Checkout, place: 
     words = ("run", "RUN=mended", *SMALL, in_(place))
     done = checkout.launch(*words, "OVERLAY=mistaken")
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "job mended Failed: worker " in done.stderr
+    assert "job qfleet-mended Failed: worker " in done.stderr
     assert "QFLEET_FILTERS=99 is not allowed" in done.stderr
     assert "QFLEET_FILTERS=99 is not allowed" in checkout.launch("status", in_(place)).stdout
     done = checkout.launch(*words, timeout=240)
-    assert "tfjob/mended recreated" in done.stdout
+    assert "tfjob/qfleet-mended recreated" in done.stdout
     assert done.returncode == 0, done.stdout + done.stderr

@@ -150,7 +150,7 @@ def test_pod_with_unknown_node_labels(checkout: Checkout, empty: str) -> None:
     # It has not started, so the next job replaces it without confirmation.
     started = checkout.start("run", *SMALL, "OVERLAY=huge", in_(empty))
     with started:
-        started.wait_for("job qcnn has not started yet; recreating it")
+        started.wait_for("job qfleet-qcnn has not started yet; recreating it")
         started.wait_for("no node has enough cpu")
         assert started.interrupt() == 130
 

@@ -30,8 +30,8 @@ K8S = kube.ROOT / "k8s"
 def board(cluster_storage: None) -> Iterator[str]:
     """TensorBoard's address, once it is ready."""
     kubectl("apply", "--server-side", "-f", str(K8S / "tensorboard.yaml"))
-    kubectl("rollout", "status", "deployment/qcnn-tensorboard", "--timeout=120s")
-    with kube.forwarded("service/tensorboard-service", 5001) as port:
+    kubectl("rollout", "status", "deployment/qfleet-tensorboard", "--timeout=120s")
+    with kube.forwarded("service/qfleet-tensorboard", 5001) as port:
         yield f"http://127.0.0.1:{port}"
     kubectl("delete", "-f", str(K8S / "tensorboard.yaml"), "--wait=false")
 
@@ -39,7 +39,8 @@ def board(cluster_storage: None) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def watched(board: str) -> Iterator[Job]:
     """A job that trains for as long as it is watched; qcnn.yaml's may end before."""
-    job = kube.start("watched", "MODEL=qcnn", "QUBITS=4", "INITIALIZATIONS=1", "EPOCHS=100000")
+    settings = ("MODEL=qcnn", "QUBITS=4", "INITIALIZATIONS=1", "EPOCHS=100000")
+    job = kube.start("watched", *settings, "PROFILER_PORT=2223")
     yield job
     job.delete()
 
@@ -77,7 +78,7 @@ def test_a_profile_of_a_worker_is_captured_while_it_trains(
     for _ in range(4):
         response = ask(
             f"{board}/data/plugin/profile/capture_profile",
-            service_addr="watched-worker-1:2223", is_tpu_name="false", duration="1000",
+            service_addr="qfleet-watched-worker-1:2223", is_tpu_name="false", duration="1000",
             num_retry="3", worker_list="", host_tracer_level="2", device_tracer_level="0",
             python_tracer_level="0", delay="0",
         )  # fmt: skip
@@ -130,7 +131,7 @@ def test_weights_metrics_and_logs_are_in_the_bucket(job: Job, root: storage.Stor
     run = root / "qcnn"
     result = storage.read_json(run / "result.json")
     assert result["run"] == "qcnn"
-    assert storage.exists(run / "model" / "weights.h5")
+    assert storage.exists(run / result["weights"]["path"])
     lines = storage.read_bytes(run / "metrics.jsonl").decode().splitlines()
     assert [json.loads(line)["epoch"] for line in lines] == list(range(1, 171))
     assert any("tfevents" in file.name for file in storage.children(run / "logs" / "train"))
@@ -153,8 +154,8 @@ def test_inference_in_the_cluster_equals_local_inference(
     job: Job, root: storage.StoragePath
 ) -> None:
     kubectl("apply", "-f", str(K8S / "inference.yaml"))
-    kubectl("wait", "--for=condition=complete", "job/inference-qcnn", "--timeout=100s")
-    logged = kube.parse_events(kubectl("logs", "job/inference-qcnn"), "log")
+    kubectl("wait", "--for=condition=complete", "job/qfleet-qcnn-inference", "--timeout=100s")
+    logged = kube.parse_events(kubectl("logs", "job/qfleet-qcnn-inference"), "log")
     there = "\n".join(event.message for event in logged)
     answers = root / "qcnn" / "predictions" / "test.csv"
     written = storage.read_bytes(answers)
@@ -179,9 +180,9 @@ def test_inference_in_the_cluster_equals_local_inference(
 
 
 def test_a_second_apply_changes_nothing(job: Job) -> None:
-    before = kube.get("tfjob", "qcnn")["metadata"]
+    before = kube.get("tfjob", "qfleet-qcnn")["metadata"]
     kubectl("apply", "-f", str(K8S / "qcnn.yaml"))
-    after = kube.get("tfjob", "qcnn")["metadata"]
+    after = kube.get("tfjob", "qfleet-qcnn")["metadata"]
     assert (before["uid"], before["generation"]) == (after["uid"], after["generation"])
     assert job.ended() == "Succeeded"
 

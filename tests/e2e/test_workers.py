@@ -1,4 +1,4 @@
-"""Number of workers: resizing, wrong settings, deadline, and access to the workers' ports."""
+"""Number of workers: resizing, wrong settings, deadline."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pytest
 
 from common import storage
 from tests.e2e import kube
-from tests.e2e.kube import Job, kubectl, until
+from tests.e2e.kube import Job, kubectl
 
 SETTINGS = (
     "MODEL=hybrid", "QUBITS=2", "TRAIN_EXAMPLES=100", "VALIDATION_EXAMPLES=30",
@@ -35,6 +35,18 @@ def test_one_worker_trains(cluster_storage: None) -> None:
     job = start("alone", "WORKERS=1", "EPOCHS=3")
     assert job.end(120) == "Succeeded"
     assert job.epoch() == 3
+    job.delete()
+
+
+def test_1024_qubits_train_and_predict(root: storage.StoragePath) -> None:
+    settings = (setting for setting in SETTINGS if not setting.startswith("QUBITS"))
+    job = kube.start("qubits-1024", *settings, "QUBITS=1024", "LAYERS=1", "EPOCHS=3")
+    assert job.end(300) == "Succeeded"
+    assert job.epoch() == 3
+    assert storage.read_json(root / "qubits-1024" / "contraction_paths.json")
+    done = kube.launch("infer", "RUN=qubits-1024", timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (root / "qubits-1024" / "predictions" / "report.html").exists()
     job.delete()
 
 
@@ -90,14 +102,14 @@ def test_wrong_setting_fails_the_job_with_its_message(
     cluster_storage: None, measured: Callable[[str], None]
 ) -> None:
     text = kube.launch("render", "RUN=wrong", *SETTINGS).stdout
-    wrong = re.sub(r"QFLEET_QUBITS: .*", "QFLEET_QUBITS: '99'", text)
+    wrong = re.sub(r"QFLEET_QUBITS: .*", "QFLEET_QUBITS: '9999'", text)
     assert wrong != text
     since = time.monotonic()
     kubectl("apply", "--server-side", "-f", "-", given=wrong)
     job = Job("wrong")
     assert job.end(60) == "Failed"
     measured(f"wrong settings: failed after {time.monotonic() - since:.0f} s")
-    sentence = "QFLEET_QUBITS=99 is not allowed"
+    sentence = "QFLEET_QUBITS=9999 is not allowed"
     assert any(sentence in message for message in job.messages())
     done = kube.launch("status", "RUN=wrong", timeout=60)
     assert sentence in " ".join(done.stdout.split())
@@ -111,61 +123,4 @@ def test_deadline_ends_the_job_at_a_checkpoint(root: storage.StoragePath) -> Non
                  if c["type"] == "Failed"]  # fmt: skip
     assert "active longer than specified deadline" in failed["message"]
     assert storage.children(root / "late-night" / "checkpoints")
-    job.delete()
-
-
-CLIENT_POD = """
-apiVersion: v1
-kind: Pod
-metadata: {name: %(name)s, labels: %(labels)s}
-spec:
-  automountServiceAccountToken: false
-  restartPolicy: Never
-  securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
-  containers:
-    - name: client
-      image: %(image)s
-      command: [python, -c, %(program)s]
-      securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-"""
-CONNECT = """
-import socket, sys
-try:
-    socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=5)
-    print("open")
-except OSError as error:
-    print("closed", error)
-"""
-
-
-def reached(target: str, port: int, **labels: str) -> bool:
-    """Return True if a pod with these labels can connect."""
-    name = f"client-{time.monotonic_ns()}"
-    (document,) = re.findall(
-        r"image: (\S*qfleet-storage\S*)", (kube.ROOT / "k8s/qcnn.yaml").read_text()
-    )
-    program = CONNECT.replace("sys.argv[1]", repr(target)).replace("sys.argv[2]", repr(port))
-    given = CLIENT_POD % {
-        "name": name, "labels": json.dumps(labels), "image": document,
-        "program": json.dumps(program),
-    }  # fmt: skip
-    kubectl("apply", "-f", "-", given=given)
-    output = until(lambda: kubectl("logs", name, check=False), 60, "the pod's output")
-    kubectl("delete", "pod", name, "--wait=false")
-    return output.startswith("open")
-
-
-def test_policy_protects_workers_ports(cluster_storage: None) -> None:
-    if reached("storage", 9023, other="yes"):
-        pytest.skip("this cluster does not enforce NetworkPolicy")
-    job = start("private", "EPOCHS=100000")
-    job.reach(1)
-    for port in (2222, 2223, 2224):
-        assert not reached("private-worker-0", port, other="yes")
-    board = {
-        "app.kubernetes.io/part-of": "qfleet",
-        "app.kubernetes.io/component": "tensorboard",
-    }
-    assert reached("private-worker-0", 2223, **board)
-    assert not reached("private-worker-0", 2222, **board)
     job.delete()

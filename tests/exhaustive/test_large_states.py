@@ -45,7 +45,10 @@ def check(
     points = points.astype(np.float32)
     points[:, inputs:] = points[0, inputs:]
     names = [f"a{at}" for at in range(points.shape[1])]
-    simulator = build_simulator(circuit, names[:inputs], names[inputs:], observables)
+    # By default, circuits as local as these are contracted as tensor networks.
+    simulator = build_simulator(
+        circuit, names[:inputs], names[inputs:], observables, method="state_vector"
+    )
     # Plain TensorFlow would keep one state per step.
     assert isinstance(simulator, NativeSimulator), "the native engine is not built"
     angles, trained = tf.constant(points[:, :inputs]), tf.constant(points[0, inputs:])

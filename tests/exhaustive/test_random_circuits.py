@@ -4,15 +4,15 @@ from collections import Counter
 
 import pytest
 
-from tests.support.cirq_comparison import (
+from tests.support.cirq_comparison import compare, compare_states
+from tests.support.random_circuits import (
+    BATCHES,
+    KINDS,
     PART_SIZE,
     PARTS,
     check_each,
-    compare,
-    compare_states,
     draw_cases,
 )
-from tests.support.random_circuits import BATCHES, KINDS
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -40,7 +40,6 @@ def test_random_circuits_in_tensorflow_agree_with_cirq() -> None:
         ("qfleet", "complex64", 20),
         ("qfleet", "complex128", 40),
         ("tensorflow", "complex128", 20),
-        ("tfq", "complex64", 6),
     ],
 )
 def test_states_of_random_circuits_agree_with_cirq(backend: str, dtype: str, count: int) -> None:

@@ -97,14 +97,23 @@ def policy(cloud: dict[str, Any], call: Call, what: str, verb: str) -> None:
     """get-, add- and remove-iam-policy-binding of anything."""
     mine = [entry for entry in cloud["policies"] if entry[0] == what]
     if verb == "get-iam-policy":
-        bindings = [{"role": role, "members": [member]} for _, role, member in mine]
+        bindings = [
+            {"role": role, "members": [member], "condition": {"title": _title(*condition)}}
+            for _, role, member, *condition in mine
+        ]
         return call.show([{"bindings": bindings}])
     entry = [what, call.flags["role"], call.flags["member"]]
+    if call.flags.get("condition", "None") != "None":
+        entry.append(call.flags["condition"])
     if verb == "add-iam-policy-binding" and entry not in cloud["policies"]:
         cloud["policies"].append(entry)
     if verb == "remove-iam-policy-binding":
         cloud["policies"].remove(entry)
     return None
+
+
+def _title(condition: str = "") -> str:
+    return condition.partition("title=")[2].partition(";")[0]
 
 
 def gcloud(cloud: dict[str, Any], arguments: Words) -> None:

@@ -16,6 +16,7 @@ import pytest
 from tests.support.small_project import (
     KERNEL,
     PYTHON,
+    VERSION,
     arguments,
     make,
     make_project,
@@ -50,7 +51,7 @@ def test_first_call_installs_and_prints_one_line(project: Path) -> None:
     assert arguments(done) == []
     (line,) = done.stderr.splitlines()
     assert line.startswith("Installing requirements/worker.txt into .venv")
-    assert (project / ".venv/lib/python3.11/site-packages/tiny.py").exists()
+    assert (project / f".venv/lib/python{VERSION}/site-packages/tiny.py").exists()
 
 
 def test_interrupted_installation_is_repeated(project: Path, python: Path) -> None:
@@ -66,7 +67,7 @@ def test_interrupted_installation_is_repeated(project: Path, python: Path) -> No
     setup.wait()
     (project / ".venv/half").touch()
     assert arguments(make(project, "training", f"PYTHON={python}")) == []
-    assert (project / ".venv/lib/python3.11/site-packages/tiny.py").exists()
+    assert (project / f".venv/lib/python{VERSION}/site-packages/tiny.py").exists()
     assert not (project / ".venv/half").exists()
 
 
@@ -74,7 +75,7 @@ def test_changed_lock_creates_new_environment(project: Path, python: Path) -> No
     make(project, "training", f"PYTHON={python}")
     (project / "requirements/worker.txt").write_text("# nothing\n")
     assert arguments(make(project, "training", f"PYTHON={python}")) == []
-    assert not (project / ".venv/lib/python3.11/site-packages/tiny.py").exists()
+    assert not (project / f".venv/lib/python{VERSION}/site-packages/tiny.py").exists()
 
 
 def test_wheel_with_another_hash_is_refused(project: Path, python: Path) -> None:
@@ -97,10 +98,11 @@ def test_missing_network_is_reported(project: Path, python: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_python_312_is_accepted(project: Path, python: Path) -> None:
-    version = "[[ $2 == *version_info* ]] && echo 3.12 && exit"
-    python_312 = write_script(project / "bin/python", f'{version}\nexec {python} "$@"')
-    assert arguments(make(project, "training", f"PYTHON={python_312}")) == []
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_newer_python_is_accepted(project: Path, python: Path, version: str) -> None:
+    answer = f"[[ $2 == *version_info* ]] && echo {version} && exit"
+    newer = write_script(project / "bin/python", f'{answer}\nexec {python} "$@"')
+    assert arguments(make(project, "training", f"PYTHON={newer}")) == []
 
 
 @pytest.mark.parametrize("name", [("Linux", "aarch64"), ("Darwin", "arm64")])
@@ -111,29 +113,30 @@ def test_other_platforms_of_tensorflow_are_accepted(
     assert arguments(done) == []
 
 
-def installed_locks(project: Path) -> list[str]:
-    """Return the locks in the environment's stamp."""
-    stamp = (project / ".venv/installed.sha256").read_text()
+def installed_locks(project: Path, folder: str = ".venv") -> list[str]:
+    """Return the locks in an environment's stamp."""
+    stamp = (project / folder / "installed.sha256").read_text()
     return sorted(Path(line.split()[1]).stem for line in stamp.splitlines())
 
 
-def test_tfq_is_added_on_demand_and_stays(project: Path, python: Path) -> None:
+def test_tfq_has_an_environment_of_its_own(project: Path, python: Path) -> None:
     assert arguments(make(project, "training", f"PYTHON={python}")) == []
-    assert installed_locks(project) == ["worker"]
-    done = make(project, "inference", "SIMULATOR=tfq")
+    done = make(project, "inference", "SIMULATOR=tfq", f"PYTHON={python}")
     assert arguments(done) == ["SIMULATOR=tfq"]
-    assert done.stderr == "Installing requirements/tfq.txt into .venv.\n"
+    assert done.stderr.startswith("Installing requirements/tfq.txt into .venv-tfq; ")
     assert make(project, "training", "SIMULATOR=tfq").stderr == ""
-    subprocess.run(["./setup.sh", "", ".venv", "worker", "dev"], cwd=project, check=True)
-    assert installed_locks(project) == ["dev", "tfq", "worker"]
+    assert installed_locks(project) == ["worker"]
+    assert installed_locks(project, ".venv-tfq") == ["tfq"]
 
 
-def test_changed_tfq_lock_is_installed_again(project: Path, python: Path) -> None:
-    make(project, "training", "SIMULATOR=tfq", f"PYTHON={python}")
-    (project / "requirements/tfq.txt").write_text("# another\n")
+def test_changed_lock_is_installed_beside_others(project: Path, python: Path) -> None:
+    setup = ["./setup.sh", str(python), ".venv", "worker", "dev"]
+    subprocess.run(setup, cwd=project, check=True)
+    (project / "requirements/dev.txt").write_text("# another\n")
     assert make(project, "training").stderr == ""
-    assert "Installing requirements/tfq.txt" in make(project, "training", "SIMULATOR=tfq").stderr
-    assert installed_locks(project) == ["tfq", "worker"]
+    done = subprocess.run(setup, cwd=project, check=True, capture_output=True, text=True)
+    assert done.stderr == "Installing requirements/dev.txt into .venv.\n"
+    assert installed_locks(project) == ["dev", "worker"]
 
 
 def test_missing_locks_are_found_with_slow_sha256sum(project: Path, python: Path) -> None:
@@ -142,10 +145,10 @@ def test_missing_locks_are_found_with_slow_sha256sum(project: Path, python: Path
         for file in "$@"; do [[ $file == --* ]] && exec /usr/bin/sha256sum "$@"; done
         for file in "$@"; do /usr/bin/sha256sum "$file"; sleep 0.2; done""")  # fmt: skip
     path = f"{slow.parent}:{os.environ['PATH']}"
-    for missing in (["dev", "tfq"], ["tfq", "dev"]):
+    for missing in (["dev", "docs"], ["docs", "dev"]):
         command = ["./setup.sh", "", ".venv", "worker", *missing]
         subprocess.run(command, cwd=project, check=True, env={**os.environ, "PATH": path})
-        assert installed_locks(project) == ["dev", "tfq", "worker"]
+        assert installed_locks(project) == ["dev", "docs", "worker"]
         shutil.rmtree(project / ".venv")
 
 

@@ -58,7 +58,15 @@ def test_gives_each_account_the_least_it_needs(made: dict[str, Any]) -> None:
 
     assert sorted(made["policies"]) == sorted(
         [
-            ["gs://my-project-qfleet", "roles/storage.objectUser", f"serviceAccount:{training}"],
+            [
+                "gs://my-project-qfleet",
+                "roles/storage.objectUser",
+                f"serviceAccount:{training}",
+                "^;^title=qfleet-default;expression="
+                'resource.name.startsWith("projects/_/buckets/my-project-qfleet/objects/runs/default/")'
+                ' || api.getAttribute("storage.googleapis.com/objectListPrefix", "")'
+                '.startsWith("runs/default/")',
+            ],
             [
                 training,
                 "roles/iam.workloadIdentityUser",
@@ -81,11 +89,30 @@ def test_closes_the_bucket_and_shields_the_nodes(made: dict[str, Any]) -> None:
         assert "--metadata=disable-legacy-endpoints=true" in call
 
 
-def test_deletes_old_checkpoints_of_runs_alone() -> None:
+def test_no_object_of_a_run_expires() -> None:
     rules = json.loads((ROOT / "infra/lifecycle.json").read_text())["rule"]
 
-    (deletion,) = [rule["condition"] for rule in rules if rule["action"]["type"] == "Delete"]
-    assert deletion == {"age": 90, "matchesPrefix": ["runs/"], "matchesSuffix": [".npz"]}
+    assert [rule["action"]["type"] for rule in rules] == ["AbortIncompleteMultipartUpload"]
+
+
+def test_another_namespace_gets_a_prefix_and_account_of_its_own(
+    checkout: Checkout, made: dict[str, Any]
+) -> None:
+    checkout.cloud = made
+    words = ("NAME=qfleet-b", "NAMESPACE=team-b", "ADOPT_CLUSTER=qfleet",
+             "ADOPT_BUCKET=my-project-qfleet")  # fmt: skip
+    done = checkout.up(*words)
+
+    policies = checkout.cloud["policies"]
+    roles = [entry for entry in policies if entry[1] == "roles/storage.objectUser"]
+    assert [entry[2].partition("@")[0] for entry in roles] == [
+        "serviceAccount:qfleet",
+        "serviceAccount:qfleet-b",
+    ]
+    assert 'objects/runs/team-b/"' in roles[1][3]
+    assert "STORAGE=gs://my-project-qfleet/runs/team-b " in done.stdout
+    checkout.up(*words)
+    assert checkout.changes() == []
 
 
 def test_a_second_run_changes_nothing(checkout: Checkout, made: dict[str, Any]) -> None:
@@ -93,7 +120,7 @@ def test_a_second_run_changes_nothing(checkout: Checkout, made: dict[str, Any]) 
     done = checkout.up()
 
     assert checkout.changes() == []
-    assert "make manifests OVERLAY=gke STORAGE=gs://my-project-qfleet/runs" in done.stdout
+    assert "make manifests OVERLAY=gke STORAGE=gs://my-project-qfleet/runs/default " in done.stdout
 
 
 def test_a_dry_run_prints_what_a_run_does_and_calls_nothing(
@@ -209,7 +236,7 @@ def test_adopts_a_cluster_and_a_bucket_as_they_are(checkout: Checkout) -> None:
     ]
     assert checkout.cloud["clusters"] == adoptable()["clusters"]
     assert checkout.cloud["buckets"] == adoptable()["buckets"]
-    assert "STORAGE=gs://data/runs" in done.stdout
+    assert "STORAGE=gs://data/runs/default " in done.stdout
     checkout.up(*ADOPT)
     assert checkout.changes() == []
 

@@ -43,6 +43,12 @@ def place(free_port: int, monkeypatch: pytest.MonkeyPatch) -> storage.StoragePat
     return storage.path("gs://qfleet/runs")
 
 
+def kill_after(seconds: float, pid: int) -> subprocess.Popen:
+    """Start a process that kills another one."""
+    program = "import os, sys, time; time.sleep(float(sys.argv[1])); os.kill(int(sys.argv[2]), 9)"
+    return subprocess.Popen([sys.executable, "-c", program, str(seconds), str(pid)])
+
+
 def test_writes_survive_a_kill(place: storage.StoragePath, tmp_path: Path, free_port: int) -> None:
     generator = random.Random(0)
     written: dict[str, bytes] = {}
@@ -50,11 +56,7 @@ def test_writes_survive_a_kill(place: storage.StoragePath, tmp_path: Path, free_
         process = start(tmp_path, free_port)
         for name, content in written.items():
             assert storage.read_bytes(place / name) == content
-        deadline = time.monotonic() + generator.uniform(0.2, 0.6)
-        killer = subprocess.Popen(
-            [sys.executable, "-c", "import os, sys, time; time.sleep(float(sys.argv[1]));"
-             " os.kill(int(sys.argv[2]), 9)", str(deadline - time.monotonic()), str(process.pid)],
-        )  # fmt: skip
+        killer = None
         number = 0
         try:
             while number < 10_000:
@@ -63,8 +65,11 @@ def test_writes_survive_a_kill(place: storage.StoragePath, tmp_path: Path, free_
                 storage.write_atomic(place / name, content)
                 written[name] = content
                 number += 1
+                if number == 2:
+                    killer = kill_after(generator.uniform(0.0, 0.4), process.pid)
         except StorageUnavailable:
             pass
+        assert killer is not None, "it must be killed while it is written to"
         killer.wait()
         assert process.wait(10) == -signal.SIGKILL
         assert number > 1, "it must be killed while it is written to"

@@ -103,6 +103,12 @@ def test_kill_and_resume_ends_with_equal_weights(checkout: Path) -> None:
     run_example(checkout, sys.executable, "examples/kill_and_resume.py")
 
 
+def test_keras_model_predicts_the_same_when_loaded(checkout: Path) -> None:
+    command = ("env", "PYTHONPATH=.", sys.executable, "examples/keras_model.py", "--epochs=20")
+    printed = run_example(checkout, *command)
+    assert float(printed.split("accuracy ")[1].split()[0]) > 0.7
+
+
 @needs_kubectl
 @pytest.mark.parametrize(("example", "workers"), [("kubernetes", 2), ("gke_spot", 8)])
 def test_cluster_settings_render(checkout: Path, example: str, workers: int) -> None:

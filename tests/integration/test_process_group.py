@@ -58,8 +58,8 @@ def set_pace(storage, **faults):
     (storage / "pace.json").write_text(json.dumps(faults))
 
 
-def attempts(run):
-    return json.loads((run / "attempts.json").read_text())
+def attempts(run, rank=0):
+    return json.loads((run / "attempts" / f"worker-{rank}.json").read_text())
 
 
 def log_of(run, rank, attempt):
@@ -242,7 +242,7 @@ def test_chief_killed_after_its_result_ends_well(start, tmp_path):
     process = start(tmp_path, *SMALL)
     process.wait_until(lambda: len(checkpoints(run)) >= 3)
     chief, other = process.worker(0), process.worker(1)
-    process.wait_until((run / "model" / "weights.h5").exists, pause=0.001)
+    process.wait_until((run / "model").exists, pause=0.001)
     other.suspend()
     process.wait_until((run / "result.json").exists, pause=0.001)
     chief.kill()
@@ -295,12 +295,13 @@ def test_chief_stops_when_its_lease_is_taken(start, tmp_path):
     set_pace(tmp_path, seconds=0.02)
     process = start(tmp_path, *ENDLESS, "WORKERS=1", module=FAKE_WORKER)
     process.wait_until(lambda: checkpoints(run))
-    lease = json.loads((run / "lease.json").read_text())
-    changed = {name: "other" if isinstance(value, str) else value for name, value in lease.items()}
-    (run / "lease.json").write_text(json.dumps(changed))
+    found = storage.read_versioned(run / "lease.json")
+    taken = found.data.replace(b'"token": "', b'"token": "x')
+    version = storage.write_if(run / "lease.json", taken, found.version)
     assert process.wait(60) != 0
     newest = checkpoints(run)[-1].name
-    assert json.loads((run / "lease.json").read_text()) == changed
+    assert storage.read_versioned(run / "lease.json") == (taken, version)
+    assert (run / "lease.json").read_bytes() == taken
     assert checkpoints(run)[-1].name == newest
 
 

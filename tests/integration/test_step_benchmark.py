@@ -24,9 +24,9 @@ def test_all_reduce_is_the_bit_identical_sum(workers, path: str) -> None:
     assert [found["bits"] for found in one] == [found["bits"] for found in other]
 
 
-def test_step_has_one_collective(workers) -> None:
+def test_step_has_one_collective_and_each_call_another(workers) -> None:
     for worker in workers:
-        assert worker["trained"]["collectives"] == ["QfleetAllReduce"]
+        assert worker["trained"]["collectives"] == ["QfleetAllReduce"] * 2
 
 
 def test_graphs_are_traced_once_and_calls_have_their_size(workers) -> None:
@@ -60,7 +60,7 @@ def test_input_is_ready_in_advance(workers) -> None:
     for worker in workers:
         steps = [sum(calls) for calls in worker["trained"]["steps"]]
         times = [np.array(t) / n for t, n in zip(worker["trained"]["times"], steps, strict=True)]
-        assert min(step[INPUT] for step in times[1:4]) < 2e-3
+        assert min(step[INPUT] for step in times[1:]) < 2e-3
 
 
 def test_step_parts_are_timed_where_they_happen(workers) -> None:

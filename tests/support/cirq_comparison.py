@@ -1,17 +1,12 @@
-"""Comparison of simulators with cirq.Simulator, and the random circuits of the tests."""
-
-from collections.abc import Callable
-from functools import cache
+"""Comparison of simulators with cirq.Simulator."""
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from qfleet.tensorflow.backends import Backend, Dtype, build_simulator
 from qfleet.tensorflow.runtime import tf
-from tests.support.random_circuits import INPUTS, PARAMETERS, Case, cases
+from tests.support.random_circuits import INPUTS, PARAMETERS, Case
 from tests.support.reference import Reference
 
-PARTS, PART_SIZE = range(10), 50  # the random circuits of the exhaustive tier
 TOLERANCE = {"complex64": 1e-5, "complex128": 1e-10}
 REAL = {"complex64": np.float32, "complex128": np.float64}
 NAMES = (*INPUTS, *PARAMETERS)
@@ -119,34 +114,3 @@ def compare_states(case: Case, *, backend: Backend, dtype: Dtype) -> None:
     found = np.concatenate([by_angle[example], by_parameter]) @ direction
     wanted = np.vdot(other, reference.state_derivative(point, direction)).real
     np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE[dtype])
-
-
-@cache
-def draw_cases(part: int, count: int, most_qubits: int = 10) -> list[Case]:
-    """Draw random circuits: the same in every run, others in each part."""
-    drawn: list[Case] = []
-
-    @seed(part)
-    @settings(
-        max_examples=count,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(case=cases(most_qubits))
-    def draw(case: Case) -> None:
-        drawn.append(case)
-
-    draw()
-    return drawn
-
-
-def check_each(drawn: list[Case], check: Callable[[Case], None]) -> None:
-    """Check every circuit; the error names the one that fails."""
-    for at, case in enumerate(drawn):
-        try:
-            check(case)
-        except Exception as error:
-            error.add_note(f"in circuit {at}, {case!r}")
-            raise

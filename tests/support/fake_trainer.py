@@ -6,7 +6,10 @@ not depend on the number of workers. Before each step, workers send each other a
 worker is noticed in the next step, as with a real all-reduce.
 
 A file `pace.json` in the folder STORAGE sets `seconds` per step, and `kill_at_step`, at which a
-worker kills itself. It may change at any time.
+worker kills itself. It may change at any time. `stop` and `hang` are faults that happen once per
+folder, in the worker of rank `rank`: their value is the place, such as "step 7", "commit 8" or
+"barrier". A stopped worker sends itself SIGSTOP. A hanging one blocks the thread that is there.
+FAKE_STEP_SECONDS is the default of `seconds`.
 """
 
 import contextlib
@@ -14,18 +17,21 @@ import json
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from common.checkpoints import Checkpoint
+from common.checkpoints import BestEpoch, Checkpoint
 from common.errors import PeerLost, Preempted, WeightsError
+from tests.support.fake_faults import strike
 from training.checkpointing import CheckpointWriter, TrainingState
 from training.cluster import ClusterSpec
 from training.progress import ProgressReporter
-from training.rendezvous import create_listener
+from training.sockets import create_listener
 from training.trainer_protocol import TrainingContext
 
 WEIGHTS = 8
@@ -37,8 +43,9 @@ PACE_FILE = "pace.json"
 def open_fake_trainer(context: TrainingContext) -> Iterator["FakeTrainer"]:
     """Build the fake trainer of this worker; like the real one, convert errors of lost peers."""
     trainer: FakeTrainer | None = None
+    strike(Path(str(context.settings.job.storage)), context.cluster.rank, "construction")
     try:
-        with StepBarrier(context.cluster, context.settings.fault_tolerance.rendezvous_port) as step:
+        with StepBarrier(context.cluster) as step:
             trainer = FakeTrainer(context, step)
             yield trainer
     except (ConnectionError, TimeoutError, EOFError) as error:
@@ -53,12 +60,12 @@ class StepBarrier:
     """Lets no worker begin a step before all have ended the previous one.
 
     Args:
-        cluster: All workers, and the rank of this one.
-        port: The rendezvous port, which is free after the rendezvous.
+        cluster: All workers, and the rank of this one. The chief listens on TensorFlow's port.
     """
 
-    def __init__(self, cluster: ClusterSpec, port: int) -> None:
-        self._cluster, self._port = cluster, port
+    def __init__(self, cluster: ClusterSpec) -> None:
+        self._cluster = cluster
+        self._port = int(cluster.workers[0].rpartition(":")[2])
         self._peers: list[socket.socket] = []
 
     def __enter__(self) -> "StepBarrier":
@@ -74,7 +81,6 @@ class StepBarrier:
             try:
                 address = (self._cluster.chief_host, self._port)
                 peer = socket.create_connection(address, timeout=CONNECT_TIMEOUT_SECONDS)
-                # The rendezvous may still listen on this port; it closes such connections.
                 _receive(peer)
                 self._peers = [peer]
             except (ConnectionError, EOFError):
@@ -131,9 +137,11 @@ class FakeTrainer:
         self._features = context.data.split("train").angles.astype(float)
         self._pace = Path(str(settings.job.storage), PACE_FILE)
         self._resumed: TrainingState | None = None
+        self._best: BestEpoch | None = None
         self.writer = None
+        self._fault("build")
         if context.commit:
-            self.writer = CheckpointWriter(context.commit, context.preemption, context.deadline)
+            self.writer = CheckpointWriter(self._commit, context.preemption, context.deadline)
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Restore weights and counters."""
@@ -141,12 +149,14 @@ class FakeTrainer:
             self._weights = checkpoint.arrays["model/0"].copy()
         except KeyError as error:
             raise WeightsError(f"the checkpoint belongs to another model: {error}") from None
-        state = {name: checkpoint.state[name] for name in ("epoch", "step", "steps")}
-        self._epoch, self._step, self._steps = (state[n] for n in ("epoch", "step", "steps"))
-        self._resumed = TrainingState(arrays=checkpoint.arrays, **state)
+        self._resumed = state = TrainingState.of(checkpoint)
+        self._epoch, self._step, self._steps = state.epoch, state.step, state.steps
+        self._best = state.best
 
     def fit(self) -> None:
         """Train to the end of the last epoch."""
+        limit = self._context.settings.fault_tolerance.stall_timeout_max
+        self._context.watchdog.enter("training", limit)
         settings, cluster = self._context.settings, self._context.cluster
         epochs = settings.training.epochs
         reporter = ProgressReporter(epochs, self._steps_per_epoch, is_chief=cluster.is_chief)
@@ -155,7 +165,7 @@ class FakeTrainer:
         try:
             while self._epoch < epochs:
                 self._train_step()
-                ended = self._step == self._steps_per_epoch
+                ended, best = self._step == self._steps_per_epoch, self._best
                 if ended:
                     self._epoch, self._step = self._epoch + 1, 0
                     self._report(reporter)
@@ -163,7 +173,7 @@ class FakeTrainer:
                     reporter.report_step(self._epoch, self._step)
                 interval = settings.checkpointing.checkpoint_interval
                 if self.writer:
-                    due = ended and self._epoch % interval == 0
+                    due = ended and (self._epoch % interval == 0 or self._best != best)
                     self.writer.on_step_boundary(self._state(), due=due)
             if self.writer:
                 self.writer.wait_for_pending_save()
@@ -173,24 +183,52 @@ class FakeTrainer:
 
     def measure(self, split: str) -> dict[str, float]:
         """Return numbers that depend on the weights."""
-        self._step_barrier.wait()
+        self._fault(f"measure {split}")
+        with self._context.watchdog.call("an evaluation call"):
+            self._step_barrier.wait()
         rows = self._context.data.rows(split)
         mse = float(np.mean(self._weights**2)) / (1 + rows % 7)
         return {"mse": mse, "accuracy": 1 / (1 + mse), "examples": float(rows)}
 
     def save_model(self, weights: Path) -> dict[str, object]:
         """Write the weights as text; no test loads them as a model."""
+        self._fault("save")
         weights.write_text(json.dumps(self._weights.tolist()))
         return {"model": "fake"}
 
     def barrier(self) -> None:
         """Return when every worker has called this."""
+        self._fault("barrier")
         self._step_barrier.wait()
 
-    def _train_step(self) -> None:
-        self._step_barrier.wait()
+    def _fault(self, place: str) -> None:
+        """Stop or hang here, if `pace.json` has that fault and no worker had it yet."""
         faults = _read_pace(self._pace)
-        time.sleep(faults.get("seconds", 0.0))
+        if self._context.cluster.rank != faults.get("rank", 0):
+            return
+        for fault in ("stop", "hang"):
+            if faults.get(fault) != place:
+                continue
+            try:
+                (self._pace.parent / f"{fault}.done").touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            if fault == "stop":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            else:
+                threading.Event().wait()
+
+    def _commit(self, state: TrainingState) -> None:
+        self._fault(f"commit {state.steps}")
+        assert self._context.commit
+        self._context.commit(state)
+
+    def _train_step(self) -> None:
+        with self._context.watchdog.call("a training call"):
+            self._fault(f"step {self._steps}")
+            self._step_barrier.wait()
+        faults = _read_pace(self._pace)
+        time.sleep(faults.get("seconds", float(os.environ.get("FAKE_STEP_SECONDS", "0"))))
         if self._steps == faults.get("kill_at_step", -1):
             os.kill(os.getpid(), signal.SIGKILL)
         batch = self._context.settings.training.global_batch
@@ -206,23 +244,22 @@ class FakeTrainer:
         metrics |= {f"val_{name}": value for name, value in self.measure("validation").items()}
         metrics["examples_per_second"] = 1000.0
         if self._context.commit:
-            lines = _metric_lines(self._context.run_dir.metrics, self._epoch - 1)
+            lines = self._context.run_dir.metrics_until(self._epoch - 1)
             lines.append(json.dumps({"epoch": self._epoch, **metrics}))
-            self._context.run_dir.metrics.write_text("".join(f"{line}\n" for line in lines))
+            self._context.run_dir.write_metrics(lines)
         reporter.report_epoch(self._epoch - 1, metrics)
+        loss = metrics["val_mse"]
+        if self._context.settings.checkpointing.keep_best and (
+            self._best is None or loss < self._best.validation_mse
+        ):
+            self._best = BestEpoch(self._epoch, self._steps, loss)
 
     def _state(self) -> TrainingState:
         arrays = {"model/0": self._weights.copy()}
-        return TrainingState(self._epoch, self._step, self._steps, arrays)
+        return TrainingState(self._epoch, self._step, self._steps, arrays, self._best)
 
 
-def _metric_lines(file: Path, epoch: int) -> list[str]:
-    """Return the lines up to an epoch, as MetricsJsonlCallback keeps them."""
-    lines = file.read_text().splitlines() if file.exists() else []
-    return [line for line in lines if json.loads(line)["epoch"] <= epoch]
-
-
-def _read_pace(file: Path) -> dict[str, float]:
+def _read_pace(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text())
     except (FileNotFoundError, ValueError):

@@ -1,11 +1,18 @@
-"""`python -m tests.support.fake_training`: like `python -m training`, with the fake trainer."""
+"""`python -m tests.support.fake_training`: like `python -m training`, with the fake trainer.
 
+The environment variable LIVENESS_SECONDS replaces that of the launcher.
+"""
+
+import os
 import sys
 
 from common.errors import run_main
+from training import local_launcher
 from training.__main__ import main
 
 WORKER_COMMAND = (sys.executable, "-m", "tests.support.fake_worker")
 
 if __name__ == "__main__":
+    if seconds := os.environ.get("LIVENESS_SECONDS"):
+        local_launcher.LIVENESS_SECONDS = float(seconds)
     sys.exit(run_main(lambda: main(WORKER_COMMAND)))

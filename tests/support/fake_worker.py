@@ -1,8 +1,13 @@
 """A worker with the fake trainer: `python -m tests.support.fake_worker`, like training.worker."""
 
+import json
+import os
+import sys
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.fake_faults import strike
 from training import worker
 from training.worker_process import exit_worker
 
@@ -20,6 +25,9 @@ def open_trainer(context: "TrainingContext") -> "AbstractContextManager[FakeTrai
 
 def main() -> None:
     """Train this worker's share of a run with the fake trainer."""
+    storage = next(arg for arg in sys.argv if arg.lower().startswith(("storage=", "--storage=")))
+    config = json.loads(os.environ.get("TF_CONFIG", '{"task": {"index": 0}}'))
+    strike(Path(storage.partition("=")[2]), config["task"]["index"], "start")
     worker.main(open_trainer)
 
 

@@ -20,6 +20,11 @@ SMALL = [
 ]
 
 
+def model_folder(run: Path) -> Path:
+    """Return the folder of weights.h5 and model.json of a finished run in a local folder."""
+    return (run / json.loads((run / "result.json").read_text())["weights"]["path"]).parent
+
+
 def finish(root: StoragePath, name: str, *args: str) -> Run:
     """A finished run whose weights are the first ones.
 
@@ -37,12 +42,11 @@ def finish(root: StoragePath, name: str, *args: str) -> Run:
         name,
         settings.identity(),
         settings.fingerprint(),
-        data.fingerprint,
-        {"python": "3.11"},
-        "gang",
-        other={"epochs": 3, "workers": 1, "dataset": data.name},
+        "job",
     )
     assert isinstance(opened, runs.ClaimedRun)
+    other = {"epochs": 3, "workers": 1, "dataset": data.name}
+    opened.record(data.fingerprint, {"python": "3.11"}, other)
     with opened, tempfile.TemporaryDirectory() as folder:
         model = build_model(data.features, settings, data.placement)
         model(data.split("train").angles[:1])  # a subclassed model has no weights before

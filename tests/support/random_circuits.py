@@ -6,17 +6,20 @@ The tables name the kinds; a test counts that each of them was drawn.
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 
 import cirq
 import numpy as np
 import sympy
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 INPUTS = ("x0", "x1", "x2")
 PARAMETERS = ("p0", "p1", "p2", "p3")
 BATCHES = (1, 2, 3, 17, 33)
 MOST_GATES = 14
+PARTS, PART_SIZE = range(10), 50  # the random circuits of the exhaustive tier
 
 Turn = Callable[[], sympy.Expr]
 # A kind makes a gate from an exponent or angle (any expression), a phase (an affine expression,
@@ -261,3 +264,34 @@ def cases(most_qubits: int = 10) -> st.SearchStrategy[Case]:
 
     # A single draw: hypothesis would follow a circuit of many draws by five variations of it.
     return st.randoms(use_true_random=True).map(made)
+
+
+@cache
+def draw_cases(part: int, count: int, most_qubits: int = 10) -> list[Case]:
+    """Draw random circuits: the same in every run, others in each part."""
+    drawn: list[Case] = []
+
+    @seed(part)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=cases(most_qubits))
+    def draw(case: Case) -> None:
+        drawn.append(case)
+
+    draw()
+    return drawn
+
+
+def check_each(drawn: list[Case], check: Callable[[Case], None]) -> None:
+    """Check every circuit; the error names the one that fails."""
+    for at, case in enumerate(drawn):
+        try:
+            check(case)
+        except Exception as error:
+            error.add_note(f"in circuit {at}, {case!r}")
+            raise

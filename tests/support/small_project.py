@@ -11,7 +11,8 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PYTHON = Path(sys.base_prefix) / "bin" / "python3.11"
+VERSION = "{}.{}".format(*sys.version_info)
+PYTHON = Path(sys.base_prefix) / "bin" / f"python{VERSION}"
 PROGRAM = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))\n"
 PROGRAMS = ("training/__main__", "training/tensorboard", "inference/__main__", "common/runs")
 KERNEL = """
@@ -50,6 +51,7 @@ def make_project(folder: Path) -> Path:
     (locks / "dev.txt").write_text("# nothing\n")
     (locks / "tfq.txt").write_text("# nothing, too\n")
     (locks / "tensorboard.txt").write_text("# nothing\n")
+    (locks / "docs.txt").write_text("# nothing here\n")
     return folder
 
 

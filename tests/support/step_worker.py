@@ -47,8 +47,8 @@ class CallRecorder(keras.callbacks.Callback):
         self.steps[-1].append(self.model.steps - self._before)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        self.times.append(self.model.times.tolist())
-        self.waits.append(self.model.straggler_wait_seconds)
+        self.times.append(self.model.times.seconds.tolist())
+        self.waits.append(self.model.times.straggler_wait_seconds)
         self.seconds.append(time.perf_counter() - self._began)
         self.examples.append(float(logs["examples"]) if logs else 0.0)
 

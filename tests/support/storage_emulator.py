@@ -21,13 +21,19 @@ import pytest
 from common import storage
 
 BUCKET = "qfleet-test"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Emulator:
-    """A gcp-storage-emulator process with one bucket, in memory."""
+    """A process of k8s/emulator.py with one bucket.
 
-    def __init__(self, port: int | None = None) -> None:
-        self.port = port or _free_port()
+    Args:
+        port: Its port; any free one by default.
+        folder: Where it keeps its objects; in memory by default.
+    """
+
+    def __init__(self, port: int | None = None, folder: Path | str = "") -> None:
+        self.port, self.folder = port or _free_port(), str(folder)
         self._process: subprocess.Popen | None = None
 
     @property
@@ -35,22 +41,36 @@ class Emulator:
         """The value for STORAGE_EMULATOR_HOST."""
         return f"http://127.0.0.1:{self.port}"
 
+    def command(self) -> list[str]:
+        """Return the command of the server."""
+        command = [sys.executable, "-m", "k8s.emulator", self.folder, str(self.port)]
+        return [*command, BUCKET, "127.0.0.1"]
+
+    def create_bucket(self) -> None:
+        """Create the bucket, where the command does not."""
+
     def start(self) -> Self:
         """Start it and wait until it answers."""
-        command = [sys.executable, "-m", "gcp_storage_emulator", "start", "--in-memory", "--quiet"]
-        command += ["--host=127.0.0.1", f"--port={self.port}", f"--default-bucket={BUCKET}"]
         self._process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            self.command(), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         end = time.monotonic() + 30
         while not _answers(self.port):
             if self._process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError("gcp-storage-emulator did not start")
+                raise RuntimeError("the emulator did not start")
             time.sleep(0.05)
+        self.create_bucket()
         return self
 
+    def request(self, method: str, path: str, body: str) -> None:
+        """Send a request of JSON."""
+        peer = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        peer.request(method, path, body, {"Content-Type": "application/json"})
+        assert peer.getresponse().status == 200
+        peer.close()
+
     def stop(self) -> None:
-        """End the process; its objects are lost."""
+        """Kill the process; objects in memory are lost."""
         if self._process:
             self._process.kill()
             self._process.wait()

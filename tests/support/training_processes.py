@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from common.processes import free_ports
 # Small enough to start quickly, with several steps per epoch and an incomplete last batch.
 SMALL = (
     "QUBITS=2", "TRAIN_EXAMPLES=100", "VALIDATION_EXAMPLES=30", "TEST_EXAMPLES=50", "BATCH=32",
-    "INITIALIZATIONS=1", "PROFILER_PORT=0", "EPOCHS=12",
+    "INITIALIZATIONS=1", "EPOCHS=12",
 )  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
 FAKE_TRAINING = "tests.support.fake_training"
@@ -95,6 +95,50 @@ class TrainingProcess:
             self.process.stdout.close()
 
 
+def start_workers(
+    start: Callable[..., TrainingProcess],
+    storage: Path,
+    *args: str,
+    size: int,
+    ranks: Sequence[int] | None = None,
+    own: Mapping[int, Sequence[str]] | None = None,
+    modules: Mapping[int, str] | None = None,
+) -> list[TrainingProcess]:
+    """Start fake workers of one process group without a launcher.
+
+    Args:
+        start: Body of the fixture `training_processes`.
+        storage: STORAGE.
+        args: Settings of all workers.
+        size: Number of workers in TF_CONFIG.
+        ranks: Ranks to start; all by default.
+        own: More settings of single workers, by rank.
+        modules: Programs other than the fake worker, by rank.
+    """
+    file = storage / "addresses.json"
+    if not file.exists():  # late workers join the same group
+        storage.mkdir(parents=True, exist_ok=True)
+        with free_ports(size + 1) as ports:
+            file.write_text(json.dumps(ports))
+    *ports, rendezvous = json.loads(file.read_text())
+    addresses = [f"127.0.0.1:{port}" for port in ports]
+    settings = (*args, f"RENDEZVOUS_PORT={rendezvous}", "RUN=hybrid", "JOB_ID=test")
+    started = []
+    for rank in range(size) if ranks is None else ranks:
+        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
+        more = (own or {}).get(rank, ())
+        started.append(
+            start(
+                storage,
+                *settings,
+                *more,
+                module=(modules or {}).get(rank, FAKE_WORKER),
+                TF_CONFIG=json.dumps(config),
+            )
+        )
+    return started
+
+
 def training_processes() -> Iterator[Callable[..., TrainingProcess]]:
     """Body of a fixture that starts processes, and ends those that are left."""
     started: list[TrainingProcess] = []
@@ -108,9 +152,14 @@ def training_processes() -> Iterator[Callable[..., TrainingProcess]]:
         process.close()
 
 
+def weights_file(run: Path) -> Path:
+    """Return the weights that result.json names."""
+    return run / json.loads((run / "result.json").read_text())["weights"]["path"]
+
+
 def weights(run: Path) -> dict[str, np.ndarray]:
     """Return all arrays of a run's weights: HDF5, or the JSON of the fake trainer."""
-    file = run / "model" / "weights.h5"
+    file = weights_file(run)
     if file.read_bytes()[:1] == b"[":
         return {"fake": np.array(json.loads(file.read_text()))}
     import h5py

@@ -8,6 +8,7 @@ import pytest
 from common.errors import DeadlineReached, Preempted, StorageUnavailable
 from training.checkpointing import CheckpointWriter, TrainingState
 from training.preemption import Preemption
+from training.watchdog import Watchdog
 
 
 class BlockingStorage:
@@ -44,7 +45,7 @@ def storage() -> BlockingStorage:
 
 @pytest.fixture
 def preemption() -> Preemption:
-    return Preemption(is_chief=True)
+    return Preemption(Watchdog(), is_chief=True)
 
 
 @pytest.fixture

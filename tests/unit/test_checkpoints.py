@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from common import checkpoints, storage
-from common.errors import StorageError
+from common.errors import StorageError, TrainingDiverged
 from common.storage import StoragePath
 
 ARRAYS = {
@@ -102,6 +102,9 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "another sha256": describe(sha256="0" * 64),
     "sha256 of another type": describe(sha256=5),
     "no state": describe(state=None),
+    "state without a counter": describe(state={"none": None}),
+    "state with a counter of text": describe(state={"epoch": "2"}),
+    "state with a negative counter": describe(state={"epoch": -1}),
     "files of another checkpoint": lambda folder: (
         shutil.copy(folder / "step-00000010.npz", folder / "step-00000020.npz") and None
     ),
@@ -116,7 +119,7 @@ def test_newest_skips_a_damaged_checkpoint(
     save(tmp_path, 20)
     DAMAGES[name](tmp_path / "checkpoints")
     with caplog.at_level(logging.WARNING, "qfleet"):
-        found = checkpoints.newest(tmp_path)
+        found = checkpoints.newest(tmp_path, ["epoch"])
     assert found is not None
     assert found.step == 10
     assert len(caplog.messages) == 1
@@ -155,3 +158,82 @@ def test_failed_save_leaves_earlier_checkpoints(tmp_path: Path) -> None:
     found = checkpoints.newest(tmp_path)
     assert found is not None
     assert found.step == 10
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_save_refuses_numbers_that_are_not_finite(tmp_path: Path, value: float) -> None:
+    save(tmp_path, 10)
+    with pytest.raises(TrainingDiverged, match="model/0"):
+        checkpoints.save(tmp_path, 20, {"model/0": np.array([1, value])}, {}, 9)
+    assert checkpoints.steps(tmp_path) == [10]
+
+
+def test_newest_skips_numbers_that_are_not_finite(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another version may have written them."""
+    save(tmp_path, 10)
+    with monkeypatch.context() as context:
+        context.setattr(checkpoints, "_nonfinite", lambda arrays: None)
+        checkpoints.save(tmp_path, 20, {"model/0": np.array([np.nan])}, {}, 9)
+    found = checkpoints.newest(tmp_path)
+    assert found is not None
+    assert found.step == 10
+    assert "not finite" in caplog.text
+
+
+def save_epochs(run: Path, losses: list[float], keep: int) -> None:
+    """Save a checkpoint per epoch, each of which names the best one so far."""
+    best: tuple[int, int, float] | None = None
+    for epoch, loss in enumerate(losses, 1):
+        if best is None or loss < best[2]:
+            best = epoch, 10 * epoch, loss
+        state = {"best": checkpoints.BestEpoch(*best)._asdict()}
+        checkpoints.save(run, 10 * epoch, ARRAYS, state, keep)
+
+
+def test_best_checkpoint_is_never_pruned(tmp_path: Path) -> None:
+    save_epochs(tmp_path, [3, 1, 2, 2, 2, 2], keep=2)
+    assert checkpoints.steps(tmp_path) == [20, 50, 60]
+    found = checkpoints.best(tmp_path)
+    assert found is not None
+    assert (found.step, found.best) == (20, checkpoints.BestEpoch(2, 20, 1))
+
+
+def test_former_best_checkpoint_is_pruned(tmp_path: Path) -> None:
+    save_epochs(tmp_path, [3, 1, 2, 2, 0.5, 1], keep=1)
+    assert checkpoints.steps(tmp_path) == [50, 60]
+
+
+def test_best_is_none_if_no_checkpoint_names_one(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    assert checkpoints.best(tmp_path) is None
+
+
+def test_later_attempt_is_newer_than_more_steps(tmp_path: Path) -> None:
+    for attempt, step in ((1, 30), (2, 20), (2, 25), (1, 40)):
+        arrays = {"x": np.array(attempt)}
+        checkpoints.save(tmp_path, step, arrays, {}, 9, attempt=attempt)
+    found = checkpoints.newest(tmp_path)
+    assert found is not None
+    assert (found.step, int(found.arrays["x"])) == (25, 2)
+    assert checkpoints.newest_key(tmp_path) == (2, 25)
+    assert checkpoints.read(tmp_path, 30).step == 30
+
+
+def test_save_confirms_before_writing_and_before_deleting(tmp_path: Path) -> None:
+    """A job that has lost the run writes nothing, and deletes nothing."""
+    save(tmp_path, 10, keep=1)
+    answers = [True, False]
+
+    def confirm() -> None:
+        if not answers.pop(0):
+            raise StorageError("the run was taken over")
+
+    with pytest.raises(StorageError):
+        checkpoints.save(tmp_path, 20, {"x": np.ones(1)}, {}, 1, confirm=confirm)
+    assert checkpoints.steps(tmp_path) == [10, 20]
+    answers = [False]
+    with pytest.raises(StorageError):
+        checkpoints.save(tmp_path, 30, {"x": np.ones(1)}, {}, 1, confirm=confirm)
+    assert checkpoints.steps(tmp_path) == [10, 20]

@@ -206,7 +206,7 @@ def test_convolution_pairs_neighbors_and_closes_even_rings(
 def test_pooling_maps_the_first_half_to_the_second(
     active: int, expected: list[tuple[int, int]]
 ) -> None:
-    assert pairs(pooling(LINE[:active], symbols(6)), cirq.CXPowGate) == expected
+    assert pairs(pooling(LINE[:active], symbols(6))[0], cirq.CXPowGate) == expected
 
 
 @pytest.mark.parametrize("qubits", [*WIDTHS, 9, 16, 17, 23, 30])

@@ -23,6 +23,14 @@ def test_to_config_is_read_back():
     assert ClusterSpec.parse(cluster.to_config(), 3) == cluster
 
 
+def test_select_gives_new_ranks_in_the_old_order(monkeypatch):
+    monkeypatch.setenv(TF_CONFIG, "")  # restored after `export`
+    cluster = ClusterSpec(("a:1", "b:2", "c:3"), 2).select((0, 2))
+    assert (cluster.workers, cluster.rank) == (("a:1", "c:3"), 1)
+    cluster.export()
+    assert ClusterSpec.from_environment(2) == cluster
+
+
 @pytest.mark.parametrize("text", ["", "  "])
 def test_missing_config_is_a_single_worker(monkeypatch, text):
     monkeypatch.setenv(TF_CONFIG, text)

@@ -68,6 +68,35 @@ def test_worker_takes_rows_of_its_own_partitions_only(plan: dict, data: st.DataO
         assert set(share.epoch_positions(plan["epoch"]).rows.ravel().tolist()) <= set(own.tolist())
 
 
+@given(plan=plans, data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_micro_batches_do_not_depend_on_the_workers(plan: dict, data: st.DataObject) -> None:
+    sizes = partition_sizes(plan["rows"], plan["partitions"])
+    count = data.draw(st.integers(1, plan["partitions"]))
+
+    def micro_batches(world: int) -> dict[int, tuple[bytes, bytes]]:
+        found = {}
+        for rank in range(world):
+            share = WorkerSampler(
+                sizes, rank=rank, world_size=world, batch=plan["batch"], seed=plan["seed"],
+                micro_batches=count,
+            )  # fmt: skip
+            rows, weights, _ = share.epoch_positions(plan["epoch"])
+            shape = share.steps, max(len(share.micro_batches), 1), share.micro_batch
+            for place, number in enumerate(share.micro_batches.tolist()):
+                own, real = (part.reshape(shape)[:, place] for part in (rows, weights))
+                # Padding counts too, unless all of it is padding.
+                own = np.where(real.any(axis=1, keepdims=True), own, -1)
+                found[number] = own.tobytes(), real.tobytes()
+        return found
+
+    alone = micro_batches(1)
+    assert sorted(alone) == list(range(count))
+    world = data.draw(st.integers(2, max(2, min(plan["partitions"], 9))))
+    if world <= plan["partitions"]:
+        assert micro_batches(world) == alone
+
+
 def test_order_is_round_robin_and_skips_exhausted_partitions() -> None:
     order = epoch_order([3, 2, 2], seed=4, epoch=0)
     lane_of = np.array([0, 0, 0, 1, 1, 2, 2])

@@ -107,6 +107,25 @@ def test_stream_returns_the_rows_of_an_in_memory_source(data: Dataset, world: in
             assert sorted(seen[epoch, step]) == sorted(expected.tolist())
 
 
+@pytest.mark.parametrize("world", [1, 3, 7])
+def test_stream_pads_micro_batches_like_an_in_memory_source(data: Dataset, world: int) -> None:
+    for rank in range(world):
+        mine = WorkerSampler(
+            data.partition_sizes("train"), rank=rank, world_size=world, batch=97, seed=5,
+            layout=data.layout("train"), micro_batches=5,
+        )  # fmt: skip
+        held = InMemorySource(data.split("train"), mine)
+        stream = ShardStream(data, "train", mine, MEMORY) if len(mine.partitions) else held
+        first = mine.steps - 3
+        for kept, read in zip(
+            held.block(2, first, mine.steps), stream.block(2, first, mine.steps), strict=True
+        ):
+            np.testing.assert_array_equal(read, kept)
+        assert kept.shape == (3,)
+        if stream is not held:
+            stream.release()
+
+
 @pytest.mark.parametrize("world", [1, 2, 4])
 def test_workers_that_divide_the_groups_share_no_shard(
     data: Dataset, world: int, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 NEEDS_RUN = "runs.load("
 
 
-@pytest.mark.parametrize("page", ["api.md", "custom-models.md"])
+@pytest.mark.parametrize(
+    "page", ["../README.md", "api.md", "cirq.md", "custom-models.md", "keras.md", "numpy.md"]
+)
 def test_documentation_python_blocks_run(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     blocks = [

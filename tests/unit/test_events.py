@@ -231,6 +231,35 @@ def test_emit_in_signal_handler_does_not_deadlock(pipe: Pipe) -> None:
     assert len([event for event in pipe.read() if event.kind == "log"]) == 200
 
 
+class Stopped(BaseException):
+    """Raised by a signal handler."""
+
+
+def test_interrupt_in_a_write_emits_the_event_once(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop() -> None:
+        raise Stopped
+
+    def write_then_signal(fd: int, data: bytes, timeout_seconds: float) -> int:
+        done = events.write_available(fd, data, timeout_seconds)
+        if b"first" in data:
+            signal.raise_signal(signal.SIGALRM)
+        return done
+
+    monkeypatch.setattr(destinations, "write_available", write_then_signal)
+    before = signal.signal(signal.SIGALRM, lambda *_: events.interrupt(stop))
+    try:
+        with pytest.raises(Stopped):
+            emit("log", "first", level="INFO")
+        with pytest.raises(Stopped):
+            signal.raise_signal(signal.SIGALRM)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    emit("log", "second", level="INFO")
+    assert [event.message for event in pipe.read()] == ["first", "second"]
+
+
 def test_emit_in_forked_child_reaches_the_pipe() -> None:
     code = """
 import os, threading

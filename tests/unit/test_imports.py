@@ -16,19 +16,30 @@ import pytest
 ROOT = Path(__file__).parents[2]
 APPLICATIONS = ("training", "inference", "launch", "planning")
 PACKAGES = ("qfleet", "common", *APPLICATIONS)
-ALL_PACKAGES = (*PACKAGES, "benchmarks", "tools")
+ALL_PACKAGES = (*PACKAGES, "benchmarks", "chaos", "tools")
 TENSORFLOW = {"tensorflow", "tf_keras", "keras"}
+FRAMEWORKS = {
+    "torch": ("qfleet.torch", "qfleet.pennylane"),
+    "jax": ("qfleet.jax", "qfleet.pennylane"),
+    "pennylane": ("qfleet.pennylane",),
+}
+"""Frameworks, and the adapters that may import them."""
 RUNTIME = "qfleet.tensorflow.runtime"
 
-BASE = {"environments", "errors", "events", "formats", "processes", "text", "settings"}
+BASE = {
+    "environments", "errors", "events", "formats", "import_path", "processes", "safe_json", "text",
+    "settings",
+}  # fmt: skip
 """Parts of common that all other parts may import."""
 
 ALLOWED: Mapping[str, set[str]] = {
     "text": set(),
     "formats": set(),
     "environments": {"errors"},
-    "events": set(),
-    "errors": {"events"},
+    "import_path": set(),
+    "safe_json": set(),
+    "events": {"text"},
+    "errors": {"events", "text"},
     "processes": {"events", "text"},
     "settings": {"errors", "events", "text"},
     "storage": BASE,
@@ -36,8 +47,12 @@ ALLOWED: Mapping[str, set[str]] = {
     "checkpoints": BASE | {"storage"},
     "lease": BASE | {"storage"},
     "data": BASE | {"storage", "lease"},
-    "models": BASE,
-    "runs": BASE | {"storage", "lease", "checkpoints", "models"},
+    "user_code": BASE,
+    "weights_file": BASE | {"storage"},
+    "model_circuits": BASE,
+    "models": BASE | {"model_circuits", "storage", "user_code", "weights_file"},
+    "runs": BASE
+    | {"storage", "lease", "checkpoints", "models", "model_circuits", "user_code", "weights_file"},
 }
 """Parts of common, and the parts that they may import."""
 
@@ -187,7 +202,13 @@ def test_common_imports_no_application(module: str) -> None:
 @pytest.mark.parametrize("module", modules_in(*PACKAGES, "benchmarks"))
 def test_no_package_imports_tools_or_benchmarks(module: str) -> None:
     allowed = {"benchmarks", "tests"} if package_of(module) == "benchmarks" else set()
-    assert imported_packages(module) & {"tools", "benchmarks", "tests"} <= allowed
+    assert imported_packages(module) & {"tools", "benchmarks", "chaos", "tests"} <= allowed
+
+
+@pytest.mark.parametrize("module", modules_in("chaos"))
+def test_chaos_imports_common_and_the_client_only(module: str) -> None:
+    allowed = {"chaos", "common", "launch", "qfleet"}
+    assert imported_packages(module) & {*ALL_PACKAGES, "tests"} <= allowed
 
 
 @pytest.mark.parametrize("module", modules_in(*PACKAGES))
@@ -207,6 +228,26 @@ def test_tensorflow_quantum_is_imported_late_by_tfq_only(module: str) -> None:
 def test_library_reaches_tensorflow_in_its_adapter_only(module: str) -> None:
     if not module.startswith("qfleet.tensorflow"):
         assert not reachable(module, late=False) & {*TENSORFLOW, "tensorflow_quantum"}
+
+
+@pytest.mark.parametrize("module", modules_in(*PACKAGES))
+def test_frameworks_are_imported_by_their_adapters_only(module: str) -> None:
+    for framework in imported_packages(module) & FRAMEWORKS.keys():
+        assert module.startswith(FRAMEWORKS[framework])
+
+
+@pytest.mark.parametrize("module", modules_in("qfleet.pennylane"))
+def test_pennylane_adapter_imports_interfaces_late(module: str) -> None:
+    found = [one for one in IMPORTS[module] if package_of(one.name) in ("torch", "jax")]
+    assert all(one.late for one in found), "PennyLane alone must be enough"
+
+
+@pytest.mark.parametrize("module", modules_in("qfleet"))
+def test_adapters_do_not_import_each_other(module: str) -> None:
+    folders = {f"qfleet.{name}" for name in ("tensorflow", "torch", "jax", "pennylane", "cirq")}
+    reached = {".".join(one.split(".")[:2]) for one in imported_modules(module)} & folders
+    if module != "qfleet.native":  # it loads the TensorFlow ops
+        assert reached <= {".".join(module.split(".")[:2])}
 
 
 @pytest.mark.parametrize("module", modules_in("launch"))

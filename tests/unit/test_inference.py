@@ -194,9 +194,12 @@ def test_training_data_not_reproducible_raises_data_error(tmp_path, capsys, monk
     monkeypatch.setattr(sys, "argv", ["inference", f"STORAGE={tmp_path / 'runs'}"])
     assert run_main(main) == 2
     err = capsys.readouterr().err
-    assert "can't be created again" in err
+    assert f"is read only if you name it: set DATA={table}" in err
     assert "INPUT=table" in err
     assert err.count("\n") == 1
+    monkeypatch.setattr(sys, "argv", ["inference", f"STORAGE={tmp_path / 'runs'}", f"DATA={table}"])
+    assert run_main(main) == 2
+    assert "can't be created again" in capsys.readouterr().err
     # New examples need the training data for the baselines only.
     table.write_text("one,two,label\n1,2,a\n3,3,b\n")
     monkeypatch.setattr(

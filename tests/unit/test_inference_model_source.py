@@ -15,7 +15,7 @@ from common.errors import run_main
 from common.settings import Settings
 from inference import model_source
 from inference.__main__ import main
-from tests.support.finished_run import finish
+from tests.support.finished_run import finish, model_folder
 
 
 @pytest.fixture(scope="module")
@@ -62,16 +62,17 @@ def test_choose_model_defaults_to_the_last_finished_run(root):
     assert choose(f"STORAGE={root}", "RUN=first").name == "first"
 
 
-@pytest.mark.parametrize("inside", ["", "model", "model/weights.h5"])
+@pytest.mark.parametrize("inside", ["", "model", "model/ID", "model/ID/weights.h5"])
 def test_weights_in_a_run_folder_select_that_run(root, inside):
-    source = choose(f"WEIGHTS={root / 'first' / inside}")
+    identity = model_folder(root / "first").name
+    source = choose(f"WEIGHTS={root / 'first' / inside.replace('ID', identity)}")
     assert source.name == "first"
     assert source.predictions == root / "first" / "predictions"
 
 
 def test_weights_elsewhere_have_predictions_next_to_them(root, tmp_path):
     for name in ("weights.h5", "model.json"):
-        shutil.copy(root / "first" / "model" / name, tmp_path)
+        shutil.copy(model_folder(root / "first") / name, tmp_path)
     source = choose(f"WEIGHTS={tmp_path / 'weights.h5'}")
     assert source.run is None
     assert source.predictions == tmp_path / "predictions"
@@ -84,10 +85,11 @@ def test_weights_elsewhere_are_verified_with_result_json(root, tmp_path):
     folder = tmp_path / "elsewhere"
     shutil.copytree(root / "first" / "model", folder / "model")
     shutil.copy(root / "first" / "result.json", folder)
-    source = choose(f"WEIGHTS={folder / 'model' / 'weights.h5'}")
+    model = folder / "model" / model_folder(root / "first").name
+    source = choose(f"WEIGHTS={model / 'weights.h5'}")
     assert source.run is None
     assert not source.unverified
-    shutil.copy(root / "second" / "model" / "weights.h5", folder / "model")
+    shutil.copy(model_folder(root / "second") / "weights.h5", model)
     with pytest.raises(model_source.WeightsError, match="was altered"), source.local_weights():
         pass
 
@@ -101,6 +103,15 @@ def _json(path: Path, **changes: object) -> None:
     path.write_text(json.dumps({**read, **changes}))
 
 
+def _other_seed(path: Path) -> None:
+    _json(path, settings={**json.loads(path.read_text())["settings"], "seed": 5})
+
+
+def _other_circuit(path: Path) -> None:
+    circuit = json.loads(path.read_text())["circuits"][0]
+    _json(path, circuits=[{**circuit, "trained": {"w": 0.5}}])
+
+
 def _unfinished(root: Path) -> list[str]:
     (root / "first" / "result.json").unlink()
     return ["RUN=first"]
@@ -108,7 +119,7 @@ def _unfinished(root: Path) -> list[str]:
 
 def _weights(change: Callable[[Path], object]) -> Callable[[Path], list[str]]:
     def alter(root: Path) -> list[str]:
-        change(root / "first" / "model" / "weights.h5")
+        change(model_folder(root / "first") / "weights.h5")
         return ["RUN=first"]
 
     return alter
@@ -116,7 +127,7 @@ def _weights(change: Callable[[Path], object]) -> Callable[[Path], list[str]]:
 
 def _described(change: Callable[[Path], object]) -> Callable[[Path], list[str]]:
     def alter(root: Path) -> list[str]:
-        change(root / "first" / "model" / "model.json")
+        change(model_folder(root / "first") / "model.json")
         return ["RUN=first"]
 
     return alter
@@ -126,8 +137,8 @@ def _combine(weights: str, model: str) -> Callable[[Path], list[str]]:
     """Combine the weights of one run with the model.json of another."""
 
     def alter(root: Path) -> list[str]:
-        shutil.copy(root / weights / "model" / "weights.h5", root / "weights.h5")
-        shutil.copy(root / model / "model" / "model.json", root / "model.json")
+        shutil.copy(model_folder(root / weights) / "weights.h5", root / "weights.h5")
+        shutil.copy(model_folder(root / model) / "model.json", root / "model.json")
         return [f"WEIGHTS={root / 'weights.h5'}"]
 
     return alter
@@ -135,7 +146,7 @@ def _combine(weights: str, model: str) -> Callable[[Path], list[str]]:
 
 def _with_weights(content: bytes) -> Callable[[Path], list[str]]:
     def alter(root: Path) -> list[str]:
-        shutil.copy(root / "first" / "model" / "model.json", root)
+        shutil.copy(model_folder(root / "first") / "model.json", root)
         (root / "weights.h5").write_bytes(content)
         return [f"WEIGHTS={root / 'weights.h5'}"]
 
@@ -202,15 +213,22 @@ CASES: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "model no JSON": (_described(lambda p: p.write_text("{")), "is not JSON"),
     "model a list": (_described(lambda p: p.write_text("[]")), "is not a JSON object"),
     "model of later format": (_described(lambda p: _json(p, format=99)), "format 99"),
-    "model without shapes": (_described(lambda p: _json(p, weights=3)), "it lacks weights"),
-    "shapes no lists": (_described(lambda p: _json(p, weights=[3])), "not a list of shapes"),
-    "model of other run": (_described(lambda p: _json(p, settings={})), "other settings"),
+    "model without shapes": (
+        _described(lambda p: _json(p, weights=3)),
+        "weights is not a valid list",
+    ),
+    "shapes no lists": (
+        _described(lambda p: _json(p, weights=[3])),
+        "weights.0 is not a valid list",
+    ),
+    "model of other run": (_described(_other_seed), "other settings"),
     "encoding damaged": (_described(lambda p: _json(p, encoding={})), "model.json is damaged"),
     "features damaged": (
         _described(lambda p: _json(p, features=5)),
         "has 4 angles, but its model has 5",
     ),
-    "circuits damaged": (_described(lambda p: _json(p, circuits=[{}])), "another circuit"),
+    "circuits damaged": (_described(lambda p: _json(p, circuits=[{}])), "it lacks circuits.0"),
+    "circuit of other angles": (_described(_other_circuit), "another circuit"),
     "result damaged": (
         lambda r: [(r / "first" / "result.json").write_text("{}") and "RUN=first"],
         "result.json is damaged",

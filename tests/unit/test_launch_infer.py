@@ -26,7 +26,7 @@ class FakeInferenceCluster:
         job = self.objects["Job"]
         job["metadata"] |= {"uid": "j", "creationTimestamp": "2026-01-01T00:00:00Z"}
         ended = [{"type": "Complete", "status": "True"}]
-        self.statuses: list[dict[str, Any]] = [{"active": 1}, {"active": 1}, {"conditions": ended}]
+        self.statuses: list[dict[str, Any]] = [*[{"active": 1}] * 3, {"conditions": ended}]
 
     def check(self) -> None:
         pass
@@ -43,7 +43,7 @@ class FakeInferenceCluster:
     def watch(self, kind: str, labels: str) -> Iterator[Any]:
         raise api_errors.Forbidden("not recorded")
 
-    def apply(self, body: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
+    def apply(self, body: dict[str, Any], before: Any, *, dry_run: bool) -> dict[str, Any]:
         assert dry_run
         if body["spec"] == self.objects["Job"]["spec"]:
             return body
@@ -68,6 +68,6 @@ def test_infer_with_running_job_reports_differences(
     monkeypatch.setattr(infer.KubeClient, "connect", lambda settings: cluster)
     assert infer_command(Settings.from_record(was | now)) == 0
     output = capsys.readouterr().out
-    assert "job inference-qcnn already exists (Running); following it\n" in output
+    assert "job qfleet-qcnn-inference already exists (Running); following it\n" in output
     assert difference in output
     assert ("`make delete-inference RUN=qcnn`" in output) == bool(difference)

@@ -76,7 +76,7 @@ def test_saved_config_of_expectation_is_stable() -> None:
     config = Expectation(CIRCUIT, INPUTS, SUMS, name="e", seed=1).get_config()
     assert set(config) == {
         "name", "trainable", "dtype", "circuit", "inputs", "observables", "parameters",
-        "backend", "initializer",
+        "backend", "initializer", "method",
     }  # fmt: skip
     layer = trained(Expectation(CIRCUIT, INPUTS, SUMS))
     assert [weight.name.split("/")[-1] for weight in layer.weights] == ["angles:0"]

@@ -1,8 +1,12 @@
 """Manifests: the committed files, the effect of settings and overlays, and rejected settings."""
 
 import json
+import os
 import shutil
+import subprocess
+import time
 from collections.abc import Callable
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +14,9 @@ import pytest
 import yaml
 
 from common.errors import SettingsError
+from common.lease.holder import CLUSTER_CA
 from common.settings import Settings
-from launch import kustomize, manifests, objects, site_config
+from launch import inference_objects, kustomize, manifests, objects, services, site_config
 from launch.pods import ROOT, VERSION
 
 BUILDS = ("training", "inference", "tensorboard")
@@ -107,7 +112,7 @@ def test_main_writes_base_and_build_named_after_run(k8s: Path):
         o for o in yaml.safe_load_all((k8s / "hybrid.yaml").read_text()) if o["kind"] == "TFJob"
     )
     assert job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] == 3
-    assert "name: hybrid-settings" in (k8s / "base/training/training.yaml").read_text()
+    assert "name: qfleet-hybrid.training" in (k8s / "base/training/training.yaml").read_text()
 
 
 @pytest.mark.parametrize("name", COMMITTED)
@@ -142,8 +147,11 @@ def _restricted(pod: dict[str, Any]) -> bool:
             "readOnlyRootFilesystem": True,
         }
         assert not any("hostPort" in port for port in each.get("ports", []))
-        assert each["resources"]["limits"].keys() >= {"cpu", "memory"}
-        assert each["resources"]["requests"].keys() >= {"cpu", "memory"}
+        assert each["resources"]["limits"].keys() >= {"cpu", "memory", "ephemeral-storage"}
+        assert each["resources"]["requests"].keys() >= {"cpu", "memory", "ephemeral-storage"}
+    volumes = [volume["emptyDir"] for volume in pod["volumes"] if "emptyDir" in volume]
+    assert volumes
+    assert all("sizeLimit" in volume for volume in volumes)
     return True
 
 
@@ -162,37 +170,156 @@ def test_overlays_keep_pods_restricted(k8s: Path, overlay: str, build: str):
     assert [_restricted(pod) for it in found for pod in kustomize.pod_specs(it)]
 
 
-def _admits(rule: dict[str, Any], pod: dict[str, str]) -> bool:
-    """Return True if a rule of a NetworkPolicy admits a pod with these labels."""
-    senders = [sender["podSelector"]["matchLabels"].items() for sender in rule["from"]]
-    return any(sender <= pod.items() for sender in senders)
+def _open(it: dict[str, Any], pod: dict[str, str], *, to: bool = False) -> set[int]:
+    """The ports that a NetworkPolicy opens from, or to, pods with these labels."""
+    return {
+        port["port"]
+        for rule in it["spec"]["egress" if to else "ingress"]
+        for peer in rule["to" if to else "from"]
+        if "namespaceSelector" not in peer and "podSelector" in peer
+        if peer["podSelector"]["matchLabels"].items() <= pod.items()
+        for port in rule.get("ports", [{"port": 0}])
+    }
 
 
-def _open(it: dict[str, Any], pod: dict[str, str]) -> set[int]:
-    """The ports that a NetworkPolicy opens to a pod with these labels."""
-    rules = it["spec"]["ingress"]
-    return {port["port"] for rule in rules if _admits(rule, pod) for port in rule["ports"]}
+def _networks(it: dict[str, Any]) -> dict[str, set[int]]:
+    """The ports that a NetworkPolicy opens to networks outside of the cluster."""
+    found: dict[str, set[int]] = {}
+    for rule in it["spec"]["egress"]:
+        for peer in rule["to"]:
+            if "ipBlock" in peer:
+                ports = {port["port"] for port in rule["ports"]}
+                found.setdefault(peer["ipBlock"]["cidr"], set()).update(ports)
+    return found
 
 
-WORKER = {"training.kubeflow.org/job-name": "qcnn", "app.kubernetes.io/part-of": "qfleet"}
+WORKER = {"training.kubeflow.org/job-name": "qfleet-qcnn", "app.kubernetes.io/part-of": "qfleet"}
 TENSORBOARD = {"app.kubernetes.io/component": "tensorboard", "app.kubernetes.io/part-of": "qfleet"}
 
 
 def test_policy_admits_peers_and_tensorboard_to_the_profiler():
-    policy = one(committed("qcnn"), "NetworkPolicy", "qcnn")
+    policy = one(committed("qcnn"), "NetworkPolicy", "qfleet-qcnn.training")
+    assert _open(policy, WORKER) == {2222, 2224}
+    found = objects.training(settings(profiler_port=2223))
+    policy = one(found, "NetworkPolicy", "qfleet-qcnn.training")
     assert policy["spec"]["podSelector"]["matchLabels"].items() <= WORKER.items()
-    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
     assert _open(policy, WORKER) == {2222, 2223, 2224}
     assert _open(policy, TENSORBOARD) == {2223}
     assert _open(policy, WORKER | {"training.kubeflow.org/job-name": "other"}) == set()
 
 
 def test_policies_of_storage_and_tensorboard_admit_labelled_pods():
-    storage = one(committed("qcnn"), "NetworkPolicy", "storage")
+    storage = one(committed("qcnn"), "NetworkPolicy", "qfleet-storage")
     assert (_open(storage, WORKER), _open(storage, {"app": "other"})) == ({9023}, set())
+    assert storage["spec"]["egress"] == []
     board = one(committed("tensorboard"), "NetworkPolicy")
     assert _open(board, WORKER) == set()
     assert _open(board, {"qfleet/opens-tensorboard": "true"}) == {5001}
+    assert _open(board, TRAINING, to=True) == {0}  # any port; the worker's policy opens one
+    inference = one(committed("inference"), "NetworkPolicy")
+    assert inference["spec"]["ingress"] == []
+    job = one(committed("inference"), "Job")
+    selected = inference["spec"]["podSelector"]["matchLabels"]
+    assert selected.items() <= job["spec"]["template"]["metadata"]["labels"].items()
+
+
+STORAGE = {"app.kubernetes.io/component": "storage", "app.kubernetes.io/part-of": "qfleet"}
+TRAINING = STORAGE | {"app.kubernetes.io/component": "training"}
+DNS = {"169.254.20.10/32": {53}}
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_pods_reach_dns_and_the_emulator_only(name: str):
+    policies = [it for it in committed(name) if it["kind"] == "NetworkPolicy"]
+    for it in policies:
+        assert it["spec"]["policyTypes"] == ["Ingress", "Egress"]
+        if it["metadata"]["name"] == "qfleet-storage":
+            continue
+        assert _networks(it) == DNS
+        assert _open(it, STORAGE, to=True) == {9023}
+        dns = it["spec"]["egress"][0]["to"][0]
+        assert dns["namespaceSelector"]["matchLabels"] == {
+            "kubernetes.io/metadata.name": "kube-system"
+        }
+    selected = [it["spec"]["podSelector"]["matchLabels"].items() for it in policies]
+    for it in committed(name):
+        for pod in kustomize.pod_specs(it):
+            spec = it["spec"]["tfReplicaSpecs"]["Worker"] if it["kind"] == "TFJob" else it["spec"]
+            labels = spec["template"]["metadata"]["labels"]
+            if it["kind"] == "TFJob":  # the operator adds it
+                labels = labels | {"training.kubeflow.org/job-name": it["metadata"]["name"]}
+            assert any(labels.items() >= each for each in selected), pod
+
+
+def test_workers_reach_their_own_peers_only():
+    policy = one(committed("qcnn"), "NetworkPolicy", "qfleet-qcnn.training")
+    assert _open(policy, WORKER, to=True) == {2222, 2224}
+    other = WORKER | {"training.kubeflow.org/job-name": "qfleet-other"}
+    assert _open(policy, other, to=True) == set()
+
+
+@needs_kubectl
+@pytest.mark.parametrize("build", BUILDS)
+def test_gke_pods_reach_google_and_their_token_only(k8s: Path, build: str):
+    policy = one(getattr(manifests, build)(settings(overlay="gke", **SITE)), "NetworkPolicy")
+    token = {"169.254.169.254/32": {80, 53}, "169.254.169.252/32": {988}}
+    assert _networks(policy) == DNS | token | {"0.0.0.0/0": {443}}
+    (rule,) = (
+        r
+        for r in policy["spec"]["egress"]
+        if {"port": 443, "protocol": "TCP"} in r.get("ports", [])
+    )
+    excluded = rule["to"][0]["ipBlock"]["except"]
+    for address in ("10.1.2.3", "172.20.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1"):
+        assert any(ip_address(address) in ip_network(cidr) for cidr in excluded)
+    assert not any(ip_address("142.250.1.207") in ip_network(cidr) for cidr in excluded)
+    assert _open(policy, STORAGE, to=True) == set()
+
+
+@needs_kubectl
+def test_storage_cidr_narrows_the_reachable_networks(k8s: Path):
+    values = settings(overlay="gke", storage_cidr="199.36.153.8/30,10.2.0.0/16", **SITE)
+    found = _networks(one(manifests.training(values), "NetworkPolicy"))
+    assert found.keys() >= {"199.36.153.8/30", "10.2.0.0/16"}
+    assert "0.0.0.0/0" not in found
+
+
+@pytest.mark.parametrize("value", ["169.254.169.254/32", "storage", "10.0.0.1/8"])
+def test_storage_cidr_refuses_metadata_server_and_text(value: str):
+    with pytest.raises(SettingsError, match="STORAGE_CIDR"):
+        Settings.from_args([f"STORAGE_CIDR={value}"])
+
+
+# Names
+
+
+RUNS = ("a", "a-inference", "storage", "tensorboard", "default-deny", "qfleet", "a-training")
+
+
+def test_names_of_all_runs_and_services_differ():
+    names: list[tuple[str, str]] = []
+    for run in RUNS:
+        values = settings(run=run, model="package.custom:build", image=SITE["image"])
+        for found in (objects.training(values), inference_objects.inference(values)):
+            names += [(it["kind"], it["metadata"]["name"]) for it in found]
+    for found in (services.tensorboard(settings()), services.storage()):
+        names += [(it["kind"], it["metadata"]["name"]) for it in found]
+    shared = ("ServiceAccount", "qfleet")
+    rest = [each for each in names if each != shared]
+    assert len(set(rest)) == len(rest)
+    assert all(name.startswith("qfleet-") for _, name in rest)
+
+
+def test_pods_leave_a_lost_node_after_30_seconds():
+    for name in COMMITTED:
+        for it in committed(name):
+            for pod in kustomize.pod_specs(it):
+                waits = {each["key"]: each["tolerationSeconds"] for each in pod["tolerations"]}
+                assert waits == {
+                    "node.kubernetes.io/not-ready": 30,
+                    "node.kubernetes.io/unreachable": 30,
+                }
 
 
 # Settings
@@ -207,26 +334,51 @@ def test_workers_setting_is_used_consistently(k8s: Path, workers: int):
     assert env(job)["QFLEET_WORKERS"] == str(workers)
 
 
+WEEK = 604_800
+
+
+def test_jobs_have_a_deadline_that_the_chief_knows():
+    assert one(committed("qcnn"), "ConfigMap")["data"]["QFLEET_DEADLINE"] == str(WEEK)
+    assert one(committed("inference"), "Job")["spec"]["activeDeadlineSeconds"] == WEEK
+    job = one(objects.training(settings(deadline=600)), "TFJob")
+    assert job["spec"]["runPolicy"]["activeDeadlineSeconds"] == 600
+
+
 def test_tfjob_survives_the_loss_of_pods():
-    job = one(committed("qcnn"), "TFJob", "qcnn")["spec"]
+    job = one(committed("qcnn"), "TFJob", "qfleet-qcnn")["spec"]
     assert job["enableDynamicWorker"] is True
     assert job["successPolicy"] == "AllWorkers"
     assert job["tfReplicaSpecs"].keys() == {"Worker"}
     assert job["tfReplicaSpecs"]["Worker"]["restartPolicy"] == "ExitCode"
-    assert job["runPolicy"] == {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": 86400}
+    assert job["runPolicy"] == {
+        "activeDeadlineSeconds": WEEK,
+        "cleanPodPolicy": "Running",
+        "ttlSecondsAfterFinished": 86400,
+    }
+
+
+def test_elastic_job_is_done_when_its_chief_is():
+    elastic = settings(workers=3, min_workers=2, elastic_after=60, gang_scheduling=True)
+    found = objects.training(elastic)
+    job = one(found, "TFJob")["spec"]
+    assert job["successPolicy"] == ""  # the operator's default: worker 0 decides
+    assert job["tfReplicaSpecs"]["Worker"]["replicas"] == 3
+    assert job["runPolicy"]["schedulingPolicy"]["minAvailable"] == 2
+    passed = one(found, "ConfigMap")["data"]
+    assert (passed["QFLEET_MIN_WORKERS"], passed["QFLEET_ELASTIC_AFTER"]) == ("2", "60")
 
 
 def test_names_are_those_of_operator_and_tutorial():
     it = container(one(committed("qcnn"), "TFJob"))
     assert it["name"] == "tensorflow"
     ports = {port["name"]: port["containerPort"] for port in it["ports"]}
-    assert ports == {"tfjob-port": 2222, "profiler": 2223, "rendezvous": 2224}
+    assert ports == {"tfjob-port": 2222, "rendezvous": 2224}
     board = committed("tensorboard")
-    assert one(board, "Deployment")["metadata"]["name"] == "qcnn-tensorboard"
+    assert one(board, "Deployment")["metadata"]["name"] == "qfleet-tensorboard"
     service = one(board, "Service")
-    assert service["metadata"]["name"] == "tensorboard-service"
+    assert service["metadata"]["name"] == "qfleet-tensorboard"
     assert service["spec"]["ports"][0]["port"] == 5001
-    assert one(committed("inference"), "Job")["metadata"]["name"] == "inference-qcnn"
+    assert one(committed("inference"), "Job")["metadata"]["name"] == "qfleet-qcnn-inference"
 
 
 def _labels(job: dict[str, Any]) -> dict[str, str]:
@@ -247,7 +399,6 @@ def _pod(job: dict[str, Any]) -> dict[str, Any]:
         ("queue", "team", _labels, "kueue.x-k8s.io/queue-name", "team"),
         ("priority_class", "high", _pod, "priorityClassName", "high"),
         ("gang_scheduling", True, _policy, "schedulingPolicy", {"minAvailable": 2}),
-        ("deadline", 600, _policy, "activeDeadlineSeconds", 600),
     ],
 )
 def test_optional_setting_adds_its_field(
@@ -263,7 +414,7 @@ def test_optional_setting_adds_its_field(
 def test_config_map_has_only_settings_without_default():
     values = settings(epochs=3, verbose=True, workers=3, deadline=9, cpu="4", storage="gs://b/r")
     config = one(objects.training(values), "ConfigMap")
-    assert config["metadata"]["name"] == "qcnn-settings"
+    assert config["metadata"]["name"] == "qfleet-qcnn.training"
     assert config["data"] == {
         "QFLEET_STORAGE": "",  # the overlay's
         "QFLEET_RUN": "qcnn",
@@ -294,12 +445,12 @@ def test_to_yaml_keeps_text_that_looks_like_a_number(k8s: Path, name, value, tex
 
 @needs_kubectl
 def test_requests_of_overlay_are_capped_at_limits(k8s: Path):
-    found = manifests.training(settings(cpu="100m", memory="500Mi"))
-    limits = {"cpu": "100m", "memory": "500Mi"}
+    found = manifests.training(settings(cpu="100m", memory="500Mi", scratch="100Mi"))
+    limits = {"cpu": "100m", "memory": "500Mi", "ephemeral-storage": "100Mi"}
     assert container(one(found, "TFJob"))["resources"] == {"limits": limits, "requests": limits}
     usual = container(one(manifests.training(settings()), "TFJob"))["resources"]
-    assert usual["requests"] == {"cpu": "250m", "memory": "1Gi"}
-    assert usual["limits"] == {"cpu": "2", "memory": "4Gi"}
+    assert usual["requests"] == {"cpu": "250m", "memory": "1Gi", "ephemeral-storage": "512Mi"}
+    assert usual["limits"] == {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "4Gi"}
 
 
 def test_overlay_local_fits_a_node_of_two_cores():
@@ -335,14 +486,22 @@ def test_inference_job_fails_on_user_errors_and_retries_others():
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
 
 
+@pytest.mark.parametrize("build", [objects.training, inference_objects.inference])
+def test_pods_know_their_cluster(build: Callable[..., list[dict[str, Any]]]) -> None:
+    job = build(settings(parallelism=2))[-1]
+    (variable,) = (e for e in container(job)["env"] if e["name"] == CLUSTER_CA)
+    source = variable["valueFrom"]["configMapKeyRef"]
+    assert source == {"name": "kube-root-ca.crt", "key": "ca.crt", "optional": True}
+
+
 def test_inference_with_parallelism_is_an_indexed_job():
-    found = objects.inference(settings(parallelism=4))
+    found = inference_objects.inference(settings(parallelism=4))
     job = one(found, "Job")
     spec = job["spec"]
     assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 4, 4)
     assert spec["backoffLimitPerIndex"] > 0
     assert "backoffLimit" not in spec, "it would count the failures of all pods together"
-    single = one(objects.inference(settings()), "Job")["spec"]
+    single = one(inference_objects.inference(settings()), "Job")["spec"]
     assert spec["podFailurePolicy"] == single["podFailurePolicy"]
     assert "completionMode" not in single
     assert container(job)["command"] == ["python", "-m", "inference.worker"]
@@ -358,16 +517,16 @@ def test_inference_with_parallelism_is_an_indexed_job():
     ("values", "part"),
     [
         ({"state_shards": 2}, "^STATE_SHARDS=2 "),
-        ({"run": "r" * 52, "parallelism": 2}, "PARALLELISM=2 needs the pod name inference-r"),
+        ({"run": "r" * 52, "parallelism": 2}, "PARALLELISM=2 needs the pod name qfleet-r"),
     ],
 )
 def test_inference_refuses_settings_by_name(values, part):
     with pytest.raises(SettingsError, match=part):
-        objects.inference(settings(**values))
+        inference_objects.inference(settings(**values))
 
 
 def test_inference_with_weights_has_no_run():
-    data = one(objects.inference(settings(weights="gs://b/model")), "ConfigMap")["data"]
+    data = one(inference_objects.inference(settings(weights="gs://b/model")), "ConfigMap")["data"]
     assert data["QFLEET_WEIGHTS"] == "gs://b/model"
     assert "QFLEET_RUN" not in data
 
@@ -392,7 +551,7 @@ def test_overlay_gke_has_bucket_identity_images_and_spot(k8s: Path):
     account = one(found, "ServiceAccount")["metadata"]["annotations"]
     assert account == {"iam.gke.io/gcp-service-account": SITE["service_account"]}
     (spec,) = kustomize.pod_specs(job)
-    assert [each["key"] for each in spec["tolerations"]] == ["cloud.google.com/gke-spot"]
+    assert [each["key"] for each in spec["tolerations"]][2:] == ["cloud.google.com/gke-spot"]
     assert spec["affinity"].keys() == {"nodeAffinity", "podAntiAffinity"}
     board = one(manifests.tensorboard(settings(overlay="gke", **SITE)), "Deployment")
     assert container(board)["image"] == f"{SITE['image']}-tensorboard:{VERSION}"
@@ -406,7 +565,7 @@ def test_overlay_gpu_adds_a_gpu_per_worker_and_its_image(k8s: Path):
     assert container(job)["image"] == f"{SITE['image']}-worker-gpu:{VERSION}"
     assert container(job)["resources"]["limits"]["nvidia.com/gpu"] == "1"
     (spec,) = kustomize.pod_specs(job)
-    assert [each["key"] for each in spec["tolerations"]] == [
+    assert [each["key"] for each in spec["tolerations"]][2:] == [
         "cloud.google.com/gke-spot",
         "nvidia.com/gpu",
     ]
@@ -437,9 +596,9 @@ def test_user_overlay_may_be_based_on_another(k8s: Path):
 def test_overlay_local_accepts_other_path_and_images(k8s: Path):
     found = manifests.training(settings(storage="gs://qfleet/other", image=SITE["image"]))
     assert one(found, "ConfigMap")["data"]["QFLEET_STORAGE"] == "gs://qfleet/other"
-    assert container(one(found, "Deployment", "storage"))["command"][-1] == "qfleet"
+    assert container(one(found, "Deployment", "qfleet-storage"))["command"][-1] == "qfleet"
     assert container(one(found, "TFJob"))["image"] == f"{SITE['image']}-worker:{VERSION}"
-    emulator = container(one(found, "Deployment", "storage"))
+    emulator = container(one(found, "Deployment", "qfleet-storage"))
     assert emulator["image"] == f"{SITE['image']}-storage:{VERSION}"
 
 
@@ -463,7 +622,7 @@ def test_user_model_is_mounted_where_python_imports_from(
     (tmp_path / "custom.py").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     found = getattr(manifests, build)(settings(model="custom:build", run="r"))
-    name = {"training": "r-model", "inference": "inference-r-model"}[build]
+    name = {"training": "qfleet-r.training-model", "inference": "qfleet-r.inference-model"}[build]
     assert one(found, "ConfigMap", name)["data"] == {"custom.py": text}
     it = one(found, {"training": "TFJob", "inference": "Job"}[build])
     mount = {"name": "model", "mountPath": "/qfleet/custom.py", "subPath": "custom.py"}
@@ -486,8 +645,7 @@ def test_user_model_without_file_needs_image():
 @pytest.mark.parametrize(
     ("values", "part"),
     [
-        ({"run": "1qcnn"}, r"^RUN=1qcnn .*RUN=run-1qcnn"),
-        ({"run": "a" * 53, "workers": 101, "partitions": 200, "batch": 200}, "RUN by 1$"),
+        ({"run": "a" * 53, "workers": 101, "partitions": 200, "batch": 200}, "RUN by 8$"),
         ({"storage": "/data"}, r"^STORAGE=/data .*gs://bucket/path"),
         ({"storage": "gs://other/runs"}, r"^STORAGE=gs://other/runs .*OVERLAY=gke"),
         ({"storage": "gs://qfleet2"}, r"^STORAGE=gs://qfleet2 .* bucket qfleet"),
@@ -499,7 +657,10 @@ def test_user_model_without_file_needs_image():
         ({"image": "qfleet@sha256:0"}, r"^IMAGE=qfleet@sha256:0 is not registry/name"),
         ({"service_account": "a@b.c"}, r"^SERVICE_ACCOUNT=a@b.c .*OVERLAY=gke"),
         ({"rendezvous_port": 0}, r"^RENDEZVOUS_PORT=0 .*RENDEZVOUS_PORT=2224"),
-        ({"rendezvous_port": 2223}, r"^RENDEZVOUS_PORT=2223, PROFILER_PORT=2223 "),
+        (
+            {"rendezvous_port": 2223, "profiler_port": 2223},
+            r"^RENDEZVOUS_PORT=2223, PROFILER_PORT=2223 ",
+        ),
     ],
 )
 def test_training_refuses_settings_by_name(k8s: Path, values, part: str):
@@ -508,8 +669,8 @@ def test_training_refuses_settings_by_name(k8s: Path, values, part: str):
 
 
 def test_run_with_longest_dns_name_is_accepted():
-    values = settings(run="a" * 53, workers=100, partitions=200, batch=200)
-    assert one(objects.training(values), "TFJob")["metadata"]["name"] == "a" * 53
+    values = settings(run="a" * 46, workers=100, partitions=200, batch=200)
+    assert one(objects.training(values), "TFJob")["metadata"]["name"] == f"qfleet-{'a' * 46}"
 
 
 def test_data_in_a_bucket_is_accepted():
@@ -522,11 +683,28 @@ def test_main_refuses_run_named_like_another_build(k8s: Path):
         manifests.main(["RUN=inference"])
 
 
-def test_profiler_port_0_opens_no_port():
-    found = objects.training(settings(profiler_port=0))
+def test_profiler_opens_no_port_by_default():
+    found = objects.training(settings())
     names = [port["name"] for port in container(one(found, "TFJob"))["ports"]]
     assert names == ["tfjob-port", "rendezvous"]
     assert _open(one(found, "NetworkPolicy"), TENSORBOARD) == set()
+
+
+def test_liveness_probe_fails_for_an_old_heartbeat_file(tmp_path: Path):
+    it = container(one(committed("qcnn"), "TFJob"))
+    file = env(one(committed("qcnn"), "TFJob"))["QFLEET_HEARTBEAT_FILE"]
+
+    def probe(kind: str, path: Path) -> int:
+        command = [part.replace(file, str(path)) for part in it[kind]["exec"]["command"]]
+        return subprocess.run(command, check=False, capture_output=True).returncode
+
+    path = tmp_path / "heartbeat"
+    assert (probe("startupProbe", path), probe("livenessProbe", path)) == (1, 1)
+    path.touch()
+    assert (probe("startupProbe", path), probe("livenessProbe", path)) == (0, 0)
+    past = time.time() - 60
+    os.utime(path, (past, past))
+    assert probe("livenessProbe", path) == 1
 
 
 def test_missing_kubectl_is_a_settings_error(k8s: Path, monkeypatch: pytest.MonkeyPatch):
@@ -546,9 +724,11 @@ def test_kustomize_error_names_the_folder(k8s: Path):
 
 
 @needs_kubectl
-def test_inference_accepts_run_that_starts_with_a_digit(k8s: Path):
+def test_run_may_start_with_a_digit(k8s: Path):
     job = one(manifests.inference(settings(run="1qcnn")), "Job")
-    assert job["metadata"]["name"] == "inference-1qcnn"
+    assert job["metadata"]["name"] == "qfleet-1qcnn-inference"
+    job = one(manifests.training(settings(run="1qcnn")), "TFJob")
+    assert job["metadata"]["name"] == "qfleet-1qcnn"
 
 
 @needs_kubectl

@@ -14,7 +14,7 @@ from qfleet.tensorflow.runtime import tf
 from training import peer_mesh
 from training.cluster import ClusterSpec, loopback_addresses
 from training.peer_mesh import PeerMesh, connect_mesh
-from training.rendezvous import (
+from training.sockets import (
     KEEPALIVE_IDLE_SECONDS,
     KEEPALIVE_INTERVAL_SECONDS,
     KEEPALIVE_PROBES,
@@ -115,6 +115,49 @@ def test_unauthenticated_client_is_rejected(start_workers, greeting: bytes) -> N
         with contextlib.suppress(ConnectionResetError):
             assert client.recv(1) == b""
         client.close()
+
+
+def test_dribbling_strangers_hold_up_no_handshake(start_workers) -> None:
+    """Each keeps its connection open with a byte now and then."""
+    workers = start_workers(3)
+    done = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def dribble(clients: list[socket.socket]) -> None:
+        while not done.is_set():
+            for client in clients:
+                with contextlib.suppress(OSError):
+                    client.send(b"\0")
+            done.wait(0.3)
+
+    with contextlib.ExitStack() as opened:
+
+        def connect(ports: list[int]) -> None:
+            for port in ports:
+                clients = [
+                    opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+                    for _ in range(15)  # the backlog has room for more
+                ]
+                threads.append(threading.Thread(target=dribble, args=(clients,)))
+                threads[-1].start()
+
+        workers.on_ports = connect
+        found = workers.run()
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert all(own is not None for own in found)
+
+
+def test_chief_of_pods_leaves_the_rendezvous_port_alone(start_workers) -> None:
+    """Late workers may connect there while others train."""
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+    workers = start_workers(2)
+    found = workers.run(("127.0.0.1:1", "localhost:2"), port)  # each on a host of its own
+    assert all(own is not None for own in found)
+    assert workers.ports[0] != port
+    assert workers.ports[1] == port
 
 
 def test_all_fall_back_where_one_has_no_kernel(

@@ -9,23 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from training.preemption import LOG_UPLOAD_TIMEOUT_SECONDS
+from training.watchdog import UPLOAD_TIMEOUT_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys, threading, time
 from pathlib import Path
 from training.preemption import Preemption
+from training.watchdog import Watchdog
 
-preemption = Preemption(is_chief=sys.argv[2] == "chief", boundary_timeout_seconds=0.1)
+watchdog = Watchdog()
+preemption = Preemption(watchdog, is_chief=sys.argv[2] == "chief", boundary_timeout_seconds=0.1)
 preemption.watch()
+watchdog.start()
 file = Path(sys.argv[1])
 if sys.argv[3] == "hangs":
-    preemption.upload_logs = threading.Event().wait
+    watchdog.upload_logs = threading.Event().wait
 else:
-    preemption.upload_logs = lambda: file.write_text(file.read_text() + "logs ")
+    watchdog.upload_logs = lambda: file.write_text(file.read_text() + "logs ")
 if sys.argv[2] == "chief":
-    preemption.on_stuck = lambda: file.write_text(file.read_text() + "checkpoint ")
+    watchdog.commit_newest = lambda: file.write_text(file.read_text() + "checkpoint ")
 file.write_text("")
 print("ready", flush=True)
 time.sleep(60)
@@ -50,7 +53,7 @@ def test_stopped_worker_uploads_its_logs_for_limited_time(tmp_path, role, upload
     process.communicate(timeout=30)
     assert process.returncode == 143
     assert file.read_text() == written
-    assert (time.monotonic() - began > LOG_UPLOAD_TIMEOUT_SECONDS) == (upload == "hangs")
+    assert (time.monotonic() - began > UPLOAD_TIMEOUT_SECONDS) == (upload == "hangs")
 
 
 ORPHAN = """

@@ -169,6 +169,20 @@ def test_public_classes_of_one_name_fail() -> None:
 
 
 @pytest.mark.parametrize(
+    ("paths", "count"),
+    [
+        (("qfleet/torch/a.py", "qfleet/jax/a.py", "qfleet/cirq/b.py"), 0),
+        (("qfleet/torch/a.py", "qfleet/torch/b.py"), 2),
+        (("qfleet/torch/a.py", "qfleet/jax/a.py", "qfleet/engine/b.py"), 3),
+        (("qfleet/torch/a.py", "common/b.py"), 2),
+    ],
+)
+def test_class_names_may_be_equal_across_adapters(paths: tuple[str, ...], count: int) -> None:
+    found = prose_lint.check_class_names({Path(path): "class State: ...\n" for path in paths})
+    assert len(found) == count
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "the worker says where it listens",

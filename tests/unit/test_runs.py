@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import cirq
+import h5py
 import numpy as np
 import pytest
 import sympy
@@ -15,8 +16,10 @@ from rich.console import Console
 
 from common import checkpoints, lease, runs, storage
 from common.errors import RunError, UserError, WeightsError
+from common.formats import MODEL_FORMAT
 from common.runs import __main__ as command
 from common.storage import StoragePath
+from tests.support.finished_run import model_folder
 
 IDENTITY = {"model": "hybrid", "qubits": 8, "data": "excitations", "seed": 0, "classes": ""}
 VERSIONS = {"tensorflow": "2.18.1"}
@@ -28,7 +31,6 @@ def short_intervals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Shorten the intervals of leases."""
     monkeypatch.setattr(lease, "RENEW_INTERVAL_SECONDS", 0.5)
     monkeypatch.setattr(lease, "EXPIRY_SECONDS", 1.5)
-    monkeypatch.setattr(lease, "CONFIRM_SECONDS", 0.02)
     return iter([None])
 
 
@@ -43,9 +45,18 @@ def open_run(
 ) -> runs.ClaimedRun | runs.FinishedRun:
     identity = {**IDENTITY, **changes}
     fingerprint = fingerprint or str(sorted(identity.items()))
-    return runs.claim_for_training(
-        root, name, identity, fingerprint, data, VERSIONS, job_id, other={"epochs": 50}
-    )
+    claimed = runs.claim_for_training(root, name, identity, fingerprint, job_id)
+    if isinstance(claimed, runs.ClaimedRun):
+        try:
+            claimed.record(data, VERSIONS, {"epochs": 50})
+        except BaseException:
+            claimed.close()
+            raise
+    return claimed
+
+
+def starts(root: StoragePath, rank: int = 0) -> runs.Attempts:
+    return runs.Attempts(root / "hybrid", rank)
 
 
 def held(*args: Any, **kwargs: Any) -> runs.ClaimedRun:
@@ -65,7 +76,15 @@ def described(angle: float = 0.25) -> dict[str, Any]:
         "trained": {"w0": angle},
         "readouts": ["1.000*Z(q(0))"],
     }
-    return {"format": 2, "settings": IDENTITY, "circuits": [part]}
+    return {
+        "format": MODEL_FORMAT,
+        "settings": IDENTITY,
+        "source": None,
+        "features": 1,
+        "encoding": {"placement": "angle"},
+        "weights": [[1]],
+        "circuits": [part],
+    }
 
 
 def finished(
@@ -79,7 +98,8 @@ def finished(
             opened.run.path / "metrics.jsonl", "".join(json.dumps(r) + "\n" for r in rows)
         )
         file = tmp / "weights.h5"
-        file.write_bytes(b"weights of " + name.encode())
+        with h5py.File(file, "w") as content:
+            content["angle"] = np.full(1, len(name), np.float32)
         weights = opened.run.write_model(described(), file)
         metrics = {**METRICS, "test": {"mse": mse, "accuracy": 0.98}}
         opened.finish({"metrics": metrics, "epochs": 2, "seconds": 1.5, "weights": weights})
@@ -89,18 +109,15 @@ def finished(
 def test_run_life_cycle_from_new_to_deleted(root: StoragePath, tmp_path: Path) -> None:
     """New, killed, resumed, finished; then there is nothing left to do."""
     first = held(root)
-    assert not first.resumed
     assert first.run.record()["settings"] == IDENTITY
     assert first.run.record()["versions"] == VERSIONS
-    assert first.begin_attempt(5) == 1
+    assert starts(root).begin(5).attempts == 1
     checkpoints.save(first.run.path, 3, {"x": np.zeros(2)}, {}, 2)
-    first.record_cause("killed")
     first.close()
     assert not storage.exists(first.run.path / "lease.json")
 
     again = held(root)
-    assert again.resumed
-    assert again.begin_attempt(5) == 2
+    assert starts(root).begin(5).attempts == 2
     assert runs.list_runs(root)[0].state == "training"
     again.close()
     assert not again.run.finished()
@@ -117,10 +134,10 @@ def test_run_life_cycle_from_new_to_deleted(root: StoragePath, tmp_path: Path) -
     assert run.metrics() == [{"epoch": 1, "loss": 1.0}, {"epoch": 2, "loss": 0.5}]
     names = {path.name for path in storage.children(run.path)}
     assert names == {
-        "attempts.json", "checkpoints", "metrics.jsonl", "model", "result.json", "run.json",
+        "attempts", "checkpoints", "metrics.jsonl", "model", "result.json", "run.json",
     }  # fmt: skip
     with run.local_weights() as weights:
-        assert weights.read_bytes() == b"weights of hybrid"
+        assert h5py.File(weights)["angle"][0] == len("hybrid")
     runs.delete(root, ["hybrid"])
     assert storage.files(root) == []
 
@@ -190,14 +207,10 @@ def test_claim_foreign_folder_is_refused(tmp_path: Path) -> None:
 
 def test_claim_after_early_kill_creates_the_run(tmp_path: Path) -> None:
     storage.write_atomic(tmp_path / "hybrid" / "text" / "worker-0.attempt-1.log", "hello")
-    storage.write_atomic(
-        tmp_path / "hybrid" / "attempts.json",
-        '{"attempts": 1, "without_progress": 1, "checkpoint": -1, "cause": ""}',
-    )
-    opened = held(tmp_path)
-    assert not opened.resumed
-    assert opened.begin_attempt(5) == 2
-    opened.close()
+    storage.write_atomic(tmp_path / "hybrid" / "logs" / "events", b"")
+    starts(tmp_path).begin(5)
+    held(tmp_path).close()
+    assert starts(tmp_path).begin(5).attempts == 2
 
 
 def test_claim_removes_partial_files(tmp_path: Path) -> None:
@@ -206,43 +219,6 @@ def test_claim_removes_partial_files(tmp_path: Path) -> None:
     storage.write_atomic(part, b"half")
     held(tmp_path).close()
     assert not part.exists()
-
-
-def test_attempts_without_progress_fail_with_the_last_cause(root: StoragePath) -> None:
-    with held(root) as opened:
-        assert [opened.begin_attempt(3) for _ in range(3)] == [1, 2, 3]
-        opened.record_cause("a peer\nwas lost")
-        with pytest.raises(RunError) as caught:
-            opened.begin_attempt(3)
-        assert str(caught.value) == (
-            "run hybrid made no progress in 3 attempts in a row (MAX_ATTEMPTS=3); the last one"
-            " failed: a peer was lost"
-        )
-        assert opened.begin_attempt(3) == 4, "only a user starts the run after that"
-        assert opened.begin_attempt(3) == 5
-        checkpoints.save(opened.run.path, 1, {"x": np.ones(1)}, {}, 1)
-        assert [opened.begin_attempt(3) for _ in range(3)] == [6, 7, 8]
-        with pytest.raises(RunError, match="the process was killed"):
-            opened.begin_attempt(3)
-
-
-def test_withdrawn_attempt_does_not_count(root: StoragePath) -> None:
-    with held(root) as opened:
-        for number in range(1, 6):
-            assert opened.begin_attempt(2) == number
-            opened.withdraw_attempt()
-        assert [opened.begin_attempt(2) for _ in range(2)] == [6, 7]
-        with pytest.raises(RunError, match="2 attempts in a row"):
-            opened.begin_attempt(2)
-
-
-def test_record_cause_storage_error_is_only_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with held(tmp_path) as opened:
-        (tmp_path / "hybrid" / "attempts.json").mkdir()
-        opened.record_cause("the real one")
-    assert "the cause of this failure was not recorded" in caplog.messages[0]
 
 
 def test_find_suggests_similar_names(tmp_path: Path) -> None:
@@ -339,41 +315,60 @@ def test_load_binds_the_trained_angles(root: StoragePath, tmp_path: Path) -> Non
 
 def write(name: str, text: str | bytes) -> Callable[[Path], None]:
     content = text.encode() if isinstance(text, str) else text
-    return lambda run: (run / name).write_bytes(content) and None
+
+    def damage(run: Path) -> None:
+        folder = model_folder(run) if name in ("weights.h5", "model.json") else run
+        (folder / name).write_bytes(content)
+
+    return damage
 
 
 LOADING: dict[str, tuple[Callable[[Path], None], type[UserError], str]] = {
     "no run.json": (lambda r: (r / "run.json").unlink(), RunError, "there is no run hybrid"),
     "run.json cut": (write("run.json", '{"fo'), RunError, "run.json is damaged: it is not JSON"),
-    "run.json a list": (write("run.json", "[]"), RunError, "run.json is damaged: it lacks sett"),
+    "run.json a list": (write("run.json", "[]"), RunError, "run.json is damaged: it is not a"),
     "run.json binary": (write("run.json", b"\xff"), RunError, "run.json is damaged"),
     "run.json of another format": (
         lambda r: (
             (r / "run.json").write_text(
-                (r / "run.json").read_text().replace('"format": 2', '"format": 1')
+                (r / "run.json").read_text().replace('"format": 3', '"format": 1')
             )
             and None
         ),
         RunError,
-        "has format 1 and this version of qfleet reads format 2",
+        "has format 1 and this version of qfleet reads format 3",
     ),
     "result.json cut": (write("result.json", '{"m'), RunError, "result.json is damaged"),
     "result.json empty": (write("result.json", "{}"), RunError, "result.json is damaged: it lacks"),
     "no result.json": (lambda r: (r / "result.json").unlink(), RunError, "is not finished"),
+    "result.json of another file": (
+        lambda r: (
+            (r / "result.json").write_text(
+                (r / "result.json").read_text().replace('"model/', '"../model/')
+            )
+            and None
+        ),
+        RunError,
+        "its weights are not a file of this run",
+    ),
     "no weights": (
-        lambda r: (r / "model/weights.h5").unlink(),
+        lambda r: (model_folder(r) / "weights.h5").unlink(),
         WeightsError,
         "weights.h5 does not exist",
     ),
-    "weights altered": (write("model/weights.h5", "other"), WeightsError, "was altered: its sha"),
-    "no model.json": (lambda r: (r / "model/model.json").unlink(), WeightsError, "does not exist"),
-    "model.json cut": (write("model/model.json", '{"ci'), WeightsError, "damaged: it is not JSON"),
-    "model.json a list": (write("model/model.json", "[]"), WeightsError, "not a JSON object"),
-    "no circuits": (write("model/model.json", "{}"), WeightsError, "does not describe circuits"),
+    "weights altered": (write("weights.h5", "other"), WeightsError, "was altered: its SHA"),
+    "no model.json": (
+        lambda r: (model_folder(r) / "model.json").unlink(),
+        WeightsError,
+        "does not exist",
+    ),
+    "model.json cut": (write("model.json", '{"ci'), WeightsError, "damaged: it is not JSON"),
+    "model.json a list": (write("model.json", "[]"), WeightsError, "not a JSON object"),
+    "no circuits": (write("model.json", "{}"), WeightsError, "has format None"),
     "circuit damaged": (
-        write(
-            "model/model.json",
-            '{"format": 2, "circuits": [{"name": "c", "circuit": "{", "trained": {}}]}',
+        lambda r: storage.write_json(
+            model_folder(r) / "model.json",
+            {**described(), "circuits": [{**described()["circuits"][0], "circuit": "{"}]},
         ),
         WeightsError,
         "does not describe circuits",
@@ -397,14 +392,9 @@ OPENING: dict[str, tuple[Callable[[Path], None], str]] = {
     "run.json cut": (write("run.json", '{"fo'), "run.json is damaged: it is not JSON"),
     "run.json empty": (write("run.json", ""), "run.json is damaged: it is not JSON"),
     "run.json of another format": (LOADING["run.json of another format"][0], "has format 1"),
-    "run.json of numbers": (write("run.json", '{"settings": 5}'), "it lacks settings, other"),
-    "attempts.json cut": (write("attempts.json", "{"), "attempts.json is damaged: delete it"),
-    "attempts.json of texts": (
-        write(
-            "attempts.json",
-            '{"attempts": "1", "without_progress": 0, "checkpoint": 0, "cause": ""}',
-        ),
-        "attempts.json is damaged: delete it",
+    "run.json of numbers": (
+        write("run.json", '{"format": 3, "settings": 5}'),
+        "settings is not a valid dict",
     ),
     "no run.json but checkpoints": (
         lambda r: (r / "run.json").unlink(),
@@ -417,11 +407,10 @@ OPENING: dict[str, tuple[Callable[[Path], None], str]] = {
 def test_claim_damaged_run_is_refused(tmp_path: Path, name: str) -> None:
     with held(tmp_path) as opened:
         checkpoints.save(opened.run.path, 1, {"x": np.ones(1)}, {}, 1)
-        opened.begin_attempt(5)
     damage, message = OPENING[name]
     damage(tmp_path / "hybrid")
-    with pytest.raises(RunError, match=message), held(tmp_path) as again:
-        again.begin_attempt(5)
+    with pytest.raises(RunError, match=message):
+        held(tmp_path)
 
 
 def test_metrics_damaged_file_is_refused(tmp_path: Path) -> None:
@@ -434,7 +423,7 @@ def test_metrics_damaged_file_is_refused(tmp_path: Path) -> None:
 
 def test_circuit_of_a_run_without_circuits_is_refused(tmp_path: Path) -> None:
     run = finished(tmp_path / "runs", "hybrid", tmp_path)
-    storage.write_json(run.path / "model" / "model.json", {**described(), "circuits": []})
+    storage.write_json(run.weights.parent / "model.json", {**described(), "circuits": []})
     with pytest.raises(RunError, match="has no circuit"):
         _ = runs.load(str(run.path)).circuit
 

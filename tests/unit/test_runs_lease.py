@@ -2,32 +2,38 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from common import lease, storage
-from common.errors import PeerLost, RunError
-from common.lease import Holder, Lease
+from common.errors import PeerLost, QfleetError, RunError, StorageUnavailable
+from common.lease import Lease, holder
+from common.lease.holder import Holder
 from common.storage import StoragePath
+from tests.support.storage_emulator import BUCKET, Emulator, Proxy, point_to
 
-RENEW, EXPIRY, CONFIRM = 0.2, 1.5, 0.3
+RENEW, EXPIRY = 0.2, 1.5
 
 HOLD = """
 import sys
 from common import storage
 from common.errors import QfleetError
 from common import lease
-RENEW, EXPIRY, CONFIRM = map(float, sys.argv[3:6])
+RENEW, EXPIRY = map(float, sys.argv[3:5])
 lease.RENEW_INTERVAL_SECONDS = RENEW
 lease.EXPIRY_SECONDS = EXPIRY
-lease.CONFIRM_SECONDS = CONFIRM
 run = storage.path(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
@@ -35,7 +41,7 @@ try:
     held = lease.Lease(run, sys.argv[2]).acquire()
     print("held", flush=True)
     for line in sys.stdin:
-        held.check()
+        held.confirm()
         print("still", flush=True)
     held.close()
 except QfleetError as error:
@@ -48,14 +54,13 @@ def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the intervals here; the processes of HOLD get the same."""
     monkeypatch.setattr(lease, "RENEW_INTERVAL_SECONDS", RENEW)
     monkeypatch.setattr(lease, "EXPIRY_SECONDS", EXPIRY)
-    monkeypatch.setattr(lease, "CONFIRM_SECONDS", CONFIRM)
 
 
 class Contender:
     """A process that acquires the lease of a run, like the chief of a job."""
 
     def __init__(self, run: StoragePath, job_id: str) -> None:
-        numbers = [str(number) for number in (RENEW, EXPIRY, CONFIRM)]
+        numbers = [str(number) for number in (RENEW, EXPIRY)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", HOLD, str(run), job_id, *numbers],
             stdin=subprocess.PIPE,
@@ -91,7 +96,7 @@ def contenders(run: StoragePath, *job_ids: str) -> Iterator[list[Contender]]:
 
 @pytest.fixture(params=["local", "gs"])
 def run_folder(request: pytest.FixtureRequest, tmp_path: Path) -> StoragePath:
-    """A run's folder, on disk and in the emulator, which ignores preconditions."""
+    """A run's folder, on disk and in the emulator."""
     if request.param == "local":
         return tmp_path / "r"
     return storage.path(request.getfixturevalue("gs")) / "r"
@@ -120,18 +125,25 @@ def test_acquire_expired_lease_one_process_succeeds(tmp_path: Path) -> None:
         assert answers == ["RunError"] * 2 + ["held"]
 
 
-def abandoned(run: Path, **changes: object) -> Holder:
+def abandoned(run: StoragePath, **changes: Any) -> Holder:
     """Write a lease whose holder is on another machine."""
-    holder = Holder("gone", "t", "elsewhere", "another boot", 1, 1, 7)
-    storage.write_json(run / lease.NAME, {**vars(holder), **changes})
-    return holder
+    gone = Holder("gone", "t", "elsewhere", "another boot", 1, 1, "", 7)
+    gone = replace(gone, **changes)
+    write(run, gone.to_bytes())
+    return gone
+
+
+def write(run: StoragePath, content: bytes) -> None:
+    """Replace the lease."""
+    path = run / lease.NAME
+    storage.write_if(path, content, storage.read_versioned(path).version)
 
 
 def test_acquire_killed_local_holder_does_not_wait(tmp_path: Path) -> None:
-    with contenders(tmp_path / "r", "a") as (holder,):
-        assert holder.acquire() == "held"
-        holder.process.send_signal(signal.SIGKILL)
-        while Path(f"/proc/{holder.process.pid}/stat").read_text().split()[2] != "Z":
+    with contenders(tmp_path / "r", "a") as (other,):
+        assert other.acquire() == "held"
+        other.process.send_signal(signal.SIGKILL)
+        while Path(f"/proc/{other.process.pid}/stat").read_text().split()[2] != "Z":
             time.sleep(0.01)
         start = time.monotonic()
         Lease(tmp_path / "r", "b").acquire().close()
@@ -150,23 +162,23 @@ def test_acquire_unrenewed_remote_lease_waits_for_expiry(tmp_path: Path) -> None
     abandoned(tmp_path / "r")
     start = time.monotonic()
     held = Lease(tmp_path / "r", "b").acquire()
-    assert EXPIRY <= time.monotonic() - start < EXPIRY + CONFIRM + 1
+    assert EXPIRY <= time.monotonic() - start < EXPIRY + 2
     held.check()
     held.close()
     assert not (tmp_path / "r" / lease.NAME).exists()
 
 
 def test_acquire_renewed_lease_is_refused(run_folder: StoragePath) -> None:
-    with contenders(run_folder, "a") as (holder,):
-        assert holder.acquire() == "held"
+    with contenders(run_folder, "a") as (other,):
+        assert other.acquire() == "held"
         assert lease.active_leases([run_folder, run_folder.parent / "other"]) == {run_folder}
         start = time.monotonic()
         with pytest.raises(RunError, match="in use by another job"):
             Lease(run_folder, "b").acquire()
         assert time.monotonic() - start < EXPIRY
-        holder.send()
-        assert holder.receive() == "still"
-        assert holder.process.communicate()[0] == ""
+        other.send()
+        assert other.receive() == "still"
+        assert other.process.communicate()[0] == ""
     Lease(run_folder, "b").acquire().close()
 
 
@@ -185,24 +197,38 @@ def test_acquire_same_job_takes_over_without_waiting(tmp_path: Path) -> None:
 
 
 def test_check_after_stopped_holder_was_replaced_raises(tmp_path: Path) -> None:
-    with contenders(tmp_path / "r", "a") as (holder,):
-        assert holder.acquire() == "held"
-        holder.process.send_signal(signal.SIGSTOP)
+    with contenders(tmp_path / "r", "a") as (other,):
+        assert other.acquire() == "held"
+        other.process.send_signal(signal.SIGSTOP)
         held = Lease(tmp_path / "r", "b").acquire()
-        holder.process.send_signal(signal.SIGCONT)
+        other.process.send_signal(signal.SIGCONT)
         time.sleep(4 * RENEW)
-        holder.send()
-        assert holder.receive().startswith("RunError run r is in use by another job")
+        other.send()
+        assert other.receive().startswith("RunError run r is in use by another job")
         held.check()
         held.close()
 
 
 def test_check_after_run_was_deleted_raises(tmp_path: Path) -> None:
     held = Lease(tmp_path / "r", "a").acquire()
-    (tmp_path / "r" / lease.NAME).unlink()
+    shutil.rmtree(tmp_path / "r")
+    with pytest.raises(RunError, match="was deleted while in use"):
+        held.confirm()
     time.sleep(3 * RENEW)
     with pytest.raises(RunError, match="was deleted while in use"):
         held.check()
+    held.close()
+
+
+def test_copy_for_people_is_restored(tmp_path: Path) -> None:
+    """The lease itself is in the files behind it, so a deleted copy frees nothing."""
+    held = Lease(tmp_path / "r", "a").acquire()
+    (tmp_path / "r" / lease.NAME).unlink()
+    end = time.monotonic() + 20
+    while not (tmp_path / "r" / lease.NAME).exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    held.confirm()
     held.close()
 
 
@@ -214,12 +240,10 @@ def test_renewal_survives_temporary_storage_failure(
     (tmp_path / "r").rename(tmp_path / "aside")
     (tmp_path / "r").write_text("in the way")
     time.sleep(4 * RENEW)
-    held.check()
     assert len([m for m in caplog.messages if "was not renewed" in m]) == 1
     (tmp_path / "r").unlink()
     os.rename(tmp_path / "aside", tmp_path / "r")
-    time.sleep(2 * RENEW)
-    held.check()
+    held.confirm()
     held.close()
     assert not (tmp_path / "r" / lease.NAME).exists()
 
@@ -227,7 +251,6 @@ def test_renewal_survives_temporary_storage_failure(
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
         b"{",
         b"[]",
         b"\xff\xfe",
@@ -240,7 +263,7 @@ def test_acquire_damaged_lease_succeeds(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "EXPIRY_SECONDS", 0.2)
-    storage.write_atomic(tmp_path / "r" / lease.NAME, content)
+    write(tmp_path / "r", content)
     held = Lease(tmp_path / "r", "b").acquire()
     held.check()
     held.close()
@@ -249,7 +272,7 @@ def test_acquire_damaged_lease_succeeds(
 @pytest.fixture
 def without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Hide /proc, as on macOS."""
-    monkeypatch.setattr(lease, "PROC", tmp_path / "no-proc")
+    monkeypatch.setattr(holder, "PROC", tmp_path / "no-proc")
 
 
 @pytest.mark.usefixtures("without_proc")
@@ -270,10 +293,121 @@ def test_acquire_without_proc_finds_ended_local_holder(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("without_proc")
 def test_holder_without_proc_and_psutil_is_never_local(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psutil", None)
-    lease._machine_without_proc.cache_clear()
+    holder._machine_without_proc.cache_clear()
     try:
         here = Holder.here("a")
         assert not here.has_ended()
-        assert lease._process_start(2**22 + 1) == 0
+        assert holder._process_start(2**22 + 1) == 0
     finally:
-        lease._machine_without_proc.cache_clear()
+        holder._machine_without_proc.cache_clear()
+
+
+@pytest.fixture
+def stoppable_gs(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[StoragePath, threading.Event]]:
+    """Return a folder, and an event that lets its storage respond while it is set."""
+    up = threading.Event()
+    up.set()
+    monkeypatch.setattr(lease, "REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(lease, "RETRY_INTERVAL_SECONDS", 0.1)
+    with Proxy(emulator, lambda _: None if up.is_set() else 503) as proxy:
+        point_to(monkeypatch, proxy.address)
+        yield storage.path(f"gs://{BUCKET}/{uuid.uuid4().hex}") / "r", up
+
+
+def test_holder_without_storage_stops_committing_before_expiry(
+    stoppable_gs: tuple[StoragePath, threading.Event],
+) -> None:
+    folder, up = stoppable_gs
+    held = Lease(folder, "a").acquire()
+    held.check()
+    up.clear()
+    time.sleep(EXPIRY * 0.8)
+    with pytest.raises(StorageUnavailable, match="was not renewed"):
+        held.check()
+    up.set()
+    held.confirm()  # no process has taken over, so it continues
+    held.check()
+    held.close()
+
+
+def test_outage_does_not_expire_a_lease(
+    stoppable_gs: tuple[StoragePath, threading.Event],
+) -> None:
+    """The time in which no process reaches storage is not the holder's silence."""
+    folder, up = stoppable_gs
+    held = Lease(folder, "a").acquire()
+    outcome: list[Exception] = []
+
+    def contend() -> None:
+        try:
+            Lease(folder, "b").acquire()
+        except RunError as error:
+            outcome.append(error)
+
+    # Another process of another machine, for which only renewals count.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Holder, "is_here", lambda self: False)
+        contender = threading.Thread(target=contend)
+        contender.start()
+        time.sleep(EXPIRY / 5)
+        up.clear()
+        time.sleep(2 * EXPIRY)
+        up.set()
+        contender.join(60)
+    assert "in use by another job" in str(outcome[0])
+    held.confirm()
+    held.close()
+
+
+def test_long_outage_is_reported_once(
+    stoppable_gs: tuple[StoragePath, threading.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, up = stoppable_gs
+    reported: list[QfleetError] = []
+    held = Lease(folder, "a", on_lost=reported.append).acquire()
+    monkeypatch.setattr(storage.base, "RETRY_SECONDS", 0.8)
+    up.clear()
+    end = time.monotonic() + 20
+    while not reported:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    time.sleep(3 * RENEW)
+    with pytest.raises(StorageUnavailable):
+        held.confirm()
+    up.set()
+    assert [type(error) for error in reported] == [StorageUnavailable]
+    held.close()
+
+
+@pytest.mark.parametrize("other_site", [False, True])
+def test_same_job_of_another_cluster_is_refused(
+    run_folder: StoragePath, monkeypatch: pytest.MonkeyPatch, other_site: bool
+) -> None:
+    """Two clusters may run a job of the same namespace and name on one bucket."""
+    monkeypatch.setenv(holder.CLUSTER_CA, "certificate of one cluster")
+    held = Lease(run_folder, "team.hybrid").acquire()
+    monkeypatch.setattr(Holder, "is_here", lambda self: False)
+    if other_site:
+        monkeypatch.setenv(holder.CLUSTER_CA, "certificate of another cluster")
+        with pytest.raises(RunError, match="in use by another job"):
+            Lease(run_folder, "team.hybrid").acquire()
+        held.confirm()
+    else:
+        began = time.monotonic()
+        newer = Lease(run_folder, "team.hybrid").acquire()
+        assert time.monotonic() - began < EXPIRY  # its own earlier attempt is fenced at once
+        with pytest.raises(PeerLost):
+            held.confirm()
+        newer.close()
+    held.close()
+
+
+def test_lease_names_no_file_outside_of_its_folder(tmp_path: Path) -> None:
+    """A commit in a lease of another user writes nothing but a JSON file next to it."""
+    abandoned(tmp_path / "r", final=("../result.json", "{}"), machine=Holder.here("a").machine)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lease, "EXPIRY_SECONDS", 0.2)
+        Lease(tmp_path / "r", "b").acquire().close()
+    assert not (tmp_path / "result.json").exists()

@@ -19,8 +19,9 @@ def train(root: StoragePath, scratch: Path, model: str) -> tuple[np.ndarray, lis
 
     settings = Settings.from_values(model=model, qubits=4, filters=2, seed=7)
     identity, fingerprint = settings.identity(), settings.fingerprint()
-    opened = runs.claim_for_training(root, "r", identity, fingerprint, "d", {}, "g")
+    opened = runs.claim_for_training(root, "r", identity, fingerprint, "job")
     assert isinstance(opened, runs.ClaimedRun)
+    opened.record("d", {}, {})
     with opened:
         made = models.build_model(4, settings)
         file = scratch / "weights.h5"
@@ -51,10 +52,9 @@ def test_load_model_from_the_cloud(gs: str, tmp_path: Path) -> None:
 
 def test_rebuild_invalid_description_is_refused(tmp_path: Path) -> None:
     train(tmp_path / "runs", tmp_path, "qcnn")
-    described = tmp_path / "runs" / "r" / "model" / "model.json"
+    described = runs.Run(tmp_path / "runs" / "r").weights.parent / "model.json"
     content = storage.read_json(described)
     del content["features"]
     storage.write_json(described, content)
-    loaded = runs.load("r", storage=str(tmp_path / "runs"))
-    with pytest.raises(WeightsError, match="does not describe a model"):
-        _ = loaded.model
+    with pytest.raises(WeightsError, match=r"model.json is damaged: it lacks features"):
+        runs.load("r", storage=str(tmp_path / "runs"))

@@ -43,7 +43,9 @@ def ms(simulate: float, exchange: float = 0.0, data: float = 0.1, other: float =
 def measurement(rank: int = 0, **fields: Any) -> StepMeasurement:
     result = {
         "case": 0, "rank": rank, "workers": 2, "qubits": 12, "batch": 64, "threads": 1,
-        "state_shards": 1, "independent": "", "data": "turned", "steps_per_call": 50, "steps": 100,
+        "state_shards": 1, "independent": "", "data": "turned", "steps_per_call": 50,
+        "host_seconds": 0.004,
+        "steps": 100,
         "seconds": 1.0,
         "examples_per_second": 6400.0, "step_ms": ms(9.0, 0.8), "wait_ms": 0.3, "cpu_seconds": 0.95,
         "start_seconds": 5.0, "build_seconds": 1.5, "rss_bytes": 800 * 2**20, "cores": [rank],
@@ -351,7 +353,7 @@ def test_cpu_sets_are_disjoint_while_there_are_enough(
         ("{", "CASES is not JSON"),
         ("[]", "CASES is a list"),
         ('["a"]', "a case is an object"),
-        ('[{"qubits": 99}]', "QUBITS=99"),
+        ('[{"qubits": 9999}]', "QUBITS=9999"),
         ('[{"cubits": 9}]', "cubits is not a setting"),
         ('[{"threads": 2}]', "threads is equal in all cases"),
         ('[{"seconds": 0}]', "seconds of a case"),
@@ -397,6 +399,7 @@ def test_benchmark_pods_have_no_storage_and_same_security() -> None:
     assert [one["kind"] for one in found] == ["ServiceAccount", "NetworkPolicy", "TFJob"]
     worker = found[-1]["spec"]["tfReplicaSpecs"]["Worker"]
     assert (worker["replicas"], worker["restartPolicy"]) == (3, "Never")
+    assert found[-1]["spec"]["enableDynamicWorker"] is False, "a lost worker ends the job"
     before = trained[-1]["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
     after = worker["template"]["spec"]
     assert {k: v for k, v in after.items() if k != "containers"} == {
@@ -417,6 +420,10 @@ def test_benchmark_pods_have_no_storage_and_same_security() -> None:
     ]
     assert {"workers=3", "model=qcnn"} <= set(container["command"])
     assert "envFrom" not in container
-    kept = {"HOME", "QFLEET_EVENTS", "QFLEET_WORKERS", "QFLEET_THREADS"}
+    kept = {"HOME", "QFLEET_EVENTS", "QFLEET_WORKERS", "QFLEET_THREADS",
+            "QFLEET_HEARTBEAT_FILE", "RENDEZVOUS_SECRET"}  # fmt: skip
     assert {one["name"] for one in container["env"]} == kept
+    probed = " ".join(container["startupProbe"]["exec"]["command"])
+    (file,) = (e["value"] for e in container["env"] if e["name"] == "QFLEET_HEARTBEAT_FILE")
+    assert file in probed, "the pod never becomes ready without it, and has no address"
     assert "envFrom" in before["containers"][0], "the manifest of the training job is not modified"

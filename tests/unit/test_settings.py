@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import time
 
 import pytest
 
@@ -17,17 +18,19 @@ from common.settings import (
 from common.settings.registry import GROUPS
 from common.settings.schema import describe_constraint, help_text, markdown_table
 
-MODEL = ("model", "qubits", "activation", "filters", "simulator")
+MODEL = ("model", "qubits", "layers", "pooling", "activation", "filters", "simulator", "method")
 DATA = ("data", "label_column", "classes", "encoder", "train_examples", "validation_examples",
         "test_examples", "partitions", "seed", "data_memory")  # fmt: skip
-TRAINING = ("workers", "state_shards", "batch", "batch_per_worker", "epochs", "learning_rate",
-            "initializations", "initialization_epochs", "steps_per_call", "threads")  # fmt: skip
-CHECKPOINTING = ("checkpoint_interval", "keep_checkpoints")
+TRAINING = ("workers", "min_workers", "state_shards", "batch", "batch_per_worker", "epochs",
+            "learning_rate", "initializations", "initialization_epochs", "reproducible",
+            "micro_batch", "steps_per_call", "threads")  # fmt: skip
+CHECKPOINTING = ("checkpoint_interval", "keep_checkpoints", "keep_best")
 FAULT_TOLERANCE = ("deadline", "max_attempts", "max_restarts", "rendezvous_timeout",
-                   "rendezvous_port")  # fmt: skip
+                   "stall_timeout_min", "stall_timeout_max", "heartbeat_file",
+                   "rendezvous_port", "peer_timeout", "elastic_after")  # fmt: skip
 PLANNING = ("price_per_worker_hour", "preemption_rate", "preemption_notice_fraction",
             "restart_seconds", "step_time_cv", "apply", "quick")  # fmt: skip
-INFERENCE_AND_RUNS = {"parallelism", "weights", "input", "compare", "delete", "yes"}
+INFERENCE_AND_RUNS = {"parallelism", "weights", "checkpoint", "input", "compare", "delete", "yes"}
 
 SUGGESTED = {
     "starts": "initializations",
@@ -280,7 +283,8 @@ def test_fingerprint_of_resolved_values_is_equal():
 
 
 def test_identity_has_the_recorded_names():
-    training = ("batch", "learning_rate", "initializations", "initialization_epochs")
+    training = ("batch", "learning_rate", "initializations", "initialization_epochs",
+                "reproducible", "micro_batch")  # fmt: skip
     identity = Settings.from_args([]).identity()
     assert set(identity) == {*MODEL, *DATA, *training} - {"data_memory"}
     assert identity["batch"] == 64
@@ -310,7 +314,7 @@ def test_from_record_of_an_identity_round_trips(args, monkeypatch):
 
 def test_from_record_of_a_wrong_value_raises():
     with pytest.raises(ValueError, match="qubits"):
-        Settings.from_record({"qubits": 99})
+        Settings.from_record({"qubits": 4097})
 
 
 # Errors.
@@ -334,6 +338,11 @@ def test_from_record_of_a_wrong_value_raises():
         (["WORKERS=6", "PARTITIONS=2", "STATE_SHARDS=2"], "4 (PARTITIONS=2 groups of"),
         (["WORKERS=8", "BATCH=4"], "raise BATCH or lower WORKERS"),
         (["PROFILE_STEPS=9:3"], "PROFILE_STEPS is first:last"),
+        (["LAYERS=1", "MODEL=qcnn"], "omit LAYERS, or use MODEL=hybrid"),
+        (["LAYERS=4"], "LAYERS=4 is more than 3"),
+        (["QUBITS=4097"], "QUBITS is a whole number from 2 to 4,096"),
+        (["METHOD=tensor_network", "SIMULATOR=tensorflow"], "omit METHOD"),
+        (["METHOD=subspace", "STATE_SHARDS=2", "WORKERS=2"], "METHOD=subspace can't be used"),
     ],
 )
 def test_wrong_argument_raises_one_sentence(args, words):
@@ -379,7 +388,23 @@ def test_wrong_variable_is_refused_by_name(monkeypatch):
         ("\x00", "not a YAML file"),
         ("1: 2", "name: value"),
         (None, "is not a file"),
+        ("seed: 3\nepochs: 4\nseed: 5\n", "seed is set twice"),
+        ("seed: 1:30", "seed: 1:30 in"),
+        ("seed: 0x10", "seed: 0x10 in"),
+        ("epochs: [3]", "has several values"),
+        ("epochs: {a: 3}", "has several values"),
+        ("a: &a [x]\nb: *a", "alias (*)"),
+        ("seed: !!python/object/apply:os.getpid []", "tag (!)"),
+        ("seed: !!int 3", "tag (!)"),
+        ("<<: {seed: 3}", "name: value"),
+        ("seed: 3\n---\nseed: 4", "not a YAML file"),
+        ("epochs: " + "[" * 50_000, "nested too deep"),
+        ("? [a]\n: 3", "name: value"),
+        ("x" * 2_000_000 + ": 1", "more than 1 MiB"),
+        ("\x1b[31m: 1", "not a YAML file"),
+        ('storage: "a\\eb"\nepochs: no', "epochs: no in"),
     ],
+    ids=range(22),
 )
 def test_wrong_file_raises_one_sentence(tmp_path, text, words):
     file = tmp_path / "mine.yaml"
@@ -392,41 +417,76 @@ def test_wrong_file_raises_one_sentence(tmp_path, text, words):
     assert "\n" not in str(error.value)
 
 
+def test_aliases_that_multiply_are_refused_at_once(tmp_path):
+    file = tmp_path / "mine.yaml"
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
+    file.write_text("\n".join(lines))
+    start = time.monotonic()
+    with pytest.raises(SettingsError, match="alias"):
+        Settings.from_args([f"CONFIG={file}"])
+    assert time.monotonic() - start < 10
+
+
+def test_file_has_the_values_of_the_command_line(tmp_path):
+    lines = {"seed": "017", "learning_rate": "1e-3", "verbose": "on", "classes": "1,8", "run": "7",
+             "label_column": "yes", "train_examples": "~", "storage": "'null'"}  # fmt: skip
+    file = tmp_path / "mine.yaml"
+    file.write_text("".join(f"{name}: {value}\n" for name, value in lines.items()))
+    given = {**lines, "train_examples": "", "storage": "null"}
+    expected = Settings.from_args([f"{name}={value}" for name, value in given.items()])
+    read = Settings.from_args([f"CONFIG={file}"])
+    assert read.replace(config=None) == expected.replace(config=None)
+    assert read.data.seed == 17
+    assert read.job.run == "7"
+
+
 # Scopes: the literal sets are the contracts of launch/ and planning/.
 
 
 def test_scope_worker_is_all_but_cluster_and_client():
     excluded = {"target", "storage", "run", "config", "workers", "threads", "max_restarts",
-                "job_id", "tensorboard_port", "tensorboard_host", "tensorboard_folder"}  # fmt: skip
+                "job_id", "tensorboard_port", "tensorboard_host", "tensorboard_folder",
+                "heartbeat_file"}  # fmt: skip
     assert {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)} == excluded
     fields = Settings.fields()
     cluster = {name for name, field in fields.items() if field.group == "cluster"}
     passed = set(fields) - excluded - cluster - INFERENCE_AND_RUNS
     assert set(names_in_scope(Scope.WORKER)) == passed
-    assert names_in_scope(Scope.INFERENCE) == ("parallelism", "weights", "input")
+    assert names_in_scope(Scope.INFERENCE) == ("parallelism", "weights", "checkpoint", "input")
 
 
 def test_scope_pod_spec_is_set_by_the_manifest():
     assert set(names_in_scope(Scope.POD_SPEC)) == {
         "storage", "run", "job_id", "workers", "threads", "tensorboard_folder",
+        "heartbeat_file",
     }  # fmt: skip
 
 
 def test_scope_benchmark_pod_is_the_passed_groups():
     groups = {*MODEL, *DATA, *TRAINING, *CHECKPOINTING, *FAULT_TOLERANCE, "job_id"}
-    assert set(names_in_scope(Scope.BENCHMARK_POD)) == groups - {"workers", "threads"}
-    assert names_in_scope(Scope.BENCHMARK_ENV) == ("workers", "threads")
+    excluded = {"workers", "threads", "heartbeat_file", "min_workers", "elastic_after"}
+    assert set(names_in_scope(Scope.BENCHMARK_POD)) == groups - excluded
+    assert names_in_scope(Scope.BENCHMARK_ENV) == ("workers", "threads", "heartbeat_file")
 
 
 def test_scope_benchmark_holds_for_all_cases():
     assert names_in_scope(Scope.BENCHMARK) == (
-        "model", "activation", "filters", "simulator", "partitions", "seed", "rendezvous_timeout",
+        "model", "layers", "pooling", "activation", "filters", "simulator", "method", "partitions",
+        "seed", "rendezvous_timeout",
     )  # fmt: skip
+
+
+def test_scope_group_is_what_identity_leaves_out():
+    names = names_in_scope(Scope.GROUP)
+    assert set(names) == {"state_shards", "epochs", "steps_per_call", "profile_steps"}
+    assert not any(Settings.fields()[name].identity for name in names)
 
 
 def test_scope_placement_is_context_to_priority():
     assert names_in_scope(Scope.PLACEMENT) == (
-        "context", "namespace", "overlay", "image", "cpu", "memory", "queue", "priority_class",
+        "context", "namespace", "overlay", "image", "cpu", "memory", "scratch", "queue",
+        "priority_class",
     )  # fmt: skip
 
 
@@ -436,7 +496,7 @@ def test_scope_profile_key_is_the_measured_pods():
 
 
 def test_scope_plan_file_is_all_but_planning():
-    excluded = {"config", "batch_per_worker", "job_id", *PLANNING}
+    excluded = {"config", "batch_per_worker", "job_id", "heartbeat_file", *PLANNING}
     assert set(names_in_scope(Scope.PLAN_FILE)) == set(Settings.fields()) - excluded
 
 
@@ -449,3 +509,21 @@ def test_scope_command_is_the_flags():
 def test_environment_with_an_event_stream_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QFLEET_EVENTS", "fd:9")
     assert Settings.from_args([]) == Settings.from_values()
+
+
+@pytest.mark.parametrize(
+    ("args", "names"),
+    [
+        (["MIN_WORKERS=3"], "MIN_WORKERS=3 is more than WORKERS=2"),
+        (["MIN_WORKERS=3", "WORKERS=4", "STATE_SHARDS=2"], "MIN_WORKERS=3 .*STATE_SHARDS=2"),
+        (["MIN_WORKERS=0"], "MIN_WORKERS is a whole number from 1 to WORKERS"),
+        (["PEER_TIMEOUT=4"], "PEER_TIMEOUT is a whole number from 5 to 600"),
+    ],
+)
+def test_impossible_limits_of_the_group_are_refused(args, names):
+    with pytest.raises(SettingsError, match=names):
+        Settings.from_args(args)
+
+
+def test_min_workers_with_automatic_workers_is_accepted():
+    assert Settings.from_args(["WORKERS=auto", "MIN_WORKERS=3"]).training.min_workers == 3

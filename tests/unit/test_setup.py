@@ -83,6 +83,7 @@ def test_misspelt_setting_reaches_the_parser(ready: Path) -> None:
         "MAKE=x",
         "MAKEFLAGS=k",
         "setup=false",
+        "python=x",
         "words=x",
         "settings=x",
         "quote=x",
@@ -98,6 +99,48 @@ def test_flags_of_make_do_not_reach_the_program(ready: Path) -> None:
     given, environment = json.loads(done.stdout)
     assert sorted(given) == ["DATA=$(", "SEED=7"]
     assert not {"MAKEFLAGS", "MFLAGS", "SEED", "DATA"} & set(environment)
+
+
+RUN_CODE = "$(shell touch trace)`touch trace`$$(touch trace)';touch trace;'"
+
+
+@pytest.mark.parametrize(
+    "name", ["QFLEET_TARGET", "QFLEET_SIMULATOR", "PYTHON", "MAKEOVERRIDES", "report", "settings",
+             "given", "words", "setup", "QFLEET_STORAGE", "-*-command-variables-*-"],
+)  # fmt: skip
+def test_value_in_the_environment_is_not_executed(ready: Path, name: str) -> None:
+    done = make(ready, "training", **{name: RUN_CODE})
+    assert arguments(done) == []
+    assert arguments(make(ready, "training", "SEED=7", **{name: RUN_CODE})) == ["SEED=7"]
+    assert not (ready / "trace").exists()
+
+
+@pytest.mark.parametrize("name", ["QFLEET_TARGET", "PYTHON", "TARGET", "report", "RUN"])
+def test_value_on_the_command_line_is_not_executed(ready: Path, name: str) -> None:
+    given = arguments(make(ready, "training", f"{name}={RUN_CODE}"))
+    assert given == ([] if name == "PYTHON" else [f"{name}={RUN_CODE}"])
+    assert not (ready / "trace").exists()
+
+
+@pytest.mark.parametrize("blank", ["\n", "\r", "\v", "\f", "\r\n"])
+def test_line_break_in_a_setting_is_refused(ready: Path, blank: str) -> None:
+    for words, environment in (
+        ([f"STORAGE=p{blank}DELETE=x{blank}YES=true"], {}),
+        ([f"PYTHON=x{blank}touch trace"], {}),
+        (["SEED=1"], {"PYTHON": f"x{blank}touch trace"}),
+    ):
+        done = make(ready, "runs", *words, **environment)
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert "contains a line break or another control character" in done.stderr
+    assert not (ready / "trace").exists()
+
+
+def test_platform_of_a_wheel_is_one_word(ready: Path) -> None:
+    done = make(ready, "--dry-run", "wheel", "PLATFORM=a b;touch${IFS}trace'`touch trace`")
+    assert done.stdout.splitlines()[-1].endswith(
+        "tools.wheel 'a b;touch${IFS}trace'\\''`touch trace`'"
+    )
 
 
 def test_settings_in_the_environment_stay_there(ready: Path) -> None:
@@ -124,7 +167,7 @@ def test_installed_target_starts_within_a_second(ready: Path) -> None:
 def test_other_python_version_is_refused(project: Path) -> None:
     python = write_script(project / "bin/python", "echo 3.9")
     error = error_line(make(project, "training", f"PYTHON={python}"))
-    assert f"PYTHON={python} is Python 3.9: set the path of a Python 3.11 or 3.12" in error
+    assert f"PYTHON={python} is Python 3.9: set the path of a Python 3.11, 3.12 or 3.13" in error
 
 
 def test_missing_python_is_refused(project: Path) -> None:
@@ -133,8 +176,8 @@ def test_missing_python_is_refused(project: Path) -> None:
 
 
 def test_machine_without_suitable_python_is_refused(project: Path) -> None:
-    for name in ("python3.11", "python3.12", "python3", "python"):
-        write_script(project / f"bin/{name}", "echo 3.13")
+    for name in ("python3.11", "python3.12", "python3.13", "python3", "python"):
+        write_script(project / f"bin/{name}", "echo 3.14")
     path = f"{project / 'bin'}:{os.environ['PATH']}"
     error = error_line(make(project, "training", PATH=path))
     assert "make training PYTHON=/path/to/python3.11" in error
@@ -156,7 +199,34 @@ def test_tfq_is_refused_on_other_platforms(project: Path) -> None:
     other = on_platform(project, "Darwin", "arm64")
     error = error_line(make(project, "training", "SIMULATOR=tfq", f"PYTHON={PYTHON}", **other))
     assert "built for Linux x86_64 only, and this is Darwin arm64: use SIMULATOR=qfleet" in error
-    assert not (project / ".venv").exists()
+    assert not (project / ".venv-tfq").exists()
+
+
+def test_tfq_with_newer_python_is_refused(project: Path) -> None:
+    python = write_script(project / "bin/python", "echo 3.13")
+    error = error_line(make(project, "training", "SIMULATOR=tfq", f"PYTHON={python}"))
+    assert "is Python 3.13: set the path of a Python 3.11 or 3.12" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "folder"),
+    [
+        (["SIMULATOR=tfq"], "", ".venv-tfq"),
+        ([], "tfq", ".venv-tfq"),
+        (["SIMULATOR=tfq", "SIMULATOR=qfleet"], "", ".venv"),
+        (["SIMULATOR=qfleet"], "tfq", ".venv"),
+        (["SIMULATOR=tensorflow"], "", ".venv"),
+    ],
+    ids=["word", "variable", "last word", "word over variable", "other"],
+)
+def test_simulator_selects_the_environment(
+    project: Path, words: list[str], environment: str, folder: str
+) -> None:
+    """It is the one whose creation the interpreter refuses."""
+    python = write_script(project / "bin/python", "echo 3.9")
+    given = {"QFLEET_SIMULATOR": environment} if environment else {}
+    error = error_line(make(project, "training", *words, f"PYTHON={python}", **given))
+    assert ("3.13" not in error) == (folder == ".venv-tfq")
 
 
 def test_worker_lock_is_without_tensorflow_quantum() -> None:
@@ -168,7 +238,7 @@ def test_worker_lock_is_without_tensorflow_quantum() -> None:
 def test_locks_of_one_environment_agree() -> None:
     """Each package has one version in all of them, but for versions of Python to come."""
     found: dict[str, set[str]] = {}
-    for name in ("worker", "dev", "tfq"):
+    for name in ("worker", "dev"):
         text = (ROOT / f"requirements/{name}.txt").read_text()
         for package, version in re.findall(
             r"^([\w.-]+)==(\S+) (?!; python_full_version >=)", text, re.M
@@ -179,10 +249,10 @@ def test_locks_of_one_environment_agree() -> None:
 
 
 def test_clean_keeps_runs(project: Path) -> None:
-    for name in (".venv/bin", ".venv-tensorboard", "runs/hybrid", "common/__pycache__"):
+    for name in (".venv/bin", ".venv-tfq", ".venv-peers", "runs/hybrid", "common/__pycache__"):
         (project / name).mkdir(parents=True)
     assert make(project, "clean").returncode == 0
     left = {path.name for path in project.iterdir()}
-    assert not left & {".venv", ".venv-tensorboard"}
+    assert not left & {".venv", ".venv-tfq", ".venv-peers"}
     assert (project / "runs/hybrid").is_dir()
     assert not (project / "common/__pycache__").exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from common import storage
-from common.errors import StorageError, StorageUnavailable
+from common.errors import StorageError, StorageFull, StorageUnavailable
 
 
 def test_write_atomic_then_read_returns_the_content(tmp_path: Path) -> None:
@@ -132,9 +132,10 @@ def test_write_atomic_disk_full_leaves_nothing(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["small"]
 
 
-def test_full_device_is_a_storage_error() -> None:
+def test_full_device_is_retryable() -> None:
+    """Room may come back, so the failure is not permanent."""
     with (
-        pytest.raises(StorageError, match="no space left to write"),
+        pytest.raises(StorageFull, match="no space left to write"),
         storage.translate_errors("runs"),
         Path("/dev/full").open("wb", buffering=0) as device,
     ):

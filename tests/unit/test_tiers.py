@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,23 +16,33 @@ ROOT = Path(__file__).parents[2]
 def collected() -> list[str]:
     """Node IDs of all tests below tests/, e2e included."""
     found = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-qq", "tests"],
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests"],
         cwd=ROOT, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert found.returncode == 0, found.stdout[-2000:] + found.stderr[-2000:]
-    counts = (line.rpartition(": ") for line in found.stdout.splitlines())
-    return [name for name, _, count in counts if count.isdigit()]
+    return [line for line in found.stdout.splitlines() if line.startswith("tests/")]
 
 
 def test_collection_finds_every_test_file(collected: list[str]) -> None:
     files = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
-    assert files == set(collected)
+    files = {name for name in files if not name.startswith("tests/adapters/")}
+    assert files == {node_id.partition("::")[0] for node_id in collected}
+
+
+def test_tfq_tests_lie_in_the_paths_of_their_command(collected: list[str]) -> None:
+    found = [one for one in collected if tiers.tier_of(one) in (tiers.TFQ, tiers.TFQ_EXHAUSTIVE)]
+    assert len(found) > 50
+    assert [one for one in found if not one.startswith(tiers.TFQ_PATHS)] == []
+    paths = " ".join(path.rstrip("/") for path in tiers.TFQ_PATHS)
+    assert paths in (ROOT / "Makefile").read_text()
 
 
 @pytest.mark.parametrize("entry", tiers.ASSIGNED)
-def test_entry_names_an_existing_test(entry: str) -> None:
-    path, _, function = entry.partition("::")
+def test_entry_names_an_existing_test(entry: str, collected: list[str]) -> None:
+    path, _, test = entry.partition("::")
+    function = test.partition("[")[0]
     assert (ROOT / path).exists()
+    assert "[" not in test or entry in collected
     assert f"def {function}(" in (ROOT / path).read_text() if function else True
 
 
@@ -41,7 +52,13 @@ def test_make_targets_select_each_tier_once() -> None:
     assert f"-m '{default}'" in makefile
     assert "-m native" in makefile
     assert "-m infra" in makefile
-    assert "-m 'native or infra or exhaustive'" in makefile
+    assert "-m 'infra or exhaustive'" in makefile
+    assert "$(pytest) -m nightly" in makefile
+    assert "pytest tests/e2e -m nightly" in makefile
+    assert "-m 'not alone and not nightly'" in makefile
+    assert "-m 'alone and not nightly'" in makefile
+    assert "$(pytest_tfq) -m tfq " in makefile
+    assert "$(pytest_tfq) -m tfq_exhaustive " in makefile
 
 
 @pytest.mark.parametrize(
@@ -50,6 +67,10 @@ def test_make_targets_select_each_tier_once() -> None:
         ("tests/unit/test_text.py::test_plural[1]", tiers.DEFAULT),
         ("tests/native/test_x.py::test_y", tiers.NATIVE),
         ("tests/e2e/test_faults.py::test_y", tiers.E2E),
+        ("tests/tfq/test_x.py::test_y", tiers.TFQ),
+        ("tests/unit/qfleet/test_x.py::test_y[tfq]", tiers.TFQ),
+        ("tests/unit/qfleet/test_x.py::test_y[4-tfq-None]", tiers.TFQ),
+        ("tests/unit/qfleet/test_x.py::test_tfq[tfqs]", tiers.DEFAULT),
     ],
 )
 def test_tier_of_folder_entries(node_id: str, tier: str) -> None:
@@ -60,3 +81,11 @@ def test_covers_matches_whole_names_only() -> None:
     assert tiers.covers("tests/a.py::test_b", "tests/a.py::test_b[1]")
     assert tiers.covers("tests/a.py", "tests/a.py::test_b")
     assert not tiers.covers("tests/a.py::test_b", "tests/a.py::test_bc")
+
+
+def test_folders_of_tiers_are_collected_by_default() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    paths = settings["tool"]["pytest"]["ini_options"]["testpaths"]
+    separate = {"tests/adapters", "tests/e2e", "tests/tfq"}  # they have commands of their own
+    folders = {f"tests/{path.parent.name}" for path in (ROOT / "tests").glob("*/test_*.py")}
+    assert set(paths) == folders - separate

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from common import storage
-from common.errors import StorageError, StorageUnavailable
 from common.uploads import Uploader
 from tests.support.storage_emulator import BUCKET, Emulator, Proxy, point_to
 
@@ -69,9 +68,8 @@ def test_uploader_storage_outage_warns_once_and_catches_up(
     with Proxy(emulator, lambda _: 503 if away[0] else None) as proxy:
         point_to(monkeypatch, proxy.address)
         remote = storage.path(f"gs://{BUCKET}/away")
-        with Uploader(tmp_path, remote, interval_seconds=0.02) as uploader:
+        with Uploader(tmp_path, remote, interval_seconds=0.02):
             until(lambda: proxy.failed > 6)
-            uploader.check()
             away[0] = False
             until(lambda: any(message.endswith("again") for message in caplog.messages))
         assert content(remote / "events") == b"x"
@@ -81,32 +79,40 @@ def test_uploader_storage_outage_warns_once_and_catches_up(
     ]
 
 
-def test_close_without_storage_raises(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, emulator: Emulator
+def test_refused_upload_is_logged_and_tried_again(
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One refusal, such as 403 while roles change, does not end the upload, nor a training."""
+    caplog.set_level(logging.INFO, "qfleet")
+    (tmp_path / "events").write_bytes(b"x")
+    with Proxy(emulator, lambda _: None if caplog.messages else 403) as proxy:
+        point_to(monkeypatch, proxy.address)
+        remote = storage.path(f"gs://{BUCKET}/refused")
+        with Uploader(tmp_path, remote, interval_seconds=0.02):
+            until(lambda: caplog.messages[-1:] and caplog.messages[-1].endswith("again"))
+        assert content(remote / "events") == b"x"
+    assert "is denied" in caplog.messages[0]
+
+
+@pytest.mark.parametrize("status", [403, 503])
+def test_last_upload_that_fails_raises_nothing(
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    status: int,
 ) -> None:
     monkeypatch.setattr(storage.base, "RETRY_SECONDS", 0.2)
-    with Proxy(emulator, lambda _: 503) as proxy:
+    with Proxy(emulator, lambda _: status) as proxy:
         point_to(monkeypatch, proxy.address)
         uploader = Uploader(tmp_path, storage.path(f"gs://{BUCKET}/x"), interval_seconds=60)
         (tmp_path / "events").write_bytes(b"x")
-        with pytest.raises(StorageUnavailable):
-            uploader.close()
-
-
-def test_check_permanent_refusal_raises(gs: str, tmp_path: Path) -> None:
-    (tmp_path / "events").write_bytes(b"x")
-    uploader = Uploader(tmp_path, storage.path("gs://no-such-bucket/x"), interval_seconds=0.02)
-
-    def refused() -> bool:
-        try:
-            uploader.check()
-        except StorageError:
-            return True
-        return False
-
-    until(refused)
-    with pytest.raises(StorageError, match="bucket gs://no-such-bucket does not exist"):
+        assert not uploader.upload()
         uploader.close()
+    assert caplog.messages[0].startswith("logs are not uploaded at the moment")
 
 
 def test_exit_keeps_the_first_error(
@@ -116,4 +122,4 @@ def test_exit_keeps_the_first_error(
     nowhere = storage.path("gs://no-such-bucket/x")
     with pytest.raises(ZeroDivisionError), Uploader(tmp_path, nowhere, interval_seconds=60):
         raise ZeroDivisionError
-    assert "the last logs were not uploaded: bucket gs://no-such-bucket" in caplog.messages[0]
+    assert "bucket gs://no-such-bucket" in caplog.messages[0]

@@ -1,14 +1,23 @@
 """The checkpoint callback, and the state of a learner as arrays."""
 
-from common.errors import WeightsError
+import numpy as np
+
+from common.checkpoints import BestEpoch
+from common.errors import ReplicasDiffer, WeightsError
 from qfleet.tensorflow.runtime import keras
 from training.checkpointing import CheckpointWriter, TrainingState
 from training.learner import Learner
+from training.local_part import local_part
 from training.multi_start import MultiStart
+from training.replica_state import host_digest, state_variables
 
 
 def capture_state(
-    learner: Learner, multi_start: MultiStart, epoch: int, step: int
+    learner: Learner,
+    multi_start: MultiStart,
+    epoch: int,
+    step: int,
+    best: BestEpoch | None = None,
 ) -> TrainingState:
     """Copy weights, optimizer state, sums and the best initialization to the host.
 
@@ -17,11 +26,23 @@ def capture_state(
         multi_start: The initializations.
         epoch: Current epoch, counted from 0.
         step: Next step in that epoch, counted from 0.
+        best: The epoch with the lowest validation loss so far, if that is kept.
     """
-    arrays = {f"model/{i}": weight.numpy() for i, weight in enumerate(learner.model.weights)}
-    arrays |= {f"optimizer/{i}": v.numpy() for i, v in enumerate(learner.optimizer.variables)}
+    weights, slots = (
+        map(local_part, v) for v in (learner.model.weights, learner.optimizer.variables)
+    )
+    arrays = {f"model/{i}": weight.numpy() for i, weight in enumerate(weights)}
+    arrays |= {f"optimizer/{i}": slot.numpy() for i, slot in enumerate(slots)}
     arrays |= {"sums": learner.sums, **multi_start.arrays}
-    return TrainingState(epoch, step, learner.steps, arrays)
+    return TrainingState(epoch, step, learner.steps, arrays, best)
+
+
+def digest_of_state(learner: Learner, state: TrainingState) -> np.ndarray:
+    """Return the digest of captured weights and optimizer, as `ReplicaCheck` has it."""
+    named = {id(weight): f"model/{i}" for i, weight in enumerate(learner.model.weights)}
+    named |= {id(v): f"optimizer/{i}" for i, v in enumerate(learner.optimizer.variables)}
+    compared = state_variables(learner.model, learner.optimizer)
+    return host_digest([state.arrays[named[id(variable)]] for variable in compared])
 
 
 def restore_state(learner: Learner, multi_start: MultiStart, state: TrainingState) -> None:
@@ -50,6 +71,8 @@ class CheckpointCallback(keras.callbacks.Callback):
         multi_start: The initializations, whose best one is part of the state.
         interval_epochs: Epochs between two checkpoints (CHECKPOINT_INTERVAL).
         steps_per_epoch: Steps in a whole epoch.
+        keep_best: Also commit each epoch that has the lowest validation loss so far (KEEP_BEST).
+        best: That epoch so far, of earlier attempts.
     """
 
     def __init__(
@@ -59,12 +82,16 @@ class CheckpointCallback(keras.callbacks.Callback):
         *,
         interval_epochs: int,
         steps_per_epoch: int,
+        keep_best: bool = False,
+        best: BestEpoch | None = None,
     ) -> None:
         super().__init__()
         self._writer = writer
         self._multi_start = multi_start
         self._interval_epochs = interval_epochs
         self._steps_per_epoch = steps_per_epoch
+        self._keep_best = keep_best
+        self._best = best if keep_best else None
         self._epoch = 0
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
@@ -79,12 +106,28 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Handle the boundary between two epochs."""
-        self._on_step_boundary(epoch + 1, 0, due=(epoch + 1) % self._interval_epochs == 0)
+        due = (epoch + 1) % self._interval_epochs == 0
+        if self._keep_best and not self._multi_start.is_dropped:
+            loss = float((logs or {})["val_mse"])
+            # Of equal losses, the first one.
+            if self._best is None or loss < self._best.validation_mse:
+                self._best, due = BestEpoch(epoch + 1, self.model.steps, loss), True
+        self._on_step_boundary(epoch + 1, 0, due=due)
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Wait until the last checkpoint is written."""
         self._writer.wait_for_pending_save()
 
     def _on_step_boundary(self, epoch: int, step: int, *, due: bool) -> None:
-        state = capture_state(self.model, self._multi_start, epoch, step)
+        if self._multi_start.is_dropped:
+            self._writer.on_step_boundary(None)
+            return
+        state = capture_state(self.model, self._multi_start, epoch, step, self._best)
+        if (digest_of_state(self.model, state) != self.model.replicas.agreed_digest).any():
+            self._writer.commit_newest()
+            raise ReplicasDiffer(
+                "the weights or the optimizer of worker 0 changed in memory between two steps: all"
+                " workers restart from the last state in which they agreed; if it happens again,"
+                " replace the machine"
+            )
         self._writer.on_step_boundary(state, due=due)

@@ -1,40 +1,33 @@
 """metrics.jsonl: one line of metrics per epoch."""
 
 import json
-from pathlib import Path
+import math
 
-from common.storage import write_atomic
 from qfleet.tensorflow.runtime import keras
+from training.run_dir import LocalRunDir
 
 
 class MetricsJsonlCallback(keras.callbacks.Callback):
     """Writes metrics.jsonl, one line per epoch, on the chief.
 
     Args:
-        file: A local file. Lines of later epochs, which an earlier attempt wrote, are dropped.
+        run_dir: Folder of the file. Lines of later epochs, which an earlier attempt wrote, are
+            dropped.
         epoch: Epochs that were done before this attempt.
     """
 
-    def __init__(self, file: Path, epoch: int) -> None:
+    def __init__(self, run_dir: LocalRunDir, epoch: int) -> None:
         super().__init__()
-        self._file = file
-        self._lines = truncate_metrics(file.read_text() if file.exists() else "", epoch)
+        self._run_dir = run_dir
+        self._lines = run_dir.metrics_until(epoch)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Add the line of the epoch."""
-        numbers = {name: round(float(value), 6) for name, value in (logs or {}).items()}
-        self._lines.append(json.dumps({"epoch": epoch + 1, **numbers}))
-        write_atomic(self._file, "".join(f"{line}\n" for line in self._lines).encode())
+        numbers = {name: finite_or_none(value) for name, value in (logs or {}).items()}
+        self._lines.append(json.dumps({"epoch": epoch + 1, **numbers}, allow_nan=False))
+        self._run_dir.write_metrics(self._lines)
 
 
-def truncate_metrics(lines: str, epoch: int) -> list[str]:
-    """Return the lines of a metrics.jsonl for epochs up to `epoch`."""
-    kept = []
-    for line in lines.splitlines():
-        try:
-            number = json.loads(line)["epoch"]
-        except (ValueError, KeyError, TypeError):
-            continue  # cut short by a kill; the epoch is trained again
-        if number <= epoch:
-            kept.append(line)
-    return kept
+def finite_or_none(value: float) -> float | None:
+    """Return a rounded number; None where it is infinite or NaN, which JSON can't express."""
+    return round(float(value), 6) if math.isfinite(value) else None

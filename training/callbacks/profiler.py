@@ -6,7 +6,8 @@ from pathlib import Path
 import psutil
 
 from qfleet.tensorflow.runtime import keras, tf
-from training.learner import STEP_PARTS
+from training.event_file import EventFile
+from training.limits import STEP_PARTS
 
 
 def parse_profile_steps(profile_steps: str) -> range:
@@ -99,15 +100,16 @@ class ResourceCallback(keras.callbacks.Callback):
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        self._writer = tf.summary.create_file_writer(str(folder))
+        self._events = EventFile(folder)
         self._process = psutil.Process()
         self._process.cpu_percent()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Write the scalars."""
-        with self._writer.as_default(step=epoch + 1):
-            for part in STEP_PARTS:
-                tf.summary.scalar(f"step/{part}, ms", (logs or {})[f"{part}_ms"])
-            tf.summary.scalar("worker CPU, percent of a core", self._process.cpu_percent())
-            tf.summary.scalar("worker memory, MiB", self._process.memory_info().rss / 2**20)
-        self._writer.flush()
+        parts = {f"step/{part}, ms": (logs or {})[f"{part}_ms"] for part in STEP_PARTS}
+        resources = {
+            "worker CPU, percent of a core": self._process.cpu_percent(),
+            "worker memory, MiB": self._process.memory_info().rss / 2**20,
+        }
+        self._events.write_scalars(epoch + 1, parts | resources)
+        self._events.flush()

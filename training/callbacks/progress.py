@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from qfleet.tensorflow.runtime import keras
-from training.learner import STEP_PARTS
+from training.limits import STEP_PARTS
+from training.local_part import local_part
 from training.progress import ProgressReporter
 
 
@@ -29,7 +30,7 @@ class ThroughputCallback(keras.callbacks.Callback):
         """Add the numbers."""
         if logs is None:
             return
-        times = self.model.times
+        times = self.model.times.seconds
         steps = self._steps - self.model.epoch_step_offset  # a resumed epoch is shorter
         self._step_seconds.append(times / steps)
         logs["seconds"] = times.sum()
@@ -37,7 +38,7 @@ class ThroughputCallback(keras.callbacks.Callback):
         logs |= {
             f"{name}_ms": 1e3 * part / steps for name, part in zip(STEP_PARTS, times, strict=True)
         }
-        logs["learning_rate"] = float(keras.backend.get_value(self.model.optimizer.learning_rate))
+        logs["learning_rate"] = float(local_part(self.model.optimizer.learning_rate).numpy())
 
     @property
     def summary(self) -> str:

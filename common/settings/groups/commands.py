@@ -1,6 +1,6 @@
 """Settings of single commands: planning, inference, and the list of runs."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le
 
@@ -67,6 +67,13 @@ class InferenceSettings(SettingsGroup):
             allowed="a path or gs:// address",
         ),
     ] = ""
+    checkpoint: Annotated[
+        Literal["last", "best"],
+        Setting(
+            "weights of the run: those after the last epoch, or those of the epoch with the lowest"
+            " validation loss, which KEEP_BEST=true keeps"
+        ),
+    ] = "last"
     input: Annotated[
         str,
         Setting(

@@ -91,7 +91,7 @@ class ModelSettings(SettingsGroup):
     qubits: Annotated[
         int,
         Ge(2),
-        Le(30),
+        Le(4096),
         # Benchmark cases set their own width.
         Setting(
             "width of the circuit",
@@ -100,6 +100,24 @@ class ModelSettings(SettingsGroup):
             without=frozenset({Scope.BENCHMARK}),
         ),
     ] = 8
+    layers: Annotated[
+        int,
+        Ge(0),
+        Le(12),
+        Setting(
+            "convolution and pooling layers of hybrid and multi-filter; 0 for layers until at most"
+            " four qubits are read",
+            identity=True,
+        ),
+    ] = 0
+    pooling: Annotated[
+        Literal["halves", "neighbours"],
+        Setting(
+            "pairs that a pooling layer joins: the first half of the qubits with the second, or"
+            " neighbours, which keeps light cones narrow (qcnn: on an open chain)",
+            identity=True,
+        ),
+    ] = "halves"
     activation: Annotated[
         Literal["tanh", "linear", "relu", "sigmoid"],
         Setting("activation in the dense head of hybrid and multi-filter", identity=True),
@@ -115,6 +133,14 @@ class ModelSettings(SettingsGroup):
             identity=True,
         ),
     ] = "qfleet"
+    method: Annotated[
+        Literal["auto", "state_vector", "subspace", "tensor_network"],
+        Setting(
+            "how circuits are simulated: the state of each example, the states that span a batch,"
+            " or tensor networks of the readouts' light cones; auto counts operations",
+            identity=True,
+        ),
+    ] = "auto"
 
 
 class DataSettings(SettingsGroup):

@@ -1,5 +1,6 @@
 """Settings of operations: monitoring, and the cluster."""
 
+import ipaddress
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Le
@@ -23,12 +24,16 @@ class MonitoringSettings(SettingsGroup):
         Setting(
             "training steps to profile",
             allowed="first:last with 1 <= first <= last, for example 10:20",
+            also=frozenset({Scope.GROUP}),
         ),
     ] = ""
     profiler_port: Annotated[
         Port,
-        Setting("port of the profiler in a worker (on one machine: plus the rank); 0: no profiler"),
-    ] = 2223
+        Setting(
+            "port of a worker's profiler (on one machine: plus the rank), usually 2223; 0: no"
+            " profiler"
+        ),
+    ] = 0
     tensorboard_port: Annotated[
         int,
         Ge(1),
@@ -135,6 +140,23 @@ class ClusterSettings(SettingsGroup):
         StringConstraints(pattern=r"^[1-9]\d*(Mi|Gi)$"),
         Setting("memory per worker", allowed="a quantity such as 4Gi or 500Mi", also=_PLACEMENT),
     ] = "4Gi"
+    scratch: Annotated[
+        str,
+        StringConstraints(pattern=r"^[1-9]\d*(Mi|Gi)$"),
+        Setting(
+            "disk space per worker, for temporary files and logs",
+            allowed="a quantity such as 4Gi or 500Mi",
+            also=_PLACEMENT,
+        ),
+    ] = "4Gi"
+    storage_cidr: Annotated[
+        str,
+        Setting(
+            "networks of the gs:// service that pods may reach, at port 443; private addresses are"
+            " excluded from larger networks",
+            allowed="CIDRs separated by commas, for example 199.36.153.8/30",
+        ),
+    ] = "0.0.0.0/0"
     queue: Annotated[
         str,
         Setting(
@@ -159,3 +181,12 @@ class ClusterSettings(SettingsGroup):
         bool,
         Setting("print the changes without applying them", also=frozenset({Scope.COMMAND})),
     ] = False
+
+    @field_validator("storage_cidr")
+    @classmethod
+    def _check_storage_cidr(cls, value: str) -> str:
+        for text in value.split(","):
+            network = ipaddress.ip_network(text)  # its ValueError names the text
+            if network.is_link_local:
+                raise ValueError(f"{text} is link-local, which holds clouds' metadata servers")
+        return value

@@ -34,6 +34,17 @@ class TrainingSettings(SettingsGroup):
             without=frozenset({Scope.WORKER, Scope.BENCHMARK_POD}),
         ),
     ] = 2
+    min_workers: Annotated[
+        int | None,
+        Ge(1),
+        Le(4096),
+        Setting(
+            "fewest workers to continue with while others are missing (see ELASTIC_AFTER); default:"
+            " WORKERS, which always waits for all",
+            allowed="a whole number from 1 to WORKERS that STATE_SHARDS divides",
+            without=frozenset({Scope.BENCHMARK_POD}),
+        ),
+    ] = None
     state_shards: Annotated[
         int,
         Ge(1),
@@ -42,6 +53,7 @@ class TrainingSettings(SettingsGroup):
             "workers that share the state vector of one circuit, for circuits that exceed one"
             " worker's memory",
             allowed="1, 2, 4, 8 or another power of two that divides WORKERS",
+            also=frozenset({Scope.GROUP}),
         ),
     ] = 1
     batch: Annotated[
@@ -68,7 +80,10 @@ class TrainingSettings(SettingsGroup):
         int,
         Ge(1),
         Le(1_000_000),
-        Setting("passes over the training data, including those of all initializations"),
+        Setting(
+            "passes over the training data, including those of all initializations",
+            also=frozenset({Scope.GROUP}),
+        ),
     ] = 170
     learning_rate: Annotated[
         float,
@@ -96,11 +111,33 @@ class TrainingSettings(SettingsGroup):
             identity=True,
         ),
     ] = None
+    reproducible: Annotated[
+        bool,
+        Setting(
+            "train to the same bits with any number of workers and threads; a batch is then divided"
+            " into micro-batches",
+            identity=True,
+        ),
+    ] = False
+    micro_batch: Annotated[
+        int | None,
+        Ge(1),
+        Le(1_000_000),
+        Setting(
+            "examples per micro-batch with REPRODUCIBLE=true; a batch can be shared by as many"
+            " workers as it has micro-batches; default: chosen by QUBITS, BATCH and DATA",
+            identity=True,
+        ),
+    ] = None
     steps_per_call: Annotated[
         int,
         Ge(0),
         Le(10_000),
-        Setting("training steps per TensorFlow function call; 0 is automatic", unit="steps"),
+        Setting(
+            "training steps per TensorFlow function call; 0 is automatic",
+            unit="steps",
+            also=frozenset({Scope.GROUP}),
+        ),
     ] = 0
     threads: Annotated[
         int,
@@ -132,6 +169,16 @@ class TrainingSettings(SettingsGroup):
             raise ValueError(
                 f"WORKERS={self.workers} can't be divided into groups of STATE_SHARDS={shards}:"
                 f" set WORKERS to a multiple of {shards}"
+            )
+        if self.min_workers and self.workers != AUTO and self.min_workers > self.workers:
+            raise ValueError(
+                f"MIN_WORKERS={self.min_workers} is more than WORKERS={self.workers}: lower"
+                " MIN_WORKERS or raise WORKERS"
+            )
+        if self.min_workers and self.min_workers % shards:
+            raise ValueError(
+                f"MIN_WORKERS={self.min_workers} can't be divided into groups of"
+                f" STATE_SHARDS={shards}: set MIN_WORKERS to a multiple of {shards}"
             )
         self.check_epochs()
         return self
@@ -170,6 +217,11 @@ class TrainingSettings(SettingsGroup):
         if self.batch_per_worker and self.workers != AUTO:
             return self.batch_per_worker * self.workers
         return DEFAULT_BATCH
+
+    @property
+    def is_elastic(self) -> bool:
+        """True if fewer than WORKERS may train."""
+        return bool(self.min_workers) and self.min_workers != self.workers
 
     @property
     def initialization_count(self) -> int:
@@ -214,6 +266,13 @@ class CheckpointingSettings(SettingsGroup):
     keep_checkpoints: Annotated[
         int, Ge(1), Le(1000), Setting("number of most recent checkpoints to keep")
     ] = 3
+    keep_best: Annotated[
+        bool,
+        Setting(
+            "also keep the checkpoint of the epoch with the lowest validation loss, and write its"
+            " weights with the result"
+        ),
+    ] = False
 
 
 class FaultToleranceSettings(SettingsGroup):
@@ -226,10 +285,17 @@ class FaultToleranceSettings(SettingsGroup):
         int,
         Ge(0),
         Le(31_536_000),
-        Setting("time after which training saves a checkpoint and exits; 0: none", unit="seconds"),
+        Setting(
+            "time after which training saves a checkpoint and exits; 0: none on this machine,"
+            " 7 days in a cluster",
+            unit="seconds",
+        ),
     ] = 0
     max_attempts: Annotated[
-        int, Ge(1), Le(1000), Setting("consecutive attempts without a new checkpoint, at most")
+        int,
+        Ge(1),
+        Le(1000),
+        Setting("failed starts of a worker in a row without a new checkpoint, at most"),
     ] = 5
     max_restarts: Annotated[
         int,
@@ -251,7 +317,62 @@ class FaultToleranceSettings(SettingsGroup):
             also=frozenset({Scope.BENCHMARK}),
         ),
     ] = 120
+    stall_timeout_min: Annotated[
+        float,
+        Ge(1),
+        Le(86_400),
+        Setting(
+            "shortest limit of a training call, an all-reduce or an evaluation call; the limit"
+            " itself is 20 times the slowest recent one",
+            unit="seconds",
+        ),
+    ] = 60.0
+    stall_timeout_max: Annotated[
+        float,
+        Ge(1),
+        Le(604_800),
+        Setting(
+            "longest limit of a training call, an all-reduce or an evaluation call; also that of"
+            " the first one, which builds graphs, and of the data preparation between two messages",
+            unit="seconds",
+        ),
+    ] = 1800.0
+    heartbeat_file: Annotated[
+        str,
+        Setting(
+            "file that a worker touches while it makes progress; set by the launcher of the"
+            " workers",
+            allowed="the path of a file",
+            also=frozenset({Scope.POD_SPEC, Scope.BENCHMARK_ENV}),
+            without=frozenset({Scope.WORKER, Scope.BENCHMARK_POD, Scope.PLAN_FILE}),
+        ),
+    ] = ""
     rendezvous_port: Annotated[
         Port,
         Setting("port of the rendezvous, and of the all-reduce between pods; 0: any free port"),
     ] = 2224
+    peer_timeout: Annotated[
+        int,
+        Ge(5),
+        Le(600),
+        Setting("time without a sign of life after which a worker is lost", unit="seconds"),
+    ] = 30
+    elastic_after: Annotated[
+        int,
+        Ge(0),
+        Le(86_400),
+        Setting(
+            "time after which MIN_WORKERS workers start without the missing ones",
+            unit="seconds",
+            without=frozenset({Scope.BENCHMARK_POD}),
+        ),
+    ] = 300
+
+    @model_validator(mode="after")
+    def _check_stall_timeouts(self) -> Self:
+        if self.stall_timeout_min > self.stall_timeout_max:
+            raise ValueError(
+                f"STALL_TIMEOUT_MIN={self.stall_timeout_min:g} is greater than"
+                f" STALL_TIMEOUT_MAX={self.stall_timeout_max:g}: raise STALL_TIMEOUT_MAX"
+            )
+        return self

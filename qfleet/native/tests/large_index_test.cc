@@ -123,6 +123,7 @@ void Chunks(const InstructionSet<T>& set, bool in_place) {
     }
   BlockKernel kernel = {};
   kernel.rows = kernel.cols = 2;
+  kernel.groups = int64_t{1} << window.chunk_bits;
   kernel.low = 5;
   kernel.offset[1] = int64_t{1} << 5;
   for (int64_t lane = 0; lane < lanes; ++lane) kernel.row[1][lane] = kernel.col[1][lane] = 1;
@@ -172,7 +173,7 @@ void Readouts(const InstructionSet<T>& set) {
     psi.data()[2 * lanes * (x ^ flip) + lane] = static_cast<T>(lane + 1);
   }
   std::vector<double> sums(lanes);
-  set.kernels->measure(strings, psi.data(), first, kCount, sums.data());
+  set.kernels->measure(strings, psi.data(), psi.data(), first, kCount, sums.data());
   set.kernels->apply_strings(strings, psi.data(), lambda.data(), first, kCount, weights.data(),
                              false);
   const T* states[] = {psi.data(), psi.data()};

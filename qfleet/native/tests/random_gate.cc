@@ -53,6 +53,22 @@ Matrix Gate::At(const double* shared, const double* per_example) const {
   return matrix;
 }
 
+Matrix Gate::TangentAt(const double* shared, const double* per_example,
+                       const double* shared_tangents, const double* per_example_tangents) const {
+  Matrix matrix(size * size), gate = At(shared, per_example);
+  for (size_t e = 0; e < exponents.size(); ++e) {
+    const Matrix generator = Generator(e);
+    const double tangent =
+        exponents[e] < 0 ? per_example_tangents[~exponents[e]] : shared_tangents[exponents[e]];
+    for (int64_t i = 0; i < size; ++i)
+      for (int64_t j = 0; j < size; ++j)
+        for (int64_t m = 0; m < size; ++m)
+          matrix[i * size + j] +=
+              Complex(0, M_PI * tangent) * generator[i * size + m] * gate[m * size + j];
+  }
+  return matrix;
+}
+
 Matrix Gate::Generator(size_t e) const {
   Matrix matrix(size * size);
   for (size_t k = 0; k < projectors.size(); ++k)

@@ -25,6 +25,9 @@ struct Gate {
   std::vector<Matrix> projectors;
 
   Matrix At(const double* shared, const double* per_example) const;
+  // The derivative of At in the direction of these tangents.
+  Matrix TangentAt(const double* shared, const double* per_example, const double* shared_tangents,
+                   const double* per_example_tangents) const;
   Matrix Generator(size_t e) const;  // H of exp(i pi H t_e)
   bool HasPerExample() const;
   bool HasShared() const;

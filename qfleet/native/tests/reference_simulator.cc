@@ -90,9 +90,9 @@ std::vector<double> ExpectationValues(const Circuit& circuit, const Amplitudes& 
   return values;
 }
 
-Gradients ExpectationGradients(const Circuit& circuit, const double* shared,
-                               const double* per_example, const double* upstream) {
-  const Amplitudes psi = State(circuit, shared, per_example);
+// sum_k upstream_k O_k psi.
+static Amplitudes ApplyObservables(const Circuit& circuit, const double* upstream,
+                                   const Amplitudes& psi) {
   Amplitudes lambda(psi.size());
   for (const Pauli& string : circuit.strings) {
     double weight = 0;
@@ -100,7 +100,74 @@ Gradients ExpectationGradients(const Circuit& circuit, const double* shared,
     const Amplitudes other = ApplyPauli(string, psi);
     for (size_t x = 0; x < psi.size(); ++x) lambda[x] += weight * other[x];
   }
-  return AdjointGradients(circuit, shared, per_example, psi, lambda);
+  return lambda;
+}
+
+Gradients ExpectationGradients(const Circuit& circuit, const double* shared,
+                               const double* per_example, const double* upstream) {
+  const Amplitudes psi = State(circuit, shared, per_example);
+  return AdjointGradients(circuit, shared, per_example, psi,
+                          ApplyObservables(circuit, upstream, psi));
+}
+
+// Gate by gate, with the product rule for each.
+HessianVectorProduct ExpectationHvp(const Circuit& circuit, const double* shared,
+                                    const double* per_example, const double* shared_tangents,
+                                    const double* per_example_tangents, const double* upstream) {
+  Amplitudes psi(circuit.initial);
+  if (psi.empty()) {
+    psi.resize(int64_t{1} << circuit.qubits);
+    psi[0] = 1;
+  }
+  const auto apply = [](const Matrix& matrix, const Matrix& tangent,
+                        const std::vector<int64_t>& bits, Amplitudes* x, Amplitudes* dx) {
+    Amplitudes added = *x;
+    Apply(tangent, bits, &added);
+    Apply(matrix, bits, x);
+    Apply(matrix, bits, dx);
+    for (size_t i = 0; i < added.size(); ++i) (*dx)[i] += added[i];
+  };
+  Amplitudes dpsi(psi.size());
+  for (const Block& block : circuit.blocks)
+    for (int64_t g : block.gates)
+      apply(circuit.gates[g].At(shared, per_example),
+            circuit.gates[g].TangentAt(shared, per_example, shared_tangents, per_example_tangents),
+            block.bits, &psi, &dpsi);
+  HessianVectorProduct hvp = {
+      std::vector<double>(circuit.offsets.size()),
+      {std::vector<double>(circuit.shared), std::vector<double>(circuit.per_example)}};
+  for (const Pauli& string : circuit.strings) {
+    const Amplitudes other = ApplyPauli(string, psi);
+    double sum = 0;
+    for (size_t x = 0; x < psi.size(); ++x) sum += 2 * (std::conj(dpsi[x]) * other[x]).real();
+    for (size_t k = 0; k < hvp.value_tangents.size(); ++k)
+      hvp.value_tangents[k] += string.weights[k] * sum;
+  }
+  Amplitudes lambda = ApplyObservables(circuit, upstream, psi),
+             dlambda = ApplyObservables(circuit, upstream, dpsi);
+  for (auto block = circuit.blocks.rbegin(); block != circuit.blocks.rend(); ++block)
+    for (auto g = block->gates.rbegin(); g != block->gates.rend(); ++g) {
+      const Gate& gate = circuit.gates[*g];
+      for (size_t e = 0; e < gate.exponents.size(); ++e) {
+        Amplitudes h_psi = psi, h_dpsi = dpsi;
+        Apply(gate.Generator(e), block->bits, &h_psi);
+        Apply(gate.Generator(e), block->bits, &h_dpsi);
+        double result = 0;
+        for (size_t x = 0; x < psi.size(); ++x)
+          result += 2 * (Complex(0, M_PI) *
+                         (std::conj(dlambda[x]) * h_psi[x] + std::conj(lambda[x]) * h_dpsi[x]))
+                            .real();
+        const int64_t exponent = gate.exponents[e];
+        (exponent < 0 ? hvp.results.per_example[~exponent] : hvp.results.shared[exponent]) +=
+            result;
+      }
+      const Matrix inverse = Dagger(gate.At(shared, per_example), gate.size);
+      const Matrix tangent = Dagger(
+          gate.TangentAt(shared, per_example, shared_tangents, per_example_tangents), gate.size);
+      apply(inverse, tangent, block->bits, &psi, &dpsi);
+      apply(inverse, tangent, block->bits, &lambda, &dlambda);
+    }
+  return hvp;
 }
 
 Gradients StateGradients(const Circuit& circuit, const double* shared, const double* per_example,

@@ -28,6 +28,15 @@ std::vector<double> ExpectationValues(const Circuit& circuit, const Amplitudes& 
 Gradients ExpectationGradients(const Circuit& circuit, const double* shared,
                                const double* per_example, const double* upstream);
 
+// The directional derivatives of the expectation values and of ExpectationGradients.
+struct HessianVectorProduct {
+  std::vector<double> value_tangents;
+  Gradients results;
+};
+HessianVectorProduct ExpectationHvp(const Circuit& circuit, const double* shared,
+                                    const double* per_example, const double* shared_tangents,
+                                    const double* per_example_tangents, const double* upstream);
+
 // The derivatives of Re <upstream|psi>.
 Gradients StateGradients(const Circuit& circuit, const double* shared, const double* per_example,
                          const Amplitudes& upstream);

@@ -126,7 +126,7 @@ std::vector<InstructionSet<T>> InstructionSets() {
 #ifdef __x86_64__
   const std::string best = InstructionSetName();
   if (best != "baseline") instruction_sets.push_back({"avx2", pick(avx2::kFloat, avx2::kDouble)});
-  if (best == "AVX-512")
+  if (best == "avx512")
     instruction_sets.push_back({"avx512", pick(avx512::kFloat, avx512::kDouble)});
 #endif
   return instruction_sets;

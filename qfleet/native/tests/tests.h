@@ -14,6 +14,17 @@ void EmptyPrograms(bool light);
 void IndependentCalls(bool light);
 void ConcurrentCalls(bool light);
 void CorruptPrograms(bool light);
+void ReferenceHvps(bool light);
+void SmallHvps(bool light);
+void WideHvps(bool light);
+void EmptyHvps(bool light);
+void HvpsEqualDifferences(bool light);
+void ConcurrentHvps(bool light);
+void CInterfaceHvps(bool light);
+void CInterface(bool light);
+void NetworkResults(bool light);
+void CorruptNetworks(bool light);
+void RandomCalls(bool light);
 void LargeIndices(bool light);
 void LargeState(bool light);
 

@@ -9,6 +9,7 @@ import cirq
 import numpy as np
 
 from qfleet.circuits.circuit_json import to_json
+from qfleet.compiler.methods import Method
 from qfleet.compiler.program import Program, compile_program
 from qfleet.tensorflow.backends import Backend
 from qfleet.tensorflow.runtime import keras, tf
@@ -31,6 +32,7 @@ class CircuitLayer(keras.layers.Layer):
         inputs: Names of the symbols that take a value per example, in the order of the columns.
         parameters: Names of the other symbols, in order; sorted by name unless given.
         backend: The engine: `qfleet`, `tensorflow` or `tfq`; see `build_simulator`.
+        method: `auto`, `state_vector`, `subspace` or `tensor_network`; see `qfleet.compile`.
         keras_args: Keras's arguments: name, trainable, dtype (float32 simulates in complex64,
             float64 in complex128).
 
@@ -48,6 +50,7 @@ class CircuitLayer(keras.layers.Layer):
         *,
         parameters: Sequence[str] | None = None,
         backend: Backend = "qfleet",
+        method: Method = "auto",
         **keras_args: Any,
     ) -> None:
         super().__init__(**keras_args)
@@ -55,7 +58,7 @@ class CircuitLayer(keras.layers.Layer):
         self.inputs = tuple(map(str, inputs))
         others = sorted(set(cirq.parameter_names(circuit)) - set(self.inputs))
         self.parameters = tuple(map(str, others if parameters is None else parameters))
-        self.backend = backend
+        self.backend, self.method = backend, method
         if self.compute_dtype not in _COMPLEX:
             raise ValueError(
                 f"the layer {self.name} has dtype {self.compute_dtype}: use float32 or float64"
@@ -73,6 +76,13 @@ class CircuitLayer(keras.layers.Layer):
         if program is not None:
             return program
         return compile_program(self.circuit, self.inputs, self.parameters, (), target="native")
+
+    @property
+    def state_qubits(self) -> int:
+        """Qubits of the simulated states; 0 for tensor networks."""
+        if isinstance(self._simulator, Simulator) and self._simulator.has_no_state:
+            return 0
+        return len(self.circuit.all_qubits())
 
     def describe(self) -> str:
         """Describe the compiled circuit and its engine as text."""
@@ -98,6 +108,7 @@ class CircuitLayer(keras.layers.Layer):
             "inputs": list(self.inputs),
             "parameters": list(self.parameters),
             "backend": self.backend,
+            "method": self.method,
         }
 
     @classmethod
@@ -108,8 +119,9 @@ class CircuitLayer(keras.layers.Layer):
 
     @property
     def _simulator_args(self) -> dict[str, Any]:
-        """The engine and the dtype as arguments of `build_simulator`."""
-        return {"backend": self.backend, "dtype": _COMPLEX[self.compute_dtype]}
+        """Engine, method and dtype as arguments of `build_simulator`."""
+        dtype = _COMPLEX[self.compute_dtype]
+        return {"backend": self.backend, "dtype": dtype, "method": self.method}
 
 
 class TrainedCircuit(CircuitLayer):

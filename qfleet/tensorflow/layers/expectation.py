@@ -5,6 +5,8 @@ from typing import Any, final
 
 import cirq
 
+from qfleet.compiler.network_program import NetworkProgram
+from qfleet.compiler.program import Program
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.layers.circuit import CircuitLayer, PauliReadouts
 from qfleet.tensorflow.runtime import keras, tf
@@ -22,13 +24,14 @@ class Expectation(PauliReadouts):
         circuit: Any Cirq circuit of unitary gates. Its symbols are inputs or trained.
         inputs: Names of the symbols that take a value per example, in the order of the columns.
         observables: PauliSums or PauliStrings with real coefficients.
-        circuit_args: `parameters`, `initializer`, `seed`, `backend`, and Keras's arguments; see
-            TrainedCircuit and CircuitLayer.
+        program: The compiled circuit, if the caller has it; see `build_simulator`.
+        circuit_args: `parameters`, `initializer`, `seed`, `backend`, `method`, and Keras's
+            arguments; see TrainedCircuit and CircuitLayer.
 
     Raises:
         CircuitError: The circuit or the observables are not supported.
 
-    Example:
+    Examples:
         >>> import cirq, sympy
         >>> import numpy as np
         >>> from qfleet.tensorflow.layers import Expectation
@@ -45,11 +48,18 @@ class Expectation(PauliReadouts):
         circuit: cirq.Circuit,
         inputs: Sequence[str],
         observables: Sequence[cirq.PauliSum | cirq.PauliString],
+        *,
+        program: Program | NetworkProgram | None = None,
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, observables, **circuit_args)
         self._simulator = build_simulator(
-            circuit, self.inputs, self.parameters, self.observables, **self._simulator_args
+            circuit,
+            self.inputs,
+            self.parameters,
+            self.observables,
+            program=program,
+            **self._simulator_args,
         )
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -75,7 +85,7 @@ class ControlledExpectation(CircuitLayer):
     Raises:
         CircuitError: The circuit or the observables are not supported.
 
-    Example:
+    Examples:
         >>> import cirq, sympy
         >>> import numpy as np
         >>> from qfleet.tensorflow.layers import ControlledExpectation

@@ -7,6 +7,7 @@ import cirq
 
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.layers.circuit import PauliReadouts, TrainedCircuit, resolve_seed
+from qfleet.tensorflow.micro_batch import current_micro_batch
 from qfleet.tensorflow.runtime import keras, tf
 from qfleet.tensorflow.sampling import SampledReadouts, draw_shots, sample_bits
 from qfleet.tensorflow.simulator import Simulator
@@ -31,7 +32,7 @@ class Samples(TrainedCircuit):
         CircuitError: The circuit is not supported.
         ValueError: The number of shots is not a positive integer.
 
-    Example:
+    Examples:
         >>> import cirq
         >>> import numpy as np
         >>> from qfleet.tensorflow.layers import Samples
@@ -94,7 +95,7 @@ class SampledExpectation(PauliReadouts):
         CircuitError: The circuit or the observables are not supported.
         ValueError: The number of shots is not a positive integer.
 
-    Example:
+    Examples:
         >>> import cirq
         >>> import numpy as np
         >>> from qfleet.tensorflow.layers import SampledExpectation
@@ -124,7 +125,8 @@ class SampledExpectation(PauliReadouts):
             self.parameters,
             self.observables,
             shots=shots,
-            **self._simulator_args,
+            backend=self._simulator_args["backend"],
+            dtype=self._simulator_args["dtype"],
         )
 
     def build(self, input_shape: Any) -> None:
@@ -152,6 +154,8 @@ class SampledExpectation(PauliReadouts):
             training = keras.backend.learning_phase()
         if not tf.is_tensor(training) and not training:
             return tf.constant(0, tf.int64)
+        if (micro_batch := current_micro_batch()) is not None:
+            return micro_batch.sampling_call()
         in_training = tf.cast(training, tf.int64)
         number = tf.convert_to_tensor(self.calls.assign_add(in_training, read_value=True))
         replica = tf.distribute.get_replica_context()

@@ -29,7 +29,7 @@ class State(TrainedCircuit):
     Raises:
         CircuitError: The circuit is not supported.
 
-    Example:
+    Examples:
         >>> import cirq, sympy
         >>> import numpy as np
         >>> from qfleet.tensorflow.layers import State

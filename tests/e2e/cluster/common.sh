@@ -14,15 +14,23 @@ cable=qfleet0
 gateway=100.64.96.1 # this machine's end; shared address space (RFC 6598), which home networks do not use
 node_ip=100.64.96.2 # the node's end
 
+# The node that `enter`, `daemon` and node.sh are about; second_node.sh has other values.
+node=node
+node_state=$state
+node_pid=$home/first.pid
+subnet=10.244.0.0/24 # of its pods
+cgroup=qfleet
+all_pods=10.244.0.0/16
+
 fail() {
   echo "cluster: $*" >&2
   exit 1
 }
 
-# Prints the pid of the namespaces' first process; false where there is none.
+# Prints the pid of the first process of a node's namespaces; false where there is none.
 first_process() {
   local pid
-  pid=$(cat "$home/first.pid" 2>/dev/null) && [[ $(readlink "/proc/$pid/exe") == "$home/bin/pause"* ]] && echo "$pid"
+  pid=$(cat "$node_pid" 2>/dev/null) && [[ $(readlink "/proc/$pid/exe") == "$home/bin/pause"* ]] && echo "$pid"
 }
 
 enter() { # enter COMMAND...: run it in the cluster's namespaces
@@ -30,7 +38,7 @@ enter() { # enter COMMAND...: run it in the cluster's namespaces
 }
 
 daemon() { # daemon NAME COMMAND...: start it there, to outlive this shell
-  setsid nsenter --target "$(first_process)" --net --mount --pid -- "${@:2}" >"$state/logs/$1.log" 2>&1 </dev/null 9>&- &
+  setsid nsenter --target "$(first_process)" --net --mount --pid -- "${@:2}" >"$node_state/logs/$1.log" 2>&1 </dev/null 9>&- &
 }
 
 wait_for() { # wait_for SECONDS COMMAND...: until it succeeds
@@ -41,9 +49,14 @@ wait_for() { # wait_for SECONDS COMMAND...: until it succeeds
   done
 }
 
-step() { # step NAME COMMAND...: run it, its words into a log; print what it took, or how it ended
-  local log=$home/logs/${1// /-}.log began=${EPOCHREALTIME/./} status=0
-  ("${@:2}") >"$log" 2>&1 </dev/null || status=$?
+# step NAME COMMAND...: run it, its words into a log; print what it took, or how it ended. Not for use
+# before && or || or in a condition: bash then ignores `set -e`, in the command as well.
+step() {
+  local log=$home/logs/${1// /-}.log began=${EPOCHREALTIME/./} status
+  set +e
+  (set -e; "${@:2}") >"$log" 2>&1 </dev/null
+  status=$?
+  set -e
   if ((status)); then
     tail -n 20 "$log" >&2
     fail "$1 failed: see $log and $state/logs"

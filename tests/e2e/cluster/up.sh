@@ -7,7 +7,7 @@ source "${BASH_SOURCE[0]%/*}/builds.sh"
 source "${BASH_SOURCE[0]%/*}/node.sh"
 
 packages=(ca-certificates conntrack containernetworking-plugins curl debootstrap docker.io ipset iproute2
-  iptables openssl procps socat)
+  iptables openssl procps python3 socat)
 
 install_packages() {
   dpkg --status "${packages[@]}" >/dev/null 2>&1 && return
@@ -21,19 +21,22 @@ start_docker() {
   wait_for 30 docker info
 }
 
+# Layers of older builds are a part of Docker's cache: they are deleted only when space is short.
+free_space() {
+  local kilobytes=$((10 * 1024 * 1024))
+  enough() { (($(df --output=avail -k "$home" | tail -n 1) >= kilobytes)); }
+  enough || [[ ! -e $state/docker.pid ]] || docker image prune --force
+  enough || fail "$home needs 10 GB for images: free space on its disk and run this again"
+}
+
 make_images() { make --no-print-directory -C "$repository" images BASE=qfleet-base:local; }
 
-load_images() { # load_images IMAGE...: hand those that changed from docker to the node
-  local image changed=()
-  for image in "$@"; do
-    [[ $(docker image inspect -f '{{.Id}}' "$image") == "$(cat "$state/images/${image//\//_}" 2>/dev/null)" ]] ||
-      changed+=("$image")
-  done
-  ((${#changed[@]})) || return 0
-  docker save "${changed[@]}" | enter ctr --address "$state/containerd.sock" --namespace k8s.io images import -
-  for image in "${changed[@]}"; do
-    docker image inspect -f '{{.Id}}' "$image" >"$state/images/${image//\//_}"
-  done
+import_dns() { # the cluster's program, under the name of CoreDNS
+  local inputs
+  inputs=$(sha256sum <"$home/bin/kubernetes.inputs" | cut -d' ' -f1)
+  [[ $(docker image inspect -f '{{.Config.Labels.inputs}}' localhost/coredns:1 2>/dev/null) == "$inputs" ]] ||
+    tar -C "$home/bin" -c --transform 's/kubernetes/coredns/' kubernetes |
+    docker import -c "LABEL inputs=$inputs" - localhost/coredns:1
 }
 
 apply_operator() { # its own sources and its own manifests, unchanged
@@ -63,7 +66,7 @@ for program in ctr containerd curl debootstrap docker go ip iptables nsenter ope
   command -v "$program" >/dev/null || fail "$program is missing: install it and run this again"
 done
 
-inputs=$(inputs_of kubernetes operator conf {common,builds,node,up}.sh)
+inputs=$(inputs_of kubernetes operator conf policies {common,builds,node,up}.sh)
 if [[ $(cat "$state/inputs" 2>/dev/null) != "$inputs" ]] || ! control_plane_answers; then
   [[ ! -e $state ]] || step "take down the old" "$here/down.sh"
 fi
@@ -73,17 +76,19 @@ if ! first_process >/dev/null; then
   step namespaces open_namespaces
 fi
 step docker start_docker
+step "free space" free_space
 docker image inspect localhost/pause:1 >/dev/null 2>&1 ||
   tar -C "$home/bin" -c pause | docker import -c 'ENTRYPOINT ["/pause"]' - localhost/pause:1 >/dev/null
 
 # Two chains of jobs in parallel: the images that run in the cluster, and its own programs. Each job in
 # the background is a process group (set -m), to be stopped whole where this script ends early.
 set -m
-(step "base image" build_base && step "make images" make_images) & images=$!
+(step "base image" build_base; step "make images" make_images) & images=$!
 trap 'kill -- -$images ${operator:+-$operator} 2>/dev/null || true' EXIT
 step "build Kubernetes" build_kubernetes
 (step "build operator" build_operator) & operator=$!
 set +m
+step "image of DNS" import_dns
 if ! control_plane_answers; then
   step "node Ready" start_node
   echo "$inputs" >"$state/inputs"

@@ -108,16 +108,16 @@ def test_native_ops_mismatched_operands_raise() -> None:
     assert isinstance(simulator, NativeSimulator), "the native engine is not built"
     ops, program = native.ops(), simulator._serialized
     shared, each = simulator._exponents(tf.zeros([4, 2]), tf.zeros([3]))
-    plan = {"span": False, "room": 1 << 30}
+    plan = {"allow_subspace": False, "memory_limit": 1 << 30}
 
     def values(shared: Any = shared, each: Any = each, program: bytes = program) -> Any:
         return ops.qfleet_expectation(
-            shared, each, program=program, T=tf.float32, keep=True, **plan
+            shared, each, program=program, T=tf.float32, keep_states=True, **plan
         )
 
     def gradients(upstream: Any, kept: Any, each: Any = each) -> Any:
         return ops.qfleet_expectation_gradient(
-            shared, each, upstream, kept, program=program, by_each=True, **plan
+            shared, each, upstream, kept, program=program, per_example_gradients=True, **plan
         )
 
     result, kept = values()
@@ -166,8 +166,8 @@ def test_native_op_damaged_program_does_not_crash() -> None:
         damaged[at] = random.choice([-1, 0, 1, 2, 7, 2**31, 2**62, -(2**62), damaged[at] + 1])
         try:
             native.ops().qfleet_expectation(
-                *operands, program=damaged.tobytes(), T=tf.float32, keep=False, span=True,
-                room=1 << 30,
+                *operands, program=damaged.tobytes(), T=tf.float32, keep_states=False,
+                allow_subspace=True, memory_limit=1 << 30,
             )  # fmt: skip
         except (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError):
             refused += 1

@@ -94,13 +94,13 @@ def test_expectation_without_inputs_is_equal_for_all_examples() -> None:
     np.testing.assert_allclose(values, np.full((3, 1), 2 * np.cos(0.3) + 1), atol=1e-6)
 
 
-def test_constant_observable_returns_the_constant() -> None:
+@pytest.mark.parametrize("backend", ["qfleet", "tfq"])
+def test_constant_observable_returns_the_constant(backend: str) -> None:
     qubit = cirq.LineQubit(0)
     circuit = cirq.Circuit(cirq.rx(sympy.Symbol("x")).on(qubit))
-    for backend in ("qfleet", "tfq"):
-        simulator = build_simulator(circuit, ("x",), (), [cirq.PauliSum() + 0.25], backend=backend)
-        values = simulator.expectation(tf.ones([2, 1]), tf.zeros([0]))
-        np.testing.assert_allclose(values, [[0.25], [0.25]])
+    simulator = build_simulator(circuit, ("x",), (), [cirq.PauliSum() + 0.25], backend=backend)
+    values = simulator.expectation(tf.ones([2, 1]), tf.zeros([0]))
+    np.testing.assert_allclose(values, [[0.25], [0.25]])
 
 
 def test_expectation_has_second_derivatives() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from qfleet import native
+from qfleet.engine import library
 
 ROOT = Path(__file__).parents[3]
 
@@ -74,7 +75,7 @@ def call_with_malformed_inputs() -> None:
         dtype: Any = tf.float32,
         **more: Any,
     ) -> Any:
-        settings = {"keep": True, "span": False, "room": 1 << 30} | more
+        settings = {"keep_states": True, "allow_subspace": False, "memory_limit": 1 << 30} | more
         return ops.qfleet_expectation(shared, each, program=text, T=dtype, **settings)
 
     def gradients(
@@ -85,7 +86,11 @@ def call_with_malformed_inputs() -> None:
         each: Any = each,
         **more: Any,
     ) -> Any:
-        settings = {"by_each": True, "span": False, "room": 1 << 30} | more
+        settings = {
+            "per_example_gradients": True,
+            "allow_subspace": False,
+            "memory_limit": 1 << 30,
+        } | more
         return ops.qfleet_expectation_gradient(
             shared, each, upstream, kept, program=text, **settings
         )
@@ -97,18 +102,25 @@ def call_with_malformed_inputs() -> None:
 
     def state_gradients(states: Any, upstream: Any, order: Any = (1, 0), each: Any = each) -> Any:
         return ops.qfleet_state_gradient(
-            shared, each, states, upstream, program=small, by_each=True, order=order
+            shared, each, states, upstream, program=small, per_example_gradients=True, order=order
         )
 
     def region(op: str, first: Any, last: Any, places: Any = (1,)) -> Any:
         """Pack or unpack a region of three examples' states, on a shard of two workers."""
         return getattr(ops, op)(
-            shared, each, shard, first, last, program=shard_program, places=places, across=0
+            shared,
+            each,
+            shard,
+            first,
+            last,
+            program=shard_program,
+            bit_positions=places,
+            lane_qubits=0,
         )
 
     def cross(op: str, first: Any, *upstream: Any) -> Any:
         return getattr(ops, op)(
-            shared, each, shard, shard, first, *upstream, program=shard_program, across=0
+            shared, each, shard, shard, first, *upstream, program=shard_program, lane_qubits=0
         )
 
     one, none = tf.ones([3, 1]), tf.zeros([0])
@@ -119,10 +131,10 @@ def call_with_malformed_inputs() -> None:
         tf.ones([3, 4], real),
         program=shard_program,
         T=tf.float32,
-        places=(1,),
-        across=0,
+        bit_positions=(1,),
+        lane_qubits=0,
     )
-    group = 2 * native.simd_lanes(4)
+    group = 2 * library.simd_lanes(4)
     packed, start = tf.ones([2, group]), tf.constant(0, tf.int64)
     length, empty = tf.constant(group, tf.int64), tf.zeros([0], tf.int64)
     kept = values()[1]
@@ -155,7 +167,7 @@ def call_with_malformed_inputs() -> None:
         "a part of the kept states": lambda: gradients(one, kept[:-1]),
         "half of the kept states": lambda: gradients(tf.ones([64, 1]), half, each=many),
         "kept states and no example": lambda: gradients(one[:0], kept, each=no_row),
-        "gradients by each of a span": lambda: gradients(one, none, span=True),
+        "gradients by each of a span": lambda: gradients(one, none, allow_subspace=True),
         "an order that is short": lambda: state(order=(0,)),
         "an order with a bit twice": lambda: state(order=(1, 1)),
         "an order beyond the bits": lambda: state(order=(0, 2)),
@@ -175,7 +187,7 @@ def call_with_malformed_inputs() -> None:
             far, each=examples[2**24], order=range(40)
         ),
         "40 qubits": lambda: values(program(qubits=40)),
-        "40 qubits, no kept states": lambda: values(program(qubits=40), keep=False),
+        "40 qubits, no kept states": lambda: values(program(qubits=40), keep_states=False),
         "the gradients of 40 qubits": lambda: gradients(one, none, program(qubits=40)),
         "the state of 40 qubits": lambda: state(program(qubits=40), order=range(40)),
         "a position that is empty": lambda: region("qfleet_pack_region", empty, length),
@@ -190,13 +202,14 @@ def call_with_malformed_inputs() -> None:
         "an empty position for lambda": lambda: cross(
             "qfleet_cross_shard_apply_observables", empty, one
         ),
+        "a negative limit": lambda: values(memory_limit=-(2**63)),
         "2**40 examples": lambda: values(bare, each=examples[2**40]),
     }
     accepted: dict[str, Callable[[], Any]] = {
         "a call as it should be": values,
         "its gradients": lambda: gradients(one, kept),
         "NaN": lambda: values(shared=nan),
-        "infinity": lambda: values(each=infinite, keep=False, span=True),
+        "infinity": lambda: values(each=infinite, keep_states=False, allow_subspace=True),
         "the gradients of NaN": lambda: gradients(one * np.nan, none, shared=nan, each=infinite),
         "the state of NaN": lambda: state(shared=nan, each=infinite),
         "no example": lambda: values(each=no_row),
@@ -205,8 +218,8 @@ def call_with_malformed_inputs() -> None:
         "gradients of no states": lambda: state_gradients(waiting[:0], waiting[:0], each=no_row),
         "a packed region": lambda: region("qfleet_pack_region", start, length),
         "an unpacked region": lambda: region("qfleet_unpack_region", start, packed),
-        "a span and no room": lambda: values(span=True, room=-(2**63)),
-        "a span and all room": lambda: values(span=True, room=2**63 - 1),
+        "a span and no room": lambda: values(allow_subspace=True, memory_limit=0),
+        "a span and all room": lambda: values(allow_subspace=True, memory_limit=2**63 - 1),
     }
     # TensorFlow retries a failed allocation of an output for 10 s: once is enough.
     slow = {"40 qubits", "the state of 40 qubits", "2**40 examples"}

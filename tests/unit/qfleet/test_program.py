@@ -2,6 +2,7 @@
 
 import cirq
 import numpy as np
+import pytest
 import sympy
 
 from qfleet.compiler.lowering import lower
@@ -30,4 +31,8 @@ def test_layer_exposes_simulator_and_program() -> None:
     layer = Expectation(CIRCUIT, ["x"], [cirq.Z(B)])
     assert isinstance(layer.simulator, Simulator)
     assert layer.program is layer.simulator.program
-    assert State(CIRCUIT, ["x"], backend="tfq").program.qubits == (A, B)
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "tfq"])
+def test_layer_of_other_backend_has_a_program(backend: str) -> None:
+    assert State(CIRCUIT, ["x"], backend=backend).program.qubits == (A, B)

@@ -125,8 +125,9 @@ def test_state_with_observables_raises(backend: str) -> None:
         simulator.state(tf.zeros([1, 1]), tf.zeros([0]))
 
 
-def test_tfq_state_gradient_raises() -> None:
-    simulator = build_simulator(cirq.Circuit(cirq.rx(X).on(A)), ["x"], (), (), backend="tfq")
+@pytest.mark.parametrize("backend", ["tfq"])
+def test_tfq_state_gradient_raises(backend: str) -> None:
+    simulator = build_simulator(cirq.Circuit(cirq.rx(X).on(A)), ["x"], (), (), backend=backend)
     angles = tf.zeros([1, 1])
     with tf.GradientTape() as tape:
         tape.watch(angles)

@@ -1,0 +1,117 @@
+"""The YAML file of CONFIG: lines `name: value`, read as on the command line.
+
+Every value is a text, which the setting converts: `017` is 17, and `1:30` is not a number. YAML 1.1
+would read them as octal and as base 60. Aliases, tags, lists and duplicate names are refused: a few
+lines of them can describe more than any memory holds, or hide a value behind another.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from common.errors import SettingsError
+from common.text import printable
+
+MAX_BYTES = 2**20
+MAX_DEPTH = 16
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,60}")
+_NULLS = ("", "~", "null", "Null", "NULL")
+
+
+class _Refused(yaml.MarkedYAMLError):
+    """Content that is YAML, but not a file of settings."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes without aliases and with bounded depth."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()
+        mark: Any = event.start_mark
+        if isinstance(event, yaml.AliasEvent):
+            raise _Refused(None, None, "an alias (*) is not supported", mark)
+        if getattr(event, "tag", None) is not None:
+            raise _Refused(None, None, "a tag (!) is not supported", mark)
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise _Refused(None, None, "it is nested too deep", mark)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def read(path: Path) -> dict[str, str | None]:
+    """Return the values of a YAML file of settings by name; None for an empty one.
+
+    Args:
+        path: CONFIG.
+
+    Raises:
+        SettingsError: The file can't be read, or does not consist of lines `name: value`.
+    """
+    if not path.is_file():
+        raise SettingsError(f"CONFIG={path} is not a file: give the path of a YAML file")
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise SettingsError(f"CONFIG={path} has more than {MAX_BYTES // 2**20} MiB")
+        node = _compose(content.decode("utf-8"))
+    except OSError as error:
+        raise SettingsError(f"CONFIG={path} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"CONFIG={path} is not a YAML file of settings in UTF-8") from None
+    except yaml.YAMLError as error:
+        raise SettingsError(
+            f"CONFIG={path} is not a YAML file of settings{_position(error)}"
+        ) from None
+    if node is None:
+        return {}
+    if not isinstance(node, yaml.MappingNode):
+        raise SettingsError(
+            f"CONFIG={path} must contain lines of the form 'name: value', one per setting"
+        )
+    values: dict[str, str | None] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode) or not _NAME.fullmatch(key.value):
+            raise SettingsError(
+                f"CONFIG={path} must contain lines of the form 'name: value', but line {line} does"
+                " not start with a name"
+            )
+        if not isinstance(value, yaml.ScalarNode):
+            raise SettingsError(
+                f"{key.value} in line {line} of {path} has several values: give one, in quotes"
+                " if it contains brackets or colons"
+            )
+        if key.value in values:
+            raise SettingsError(
+                f"{key.value} is set twice in {path}, again in line {line}: remove one of them"
+            )
+        values[key.value] = None if _is_null(value) else value.value
+    return values
+
+
+def _compose(text: str) -> Any:
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    finally:
+        loader.dispose()
+
+
+def _is_null(node: yaml.ScalarNode) -> bool:
+    return node.style is None and node.value in _NULLS
+
+
+def _position(error: yaml.YAMLError) -> str:
+    """Return the problem and its place, as the end of a message."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    reason = f": {problem}" if isinstance(error, _Refused) else ""
+    place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+    return printable(f"{reason}{place}")

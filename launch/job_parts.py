@@ -1,0 +1,94 @@
+"""Parts that the manifests of training and inference jobs share."""
+
+from common.settings import (
+    ClusterSettings,
+    Scope,
+    Settings,
+    TrainingSettings,
+    names_in_scope,
+)
+from common.settings.schema import format_value
+from launch.names import part_of_job
+from launch.pods import DISK, Object, manifest
+
+MAX_DNS_LABEL_CHARACTERS = 63
+DEFAULT_DEADLINE_SECONDS = 7 * 86_400
+"""DEADLINE of a job in a cluster, if it is 0: none holds resources that are shared for ever."""
+
+SETTINGS_LABEL = "qfleet/settings"  # selects settings in k8s/base/own
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+
+def with_deadline(settings: Settings) -> Settings:
+    """Return settings with a DEADLINE, which every job in a cluster has."""
+    if settings.fault_tolerance.deadline:
+        return settings
+    return settings.replace(deadline=DEFAULT_DEADLINE_SECONDS)
+
+
+def queued(job: Object, cluster: ClusterSettings) -> Object:
+    """Return a job with the label of QUEUE, if it is set."""
+    # Kueue's webhook suspends the job. A manifest must not: without Kueue nothing would resume it,
+    # and a second apply would suspend it again.
+    if cluster.queue:
+        job["metadata"]["labels"][QUEUE_LABEL] = cluster.queue
+    return job
+
+
+def spread(selected: dict[str, str]) -> Object:
+    """Return an affinity that prefers different nodes for the pods with these labels."""
+    term = {
+        "labelSelector": {"matchLabels": selected},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    preferred = [{"weight": 100, "podAffinityTerm": term}]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+
+
+def limits(cluster: ClusterSettings) -> dict[str, str]:
+    """Return the resource limits of a job's containers."""
+    return {"cpu": cluster.cpu, "memory": cluster.memory, DISK: cluster.scratch}
+
+
+def threads(training: TrainingSettings) -> Object:
+    """Return the variable THREADS of a job's containers."""
+    if training.threads:
+        return {"name": "QFLEET_THREADS", "value": str(training.threads)}
+    # The CPU limit, rounded up: the machine may have more cores than the pod may use.
+    return {
+        "name": "QFLEET_THREADS",
+        "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1"}},
+    }
+
+
+CLUSTER_AUTHORITY: Object = {
+    "name": "CLUSTER_CA",
+    "valueFrom": {
+        "configMapKeyRef": {"name": "kube-root-ca.crt", "key": "ca.crt", "optional": True}
+    },
+}
+"""The variable by which the lease of a run distinguishes attempts in this cluster from those in
+another one (common/lease/holder.py). Kubernetes publishes the ConfigMap in every namespace."""
+
+
+def settings_map(component: str, settings: Settings) -> Object:
+    """Return the ConfigMap of a job's settings: RUN, and those that differ from their defaults.
+
+    Args:
+        component: training or inference.
+        settings: The settings.
+    """
+    run = settings.run_name
+    data = {"QFLEET_STORAGE": "", "QFLEET_RUN": run}
+    passed = set(names_in_scope(Scope.WORKER))
+    if component == "inference":
+        passed |= set(names_in_scope(Scope.INFERENCE))
+        if settings.inference.weights:
+            del data["QFLEET_RUN"]  # RUN and WEIGHTS both select the weights
+    for field in Settings.fields().values():
+        value = settings.get(field.name)
+        if field.name in passed and value != field.default:
+            data[f"QFLEET_{field.name.upper()}"] = format_value(value)
+    config = manifest("v1", "ConfigMap", part_of_job(run, component), component, run, data=data)
+    config["metadata"]["labels"][SETTINGS_LABEL] = "true"
+    return config

@@ -1,0 +1,5 @@
+"""The engine as a simulator with Cirq's own interfaces, and adjoint gradients."""
+
+from qfleet.cirq.simulator import Simulator
+
+__all__ = ["Simulator"]

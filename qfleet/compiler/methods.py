@@ -1,0 +1,161 @@
+"""The choice between evolving a state and contracting tensor networks."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal, get_args
+
+import cirq
+import numpy as np
+
+from qfleet.compiler import kernel_fusion, lowering
+from qfleet.compiler.contraction_path import estimate_width
+from qfleet.compiler.factor import Factor
+from qfleet.compiler.light_cones import Cone
+from qfleet.compiler.network_program import NetworkProgram, PlacedCircuit, compile_networks
+from qfleet.compiler.program import Program, check_symbols, compile_factors
+from qfleet.compiler.tensor_network import tensor_network
+from qfleet.errors import CircuitError, LibraryError
+
+Method = Literal["auto", "state_vector", "subspace", "tensor_network"]
+METHODS: tuple[str, ...] = get_args(Method)
+
+FEW_QUBITS = 12
+"""A state of so few qubits is evolved without a look at networks, whose paths take time to find."""
+MANY_QUBITS = 28
+"""From here on, networks are looked at even if every observable depends on most qubits."""
+MAX_STATE_QUBITS = 34
+"""The widest state that is considered."""
+
+MAX_BITS = 60
+"""The widest state whose size is a number that a message should have."""
+
+MAX_NETWORK_WIDTH = 20
+"""Largest tensors, 2**20 numbers, that are contracted in place of a state that may fit."""
+
+_MARGIN = 4  # by which an estimated width is above that of a searched path, with room
+_ROWS = 64  # rows whose tensors and derivatives are in memory at a time
+_OPERATIONS = 8  # floating-point operations of a complex multiplication and addition
+_SLOWER = 2.0  # time of an operation of a contraction, in those of an evolution
+
+
+def compile_circuit_by(
+    method: Method,
+    circuit: cirq.AbstractCircuit,
+    inputs: Sequence[str],
+    parameters: Sequence[str],
+    readouts: Sequence[cirq.PauliSum],
+    *,
+    initial_state: np.ndarray | None = None,
+) -> Program | NetworkProgram:
+    """Compile a circuit for the native engine.
+
+    Args:
+        method: "state_vector", "subspace" and "tensor_network" choose one; "auto" chooses the last
+            or "subspace", whichever has fewer operations.
+        circuit: As for `program.compile_program`.
+        inputs: As for `program.compile_program`.
+        parameters: As for `program.compile_program`.
+        readouts: As for `program.compile_program`.
+        initial_state: As for `program.compile_program`.
+
+    Raises:
+        CircuitError: As for `program.compile_program`, or no method fits.
+        LibraryError: cotengra is needed and not installed.
+    """
+    inputs, parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
+    check_symbols(circuit, inputs, parameters)
+    program = compile_factors_by(
+        method,
+        lowering.lower(circuit),
+        inputs,
+        parameters,
+        readouts,
+        qubits=sorted(circuit.all_qubits()),
+        initial_state=initial_state,
+    )
+    return replace(program, gates=(len(list(circuit.all_operations())), program.gates[1]))
+
+
+def compile_factors_by(
+    method: Method,
+    factors: Sequence[Factor],
+    inputs: Sequence[str],
+    parameters: Sequence[str],
+    readouts: Sequence[cirq.PauliSum],
+    *,
+    qubits: Sequence[cirq.Qid],
+    initial_state: np.ndarray | None = None,
+) -> Program | NetworkProgram:
+    """Compile a product of factors for the native engine; see `compile_circuit_by`."""
+    sums = [cirq.PauliSum.wrap(observable) for observable in readouts]
+    if method == "tensor_network" and not (sums and initial_state is None):
+        raise CircuitError(
+            "the method tensor_network computes expectation values from |0...0>: pass observables"
+            " and no initial state, or choose state_vector"
+        )
+
+    def state_program() -> Program:
+        program = compile_factors(
+            factors,
+            inputs,
+            parameters,
+            sums,
+            qubits=qubits,
+            target="native",
+            initial_state=initial_state,
+        )
+        return replace(program, subspace=method != "state_vector")
+
+    if method in ("state_vector", "subspace") or not sums or initial_state is not None:
+        return state_program()
+    circuit = PlacedCircuit.of(factors, sums, qubits)
+    if method == "tensor_network":
+        return compile_networks(circuit, inputs, parameters)
+    return _cheaper(circuit, inputs, parameters, state_program)
+
+
+def _cheaper(
+    circuit: PlacedCircuit,
+    inputs: Sequence[str],
+    parameters: Sequence[str],
+    state_program: Callable[[], Program],
+) -> Program | NetworkProgram:
+    """Compile a circuit by the method of fewer operations."""
+    width = len(circuit.qubits)
+    if width <= FEW_QUBITS:
+        return state_program()
+    try:
+        if width <= MAX_STATE_QUBITS and not _worth_a_search(circuit.cones(inputs), width):
+            return state_program()
+        networks = compile_networks(circuit, inputs, parameters)
+    except LibraryError:  # cotengra is not installed
+        if width > MAX_STATE_QUBITS:
+            raise
+        return state_program()
+    if width > MAX_STATE_QUBITS:  # the one that needs less memory, which may be too much as well
+        is_smaller = width > MAX_BITS or networks.elements * _ROWS < 2**width
+        return networks if is_smaller else state_program()
+    program = state_program()
+    if networks.width > MAX_NETWORK_WIDTH:
+        return program
+    forward, _ = kernel_fusion.count_operations(program.blocks, width)
+    return networks if _SLOWER * _OPERATIONS * networks.operations < forward else program
+
+
+def _worth_a_search(cones: Sequence[Cone], width: int) -> bool:
+    """Return True if networks may be cheaper than the state of all qubits.
+
+    Args:
+        cones: The light cones of a circuit.
+        width: Number of its qubits.
+
+    Raises:
+        LibraryError: cotengra is not installed.
+    """
+    widths = [cone.qubits for cone in cones]
+    if width < MANY_QUBITS and sum(widths) > len(widths) * width / 2:
+        return False
+    most = MAX_NETWORK_WIDTH + _MARGIN
+    wide = {cone.signature: cone for cone in cones if cone.qubits > most}
+    networks = (tuple(one.indices for one in tensor_network(cone)) for cone in wide.values())
+    return all(estimate_width(network) <= most for network in networks)

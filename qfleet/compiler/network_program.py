@@ -1,0 +1,203 @@
+"""Programs that contract tensor networks, one for all Pauli strings of equal light cones."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import cirq
+import numpy as np
+import sympy
+
+from qfleet.compiler import light_cones, network_blocks, observables
+from qfleet.compiler.contraction_path import ContractionPath, find_path
+from qfleet.compiler.factor import Factor
+from qfleet.compiler.light_cones import Cone
+from qfleet.compiler.program import light_cone, ordered_qubits
+from qfleet.compiler.tensor_network import Tensor, tensor_network
+
+FEW_INSTANCES = 8
+"""Strings per network, below which networks are looked for that differ in parameters, too."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A Pauli string whose cone has a network's shape.
+
+    Attributes:
+        expressions: The exponents that differ between instances or examples.
+        weights: [K] of its value in the readouts.
+    """
+
+    expressions: tuple[sympy.Expr, ...]
+    weights: np.ndarray
+
+
+@dataclass(frozen=True)
+class Network:
+    """A tensor network and its instances."""
+
+    cone: Cone
+    tensors: tuple[Tensor, ...]
+    path: ContractionPath
+    instances: tuple[Instance, ...]
+
+
+@dataclass(frozen=True)
+class NetworkProgram:
+    """A circuit whose observables are computed by contraction.
+
+    Attributes:
+        inputs: As of `Program`.
+        parameters: As of `Program`.
+        qubits: The qubits that an observable depends on, in Cirq's order.
+        networks: The networks.
+        offsets: [K] constants that are added to the values.
+        gates: As of `Program`.
+        circuit: That it was compiled from.
+    """
+
+    inputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+    qubits: tuple[cirq.Qid, ...]
+    networks: tuple[Network, ...]
+    offsets: np.ndarray
+    gates: tuple[int, int]
+    circuit: "PlacedCircuit"
+
+    @property
+    def readouts(self) -> int:
+        """K, the number of observables."""
+        return len(self.offsets)
+
+    @property
+    def elements(self) -> int:
+        """Elements of all tensors of the largest network."""
+        return max((one.path.elements for one in self.networks), default=0)
+
+    def with_inputs(self) -> "NetworkProgram":
+        """Return the program with its parameters as further inputs, after the others."""
+        return compile_networks(self.circuit, (*self.inputs, *self.parameters), ())
+
+    @property
+    def operations(self) -> int:
+        """Complex multiplications of a forward pass, per example."""
+        return sum(one.path.operations * len(one.instances) for one in self.networks)
+
+    @property
+    def width(self) -> int:
+        """Logarithm (base 2) of the elements of the largest tensor."""
+        return max((one.path.width for one in self.networks), default=0)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{len(self.qubits)} qubits, {len(self.inputs)} inputs, {len(self.parameters)}"
+            f" parameters, {len(self.offsets)} readouts",
+            f"tensor networks: {len(self.networks)} for"
+            f" {sum(len(one.instances) for one in self.networks)} Pauli strings,"
+            f" {self.operations:,} complex multiplications per example, width {self.width}",
+        ]
+        lines += [
+            f"  {len(one.instances)} light cones of {one.cone.qubits} qubits,"
+            f" {len(one.cone.blocks)} blocks: {len(one.tensors)} tensors,"
+            f" {one.path.operations:,} multiplications, width {one.path.width}"
+            for one in self.networks
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class PlacedCircuit:
+    """The part of a circuit that its readouts depend on, with positions in place of qubits.
+
+    Attributes:
+        qubits: The qubit of each position, in Cirq's order.
+        factors: In circuit order.
+        terms: The Pauli strings of the readouts.
+    """
+
+    qubits: tuple[cirq.Qid, ...]
+    factors: tuple[Factor, ...]
+    terms: observables.PauliTerms
+
+    @classmethod
+    def of(
+        cls,
+        factors: Sequence[Factor],
+        readouts: Sequence[cirq.PauliSum],
+        qubits: Sequence[cirq.Qid],
+    ) -> "PlacedCircuit":
+        """Place a product of factors.
+
+        Args:
+            factors: As for `program.compile_factors`.
+            readouts: At least one observable.
+            qubits: As for `program.compile_factors`.
+
+        Raises:
+            CircuitError: An observable has a complex coefficient.
+        """
+        measured = {qubit for observable in readouts for qubit in observable.qubits}
+        kept = [factor for factor in light_cone(factors, measured) if factor.qubits]
+        ordered = ordered_qubits(kept, measured, qubits)
+        position = {qubit: at for at, qubit in enumerate(ordered)}
+        terms = observables.collect(readouts, position)
+        placed = (replace(one, qubits=tuple(position[q] for q in one.qubits)) for one in kept)
+        return cls(ordered, tuple(placed), terms)
+
+    def cones(self, inputs: Iterable[str], *, free_parameters: bool = False) -> list[Cone]:
+        """Return the light cone of each Pauli string.
+
+        Args:
+            inputs: Names of the data symbols.
+            free_parameters: As for `ConeFinder`.
+        """
+        names = frozenset(inputs)
+        blocks = network_blocks.network_blocks(self.factors, names)
+        finder = light_cones.ConeFinder(blocks, names, free_parameters=free_parameters)
+        return [finder.cone(string) for string in self.terms.strings]
+
+
+def compile_networks(
+    circuit: PlacedCircuit, inputs: Sequence[str], parameters: Sequence[str]
+) -> NetworkProgram:
+    """Compile a circuit.
+
+    Args:
+        circuit: The circuit.
+        inputs: Names of the data symbols, in the order of the columns of the angles.
+        parameters: Names of the trained symbols, in order.
+
+    Raises:
+        LibraryError: cotengra is not installed.
+    """
+    groups = _by_signature(circuit.cones(inputs))
+    if len(circuit.terms.strings) < FEW_INSTANCES * len(groups):
+        free = _by_signature(circuit.cones(inputs, free_parameters=True))
+        groups = free if len(free) < len(groups) else groups
+    networks = []
+    most = max(map(len, groups.values()), default=0)
+    for cones in groups.values():
+        representative = next(iter(cones.values()))
+        tensors = tuple(tensor_network(representative))
+        path = find_path(tuple(one.indices for one in tensors), is_rare=len(cones) < most / 8)
+        instances = tuple(
+            Instance(cone.expressions, circuit.terms.weights[number])
+            for number, cone in cones.items()
+        )
+        networks.append(Network(representative, tensors, path, instances))
+    return NetworkProgram(
+        tuple(inputs),
+        tuple(parameters),
+        circuit.qubits,
+        tuple(networks),
+        circuit.terms.offsets,
+        (len(circuit.factors), len(circuit.factors)),
+        circuit,
+    )
+
+
+def _by_signature(cones: Sequence[Cone]) -> dict[tuple, dict[int, Cone]]:
+    """Return the cones by signature, each with the number of its string."""
+    groups: dict[tuple, dict[int, Cone]] = {}
+    for number, cone in enumerate(cones):
+        groups.setdefault(cone.signature, {})[number] = cone
+    return groups

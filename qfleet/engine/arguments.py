@@ -1,0 +1,254 @@
+"""Checks of the arguments of compiled circuits. Every error names the argument."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import cirq
+import numpy as np
+import sympy
+from numpy.typing import ArrayLike
+
+from qfleet.compiler.methods import METHODS, Method
+from qfleet.engine.engine_program import REAL_DTYPES
+from qfleet.errors import ArgumentError, CircuitError
+
+_NO_VALUES = np.empty(0)
+_REAL_KINDS = "fiub"  # NumPy's kinds: floats, integers, unsigned integers, booleans
+
+
+@dataclass(frozen=True)
+class Point:
+    """Values of all symbols, checked.
+
+    Attributes:
+        inputs: [B, I] float64.
+        parameters: [P] float64.
+        batched: False if the caller's inputs are one example, without a batch axis.
+    """
+
+    inputs: np.ndarray
+    parameters: np.ndarray
+    batched: bool
+
+    @property
+    def symbols(self) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and parameters."""
+        return self.inputs, self.parameters
+
+    def result(self, array: np.ndarray) -> np.ndarray:
+        """Return a result [B, ...] as the caller expects it: without the axis if not batched."""
+        return array if self.batched else array[0]
+
+    def weights(self, upstream: ArrayLike | None, readouts: int) -> np.ndarray:
+        """Return the gradient [B, K] by the expectation values; all 1 for None."""
+        shape = (len(self.inputs), readouts)
+        if upstream is None:
+            return np.ones(shape)
+        wanted = shape if self.batched else shape[1:]
+        array = checked_values(upstream, wanted, "upstream", because="the values have this shape")
+        return array.reshape(shape)
+
+    def tangents(
+        self, input_tangents: ArrayLike | None, parameter_tangents: ArrayLike | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return a direction [B, I] and [P]; 0 for None."""
+        rows, shared = np.zeros_like(self.inputs), np.zeros_like(self.parameters)
+        if input_tangents is not None:
+            shape = rows.shape if self.batched else rows.shape[1:]
+            rows = checked_values(
+                input_tangents, shape, "input_tangents", because="inputs have this shape"
+            ).reshape(rows.shape)
+        if parameter_tangents is not None:
+            shared = checked_values(
+                parameter_tangents,
+                shared.shape,
+                "parameter_tangents",
+                because="parameters have this shape",
+            )
+        return rows, shared
+
+    def states(self, states: ArrayLike, qubits: int, argument: str) -> np.ndarray:
+        """Return an array [B, 2**qubits] of complex numbers."""
+        shape = (len(self.inputs), 1 << qubits)
+        wanted = shape if self.batched else shape[1:]
+        array = checked_complex(states, wanted, argument, because="the states have this shape")
+        return array.reshape(shape)
+
+
+def checked_point(
+    inputs: ArrayLike | None, parameters: ArrayLike | None, width: int, count: int
+) -> Point:
+    """Check the values of all symbols.
+
+    Args:
+        inputs: [B, width], or [width] for one example; None for one example without inputs.
+        parameters: [count]; None if there are none.
+        width: Number of inputs.
+        count: Number of parameters.
+    """
+    if inputs is None:
+        if width:
+            raise ArgumentError(f"inputs are missing: the circuit has {width} inputs")
+        inputs = _NO_VALUES
+    rows = np.asarray(inputs)
+    batched = rows.ndim != 1
+    shape = ("batch", width) if batched else (width,)
+    rows = checked_values(rows, shape, "inputs", because=f"the circuit has {width} inputs")
+    if parameters is None:
+        if count:
+            raise ArgumentError(f"parameters are missing: the circuit has {count} parameters")
+        parameters = _NO_VALUES
+    shared = checked_values(
+        parameters, (count,), "parameters", because=f"the circuit has {count} parameters"
+    )
+    return Point(rows if batched else rows[np.newaxis], shared, batched)
+
+
+def checked_method(method: Any) -> Method:
+    """Check the name of a method."""
+    if method not in METHODS:
+        raise ArgumentError(f"method is {method!r}: choose {', '.join(METHODS)}")
+    return cast(Method, method)
+
+
+def checked_dtype(dtype: Any) -> str:
+    """Return the name of the dtype of states."""
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = str(dtype)
+    if name not in REAL_DTYPES:
+        raise ArgumentError(f"dtype is {name}: use {' or '.join(REAL_DTYPES)}")
+    return name
+
+
+def checked_names(names: Iterable[str | sympy.Symbol], argument: str) -> tuple[str, ...]:
+    """Return the names of symbols.
+
+    Args:
+        names: Names or symbols.
+        argument: Name of the argument.
+    """
+    if isinstance(names, str | sympy.Basic) or not isinstance(names, Iterable):
+        raise ArgumentError(f"{argument} is {names!r}: pass a sequence of names, such as ['x']")
+    found = tuple(names)
+    for name in found:
+        if not isinstance(name, str | sympy.Symbol):
+            raise ArgumentError(f"{argument} contains {name!r}: pass names of symbols")
+    return tuple(map(str, found))
+
+
+def checked_observables(observables: Any) -> tuple[cirq.PauliSum, ...]:
+    """Return observables as sums; one observable is a sequence of one."""
+    if isinstance(observables, cirq.PauliSum | cirq.PauliString):
+        observables = (observables,)
+    if isinstance(observables, str) or not isinstance(observables, Iterable):
+        raise ArgumentError(f"observables is {observables!r}: pass a sequence of cirq.PauliSum")
+    sums = []
+    for at, observable in enumerate(observables):
+        try:
+            sums.append(cirq.PauliSum.wrap(observable))
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"observables[{at}] is a {type(observable).__name__}: pass a cirq.PauliSum or"
+                " cirq.PauliString"
+            ) from None
+        for string in sums[-1]:
+            if cirq.is_parameterized(string) or not np.isfinite(complex(string.coefficient)):
+                raise CircuitError(
+                    f"observables[{at}] has the coefficient {string.coefficient}: use finite"
+                    " numbers"
+                )
+    return tuple(sums)
+
+
+def checked_symbols(
+    inputs: Iterable[str | sympy.Symbol],
+    parameters: Iterable[str | sympy.Symbol] | None,
+    names: Sequence[str],
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of inputs and parameters.
+
+    Args:
+        inputs: Names or symbols.
+        parameters: Names or symbols; all other names unless given.
+        names: Names of all symbols.
+    """
+    columns = checked_names(inputs, "inputs")
+    if parameters is None:
+        return columns, tuple(name for name in names if name not in columns)
+    return columns, checked_names(parameters, "parameters")
+
+
+def checked_initial_state(state: ArrayLike | None) -> np.ndarray | None:
+    """Return an initial state; the compiler checks its size and norm."""
+    if state is None:
+        return None
+    array = np.asarray(state)
+    return checked_complex(array, array.shape, "initial_state", because="")
+
+
+def checked_values(
+    values: ArrayLike, shape: tuple[int | str, ...], argument: str, *, because: str
+) -> np.ndarray:
+    """Return an array of finite real numbers as contiguous float64.
+
+    Args:
+        values: The array.
+        shape: Its shape; a string stands for any length.
+        argument: Name of the argument.
+        because: Reason of the shape, for the message.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in _REAL_KINDS:
+        raise ArgumentError(f"{argument} has dtype {array.dtype}: pass real numbers")
+    _check_shape(array, shape, argument, because)
+    array = np.ascontiguousarray(array, np.float64)
+    # The sum of squares is a quick test; it may overflow although all numbers are finite.
+    if not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
+        at = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
+        raise ArgumentError(f"{argument} is {array[at]} at index {at}: pass finite numbers")
+    return array
+
+
+def checked_complex(
+    values: ArrayLike, shape: tuple[int, ...], argument: str, *, because: str
+) -> np.ndarray:
+    """Return an array of complex numbers.
+
+    Args:
+        values: The array, of real or complex numbers.
+        shape: Its shape.
+        argument: Name of the argument.
+        because: Reason of the shape, for the message.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in _REAL_KINDS + "c":
+        raise ArgumentError(f"{argument} has dtype {array.dtype}: pass complex numbers")
+    _check_shape(array, shape, argument, because)
+    return array
+
+
+def checked_integer(value: Any, least: int, most: int, argument: str) -> int:
+    """Return an integer within bounds, both included."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ArgumentError(f"{argument} is {value!r}: pass an integer")
+    if not least <= value <= most:
+        raise ArgumentError(f"{argument} is {value}: pass an integer from {least} to {most}")
+    return int(value)
+
+
+def _check_shape(
+    array: np.ndarray, shape: tuple[int | str, ...], argument: str, because: str
+) -> None:
+    sizes = array.shape
+    if len(sizes) != len(shape) or any(
+        wanted != size and not isinstance(wanted, str)
+        for wanted, size in zip(shape, sizes, strict=True)
+    ):
+        wanted = ", ".join(map(str, shape))
+        raise ArgumentError(
+            f"{argument} has shape {list(sizes)}: pass an array [{wanted}], because {because}"
+        )

@@ -1,0 +1,174 @@
+"""Compiled circuits: the NumPy interface. Symbols in, expectation values, states and samples out.
+
+    compiled = qfleet.compile(circuit, inputs=["x0", "x1"], observables=[cirq.Z(qubit)])
+    values, gradients = compiled.value_and_gradient(inputs, parameters)
+
+Inputs are the symbols that differ per example, such as the features of a data set: [B, I].
+Parameters are shared by the batch: [P]. Inputs of shape [I], or None for a circuit without inputs,
+are one example: then the results have no batch axis either.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, final
+
+import cirq
+import sympy
+from numpy.typing import ArrayLike, DTypeLike
+
+from qfleet.compiler.factor import Factor
+from qfleet.compiler.methods import Method, compile_circuit_by, compile_factors_by
+from qfleet.engine import arguments
+from qfleet.engine.expectation_methods import ExpectationMethods
+from qfleet.engine.state_methods import StateMethods
+from qfleet.errors import ArgumentError, CircuitError
+
+
+@final
+class CompiledCircuit(ExpectationMethods, StateMethods):
+    """A circuit that is compiled for the engine. Make one with `qfleet.compile`.
+
+    It is immutable, deterministic, and may be used from several threads and after a fork. It can be
+    pickled and copied. Symbol values have the unit that the circuit gives them: radians in
+    `cirq.rx(symbol)`, half-turns in `cirq.X**symbol`.
+
+    All methods raise ArgumentError, which names the argument, for arrays of the wrong shape, arrays
+    of complex or other numbers that are not real, and for values that are not finite. They raise
+    MemoryLimitError if the states do not fit into the free memory.
+
+    Args:
+        program: Compiled for the target "native", or tensor networks.
+        dtype: Of the states, "complex64" or "complex128".
+
+    Attributes:
+        inputs: Names of the I inputs, in the order of the columns.
+        parameters: Names of the P parameters, in order.
+        qubits: The N simulated qubits; the first is the most significant bit of a state's index.
+            Qubits that no observable depends on are left out.
+        readouts: K, the number of observables; 0 if the result is the state.
+        method: "state_vector" or "tensor_network".
+        dtype: NumPy dtype of states.
+        real_dtype: NumPy dtype of expectation values.
+        program: For adapters: the program in the engine, a function of the exponents of gates.
+        symbols: For adapters: the map from symbols to these exponents.
+    """
+
+    @classmethod
+    def from_factors(
+        cls,
+        factors: Sequence[Factor],
+        inputs: Iterable[str | sympy.Symbol] = (),
+        parameters: Iterable[str | sympy.Symbol] | None = None,
+        observables: Any = (),
+        *,
+        qubits: Sequence[cirq.Qid],
+        dtype: DTypeLike = "complex128",
+        initial_state: ArrayLike | None = None,
+        method: Method = "auto",
+    ) -> "CompiledCircuit":
+        """Compile a product of factors: the entry point of front ends other than Cirq's.
+
+        Args:
+            factors: Factors on one or two qubits, first applied first, as `lowering.lower` returns
+                them.
+            inputs: As for `compile_circuit`.
+            parameters: As for `compile_circuit`.
+            observables: As for `compile_circuit`.
+            qubits: All qubits, in the order of the state's bits.
+            dtype: As for `compile_circuit`.
+            initial_state: As for `compile_circuit`.
+            method: As for `compile_circuit`.
+
+        Raises:
+            ArgumentError: As for `compile_circuit`.
+            CircuitError: As for `compile_circuit`.
+            MemoryLimitError: As for `compile_circuit`.
+        """
+        names = sorted(frozenset[str]().union(*(factor.symbols for factor in factors)))
+        columns, shared = arguments.checked_symbols(inputs, parameters, names)
+        unlisted = [name for name in names if name not in {*columns, *shared}]
+        if unlisted:
+            raise CircuitError(
+                f"the factors use the symbol {unlisted[0]}, which is neither an input nor a"
+                " parameter: add it to one of them"
+            )
+        program = compile_factors_by(
+            arguments.checked_method(method),
+            factors,
+            columns,
+            shared,
+            arguments.checked_observables(observables),
+            qubits=qubits,
+            initial_state=arguments.checked_initial_state(initial_state),
+        )
+        return cls(program, arguments.checked_dtype(dtype))
+
+    def with_all_inputs(self) -> "CompiledCircuit":
+        """Return the circuit with its parameters as further inputs, after the others.
+
+        Every example then has values and gradients of its own for all symbols.
+        """
+        return CompiledCircuit(self._source.with_inputs(), self.dtype.name)
+
+    def __reduce__(self) -> tuple:
+        return CompiledCircuit, (self._source, self.dtype.name)
+
+    def __repr__(self) -> str:
+        return (
+            f"<CompiledCircuit of {len(self.qubits)} qubits, {len(self.inputs)} inputs,"
+            f" {len(self.parameters)} parameters, {self.readouts} observables, {self.dtype}>"
+        )
+
+
+def compile_circuit(
+    circuit: cirq.AbstractCircuit,
+    inputs: Iterable[str | sympy.Symbol] = (),
+    parameters: Iterable[str | sympy.Symbol] | None = None,
+    observables: Any = (),
+    *,
+    dtype: DTypeLike = "complex128",
+    initial_state: ArrayLike | None = None,
+    method: Method = "auto",
+) -> CompiledCircuit:
+    """Compile a Cirq circuit for the engine: `qfleet.compile`.
+
+    Args:
+        circuit: Unitary gates, with symbols in any supported sympy expression.
+        inputs: Names of the symbols with one value per example, in the order of the columns.
+        parameters: Names of the symbols with one value per batch, in order; all other symbols of
+            the circuit, sorted by name, unless given.
+        observables: Sequence of cirq.PauliSum or cirq.PauliString with real coefficients, or one.
+            Without any, the compiled circuit computes states and samples.
+        dtype: Of the states, complex64 or complex128. Expectation values are float32 or float64.
+        initial_state: [2**N] amplitudes before the first gate, the first of the circuit's sorted
+            qubits the most significant bit; |0...0> unless given.
+        method: "state_vector" evolves the state of each example. "subspace" does the same, but
+            computes a batch from fewer states where these span all of them. "tensor_network"
+            contracts the light cone of each Pauli string and needs the extra qfleet[network]; its
+            cost does not grow with qubits that a string does not depend on. "auto" chooses one of
+            the last two: the one with fewer operations per example.
+
+    Returns:
+        The compiled circuit.
+
+    Raises:
+        ArgumentError: An argument has the wrong type; the message names it.
+        CircuitError: The circuit, its symbols or the observables are not supported; the message
+            names the gate, the moment and the qubits.
+        MemoryLimitError: A state does not fit into the free memory.
+        LibraryError: The core library is not available.
+    """
+    if not isinstance(circuit, cirq.AbstractCircuit):
+        raise ArgumentError(f"circuit is a {type(circuit).__name__}: pass a cirq.Circuit")
+    columns, shared = arguments.checked_symbols(
+        inputs, parameters, sorted(cirq.parameter_names(circuit))
+    )
+    name = arguments.checked_dtype(dtype)
+    program = compile_circuit_by(
+        arguments.checked_method(method),
+        circuit,
+        columns,
+        shared,
+        arguments.checked_observables(observables),
+        initial_state=arguments.checked_initial_state(initial_state),
+    )
+    return CompiledCircuit(program, name)

@@ -1,0 +1,105 @@
+"""Text that describes the native engine's plan for a circuit and a batch."""
+
+from collections.abc import Iterator, Sequence
+
+import cirq
+import numpy as np
+
+from qfleet.compiler import kernel_fusion
+from qfleet.compiler.cache_blocking import BlockingPlan
+from qfleet.compiler.cost import pass_costs
+from qfleet.compiler.dense_fusion import FusedBlock
+from qfleet.compiler.program import Program, describe_block
+from qfleet.engine import library, memory
+
+
+def describe_native(
+    program: Program,
+    plan: BlockingPlan,
+    *,
+    prefix: int,
+    real_bytes: int,
+    batch: int,
+    threads: int,
+    subspace: int | None = None,
+) -> str:
+    """Describe the native engine's plan.
+
+    Args:
+        program: The compiled circuit.
+        plan: Its blocks and cache blocks.
+        prefix: Number of blocks before the first symbol.
+        real_bytes: Bytes per real number, 4 or 8.
+        batch: Number of examples.
+        threads: Number of threads.
+        subspace: Number of states that span the batch, 0 if it is not used; None if unknown.
+
+    Returns:
+        Lines of text.
+    """
+    width, readouts = len(program.qubits), len(program.readout.offsets)
+    forward, backward = pass_costs(plan, prefix, 2 * real_bytes)
+    lines = [
+        f"native engine, {library.instruction_set()}, {library.simd_lanes(real_bytes)} lanes of"
+        f" float{8 * real_bytes}: {width} qubits, {len(program.inputs)} inputs,"
+        f" {len(program.parameters)} parameters, {readouts} readouts",
+        *_layout(width, real_bytes, batch, threads),
+        f"operations per example: {forward.operations:,.0f} forward, {backward.operations:,.0f}"
+        " backward",
+    ]
+    if subspace:
+        lines.append(
+            f"subspace plan: the states of these {batch} examples are sums of {subspace} states,"
+            " which are evolved instead (without gradients by angles)"
+        )
+    elif subspace is not None:
+        lines.append(f"direct plan: each of these {batch} examples is evolved")
+    lines += _blocks(program.qubits, plan)
+    if program.initial is not None:
+        lines.append("initial state: precomputed, includes all gates before the first symbol")
+    elif prefix:
+        lines.append(f"blocks before the first symbol: {prefix}")
+    if readouts and program.readout.terms is not None:
+        lines.append(f"reads {len(program.readout.terms.strings)} Pauli strings")
+    return "\n".join(lines)
+
+
+def _layout(width: int, real_bytes: int, batch: int, threads: int) -> Iterator[str]:
+    layout = library.tile_layout(width, real_bytes, batch, threads)
+    sharing = "all threads share a tile" if layout.shared_tile else "one tile per thread"
+    yield (
+        f"batch of {batch} on {threads} threads: {layout.tiles} tiles of {layout.samples} examples,"
+        f" {layout.lane_qubits} qubits across lanes; {sharing}"
+    )
+    state = memory.state_bytes(width, 2 * real_bytes)
+    yield (
+        f"memory: {state:,} bytes per state, two states ({2 * state:,} bytes) per example in"
+        f" training; {width + 1} qubits would need {4 * state:,} bytes;"
+        f" {memory.available_bytes():,} bytes are free"
+    )
+
+
+def _blocks(qubits: Sequence[cirq.Qid], plan: BlockingPlan) -> Iterator[str]:
+    """Describe each cache block and its fused blocks."""
+    groups = [(one.block_count, sorted(one.qubits)) for one in plan.cache_blocks]
+    first = 0
+    for count, positions in groups or [(len(plan.blocks), list(range(len(qubits))))]:
+        where = ", ".join(str(qubits[position]) for position in positions)
+        yield f"cache block of {count} blocks on {where}"
+        for block in plan.blocks[first : first + count]:
+            yield f"  {_matrix_kind(block)} {describe_block(block, qubits)}"
+        first += count
+
+
+def _matrix_kind(block: FusedBlock) -> str:
+    """Return the kind of a block's matrix, such as "diagonal"."""
+    entries = kernel_fusion.block_entries(block)
+    size = len(entries)
+    if entries.sum() > size * size // 2:
+        return "dense"
+    if not (entries & ~np.eye(size, dtype=bool)).any():
+        return "diagonal"
+    if (entries.sum(axis=0) <= 1).all() and (entries.sum(axis=1) <= 1).all():
+        return "permutation"
+    changed_rows = entries.any(axis=1).sum()
+    return "controlled" if changed_rows <= size // 2 else "sparse"

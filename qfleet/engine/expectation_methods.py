@@ -1,0 +1,203 @@
+"""Expectation values of a compiled circuit and their derivatives."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from qfleet.engine.gradients import Gradients, Residuals
+from qfleet.engine.prepared_circuit import PreparedCircuit
+from qfleet.errors import ArgumentError
+
+
+class ExpectationMethods(PreparedCircuit):
+    """Expectation values and their derivatives. Abstract."""
+
+    def expectation(
+        self, inputs: ArrayLike | None = None, parameters: ArrayLike | None = None
+    ) -> np.ndarray:
+        """Compute the expectation values of the observables.
+
+        Args:
+            inputs: [B, I], or [I] for one example; None if there are no inputs.
+            parameters: [P]; None if there are no parameters.
+
+        Returns:
+            [B, K] of `real_dtype`; [K] for one example.
+        """
+        self._require_observables()
+        point = self._point(inputs, parameters)
+        values = self.program.expectation(
+            *self.symbols(*point.symbols), allow_subspace=not self.symbols.mixed
+        )
+        return point.result(values)
+
+    def value_and_gradient(
+        self,
+        inputs: ArrayLike | None = None,
+        parameters: ArrayLike | None = None,
+        upstream: ArrayLike | None = None,
+        *,
+        input_gradients: bool = True,
+    ) -> tuple[np.ndarray, Gradients]:
+        """Compute expectation values, and the gradient of sum(upstream * values).
+
+        Args:
+            inputs: As for `expectation`.
+            parameters: As for `expectation`.
+            upstream: [B, K], or [K] for one example; all 1 unless given.
+            input_gradients: False if gradients by inputs are not wanted, which may be faster.
+
+        Returns:
+            The values as of `expectation`, and the gradients.
+        """
+        self._require_observables()
+        point = self._point(inputs, parameters)
+        weights = point.weights(upstream, self.readouts)
+        exponents = self.symbols(*point.symbols)
+        values, residuals = self._forward(exponents, input_gradients)
+        changes = self._exponent_gradients(
+            exponents, weights, residuals, input_gradients, overwrite=True
+        )
+        return point.result(values), self._gradients(point, changes, input_gradients)
+
+    def forward(
+        self,
+        inputs: ArrayLike | None = None,
+        parameters: ArrayLike | None = None,
+        *,
+        input_gradients: bool = True,
+    ) -> tuple[np.ndarray, Residuals]:
+        """Compute expectation values and keep the states for `vjp`.
+
+        Args:
+            inputs: As for `expectation`.
+            parameters: As for `expectation`.
+            input_gradients: False if gradients by inputs are not wanted, which may be faster.
+
+        Returns:
+            The values as of `expectation`, and what the gradient needs.
+        """
+        self._require_observables()
+        point = self._point(inputs, parameters)
+        values, residuals = self._forward(self.symbols(*point.symbols), input_gradients)
+        return point.result(values), residuals
+
+    def vjp(
+        self,
+        inputs: ArrayLike | None,
+        parameters: ArrayLike | None,
+        upstream: ArrayLike,
+        *,
+        residuals: Residuals | None = None,
+        input_gradients: bool = True,
+        overwrite_residuals: bool = False,
+    ) -> Gradients:
+        """Compute the gradient of sum(upstream * values): a vector-Jacobian product.
+
+        Args:
+            inputs: As for `expectation`.
+            parameters: As for `expectation`.
+            upstream: [B, K], or [K] for one example.
+            residuals: Result of `forward` for the same inputs and parameters. Without it, the
+                states are evolved again.
+            input_gradients: False if gradients by inputs are not wanted.
+            overwrite_residuals: True if `residuals` is not used again, which saves a copy.
+        """
+        self._require_observables()
+        point = self._point(inputs, parameters)
+        weights = point.weights(upstream, self.readouts)
+        if residuals is None:
+            residuals = Residuals(np.empty(0, self.real_dtype), input_gradients)
+        elif not isinstance(residuals, Residuals):
+            raise ArgumentError(f"residuals is a {type(residuals).__name__}: pass Residuals")
+        elif residuals.kept.dtype != self.real_dtype or residuals.kept.ndim != 1:
+            raise ArgumentError(
+                f"residuals.kept is {residuals.kept.dtype}{list(residuals.kept.shape)}: pass the"
+                " result of forward() of this circuit"
+            )
+        elif input_gradients and not residuals.input_gradients:
+            raise ArgumentError(
+                "residuals have no gradients by inputs: call forward() with input_gradients=True,"
+                " or vjp() with input_gradients=False"
+            )
+        exponents = residuals.exponents
+        if exponents is None or len(exponents[1]) != len(point.inputs):
+            exponents = self.symbols(*point.symbols)  # the core refuses states of another batch
+        changes = self._exponent_gradients(
+            exponents, weights, residuals, input_gradients, overwrite=overwrite_residuals
+        )
+        return self._gradients(point, changes, input_gradients)
+
+    def hvp(
+        self,
+        inputs: ArrayLike | None,
+        parameters: ArrayLike | None,
+        upstream: ArrayLike | None = None,
+        input_tangents: ArrayLike | None = None,
+        parameter_tangents: ArrayLike | None = None,
+    ) -> tuple[np.ndarray, Gradients]:
+        """Compute directional derivatives of values and gradients: a Hessian-vector product.
+
+        Args:
+            inputs: As for `expectation`.
+            parameters: As for `expectation`.
+            upstream: [B, K], or [K] for one example; all 1 unless given.
+            input_tangents: Direction, of the shape of `inputs`; 0 unless given.
+            parameter_tangents: [P] direction; 0 unless given.
+
+        Returns:
+            The derivative of the values, of the values' shape, and that of the gradients of
+            sum(upstream * values).
+        """
+        self._require_observables()
+        point = self._point(inputs, parameters)
+        weights = point.weights(upstream, self.readouts)
+        tangents = point.tangents(input_tangents, parameter_tangents)
+        exponents = self.symbols(*point.symbols)
+        directions = self.symbols.pushforward(*point.symbols, *tangents)
+        values, *changes = self.program.hvp(*exponents, *directions, weights)
+        by_inputs, by_parameters = self.symbols.pullback(*point.symbols, *changes)
+        assert by_inputs is not None
+        if not self.symbols.affine:
+            first = self.program.gradient(*exponents, weights)
+            assert first[1] is not None
+            more = self.symbols.second_pullback(*point.symbols, *tangents, first[0], first[1])
+            by_inputs, by_parameters = by_inputs + more[0], by_parameters + more[1]
+        return point.result(values), Gradients(point.result(by_inputs), by_parameters)
+
+    def _forward(
+        self, exponents: tuple[np.ndarray, np.ndarray], input_gradients: bool
+    ) -> tuple[np.ndarray, Residuals]:
+        values, kept = self.program.forward(
+            *exponents, allow_subspace=self._allow_subspace(input_gradients)
+        )
+        return values, Residuals(kept, input_gradients, exponents)
+
+    def _exponent_gradients(
+        self,
+        exponents: tuple[np.ndarray, np.ndarray],
+        weights: np.ndarray,
+        residuals: Residuals,
+        input_gradients: bool,
+        *,
+        overwrite: bool,
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the gradients by the exponents."""
+        return self.program.gradient(
+            *exponents,
+            weights,
+            kept=residuals.kept if residuals.kept.size else None,
+            overwrite_kept=overwrite,
+            per_example_gradients=input_gradients or self.symbols.mixed,
+            allow_subspace=self._allow_subspace(residuals.input_gradients),
+        )
+
+    def _allow_subspace(self, input_gradients: bool) -> bool:
+        """Return True if no gradients by per-example exponents are needed."""
+        return not input_gradients and not self.symbols.mixed
+
+    def _require_observables(self) -> None:
+        if not self.readouts:
+            raise ArgumentError(
+                "observables are missing: compile the circuit with the observables to read, or call"
+                " state() or sample()"
+            )

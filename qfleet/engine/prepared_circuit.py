@@ -1,0 +1,87 @@
+"""Base class of compiled circuits: the program, its symbols, checked arguments and results."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from qfleet.compiler.methods import Method
+from qfleet.compiler.native_program import NativeProgram, prepare_native_program
+from qfleet.compiler.network_program import NetworkProgram
+from qfleet.compiler.network_writer import NetworkWriter
+from qfleet.compiler.program import Program
+from qfleet.engine import arguments, library, memory
+from qfleet.engine.arguments import Point
+from qfleet.engine.description import describe_native
+from qfleet.engine.engine_program import EngineProgram
+from qfleet.engine.gradients import Gradients
+from qfleet.engine.network_memory import describe_networks, require_network_memory
+from qfleet.engine.symbol_map import SymbolMap
+
+
+class PreparedCircuit:
+    """A program, and the map from its symbols to exponents. Abstract.
+
+    Args:
+        program: As for `CompiledCircuit`.
+        dtype: As for `CompiledCircuit`.
+    """
+
+    def __init__(self, program: Program | NetworkProgram, dtype: str = "complex128") -> None:
+        self.inputs, self.parameters = program.inputs, program.parameters
+        self.qubits = program.qubits
+        self.readouts = program.readouts
+        self.dtype = np.dtype(dtype)
+        self._source = program
+        serialized: NativeProgram | NetworkWriter
+        if isinstance(program, NetworkProgram):
+            self.method: Method = "tensor_network"
+            require_network_memory(program, self.dtype.itemsize // 2)
+            serialized = NetworkWriter(program)
+            self.program = EngineProgram(serialized.bytes(), dtype, bit_order=())
+        else:
+            self.method = "state_vector"
+            memory.require_memory(len(self.qubits), self.dtype.itemsize, 1)
+            serialized = self._native = prepare_native_program(program, dtype)
+            self.program = EngineProgram(
+                serialized.serialized,
+                dtype,
+                bit_order=serialized.bit_order,
+                subspace=program.subspace,
+            )
+        self.real_dtype = self.program.real_dtype
+        self.symbols = SymbolMap(
+            serialized.shared, serialized.per_example, self.inputs, self.parameters
+        )
+
+    def describe(self, batch: int | None = None) -> str:
+        """Describe the compiled program and the plan for a batch.
+
+        Args:
+            batch: Number of examples; those that fill a SIMD vector unless given.
+        """
+        real_bytes = self.real_dtype.itemsize
+        if batch is None:
+            batch = library.simd_lanes(real_bytes)
+        batch = arguments.checked_integer(batch, 1, 2**40, "batch")
+        threads = library.num_threads()
+        if isinstance(self._source, NetworkProgram):
+            return describe_networks(self._source, real_bytes=real_bytes, threads=threads)
+        return describe_native(
+            self._source,
+            self._native.plan,
+            prefix=self._native.prefix,
+            real_bytes=real_bytes,
+            batch=batch,
+            threads=threads,
+        )
+
+    def _gradients(
+        self, point: Point, changes: tuple[np.ndarray, np.ndarray | None], input_gradients: bool
+    ) -> Gradients:
+        """Return the gradients by the symbols, given those by the exponents."""
+        by_inputs, by_parameters = self.symbols.pullback(*point.symbols, *changes)
+        if not input_gradients or by_inputs is None:
+            return Gradients(None, by_parameters)
+        return Gradients(point.result(by_inputs), by_parameters)
+
+    def _point(self, inputs: ArrayLike | None, parameters: ArrayLike | None) -> Point:
+        return arguments.checked_point(inputs, parameters, len(self.inputs), len(self.parameters))

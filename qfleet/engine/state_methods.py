@@ -1,0 +1,110 @@
+"""State vectors of a compiled circuit, their gradients, and samples."""
+
+import secrets
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from qfleet.engine import arguments
+from qfleet.engine.gradients import Gradients
+from qfleet.engine.prepared_circuit import PreparedCircuit
+from qfleet.errors import ArgumentError
+
+_MAX_SEED = 2**64 - 1
+_MAX_SHOTS = 2**40
+
+
+class StateMethods(PreparedCircuit):
+    """State vectors and samples. Abstract."""
+
+    def state(
+        self, inputs: ArrayLike | None = None, parameters: ArrayLike | None = None
+    ) -> np.ndarray:
+        """Compute the state vectors, global phase included.
+
+        Args:
+            inputs: As for `expectation`.
+            parameters: As for `expectation`.
+
+        Returns:
+            `[B, 2**N]` of `dtype`; `[2**N]` for one example.
+        """
+        self._require_state("state")
+        point = self._point(inputs, parameters)
+        states = self.program.state(*self.symbols(*point.symbols))
+        return point.result(states)
+
+    def state_vjp(
+        self,
+        inputs: ArrayLike | None,
+        parameters: ArrayLike | None,
+        upstream: ArrayLike,
+        states: ArrayLike | None = None,
+        *,
+        input_gradients: bool = True,
+    ) -> Gradients:
+        """Compute the gradient of a real function L of the states.
+
+        Args:
+            inputs: As for `expectation`.
+            parameters: As for `expectation`.
+            upstream: `[B, 2**N]` complex, or `[2**N]` for one example: dL/dRe + i dL/dIm. This is
+                the convention of TensorFlow and PyTorch; JAX has the complex conjugate.
+            states: Result of `state` for the same arguments; it is computed unless given.
+            input_gradients: False if gradients by inputs are not wanted.
+        """
+        self._require_state("state_vjp")
+        point = self._point(inputs, parameters)
+        exponents = self.symbols(*point.symbols)
+        upstream = point.states(upstream, len(self.qubits), "upstream")
+        if states is None:
+            states = self.program.state(*exponents)
+        else:
+            states = point.states(states, len(self.qubits), "states")
+        changes = self.program.state_gradient(
+            *exponents,
+            states,
+            upstream,
+            per_example_gradients=input_gradients or self.symbols.mixed,
+        )
+        return self._gradients(point, changes, input_gradients)
+
+    def sample(
+        self,
+        inputs: ArrayLike | None,
+        parameters: ArrayLike | None,
+        shots: int,
+        seed: int | None = None,
+    ) -> np.ndarray:
+        """Measure all qubits.
+
+        Args:
+            inputs: As for `expectation`.
+            parameters: As for `expectation`.
+            shots: Measurements per example.
+            seed: From 0 to 2**64 - 1. The same seed gives the same samples, on any number of
+                threads; another one is drawn for each call unless given.
+
+        Returns:
+            [B, shots, N] uint8 bits, the columns in the order of `qubits`; [shots, N] for one
+            example.
+        """
+        self._require_state("sample")
+        shots = arguments.checked_integer(shots, 0, _MAX_SHOTS, "shots")
+        if seed is None:
+            seed = secrets.randbits(64)
+        seed = arguments.checked_integer(seed, 0, _MAX_SEED, "seed")
+        point = self._point(inputs, parameters)
+        indices = self.program.sample(*self.symbols(*point.symbols), shots, seed)
+        width = len(self.qubits)
+        bits = np.empty((*indices.shape, width), np.uint8)
+        for at in range(width):
+            bits[..., at] = indices >> (width - 1 - at) & 1
+        return point.result(bits)
+
+    def _require_state(self, method: str) -> None:
+        if self.readouts:
+            raise ArgumentError(
+                f"{method}() needs all qubits, but this circuit is compiled for its observables"
+                " only: compile it with observables=()"
+            )

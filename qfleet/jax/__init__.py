@@ -1,0 +1,6 @@
+"""The engine as JAX functions: `jit`, `grad` and `vmap`, without host callbacks."""
+
+from qfleet.jax.expectation import expectation
+from qfleet.jax.state import state
+
+__all__ = ["expectation", "state"]

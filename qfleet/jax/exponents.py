@@ -1,0 +1,100 @@
+"""Exponents of gates from the values of symbols, as JAX operations."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import sympy
+
+from qfleet.compiler import expressions
+from qfleet.engine.compiled_circuit import CompiledCircuit
+
+_SAME_NAMES = (
+    *("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log"),
+    *("abs", "sign", "floor", "ceil"),
+)
+_MATH = SimpleNamespace(
+    **{name: getattr(jnp, name) for name in _SAME_NAMES},
+    asin=jnp.arcsin,
+    acos=jnp.arccos,
+    atan=jnp.arctan,
+    asinh=jnp.arcsinh,
+    acosh=jnp.arccosh,
+    atanh=jnp.arctanh,
+    erf=jax.scipy.special.erf,
+    pow=jnp.power,
+    minimum=jnp.minimum,
+    maximum=jnp.maximum,
+)
+
+
+class ExponentFunction:
+    """Maps values of symbols to exponents.
+
+    Args:
+        wanted: G expressions.
+        names: Names of the V symbols, in the order of the values.
+    """
+
+    def __init__(self, wanted: Sequence[sympy.Expr], names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        column_of = {name: column for column, name in enumerate(self._names)}
+        coefficients = np.zeros((len(self._names), len(wanted)))
+        self._offsets = np.zeros(len(wanted))
+        self._nonaffine: list[tuple[int, sympy.Expr]] = []
+        for column, expression in enumerate(wanted):
+            affine = expressions.affine(expression)
+            if affine is None:
+                self._nonaffine.append((column, expression))
+                continue
+            for name, coefficient in affine[0].items():
+                coefficients[column_of[name], column] = coefficient
+            self._offsets[column] = affine[1]
+        self._coefficients = coefficients
+        # Nearly every exponent depends on one symbol: a gather is faster than a matrix product.
+        single = bool(wanted) and (np.count_nonzero(coefficients, axis=0) <= 1).all()
+        self._single = np.abs(coefficients).argmax(axis=0) if single and self._names else None
+
+    def __call__(self, values: jax.Array) -> jax.Array:
+        """Return [..., G] exponents for [..., V] values, in their dtype."""
+        dtype = values.dtype
+        if self._single is not None:
+            scales = self._coefficients[self._single, np.arange(len(self._single))]
+            exponents = values[..., self._single] * scales.astype(dtype)
+        else:
+            exponents = jnp.matmul(
+                values, self._coefficients.astype(dtype), precision=jax.lax.Precision.HIGHEST
+            )
+        exponents = exponents + self._offsets.astype(dtype)
+        columns = {name: values[..., at] for at, name in enumerate(self._names)}
+        for column, expression in self._nonaffine:
+            value = expressions.evaluate(
+                expression, columns, constant=lambda number: jnp.asarray(number, dtype), math=_MATH
+            )
+            exponents = exponents.at[..., column].set(value)
+        return exponents
+
+
+class JaxExponents:
+    """The exponents of a compiled circuit: shared by the batch, and per example.
+
+    Args:
+        compiled: The circuit.
+    """
+
+    def __init__(self, compiled: CompiledCircuit) -> None:
+        symbols = compiled.symbols
+        self._mixed = symbols.mixed
+        self._shared = ExponentFunction(symbols.shared, compiled.parameters)
+        names = (*compiled.inputs, *(compiled.parameters if self._mixed else ()))
+        self._per_example = ExponentFunction(symbols.per_example, names)
+
+    def __call__(self, inputs: jax.Array, parameters: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return [E] and [B, F] exponents for [B, I] inputs and [P] parameters."""
+        rows = inputs
+        if self._mixed:
+            shape = (inputs.shape[0], parameters.shape[0])
+            rows = jnp.concatenate([inputs, jnp.broadcast_to(parameters, shape)], axis=1)
+        return self._shared(parameters), self._per_example(rows)

@@ -1,0 +1,136 @@
+#include "evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+
+#include "aligned_array.h"
+
+namespace qfleet {
+namespace {
+
+constexpr int64_t kTrailerReals = 2;  // the method, and the reals before the first state
+
+template <class T>
+constexpr int64_t kAlignmentReals = kAlignmentBytes / sizeof(T);
+
+template <class T>
+int64_t AlignmentOffset(const T* data) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(data);
+  return static_cast<int64_t>(-address % kAlignmentBytes / sizeof(T));
+}
+
+std::invalid_argument WrongKept() {
+  return std::invalid_argument("kept does not hold the states of this batch");
+}
+
+}  // namespace
+
+template <class T>
+Evaluation<T>::Evaluation(StateVectorEngine<T>* engine, const Program& program, const Batch& batch,
+                          const EvaluationLimits& limits)
+    : engine_(engine), program_(program), batch_(batch), limits_(limits) {
+  if (limits.allow_subspace) subspace_ = engine_->SubspaceFor(batch_, limits.memory_bytes);
+}
+
+template <class T>
+int64_t Evaluation<T>::StateReals() const {
+  if (subspace_.states) return engine_->SubspaceReals(subspace_);
+  if (batch_.size == 0) return 0;
+  return engine_->CachedReals(engine_->TileLayoutFor(batch_),
+                              std::min(kMaxKeptBytes, limits_.memory_bytes));
+}
+
+template <class T>
+int64_t Evaluation<T>::KeptReals() const {
+  const int64_t reals = StateReals();
+  return reals ? reals + kAlignmentReals<T> + kTrailerReals : 0;
+}
+
+template <class T>
+int64_t Evaluation<T>::WorkspaceBytes() const {
+  if (batch_.size == 0) return 0;
+  const TileLayout layout = engine_->TileLayoutFor(batch_);
+  const int64_t tiles = subspace_.states ? subspace_.states : layout.tiles;
+  // Each thread evolves a tile, unless all work on the same. An adjoint pass has two states, and
+  // there may be one more, after the prefix.
+  const int64_t at_once = layout.shared_tile ? 1 : std::min(tiles, batch_.threads);
+  const int64_t states = 2 * at_once + (program_.prefix ? 1 : 0);
+  return states * layout.tile_reals * static_cast<int64_t>(sizeof(T));
+}
+
+template <class T>
+void Evaluation<T>::Expectation(T* values, T* kept, int64_t kept_reals) {
+  if (kept_reals != 0 && kept_reals != KeptReals()) throw WrongKept();
+  T* states = nullptr;
+  if (kept_reals) {
+    states = kept + AlignmentOffset(kept);
+    T* trailer = kept + kept_reals - kTrailerReals;
+    trailer[0] = static_cast<T>(subspace_.states ? -subspace_.states : batch_.threads);
+    trailer[1] = static_cast<T>(AlignmentOffset(kept));
+  }
+  if (program_.readouts == 0) return;  // then no buffer bounds the number of examples
+  if (!subspace_.states) {
+    engine_->Expectation(batch_, values, states, kept_reals ? StateReals() : 0);
+    return;
+  }
+  std::unique_ptr<AlignedArray<T>> own;
+  if (!states) {
+    own = std::make_unique<AlignedArray<T>>(StateReals());
+    states = own->data();
+  }
+  engine_->SubspaceExpectation(batch_, subspace_, values, states);
+}
+
+template <class T>
+void Evaluation<T>::Gradient(const T* upstream, T* kept, int64_t kept_reals, bool kept_is_mutable,
+                             double* shared_gradients, double* per_example_gradients) {
+  std::unique_ptr<AlignedArray<T>> copy;
+  T* states = nullptr;
+  if (kept_reals) {
+    if (kept_reals < kAlignmentReals<T> + kTrailerReals) throw WrongKept();
+    const T method = kept[kept_reals - kTrailerReals], offset = kept[kept_reals - 1];
+    if (!(offset >= 0 && offset < kAlignmentReals<T>)) throw WrongKept();
+    if (subspace_.states) {
+      if (method != static_cast<T>(-subspace_.states)) throw WrongKept();
+    } else {
+      if (!(method >= 1 && method <= kMaxBatchThreads)) throw WrongKept();
+      batch_.threads = static_cast<int64_t>(method);
+    }
+    if (kept_reals != KeptReals()) throw WrongKept();
+    states = kept + static_cast<int64_t>(offset);
+    if (AlignmentOffset(states) != 0) {  // the buffer was copied to another address
+      copy = std::make_unique<AlignedArray<T>>(StateReals());
+      states = static_cast<T*>(std::memcpy(copy->data(), states, StateReals() * sizeof(T)));
+      kept_is_mutable = true;
+    }
+  }
+  std::fill_n(shared_gradients, program_.shared, 0.0);
+  if (subspace_.states) {
+    SubspaceGradient(upstream, states, shared_gradients);
+    return;
+  }
+  const bool want_per_example = per_example_gradients != nullptr;
+  if (want_per_example) std::fill_n(per_example_gradients, batch_.size * program_.per_example, 0.0);
+  engine_->Gradient(batch_, upstream, states, states ? StateReals() : 0, kept_is_mutable,
+                    want_per_example, shared_gradients, per_example_gradients);
+}
+
+template <class T>
+void Evaluation<T>::SubspaceGradient(const T* upstream, const T* states, double* shared_gradients) {
+  std::unique_ptr<AlignedArray<T>> own;
+  if (!states) {
+    own = std::make_unique<AlignedArray<T>>(StateReals());
+    std::vector<T> values(batch_.size * program_.readouts);
+    engine_->SubspaceExpectation(batch_, subspace_, values.data(), own->data());
+    states = own->data();
+  }
+  engine_->SubspaceGradient(batch_, subspace_, upstream, states, shared_gradients);
+}
+
+template class Evaluation<float>;
+template class Evaluation<double>;
+
+}  // namespace qfleet

@@ -1,0 +1,246 @@
+// XLA FFI handlers of the engine, for qfleet/jax. They call the C interface only.
+//
+// Exponents, their tangents and their gradients are F32 or F64 arrays; the engine computes with
+// doubles. Values and states have the program's precision.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "qfleet.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+
+namespace {
+
+using Attributes = ffi::Dictionary;
+
+ffi::Error Invalid(const std::string& message) {
+  return ffi::Error(ffi::ErrorCode::kInvalidArgument, "qfleet: " + message);
+}
+
+ffi::Error ToError(qfleet_status status) {
+  if (status == QFLEET_OK) return ffi::Error::Success();
+  const std::string message = std::string("qfleet: ") + qfleet_last_error();
+  switch (status) {
+    case QFLEET_INVALID_ARGUMENT:
+      return ffi::Error(ffi::ErrorCode::kInvalidArgument, message);
+    case QFLEET_OUT_OF_MEMORY:
+      return ffi::Error(ffi::ErrorCode::kResourceExhausted, message);
+    default:
+      return ffi::Error(ffi::ErrorCode::kInternal, message);
+  }
+}
+
+bool IsReal(ffi::DataType type) { return type == ffi::DataType::F32 || type == ffi::DataType::F64; }
+
+// An array of reals as doubles: in place for F64, as a copy for F32.
+class Doubles {
+ public:
+  explicit Doubles(const ffi::AnyBuffer& buffer) : count_(buffer.element_count()) {
+    if (buffer.element_type() == ffi::DataType::F64) {
+      data_ = static_cast<const double*>(buffer.untyped_data());
+      return;
+    }
+    const float* from = static_cast<const float*>(buffer.untyped_data());
+    copy_.assign(from, from + count_);
+    data_ = copy_.data();
+  }
+  const double* data() const { return data_; }
+  int64_t count() const { return count_; }
+
+ private:
+  std::vector<double> copy_;
+  const double* data_;
+  int64_t count_;
+};
+
+// A result of reals that is computed in doubles.
+class DoubleResult {
+ public:
+  explicit DoubleResult(const ffi::AnyBuffer& buffer) : buffer_(buffer) {
+    if (buffer.element_type() != ffi::DataType::F64) copy_.resize(buffer.element_count());
+  }
+  double* data() {
+    return copy_.empty() ? static_cast<double*>(buffer_.untyped_data()) : &copy_[0];
+  }
+  int64_t count() const { return buffer_.element_count(); }
+  void Finish() {
+    float* to = static_cast<float*>(buffer_.untyped_data());
+    for (size_t i = 0; i < copy_.size(); ++i) to[i] = static_cast<float>(copy_[i]);
+  }
+
+ private:
+  ffi::AnyBuffer buffer_;
+  std::vector<double> copy_;
+};
+
+// The program and batch of one call.
+class Call {
+ public:
+  Call(Attributes attributes, const ffi::AnyBuffer& shared, const ffi::AnyBuffer& per_example)
+      : shared_(shared), per_example_(per_example) {
+    const auto program = attributes.get<int64_t>("program");
+    const auto memory_limit = attributes.get<int64_t>("memory_limit");
+    if (program.has_value()) program_ = *program;
+    batch_.shared = shared_.data();
+    batch_.shared_count = shared_.count();
+    batch_.per_example = per_example_.data();
+    batch_.per_example_count = per_example_.count();
+    batch_.size = per_example.dimensions().size() == 2 ? per_example.dimensions()[0] : -1;
+    batch_.memory_limit = memory_limit.has_value() ? *memory_limit : 0;
+    batch_.check_finite = 1;
+  }
+  qfleet_program program() const { return program_; }
+  const qfleet_batch* batch() const { return &batch_; }
+
+  // True if values or states of this element type belong to the program.
+  bool HasPrecision(ffi::DataType type) const {
+    qfleet_program_info info;
+    if (qfleet_program_describe(program_, &info) != QFLEET_OK) return true;  // reported later
+    const bool is_double = type == ffi::DataType::F64 || type == ffi::DataType::C128;
+    return info.real_bytes == (is_double ? 8 : 4);
+  }
+
+ private:
+  Doubles shared_, per_example_;
+  qfleet_program program_ = 0;
+  qfleet_batch batch_ = {};
+};
+
+template <class... Buffers>
+bool AllReal(const Buffers&... buffers) {
+  return (... && IsReal(buffers.element_type()));
+}
+
+ffi::Error Expectation(ffi::AnyBuffer shared, ffi::AnyBuffer per_example,
+                       ffi::Result<ffi::AnyBuffer> values, ffi::Result<ffi::AnyBuffer> kept,
+                       Attributes attributes) {
+  if (!AllReal(shared, per_example, *values, *kept)) return Invalid("operands must be F32 or F64");
+  const Call call(attributes, shared, per_example);
+  if (!call.HasPrecision(values->element_type()))
+    return Invalid("the values must have the program's precision");
+  qfleet_plan plan;
+  const qfleet_status planned = qfleet_plan_batch(call.program(), call.batch(), &plan);
+  if (planned != QFLEET_OK) return ToError(planned);
+  // After a change of the number of threads, the states are not kept: the gradient recomputes them.
+  const int64_t reals = kept->element_count();
+  const bool keep = reals > 0 && plan.kept_reals == reals;
+  return ToError(qfleet_expectation(call.program(), call.batch(), values->untyped_data(),
+                                    values->element_count(), keep ? kept->untyped_data() : nullptr,
+                                    keep ? reals : 0));
+}
+
+ffi::Error ExpectationGradient(ffi::AnyBuffer shared, ffi::AnyBuffer per_example,
+                               ffi::AnyBuffer upstream, ffi::AnyBuffer kept,
+                               ffi::Result<ffi::AnyBuffer> shared_gradients,
+                               ffi::Result<ffi::AnyBuffer> per_example_gradients,
+                               Attributes attributes) {
+  if (!AllReal(shared, per_example, upstream, kept, *shared_gradients, *per_example_gradients))
+    return Invalid("operands must be F32 or F64");
+  const Call call(attributes, shared, per_example);
+  if (!call.HasPrecision(upstream.element_type()))
+    return Invalid("the upstream gradient must have the program's precision");
+  qfleet_plan plan;
+  const qfleet_status planned = qfleet_plan_batch(call.program(), call.batch(), &plan);
+  if (planned != QFLEET_OK) return ToError(planned);
+  const int64_t reals = kept.element_count();
+  const bool use_kept = reals > 0 && plan.kept_reals == reals;
+  DoubleResult by_shared(*shared_gradients), by_example(*per_example_gradients);
+  const bool wanted = by_example.count() > 0;
+  const qfleet_status status = qfleet_expectation_gradient(
+      call.program(), call.batch(), upstream.untyped_data(), upstream.element_count(),
+      use_kept ? kept.untyped_data() : nullptr, use_kept ? reals : 0, 0, by_shared.data(),
+      by_shared.count(), wanted ? by_example.data() : nullptr, by_example.count());
+  by_shared.Finish();
+  by_example.Finish();
+  return ToError(status);
+}
+
+ffi::Error ExpectationHvp(ffi::AnyBuffer shared, ffi::AnyBuffer per_example,
+                          ffi::AnyBuffer shared_tangents, ffi::AnyBuffer per_example_tangents,
+                          ffi::AnyBuffer upstream, ffi::Result<ffi::AnyBuffer> value_tangents,
+                          ffi::Result<ffi::AnyBuffer> shared_results,
+                          ffi::Result<ffi::AnyBuffer> per_example_results, Attributes attributes) {
+  if (!AllReal(shared, per_example, shared_tangents, per_example_tangents, upstream,
+               *value_tangents, *shared_results, *per_example_results))
+    return Invalid("operands must be F32 or F64");
+  const Call call(attributes, shared, per_example);
+  if (!call.HasPrecision(upstream.element_type()) ||
+      !call.HasPrecision(value_tangents->element_type()))
+    return Invalid("values and upstream gradient must have the program's precision");
+  const Doubles by_shared(shared_tangents), by_example(per_example_tangents);
+  DoubleResult shared_result(*shared_results), per_example_result(*per_example_results);
+  const qfleet_status status = qfleet_expectation_hvp(
+      call.program(), call.batch(), by_shared.data(), by_shared.count(), by_example.data(),
+      by_example.count(), upstream.untyped_data(), upstream.element_count(),
+      value_tangents->untyped_data(), value_tangents->element_count(), shared_result.data(),
+      shared_result.count(), per_example_result.data(), per_example_result.count());
+  shared_result.Finish();
+  per_example_result.Finish();
+  return ToError(status);
+}
+
+ffi::Error State(ffi::AnyBuffer shared, ffi::AnyBuffer per_example,
+                 ffi::Result<ffi::AnyBuffer> states, Attributes attributes) {
+  if (!AllReal(shared, per_example)) return Invalid("operands must be F32 or F64");
+  const Call call(attributes, shared, per_example);
+  if (!call.HasPrecision(states->element_type()))
+    return Invalid("the states must have the program's precision");
+  const auto order = attributes.get<ffi::Span<const int64_t>>("order");
+  if (order.has_error()) return Invalid("order must be a list of integers");
+  return ToError(qfleet_state(call.program(), call.batch(), order->begin(), order->size(),
+                              states->untyped_data(), 2 * states->element_count()));
+}
+
+ffi::Error StateGradient(ffi::AnyBuffer shared, ffi::AnyBuffer per_example, ffi::AnyBuffer states,
+                         ffi::AnyBuffer upstream, ffi::Result<ffi::AnyBuffer> shared_gradients,
+                         ffi::Result<ffi::AnyBuffer> per_example_gradients, Attributes attributes) {
+  if (!AllReal(shared, per_example, *shared_gradients, *per_example_gradients))
+    return Invalid("operands must be F32 or F64");
+  const Call call(attributes, shared, per_example);
+  if (!call.HasPrecision(states.element_type()) || !call.HasPrecision(upstream.element_type()))
+    return Invalid("states and upstream gradient must have the program's precision");
+  const auto order = attributes.get<ffi::Span<const int64_t>>("order");
+  if (order.has_error()) return Invalid("order must be a list of integers");
+  DoubleResult by_shared(*shared_gradients), by_example(*per_example_gradients);
+  const bool wanted = by_example.count() > 0;
+  const qfleet_status status = qfleet_state_gradient(
+      call.program(), call.batch(), order->begin(), order->size(), states.untyped_data(),
+      2 * states.element_count(), upstream.untyped_data(), 2 * upstream.element_count(),
+      by_shared.data(), by_shared.count(), wanted ? by_example.data() : nullptr,
+      by_example.count());
+  by_shared.Finish();
+  by_example.Finish();
+  return ToError(status);
+}
+
+}  // namespace
+
+#define QFLEET_HANDLER(name, implementation, binding)                    \
+  extern "C" __attribute__((visibility("default"))) XLA_FFI_Error* name( \
+      XLA_FFI_CallFrame* call_frame);                                    \
+  XLA_FFI_DEFINE_HANDLER_SYMBOL(name, implementation, binding)
+
+using Any = ffi::AnyBuffer;
+
+QFLEET_HANDLER(qfleet_jax_expectation, Expectation,
+               ffi::Ffi::Bind().Arg<Any>().Arg<Any>().Ret<Any>().Ret<Any>().Attrs());
+QFLEET_HANDLER(
+    qfleet_jax_expectation_gradient, ExpectationGradient,
+    ffi::Ffi::Bind().Arg<Any>().Arg<Any>().Arg<Any>().Arg<Any>().Ret<Any>().Ret<Any>().Attrs());
+QFLEET_HANDLER(qfleet_jax_expectation_hvp, ExpectationHvp,
+               ffi::Ffi::Bind()
+                   .Arg<Any>()
+                   .Arg<Any>()
+                   .Arg<Any>()
+                   .Arg<Any>()
+                   .Arg<Any>()
+                   .Ret<Any>()
+                   .Ret<Any>()
+                   .Ret<Any>()
+                   .Attrs());
+QFLEET_HANDLER(qfleet_jax_state, State, ffi::Ffi::Bind().Arg<Any>().Arg<Any>().Ret<Any>().Attrs());
+QFLEET_HANDLER(
+    qfleet_jax_state_gradient, StateGradient,
+    ffi::Ffi::Bind().Arg<Any>().Arg<Any>().Arg<Any>().Arg<Any>().Ret<Any>().Ret<Any>().Attrs());

@@ -1,0 +1,85 @@
+"""Paths of the native libraries.
+
+A wheel contains the core and the XLA handlers in `lib/`. In a checkout `python -m qfleet.native`
+builds the core, the TensorFlow ops, the guards of worker processes and the XLA handlers into
+`built/`. There, a name contains a
+digest of everything that the library depends on, so that a library of other sources, another
+framework or another processor is never loaded.
+"""
+
+import hashlib
+import importlib.metadata
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+
+SOURCE_DIR = Path(__file__).parent
+BUILT = SOURCE_DIR / "built"
+PROCESSORS = ("x86_64", "aarch64", "arm64")  # arm64: the name of aarch64 on macOS
+_PACKAGED_CORE = SOURCE_DIR / "lib" / "libqfleet.so"
+_PACKAGED_JAX = SOURCE_DIR / "lib" / "libqfleet_jax.so"
+_BUILD_FILES = (SOURCE_DIR / "CMakeLists.txt", SOURCE_DIR / "exports.map")
+
+
+def core_is_packaged() -> bool:
+    """Return True if this installation came with a built core: a wheel."""
+    return _PACKAGED_CORE.is_file()
+
+
+def core_path() -> Path:
+    """Return the path of the core library; the file may not exist."""
+    if core_is_packaged():
+        return _PACKAGED_CORE
+    sources = [*SOURCE_DIR.glob("*.cc"), *SOURCE_DIR.glob("*.h"), *_BUILD_FILES]
+    return BUILT / f"libqfleet-{_digest(sources, platform.machine())}.so"
+
+
+def tensorflow_version() -> str | None:
+    """Return the version of the installed TensorFlow; None without TensorFlow."""
+    return _version("tensorflow") or _version("tensorflow-cpu")
+
+
+def jax_version() -> str | None:
+    """Return the version of the installed jaxlib; None without it."""
+    return _version("jaxlib")
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def tensorflow_path() -> Path:
+    """Return the path of the ops for the installed TensorFlow; the file may not exist."""
+    folder = SOURCE_DIR / "tensorflow"
+    sources = [*folder.glob("*.cc"), *folder.glob("*.h"), *SOURCE_DIR.glob("qfleet*.h")]
+    version = str(tensorflow_version())
+    digest = _digest([*sources, *_BUILD_FILES], version, core_path().name)
+    return BUILT / f"libqfleet_tensorflow-{version}-{digest}.so"
+
+
+def process_path() -> Path:
+    """Return the path of the guards of worker processes; the file may not exist."""
+    sources = [*(SOURCE_DIR / "process").glob("*.cc"), SOURCE_DIR / "CMakeLists.txt"]
+    return BUILT / f"libqfleet_process-{_digest(sources, platform.machine())}.so"
+
+
+def jax_path() -> Path:
+    """Return the path of the XLA handlers; the file may not exist."""
+    if _PACKAGED_JAX.is_file():
+        return _PACKAGED_JAX
+    sources = [*(SOURCE_DIR / "jax").glob("*.cc"), SOURCE_DIR / "qfleet.h"]
+    version = str(jax_version())
+    digest = _digest([*sources, *_BUILD_FILES], version, core_path().name)
+    return BUILT / f"libqfleet_jax-{version}-{digest}.so"
+
+
+def _digest(files: Iterable[Path], *words: str) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(file.read_bytes())
+    for word in words:
+        digest.update(word.encode())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,105 @@
+"""The array library of a tape's parameters: which values are differentiated, and stacking them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pennylane as qml
+
+_NUMBERS = (float, int, np.floating, np.integer)
+
+
+def mapped_over(value: Any) -> bool:
+    """Return True if jax.vmap maps over a value, which then differs per example.
+
+    Args:
+        value: A parameter of an operation.
+    """
+    return type(value).__name__ == "BatchTracer"
+
+
+def is_constant(value: Any) -> bool:
+    """Return True if a value is known and not differentiated.
+
+    Args:
+        value: A parameter of an operation.
+    """
+    return not qml.math.is_abstract(value) and not qml.math.requires_grad(value)
+
+
+def name(values: Sequence[Any]) -> str:
+    """Return PennyLane's name of the array library of some values.
+
+    Args:
+        values: Parameters of operations.
+    """
+    kinds = {type(value): value for value in values if not isinstance(value, _NUMBERS)}
+    return qml.math.get_interface(*kinds.values()) if kinds else "numpy"
+
+
+def stack(
+    values: Sequence[Any], sizes: Sequence[int | None], batch: int | None, library: str
+) -> Any:
+    """Stack parameters into one array, differentiably.
+
+    Args:
+        values: Scalars [] and tensors, or with a batch [B] and [B, ...].
+        sizes: Elements of each tensor per example; None for a scalar.
+        batch: B; None without a batch.
+        library: Their array library, as `name` returns it.
+
+    Returns:
+        [P] array, or [B, P]. It is a NumPy array if no value is differentiated.
+    """
+    if library == "torch":
+        return _stack_torch(values, sizes, batch)
+    if all(map(is_constant, values)):
+        plain = [np.asarray(value, np.float64) for value in qml.math.unwrap(values)]
+        return _stack(np, plain, sizes, batch)
+    return _stack(_namespace(library), values, sizes, batch)
+
+
+def _namespace(library: str) -> Any:
+    if library == "jax":
+        import jax.numpy
+
+        return jax.numpy
+    return qml.numpy
+
+
+def _stack(xp: Any, values: Sequence[Any], sizes: Sequence[int | None], batch: int | None) -> Any:
+    widths = [1 if size is None else size for size in sizes]
+    if batch is None:
+        if all(size is None for size in sizes):
+            return xp.stack(values)
+        parts = [xp.reshape(one, (width,)) for one, width in zip(values, widths, strict=True)]
+        return xp.concatenate(parts)
+    # A value that jax.vmap maps over may lack the batch of the tape.
+    rows = [xp.reshape(one, (-1, width)) for one, width in zip(values, widths, strict=True)]
+    rows = [
+        row if len(row) == batch else xp.broadcast_to(row, (batch, row.shape[1])) for row in rows
+    ]
+    return xp.concatenate(rows, axis=1)
+
+
+def _stack_torch(values: Sequence[Any], sizes: Sequence[int | None], batch: int | None) -> Any:
+    import torch
+
+    tensors = [
+        value if type(value) is torch.Tensor else torch.as_tensor(value, dtype=torch.float64)
+        for value in values
+    ]
+    if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
+        tensors = [tensor.detach() for tensor in tensors]
+    if len(tensors) > 1 or sizes[0] is None:
+        kinds = {(tensor.dtype, tensor.device) for tensor in tensors}
+        if len(kinds) > 1:
+            tensors = [tensor.to("cpu", torch.float64) for tensor in tensors]
+    if all(size is None for size in sizes):
+        stacked = torch.stack(tensors, -1)
+    else:
+        lead = () if batch is None else (batch,)
+        shapes = [(*lead, 1 if size is None else size) for size in sizes]
+        parts = [tensor.reshape(shape) for tensor, shape in zip(tensors, shapes, strict=True)]
+        stacked = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
+    return stacked if stacked.requires_grad else stacked.cpu().numpy()

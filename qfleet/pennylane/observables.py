@@ -1,0 +1,175 @@
+"""Measurements of a tape as readouts of a program: Pauli sums, or the state.
+
+Expectation values of observables that are short sums of Pauli words are readouts. A trained
+coefficient is not a part of the program: its terms are read separately and summed in the user's
+array library, which differentiates by it. All other measurements are computed from the state.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cirq
+import numpy as np
+import pennylane as qml
+from pennylane.measurements import ExpectationMP, MeasurementProcess
+from pennylane.operation import Operator
+from pennylane.ops import op_math
+
+from qfleet.pennylane import interfaces
+
+MATRIX_WIRES = 4  # the widest observable without Pauli words that is expanded in them
+_PAULIS = {qml.PauliX: "X", qml.PauliY: "Y", qml.PauliZ: "Z"}
+
+
+@dataclass(frozen=True)
+class Readouts:
+    """The readouts of a tape's measurements.
+
+    Attributes:
+        key: Hashable content of the observables.
+        observables: The observables of the K readouts.
+        coefficients: For each measurement the coefficients of its readouts; None for one readout
+            with coefficient 1.
+    """
+
+    key: tuple[Hashable, ...]
+    observables: tuple[Operator, ...]
+    coefficients: tuple[tuple[Any, ...] | None, ...]
+
+    def combine(self, values: Any) -> list[Any]:
+        """Return the result of each measurement.
+
+        Args:
+            values: [..., K] array of any library.
+
+        Returns:
+            An array [...] for each measurement.
+        """
+        results, at = [], 0
+        for coefficients in self.coefficients:
+            if coefficients is None:
+                results.append(values[..., at])
+                at += 1
+            else:
+                parts = [values[..., at + i] * one for i, one in enumerate(coefficients)]
+                results.append(sum(parts[1:], start=parts[0]))
+                at += len(coefficients)
+        return results
+
+
+def read(measurements: Sequence[MeasurementProcess]) -> Readouts | None:
+    """Return the readouts of measurements; None if they need the state.
+
+    Args:
+        measurements: The measurements of a tape without shots.
+    """
+    key: list[Hashable] = []
+    observables: list[Operator] = []
+    coefficients: list[tuple[Any, ...] | None] = []
+    for one in measurements:
+        if type(one) is not ExpectationMP or one.obs is None:
+            return None
+        terms = _terms(one.obs)
+        if terms is None:
+            return None
+        for _, observable in terms:
+            content = _describe(observable)
+            if content is None:
+                return None
+            key.append(content)
+            observables.append(observable)
+        plain = len(terms) == 1 and terms[0][0] is None
+        coefficients.append(None if plain else tuple(1.0 if c is None else c for c, _ in terms))
+        key.append(len(terms))
+    return Readouts(tuple(key), tuple(observables), tuple(coefficients))
+
+
+def _terms(observable: Operator) -> list[tuple[Any, Operator]] | None:
+    """Return coefficients and observables without a trained parameter; None for no expansion."""
+    if type(observable) in _PAULIS or all(map(interfaces.is_constant, observable.data)):
+        return [(None, observable)]
+    if isinstance(observable, op_math.SProd):
+        inner = _terms(observable.base)
+        return inner and [(_times(observable.scalar, c), base) for c, base in inner]
+    if isinstance(observable, op_math.LinearCombination):
+        parts = list(zip(*observable.terms(), strict=True))
+    elif isinstance(observable, op_math.Sum):
+        parts = [(None, operand) for operand in observable.operands]
+    else:
+        return None
+    found: list[tuple[Any, Operator]] = []
+    for factor, part in parts:
+        inner = _terms(part)
+        if not inner:
+            return None
+        found += [(_times(factor, coefficient), base) for coefficient, base in inner]
+    return found
+
+
+def _times(first: Any, second: Any) -> Any:
+    if first is None or second is None:
+        return second if first is None else first
+    return first * second
+
+
+def _describe(observable: Operator) -> Hashable | None:
+    kind = type(observable)
+    if kind in _PAULIS:
+        return kind, observable.wires.labels
+    if (sentence := observable.pauli_rep) is not None:
+        return frozenset((word, complex(weight)) for word, weight in sentence.items())
+    if len(observable.wires) <= MATRIX_WIRES and observable.has_matrix:
+        matrix = np.asarray(qml.math.to_numpy(observable.matrix()), np.complex128)
+        return observable.wires.labels, matrix.tobytes()
+    return None
+
+
+def pauli_sums(
+    observables: Sequence[Operator], qubits: Mapping[Any, cirq.Qid]
+) -> Iterator[cirq.PauliSum]:
+    """Yield the Pauli sum of each observable.
+
+    An expectation value is real: imaginary coefficients, as of X(0) @ Y(0), are left out.
+
+    Args:
+        observables: As in Readouts.
+        qubits: The qubit of each wire.
+    """
+    for observable in observables:
+        sentence = observable.pauli_rep
+        if sentence is None:
+            matrix = np.asarray(qml.math.to_numpy(observable.matrix()), np.complex128)
+            matrix = (matrix + matrix.conj().T) / 2
+            sentence = qml.pauli_decompose(matrix, wire_order=observable.wires, pauli=True)
+        strings = [
+            cirq.PauliString({qubits[wire]: letter for wire, letter in word.items()})
+            * float(np.real(weight))
+            for word, weight in sentence.items()
+        ]
+        yield cirq.PauliSum.from_pauli_strings(strings)
+
+
+def measure_state(
+    measurements: Sequence[MeasurementProcess],
+    positions: Mapping[Any, int],
+    state: Any,
+    measure: Callable[[list[MeasurementProcess], Any, bool], Sequence[Any]],
+) -> Sequence[Any]:
+    """Compute measurements from a state.
+
+    Args:
+        measurements: The measurements.
+        positions: Position of each wire in the state.
+        state: [2**N] or [B, 2**N] array of any library; the first wire is the most significant bit.
+        measure: Called with the measurements on positions, the state [2, ..., 2] or
+            [B, 2, ..., 2], and if it is a batch.
+
+    Returns:
+        What `measure` returns.
+    """
+    width = len(positions)
+    shape = tuple(state.shape)
+    state = state.reshape((*shape[:-1], *(2,) * width))
+    moved = [one.map_wires(dict(positions)) for one in measurements]
+    return measure(moved, state, len(shape) > 1)

@@ -1,0 +1,162 @@
+"""Base class of the simulators whose programs the C++ engine runs."""
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+
+from qfleet import native
+from qfleet.engine import memory
+from qfleet.engine.cpus import usable_cpu_count
+from qfleet.tensorflow.exponents import BatchGateExponents
+from qfleet.tensorflow.micro_batch import MEMORY_LIMIT, current_micro_batch
+from qfleet.tensorflow.runtime import is_watched, tf
+from qfleet.tensorflow.simulator import Simulator
+
+
+class EngineSimulator(Simulator):
+    """Runs a serialized program in the engine. Abstract.
+
+    Subclasses set the attributes of `Simulator`, and call `_load`.
+    """
+
+    @property
+    @abc.abstractmethod
+    def _plain(self) -> Simulator:
+        """The same circuit in plain TensorFlow, for second derivatives."""
+
+    @property
+    def _threads(self) -> int:
+        """Threads of TensorFlow's pool, which the engine uses."""
+        return tf.config.threading.get_intra_op_parallelism_threads() or usable_cpu_count()
+
+    _subspace = True  # if a batch may be computed from the states that span it
+
+    def _load(
+        self, serialized: bytes, shared: Sequence[sympy.Expr], per_example: Sequence[sympy.Expr]
+    ) -> None:
+        """Set the program.
+
+        Args:
+            serialized: Its bytes.
+            shared: Its exponents of trained symbols only.
+            per_example: Its other exponents.
+        """
+        self._serialized = serialized
+        self._free = memory.available_bytes()
+        self._exponents = BatchGateExponents(shared, per_example, self.inputs, self.parameters)
+        self._mixed = self._exponents.mixed
+
+    # AutoGraph would take longer than everything else in tracing.
+    @tf.autograph.experimental.do_not_convert
+    def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
+        """Compute the readouts; see Simulator.expectation."""
+        angles, parameters = self._checked_arguments(angles, parameters)
+        by_angles, by_parameters = is_watched(angles), is_watched(parameters)
+        if by_angles or by_parameters:
+            self.require_memory(2)
+
+        @tf.custom_gradient
+        def values(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+            result, kept = native.ops().qfleet_expectation(
+                *self._exponents(angles, parameters),
+                program=self._serialized,
+                T=self.dtype,
+                keep_states=bool(by_angles or by_parameters),
+                **self._plan_attributes(not by_angles),
+            )
+
+            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                return self._gradients(
+                    "qfleet_expectation_gradient",
+                    lambda *symbols: self._plain.expectation(*symbols),
+                    angles,
+                    parameters,
+                    upstream,
+                    operands=(upstream, kept),
+                    by_each=self._mixed or by_angles is not False,
+                    **self._plan_attributes(by_angles is False),
+                )
+
+            return result, gradient
+
+        result = values(angles, parameters)
+        return tf.ensure_shape(result, [angles.shape[0], self.readouts])
+
+    def _plan_attributes(self, subspace: bool) -> dict[str, Any]:
+        """Attributes of the plan: if the subspace plan is allowed, and bytes for kept states.
+
+        The subspace plan has no gradient by what differs per example. Forward and adjoint pass must
+        choose the same plan, so both get the free bytes at construction. The plan of a micro-batch
+        is the same on every machine.
+        """
+        fixed = current_micro_batch() is not None
+        return {
+            "allow_subspace": subspace and self._subspace and not self._mixed,
+            "memory_limit": MEMORY_LIMIT if fixed else self._free // 4,
+            "fixed_layout": fixed,
+        }
+
+    def _gradients(
+        self,
+        op: str,
+        plain: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+        angles: tf.Tensor,
+        parameters: tf.Tensor,
+        upstream: tf.Tensor,
+        *,
+        operands: tuple[tf.Tensor, tf.Tensor],
+        by_each: bool,
+        **attributes: Any,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Compute the gradients by angles and parameters, which are differentiable again.
+
+        Args:
+            op: Name of the adjoint operation.
+            plain: The same function in plain TensorFlow, for second derivatives.
+            angles: [B, inputs].
+            parameters: [parameters].
+            upstream: Gradient by the function's result.
+            operands: Further operands of the operation.
+            by_each: If gradients by the per-example exponents are needed.
+            attributes: Further attributes of the operation.
+        """
+
+        @tf.custom_gradient
+        def first(angles: tf.Tensor, parameters: tf.Tensor, upstream: tf.Tensor) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch([angles, parameters])
+                exponents = self._exponents(angles, parameters)
+            by_shared, by_example = getattr(native.ops(), op)(
+                *exponents,
+                *operands,
+                per_example_gradients=by_each,
+                program=self._serialized,
+                **attributes,
+            )
+            targets, gradients = [exponents[0]], [by_shared]
+            if by_each:
+                targets.append(exponents[1])
+                gradients.append(by_example)
+            result = tape.gradient(
+                targets, [angles, parameters], gradients, unconnected_gradients="zero"
+            )
+
+            def second(*second_upstream: tf.Tensor) -> Any:
+                sources = [angles, parameters, upstream]
+                with tf.GradientTape() as outer:
+                    outer.watch(sources)
+                    with tf.GradientTape() as inner:
+                        inner.watch(sources[:2])
+                        values = plain(angles, parameters)
+                    gradients = inner.gradient(
+                        values, sources[:2], upstream, unconnected_gradients="zero"
+                    )
+                return outer.gradient(
+                    gradients, sources, second_upstream, unconnected_gradients="zero"
+                )
+
+            return result, second
+
+        return tuple(first(angles, parameters, upstream))

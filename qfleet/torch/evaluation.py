@@ -1,0 +1,108 @@
+"""Expectation values of tensors and their gradients, computed by the engine without autograd."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qfleet.engine.compiled_circuit import CompiledCircuit
+from qfleet.engine.gradients import Gradients
+from qfleet.errors import ArgumentError
+
+
+class EvaluationPoint(NamedTuple):
+    """Values of all symbols and of the exponents, float64.
+
+    Attributes:
+        symbols: Inputs [B, I] and parameters [P].
+        exponents: Shared [E] and per-example ones [B, F].
+    """
+
+    symbols: tuple[np.ndarray, np.ndarray]
+    exponents: tuple[np.ndarray, np.ndarray]
+
+
+def array(tensor: Tensor) -> np.ndarray:
+    """Return a tensor's array, which may share its memory."""
+    return tensor.numpy(force=True)
+
+
+def _doubles(tensor: Tensor) -> np.ndarray:
+    return np.ascontiguousarray(array(tensor), np.float64)
+
+
+def point(compiled: CompiledCircuit, inputs: Tensor, parameters: Tensor) -> EvaluationPoint:
+    """Return the exponents for inputs [B, I] and parameters [P].
+
+    Raises:
+        ArgumentError: An exponent is not defined, or is not finite.
+    """
+    symbols = _doubles(inputs), _doubles(parameters)
+    try:
+        return EvaluationPoint(symbols, compiled.symbols(*symbols))
+    except ArgumentError:
+        compiled.expectation(*symbols)  # its message names the argument
+        raise
+
+
+def values(
+    compiled: CompiledCircuit, at: EvaluationPoint, keep: bool, input_gradients: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute expectation values.
+
+    Args:
+        compiled: A circuit with observables.
+        at: Result of `point`.
+        keep: True to keep states for the gradient.
+        input_gradients: If gradients by inputs will be wanted.
+
+    Returns:
+        [B, K], and the kept states, which are empty without `keep`.
+    """
+    program = compiled.program
+    subspace = not (input_gradients and keep) and not compiled.symbols.mixed
+    try:
+        if keep:
+            return program.forward(*at.exponents, allow_subspace=subspace)
+        found = program.expectation(*at.exponents, allow_subspace=subspace)
+    except ArgumentError:
+        compiled.expectation(*at.symbols)  # its message names the argument
+        raise
+    return found, np.empty(0, found.dtype)
+
+
+def gradients(
+    compiled: CompiledCircuit,
+    at: EvaluationPoint,
+    upstream: Tensor,
+    kept: Tensor,
+    planned_input_gradients: bool,
+    input_gradients: bool,
+) -> Gradients:
+    """Compute the gradients of sum(upstream * values).
+
+    Args:
+        compiled: A circuit with observables.
+        at: Result of `point`.
+        upstream: [B, K].
+        kept: Second result of `values`; empty to evolve the states again.
+        planned_input_gradients: The argument `input_gradients` of `values`.
+        input_gradients: If gradients by inputs are wanted.
+    """
+    symbols, states = compiled.symbols, array(kept)
+    changes = compiled.program.gradient(
+        *at.exponents,
+        array(upstream),
+        kept=states if states.size else None,
+        per_example_gradients=input_gradients or symbols.mixed,
+        allow_subspace=not planned_input_gradients and not symbols.mixed,
+    )
+    by_inputs, by_parameters = symbols.pullback(*at.symbols, *changes)
+    return Gradients(by_inputs if input_gradients else None, by_parameters)
+
+
+def tensor_like(values: np.ndarray, like: Tensor) -> Tensor:
+    """Return an array as a tensor of the dtype of another one, float32 or float64."""
+    dtype = np.float32 if like.dtype == torch.float32 else np.float64
+    return torch.from_numpy(values.astype(dtype, copy=False))

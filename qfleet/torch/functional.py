@@ -1,0 +1,180 @@
+"""Compiled circuits as differentiable functions of tensors."""
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from qfleet.engine.compiled_circuit import CompiledCircuit
+from qfleet.errors import ArgumentError
+from qfleet.torch import eager, ops, state_ops
+
+_REAL_DTYPES = {4: torch.float32, 8: torch.float64}
+
+
+def expectation(
+    compiled: CompiledCircuit, inputs: Tensor | None = None, parameters: Tensor | None = None
+) -> Tensor:
+    """Compute expectation values, twice differentiable by both tensors.
+
+    The first derivative is the adjoint method; it starts from the states of the forward pass.
+    Without gradient mode, or if no tensor requires a gradient, no states are kept.
+
+    Args:
+        compiled: A circuit with observables.
+        inputs: [..., I] real values per example; None for one example without inputs.
+        parameters: [P] real values; None if the circuit has none.
+
+    Returns:
+        [..., K] float32 for a complex64 circuit, float64 for a complex128 one.
+
+    Raises:
+        ArgumentError: The circuit has no observables, or a tensor has the wrong shape, dtype or
+            device, or values that are not finite. The message names the argument.
+        MemoryLimitError: The states do not fit into the free memory.
+    """
+    if not compiled.readouts:
+        raise ArgumentError(
+            "compiled has no observables: compile the circuit with observables, or call state()"
+        )
+    angles, parameters = _arguments(compiled, inputs, parameters)
+    rows = _rows(angles)
+    by_inputs = rows.requires_grad
+    keep = torch.is_grad_enabled() and (by_inputs or parameters.requires_grad)
+    if eager.is_plain(rows, parameters):
+        values = eager.expectation(compiled, rows, parameters, keep)
+    else:
+        arguments = _number(compiled), compiled.readouts, keep, by_inputs
+        values = ops.expectation(rows, parameters, *arguments)[0]
+    return values if rows is angles else values.reshape(*angles.shape[:-1], compiled.readouts)
+
+
+def state(
+    compiled: CompiledCircuit, inputs: Tensor | None = None, parameters: Tensor | None = None
+) -> Tensor:
+    """Compute state vectors, global phase included, differentiable by both tensors.
+
+    Args:
+        compiled: A circuit without observables.
+        inputs: [..., I] real values per example; None for one example without inputs.
+        parameters: [P] real values; None if the circuit has none.
+
+    Returns:
+        [..., 2**N] of the circuit's dtype. The first qubit is the most significant bit of the
+        index.
+
+    Raises:
+        ArgumentError: As for `expectation`; or the circuit has observables.
+        MemoryLimitError: The states do not fit into the free memory.
+    """
+    _require_state(compiled, "state")
+    angles, parameters = _arguments(compiled, inputs, parameters)
+    rows, qubits = _rows(angles), len(compiled.qubits)
+    states = state_ops.state(rows, parameters, _number(compiled), qubits)
+    return states if rows is angles else states.reshape(*angles.shape[:-1], 1 << qubits)
+
+
+def sample(
+    compiled: CompiledCircuit,
+    inputs: Tensor | None = None,
+    parameters: Tensor | None = None,
+    *,
+    shots: int,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Measure all qubits. There is no gradient.
+
+    Args:
+        compiled: A circuit without observables.
+        inputs: [..., I] real values per example; None for one example without inputs.
+        parameters: [P] real values; None if the circuit has none.
+        shots: Measurements per example.
+        generator: Of the random numbers; PyTorch's own unless given.
+
+    Returns:
+        uint8 [..., shots, N] bits, the columns in the order of `compiled.qubits`.
+
+    Raises:
+        ArgumentError: As for `state`; or `shots` is not a positive integer.
+        MemoryLimitError: The states do not fit into the free memory.
+    """
+    _require_state(compiled, "sample")
+    if isinstance(shots, bool) or not isinstance(shots, int) or shots < 1:
+        raise ArgumentError(f"shots is {shots!r}: use an integer of at least 1")
+    angles, parameters = _arguments(compiled, inputs, parameters)
+    rows, qubits = _rows(angles).detach(), len(compiled.qubits)
+    seed = torch.randint(2**63 - 1, (), generator=generator)
+    bits = state_ops.sample(rows, parameters.detach(), seed, _number(compiled), qubits, shots)
+    return bits if rows.shape == angles.shape else bits.reshape(*angles.shape[:-1], shots, qubits)
+
+
+def _number(compiled: CompiledCircuit) -> int:
+    """Return the number of the program for the operations."""
+    ops.register(compiled)
+    # Not the result of `register`: torch.compile compares what it reads itself on each call.
+    return compiled.program.handle
+
+
+def _arguments(
+    compiled: CompiledCircuit, inputs: Tensor | None, parameters: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return inputs [..., I] and parameters [P] in the circuit's dtype."""
+    dtype = _REAL_DTYPES[compiled.real_dtype.itemsize]
+    inputs = _checked(inputs, len(compiled.inputs), dtype, "inputs")
+    parameters = _checked(parameters, len(compiled.parameters), dtype, "parameters")
+    if not torch.compiler.is_compiling():
+        _refuse_forward_mode(inputs, parameters)
+    if parameters.ndim != 1:
+        raise ArgumentError(
+            f"parameters have shape {list(parameters.shape)}: pass a tensor"
+            f" [{len(compiled.parameters)}], because all examples share them"
+        )
+    return inputs, parameters
+
+
+def _checked(tensor: Tensor | None, width: int, dtype: torch.dtype, argument: str) -> Tensor:
+    """Return a tensor [..., width] of a dtype; the engine checks that its values are finite."""
+    if tensor is None:
+        if width:
+            raise ArgumentError(f"{argument} are missing: the circuit has {width} {argument}")
+        return torch.empty(0, dtype=dtype)
+    if not isinstance(tensor, Tensor):
+        raise ArgumentError(f"{argument} is a {type(tensor).__name__}: pass a torch.Tensor")
+    if tensor.device.type != "cpu":
+        raise ArgumentError(
+            f"{argument} are on the device {tensor.device}: the engine runs on the CPU, so use"
+            f" {argument}.cpu()"
+        )
+    if tensor.ndim == 0 or tensor.shape[-1] != width:
+        raise ArgumentError(
+            f"{argument} have shape {list(tensor.shape)}: the last axis must be {width}, because"
+            f" the circuit has {width} {argument}"
+        )
+    if tensor.dtype == dtype:
+        return tensor
+    if tensor.dtype.is_complex:
+        raise ArgumentError(f"{argument} have dtype {tensor.dtype}: pass real numbers")
+    return tensor.to(dtype)
+
+
+def _refuse_forward_mode(*tensors: Tensor) -> None:
+    """Refuse dual tensors: torch.library's operations would drop their tangents silently."""
+    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
+        raise NotImplementedError(
+            "forward-mode derivatives (torch.func.jvp, torch.func.jacfwd) of circuits are not"
+            " available: use reverse mode, such as torch.autograd.functional.jacobian"
+        )
+
+
+def _rows(inputs: Tensor) -> Tensor:
+    """Return inputs [..., I] as [B, I]."""
+    if inputs.ndim == 2:
+        return inputs
+    return inputs.flatten(end_dim=-2) if inputs.ndim > 2 else inputs[None]
+
+
+def _require_state(compiled: CompiledCircuit, function: str) -> None:
+    if compiled.readouts:
+        raise ArgumentError(
+            f"compiled has observables, and {function}() needs all qubits: compile the circuit with"
+            " observables=()"
+        )

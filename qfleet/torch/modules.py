@@ -1,0 +1,211 @@
+"""Circuits as PyTorch modules."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, final
+
+import cirq
+import torch
+from torch import Tensor, nn
+
+from qfleet.engine.compiled_circuit import compile_circuit
+from qfleet.errors import ArgumentError
+from qfleet.torch import functional
+
+_COMPLEX = {torch.float32: "complex64", torch.float64: "complex128"}
+
+Initializer = Callable[[Tensor], Any]
+
+
+class CircuitModule(nn.Module):
+    """A circuit in a PyTorch model, with trained angles of its own. Abstract.
+
+    It can be copied, pickled (for spawned processes, too) and saved by its state_dict. It is
+    computed on the CPU; `to(torch.float64)` compiles it again for that dtype.
+
+    Args:
+        circuit: Any Cirq circuit of unitary gates. Every symbol that is not an input is trained.
+        inputs: Names of the symbols that take a value per example, in the order of the columns.
+        parameters: Names of the trained symbols, in the order of `angles`; sorted by name unless
+            given.
+        initializer: Fills the tensor of angles in place, such as torch.nn.init.zeros_; uniform in
+            [0, 2 pi) unless given.
+        dtype: torch.float32 simulates in complex64, torch.float64 in complex128.
+
+    Attributes:
+        angles: The trained parameter [P], in the unit of the symbols.
+
+    Raises:
+        ArgumentError: An argument has the wrong type; the message names it.
+        CircuitError: The circuit, its symbols or the observables are not supported.
+    """
+
+    def __init__(
+        self,
+        circuit: cirq.AbstractCircuit,
+        inputs: Iterable[str] = (),
+        *,
+        observables: Iterable[cirq.PauliSum | cirq.PauliString],
+        parameters: Iterable[str] | None = None,
+        initializer: Initializer | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        _require_supported(dtype)
+        self.circuit, self.observables = circuit, tuple(observables)
+        self.compiled = compile_circuit(
+            circuit, inputs, parameters, self.observables, dtype=_COMPLEX[dtype]
+        )
+        self.inputs, self.parameter_names = self.compiled.inputs, self.compiled.parameters
+        self.initializer = initializer
+        self.angles = nn.Parameter(torch.empty(len(self.parameter_names), dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the trained angles again."""
+        with torch.no_grad():
+            if self.initializer is None:
+                self.angles.uniform_(0.0, 2 * torch.pi)
+            else:
+                self.initializer(self.angles)
+
+    def bound_circuit(self) -> cirq.AbstractCircuit:
+        """Return the circuit with its trained angles as numbers; the inputs stay symbols."""
+        values = dict(zip(self.parameter_names, self.angles.tolist(), strict=True))
+        return cirq.resolve_parameters(self.circuit, values)
+
+    def describe(self, batch: int | None = None) -> str:
+        """Describe the compiled circuit and the engine's plan for a batch."""
+        return self.compiled.describe(batch)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Cirq's sums can't be pickled.
+        return self.__dict__ | {"observables": cirq.to_json(list(self.observables))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        observables = cirq.read_json(json_text=state["observables"])
+        super().__setstate__(state | {"observables": tuple(observables)})
+
+    def extra_repr(self) -> str:
+        """Return the circuit's sizes for the representation of the model."""
+        return (
+            f"qubits={len(self.compiled.qubits)}, inputs={len(self.inputs)},"
+            f" angles={len(self.parameter_names)}, observables={len(self.observables)}"
+        )
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "CircuitModule":
+        """Compile the circuit again if `to`, `double` or the like change the dtype."""
+        probe = fn(self.angles.detach()[:0])
+        _require_supported(probe.dtype)
+        if probe.device.type != "cpu":
+            raise ArgumentError(
+                f"device is {probe.device}: the engine runs on the CPU, so move only the other"
+                " modules of the model"
+            )
+        super()._apply(fn, recurse)
+        name = _COMPLEX[self.angles.dtype]
+        if name != self.compiled.dtype.name:
+            self.compiled = compile_circuit(
+                self.circuit, self.inputs, self.parameter_names, self.observables, dtype=name
+            )
+        return self
+
+
+@final
+class Expectation(CircuitModule):
+    """Expectation values of a circuit with trained angles: [..., inputs] -> [..., observables].
+
+    Twice differentiable by the inputs and by `angles`.
+
+    Args:
+        circuit: Any Cirq circuit of unitary gates. Its symbols are inputs or trained.
+        inputs: Names of the symbols that take a value per example, in the order of the columns.
+        observables: PauliSums or PauliStrings with real coefficients.
+        options: `parameters`, `initializer` and `dtype`; see CircuitModule.
+
+    Examples:
+        >>> import cirq, sympy, torch
+        >>> from qfleet.torch import Expectation
+        >>> qubit = cirq.LineQubit(0)
+        >>> x, p = sympy.symbols("x p")
+        >>> circuit = cirq.Circuit(cirq.rx(x).on(qubit), cirq.ry(p).on(qubit))
+        >>> module = Expectation(circuit, ["x"], [cirq.Z(qubit)], initializer=torch.nn.init.zeros_)
+        >>> module(torch.tensor([[0.0], [torch.pi]])).detach().round(decimals=3).tolist()
+        [[1.0], [-1.0]]
+    """
+
+    def __init__(
+        self,
+        circuit: cirq.AbstractCircuit,
+        inputs: Iterable[str],
+        observables: Iterable[cirq.PauliSum | cirq.PauliString],
+        **options: Any,
+    ) -> None:
+        super().__init__(circuit, inputs, observables=observables, **options)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return expectation values [..., K] for inputs [..., I]."""
+        return functional.expectation(self.compiled, inputs, self.angles)
+
+
+@final
+class State(CircuitModule):
+    """State vectors of a circuit with trained angles: [..., inputs] -> amplitudes [..., 2**N].
+
+    Args:
+        circuit: Any Cirq circuit of unitary gates. Its symbols are inputs or trained.
+        inputs: Names of the symbols that take a value per example, in the order of the columns.
+        options: `parameters`, `initializer` and `dtype`; see CircuitModule.
+
+    Examples:
+        >>> import cirq, sympy, torch
+        >>> from qfleet.torch import State
+        >>> first, second = cirq.LineQubit.range(2)
+        >>> circuit = cirq.Circuit(cirq.X(first) ** sympy.Symbol("x"), cirq.CNOT(first, second))
+        >>> State(circuit, ["x"])(torch.tensor([[1.0]])).abs().round(decimals=3).tolist()
+        [[0.0, 0.0, 0.0, 1.0]]
+    """
+
+    def __init__(
+        self, circuit: cirq.AbstractCircuit, inputs: Iterable[str], **options: Any
+    ) -> None:
+        super().__init__(circuit, inputs, observables=(), **options)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return amplitudes [..., 2**N], complex64 or complex128, for inputs [..., I]."""
+        return functional.state(self.compiled, inputs, self.angles)
+
+
+@final
+class Samples(CircuitModule):
+    """Measurements of all qubits: [..., inputs] -> bits uint8 [..., shots, N]. No gradient.
+
+    Random numbers come from PyTorch's generator: torch.manual_seed makes them repeatable.
+
+    Args:
+        circuit: Any Cirq circuit of unitary gates. Its symbols are inputs or trained.
+        inputs: Names of the symbols that take a value per example, in the order of the columns.
+        shots: Measurements per example, at least 1.
+        options: `parameters`, `initializer` and `dtype`; see CircuitModule.
+
+    Examples:
+        >>> import cirq, torch
+        >>> from qfleet.torch import Samples
+        >>> circuit = cirq.Circuit(cirq.X(cirq.LineQubit(0)), cirq.I(cirq.LineQubit(1)))
+        >>> Samples(circuit, [], shots=3)(torch.zeros(1, 0)).tolist()
+        [[[1, 0], [1, 0], [1, 0]]]
+    """
+
+    def __init__(
+        self, circuit: cirq.AbstractCircuit, inputs: Iterable[str], shots: int, **options: Any
+    ) -> None:
+        super().__init__(circuit, inputs, observables=(), **options)
+        self.shots = shots
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return bits uint8 [..., shots, N], the first qubit first, for inputs [..., I]."""
+        return functional.sample(self.compiled, inputs, self.angles, shots=self.shots)
+
+
+def _require_supported(dtype: torch.dtype) -> None:
+    if dtype not in _COMPLEX:
+        raise ArgumentError(f"dtype is {dtype}: use torch.float32 or torch.float64")

@@ -1,0 +1,256 @@
+"""Broadcasting and gradients of the PennyLane device, which PennyLane's device suite leaves out."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pennylane as qml
+import pytest
+import torch
+from pennylane import numpy as pnp
+from pennylane.exceptions import QuantumFunctionError
+
+from qfleet.pennylane import QfleetDevice
+
+jax.config.update("jax_enable_x64", True)
+
+RANDOM = np.random.default_rng(3)
+INPUTS = RANDOM.normal(size=(4, 3))
+WEIGHTS = RANDOM.normal(size=(2, 3, 3))
+COEFFICIENTS = RANDOM.normal(size=4)
+GRADIENTS = [(0,), (1,), (0, 1)]
+
+
+def expectations(inputs: Any, weights: Any) -> Any:
+    """Mix batched, unbatched and constant parameters, plain gates and templates."""
+    qml.AngleEmbedding(inputs, wires=range(3))
+    qml.RX(0.5 * inputs[..., 0], wires=1)
+    qml.StronglyEntanglingLayers(weights, wires=range(3))
+    qml.IsingXX(weights[0, 0, 1], wires=[1, 2])
+    qml.CRY(0.7, wires=[2, 0])
+    qml.Rot(weights[1, 0, 0], inputs[..., 1], 0.3, wires=2)
+    return qml.expval(qml.Z(0)), qml.expval(qml.X(1) @ qml.Y(2) + 0.5 * qml.Z(2))
+
+
+def probabilities(inputs: Any, weights: Any) -> Any:
+    """Return measurements of the state."""
+    qml.AngleEmbedding(inputs, wires=range(3))
+    qml.BasicEntanglerLayers(weights[0], wires=range(3))
+    return qml.probs(wires=[2, 0]), qml.var(qml.X(1))
+
+
+def nodes(circuit: Callable, **options: Any) -> tuple[qml.QNode, qml.QNode]:
+    """Return a circuit on this device and on default.qubit."""
+    return (
+        qml.QNode(circuit, QfleetDevice(wires=3), **options),
+        qml.QNode(circuit, qml.device("default.qubit", wires=3), diff_method="backprop"),
+    )
+
+
+def gradient(node: qml.QNode, interface: str, which: tuple[int, ...], *values: Any) -> list[Any]:
+    """Return gradients of sum of (result - 0.1)**3, which weighs every result differently."""
+    if interface == "torch":
+        tensors = [torch.tensor(v, requires_grad=at in which) for at, v in enumerate(values)]
+        sum(((part - 0.1) ** 3).sum() for part in node(*tensors)).backward()
+        return [tensors[at].grad.numpy() for at in which]
+    if interface == "autograd":
+        arrays = [pnp.array(v, requires_grad=at in which) for at, v in enumerate(values)]
+        found = qml.grad(lambda *v: sum(pnp.sum((part - 0.1) ** 3) for part in node(*v)))(*arrays)
+        return list(found) if len(which) > 1 else [found]
+    arrays = [jax.numpy.asarray(v) for v in values]
+
+    def loss(*v: Any) -> Any:
+        return sum(jax.numpy.sum((part - 0.1) ** 3) for part in node(*v))
+
+    function = jax.grad(loss, argnums=which)
+    return list((jax.jit(function) if interface == "jit" else function)(*arrays))
+
+
+@pytest.mark.parametrize("circuit", [expectations, probabilities])
+def test_values_of_a_batch_are_those_of_default_qubit(circuit: Callable) -> None:
+    node, reference = nodes(circuit)
+    for inputs in (INPUTS, INPUTS[:1], INPUTS[0]):
+        for one, expected in zip(node(inputs, WEIGHTS), reference(inputs, WEIGHTS), strict=True):
+            assert one.shape == expected.shape
+            np.testing.assert_allclose(one, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("circuit", "interface", "which"),
+    [
+        *((expectations, "torch", which) for which in GRADIENTS),
+        *((expectations, "autograd", which) for which in GRADIENTS),
+        *((expectations, "jit", which) for which in ((1,), (0, 1))),
+        *((probabilities, interface, (0, 1)) for interface in ("torch", "autograd", "jit")),
+    ],
+    ids=str,
+)
+def test_gradients_of_a_batch_are_those_of_backprop(
+    circuit: Callable, interface: str, which: tuple[int, ...]
+) -> None:
+    node, reference = nodes(circuit)
+    actual = gradient(node, interface, which, INPUTS, WEIGHTS)
+    expected = gradient(reference, "torch", which, INPUTS, WEIGHTS)
+    for one, other in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-11)
+
+
+@pytest.mark.parametrize("interface", ["torch", "jit"])
+def test_gradients_without_a_batch_are_those_of_backprop(interface: str) -> None:
+    node, reference = nodes(expectations)
+    actual = gradient(node, interface, (0, 1), INPUTS[0], WEIGHTS)
+    expected = gradient(reference, "torch", (0, 1), INPUTS[0], WEIGHTS)
+    for one, other in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-11)
+
+
+@pytest.mark.parametrize(("axes", "jit"), [((0, None), True), ((None, 0), True), ((0, 0), False)])
+def test_vmap_has_the_gradients_of_a_loop(axes: tuple[Any, ...], jit: bool) -> None:
+    inputs = INPUTS if axes[0] == 0 else INPUTS[0]
+    weights = (
+        np.stack([WEIGHTS, *(WEIGHTS + at for at in (0.1, 0.2, 0.3))])
+        if axes[1] == 0
+        else (WEIGHTS)
+    )
+
+    def mapped(node: qml.QNode) -> Any:
+        return jax.vmap(node, in_axes=axes)
+
+    def looped(node: qml.QNode) -> Any:
+        def rows(inputs: Any, weights: Any) -> Any:
+            values = [
+                node(
+                    inputs[at] if axes[0] == 0 else inputs, weights[at] if axes[1] == 0 else weights
+                )
+                for at in range(4)
+            ]
+            return [torch.stack(parts) for parts in zip(*values, strict=True)]
+
+        return rows
+
+    node, reference = nodes(expectations)
+    actual = gradient(mapped(node), "jit" if jit else "jax", (0, 1), inputs, weights)
+    expected = gradient(looped(reference), "torch", (0, 1), inputs, weights)
+    for one, other in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-11)
+
+
+def test_vmap_over_a_batched_tape_is_correct() -> None:
+    inputs = np.stack([INPUTS, INPUTS + 0.2])
+    node, reference = nodes(expectations)
+    mapped = jax.vmap(node, in_axes=(0, None))
+    (actual,) = gradient(mapped, "jit", (1,), inputs, WEIGHTS)
+    parts = [gradient(reference, "torch", (1,), one, WEIGHTS)[0] for one in inputs]
+    np.testing.assert_allclose(actual, sum(parts), atol=1e-11)
+
+
+def test_jacobian_in_jax_is_that_of_torch() -> None:
+    node, reference = nodes(expectations)
+    actual = jax.jit(jax.jacrev(lambda weights: node(INPUTS, weights)[1]))(WEIGHTS)
+    expected = torch.autograd.functional.jacobian(
+        lambda weights: reference(torch.tensor(INPUTS), weights)[1], torch.tensor(WEIGHTS)
+    )
+    np.testing.assert_allclose(actual, expected.numpy(), atol=1e-11)
+
+
+@pytest.mark.parametrize("interface", ["torch", "autograd", "jit"])
+def test_trained_coefficients_have_gradients(interface: str) -> None:
+    def circuit(coefficients: Any, angles: Any) -> Any:
+        qml.AngleEmbedding(angles, wires=range(3))
+        terms = [qml.Z(0), qml.Y(1), qml.Z(0) @ qml.Z(2), qml.Y(1) @ qml.Y(2)]
+        hamiltonian = qml.Hamiltonian(coefficients, terms)
+        return qml.expval(hamiltonian), qml.expval(qml.s_prod(coefficients[0], qml.Z(1)))
+
+    node, reference = nodes(circuit)
+    actual = gradient(node, interface, (0, 1), COEFFICIENTS, INPUTS)
+    expected = gradient(reference, "torch", (0, 1), COEFFICIENTS, INPUTS)
+    for one, other in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-11)
+
+
+def test_trained_state_preparation_raises_pennylanes_error() -> None:
+    @qml.qnode(QfleetDevice(wires=2))
+    def circuit(state: Any) -> Any:
+        qml.StatePrep(state, wires=[0, 1])
+        return qml.expval(qml.Z(0))
+
+    with pytest.raises(QuantumFunctionError, match="StatePrep"):
+        circuit(torch.tensor([0.6, 0.8, 0.0, 0.0], requires_grad=True))
+
+
+@pytest.mark.parametrize("interface", ["torch", "jit"])
+def test_batch_of_amplitudes_trains_shared_weights(interface: str) -> None:
+    amplitudes = np.abs(RANDOM.normal(size=(4, 5)))
+
+    def circuit(weights: Any) -> Any:
+        qml.AmplitudeEmbedding(amplitudes, wires=range(3), pad_with=0.1, normalize=True)
+        qml.StronglyEntanglingLayers(weights, wires=range(3))
+        return qml.expval(qml.Z(0)), qml.expval(qml.X(2))
+
+    node, reference = nodes(circuit)
+    actual = gradient(node, interface, (0,), WEIGHTS)
+    np.testing.assert_allclose(actual, gradient(reference, "torch", (0,), WEIGHTS), atol=1e-11)
+
+
+def test_one_tensor_as_batch_and_as_features_is_exact() -> None:
+    def circuit(angles: Any) -> Any:
+        qml.AngleEmbedding(angles, wires=range(3))  # 3 features
+        qml.RY(angles, wires=0)  # 3 examples
+        return qml.expval(qml.Z(0)), qml.expval(qml.Z(2))
+
+    actual, expected = (gradient(node, "torch", (0,), INPUTS[0]) for node in nodes(circuit))
+    np.testing.assert_allclose(actual, expected, atol=1e-11)
+
+
+def test_gradients_twice_through_one_graph_are_equal() -> None:
+    node, _ = nodes(expectations)
+    weights = torch.tensor(WEIGHTS, requires_grad=True)
+    loss = (node(torch.tensor(INPUTS), weights)[0] ** 2).sum()
+    first = torch.autograd.grad(loss, weights, retain_graph=True)[0]
+    second = torch.autograd.grad(loss, weights)[0]
+    np.testing.assert_array_equal(first.numpy(), second.numpy())
+
+
+def test_second_derivatives_by_parameter_shift_are_exact() -> None:
+    def circuit(angles: Any) -> Any:
+        qml.RX(angles[0], wires=0)
+        qml.RY(angles[1], wires=0)
+        return qml.expval(qml.Z(0))
+
+    node = qml.QNode(circuit, QfleetDevice(wires=1), diff_method="best", max_diff=2)
+    angles = torch.tensor([0.3, 0.8], dtype=torch.float64, requires_grad=True)
+    hessian = torch.autograd.functional.hessian(node, angles).numpy()
+    (cos_a, cos_b), (sin_a, sin_b) = np.cos([0.3, 0.8]), np.sin([0.3, 0.8])
+    expected = [[-cos_a * cos_b, sin_a * sin_b], [sin_a * sin_b, -cos_a * cos_b]]
+    np.testing.assert_allclose(hessian, expected, atol=1e-12)
+
+
+def test_torch_float32_parameters_get_float32_gradients() -> None:
+    node, _ = nodes(expectations)
+    weights = torch.tensor(WEIGHTS, dtype=torch.float32, requires_grad=True)
+    node(torch.tensor(INPUTS, dtype=torch.float32), weights)[0].sum().backward()
+    assert weights.grad.dtype == torch.float32
+
+
+def test_torch_layer_trains() -> None:
+    def circuit(inputs: Any, weights: Any) -> Any:
+        qml.AngleEmbedding(inputs, wires=range(3))
+        qml.StronglyEntanglingLayers(weights, wires=range(3))
+        return [qml.expval(qml.Z(wire)) for wire in range(3)]
+
+    node = qml.QNode(circuit, QfleetDevice(wires=3))
+    torch.manual_seed(1)
+    layer = torch.nn.Sequential(
+        torch.nn.Linear(3, 3), qml.qnn.TorchLayer(node, {"weights": (2, 3, 3)})
+    ).double()
+    losses = []
+    for _ in range(25):
+        layer.zero_grad()
+        loss = ((layer(torch.tensor(INPUTS)) - 0.5) ** 2).mean()
+        loss.backward()
+        with torch.no_grad():
+            for weights in layer.parameters():
+                weights -= 0.3 * weights.grad
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]

@@ -1,0 +1,110 @@
+"""The wheel: its content and tag, and its use without TensorFlow, a compiler or the checkout."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = ROOT / ".venv-wheel"
+EXAMPLE = ROOT / "examples/numpy_gradients.py"
+PROGRAM = """
+import time
+start = time.perf_counter()
+import qfleet
+seconds = time.perf_counter() - start
+import json, sys
+import cirq, numpy as np, sympy
+qubits = cirq.LineQubit.range(2)
+circuit = cirq.Circuit(cirq.rx(sympy.Symbol("x"))(qubits[0]), cirq.CNOT(*qubits))
+observable = cirq.PauliSum() + cirq.Z(qubits[1])
+compiled = qfleet.compile(circuit, (), ("x",), [observable])
+values, gradients = compiled.value_and_gradient(None, np.array([0.3]))
+print(json.dumps({
+    "seconds": seconds,
+    "file": qfleet.__file__,
+    "version": qfleet.__version__,
+    "value": float(values[0]),
+    "gradient": float(gradients.parameters[0]),
+    "tensorflow": "tensorflow" in sys.modules,
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel of the last commit, as `make wheel` does."""
+    out = tmp_path_factory.mktemp("dist")
+    setup = [ROOT / "setup.sh", "", ENVIRONMENT.name, "wheel"]
+    subprocess.run(setup, cwd=ROOT, check=True)
+    build = [ENVIRONMENT / "bin/python", "-m", "tools.wheel", f"--out={out}"]
+    subprocess.run(build, cwd=ROOT, check=True)
+    (found,) = out.glob("*.whl")
+    return found
+
+
+def interpreters() -> list[str]:
+    """Return this Python and those of other supported versions on this machine."""
+    versions = ("python3.11", "python3.12", "python3.13")
+    found = {name: shutil.which(name) for name in versions}
+    pyenv = Path.home() / ".pyenv/versions"
+    for name in versions:
+        for path in pyenv.glob(f"{name.removeprefix('python')}.*/bin/python"):
+            found[name] = str(path)
+    found[f"python3.{sys.version_info.minor}"] = sys.executable
+    return [path for path in found.values() if path]
+
+
+@pytest.mark.timeout(1800)
+def test_wheel_suits_manylinux_2_28_and_all_pythons(wheel: Path) -> None:
+    assert wheel.name.endswith("-py3-none-manylinux_2_28_x86_64.whl")
+    command = [ENVIRONMENT / "bin/python", "-m", "auditwheel", "show", wheel]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    newest = max(int(minor) for minor in re.findall(r'"manylinux_2_(\d+)_x86_64"', shown))
+    assert newest <= 28
+
+
+@pytest.mark.timeout(1800)
+def test_wheel_contains_only_the_library(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"qfleet"}
+    needed = ("native/lib/libqfleet.so", "native/qfleet.h", "native/CMakeLists.txt", "py.typed")
+    assert {f"qfleet/{name}" for name in needed} <= set(names)
+    assert any(name.startswith("qfleet/native/tensorflow/") for name in names)
+    assert not [name for name in names if "/tests/" in name or "/built/" in name]
+    assert not [name for name in names if name.endswith(".cc") and name.count("/") == 2]
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("python", interpreters(), ids=lambda path: Path(path).parts[-3])
+def test_wheel_works_in_a_bare_environment(wheel: Path, python: str, tmp_path: Path) -> None:
+    environment = tmp_path / "venv"
+    subprocess.run([python, "-m", "venv", environment], check=True)
+    installed = environment / "bin/python"
+    subprocess.run([installed, "-m", "pip", "install", "--quiet", wheel], check=True)
+    empty = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    empty["PATH"] = str(tmp_path / "nothing")  # no compiler
+
+    def run(*command: str | Path) -> str:
+        arguments = [installed, "-I", *command]
+        return subprocess.run(
+            arguments, cwd=tmp_path, env=empty, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+
+    run("-c", PROGRAM)  # compiles the bytecode
+    result = json.loads(run("-c", PROGRAM))
+    assert Path(result["file"]).is_relative_to(environment)
+    assert result["version"] == (ROOT / "VERSION").read_text().strip()
+    assert result["value"] == pytest.approx(0.955336489, abs=1e-8)  # cos 0.3
+    assert result["gradient"] == pytest.approx(-0.295520207, abs=1e-8)  # -sin 0.3
+    assert result["seconds"] <= 1.0
+    assert not result["tensorflow"]
+    if EXAMPLE.is_file():
+        run(EXAMPLE)

@@ -1,0 +1,111 @@
+"""Contraction paths that are kept: on disk, and those that a caller gives."""
+
+import itertools
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qfleet.compiler import contraction_path, path_cache
+from qfleet.compiler.contraction_path import find_path
+
+# A ladder of 8 rungs: 16 tensors.
+NETWORK = tuple(
+    tuple(
+        index
+        for index in (
+            *([100 * side + at] if at < 7 else []),
+            *([100 * side + at - 1] if at else []),
+            1000 + at,
+        )
+    )
+    for side in (0, 1)
+    for at in range(8)
+)
+
+# Six tensors, each joined to all others: no pair is contracted without a search.
+COMPLETE = tuple(
+    tuple(at for at, edge in enumerate(itertools.combinations(range(6), 2)) if node in edge)
+    for node in range(6)
+)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    contraction_path.give_paths({})
+    yield tmp_path / "qfleet" / "paths"
+    contraction_path.give_paths({})
+
+
+def no_search(*_: object) -> list:
+    raise AssertionError("the path was searched")
+
+
+def test_a_found_path_is_read_from_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = find_path(NETWORK)
+    find_path.cache_clear()
+    monkeypatch.setattr(contraction_path, "_search", no_search)
+    assert find_path(NETWORK) == found
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"format": 1, "network": "KEY", "pairs": []}',
+        '{"format": 2, "network": "0", "pairs": []}',
+        '{"format": 2, "network": "KEY", "pairs": [[0, 1]]}',
+        '{"format": 2, "network": "KEY", "pairs": [[0, 0]]}',
+        '{"format": 2, "network": "KEY", "pairs": [[0, -1]]}',
+        '{"format": 2, "network": "KEY", "pairs": [["a", 1]]}',
+        '{"format": 2, "network": "KEY", "pairs": 3}',
+    ],
+)
+def test_a_damaged_file_is_replaced(own_cache: Path, content: str) -> None:
+    found = find_path(NETWORK)
+    (file,) = own_cache.iterdir()
+    whole = file.read_text()
+    file.write_text(content.replace("KEY", path_cache.network_key(NETWORK)))
+    find_path.cache_clear()
+    assert find_path(NETWORK) == found
+    assert file.read_text() == whole
+
+
+def test_a_cache_that_cannot_be_written_only_costs_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(file))
+    assert find_path(NETWORK).operations > 0
+
+
+def test_a_given_path_is_taken_and_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contraction_path, "_search", no_search)
+    pairs = [(0, 1), *((at, 14 + at) for at in range(2, 16))]
+    key = path_cache.network_key(NETWORK)
+    contraction_path.give_paths(json.loads(json.dumps({key: pairs})))
+    steps = find_path(NETWORK).steps
+    assert [(step.a, step.b) for step in steps] == pairs
+    assert path_cache.used_paths()[key] == pairs
+
+
+@pytest.mark.parametrize("paths", [{"k": [[0]]}, {"k": [["0", "1"]]}, {"k": [[True, 1]]}])
+def test_given_paths_are_checked(paths: dict) -> None:
+    with pytest.raises(ValueError, match=r"pair|unpack"):
+        contraction_path.give_paths(paths)
+
+
+def test_a_search_beyond_its_time_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(contraction_path, "SECONDS", 0.0)
+    monkeypatch.setattr(contraction_path, "TINY", 0.0)
+    with caplog.at_level(logging.WARNING):
+        assert find_path(COMPLETE).operations > 0
+    assert "the best of 1 is used" in caplog.text

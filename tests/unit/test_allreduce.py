@@ -1,0 +1,80 @@
+"""The native all-reduce: a silent peer ends it at the limit, with that peer's rank."""
+
+import math
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from common.errors import PeerLost
+from qfleet import native
+from qfleet.tensorflow.runtime import tf
+from training import allreduce
+from training.cluster import ClusterSpec, loopback_addresses
+from training.peer_errors import PeerErrorTranslator
+from training.peer_mesh import PeerMesh
+from training.preemption import Preemption
+from training.watchdog import Watchdog
+
+pytestmark = pytest.mark.skipif(
+    native.unavailable_reason() is not None, reason="requires the native engine"
+)
+
+
+@pytest.fixture
+def peers():
+    """Connections of worker 1 of three, and their other ends by rank."""
+    pairs = {rank: socket.socketpair() for rank in (0, 2)}
+    allreduce.use_connections(PeerMesh({rank: pair[0] for rank, pair in pairs.items()}, 3))
+    yield {rank: pair[1] for rank, pair in pairs.items()}
+    allreduce.limit_wait(math.inf)
+    allreduce.use_connections(None)
+    for pair in pairs.values():
+        for each in pair:
+            each.close()
+
+
+def reduce(peers: dict[int, socket.socket]) -> tf.Tensor:
+    """All-reduce the vector [1, 2] as worker 1 of three."""
+    mesh = allreduce._mesh
+    assert mesh
+    own = tf.constant([1.0, 2.0])
+    return native.ops().qfleet_all_reduce(own=own, sockets=mesh.file_descriptors)
+
+
+def message(*values: float) -> bytes:
+    """Return what a peer sends: the length in bytes, and the vector."""
+    return np.uint64(4 * len(values)).tobytes() + np.float32(values).tobytes()
+
+
+def test_silent_peer_is_named_at_the_limit(peers):
+    allreduce.limit_wait(0.5)
+    peers[0].sendall(message(1, 1))
+    cluster = ClusterSpec(loopback_addresses([1, 2, 3]), 1)
+    began = time.monotonic()
+    with (
+        pytest.raises(PeerLost, match=r"no data from worker 2 for"),
+        PeerErrorTranslator(cluster, Preemption(Watchdog(), is_chief=False)),
+    ):
+        reduce(peers)
+    assert 0.4 < time.monotonic() - began < 30
+
+
+def test_limit_changes_while_an_all_reduce_waits(peers):
+    allreduce.limit_wait(1e6)
+    lower = threading.Timer(0.5, allreduce.limit_wait, [0.1])
+    lower.start()
+    with pytest.raises(tf.errors.DeadlineExceededError, match=r"worker 0 2 for"):
+        reduce(peers)
+    lower.join()
+
+
+def test_late_peer_within_the_limit_is_awaited(peers):
+    allreduce.limit_wait(60)
+    peers[0].sendall(message(1, 1))
+    late = threading.Timer(0.5, peers[2].sendall, [message(10, 20)])
+    late.start()
+    assert reduce(peers).numpy().tolist() == [12.0, 23.0]
+    late.join()

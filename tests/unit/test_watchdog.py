@@ -1,0 +1,187 @@
+"""The watchdog: every stage has a limit, which holds whatever the main thread does."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from common.errors import DeadlineReached, StorageUnavailable
+from training.local_launcher import Heartbeats
+from training.watchdog import Watchdog
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import ctypes, sys, threading, time
+from pathlib import Path
+from common import events
+from common.errors import StorageUnavailable
+from training import watchdog as module
+from training.logging_setup import start_console
+from training.watchdog import Watchdog
+
+module.END_SECONDS, module.COMMIT_TIMEOUT_SECONDS, module.BOUNDARY_TIMEOUT_SECONDS = 1.0, 0.5, 0.5
+module.DEADLINE_GRACE_SECONDS = 0.0
+folder = Path(sys.argv[1])
+start_console(1, verbose=False)
+watchdog = Watchdog(1, heartbeat_file=folder / "heartbeat", tick_seconds=0.05)
+watchdog.commit_newest = lambda: (folder / "committed").touch()
+watchdog.record_end = lambda text, code: (folder / "cause").write_text(text)
+watchdog.start()
+print("ready", flush=True)
+"""
+HOLD_INTERPRETER_LOCK = "ctypes.PyDLL(None).sleep(60)"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run statements in a process with a watchdog; return its exit code, output and seconds."""
+
+    def run_program(*statements: str) -> tuple[int, str, float]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM + "\n".join(statements), str(tmp_path)],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        began = time.monotonic()
+        output = process.communicate(timeout=60)[0]
+        return process.returncode, output, time.monotonic() - began
+
+    return run_program
+
+
+def test_stage_without_progress_ends_with_its_code(run, tmp_path):
+    code, output, seconds = run(
+        "watchdog.enter('the claim', 0.5, StorageUnavailable)", "time.sleep(60)"
+    )
+    assert code == StorageUnavailable.exit_code
+    assert "worker 1" in output
+    assert "the claim" in output
+    assert seconds > 0.4
+    assert "the claim" in (tmp_path / "cause").read_text()
+    assert (tmp_path / "committed").exists()
+
+
+def test_hung_commit_does_not_keep_the_process(run):
+    code, _, seconds = run(
+        "watchdog.commit_newest = threading.Event().wait",
+        "watchdog.enter('a stage', 0.2)",
+        "time.sleep(60)",
+    )
+    assert code == 147
+    assert seconds < 30
+
+
+def test_limit_holds_while_the_interpreter_lock_is_held(run):
+    code, output, seconds = run("watchdog.enter('a call', 0.5)", HOLD_INTERPRETER_LOCK)
+    assert code == 147
+    assert "a call" in output
+    assert seconds < 30
+
+
+def test_progress_restarts_the_limit(run):
+    code, _, seconds = run(
+        "watchdog.enter('a loop', 1.5)",
+        "for _ in range(30):",
+        "    time.sleep(0.1)",
+        "    watchdog.progress()",
+        "import os",
+        "os._exit(7)",
+    )
+    assert code == 7
+    assert seconds > 2.5
+
+
+@pytest.mark.parametrize("stuck", ["time.sleep(60)", HOLD_INTERPRETER_LOCK])
+def test_deadline_holds_while_the_main_thread_is_stuck(run, stuck):
+    code, output, seconds = run("watchdog.set_deadline(time.monotonic() + 0.5)", stuck)
+    assert code == DeadlineReached.exit_code
+    assert "DEADLINE reached" in output
+    assert seconds < 30
+
+
+def test_end_reports_the_original_error_if_it_hangs(run):
+    code, output, _ = run(
+        "module.EXIT_SECONDS = 0.3",
+        "with watchdog.orderly_end():",
+        "    try:",
+        "        with watchdog.orderly_end():",
+        "            raise StorageUnavailable('no response')",
+        "    finally:",
+        "        time.sleep(60)",
+    )
+    assert code == StorageUnavailable.exit_code
+    assert "no response" in output
+
+
+def test_stage_that_waits_is_logged(run):
+    code, output, _ = run(
+        "module.REPORT_SECONDS = 0.2", "watchdog.enter('slow storage', 2)", "time.sleep(60)"
+    )
+    assert code == 147
+    assert "Waiting: slow storage" in output
+
+
+def test_heartbeat_file_is_touched_within_limits_only(tmp_path):
+    program = PROGRAM + "watchdog.enter('a call', 3)\nmodule.END_SECONDS = 60\n"
+    program += "watchdog.enter('a call', 3)\n" + HOLD_INTERPRETER_LOCK
+    file = tmp_path / "heartbeat"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        first = file.stat().st_mtime_ns
+        time.sleep(1.5)
+        second = file.stat().st_mtime_ns
+        time.sleep(4)
+        late = file.stat().st_mtime_ns
+        time.sleep(1)
+        last = file.stat().st_mtime_ns
+        process.send_signal(signal.SIGKILL)
+    assert first < second < late
+    assert late == last
+
+
+def test_limit_follows_recent_calls_within_bounds(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("training.watchdog.time.monotonic", lambda: now[0])
+    watchdog = Watchdog(stall_timeout_min=60, stall_timeout_max=1800)
+
+    def call(seconds: float) -> None:
+        with watchdog.call("a step"):
+            now[0] += seconds
+
+    assert watchdog.limit("a step") == 1800
+    call(0.1)
+    assert watchdog.limit("a step") == 60
+    call(10)
+    assert watchdog.limit("a step") == 200
+    call(500)
+    assert watchdog.limit("a step") == 1800
+    for _ in range(50):
+        call(4)
+    assert watchdog.limit("a step") == 80
+    assert watchdog.limit("another") == 1800
+    assert watchdog.stage == "start"
+
+
+def test_supervisor_counts_only_its_own_time(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("training.local_launcher.time.monotonic", lambda: now[0])
+    files = {name: tmp_path / name for name in ("a", "b")}
+    for file in files.values():
+        file.touch()
+    heartbeats = Heartbeats(files)
+    assert heartbeats.stale(5) == []
+    now[0] += 3600  # the machine was suspended
+    assert heartbeats.stale(5) == []
+    for second in range(8):
+        now[0] += 1
+        (tmp_path / "a").write_text(json.dumps(second))
+        found = heartbeats.stale(5)
+    assert found == ["b"]

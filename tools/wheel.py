@@ -1,0 +1,111 @@
+"""Builds wheels of the package qfleet: make wheel, or `python -m tools.wheel [PLATFORM ...]`.
+
+The wheel of each platform is built from the last commit, by pip in an isolated environment, and
+written to dist/. Clang and the C libraries come from the package `ziglang`, so that every machine
+builds for every platform, and for an older C library than its own.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A platform that wheels are built for.
+
+    Attributes:
+        zig: The target of the compiler.
+        tag: The platform tag of the wheel.
+    """
+
+    zig: str
+    tag: str
+
+
+PLATFORMS = {
+    "linux-x86_64": Platform("x86_64-linux-gnu.2.28", "manylinux_2_28_x86_64"),
+    "linux-aarch64": Platform("aarch64-linux-gnu.2.28", "manylinux_2_28_aarch64"),
+    "macos-arm64": Platform("aarch64-macos.12.0", "macosx_12_0_arm64"),
+}
+
+
+def main() -> int:
+    """Build the wheels of the platforms on the command line and print their paths."""
+    parser = argparse.ArgumentParser(prog="python -m tools.wheel", description=__doc__)
+    parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help=", ".join(PLATFORMS))
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder of the wheels")
+    arguments = parser.parse_args()
+    for name in arguments.platforms or ["linux-x86_64"]:
+        if name not in PLATFORMS:
+            parser.error(f"{name} is not one of {', '.join(PLATFORMS)}")
+        print(build(PLATFORMS[name], arguments.out))
+    return 0
+
+
+def build(platform: Platform, out: Path) -> Path:
+    """Build the wheel of one platform from the last commit.
+
+    Args:
+        platform: The platform.
+        out: Folder that receives the wheel.
+
+    Returns:
+        The path of the wheel.
+
+    Raises:
+        RuntimeError: A Linux wheel needs a newer C library than its tag allows.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        source, built = Path(folder, "source"), Path(folder, "built")
+        source.mkdir()
+        archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, stdout=-1)
+        subprocess.run(["tar", "x"], cwd=source, check=True, input=archive.stdout)
+        pip_wheel(source, built, platform)
+        (untagged,) = built.glob("*.whl")
+        tag = ["-m", "wheel", "tags", "--remove", f"--platform-tag={platform.tag}", untagged]
+        subprocess.run([sys.executable, *tag], check=True, stdout=subprocess.DEVNULL)
+        (wheel,) = built.glob("*.whl")
+        if platform.tag.startswith("manylinux"):
+            check_c_library(wheel, platform.tag)
+        out.mkdir(exist_ok=True)
+        (out / wheel.name).write_bytes(wheel.read_bytes())
+    return out / wheel.name
+
+
+def pip_wheel(source: Path, built: Path, platform: Platform) -> None:
+    """Run `pip wheel` with the compiler of a platform."""
+    import ziglang
+
+    toolchain = ROOT / "tools/zig.cmake"
+    command = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", built, source]
+    setting = f"--config-settings=cmake.define.CMAKE_TOOLCHAIN_FILE={toolchain}"
+    zig = {"ZIG": str(Path(ziglang.__file__).with_name("zig")), "ZIG_TARGET": platform.zig}
+    # No stripping after the build: the linker does it, and strip knows this machine's files only.
+    strip = "--config-settings=install.strip=false"
+    command += [setting, strip]
+    subprocess.run([sys.executable, *command], check=True, env={**os.environ, **zig})
+
+
+def check_c_library(wheel: Path, tag: str) -> None:
+    """Check the versions of the C library that a Linux wheel needs, by `auditwheel show`.
+
+    Raises:
+        RuntimeError: It needs a newer one than the tag allows.
+    """
+    command = [sys.executable, "-m", "auditwheel", "show", wheel]
+    report = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found = re.search(r'"(manylinux_2_(\d+)_\w+)"', report)
+    if found is None or int(found[2]) > int(tag.split("_")[2]):
+        raise RuntimeError(f"the wheel does not suit {tag}: {report}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
