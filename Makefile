@@ -116,9 +116,9 @@ delete-training delete-inference delete-tensorboard:
 	@$(setup) $(launch)
 	@exec .venv-launch/bin/python -m launch delete $(@:delete-%=%) $(settings)
 
-override pytest := .venv/bin/python -m pytest --numprocesses=2 --dist=worksteal
+override pytest := tests/run.sh .venv/bin/python --numprocesses=2 --dist=worksteal
 # TensorFlow Quantum is the referee of these tests.
-override pytest_tfq := .venv-tfq/bin/python -m pytest --numprocesses=2 --dist=worksteal \
+override pytest_tfq := tests/run.sh .venv-tfq/bin/python --numprocesses=2 --dist=worksteal \
 	tests/tfq tests/unit/qfleet tests/unit/test_layers.py
 
 .PHONY: test test-worker test-tfq test-rest test-all test-adapters test-native test-infra test-nightly test-changed test-durations
@@ -154,7 +154,7 @@ test-nightly: test-environments ## run the tests that take longest: 25 minutes
 test-adapters: ## run the tests of the PyTorch, JAX and PennyLane adapters, in an environment of 5 GB
 	@$(no_settings)$(setup) $(adapters)
 	@.venv-adapters/bin/python -m qfleet.native >/dev/null
-	@.venv-adapters/bin/python -m pytest --confcutdir=tests/adapters tests/adapters $(report:%=%/adapters.xml)
+	@tests/run.sh .venv-adapters/bin/python --confcutdir=tests/adapters tests/adapters $(report:%=%/adapters.xml)
 
 test-changed: test-environments ## run the tests that your changes since branch main can affect
 	@files=$$(.venv/bin/python -m tools.changed_tests main); [[ -z $$files ]] || \
@@ -270,14 +270,14 @@ e2e: ## run the end-to-end tests on the cluster of KUBECONFIG, or of make cluste
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(launch)
 	@# Tests that mostly wait run beside tests that train.
-	@.venv/bin/python -m pytest tests/e2e --numprocesses=2 --dist=loadfile -m 'not alone and not nightly'
-	@.venv/bin/python -m pytest tests/e2e -m 'alone and not nightly'
+	@tests/run.sh .venv/bin/python tests/e2e --numprocesses=2 --dist=loadfile -m 'not alone and not nightly'
+	@tests/run.sh .venv/bin/python tests/e2e -m 'alone and not nightly'
 
 .PHONY: e2e-nightly
 e2e-nightly: ## run the end-to-end tests that take longest, on the same cluster
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(launch)
-	@.venv/bin/python -m pytest tests/e2e -m nightly
+	@tests/run.sh .venv/bin/python tests/e2e -m nightly
 
 .PHONY: cluster cluster-down
 cluster: ## start a one-node Kubernetes on this machine, with operator and images: 10 minutes the first time

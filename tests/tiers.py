@@ -33,6 +33,8 @@ MARKERS = {
 
 ASSIGNED = {
     "tests/native/": NATIVE,
+    # The test of the wheel builds the library with a Clang too.
+    "tests/native/test_native_builds.py::test_cpp_tests_built_by_clang_pass": NIGHTLY,
     "tests/infra/": INFRA,
     "tests/exhaustive/": EXHAUSTIVE,
     "tests/e2e/": E2E,

@@ -54,7 +54,7 @@ def test_make_targets_select_each_tier_once() -> None:
     assert "-m infra" in makefile
     assert "-m 'infra or exhaustive'" in makefile
     assert "$(pytest) -m nightly" in makefile
-    assert "pytest tests/e2e -m nightly" in makefile
+    assert "tests/e2e -m nightly" in makefile
     assert "-m 'not alone and not nightly'" in makefile
     assert "-m 'alone and not nightly'" in makefile
     assert "$(pytest_tfq) -m tfq " in makefile
