@@ -47,6 +47,10 @@ class Factor:
         """Hashable content without the qubits: factors with equal keys have equal matrices."""
         return self.half_turns.tobytes(), self.projectors.tobytes(), self.exponents
 
+    def on(self, qubits: tuple[cirq.Qid, ...]) -> "Factor":
+        """Return the same factor on other qubits."""
+        return Factor(qubits, self.half_turns, self.projectors, self.exponents)
+
     def commutes(self, other: "Factor") -> bool:
         """Return True if it commutes with a factor on the same qubits for all symbol values."""
         ahead = np.einsum("kij,ljm->klim", self.projectors, other.projectors)

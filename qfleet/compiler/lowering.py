@@ -6,7 +6,7 @@ these by Cirq.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 import cirq
@@ -19,6 +19,13 @@ from qfleet.compiler.synthesis import decompose, synthesize
 from qfleet.errors import CircuitError
 
 MAX_NAME_LENGTH = 80  # characters of a gate in an error message
+# Gates on one or two qubits that are equal if their exponent, shift and dimension are.
+PLAIN_GATES = frozenset(
+    {cirq.XPowGate, cirq.YPowGate, cirq.ZPowGate, cirq.Rx, cirq.Ry, cirq.Rz, cirq.HPowGate}
+    | {cirq.CXPowGate, cirq.CZPowGate, cirq.SwapPowGate, cirq.ISwapPowGate}
+    | {cirq.XXPowGate, cirq.YYPowGate, cirq.ZZPowGate}
+    | {type(cirq.X), type(cirq.Y), type(cirq.Z)}
+)
 MATRIX_QUBITS = 4  # the widest gate without parameters that is synthesized from its unitary
 
 
@@ -40,11 +47,30 @@ def lower(circuit: cirq.AbstractCircuit) -> list[Factor]:
     """
     factors: list[Factor] = []
     first = min(circuit.all_qubits(), default=None)
+    known: dict[Hashable, Factor] = {}
     for index, moment in enumerate(circuit):
         for operation in moment:
+            key = gate_key(operation)
+            if key in known:
+                factors.append(known[key].on(operation.qubits))
+                continue
             location = _Location(operation, index, next(iter(operation.qubits), first))
-            factors.extend(_lower(operation, location))
+            factors += _lower(operation, location)
+            if key is not None:
+                known[key] = factors[-1]
     return factors
+
+
+def gate_key(operation: cirq.Operation) -> Hashable:
+    """Return all that the factor of one of the PLAIN_GATES depends on; None for others.
+
+    A wide circuit repeats few gates, and Cirq's own comparison of gates is slow.
+    """
+    gate = operation.gate
+    if type(operation) is not cirq.GateOperation or type(gate) not in PLAIN_GATES:
+        return None
+    assert isinstance(gate, cirq.EigenGate)
+    return type(gate), gate.exponent, gate.global_shift, operation.qubits[0].dimension
 
 
 @dataclass(frozen=True)

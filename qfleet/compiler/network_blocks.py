@@ -5,6 +5,7 @@ that qubit instead of two. If such a qubit is not measured later, the state and 
 share the index. So factors are joined only if no block loses a diagonal qubit by it.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +14,6 @@ import numpy as np
 from qfleet.compiler import dense_fusion
 from qfleet.compiler.dense_fusion import FusedBlock
 from qfleet.compiler.factor import Factor
-from qfleet.compiler.kernel_fusion import factor_pattern
 
 
 @dataclass(eq=False)
@@ -73,8 +73,15 @@ def _joins(single: _Builder, block: _Builder, qubit: int) -> bool:
 
 def diagonal_qubits(factor: Factor) -> frozenset[int]:
     """Return the qubits in which a factor is diagonal for all symbol values."""
-    nonzero, _ = factor_pattern(factor)
-    return frozenset(factor.qubits[at] for at in diagonal_legs(nonzero))
+    projectors = factor.projectors
+    legs = _factor_legs(projectors.tobytes(), projectors.dtype.str, projectors.shape)
+    return frozenset(factor.qubits[at] for at in legs)
+
+
+@functools.lru_cache(maxsize=256)
+def _factor_legs(projectors: bytes, dtype: str, shape: tuple[int, ...]) -> list[int]:
+    nonzero = np.abs(np.frombuffer(projectors, dtype).reshape(shape)) > 1e-12
+    return diagonal_legs(nonzero.any(axis=0))
 
 
 def diagonal_legs(nonzero: np.ndarray) -> list[int]:

@@ -1,7 +1,7 @@
 """Programs that contract tensor networks, one for all Pauli strings of equal light cones."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import cirq
 import numpy as np
@@ -140,7 +140,7 @@ class PlacedCircuit:
         ordered = ordered_qubits(kept, measured, qubits)
         position = {qubit: at for at, qubit in enumerate(ordered)}
         terms = observables.collect(readouts, position)
-        placed = (replace(one, qubits=tuple(position[q] for q in one.qubits)) for one in kept)
+        placed = (one.on(tuple(position[q] for q in one.qubits)) for one in kept)
         return cls(ordered, tuple(placed), terms)
 
     def cones(self, inputs: Iterable[str], *, free_parameters: bool = False) -> list[Cone]:

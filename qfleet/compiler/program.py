@@ -7,7 +7,7 @@ the readout. No framework is imported here.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Hashable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -204,7 +204,7 @@ def compile_factors(
         initial_state = _checked_initial_state(initial_state, qubits, unlisted)
         ordered = tuple(qubits)
     position = {qubit: at for at, qubit in enumerate(ordered)}
-    parts = [replace(f, qubits=tuple(position[q] for q in f.qubits)) for f in kept]
+    parts = [f.on(tuple(position[q] for q in f.qubits)) for f in kept]
     data = frozenset(inputs)
     terms = observables.collect(sums, position)
     if target == "native" and sums:
@@ -234,7 +234,7 @@ def _drop_idle_qubits(
     """Leave out the qubits that no factor and no string uses; at least one stays."""
     used = sorted(set(terms.support).union(*(factor.qubits for factor in factors))) or [0]
     position = {old: new for new, old in enumerate(used)}
-    moved = [replace(f, qubits=tuple(position[at] for at in f.qubits)) for f in factors]
+    moved = [f.on(tuple(position[at] for at in f.qubits)) for f in factors]
     strings = tuple({position[at]: p for at, p in string.items()} for string in terms.strings)
     return moved, replace(terms, strings=strings), tuple(qubits[at] for at in used)
 
@@ -278,8 +278,13 @@ def check_symbols(
             " list each symbol once"
         )
     known = frozenset(names)
+    checked: set[Hashable] = set()
     for index, moment in enumerate(circuit):
         for operation in moment:
+            key = lowering.gate_key(operation)
+            if key is not None and key in checked:
+                continue
+            checked.add(key)
             unknown = sorted(cirq.parameter_names(operation) - known)
             if unknown:
                 raise CircuitError(
