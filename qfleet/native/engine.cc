@@ -61,7 +61,9 @@ int64_t StateVectorEngine<T>::CachedReals(const TileLayout& layout, int64_t most
 }
 
 template <class T>
-const KernelPlan& StateVectorEngine<T>::PlanFor(const TileLayout& layout, Region region) {
+const KernelPlan& StateVectorEngine<T>::PlanFor(const Call& call, Region region) {
+  const TileLayout& layout = call.layout;
+  if (call.batch->seeds || call.batch->is_stage) region = Region::kAll;
   std::lock_guard<std::mutex> lock(plans_mutex_);
   std::unique_ptr<KernelPlan>& plan = plans_[{layout.lane_qubits, region}];
   if (!plan)
@@ -235,7 +237,7 @@ void StateVectorEngine<T>::Expectation(const Batch& batch, T* values, T* cached,
                                        int64_t cached_reals) {
   if (batch.size == 0) return;
   Call call(batch, TileLayoutFor(batch));
-  call.plan = &PlanFor(call.layout, Region::kForward);
+  call.plan = &PlanFor(call, Region::kForward);
   BeginCall(&call);
   const int64_t reals = call.layout.tile_reals;
   const int64_t first_cached = call.layout.tiles - cached_reals / reals;
@@ -295,7 +297,7 @@ template <class T>
 void StateVectorEngine<T>::State(const Batch& batch, const int64_t* order, T* states) {
   if (batch.size == 0) return;
   Call call(batch, TileLayoutFor(batch));
-  call.plan = &PlanFor(call.layout, Region::kForward);
+  call.plan = &PlanFor(call, Region::kForward);
   BeginCall(&call);
   const BitPermutation permutation(order, program_->qubits);
   const int32_t lanes = kernels_.lanes;

@@ -138,7 +138,7 @@ class StateVectorEngine {
     T *dpsi = nullptr, *dlambda = nullptr;
   };
 
-  const KernelPlan& PlanFor(const TileLayout& layout, Region region);
+  const KernelPlan& PlanFor(const Call& call, Region region);
   TileLayout SubspaceTileLayout(const Subspace& subspace) const;
   std::unique_ptr<Buffer> AcquireBuffer(int64_t reals);
   void ReleaseBuffer(std::unique_ptr<Buffer> buffer);

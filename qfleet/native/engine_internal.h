@@ -133,7 +133,7 @@ void StateVectorEngine<T>::AdjointOverTiles(const Batch& batch, const TileLayout
   const Program& program = *program_;
   Call call(batch, layout);
   const Region region = want_per_example ? Region::kBackwardAll : Region::kBackwardShared;
-  call.plan = &PlanFor(call.layout, batch.is_stage ? Region::kAll : region);
+  call.plan = &PlanFor(call, region);
   call.with_inverses = true;
   call.mode = want_per_example;
   BeginCall(&call);

@@ -50,7 +50,7 @@ template <class T>
 void StateVectorEngine<T>::StageForward(const Batch& batch, T* states) {
   if (batch.size == 0) return;
   Call call(batch, TileLayoutFor(batch));
-  call.plan = &PlanFor(call.layout, Region::kAll);
+  call.plan = &PlanFor(call, Region::kAll);
   BeginCall(&call);
   ForEachTile(call, [&](int64_t tile, const Parallel& parallel) {
     T* psi = states + tile * call.layout.tile_reals;
@@ -64,7 +64,7 @@ template <class T>
 void StateVectorEngine<T>::StageExpectation(const Batch& batch, const T* states, T* values) {
   if (batch.size == 0) return;
   Call call(batch, TileLayoutFor(batch));
-  call.plan = &PlanFor(call.layout, Region::kAll);
+  call.plan = &PlanFor(call, Region::kAll);
   ForEachTile(call, [&](int64_t tile, const Parallel& parallel) {
     Measure(call, tile, parallel, states + tile * call.layout.tile_reals, nullptr, values);
   });
@@ -75,7 +75,7 @@ void StateVectorEngine<T>::StageApplyObservables(const Batch& batch, const T* st
                                                  const T* upstream, T* lambdas) {
   if (batch.size == 0) return;
   Call call(batch, TileLayoutFor(batch));
-  call.plan = &PlanFor(call.layout, Region::kAll);
+  call.plan = &PlanFor(call, Region::kAll);
   ForEachTile(call, [&](int64_t tile, const Parallel& parallel) {
     const int64_t at = tile * call.layout.tile_reals;
     ApplyObservables(call, tile, parallel, states + at, upstream, lambdas + at);
@@ -124,7 +124,7 @@ void StateVectorEngine<T>::CrossShardExpectation(const Batch& batch, const T* st
   const Program& program = *program_;
   Call call(batch, TileLayoutFor(batch));
   const TileLayout& layout = call.layout;
-  call.plan = &PlanFor(layout, Region::kAll);
+  call.plan = &PlanFor(call, Region::kAll);
   const int32_t lanes = kernels_.lanes, samples = layout.samples;
   const int64_t tile = first / layout.groups, reals = 2 * lanes * count;
   std::unique_ptr<Buffer> paired = AcquireBuffer(2 * reals);
@@ -159,7 +159,7 @@ void StateVectorEngine<T>::CrossShardApplyObservables(const Batch& batch, const 
   const Program& program = *program_;
   Call call(batch, TileLayoutFor(batch));
   const TileLayout& layout = call.layout;
-  call.plan = &PlanFor(layout, Region::kAll);
+  call.plan = &PlanFor(call, Region::kAll);
   const int32_t lanes = kernels_.lanes, samples = layout.samples;
   const int64_t tile = first / layout.groups, reals = 2 * lanes * count;
   std::unique_ptr<Buffer> paired = AcquireBuffer(2 * reals);

@@ -118,7 +118,7 @@ void StateVectorEngine<T>::SubspaceExpectation(const Batch& batch, const Subspac
   subbatch.per_example = subspace.per_example.data();
   subbatch.size = subspace.states;
   Call call(subbatch, SubspaceTileLayout(subspace));
-  call.plan = &PlanFor(call.layout, Region::kForward);
+  call.plan = &PlanFor(call, Region::kForward);
   BeginCall(&call);
   const int64_t reals = call.layout.tile_reals, count = subspace.states;
   ForEachTile(call, [&](int64_t tile, const Parallel& parallel) {
