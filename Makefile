@@ -134,12 +134,12 @@ test-tfq: ## run the default tests with TensorFlow Quantum, in its environment
 	@$(no_settings)$(setup) $(tfq)
 	@$(pytest_tfq) -m tfq $(report:%=%/tfq.xml)
 
-test-all: test test-rest ## run all tests but those that need a cluster: 15 minutes
+test-all: test test-rest ## run all tests but those that need a cluster: 30 minutes
 
 test-rest: test-environments
 	@$(pytest) -m 'infra or exhaustive' $(report:%=%/rest.xml)
-	@# One at a time: each build uses all CPUs.
-	@$(pytest) --numprocesses=1 -m native $(report:%=%/native.xml)
+	@# The wheel beside the C++ tests: a build uses all CPUs, but installations only one.
+	@$(pytest) --dist=loadfile -m native $(report:%=%/native.xml)
 	@$(pytest_tfq) -m tfq_exhaustive $(report:%=%/tfq-rest.xml)
 
 test-native: test-environments ## run the tests of the C++ engine: sanitizers, other processors
@@ -148,7 +148,7 @@ test-native: test-environments ## run the tests of the C++ engine: sanitizers, o
 test-infra: test-environments ## run the tests of setup.sh and the Google Cloud scripts
 	@$(pytest) -m infra
 
-test-nightly: test-environments ## run the tests that take longest: 25 minutes
+test-nightly: test-environments ## run the tests that take longest: 30 minutes
 	@$(pytest) -m nightly
 
 test-adapters: ## run the tests of the PyTorch, JAX and PennyLane adapters, in an environment of 5 GB
