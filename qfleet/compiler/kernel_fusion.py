@@ -150,16 +150,21 @@ def _build(item: _KernelBlockBuilder, inputs: frozenset[str]) -> FusedBlock:
     return dense_fusion.drop_unused_qubits(item.qubits, item.factors, inputs)
 
 
+def nonzero_pattern(projectors: np.ndarray) -> np.ndarray:
+    """Return [D, D] bool: the entries that can be nonzero in a factor of projectors [K, D, D]."""
+    return (np.abs(projectors) > 1e-12).any(axis=0)
+
+
 def factor_pattern(factor: Factor) -> tuple[np.ndarray, np.ndarray]:
     """Return which entries can be nonzero [D, D], and which rows are the identity's [D]."""
-    nonzero = np.abs(factor.projectors) > 1e-12
+    nonzero = nonzero_pattern(factor.projectors)
     constant = factor.projectors[~factor.half_turns.any(axis=1)].sum(axis=0)
     identity = (
         np.abs(np.diagonal(constant) - 1) < 1e-12
         if constant.shape
-        else np.zeros(len(nonzero[0]), bool)
+        else np.zeros(len(nonzero), bool)
     )
-    return nonzero.any(axis=0), identity
+    return nonzero, identity
 
 
 def block_entries(block: FusedBlock) -> np.ndarray:
@@ -180,7 +185,7 @@ def nonzero_entries(block: FusedBlock) -> np.ndarray:
     """Return [D, D] bool: the entries of a block's matrix that can be nonzero."""
     filled = np.eye(2 ** len(block.qubits), dtype=bool)
     for factor in block.factors:
-        nonzero, _ = factor_pattern(factor)
+        nonzero = nonzero_pattern(factor.projectors)
         filled = (nonzero.astype(int) @ filled.astype(int)) > 0
     return filled
 

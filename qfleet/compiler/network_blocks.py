@@ -14,6 +14,7 @@ import numpy as np
 from qfleet.compiler import dense_fusion
 from qfleet.compiler.dense_fusion import FusedBlock
 from qfleet.compiler.factor import Factor
+from qfleet.compiler.kernel_fusion import nonzero_pattern
 
 
 @dataclass(eq=False)
@@ -80,8 +81,7 @@ def diagonal_qubits(factor: Factor) -> frozenset[int]:
 
 @functools.lru_cache(maxsize=256)
 def _factor_legs(projectors: bytes, dtype: str, shape: tuple[int, ...]) -> list[int]:
-    nonzero = np.abs(np.frombuffer(projectors, dtype).reshape(shape)) > 1e-12
-    return diagonal_legs(nonzero.any(axis=0))
+    return diagonal_legs(nonzero_pattern(np.frombuffer(projectors, dtype).reshape(shape)))
 
 
 def diagonal_legs(nonzero: np.ndarray) -> list[int]:
