@@ -521,14 +521,19 @@ def test_late_worker_waits_and_ends_with_the_run(group, caplog, monkeypatch):
     assert group.lost == {0: [], 1: [], 2: []}
 
 
+def connect_with_hello(group, rank):
+    """Return the connection of a new process to the chief, after its first message."""
+    channel = connect_to_chief(("127.0.0.1", group.port), rank, group.secret(rank).read(), 5)
+    channel.send({"kind": "hello", "fingerprint": SAME})
+    return channel
+
+
 def test_late_worker_that_dies_is_no_loss(group):
     elastic(group)
     server = group.server()
     group.join(2)
     server.start_all(MESSAGE, 10)
-    key = group.secret(1).read()
-    channel = connect_to_chief(("127.0.0.1", group.port), 1, key, 5)
-    channel.send({"kind": "hello", "fingerprint": SAME})
+    channel = connect_with_hello(group, 1)
     assert receive(channel, time.monotonic() + 10)["kind"] == "waiting"
     channel.close()
     time.sleep(0.5)
@@ -540,9 +545,7 @@ def test_new_process_of_a_member_means_that_it_was_lost(group):
     server = group.server()
     group.join(2)
     server.start_all(MESSAGE, 10)
-    key = group.secret(2).read()
-    channel = connect_to_chief(("127.0.0.1", group.port), 2, key, 5)
-    channel.send({"kind": "hello", "fingerprint": SAME})
+    channel = connect_with_hello(group, 2)
     assert "a new process has taken its place" in str(group.wait_for_loss(0))
     channel.close()
 
