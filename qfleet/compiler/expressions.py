@@ -6,9 +6,10 @@ are one small matrix product; only the remaining ones are evaluated operation by
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import sympy
 
 Affine = tuple[dict[str, float], float]
@@ -83,6 +84,34 @@ def affine(expression: sympy.Expr) -> Affine | None:
         return coefficients, float(poly.coeff_monomial(1))
     except TypeError:  # complex or not a number
         return None
+
+
+def affine_matrix(
+    wanted: Sequence[sympy.Expr], names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, list[tuple[int, sympy.Expr]]]:
+    """Return expressions as `values @ coefficients + offsets`, as far as they are affine.
+
+    Args:
+        wanted: G expressions; numbers are allowed.
+        names: Names of the V symbols, in the order of the values.
+
+    Returns:
+        [V, G] coefficients, [G] offsets, and the columns and expressions that are not affine. Their
+        coefficients and offsets are 0.
+    """
+    row_of = {name: row for row, name in enumerate(names)}
+    coefficients = np.zeros((len(names), len(wanted)))
+    offsets = np.zeros(len(wanted))
+    others = []
+    for column, expression in enumerate(wanted):
+        found = affine(expression)
+        if found is None:
+            others.append((column, expression))
+            continue
+        for name, coefficient in found[0].items():
+            coefficients[row_of[name], column] = coefficient
+        offsets[column] = found[1]
+    return coefficients, offsets, others
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -40,18 +40,7 @@ class ExponentFunction:
 
     def __init__(self, wanted: Sequence[sympy.Expr], names: Sequence[str]) -> None:
         self._names = tuple(names)
-        column_of = {name: column for column, name in enumerate(self._names)}
-        coefficients = np.zeros((len(self._names), len(wanted)))
-        self._offsets = np.zeros(len(wanted))
-        self._nonaffine: list[tuple[int, sympy.Expr]] = []
-        for column, expression in enumerate(wanted):
-            affine = expressions.affine(expression)
-            if affine is None:
-                self._nonaffine.append((column, expression))
-                continue
-            for name, coefficient in affine[0].items():
-                coefficients[column_of[name], column] = coefficient
-            self._offsets[column] = affine[1]
+        coefficients, self._offsets, self._nonaffine = expressions.affine_matrix(wanted, names)
         self._coefficients = coefficients
         # Nearly every exponent depends on one symbol: a gather is faster than a matrix product.
         single = bool(wanted) and (np.count_nonzero(coefficients, axis=0) <= 1).all()

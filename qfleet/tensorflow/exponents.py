@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import sympy
 
 from qfleet.compiler import expressions
@@ -21,18 +20,7 @@ class GateExponents:
     def __init__(self, wanted: Sequence[sympy.Expr], names: Sequence[str], real: tf.DType) -> None:
         self._names = tuple(names)
         self._real = real
-        column_of = {name: column for column, name in enumerate(self._names)}
-        coefficients = np.zeros((len(self._names), len(wanted)))
-        offset = np.zeros(len(wanted))
-        self._nonaffine: list[tuple[int, sympy.Expr]] = []
-        for column, expression in enumerate(wanted):
-            affine = expressions.affine(expression)
-            if affine is None:
-                self._nonaffine.append((column, expression))
-                continue
-            for name, coefficient in affine[0].items():
-                coefficients[column_of[name], column] = coefficient
-            offset[column] = affine[1]
+        coefficients, offset, self._nonaffine = expressions.affine_matrix(wanted, names)
         # NumPy arrays, because a tensor of one graph is not valid in another.
         self._coefficients = coefficients.astype(real.as_numpy_dtype)
         self._offset = offset.astype(real.as_numpy_dtype)
