@@ -7,12 +7,15 @@
 
 Public names, which are imported when they are first used:
     compile, CompiledCircuit, Gradients, Residuals     NumPy interface (engine)
+    MitigatedCircuit                                   zero-noise extrapolation
+    NoisyForward, SampledForward                       noisy values, noiseless gradients
     num_threads, set_num_threads                       threads of the engine
     LibraryError, ArgumentError, CircuitError, MemoryLimitError, ShardingError     exceptions
     __version__
 
 Subpackages:
     circuits     QCNN blocks, encoders, initial states, JSON and TensorFlow Quantum conversion
+    devices      calibrations, mapping to a device, its noise
     compiler     circuit -> program: lowering, gate fusion, cache blocking, observables
     native       the C++ engine
     engine       the NumPy interface, memory limits and CPUs
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from qfleet.engine.compiled_circuit import compile_circuit as compile
     from qfleet.engine.gradients import Gradients, Residuals
     from qfleet.engine.library import num_threads, set_num_threads
+    from qfleet.engine.noisy_forward import NoisyForward
+    from qfleet.engine.sampled_forward import SampledForward
     from qfleet.engine.version import __version__
     from qfleet.errors import (
         ArgumentError,
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
         MemoryLimitError,
         ShardingError,
     )
+    from qfleet.mitigation import MitigatedCircuit
 
 # Public name -> module and name there. Cirq and sympy take seconds to import.
 _LAZY_NAMES = {
@@ -49,7 +55,10 @@ _LAZY_NAMES = {
     "Gradients": ("qfleet.engine.gradients", "Gradients"),
     "LibraryError": ("qfleet.errors", "LibraryError"),
     "MemoryLimitError": ("qfleet.errors", "MemoryLimitError"),
+    "MitigatedCircuit": ("qfleet.mitigation", "MitigatedCircuit"),
+    "NoisyForward": ("qfleet.engine.noisy_forward", "NoisyForward"),
     "Residuals": ("qfleet.engine.gradients", "Residuals"),
+    "SampledForward": ("qfleet.engine.sampled_forward", "SampledForward"),
     "ShardingError": ("qfleet.errors", "ShardingError"),
     "__version__": ("qfleet.engine.version", "__version__"),
     "compile": ("qfleet.engine.compiled_circuit", "compile_circuit"),
@@ -64,7 +73,10 @@ __all__ = [
     "Gradients",
     "LibraryError",
     "MemoryLimitError",
+    "MitigatedCircuit",
+    "NoisyForward",
     "Residuals",
+    "SampledForward",
     "ShardingError",
     "__version__",
     "compile",

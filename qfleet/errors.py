@@ -5,6 +5,7 @@ ValueError
     ├── ArgumentError            an argument has the wrong shape, type or value
     ├── CircuitError             a circuit, its symbols or its observables can't be simulated
     │   └── MemoryLimitError     the state does not fit into memory
+    ├── ProblemError             a Hamiltonian or a target state can't be read or is unknown
     ├── ShardingError            a state can't be sharded over this many processes
     └── TfqMissingError          TensorFlow Quantum is not installed, or can't be loaded
 """
@@ -32,3 +33,11 @@ class ShardingError(LibraryError):
 
 class TfqMissingError(LibraryError):
     """TensorFlow Quantum is not installed, or can't be loaded."""
+
+
+class ProblemError(LibraryError):
+    """A Hamiltonian or a target state can't be read, or its name is unknown."""
+
+
+class NoiseError(LibraryError):
+    """A noise is unknown, or its rate is out of range."""

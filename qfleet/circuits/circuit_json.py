@@ -37,6 +37,7 @@ _CLASSES = (
     cirq.Moment,
     cirq.AbstractCircuit,
     cirq.ParamResolver,
+    cirq.PauliSum,
     cirq.ProductOfSums,
     cirq.SumOfProducts,
     complex,
@@ -87,19 +88,24 @@ def from_json(text: str) -> cirq.Circuit:
         ValueError: It is not such a circuit, or it has other types, texts in the place of numbers,
             or more than MAX_OPERATIONS objects.
     """
+    circuit = value_from_json(text)
+    if not isinstance(circuit, cirq.Circuit):
+        raise ValueError("it is not a circuit")
+    return circuit
+
+
+def value_from_json(text: str) -> Any:
+    """Return the circuit, or the list of observables, that `to_json` wrote; as `from_json`."""
     try:
         content = json.loads(text)
         _check(content)
-        circuit = cirq.read_json(json_text=text)
+        return cirq.read_json(json_text=text)
     except RecursionError:
         raise ValueError("the circuit is nested too deep") from None
     except ValueError:
         raise
     except Exception as error:  # constructors of gates raise anything for malformed arguments
         raise ValueError(f"the circuit can't be read: {str(error)[:200]}") from None
-    if not isinstance(circuit, cirq.Circuit):
-        raise ValueError("it is not a circuit")
-    return circuit
 
 
 def _check(content: Any) -> None:

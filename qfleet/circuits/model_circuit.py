@@ -17,6 +17,9 @@ class ModelCircuit:
         observables: Observables to read; expectation values are in [-1, 1].
         qubits: The qubits, in Cirq's order.
         layers: `parameters` grouped by layer, from the first on.
+        initial: Values of `parameters` in radians around which training begins; empty where it may
+            begin anywhere.
+        gradient_circuit: The circuit without noise, whose gradients are taken; None for `circuit`.
     """
 
     circuit: cirq.Circuit
@@ -25,3 +28,5 @@ class ModelCircuit:
     observables: tuple[cirq.PauliSum, ...]
     qubits: tuple[cirq.Qid, ...]
     layers: tuple[tuple[str, ...], ...]
+    initial: tuple[float, ...] = ()
+    gradient_circuit: cirq.Circuit | None = None

@@ -217,7 +217,7 @@ class Simulator(
             permit_terminal_measurements: If measurements at the end are ignored, not refused.
 
         Returns:
-            [points][observables] dictionaries of derivatives by symbol.
+            Dictionaries of derivatives by symbol, for each point and each observable.
 
         Raises:
             CircuitError: The circuit, a value, an observable or the initial state is not supported.

@@ -247,7 +247,7 @@ class _Block:
 def _products(block: _Block) -> tuple[Factor, ...]:
     width, places, _, inputs = block.key
     placed = zip(block.factors, places, strict=True)
-    return _multiply([_embed(factor, where, width) for factor, where in placed], inputs)
+    return _multiply([embed(factor, where, width) for factor, where in placed], inputs)
 
 
 def _multiply(factors: Sequence[Factor], inputs: frozenset[str]) -> tuple[Factor, ...]:
@@ -277,7 +277,7 @@ def _multiply(factors: Sequence[Factor], inputs: frozenset[str]) -> tuple[Factor
     return tuple(products)
 
 
-def _embed(factor: Factor, where: tuple[int, ...], width: int) -> Factor:
+def embed(factor: Factor, where: tuple[int, ...], width: int) -> Factor:
     """Extend a factor to all qubits of its block, so that the block is a plain matrix product."""
     projectors = factor.projectors
     if where == (1, 0):

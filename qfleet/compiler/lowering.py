@@ -14,6 +14,7 @@ import numpy as np
 import sympy
 
 from qfleet.compiler import expressions, parity
+from qfleet.compiler.channel import MAX_CHANNEL_QUBITS, NoiseChannel, channel_of
 from qfleet.compiler.factor import Factor, fixed_factor, parametrized_factor
 from qfleet.compiler.synthesis import decompose, synthesize
 from qfleet.errors import CircuitError
@@ -30,31 +31,43 @@ MATRIX_QUBITS = 4  # the widest gate without parameters that is synthesized from
 
 
 def lower(circuit: cirq.AbstractCircuit) -> list[Factor]:
-    """Lower every operation of a circuit, in order.
+    """Lower every operation of a circuit without noise, in order; see `lower_noisy`.
 
     The product of the factors is the circuit's unitary, global phase included. A phase is a
     multiple of the identity on one of the circuit's qubits.
+    """
+    factors = lower_noisy(circuit, allows_noise=False)
+    return [factor for factor in factors if isinstance(factor, Factor)]
+
+
+def lower_noisy(
+    circuit: cirq.AbstractCircuit, *, allows_noise: bool = True
+) -> list[Factor | NoiseChannel]:
+    """Lower every operation of a circuit, in order.
 
     Args:
-        circuit: Unitary gates, with symbols in any supported sympy expression.
+        circuit: Unitary gates, with symbols in any supported sympy expression, and noise channels
+            on one or two qubits.
+        allows_noise: If channels are allowed.
 
     Returns:
-        Factors on one or two qubits, first applied first.
+        Factors and channels on one or two qubits, first applied first.
 
     Raises:
-        CircuitError: An operation is not unitary or not supported. The message names the gate, the
-            moment and the qubits.
+        CircuitError: An operation is not supported. The message names the gate, the moment and the
+            qubits.
     """
-    factors: list[Factor] = []
+    factors: list[Factor | NoiseChannel] = []
     first = min(circuit.all_qubits(), default=None)
-    known: dict[Hashable, Factor] = {}
+    known: dict[Hashable, Factor | NoiseChannel] = {}
     for index, moment in enumerate(circuit):
         for operation in moment:
             key = gate_key(operation)
             if key in known:
                 factors.append(known[key].on(operation.qubits))
                 continue
-            location = _Location(operation, index, next(iter(operation.qubits), first))
+            qubit = next(iter(operation.qubits), first)
+            location = _Location(operation, index, qubit, allows_noise)
             factors += _lower(operation, location)
             if key is not None:
                 known[key] = factors[-1]
@@ -78,6 +91,7 @@ class _Location:
     operation: cirq.Operation
     moment: int
     qubit: cirq.Qid | None  # for a phase; None in a circuit without qubits
+    allows_noise: bool
 
     def error(self, reason: str) -> CircuitError:
         return CircuitError(
@@ -95,7 +109,7 @@ def describe_location(operation: cirq.Operation, moment: int) -> str:
     return f"the gate {name} in moment {moment} on qubits {qubits}"
 
 
-def _lower(operation: cirq.Operation, location: _Location) -> Iterator[Factor]:
+def _lower(operation: cirq.Operation, location: _Location) -> Iterator[Factor | NoiseChannel]:
     operation = operation.untagged
     if any(qubit.dimension != 2 for qubit in operation.qubits):
         raise location.error("qudits are not supported; use qubits")
@@ -111,12 +125,28 @@ def _lower(operation: cirq.Operation, location: _Location) -> Iterator[Factor]:
     elif cirq.is_parameterized(operation):
         yield from _lower_parametrized(operation, location)
     elif not cirq.has_unitary(operation):
-        raise location.error("it is not unitary, and noise channels are not supported")
+        yield _channel(operation, location)
     else:
         yield from _lower_fixed(operation, location)
 
 
-def _lower_fixed(operation: cirq.Operation, location: _Location) -> Iterator[Factor]:
+def _channel(operation: cirq.Operation, location: _Location) -> NoiseChannel:
+    if not cirq.has_kraus(operation):
+        raise location.error("it is neither unitary nor a channel with Kraus operators")
+    if not location.allows_noise:
+        raise location.error(
+            "it is noise, which needs the method density_matrix or trajectories, observables and no"
+            " initial state"
+        )
+    if not 1 <= len(operation.qubits) <= MAX_CHANNEL_QUBITS:
+        raise location.error("noise channels act on one or two qubits")
+    try:
+        return channel_of(operation.qubits, cirq.kraus(operation))
+    except ValueError as error:
+        raise location.error(str(error)) from None
+
+
+def _lower_fixed(operation: cirq.Operation, location: _Location) -> Iterator[Factor | NoiseChannel]:
     qubits = operation.qubits
     if not qubits:
         yield from _narrow(fixed_factor((), cirq.unitary(operation)), location)
@@ -138,7 +168,9 @@ def _lower_fixed(operation: cirq.Operation, location: _Location) -> Iterator[Fac
         yield from _lower_fixed(part, location)
 
 
-def _lower_parametrized(operation: cirq.Operation, location: _Location) -> Iterator[Factor]:
+def _lower_parametrized(
+    operation: cirq.Operation, location: _Location
+) -> Iterator[Factor | NoiseChannel]:
     gate = operation.gate
     qubits = operation.qubits
     if (factor := _as_factor(gate, qubits, location)) is not None:
@@ -177,7 +209,7 @@ def _as_factor(
     return None
 
 
-def _narrow(factor: Factor, location: _Location) -> Iterator[Factor]:
+def _narrow(factor: Factor, location: _Location) -> Iterator[Factor | NoiseChannel]:
     """Rewrite a factor on any number of qubits as factors on one and two."""
     if not factor.qubits and location.qubit is not None:
         identities = factor.projectors * np.eye(2)
@@ -259,7 +291,7 @@ def _require_supported(exponent: sympy.Expr, location: _Location) -> sympy.Expr:
 
 def _lower_controlled(
     gate: cirq.ControlledGate, qubits: tuple[cirq.Qid, ...], inner: Factor, location: _Location
-) -> Iterator[Factor]:
+) -> Iterator[Factor | NoiseChannel]:
     on = np.zeros(2 ** gate.num_controls())
     for values in gate.control_values.expand():
         on[int("".join(map(str, values)), 2)] = 1

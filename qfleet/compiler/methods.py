@@ -8,16 +8,30 @@ import cirq
 import numpy as np
 
 from qfleet.compiler import kernel_fusion, lowering
+from qfleet.compiler.channel import NoiseChannel
 from qfleet.compiler.contraction_path import estimate_width
+from qfleet.compiler.density_program import DensityProgram, compile_density
 from qfleet.compiler.factor import Factor
 from qfleet.compiler.light_cones import Cone
 from qfleet.compiler.network_program import NetworkProgram, PlacedCircuit, compile_networks
+from qfleet.compiler.noisy_blocks import cone_width
 from qfleet.compiler.program import Program, check_symbols, compile_factors
+from qfleet.compiler.sampling import EXACT, Sampling
 from qfleet.compiler.tensor_network import tensor_network
+from qfleet.compiler.trajectory_program import TrajectoryProgram, compile_trajectories
 from qfleet.errors import CircuitError, LibraryError
 
-Method = Literal["auto", "state_vector", "subspace", "tensor_network"]
+Method = Literal[
+    "auto", "state_vector", "subspace", "tensor_network", "density_matrix", "trajectories"
+]
 METHODS: tuple[str, ...] = get_args(Method)
+
+AnyProgram = Program | NetworkProgram | DensityProgram | TrajectoryProgram
+
+NOISY_METHODS = ("density_matrix", "trajectories")
+
+MAX_AUTO_DENSITY_QUBITS = 12
+"""Up to here, "auto" chooses density matrices for noise, which are exact; above, trajectories."""
 
 FEW_QUBITS = 12
 """A state of so few qubits is evolved without a look at networks, whose paths take time to find."""
@@ -46,17 +60,21 @@ def compile_circuit_by(
     readouts: Sequence[cirq.PauliSum],
     *,
     initial_state: np.ndarray | None = None,
-) -> Program | NetworkProgram:
+    sampling: Sampling = EXACT,
+) -> AnyProgram:
     """Compile a circuit for the native engine.
 
     Args:
-        method: "state_vector", "subspace" and "tensor_network" choose one; "auto" chooses the last
-            or "subspace", whichever has fewer operations.
+        method: "auto" chooses, for a circuit with noise, "density_matrix" up to
+            MAX_AUTO_DENSITY_QUBITS unless trajectories are given, and else "trajectories"; for
+            shots "trajectories", of which there is one without noise; and else "tensor_network" or
+            "subspace", whichever has fewer operations. All other names choose one.
         circuit: As for `program.compile_program`.
         inputs: As for `program.compile_program`.
         parameters: As for `program.compile_program`.
         readouts: As for `program.compile_program`.
         initial_state: As for `program.compile_program`.
+        sampling: Trajectories and shots.
 
     Raises:
         CircuitError: As for `program.compile_program`, or no method fits.
@@ -64,35 +82,50 @@ def compile_circuit_by(
     """
     inputs, parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
     check_symbols(circuit, inputs, parameters)
+    has_noise_method = method in ("auto", *NOISY_METHODS) and initial_state is None
+    allows_noise = has_noise_method and bool(readouts)
     program = compile_factors_by(
         method,
-        lowering.lower(circuit),
+        lowering.lower_noisy(circuit, allows_noise=allows_noise),
         inputs,
         parameters,
         readouts,
         qubits=sorted(circuit.all_qubits()),
         initial_state=initial_state,
+        sampling=sampling,
     )
     return replace(program, gates=(len(list(circuit.all_operations())), program.gates[1]))
 
 
 def compile_factors_by(
     method: Method,
-    factors: Sequence[Factor],
+    items: Sequence[Factor | NoiseChannel],
     inputs: Sequence[str],
     parameters: Sequence[str],
     readouts: Sequence[cirq.PauliSum],
     *,
     qubits: Sequence[cirq.Qid],
     initial_state: np.ndarray | None = None,
-) -> Program | NetworkProgram:
-    """Compile a product of factors for the native engine; see `compile_circuit_by`."""
+    sampling: Sampling = EXACT,
+) -> AnyProgram:
+    """Compile a product of factors and channels for the native engine; see `compile_circuit_by`."""
     sums = [cirq.PauliSum.wrap(observable) for observable in readouts]
-    if method == "tensor_network" and not (sums and initial_state is None):
+    factors = [item for item in items if isinstance(item, Factor)]
+    has_noise = len(factors) < len(items)
+    name = _noisy_method(method, sampling, has_noise=has_noise)
+    needs_values = name in ("tensor_network", *NOISY_METHODS, "noise")
+    if needs_values and (not sums or initial_state is not None):
         raise CircuitError(
-            "the method tensor_network computes expectation values from |0...0>: pass observables"
-            " and no initial state, or choose state_vector"
+            f"the method {method} computes expectation values from |0...0>: pass observables and no"
+            " initial state, or choose state_vector without noise and shots"
         )
+    if name == "noise":
+        is_narrow = cone_width(items, sums, qubits) <= MAX_AUTO_DENSITY_QUBITS
+        name = "density_matrix" if is_narrow else "trajectories"
+    if name == "density_matrix":
+        return compile_density(items, inputs, parameters, sums, qubits, sampling)
+    if name == "trajectories":
+        return compile_trajectories(items, inputs, parameters, sums, qubits, sampling)
 
     def state_program() -> Program:
         program = compile_factors(
@@ -112,6 +145,33 @@ def compile_factors_by(
     if method == "tensor_network":
         return compile_networks(circuit, inputs, parameters)
     return _cheaper(circuit, inputs, parameters, state_program)
+
+
+def _noisy_method(method: Method, sampling: Sampling, *, has_noise: bool) -> str:
+    """Return the method for noise or shots; "noise" for the choice by the width of the circuit.
+
+    Raises:
+        CircuitError: The method has no noise, no shots or no trajectories.
+    """
+    is_sampled = sampling.shots is not None or sampling.trajectories is not None
+    if method in ("auto", "trajectories") and (has_noise or is_sampled or method != "auto"):
+        is_exact = method == "auto" and has_noise and sampling.trajectories is None
+        return "noise" if is_exact else "trajectories"
+    if has_noise and method != "density_matrix":
+        raise CircuitError(
+            f"the method {method} has no noise channels: choose density_matrix, trajectories, or"
+            " auto"
+        )
+    if sampling.trajectories is not None:
+        raise CircuitError(
+            f"the method {method} has no trajectories: choose trajectories, or auto, or omit their"
+            " number"
+        )
+    if sampling.shots is not None and method != "density_matrix":
+        raise CircuitError(
+            f"the method {method} has no shots: choose density_matrix, trajectories, or auto"
+        )
+    return method
 
 
 def _cheaper(

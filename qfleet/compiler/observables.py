@@ -192,7 +192,23 @@ def pauli_matrix(letters: Iterable[str]) -> np.ndarray:
 
 
 def measurement_bases(terms: PauliTerms) -> tuple[MeasurementBasis, ...]:
-    """Group strings that agree on every qubit they share (greedily, in order)."""
+    """Return the bases of `string_groups`."""
+    return tuple(
+        MeasurementBasis(
+            _rotations(basis),
+            tuple(tuple(sorted(terms.strings[index])) for index in members),
+            terms.weights[members],
+        )
+        for basis, members in string_groups(terms)
+    )
+
+
+def string_groups(terms: PauliTerms) -> list[tuple[dict[int, str], list[int]]]:
+    """Group strings that agree on every qubit they share (greedily, in order).
+
+    Returns:
+        The letters of each group by position, and the indices of its strings.
+    """
     groups: list[tuple[dict[int, str], list[int]]] = []
     for index, string in enumerate(terms.strings):
         for basis, members in groups:
@@ -202,14 +218,7 @@ def measurement_bases(terms: PauliTerms) -> tuple[MeasurementBasis, ...]:
                 break
         else:
             groups.append((dict(string), [index]))
-    return tuple(
-        MeasurementBasis(
-            _rotations(basis),
-            tuple(tuple(sorted(terms.strings[index])) for index in members),
-            terms.weights[members],
-        )
-        for basis, members in groups
-    )
+    return groups
 
 
 def _rotations(basis: PauliTerm) -> tuple[FusedBlock, ...]:

@@ -9,12 +9,13 @@ the readout. No framework is imported here.
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import cirq
 import numpy as np
 
 from qfleet.compiler import dense_fusion, heisenberg, kernel_fusion, lowering, observables, parity
+from qfleet.compiler.channel import NoiseChannel
 from qfleet.compiler.dense_fusion import FusedBlock, PhaseLayer
 from qfleet.compiler.factor import Factor
 from qfleet.compiler.observables import ReadoutPlan
@@ -294,7 +295,10 @@ def check_symbols(
                 )
 
 
-def light_cone(factors: Sequence[Factor], readouts: Iterable[cirq.Qid]) -> list[Factor]:
+_Item = TypeVar("_Item", bound=Factor | NoiseChannel)
+
+
+def light_cone(factors: Sequence[_Item], readouts: Iterable[cirq.Qid]) -> list[_Item]:
     """Return the factors that the given qubits depend on.
 
     Args:
@@ -311,7 +315,7 @@ def light_cone(factors: Sequence[Factor], readouts: Iterable[cirq.Qid]) -> list[
 
 
 def ordered_qubits(
-    factors: Sequence[Factor], measured: Set[cirq.Qid], qubits: Sequence[cirq.Qid]
+    factors: Sequence[Factor | NoiseChannel], measured: Set[cirq.Qid], qubits: Sequence[cirq.Qid]
 ) -> tuple[cirq.Qid, ...]:
     """Return the qubits that factors and readouts use, in the order of the circuit's; at least one.
 

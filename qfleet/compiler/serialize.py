@@ -1,6 +1,6 @@
 """Serialization of programs for the native engine (see native/program.cc). Needs no framework."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import sympy
@@ -59,7 +59,9 @@ class ProgramWriter:
             ints += [cache_block.block_count, len(bits), *bits]
         terms = program.readout.terms
         assert terms is not None
-        ints += self._write_terms(terms)
+        groups, weights = pauli_groups(terms, self._bit)
+        ints += [*groups, len(terms.offsets)]
+        self._reals += [*weights, *terms.offsets]
         ints.append(int(program.initial is not None))
         if program.initial is not None:
             # From Cirq's bit order, the first qubit highest, to the plan's.
@@ -113,25 +115,29 @@ class ProgramWriter:
         index = table.setdefault(expression, len(table))
         return ~index if per_example else index
 
-    def _write_terms(self, terms: PauliTerms) -> list[int]:
-        """Write Pauli strings, grouped by the bits that they flip."""
-        groups: dict[int, list[tuple[int, int, np.ndarray]]] = {}
-        for string, weights in zip(terms.strings, terms.weights, strict=True):
-            # A global qubit of a sharded state has no bit; it is part of the process's rank.
-            local = [(self._bit[at], pauli) for at, pauli in string.items() if at in self._bit]
-            flip = sum(1 << bit for bit, pauli in local if pauli != "Z")
-            signs = sum(1 << bit for bit, pauli in local if pauli != "X")
-            y_count = sum(pauli == "Y" for pauli in string.values())
-            groups.setdefault(flip, []).append((signs, y_count, weights))
-        ints = [len(groups)]
-        for flip, group in groups.items():
-            ints += [flip, len(group), *(signs for signs, _, _ in group)]
-            ints += [y_count for _, y_count, _ in group]
-            for _, _, weights in group:
-                self._reals += list(weights)
-        ints.append(len(terms.offsets))
-        self._reals += list(terms.offsets)
-        return ints
+
+def pauli_groups(terms: PauliTerms, bit: Mapping[int, int]) -> tuple[list[int], list[float]]:
+    """Return the integers and the weights of Pauli strings, grouped by the bits that they flip.
+
+    Args:
+        terms: The strings.
+        bit: Bit of each position; a global qubit of a sharded state, part of the process's rank,
+            has none.
+    """
+    groups: dict[int, list[tuple[int, int, np.ndarray]]] = {}
+    for string, weights in zip(terms.strings, terms.weights, strict=True):
+        local = [(bit[at], pauli) for at, pauli in string.items() if at in bit]
+        flip = sum(1 << bit for bit, pauli in local if pauli != "Z")
+        signs = sum(1 << bit for bit, pauli in local if pauli != "X")
+        y_count = sum(pauli == "Y" for pauli in string.values())
+        groups.setdefault(flip, []).append((signs, y_count, weights))
+    ints, reals = [len(groups)], list[float]()
+    for flip, group in groups.items():
+        ints += [flip, len(group), *(signs for signs, _, _ in group)]
+        ints += [y_count for _, y_count, _ in group]
+        for _, _, weights in group:
+            reals += list(weights)
+    return ints, reals
 
 
 def _mask(entries: np.ndarray) -> int:

@@ -15,8 +15,10 @@ import cirq
 import sympy
 from numpy.typing import ArrayLike, DTypeLike
 
+from qfleet.compiler.channel import NoiseChannel
 from qfleet.compiler.factor import Factor
 from qfleet.compiler.methods import Method, compile_circuit_by, compile_factors_by
+from qfleet.compiler.sampling import Sampling
 from qfleet.engine import arguments
 from qfleet.engine.expectation_methods import ExpectationMethods
 from qfleet.engine.state_methods import StateMethods
@@ -36,7 +38,8 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
     MemoryLimitError if the states do not fit into the free memory.
 
     Args:
-        program: Compiled for the target "native", or tensor networks.
+        program: Compiled for the target "native", tensor networks, density matrices, or
+            trajectories.
         dtype: Of the states, "complex64" or "complex128".
 
     Attributes:
@@ -45,7 +48,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
         qubits: The N simulated qubits; the first is the most significant bit of a state's index.
             Qubits that no observable depends on are left out.
         readouts: K, the number of observables; 0 if the result is the state.
-        method: "state_vector" or "tensor_network".
+        method: "state_vector", "tensor_network", "density_matrix" or "trajectories".
         dtype: NumPy dtype of states.
         real_dtype: NumPy dtype of expectation values.
         program: For adapters: the program in the engine, a function of the exponents of gates.
@@ -55,7 +58,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
     @classmethod
     def from_factors(
         cls,
-        factors: Sequence[Factor],
+        factors: Sequence[Factor | NoiseChannel],
         inputs: Iterable[str | sympy.Symbol] = (),
         parameters: Iterable[str | sympy.Symbol] | None = None,
         observables: Any = (),
@@ -64,12 +67,15 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
         dtype: DTypeLike = "complex128",
         initial_state: ArrayLike | None = None,
         method: Method = "auto",
+        trajectories: int | None = None,
+        shots: int | None = None,
+        seed: int = 0,
     ) -> "CompiledCircuit":
         """Compile a product of factors: the entry point of front ends other than Cirq's.
 
         Args:
-            factors: Factors on one or two qubits, first applied first, as `lowering.lower` returns
-                them.
+            factors: Factors and channels on one or two qubits, first applied first, as
+                `lowering.lower_noisy` returns them.
             inputs: As for `compile_circuit`.
             parameters: As for `compile_circuit`.
             observables: As for `compile_circuit`.
@@ -77,6 +83,9 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
             dtype: As for `compile_circuit`.
             initial_state: As for `compile_circuit`.
             method: As for `compile_circuit`.
+            trajectories: As for `compile_circuit`.
+            shots: As for `compile_circuit`.
+            seed: As for `compile_circuit`.
 
         Raises:
             ArgumentError: As for `compile_circuit`.
@@ -99,6 +108,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
             arguments.checked_observables(observables),
             qubits=qubits,
             initial_state=arguments.checked_initial_state(initial_state),
+            sampling=Sampling(trajectories, shots, seed),
         )
         return cls(program, arguments.checked_dtype(dtype))
 
@@ -128,11 +138,15 @@ def compile_circuit(
     dtype: DTypeLike = "complex128",
     initial_state: ArrayLike | None = None,
     method: Method = "auto",
+    trajectories: int | None = None,
+    shots: int | None = None,
+    seed: int = 0,
 ) -> CompiledCircuit:
     """Compile a Cirq circuit for the engine: `qfleet.compile`.
 
     Args:
-        circuit: Unitary gates, with symbols in any supported sympy expression.
+        circuit: Unitary gates, with symbols in any supported sympy expression, and noise channels
+            on one or two qubits.
         inputs: Names of the symbols with one value per example, in the order of the columns.
         parameters: Names of the symbols with one value per batch, in order; all other symbols of
             the circuit, sorted by name, unless given.
@@ -144,8 +158,16 @@ def compile_circuit(
         method: "state_vector" evolves the state of each example. "subspace" does the same, but
             computes a batch from fewer states where these span all of them. "tensor_network"
             contracts the light cone of each Pauli string and needs the extra qfleet[network]; its
-            cost does not grow with qubits that a string does not depend on. "auto" chooses one of
-            the last two: the one with fewer operations per example.
+            cost does not grow with qubits that a string does not depend on. "density_matrix"
+            evolves density matrices, for observables of circuits with noise. "trajectories"
+            estimates the same from state vectors with random noise. With noise, "auto" chooses
+            "density_matrix" up to 12 qubits and "trajectories" above. Without, it chooses
+            "subspace" or "tensor_network", whichever has fewer operations.
+        trajectories: Quantum trajectories per example, 100 unless given.
+        shots: Measurements of each Pauli word per example; exact expectation values unless given.
+            Values are estimates from shots, gradients are those of the expectation values.
+        seed: Seed of trajectories and shots. Examples with equal inputs draw equal numbers,
+            whatever the parameters, so that values are smooth in these.
 
     Returns:
         The compiled circuit.
@@ -170,5 +192,6 @@ def compile_circuit(
         shared,
         arguments.checked_observables(observables),
         initial_state=arguments.checked_initial_state(initial_state),
+        sampling=Sampling(trajectories, shots, seed),
     )
     return CompiledCircuit(program, name)

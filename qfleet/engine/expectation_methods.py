@@ -50,6 +50,7 @@ class ExpectationMethods(PreparedCircuit):
             The values as of `expectation`, and the gradients.
         """
         self._require_observables()
+        self._require_gradient_memory()
         point = self._point(inputs, parameters)
         weights = point.weights(upstream, self.readouts)
         exponents = self.symbols(*point.symbols)
@@ -103,6 +104,7 @@ class ExpectationMethods(PreparedCircuit):
             overwrite_residuals: True if `residuals` is not used again, which saves a copy.
         """
         self._require_observables()
+        self._require_gradient_memory()
         point = self._point(inputs, parameters)
         weights = point.weights(upstream, self.readouts)
         if residuals is None:

@@ -86,12 +86,17 @@ def require_memory(
     )
 
 
-def require_bytes(needed: int, purpose: str) -> None:
+def require_bytes(
+    needed: int,
+    purpose: str,
+    advice: str = "use fewer qubits, a smaller batch or a machine with more memory",
+) -> None:
     """Check that an array of more than 64 MiB fits into the free memory of this machine.
 
     Args:
         needed: Bytes of the array.
         purpose: The content of the array, for the message.
+        advice: What to do instead.
 
     Raises:
         MemoryLimitError: The message states the needed and the free bytes.
@@ -101,6 +106,5 @@ def require_bytes(needed: int, purpose: str) -> None:
     free = available_bytes()
     if needed > free:
         raise MemoryLimitError(
-            f"{purpose} takes {needed:,} bytes, but {free:,} bytes are free: use fewer qubits, a"
-            " smaller batch or a machine with more memory"
+            f"{purpose} takes {needed:,} bytes, but {free:,} bytes are free: {advice}"
         )

@@ -3,18 +3,24 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qfleet.compiler.methods import Method
+from qfleet.compiler.density_program import DensityProgram
+from qfleet.compiler.density_writer import DensityWriter
+from qfleet.compiler.methods import AnyProgram, Method
 from qfleet.compiler.native_program import NativeProgram, prepare_native_program
 from qfleet.compiler.network_program import NetworkProgram
 from qfleet.compiler.network_writer import NetworkWriter
-from qfleet.compiler.program import Program
+from qfleet.compiler.noisy_writer import NoisyWriter
+from qfleet.compiler.trajectory_program import TrajectoryProgram
+from qfleet.compiler.trajectory_writer import TrajectoryWriter
 from qfleet.engine import arguments, library, memory
 from qfleet.engine.arguments import Point
+from qfleet.engine.density_memory import describe_density, require_density_memory
 from qfleet.engine.description import describe_native
 from qfleet.engine.engine_program import EngineProgram
 from qfleet.engine.gradients import Gradients
 from qfleet.engine.network_memory import describe_networks, require_network_memory
 from qfleet.engine.symbol_map import SymbolMap
+from qfleet.engine.trajectory_memory import describe_trajectories, require_trajectory_memory
 
 
 class PreparedCircuit:
@@ -25,17 +31,27 @@ class PreparedCircuit:
         dtype: As for `CompiledCircuit`.
     """
 
-    def __init__(self, program: Program | NetworkProgram, dtype: str = "complex128") -> None:
+    def __init__(self, program: AnyProgram, dtype: str = "complex128") -> None:
         self.inputs, self.parameters = program.inputs, program.parameters
         self.qubits = program.qubits
         self.readouts = program.readouts
         self.dtype = np.dtype(dtype)
         self._source = program
-        serialized: NativeProgram | NetworkWriter
+        serialized: NativeProgram | NetworkWriter | NoisyWriter
         if isinstance(program, NetworkProgram):
             self.method: Method = "tensor_network"
             require_network_memory(program, self.dtype.itemsize // 2)
             serialized = NetworkWriter(program)
+            self.program = EngineProgram(serialized.bytes(), dtype, bit_order=())
+        elif isinstance(program, DensityProgram):
+            self.method = "density_matrix"
+            require_density_memory(program, self.dtype.itemsize // 2, 1)
+            serialized = DensityWriter(program)
+            self.program = EngineProgram(serialized.bytes(), dtype, bit_order=())
+        elif isinstance(program, TrajectoryProgram):
+            self.method = "trajectories"
+            require_trajectory_memory(program, self.dtype.itemsize // 2, 1)
+            serialized = TrajectoryWriter(program)
             self.program = EngineProgram(serialized.bytes(), dtype, bit_order=())
         else:
             self.method = "state_vector"
@@ -65,6 +81,10 @@ class PreparedCircuit:
         threads = library.num_threads()
         if isinstance(self._source, NetworkProgram):
             return describe_networks(self._source, real_bytes=real_bytes, threads=threads)
+        if isinstance(self._source, DensityProgram):
+            return describe_density(self._source, real_bytes)
+        if isinstance(self._source, TrajectoryProgram):
+            return describe_trajectories(self._source, real_bytes)
         return describe_native(
             self._source,
             self._native.plan,
@@ -73,6 +93,13 @@ class PreparedCircuit:
             batch=batch,
             threads=threads,
         )
+
+    def _require_gradient_memory(self) -> None:
+        """Check the memory of a gradient of a circuit with noise, which is more than of values."""
+        if isinstance(self._source, DensityProgram):
+            require_density_memory(self._source, self.real_dtype.itemsize, 2)
+        elif isinstance(self._source, TrajectoryProgram):
+            require_trajectory_memory(self._source, self.real_dtype.itemsize, 2)
 
     def _gradients(
         self, point: Point, changes: tuple[np.ndarray, np.ndarray | None], input_gradients: bool

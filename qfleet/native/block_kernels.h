@@ -19,6 +19,8 @@ struct BlockKernels : VectorTypes<T> {
   using VectorTypes<T>::Shuffle;
 
   static constexpr int kStripTuples = 16;  // tuples that stay in L1 between two passes
+  // Tuples after which sums of T are added to sums of double: the groups of a chunk.
+  static constexpr int64_t kFlushTuples = kChunkBytes / (2 * QFLEET_BYTES);
   // Rows whose sums are held in registers at once: 16 sums where there are 32 registers.
   static constexpr int kRowsAtOnce = QFLEET_BYTES == 64 ? 2 : 1;
   static constexpr int kTuplesAtOnce = QFLEET_BYTES == 64 ? 2 : 1;  // likewise
@@ -338,6 +340,10 @@ struct BlockKernels : VectorTypes<T> {
       if (kernel.needs_uncompute) {
         Apply<ROWS, COLS>(kernel, kernel.inverse, psi, from, to, lanes.order);
         Apply<ROWS, COLS>(kernel, kernel.inverse, lambda, from, to, lanes.order);
+      }
+      if (kernel.needs_gradient && to % kFlushTuples == 0) {
+        ReduceLanes(kernel, gradients, sums, samples);
+        for (V& sum : gradients) sum = V{};
       }
     }
     if (kernel.needs_gradient) ReduceLanes(kernel, gradients, sums, samples);

@@ -51,6 +51,47 @@ NetworkEvaluation<T> MakeEvaluation(const NetworkEngine<T>* engine, const Networ
   return {engine, program, MakeBatch(program, batch), batch->allow_subspace != 0};
 }
 
+// The same for density matrices and trajectories, of which none are kept either.
+template <class Engine>
+struct NoisyEvaluation {
+  using T = typename Engine::Real;
+
+  int64_t subspace_states() const { return 0; }
+  int64_t KeptReals() const { return 0; }
+  int64_t WorkspaceBytes() const { return engine->WorkspaceBytes(batch, memory_limit); }
+  void Expectation(T* values, T*, int64_t) {
+    if (program.readouts) engine->Expectation(batch, values);
+  }
+  void Gradient(const T* upstream, T*, int64_t kept, bool, double* shared_gradients,
+                double* per_example_gradients) {
+    if (kept) throw std::invalid_argument("kept does not hold the states of this batch");
+    std::fill_n(shared_gradients, program.shared, 0.0);
+    if (per_example_gradients)
+      std::fill_n(per_example_gradients, batch.size * program.per_example, 0.0);
+    if (program.readouts)
+      engine->Gradient(batch, memory_limit, upstream, shared_gradients, per_example_gradients);
+  }
+
+  const Engine* engine;
+  const ProgramSizes& program;
+  Batch batch;
+  int64_t memory_limit;
+};
+
+template <class T>
+NoisyEvaluation<DensityEngine<T>> MakeEvaluation(const DensityEngine<T>* engine,
+                                                 const DensityProgram& program,
+                                                 const qfleet_batch* batch) {
+  return {engine, program, MakeBatch(program, batch), batch->memory_limit};
+}
+
+template <class T>
+NoisyEvaluation<TrajectoryEngine<T>> MakeEvaluation(const TrajectoryEngine<T>* engine,
+                                                    const TrajectoryProgram& program,
+                                                    const qfleet_batch* batch) {
+  return {engine, program, MakeBatch(program, batch), batch->memory_limit};
+}
+
 template <class Evaluation>
 void RequireWorkspace(const Evaluation& evaluation, const ProgramSizes& program) {
   RequireMemory(evaluation.WorkspaceBytes(), program.qubits);
@@ -73,6 +114,17 @@ void HessianVectorProduct(NetworkEngine<T>* engine, const NetworkProgram& progra
   RequireMemory(Product(2, engine->WorkspaceBytes(batch)), program.qubits);
   engine->HessianVectorProduct(batch, upstream, value_tangents, shared_results,
                                per_example_results);
+}
+
+template <class T>
+void HessianVectorProduct(DensityEngine<T>*, const DensityProgram&, const Batch&, const T*, T*,
+                          double*, double*) {
+  throw std::invalid_argument("density matrices have no Hessian-vector products");
+}
+template <class T>
+void HessianVectorProduct(TrajectoryEngine<T>*, const TrajectoryProgram&, const Batch&, const T*,
+                          T*, double*, double*) {
+  throw std::invalid_argument("trajectories have no Hessian-vector products");
 }
 
 // Checks a permutation of the bits of a state's index.

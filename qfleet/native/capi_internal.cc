@@ -48,6 +48,8 @@ void RequireFinite(const char* name, const double* values, int64_t count) {
 
 const ProgramSizes& LoadedProgram::sizes() const {
   if (networks) return *networks;
+  if (density) return *density;
+  if (trajectories) return *trajectories;
   return *program;
 }
 

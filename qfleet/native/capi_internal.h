@@ -11,19 +11,25 @@
 #include <type_traits>
 #include <variant>
 
+#include "density_engine.h"
 #include "engine.h"
 #include "network_engine.h"
 #include "qfleet.h"
+#include "trajectory_engine.h"
 
 namespace qfleet {
 
-// A program of either kind, and its engine for one type of reals.
+// A program of any kind, and its engine for one type of reals.
 struct LoadedProgram {
   std::shared_ptr<const Program> program;
   std::shared_ptr<const NetworkProgram> networks;
+  std::shared_ptr<const DensityProgram> density;
+  std::shared_ptr<const TrajectoryProgram> trajectories;
   std::variant<std::unique_ptr<StateVectorEngine<float>>,
                std::unique_ptr<StateVectorEngine<double>>, std::unique_ptr<NetworkEngine<float>>,
-               std::unique_ptr<NetworkEngine<double>>>
+               std::unique_ptr<NetworkEngine<double>>, std::unique_ptr<DensityEngine<float>>,
+               std::unique_ptr<DensityEngine<double>>, std::unique_ptr<TrajectoryEngine<float>>,
+               std::unique_ptr<TrajectoryEngine<double>>>
       engine;
 
   const ProgramSizes& sizes() const;
@@ -35,6 +41,14 @@ struct LoadedProgram {
   template <class T>
   const NetworkProgram& ProgramOf(const NetworkEngine<T>*) const {
     return *networks;
+  }
+  template <class T>
+  const DensityProgram& ProgramOf(const DensityEngine<T>*) const {
+    return *density;
+  }
+  template <class T>
+  const TrajectoryProgram& ProgramOf(const TrajectoryEngine<T>*) const {
+    return *trajectories;
   }
 };
 
@@ -81,7 +95,7 @@ qfleet_status RunGuarded(const char* function, const Body& body) noexcept {
 template <class Engine>  // a pointer to an engine
 using RealOf = typename std::remove_pointer_t<Engine>::Real;
 
-// Calls body(engine, program) for a handle's engine, which is one of four types.
+// Calls body(engine, program) for a handle's engine, which is one of eight types.
 template <class Body>
 qfleet_status WithEngine(const char* function, qfleet_program handle, const Body& body) noexcept {
   return RunGuarded(function, [&] {
@@ -95,6 +109,10 @@ qfleet_status WithEngine(const char* function, qfleet_program handle, const Body
   });
 }
 
+inline const char* KindOf(const NetworkProgram&) { return "tensor network"; }
+inline const char* KindOf(const DensityProgram&) { return "density matrix"; }
+inline const char* KindOf(const TrajectoryProgram&) { return "set of trajectories"; }
+
 // The same for a program whose states are evolved.
 template <class Body>
 qfleet_status WithStateEngine(const char* function, qfleet_program handle,
@@ -103,7 +121,8 @@ qfleet_status WithStateEngine(const char* function, qfleet_program handle,
     if constexpr (kHasStates<std::remove_pointer_t<decltype(engine)>>)
       body(engine, program);
     else
-      throw std::invalid_argument("the program is a tensor network, which has no states");
+      throw std::invalid_argument("the program is a " + std::string(KindOf(program)) +
+                                  ", which has no state vectors");
   });
 }
 

@@ -30,6 +30,12 @@ void Load(const std::string& bytes, LoadedProgram* loaded) {
   if (NetworkProgram::IsNetworkProgram(bytes)) {
     loaded->networks = std::make_shared<const NetworkProgram>(bytes);
     loaded->engine = std::make_unique<NetworkEngine<T>>(loaded->networks, BestKernels<T>());
+  } else if (DensityProgram::IsDensityProgram(bytes)) {
+    loaded->density = std::make_shared<const DensityProgram>(bytes);
+    loaded->engine = std::make_unique<DensityEngine<T>>(loaded->density, BestKernels<T>());
+  } else if (TrajectoryProgram::IsTrajectoryProgram(bytes)) {
+    loaded->trajectories = std::make_shared<const TrajectoryProgram>(bytes);
+    loaded->engine = std::make_unique<TrajectoryEngine<T>>(loaded->trajectories, BestKernels<T>());
   } else {
     loaded->program = std::make_shared<const Program>(bytes);
     loaded->engine = std::make_unique<StateVectorEngine<T>>(loaded->program, BestKernels<T>());

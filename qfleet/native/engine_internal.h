@@ -9,13 +9,13 @@
 #include <new>
 #include <utility>
 
+#include "aligned_array.h"
 #include "engine.h"
 #include "kernel_plan.h"
 #include "program_matrices.h"
 
 namespace qfleet {
 
-constexpr int64_t kAlignmentBytes = 64;
 // Buffers up to this size are pooled for the next call.
 constexpr int64_t kMaxPooledBytes = int64_t{128} << 20;
 // Buffers of this size and more ask for huge pages.
@@ -107,7 +107,9 @@ struct StateVectorEngine<T>::Call {
 template <class RangeWork>
 void ForEachRange(const Parallel& parallel, int64_t count, int64_t cost, const RangeWork& work) {
   const int64_t ranges = std::min(count, kMaxRanges);
-  parallel(ranges, cost * (count / ranges), [&](int64_t range) {
+  // A product that may exceed an int64_t.
+  const double total = static_cast<double>(cost) * static_cast<double>(count / ranges);
+  parallel(ranges, static_cast<int64_t>(std::min(total, 1e18)), [&](int64_t range) {
     work(range, range * count / ranges, (range + 1) * count / ranges);
   });
 }

@@ -8,29 +8,6 @@ namespace qfleet {
 
 constexpr double kPermutationTolerance = 1e-15;
 
-// Packs a block's matrices, [D * D] (re, im) [samples], into vectors [rows][cols][re, im].
-template <class T>
-static void PackMatrix(const BlockKernel& kernel, const double* values, int64_t samples,
-                       int32_t tile_samples, int32_t lanes, bool inverse, T* out) {
-  for (int r = 0; r < kernel.rows; ++r)
-    for (int j = 0; j < kernel.cols; ++j)
-      for (int part = 0; part < 2; ++part, out += lanes) {
-        if (samples == 1 && kernel.rows == kernel.cols) {  // all lanes are equal
-          const int entry = inverse ? j * kernel.cols + r : r * kernel.cols + j;
-          const double value = values[2 * entry + part];
-          std::fill_n(out, lanes, static_cast<T>(inverse && part ? -value : value));
-          continue;
-        }
-        for (int lane = 0; lane < lanes; ++lane) {
-          const int row = kernel.row[r][lane], col = kernel.col[j][lane];
-          const int entry = inverse ? col * kernel.cols + row : row * kernel.cols + col;
-          const int64_t sample = samples == 1 ? 0 : lane & (tile_samples - 1);
-          const double value = values[(2 * entry + part) * samples + sample];
-          out[lane] = static_cast<T>(inverse && part ? -value : value);
-        }
-      }
-}
-
 // Returns true if every row of a matrix [D * D] (re, im) has a single 1 and zeros.
 static bool IsPermutation(const std::vector<double>& values, int32_t size) {
   for (int32_t row = 0; row < size; ++row) {

@@ -5,6 +5,7 @@
 
 #include "block_kernels.h"
 #include "contraction_kernels.h"
+#include "density_kernels.h"
 #include "matrix_kernels.h"
 #include "pauli_kernels.h"
 #include "tangent_kernels.h"
@@ -139,7 +140,8 @@ constexpr Kernels<T> kTable = {
     ChunkKernels<T>::kLanes,         ChunkKernels<T>::Forward,         ChunkKernels<T>::Backward,
     ChunkKernels<T>::ForwardTangent, ChunkKernels<T>::BackwardTangent, ChunkKernels<T>::Initialize,
     PauliKernels<T>::Measure,        PauliKernels<T>::ApplyStrings,    PauliKernels<T>::Dot,
-    PauliKernels<T>::Combine,        ContractionKernels<T>::Contract};
+    PauliKernels<T>::Combine,        ContractionKernels<T>::Contract,  DensityKernels<T>::Apply,
+    DensityKernels<T>::Correlate};
 
 }  // namespace
 

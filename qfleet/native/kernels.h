@@ -81,6 +81,18 @@ struct Contraction {
   const int64_t *b_groups, *b_cols, *b_terms;
 };
 
+// A block of a density matrix, which is a vector of Pauli coefficients [4**digits][samples]; see
+// density_program.h. A column of the state is `lanes` reals of each row: one group of as many
+// examples, or as many groups of one example.
+struct DensityView {
+  int32_t size;         // rows: 4 or 16
+  int32_t samples;      // 1 or `lanes`
+  int64_t groups;       // coefficients / size
+  int32_t low_bits;     // of the group's number, which are below the block's lower digit
+  int32_t middle_bits;  // of the group's number, which are between its digits
+  int64_t rows[16];     // offsets in coefficients
+};
+
 template <class T>
 struct Kernels {
   int32_t lanes;
@@ -119,6 +131,13 @@ struct Kernels {
                   int64_t first, int64_t count);
   // out = (or += if `add`) the contraction of a and b. `out` must not overlap them.
   void (*contract)(const Contraction&, const T* a, const T* b, T* out, bool add);
+  // Columns [first, end) of `to` = matrix [size * size] [lanes if `per_sample`] times `from`, which
+  // may be `to`.
+  void (*density_apply)(const DensityView&, const T* matrix, bool per_sample, const T* from, T* to,
+                        int64_t first, int64_t end);
+  // sums [size * size] [samples] += lambda[row] before[col], over columns [first, end).
+  void (*density_correlate)(const DensityView&, const T* lambda, const T* before, int64_t first,
+                            int64_t end, double* sums);
 };
 
 // Loops over small matrices, which matrix_batch.h describes.

@@ -1,7 +1,6 @@
 #include "network_program.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "program_reader.h"
 
@@ -97,10 +96,7 @@ const Indices& Network::IndicesOf(int64_t tensor) const {
 }
 
 bool NetworkProgram::IsNetworkProgram(const std::string& serialized) {
-  int64_t words[2] = {};
-  if (serialized.size() < sizeof(words)) return false;
-  std::memcpy(words, serialized.data(), sizeof(words));
-  return words[1] == kNetworkFormat;
+  return FormatOf(serialized) == kNetworkFormat;
 }
 
 NetworkProgram::NetworkProgram(const std::string& serialized) {

@@ -34,10 +34,45 @@ struct PauliKernels : VectorTypes<T> {
     return bits;
   }
 
+  // A product of X, which needs no signs.
+  static bool OnlyFlips(const PauliStrings& strings) {
+    return strings.count == 1 && strings.z[0] == 0 && strings.ys[0] == 0 &&
+           (strings.flip != 0 || strings.lane_xor != 0);
+  }
+
+  static void MeasureFlips(const PauliStrings& strings, const V* left, const V* right,
+                           int64_t first, int64_t count, double* sums) {
+    const int64_t size = int64_t{1} << TransformBits(count);
+    const I lane_order = LaneXorIndices(strings.lane_xor);
+    for (int64_t at = first; at < first + count; at += size) {
+      V re = {}, im = {};
+      for (int64_t i = at; i < at + size; ++i) {
+        const V *x = left + 2 * i, *y = right + 2 * (i ^ strings.flip);
+        re += x[0] * Shuffle(y[0], lane_order);
+        im += x[1] * Shuffle(y[1], lane_order);
+      }
+      re += im;
+      for (int lane = 0; lane < kLanes; ++lane) sums[lane] += static_cast<double>(re[lane]);
+    }
+  }
+
+  static void ApplyFlips(const PauliStrings& strings, const V* psi, V* lambda, int64_t first,
+                         int64_t count, V weight, bool add) {
+    const I lane_order = LaneXorIndices(strings.lane_xor);
+    for (int64_t i = first; i < first + count; ++i) {
+      const V* y = psi + 2 * (i ^ strings.flip);
+      V* to = lambda + 2 * (i - first);
+      const V re = weight * Shuffle(y[0], lane_order), im = weight * Shuffle(y[1], lane_order);
+      to[0] = add ? to[0] + re : re;
+      to[1] = add ? to[1] + im : im;
+    }
+  }
+
   static void Measure(const PauliStrings& strings, const T* left_, const T* right_, int64_t first,
                       int64_t count, double* sums) {
     const V* left = reinterpret_cast<const V*>(left_);
     const V* right = reinterpret_cast<const V*>(right_);
+    if (OnlyFlips(strings)) return MeasureFlips(strings, left, right, first, count, sums);
     const int bits = TransformBits(count);
     const int64_t size = int64_t{1} << bits;
     const I lane_order = LaneXorIndices(strings.lane_xor);
@@ -78,6 +113,7 @@ struct PauliKernels : VectorTypes<T> {
     const V* psi = reinterpret_cast<const V*>(psi_);
     const V* weights = reinterpret_cast<const V*>(weights_);
     V* lambda = reinterpret_cast<V*>(lambda_);
+    if (OnlyFlips(strings)) return ApplyFlips(strings, psi, lambda, first, count, weights[0], add);
     const int bits = TransformBits(count);
     const int64_t size = int64_t{1} << bits;
     const I lane_order = LaneXorIndices(strings.lane_xor);

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kFormat = 1;
 constexpr int64_t kMaxQubits = 40;
+
 Block ReadBlock(Reader* in, const Program& program) {
   Block block;
   block.qubits = static_cast<int32_t>(in->Int(1, 2));
@@ -80,17 +81,6 @@ std::vector<QubitWindow> ReadWindows(Reader* in, const Program& program) {
   return windows;
 }
 
-PauliGroup ReadPauliGroup(Reader* in, int64_t first, int32_t qubits) {
-  const int64_t most = (int64_t{1} << qubits) - 1;
-  PauliGroup group;
-  group.flip = in->Int(0, most);
-  const int64_t count = in->Count();
-  group.z = in->Ints(count, 0, most);
-  group.ys = in->Ints(count, 0, kMaxQubits);
-  group.first = first;
-  return group;
-}
-
 }  // namespace
 
 Program::Program(const std::string& serialized) {
@@ -111,11 +101,7 @@ Program::Program(const std::string& serialized) {
     for (int64_t item : blocks[b].items)
       if (item < 0 || sequences[item].has_exponents) throw Corrupt();
   windows = ReadWindows(&in, *this);
-  string_count = 0;
-  for (int64_t left = in.Count(); left > 0; --left) {
-    pauli_groups.push_back(ReadPauliGroup(&in, string_count, qubits));
-    string_count += pauli_groups.back().z.size();
-  }
+  ReadPauliGroups(&in, this);
   readouts = in.Count();
   weights = in.Reals(string_count * readouts);
   offsets = in.Reals(readouts);

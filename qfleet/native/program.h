@@ -72,9 +72,9 @@ struct ExponentSpectrum {
 
 // The numbers that a caller's arrays depend on.
 struct ProgramSizes {
-  int32_t qubits;
-  int64_t shared, per_example;  // exponents
-  int64_t readouts;
+  int32_t qubits = 0;
+  int64_t shared = 0, per_example = 0;  // exponents
+  int64_t readouts = 0;
 };
 
 struct GateTables : ProgramSizes {
@@ -83,13 +83,14 @@ struct GateTables : ProgramSizes {
 };
 
 struct Program : GateTables {
+  Program() = default;                    // a part of another program, which sets its members
   std::vector<ExponentSpectrum> spectra;  // of the per-example exponents that blocks use
   std::vector<Block> blocks;
-  double cost;                       // of a forward pass, in multiply-adds per amplitude
-  int64_t prefix;                    // number of blocks before the first exponent
+  double cost = 0;                   // of a forward pass, in multiply-adds per amplitude
+  int64_t prefix = 0;                // number of blocks before the first exponent
   std::vector<QubitWindow> windows;  // empty if the state fits into one chunk
   std::vector<PauliGroup> pauli_groups;
-  int64_t string_count;
+  int64_t string_count = 0;
   std::vector<double> weights;  // [strings][readouts]
   std::vector<double> offsets;  // [readouts]
   std::vector<double> initial;  // [2**N] (re, im), or empty for |0...0>

@@ -273,6 +273,17 @@ void BlockGradients(const GateTables& program, const MatrixProduct& block,
   }
 }
 
+GradientSums::GradientSums(const GateTables& program) : shared(program.shared) {
+  for (const FactorSequence& sequence : program.sequences)
+    sequences.emplace_back(2 * sequence.size * sequence.size);
+}
+
+void GradientSums::Add(const GradientSums& other) {
+  for (size_t r = 0; r < sequences.size(); ++r)
+    for (size_t i = 0; i < sequences[r].size(); ++i) sequences[r][i] += other.sequences[r][i];
+  for (size_t e = 0; e < shared.size(); ++e) shared[e] += other.shared[e];
+}
+
 void ParameterGradients(const GateTables& program, const SharedMatrices& shared_matrices,
                         const std::vector<std::vector<double>>& sequence_sums, bool with_tangents,
                         double* gradients) {

@@ -49,6 +49,15 @@ void BlockGradients(const GateTables& program, const MatrixProduct& block,
                     const double* sum_tangents, std::vector<std::vector<double>>* sequence_sums,
                     double* shared_gradients, double* per_example_gradients);
 
+// What the reverse passes of some examples add up, for all of them.
+struct GradientSums {
+  explicit GradientSums(const GateTables& program);
+  void Add(const GradientSums& other);
+
+  std::vector<std::vector<double>> sequences;  // as sequence_sums of BlockGradients
+  std::vector<double> shared;                  // of shared exponents in per-example factors
+};
+
 // Adds the gradients of all factor sequences to gradients[E], given their sums, or their tangents
 // if `with_tangents`.
 void ParameterGradients(const GateTables& program, const SharedMatrices& shared_matrices,

@@ -6,6 +6,7 @@ namespace qfleet {
 namespace {
 
 constexpr int64_t kMaxCount = int64_t{1} << 32;
+constexpr int64_t kMaxYs = 40;  // of a string, on all qubits of a sharded state
 
 int64_t CheckedCount(int64_t count) {
   if (count < 0 || count > kMaxCount) throw Corrupt();
@@ -43,9 +44,26 @@ FactorSequence ReadSequence(Reader* in, const std::vector<Factor>& factors) {
   return sequence;
 }
 
+PauliGroup ReadPauliGroup(Reader* in, int64_t first, int32_t qubits) {
+  const int64_t most = (int64_t{1} << qubits) - 1;
+  PauliGroup group;
+  group.flip = in->Int(0, most);
+  const int64_t count = in->Count();
+  group.z = in->Ints(count, 0, most);
+  group.ys = in->Ints(count, 0, kMaxYs);
+  group.first = first;
+  return group;
+}
+
 }  // namespace
 
 std::invalid_argument Corrupt() { return std::invalid_argument("the program is corrupt"); }
+
+int64_t FormatOf(const std::string& serialized) {
+  int64_t words[2] = {};
+  if (serialized.size() >= sizeof(words)) std::memcpy(words, serialized.data(), sizeof(words));
+  return words[1];
+}
 
 Reader::Reader(const std::string& serialized) {
   int64_t count = 0;
@@ -110,6 +128,14 @@ void ReadItems(Reader* in, const GateTables& gates, MatrixProduct* product) {
     const int32_t size = item >= 0 ? gates.sequences[item].size : gates.factors[~item].size;
     if (size != product->size()) throw Corrupt();
     product->per_example |= item < 0;
+  }
+}
+
+void ReadPauliGroups(Reader* in, Program* program) {
+  program->string_count = 0;
+  for (int64_t left = in->Count(); left > 0; --left) {
+    program->pauli_groups.push_back(ReadPauliGroup(in, program->string_count, program->qubits));
+    program->string_count += program->pauli_groups.back().z.size();
   }
 }
 

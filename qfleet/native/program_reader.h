@@ -15,6 +15,9 @@ constexpr int64_t kMaxExponents = int64_t{1} << 20;
 
 std::invalid_argument Corrupt();
 
+// The first integer of a program, which names its kind; 0 for bytes that are too short.
+int64_t FormatOf(const std::string& serialized);
+
 // Reads both lists in the order in which qfleet/compiler/serialize.py writes them.
 class Reader {
  public:
@@ -39,6 +42,9 @@ void ReadGateTables(Reader* in, GateTables* gates);
 
 // Reads the items of a product whose number of qubits is set.
 void ReadItems(Reader* in, const GateTables& gates, MatrixProduct* product);
+
+// Reads Pauli strings by the bits that they flip. The number of qubits must be set.
+void ReadPauliGroups(Reader* in, Program* program);
 
 }  // namespace qfleet
 

@@ -62,9 +62,11 @@ typedef struct {
 // ---------------------------------------------------------------------------------------------
 // Programs
 
-// Creates a program for reals of 4 or 8 bytes, from the bytes of qfleet/compiler/serialize.py, or
-// of network_writer.py. A program of the latter kind contracts tensor networks: it has expectation
-// values and their derivatives, but no states, samples or stages.
+// Creates a program for reals of 4 or 8 bytes, from the bytes of qfleet/compiler/serialize.py,
+// network_writer.py (contracts tensor networks), density_writer.py (evolves density matrices) or
+// trajectory_writer.py (evolves quantum trajectories). The latter three have expectation values and
+// their gradients, but no states, samples or stages; the latter two have no Hessian-vector
+// products.
 QFLEET_API qfleet_status qfleet_program_create(const void* bytes, int64_t size, int32_t real_bytes,
                                                qfleet_program* program);
 QFLEET_API qfleet_status qfleet_program_destroy(qfleet_program program);
@@ -88,7 +90,8 @@ typedef struct {
   const double* per_example;  // [size][F]
   int64_t per_example_count;
   int64_t size;
-  // Most bytes of states that a forward pass keeps for the gradient, or evolves in a subspace.
+  // Most bytes of states that a forward pass keeps for the gradient, or evolves in a subspace; or
+  // that a gradient of density matrices or trajectories keeps.
   // The forward pass and its gradient must be given the same value.
   int64_t memory_limit;
   // 1 if gradients of per-example exponents are not wanted. Then a batch whose states span few

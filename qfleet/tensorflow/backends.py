@@ -16,15 +16,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from qfleet.distributed import state_group
-from qfleet.errors import ShardingError
+from qfleet.errors import CircuitError, ShardingError
 
 if TYPE_CHECKING:
     # Importing these takes seconds, which users of other modules of this package should not pay.
     import cirq
 
-    from qfleet.compiler.methods import Method
-    from qfleet.compiler.network_program import NetworkProgram
-    from qfleet.compiler.program import Program
+    from qfleet.compiler.methods import AnyProgram, Method
+    from qfleet.compiler.sampling import Sampling
     from qfleet.tensorflow.simulator import Simulator
 
 Backend = Literal["qfleet", "tensorflow", "tfq"]
@@ -42,7 +41,8 @@ def build_simulator(
     backend: Backend = "qfleet",
     dtype: Dtype = "complex64",
     method: "Method" = "auto",
-    program: "Program | NetworkProgram | None" = None,
+    program: "AnyProgram | None" = None,
+    sampling: "Sampling | None" = None,
 ) -> "Simulator":
     """Compile a circuit for an engine.
 
@@ -50,7 +50,8 @@ def build_simulator(
     "tfq" backend imports TensorFlow Quantum on its first call, which must come after the strategy.
 
     Args:
-        circuit: Unitary gates, with symbols in any supported sympy expression.
+        circuit: Unitary gates, with symbols in any supported sympy expression; noise channels with
+            the backend "qfleet" and observables.
         inputs: Names of the data symbols, one value per example, in the order of the columns.
         parameters: Names of the trained symbols, one value per batch, in order.
         observables: Observables to read, with real coefficients; none for the state.
@@ -60,15 +61,25 @@ def build_simulator(
         method: As for `qfleet.compile`; for other engines than "qfleet" always "state_vector".
         program: The circuit, compiled for the native engine by `compile_circuit_by`, if the caller
             has it. It has an effect only where that engine is used.
+        sampling: Trajectories and shots, by the backend "qfleet"; none unless given.
 
     Returns:
         The simulator.
 
     Raises:
-        CircuitError: The circuit, its symbols or the observables are not supported.
+        CircuitError: The circuit, its symbols or the observables are not supported, or the engine
+            has no shots.
         ShardingError: The state cannot be sharded with this backend, or on this machine.
         LibraryError: TensorFlow Quantum is not installed.
     """
+    from qfleet.compiler.sampling import EXACT
+
+    sampling = sampling or EXACT
+    is_native = backend == "qfleet" and state_group.current_group() is None and _native_available()
+    if not is_native and (sampling.shots or sampling.trajectories):
+        raise CircuitError(
+            "shots and trajectories need qfleet's native engine, and states that are not sharded"
+        )
     # The engines import TensorFlow, which users of the compiler should not wait for.
     if (group := state_group.current_group()) is not None:
         return _build_sharded(circuit, inputs, parameters, observables, group, backend, dtype)
@@ -76,16 +87,26 @@ def build_simulator(
         from qfleet.tensorflow.tfq import TfqSimulator
 
         return TfqSimulator(circuit, inputs, parameters, observables, dtype=dtype)
-    if backend == "qfleet" and _native_available():
+    if is_native:
+        from qfleet.compiler.density_program import DensityProgram
         from qfleet.compiler.methods import compile_circuit_by
         from qfleet.compiler.network_program import NetworkProgram
+        from qfleet.compiler.trajectory_program import TrajectoryProgram
         from qfleet.tensorflow.native import NativeSimulator
-        from qfleet.tensorflow.networks import NetworkSimulator
+        from qfleet.tensorflow.networks import (
+            DensitySimulator,
+            NetworkSimulator,
+            TrajectorySimulator,
+        )
 
         arguments = circuit, inputs, parameters, observables
-        program = program or compile_circuit_by(method, *arguments)
+        program = program or compile_circuit_by(method, *arguments, sampling=sampling)
         if isinstance(program, NetworkProgram):
             return NetworkSimulator(program, dtype=dtype)
+        if isinstance(program, DensityProgram):
+            return DensitySimulator(program, dtype=dtype)
+        if isinstance(program, TrajectoryProgram):
+            return TrajectorySimulator(program, dtype=dtype)
         return NativeSimulator(*arguments, dtype=dtype, program=program)
     if backend not in ("qfleet", "tensorflow"):
         raise ValueError(f"unknown backend {backend!r}: use 'qfleet', 'tensorflow' or 'tfq'")

@@ -117,7 +117,8 @@ class Expectation(CircuitModule):
     Twice differentiable by the inputs and by `angles`.
 
     Args:
-        circuit: Any Cirq circuit of unitary gates. Its symbols are inputs or trained.
+        circuit: Any Cirq circuit of unitary gates and noise channels. Its symbols are inputs or
+            trained.
         inputs: Names of the symbols that take a value per example, in the order of the columns.
         observables: PauliSums or PauliStrings with real coefficients.
         options: `parameters`, `initializer` and `dtype`; see CircuitModule.

@@ -1,10 +1,9 @@
 // Network programs: values, gradients and Hessian-vector products of a network of two qubits with a
 // known result, on every instruction set, and corrupt programs.
 #include <cmath>
-#include <limits>
 
 #include "../network_engine.h"
-#include "../qfleet.h"
+#include "program_words.h"
 #include "testing.h"
 #include "tests.h"
 
@@ -13,20 +12,6 @@ namespace tests {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
-
-// Integers and reals in the order of qfleet/compiler/network_writer.py.
-struct Words {
-  std::vector<int64_t> ints;
-  std::vector<double> reals;
-
-  std::string Bytes() const {
-    const int64_t count = ints.size();
-    std::string bytes(reinterpret_cast<const char*>(&count), sizeof(count));
-    bytes.append(reinterpret_cast<const char*>(ints.data()), ints.size() * sizeof(int64_t));
-    bytes.append(reinterpret_cast<const char*>(reals.data()), reals.size() * sizeof(double));
-    return bytes;
-  }
-};
 
 // X**x on |0>, then X**p, then Z: cos(pi (x + p)), with x of the row and p shared. Two instances
 // take x from per-example exponents 0 and 1, and count 1 and -2 in readouts 0 and 1; readout 1 also
@@ -38,15 +23,7 @@ Words ValidNetwork() {
                 1, 0, 1,  1};        // outputs
   words.reals = {1, -2};
   words.ints.push_back(2);  // factors: X**x, X**p
-  for (int64_t exponent : {-1, 0}) {
-    words.ints.insert(words.ints.end(), {2, 2, 1, exponent});
-    for (double half_turns : {0.0, 1.0}) words.reals.push_back(half_turns);
-    for (double sign : {1.0, -1.0})
-      for (double entry : {0.5, sign * 0.5, sign * 0.5, 0.5}) {
-        words.reals.push_back(entry);
-        words.reals.push_back(0);
-      }
-  }
+  for (int64_t exponent : {-1, 0}) words.AddPowerOfX(exponent);
   words.ints.insert(words.ints.end(), {1, 2, 1, 1});            // a sequence: X**p
   words.ints.insert(words.ints.end(), {2, 1, 1, ~0, 1, 1, 0});  // products: X**x and X**p
   words.ints.push_back(5);                                      // leaves
@@ -121,59 +98,6 @@ void CheckResults(const Kernels<T>& kernels, int64_t size, int64_t threads, bool
   CheckClose(per_example, example_results, 10 * tolerance, context + ", hvp per example");
 }
 
-// Calls everything for a program, which may be corrupt.
-void TryAll(const std::string& serialized) {
-  const std::string exact(serialized.data(), serialized.size());
-  for (int32_t real_bytes : {4, 8}) {
-    qfleet_program program = 0;
-    if (qfleet_program_create(exact.data(), exact.size(), real_bytes, &program) != QFLEET_OK)
-      continue;
-    qfleet_program_info info;
-    CHECK(qfleet_program_describe(program, &info) == QFLEET_OK, qfleet_last_error());
-    if (info.shared + info.per_example < 100 && info.readouts < 100) {
-      const int64_t size = 3;
-      std::vector<double> shared(info.shared, 0.3), rows(size * info.per_example, 0.2);
-      std::vector<double> by_shared(info.shared), by_rows(rows.size());
-      std::vector<double> values(size * info.readouts);  // large enough for both types
-      qfleet_batch batch = {shared.data(),
-                            info.shared,
-                            rows.data(),
-                            size * info.per_example,
-                            size,
-                            int64_t{1} << 30,
-                            0,
-                            1,
-                            nullptr,
-                            0};
-      const int64_t count = values.size();
-      qfleet_plan plan;
-      qfleet_plan_batch(program, &batch, &plan);
-      qfleet_expectation(program, &batch, values.data(), count, nullptr, 0);
-      qfleet_expectation_gradient(program, &batch, values.data(), count, nullptr, 0, 0,
-                                  by_shared.data(), info.shared, by_rows.data(), by_rows.size());
-      qfleet_expectation_hvp(program, &batch, shared.data(), info.shared, rows.data(), rows.size(),
-                             values.data(), count, nullptr, 0, by_shared.data(), info.shared,
-                             by_rows.data(), by_rows.size());
-      const int64_t order = 0;
-      CHECK(qfleet_state(program, &batch, &order, 1, values.data(), count) != QFLEET_OK,
-            "a network has no states");
-      int64_t sample = 0;
-      CHECK(qfleet_sample(program, &batch, &order, 1, 1, 0, &sample, 1) != QFLEET_OK,
-            "a network has no samples");
-    }
-    qfleet_program_destroy(program);
-  }
-}
-
-bool IsRejected(const Words& words) {
-  const std::string bytes = words.Bytes();
-  qfleet_program program = 0;
-  const bool rejected =
-      qfleet_program_create(bytes.data(), bytes.size(), 4, &program) == QFLEET_INVALID_ARGUMENT;
-  if (!rejected) qfleet_program_destroy(program);
-  return rejected;
-}
-
 }  // namespace
 
 void NetworkResults(bool light) {
@@ -190,22 +114,8 @@ void NetworkResults(bool light) {
 
 void CorruptNetworks(bool light) {
   const Words valid = ValidNetwork();
-  CHECK(!IsRejected(valid), "the valid network");
-  const std::string serialized = valid.Bytes();
-  TryAll(serialized);
-  for (size_t length = 0; length < serialized.size(); length += 8)
-    TryAll(serialized.substr(0, length));
-  const int64_t most = std::numeric_limits<int64_t>::max();
-  for (size_t at = 0; at < valid.ints.size(); at += light ? 5 : 1)
-    for (int64_t value : {-most - 1, int64_t{-3}, int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{2},
-                          int64_t{3}, int64_t{7}, int64_t{12}, int64_t{40}, most >> 32, most}) {
-      Words other = valid;
-      other.ints[at] = value;
-      TryAll(other.Bytes());
-    }
+  TryCorrupted(valid, light);
   Words other = valid;
-  other.reals.push_back(0);
-  CHECK(IsRejected(other), "trailing data");
   const size_t steps = valid.ints.size() - 15;
   for (size_t at : {steps, steps + 1}) {
     other = valid;

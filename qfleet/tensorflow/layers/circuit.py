@@ -1,16 +1,18 @@
 """Base classes of the layers: a circuit and its symbols, and trained angles as a weight."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
 import cirq
 import numpy as np
 
-from qfleet.circuits.circuit_json import to_json
+from qfleet.circuits.circuit_json import to_json, value_from_json
 from qfleet.compiler.methods import Method
 from qfleet.compiler.program import Program, compile_program
+from qfleet.compiler.sampling import EXACT, Sampling
 from qfleet.tensorflow.backends import Backend
 from qfleet.tensorflow.runtime import keras, tf
 from qfleet.tensorflow.sampling import SampledReadouts
@@ -32,7 +34,9 @@ class CircuitLayer(keras.layers.Layer):
         inputs: Names of the symbols that take a value per example, in the order of the columns.
         parameters: Names of the other symbols, in order; sorted by name unless given.
         backend: The engine: `qfleet`, `tensorflow` or `tfq`; see `build_simulator`.
-        method: `auto`, `state_vector`, `subspace` or `tensor_network`; see `qfleet.compile`.
+        method: `auto`, `state_vector`, `subspace`, `tensor_network`, `density_matrix` or
+            `trajectories`; see `qfleet.compile`.
+        sampling: Trajectories and shots of expectation values, or their fields as a mapping.
         keras_args: Keras's arguments: name, trainable, dtype (float32 simulates in complex64,
             float64 in complex128).
 
@@ -51,6 +55,7 @@ class CircuitLayer(keras.layers.Layer):
         parameters: Sequence[str] | None = None,
         backend: Backend = "qfleet",
         method: Method = "auto",
+        sampling: Sampling | Mapping[str, Any] = EXACT,
         **keras_args: Any,
     ) -> None:
         super().__init__(**keras_args)
@@ -59,6 +64,7 @@ class CircuitLayer(keras.layers.Layer):
         others = sorted(set(cirq.parameter_names(circuit)) - set(self.inputs))
         self.parameters = tuple(map(str, others if parameters is None else parameters))
         self.backend, self.method = backend, method
+        self.sampling = sampling if isinstance(sampling, Sampling) else Sampling(**sampling)
         if self.compute_dtype not in _COMPLEX:
             raise ValueError(
                 f"the layer {self.name} has dtype {self.compute_dtype}: use float32 or float64"
@@ -109,19 +115,29 @@ class CircuitLayer(keras.layers.Layer):
             "parameters": list(self.parameters),
             "backend": self.backend,
             "method": self.method,
+            "sampling": asdict(self.sampling),
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "CircuitLayer":
-        """Make a layer from the result of `get_config`."""
-        names = [name for name in ("circuit", "observables") if name in config]
-        return cls(**config | {name: cirq.read_json(json_text=config[name]) for name in names})
+        """Make a layer from the result of `get_config`, which may be another user's.
+
+        Raises:
+            ValueError: A circuit has an object that is not expected; see `value_from_json`.
+        """
+        names = [name for name in ("circuit", "gradient_circuit", "observables") if name in config]
+        return cls(**config | {name: value_from_json(config[name]) for name in names})
 
     @property
     def _simulator_args(self) -> dict[str, Any]:
-        """Engine, method and dtype as arguments of `build_simulator`."""
+        """Engine, method, samples and dtype as arguments of `build_simulator`."""
         dtype = _COMPLEX[self.compute_dtype]
-        return {"backend": self.backend, "dtype": dtype, "method": self.method}
+        return {
+            "backend": self.backend,
+            "dtype": dtype,
+            "method": self.method,
+            "sampling": self.sampling,
+        }
 
 
 class TrainedCircuit(CircuitLayer):
@@ -133,7 +149,12 @@ class TrainedCircuit(CircuitLayer):
         initializer: Of the trained angles, in the symbols' unit; uniform in [0, 2 pi) unless given.
         seed: Seed of the initializer.
         circuit_args: `parameters` gives the order of the weight; see CircuitLayer.
+
+    Attributes:
+        observables: The readouts; none for a layer that returns something else.
     """
+
+    observables: tuple[cirq.PauliSum, ...] = ()
 
     def __init__(
         self,
@@ -155,6 +176,28 @@ class TrainedCircuit(CircuitLayer):
             "angles", shape=(len(self.parameters),), initializer=self.initializer
         )
         super().build(input_shape)
+
+    def set_circuit(
+        self, circuit: cirq.Circuit, observables: Sequence[cirq.PauliSum] | None = None
+    ) -> None:
+        """Evaluate another circuit from now on; TensorFlow functions that were traced keep theirs.
+
+        Args:
+            circuit: A circuit without other symbols than the layer's; it may lack some.
+            observables: As many as before; the same unless given.
+
+        Raises:
+            CircuitError: The circuit is not supported.
+        """
+        self.circuit = circuit
+        if observables is not None:
+            self.observables = tuple(observables)
+        self.__dict__.pop("program", None)
+        self._simulator = self._build_simulator()
+
+    def _build_simulator(self) -> Simulator:
+        """Compile `circuit`."""
+        raise NotImplementedError(f"{type(self).__name__} keeps its circuit")
 
     def bound_circuit(self) -> cirq.Circuit:
         """Return the circuit with its trained angles as numbers; the inputs stay symbols."""

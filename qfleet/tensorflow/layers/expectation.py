@@ -5,11 +5,15 @@ from typing import Any, final
 
 import cirq
 
-from qfleet.compiler.network_program import NetworkProgram
-from qfleet.compiler.program import Program
+from qfleet.circuits.circuit_json import to_json
+from qfleet.compiler.methods import AnyProgram
+from qfleet.compiler.sampling import EXACT
+from qfleet.engine.sampled_forward import SampledForward
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.layers.circuit import CircuitLayer, PauliReadouts
+from qfleet.tensorflow.robust import RobustSimulator
 from qfleet.tensorflow.runtime import keras, tf
+from qfleet.tensorflow.simulator import Simulator
 
 
 @final
@@ -21,15 +25,22 @@ class Expectation(PauliReadouts):
     for a sharded state).
 
     Args:
-        circuit: Any Cirq circuit of unitary gates. Its symbols are inputs or trained.
+        circuit: Any Cirq circuit of unitary gates and noise channels. Its symbols are inputs or
+            trained.
         inputs: Names of the symbols that take a value per example, in the order of the columns.
         observables: PauliSums or PauliStrings with real coefficients.
         program: The compiled circuit, if the caller has it; see `build_simulator`.
-        circuit_args: `parameters`, `initializer`, `seed`, `backend`, `method`, and Keras's
-            arguments; see TrainedCircuit and CircuitLayer.
+        gradient_circuit: The circuit without noise, with the same symbols: gradients are its
+            gradients at the values of `circuit`; see `RobustSimulator`.
+        sampler: Measures `circuit`, in place of a simulation; a saved layer has none. Gradients
+            are those of `gradient_circuit`, or else of `circuit`.
+        shots: Measurements by `sampler` of each group of Pauli strings per example.
+        circuit_args: `parameters`, `initializer`, `seed`, `backend`, `method`, `sampling`, and
+            Keras's arguments; see TrainedCircuit and CircuitLayer.
 
     Raises:
         CircuitError: The circuit or the observables are not supported.
+        ArgumentError: The sampler has another type, or `shots` is not positive.
 
     Examples:
         >>> import cirq, sympy
@@ -43,28 +54,52 @@ class Expectation(PauliReadouts):
         [[1.0], [-1.0]]
     """
 
+    _simulator: Simulator
+
     def __init__(
         self,
         circuit: cirq.Circuit,
         inputs: Sequence[str],
         observables: Sequence[cirq.PauliSum | cirq.PauliString],
         *,
-        program: Program | NetworkProgram | None = None,
+        program: AnyProgram | None = None,
+        gradient_circuit: cirq.Circuit | None = None,
+        sampler: cirq.Sampler | None = None,
+        shots: int = 0,
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, observables, **circuit_args)
-        self._simulator = build_simulator(
-            circuit,
-            self.inputs,
-            self.parameters,
-            self.observables,
-            program=program,
-            **self._simulator_args,
+        self.gradient_circuit = gradient_circuit
+        self._sampler, self._shots = sampler, shots
+        self._simulator = self._build_simulator(program)
+
+    def _build_simulator(self, program: AnyProgram | None = None) -> Simulator:
+        symbols = self.inputs, self.parameters, self.observables
+        arguments = self._simulator_args
+        forward: Simulator | SampledForward
+        if self._sampler is None:
+            forward = build_simulator(self.circuit, *symbols, program=program, **arguments)
+            if self.gradient_circuit is None:
+                return forward
+        else:
+            forward = SampledForward(
+                self.circuit, *symbols, sampler=self._sampler, shots=self._shots
+            )
+        exact = {**arguments, "sampling": EXACT}
+        return RobustSimulator(
+            forward, build_simulator(self.gradient_circuit or self.circuit, *symbols, **exact)
         )
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Return expectation values [B, readouts] for angles [B, inputs]."""
         return self._simulator.expectation(*self._symbols(inputs))
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the layer's configuration, without the sampler; circuits are Cirq JSON."""
+        config = super().get_config()
+        if self.gradient_circuit is not None:
+            config["gradient_circuit"] = to_json(self.gradient_circuit)
+        return config
 
 
 @final
@@ -76,11 +111,11 @@ class ControlledExpectation(CircuitLayer):
     [B, readouts]. Differentiable by both, so the other layers are trained. It has no weights.
 
     Args:
-        circuit: Any Cirq circuit of unitary gates.
+        circuit: Any Cirq circuit of unitary gates and noise channels.
         inputs: Names of the symbols that `angles` holds, in the order of its columns.
         observables: PauliSums or PauliStrings with real coefficients.
         circuit_args: `parameters` (the symbols of the second input, sorted by name unless given),
-            `backend`, and Keras's arguments; see CircuitLayer.
+            `backend`, `sampling`, and Keras's arguments; see CircuitLayer.
 
     Raises:
         CircuitError: The circuit or the observables are not supported.

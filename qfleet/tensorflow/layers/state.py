@@ -43,8 +43,11 @@ class State(TrainedCircuit):
 
     def __init__(self, circuit: cirq.Circuit, inputs: Sequence[str], **circuit_args: Any) -> None:
         super().__init__(circuit, inputs, **circuit_args)
-        self._simulator = build_simulator(
-            circuit, self.inputs, self.parameters, (), **self._simulator_args
+        self._simulator = self._build_simulator()
+
+    def _build_simulator(self) -> Simulator:
+        return build_simulator(
+            self.circuit, self.inputs, self.parameters, (), **self._simulator_args
         )
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:

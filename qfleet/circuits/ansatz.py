@@ -1,0 +1,241 @@
+"""Ansatz circuits for ground states and state preparation.
+
+Every symbol is an angle in radians. With `inputs`, such as the field of a Hamiltonian, each angle
+is a trained offset plus a trained factor times each input.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import cirq
+import numpy as np
+import sympy
+
+from qfleet.circuits.model_circuit import ModelCircuit
+from qfleet.circuits.pauli_rotations import pauli_rotation, rotation_layer
+
+ANNEALING_STEP = 0.2
+"""Time of a layer of the annealing with which training begins, in units of 1 / coefficient."""
+
+
+class Angles:
+    """Trained angles, made one by one; affine in the inputs.
+
+    Args:
+        inputs: Names of the inputs.
+
+    Attributes:
+        names: Names of the trained symbols so far.
+        initial: Values around which their training begins, in radians.
+    """
+
+    def __init__(self, inputs: Sequence[str]) -> None:
+        self._inputs = [sympy.Symbol(name) for name in inputs]
+        self.names: list[str] = []
+        self.initial: list[float] = []
+
+    def new(self, initial: float = 0.0) -> sympy.Expr:
+        """Return a new angle, which begins at a value."""
+        offset = self._symbol(initial)
+        return sum((self._symbol(0.0) * one for one in self._inputs), offset)
+
+    def _symbol(self, initial: float) -> sympy.Symbol:
+        self.names.append(f"theta_{len(self.names)}")
+        self.initial.append(initial)
+        return sympy.Symbol(self.names[-1])
+
+
+def hardware_efficient(qubits: int, layers: int, *, inputs: Sequence[str] = ()) -> ModelCircuit:
+    """Return ry and rz rotations of all qubits, between layers of CZ on a line.
+
+    Kandala et al., "Hardware-efficient variational quantum eigensolver" (arXiv:1704.05018).
+
+    Args:
+        qubits: Number of qubits.
+        layers: Layers of CZ; each is followed by rotations, and one layer of them comes first.
+        inputs: Names of inputs.
+
+    Returns:
+        A circuit without observables, that starts in |0...0>.
+    """
+    line = cirq.LineQubit.range(qubits)
+    angles = Angles(inputs)
+
+    def rotations() -> Iterator[cirq.Operation]:
+        for gate in (cirq.ry, cirq.rz):
+            for qubit in line:
+                yield gate(angles.new()).on(qubit)
+
+    operations: list[cirq.Operation] = list(rotations())
+    by_layer = [len(angles.names)]
+    for _ in range(layers):
+        for first in (0, 1):
+            pairs = zip(line[first::2], line[first + 1 :: 2], strict=False)
+            operations += [cirq.CZ(a, b) for a, b in pairs]
+        operations += rotations()
+        by_layer.append(len(angles.names))
+    return _model_circuit(operations, line, inputs, angles, by_layer, starts_at_zero=False)
+
+
+def hamiltonian_variational(
+    terms: Mapping[str, float], layers: int, *, inputs: Sequence[str] = ()
+) -> ModelCircuit:
+    """Return rotations by the Pauli words of a Hamiltonian, one angle per group and layer.
+
+    Wecker, Hastings and Troyer, "Progress towards practical quantum variational algorithms"
+    (arXiv:1507.08969); of QAOA's form for Ising models. A group has the words with the same letters
+    that begin at even or at odd qubits.
+
+    The start state is |+...+> if a word is a single X, singlets of neighbours if there are words
+    XX, YY and ZZ, and |0...0> otherwise. In the first two cases it is a ground state of some words,
+    and training begins with an annealing in which the others are switched on.
+
+    Args:
+        terms: Coefficients by Pauli word, of one letter per qubit, without the identity.
+        layers: Number of layers.
+        inputs: Names of inputs.
+
+    Returns:
+        A circuit without observables.
+    """
+    words = list(terms)
+    line = cirq.LineQubit.range(len(words[0]))
+    groups: dict[tuple[str, int], list[str]] = {}
+    for word in words:
+        letters = word.replace("I", "")
+        begin = len(word) - len(word.lstrip("I"))
+        parity = begin % 2 if len(letters) > 1 else 0
+        groups.setdefault((letters, parity), []).append(word)
+    # Words of several letters first, those that join the start's singlets last.
+    order = sorted(groups, key=lambda key: (len(key[0]) == 1, -key[1], key[0]))
+    operations, solved = _start_state(line, groups)
+    angles = Angles(inputs)
+    by_layer = []
+    for layer in range(layers):
+        done = (layer + 0.5) / layers
+        for key in order:
+            share = (1.0 if key in solved else done) if solved else 0.0
+            initial = 2 * ANNEALING_STEP * float(np.sign(terms[groups[key][0]])) * share
+            operations += rotation_layer(groups[key], line, angles.new(initial))
+        by_layer.append(len(angles.names))
+    return _model_circuit(operations, line, inputs, angles, by_layer)
+
+
+def _start_state(
+    line: Sequence[cirq.Qid], groups: Iterable[tuple[str, int]]
+) -> tuple[list[cirq.Operation], set[tuple[str, int]]]:
+    """Return the preparation of the start state, and the groups whose ground state it is."""
+    letters = {key[0] for key in groups}
+    if "X" in letters:
+        return [cirq.H(qubit) for qubit in line], {("X", 0)}
+    if {"XX", "YY", "ZZ"} <= letters:
+        pairs = zip(line[::2], line[1::2], strict=False)
+        singlets = [
+            operation
+            for a, b in pairs
+            for operation in (cirq.X(a), cirq.X(b), cirq.H(a), cirq.CNOT(a, b))
+        ]
+        return singlets, {(key, 0) for key in ("XX", "YY", "ZZ")}
+    return [], set()
+
+
+def uccsd(qubits: int, electrons: int, *, inputs: Sequence[str] = ()) -> ModelCircuit:
+    """Return unitary coupled cluster with single and double excitations, in one Trotter step.
+
+    Romero et al., "Strategies for quantum computing molecular energies using the unitary coupled
+    cluster ansatz" (arXiv:1701.02691). Spin orbitals are encoded by Jordan-Wigner and alternate
+    between spin up and down; excitations keep the number of each. Angles of 0 give the Hartree-Fock
+    state.
+
+    Args:
+        qubits: Spin orbitals.
+        electrons: Electrons, which occupy the first orbitals.
+        inputs: Names of inputs.
+
+    Returns:
+        A circuit without observables.
+
+    Raises:
+        ValueError: There are not more orbitals than electrons.
+    """
+    if not 0 < electrons < qubits:
+        raise ValueError(f"{electrons} electrons in {qubits} spin orbitals have no excitations")
+    line = cirq.LineQubit.range(qubits)
+    operations: list[cirq.Operation] = [cirq.X(line[i]) for i in range(electrons)]
+    angles = Angles(inputs)
+    by_layer = []
+    for excitations in (_singles(qubits, electrons), _doubles(qubits, electrons)):
+        for occupied, empty in excitations:
+            angle = angles.new()
+            for word, factor in _excitation_words(line, occupied, empty):
+                operations += pauli_rotation(word, line, factor * angle)
+        by_layer.append(len(angles.names))
+    return _model_circuit(operations, line, inputs, angles, by_layer)
+
+
+Excitation = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _singles(qubits: int, electrons: int) -> Iterator[Excitation]:
+    for i in range(electrons):
+        for a in range(electrons, qubits):
+            if i % 2 == a % 2:
+                yield (i,), (a,)
+
+
+def _doubles(qubits: int, electrons: int) -> Iterator[Excitation]:
+    for i in range(electrons):
+        for j in range(i + 1, electrons):
+            for a in range(electrons, qubits):
+                for b in range(a + 1, qubits):
+                    if sorted((i % 2, j % 2)) == sorted((a % 2, b % 2)):
+                        yield (i, j), (a, b)
+
+
+def _excitation_words(
+    line: Sequence[cirq.LineQubit], occupied: tuple[int, ...], empty: tuple[int, ...]
+) -> Iterator[tuple[str, float]]:
+    """Yield words P and factors f with exp(t (T - T^)) = product of exp(-i f t P / 2).
+
+    T moves electrons from the occupied to the empty orbitals. All words of T - T^ commute.
+    """
+    operator = cirq.PauliSum() + 1.0
+    for orbital in reversed(empty):
+        operator *= _ladder(line, orbital, creates=True)
+    for orbital in occupied:
+        operator *= _ladder(line, orbital, creates=False)
+    for term in operator:
+        # T - T^ keeps twice the imaginary part of each coefficient.
+        factor = -4 * term.coefficient.imag
+        if abs(factor) > 1e-9:
+            letters = {qubit: str(pauli) for qubit, pauli in term.items()}
+            yield "".join(letters.get(qubit, "I") for qubit in line), factor
+
+
+def _ladder(line: Sequence[cirq.LineQubit], orbital: int, *, creates: bool) -> cirq.PauliSum:
+    """Return a creation or annihilation operator in the Jordan-Wigner encoding."""
+    before = cirq.PauliString(dict.fromkeys(line[:orbital], cirq.Z))
+    sign = -1j if creates else 1j
+    half = 0.5 * cirq.X(line[orbital]) + 0.5 * sign * cirq.Y(line[orbital])
+    return before * half
+
+
+def _model_circuit(
+    operations: Iterable[cirq.Operation],
+    line: Sequence[cirq.Qid],
+    inputs: Sequence[str],
+    angles: Angles,
+    by_layer: Sequence[int],
+    *,
+    starts_at_zero: bool = True,
+) -> ModelCircuit:
+    bounds = zip([0, *by_layer[:-1]], by_layer, strict=True)
+    names = tuple(angles.names)
+    return ModelCircuit(
+        cirq.Circuit(operations),
+        tuple(inputs),
+        names,
+        (),
+        tuple(line),
+        tuple(names[first:last] for first, last in bounds),
+        tuple(angles.initial) if any(angles.initial) or starts_at_zero else (),
+    )

@@ -1,0 +1,49 @@
+"""Numbers of trajectories and shots."""
+
+from dataclasses import dataclass
+
+from qfleet.errors import ArgumentError
+
+DEFAULT_TRAJECTORIES = 100
+"""Trajectories of an example unless given: a standard error of at most 0.1 per Pauli word."""
+
+MAX_TRAJECTORIES = 1_000_000
+MAX_SHOTS = 1_000_000_000
+MAX_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Numbers of random samples of each example.
+
+    Attributes:
+        trajectories: Quantum trajectories; None chooses the method by the width of the circuit.
+        shots: Measurements of each Pauli word; None for exact expectation values.
+        seed: Seed of both.
+        fresh: If other values of the parameters draw other random numbers, as in a training.
+            Otherwise only the inputs do, so that values are smooth in the parameters.
+    """
+
+    trajectories: int | None = None
+    shots: int | None = None
+    seed: int = 0
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("trajectories", 1, MAX_TRAJECTORIES),
+            ("shots", 1, MAX_SHOTS),
+            ("seed", 0, MAX_SEED),
+        ):
+            value = getattr(self, name)
+            if value is None and name != "seed":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                optional = "" if name == "seed" else ", or None"
+                raise ArgumentError(
+                    f"{name} is {value!r}: pass an integer from {least:,} to {most:,}{optional}"
+                )
+
+
+EXACT = Sampling()
+"""No shots, and no number of trajectories."""

@@ -1,0 +1,292 @@
+"""Calibrations of devices: rates and times of each qubit and of each pair. Imports no package."""
+
+import hashlib
+import math
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+from typing import ClassVar, Self, TypeVar
+
+from qfleet.errors import NoiseError
+from qfleet.noise_rates import MAX_ANGLE, MAX_READOUT_ERROR
+
+GATES = ("cz", "sqrt_iswap")
+"""Two-qubit gates of devices; cx and ecr are cz between gates on one qubit."""
+
+PULSES = ("sx", "phased_x")
+"""Gates on one qubit: quarter turns about X, or turns by any angle about any axis of the equator.
+Rotations about Z are virtual: without error, in no time."""
+
+NAME = r"[A-Za-z][A-Za-z0-9_.-]{0,59}"
+"""Pattern of the name of a device."""
+
+INLINE = "device:"
+"""Begin of the text of a calibration; see `Calibration.from_text`."""
+
+MAX_INLINE = 4000
+"""Most characters of such a text after `INLINE`, which runs record."""
+
+_MAX_NAME = 60
+_MAX_SHOWN = 200
+
+MAX_TIME = 1e9
+MAX_QUBITS = 10_000
+
+_QUBIT = re.compile(r"[0-9]{1,5}(_[0-9]{1,5})?")
+_INLINE = re.compile(rf"{INLINE}({NAME}):([a-z_]+):([a-z_]+);(.*)", re.ASCII)
+
+Pair = tuple[str, str]
+"""Two qubits, sorted by `qubit_order`."""
+
+Values = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """Base of the numbers of a qubit or a pair, which all have a default."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            low, most = _BOUNDS[one.name]
+            value = getattr(self, one.name)
+            if not low <= value <= most:
+                raise NoiseError(
+                    f"{one.name} {value:g} is out of range: use a number from {low:g} to {most:g}"
+                )
+
+    @classmethod
+    def from_values(cls, values: Values) -> Self:
+        """Read numbers or their texts, by name.
+
+        Raises:
+            NoiseError: A name is unknown, or a value is not a number, or out of range.
+        """
+        known = [one.name for one in fields(cls)]
+        numbers: dict[str, float] = {}
+        for name, value in values.items():
+            if name not in known:
+                raise NoiseError(f"{name} is unknown: use {', '.join(known)}")
+            try:
+                numbers[name] = float(value)  # type: ignore[arg-type]
+            except (TypeError, ValueError):
+                raise NoiseError(f"{name} is not a number: {str(value)[:40]}") from None
+        return cls(**numbers)
+
+    def values(self) -> dict[str, float]:
+        """Return the numbers that are not the default, by name."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {one.name: found[one.name] for one in fields(self) if found[one.name] != one.default}
+
+
+@dataclass(frozen=True)
+class QubitCalibration(_Rates):
+    """A qubit.
+
+    Attributes:
+        t1: Relaxation time in microseconds.
+        t2: Coherence time in microseconds; at most 2 `t1` counts.
+        error: Average infidelity of a pulse.
+        duration: Time of a pulse in nanoseconds.
+        p01: Probability to read 1 for |0>.
+        p10: Probability to read 0 for |1>.
+        over_rotation: Coherent error: excess of each pulse in radians.
+    """
+
+    t1: float = math.inf
+    t2: float = math.inf
+    error: float = 0.0
+    duration: float = 0.0
+    p01: float = 0.0
+    p10: float = 0.0
+    over_rotation: float = 0.0
+
+
+@dataclass(frozen=True)
+class PairCalibration(_Rates):
+    """Two qubits with a two-qubit gate.
+
+    Attributes:
+        error: Average infidelity of the gate.
+        duration: Time of the gate in nanoseconds.
+        crosstalk: Coherent error: angle in radians of exp(-i angle / 2 Z Z) after each gate.
+    """
+
+    error: float = 0.0
+    duration: float = 0.0
+    crosstalk: float = 0.0
+
+
+_Kind = TypeVar("_Kind", bound=_Rates)
+
+_BOUNDS = {
+    "t1": (1e-6, math.inf),
+    "t2": (1e-6, math.inf),
+    "error": (0.0, 1.0),
+    "duration": (0.0, MAX_TIME),
+    "p01": (0.0, MAX_READOUT_ERROR),
+    "p10": (0.0, MAX_READOUT_ERROR),
+    "over_rotation": (-MAX_ANGLE, MAX_ANGLE),
+    "crosstalk": (-MAX_ANGLE, MAX_ANGLE),
+}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The calibration of a device, or of a part of it.
+
+    Attributes:
+        name: Name of the device.
+        gate: Its two-qubit gate, of GATES.
+        pulse: Its gate on one qubit, of PULSES.
+        qubits: By name: a number, or row_column.
+        pairs: By the names of both qubits in order.
+    """
+
+    name: str
+    gate: str
+    pulse: str
+    qubits: Mapping[str, QubitCalibration]
+    pairs: Mapping[Pair, PairCalibration] = field(default_factory=dict)
+
+    KEYS: ClassVar = ("name", "date", "source", "gate", "pulse", "qubits", "pairs")
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(NAME, self.name, re.ASCII):
+            raise NoiseError(
+                f"the name of the device is {self.name[:60]!r}: use letters, digits, '_', '-', '.'"
+            )
+        for key, value, allowed in (("gate", self.gate, GATES), ("pulse", self.pulse, PULSES)):
+            if value not in allowed:
+                raise NoiseError(f"{key} is {value[:40]!r}: use {' or '.join(allowed)}")
+        if not 1 <= len(self.qubits) <= MAX_QUBITS:
+            raise NoiseError(f"there are {len(self.qubits)} qubits: use 1 to {MAX_QUBITS:,}")
+        for one in self.qubits:
+            if not _QUBIT.fullmatch(one):
+                raise NoiseError(f"{one[:40]!r} is not a qubit: write a number, or row_column")
+        for pair in self.pairs:
+            if pair != ordered(*pair) or pair[0] == pair[1] or not self.qubits.keys() >= {*pair}:
+                raise NoiseError(
+                    f"{'-'.join(pair)[:40]} is not a pair of two qubits of the device, the lower"
+                    " one first"
+                )
+
+    @classmethod
+    def from_values(cls, values: Values) -> "Calibration":
+        """Read the content of a YAML file of a calibration.
+
+        Args:
+            values: KEYS by name; numbers may be texts. The keys of `pairs` are such as `3-4`.
+
+        Raises:
+            NoiseError: Something is missing, unknown or out of range.
+        """
+        if unknown := values.keys() - {*cls.KEYS}:
+            raise NoiseError(f"{min(unknown)[:40]} is unknown: use {', '.join(cls.KEYS)}")
+        for key in ("name", "gate", "pulse", "qubits"):
+            if key not in values:
+                raise NoiseError(f"{key} is missing: a calibration has {', '.join(cls.KEYS)}")
+        name, gate, pulse = (str(values[key]) for key in ("name", "gate", "pulse"))
+        qubits = {
+            key: _read(QubitCalibration, f"qubit {key}", one)
+            for key, one in _items(values, "qubits")
+        }
+        pairs: dict[Pair, PairCalibration] = {}
+        for key, one in _items(values, "pairs"):
+            first, _, second = key.partition("-")
+            pair = ordered(first, second)
+            if pair in pairs:
+                raise NoiseError(f"pair {key[:40]} is given twice: keep one of them")
+            pairs[pair] = _read(PairCalibration, f"pair {key}", one)
+        return cls(name, gate, pulse, qubits, pairs)
+
+    @classmethod
+    def from_text(cls, text: str) -> "Calibration":
+        """Read what `str` returns.
+
+        Raises:
+            NoiseError: It is no such text.
+        """
+        found = _INLINE.fullmatch(text)
+        if not found:
+            raise NoiseError("the calibration is not a text that qfleet wrote")
+        name, gate, pulse, items = found.groups()
+        qubits: dict[str, object] = {}
+        pairs: dict[str, object] = {}
+        for item in items.split(";"):
+            key, _, numbers = item.partition("=")
+            kind = PairCalibration if "-" in key else QubitCalibration
+            names = [one.name for one in fields(kind)]
+            split = numbers.split(",")
+            target = pairs if "-" in key else qubits
+            if len(split) > len(names) or key in target:
+                raise NoiseError(f"the calibration has a wrong item {item[:40]!r}")
+            target[key] = {one: value for one, value in zip(names, split, strict=False) if value}
+        return cls.from_values(
+            {"name": name, "gate": gate, "pulse": pulse, "qubits": qubits, "pairs": pairs}
+        )
+
+    def __str__(self) -> str:
+        """Return the calibration in one line, for `from_text`, with four digits of each number."""
+        items = [f"{name}={_numbers(one)}" for name, one in self.qubits.items()]
+        items += [f"{'-'.join(pair)}={_numbers(one)}" for pair, one in self.pairs.items()]
+        return ";".join([f"{INLINE}{self.name}:{self.gate}:{self.pulse}", *items])
+
+    def part(self, names: Collection[str]) -> "Calibration":
+        """Return some qubits, and the pairs of them, in order."""
+        kept = sorted(set(names), key=qubit_order)
+        pairs = sorted(
+            (pair for pair in self.pairs if {*pair} <= {*kept}),
+            key=lambda pair: (qubit_order(pair[0]), qubit_order(pair[1])),
+        )
+        return Calibration(
+            self.name,
+            self.gate,
+            self.pulse,
+            {name: self.qubits[name] for name in kept},
+            {pair: self.pairs[pair] for pair in pairs},
+        )
+
+
+def short_name(noise: str) -> str:
+    """Return a value of NOISE for a message: a calibration by its name and its SHA-256."""
+    if not noise.startswith(INLINE):
+        return noise if len(noise) <= _MAX_SHOWN else f"{noise[:_MAX_SHOWN]}..."
+    digest = hashlib.sha256(noise.encode()).hexdigest()
+    name = noise.removeprefix(INLINE).partition(":")[0]
+    return f"{name[:_MAX_NAME]} (sha256 {digest[:12]})"
+
+
+def qubit_order(name: str) -> tuple[int, ...]:
+    """Return the key by which qubits are sorted; other names come first."""
+    return tuple(int(one) for one in name.split("_")) if _QUBIT.fullmatch(name) else ()
+
+
+def ordered(first: str, second: str) -> Pair:
+    """Return two qubits in order."""
+    return (first, second) if qubit_order(first) <= qubit_order(second) else (second, first)
+
+
+def _items(values: Values, key: str) -> list[tuple[str, Values]]:
+    """Return the entries of `qubits` or `pairs`."""
+    entries = values.get(key, {})
+    if not isinstance(entries, Mapping):
+        raise NoiseError(f"{key} has no entries: write one line for each")
+    for name, one in entries.items():
+        if not isinstance(one, Mapping):
+            raise NoiseError(f"{key} {str(name)[:40]} has no rates: write {{error: 0.001}}")
+    return [(str(name), one) for name, one in entries.items()]
+
+
+def _read(kind: type[_Kind], title: str, values: Values) -> _Kind:
+    try:
+        return kind.from_values(values)
+    except NoiseError as error:
+        raise NoiseError(f"{title[:60]}: {error}") from None
+
+
+def _numbers(rates: _Rates) -> str:
+    found = rates.values()
+    names = [one.name for one in fields(rates)]
+    while names and names[-1] not in found:
+        names.pop()
+    return ",".join(f"{found[name]:.4g}" if name in found else "" for name in names)

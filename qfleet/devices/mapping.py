@@ -1,0 +1,55 @@
+"""Circuits mapped to a device: routed to its best line of qubits, and compiled to its gates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cirq
+
+from qfleet.devices.calibration import Calibration
+from qfleet.devices.native_gates import to_native_gates, to_two_qubit_gates
+from qfleet.devices.routing import route
+
+
+@dataclass(frozen=True)
+class MappedCircuit:
+    """A circuit on a device.
+
+    Attributes:
+        circuit: Native gates on qubits of the device: line qubits by number, or grid qubits.
+        observables: The observables on the qubits that have their states in the end.
+        qubits: The line of qubits.
+    """
+
+    circuit: cirq.Circuit
+    observables: tuple[cirq.PauliSum, ...]
+    qubits: tuple[cirq.Qid, ...]
+
+
+def map_to_device(
+    circuit: cirq.AbstractCircuit,
+    calibration: Calibration,
+    observables: Sequence[cirq.PauliSum | cirq.PauliString] = (),
+    qubits: Sequence[cirq.Qid] | None = None,
+) -> MappedCircuit:
+    """Map a circuit to a device. Without noise, it has the same expectation values.
+
+    Args:
+        circuit: Unitary gates, whose powers may have symbols.
+        calibration: The device.
+        observables: Observables of the circuit.
+        qubits: All qubits in order; by default those of the circuit and the observables, sorted.
+
+    Raises:
+        NoiseError: The device is too small, or a gate can't be compiled to its gates.
+    """
+    sums = tuple(cirq.PauliSum.wrap(one) for one in observables)
+    if qubits is None:
+        measured = {qubit for one in sums for qubit in one.qubits}
+        qubits = sorted(circuit.all_qubits() | measured)
+    routed = route(to_two_qubit_gates(circuit), calibration, qubits)
+    native = to_native_gates(routed.circuit, calibration.gate, calibration.pulse)
+    moved = tuple(
+        cirq.PauliSum.from_pauli_strings([word.map_qubits(dict(routed.final)) for word in one])
+        for one in sums
+    )
+    return MappedCircuit(native, moved, routed.line)

@@ -1,0 +1,112 @@
+"""Expectation values that a cirq.Sampler measures: a device, or another simulator."""
+
+from collections.abc import Iterable
+from typing import Any, final
+
+import cirq
+import numpy as np
+import sympy
+from numpy.typing import ArrayLike
+
+from qfleet.compiler.observables import collect, string_groups
+from qfleet.engine.arguments import checked_observables, checked_symbols, checked_values
+from qfleet.errors import ArgumentError
+
+_KEY = "qfleet"
+_TO_Z = {"X": cirq.Y**-0.5, "Y": cirq.X**0.5}
+
+
+@final
+class SampledForward:
+    """Estimates the expectation values of a circuit from the shots of a cirq.Sampler.
+
+    Strings that agree on every qubit they share are read from the same shots. All examples and
+    groups are one call of the sampler's `run_batch`.
+
+    Args:
+        circuit: Any circuit without measurements that the sampler takes.
+        inputs: Names of the symbols with one value per example, in the order of the columns.
+        parameters: Names of the symbols with one value per batch, in order; all other symbols of
+            the circuit, sorted by name, unless given.
+        observables: Sequence of cirq.PauliSum or cirq.PauliString with real coefficients.
+        sampler: The sampler.
+        shots: Measurements of each group of strings per example.
+
+    Raises:
+        ArgumentError: An argument has the wrong type, or `shots` is not positive.
+        CircuitError: A coefficient is not real.
+    """
+
+    def __init__(
+        self,
+        circuit: cirq.AbstractCircuit,
+        inputs: Iterable[str | sympy.Symbol] = (),
+        parameters: Iterable[str | sympy.Symbol] | None = None,
+        observables: Any = (),
+        *,
+        sampler: cirq.Sampler,
+        shots: int,
+    ) -> None:
+        if not isinstance(sampler, cirq.Sampler):
+            raise ArgumentError(f"sampler is a {type(sampler).__name__}: pass a cirq.Sampler")
+        if isinstance(shots, bool) or not isinstance(shots, int) or shots < 1:
+            raise ArgumentError(f"shots is {shots!r}: pass a whole number of at least 1")
+        names = sorted(cirq.parameter_names(circuit))
+        self.inputs, self.parameters = checked_symbols(inputs, parameters, names)
+        sums = checked_observables(observables)
+        if not sums:
+            raise ArgumentError("observables is empty: pass the observables to read")
+        self._sampler, self._shots, self.readouts = sampler, shots, len(sums)
+        qubits = sorted({*circuit.all_qubits(), *(q for one in sums for q in one.qubits)})
+        terms = collect(sums, {qubit: at for at, qubit in enumerate(qubits)})
+        self._offsets = terms.offsets
+        self._circuits: list[cirq.Circuit] = []
+        self._masks: list[tuple[np.ndarray, np.ndarray]] = []  # [qubits, T] and [T, K] per group
+        for letters, members in string_groups(terms):
+            places = sorted(letters)
+            rotations = [_TO_Z[letters[at]].on(qubits[at]) for at in places if letters[at] != "Z"]
+            measured = cirq.measure(*(qubits[at] for at in places), key=_KEY)
+            self._circuits.append(cirq.Circuit(*circuit, rotations, measured))
+            masks = [[at in terms.strings[index] for index in members] for at in places]
+            self._masks.append((np.array(masks, np.int64), terms.weights[members]))
+
+    def expectation(
+        self, inputs: ArrayLike | None = None, parameters: ArrayLike | None = None
+    ) -> np.ndarray:
+        """Measure the observables.
+
+        Args:
+            inputs: [B, I], or [I] for one example; None if there are no inputs.
+            parameters: [P]; None if there are no parameters.
+
+        Returns:
+            float64 [B, K]; [K] for one example.
+
+        Raises:
+            ArgumentError: An array has the wrong shape.
+        """
+        rows = np.asarray([] if inputs is None else inputs)
+        is_batch = rows.ndim == 2
+        shape = ("batch", len(self.inputs)) if is_batch else (len(self.inputs),)
+        rows = checked_values(rows, shape, "inputs", because="one column per input")
+        shared = checked_values(
+            [] if parameters is None else parameters,
+            (len(self.parameters),),
+            "parameters",
+            because="one number per parameter",
+        )
+        names = (*self.inputs, *self.parameters)
+        batch = rows if is_batch else rows[None]
+        resolvers = [
+            cirq.ParamResolver(dict(zip(names, map(float, (*row, *shared)), strict=True)))
+            for row in batch
+        ]
+        values = np.tile(self._offsets, (len(batch), 1))
+        if resolvers and self._circuits:
+            sweeps = [resolvers] * len(self._circuits)
+            results = self._sampler.run_batch(self._circuits, sweeps, self._shots)
+            for (masks, weights), measured in zip(self._masks, results, strict=True):
+                for row, result in enumerate(measured):
+                    odd = result.measurements[_KEY].astype(np.int64) @ masks & 1
+                    values[row] += (1 - 2 * odd.mean(axis=0)) @ weights
+        return values if is_batch else values[0]
