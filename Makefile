@@ -56,8 +56,10 @@ override peers-torch := .venv-peers-torch peers-torch
 override launch := .venv-launch launch
 override docs := .venv-docs docs
 override adapters := .venv-adapters adapters
+override mitiq := .venv-mitiq mitiq
 override wheel := .venv-wheel wheel
 override audit := .venv-audit audit
+override devices := .venv-devices devices
 # Not empty if the job runs in a cluster: from the command line, else from the environment.
 override targets := $(or $(filter TARGET=% TARGET:=%,$(words)),TARGET=$(value QFLEET_TARGET))
 override cluster := $(filter TARGET=k8s TARGET:=k8s,$(lastword $(targets)))
@@ -80,6 +82,11 @@ training: ## train on this machine, or with TARGET=k8s in a cluster: make traini
 dataset: ## write a data set for many trainings: make dataset TRAIN_EXAMPLES=1000000 STORAGE=gs://bucket/path
 	@$(setup) $(worker)
 	@exec $(python) -m common.data $(settings)
+
+.PHONY: calibration
+calibration: ## list the devices with calibrations, or write one for NOISE: make calibration DEVICE=ibm_sherbrooke
+	@$(setup) $(devices)
+	@exec .venv-devices/bin/python -m common.calibrations $(settings)
 
 .PHONY: inference
 inference: ## score the latest finished run, or RUN=name, on its test split or INPUT=file, in PARALLELISM processes or pods
@@ -121,7 +128,7 @@ override pytest := tests/run.sh .venv/bin/python --numprocesses=2 --dist=workste
 override pytest_tfq := tests/run.sh .venv-tfq/bin/python --numprocesses=2 --dist=worksteal \
 	tests/tfq tests/unit/qfleet tests/unit/test_layers.py
 
-.PHONY: test test-worker test-tfq test-rest test-all test-adapters test-native test-infra test-nightly test-changed test-durations
+.PHONY: test test-worker test-tfq test-rest test-all test-adapters test-mitiq test-native test-infra test-nightly test-changed test-durations
 test: test-worker test-tfq ## run the default tests: 6 minutes
 
 test-worker: ## run the default tests without TensorFlow Quantum
@@ -155,6 +162,10 @@ test-adapters: ## run the tests of the PyTorch, JAX and PennyLane adapters, in a
 	@$(no_settings)$(setup) $(adapters)
 	@.venv-adapters/bin/python -m qfleet.native >/dev/null
 	@tests/run.sh .venv-adapters/bin/python --confcutdir=tests/adapters tests/adapters $(report:%=%/adapters.xml)
+
+test-mitiq: ## compare zero-noise extrapolation with mitiq, in its environment
+	@$(no_settings)$(setup) $(mitiq)
+	@tests/run.sh .venv-mitiq/bin/python --confcutdir=tests/mitiq tests/mitiq $(report:%=%/mitiq.xml)
 
 test-changed: test-environments ## run the tests that your changes since branch main can affect
 	@files=$$(.venv/bin/python -m tools.changed_tests main); [[ -z $$files ]] || \
@@ -253,9 +264,9 @@ lock: ## regenerate requirements/*.txt from requirements/*.in, keeping versions 
 upgrade: ## regenerate requirements/*.txt with the newest allowed versions
 lock upgrade:
 	@$(no_settings)$(setup) $(dev)
-	@for name in worker worker-cpu worker-gpu tfq dev tensorboard peers peers-torch adapters launch storage docs wheel audit; do \
+	@for name in worker worker-cpu worker-gpu tfq dev tensorboard peers peers-torch adapters mitiq launch storage docs wheel audit devices; do \
 		case $$name in \
-			tfq | peers | peers-torch | adapters | worker-gpu) where='--python-platform x86_64-unknown-linux-gnu';; \
+			tfq | peers | peers-torch | adapters | mitiq | worker-gpu) where='--python-platform x86_64-unknown-linux-gnu';; \
 			*) where=--universal;; \
 		esac; \
 		case $$name in adapters | peers-torch) overrides=torch;; *) overrides=$$name;; esac; \

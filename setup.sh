@@ -40,7 +40,7 @@ version() {
 
 check_platform() {
     local platform
-    [[ ! ${locks[0]} =~ /(launch|wheel|audit)\.txt$ ]] || return 0 # hold no TensorFlow
+    [[ ! ${locks[0]} =~ /(launch|wheel|audit|devices)\.txt$ ]] || return 0 # hold no TensorFlow
     platform="$(uname -s) $(uname -m)"
     case $platform in
     'Linux x86_64') ;;

@@ -38,12 +38,12 @@ class BestEpoch(NamedTuple):
     Attributes:
         epoch: Its number, counted from 1.
         step: Step of its checkpoint.
-        validation_mse: Its loss.
+        validation_loss: Its loss.
     """
 
     epoch: int
     step: int
-    validation_mse: float
+    validation_loss: float
 
 
 @dataclass(frozen=True)

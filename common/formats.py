@@ -1,4 +1,4 @@
 """Versions of recorded files that several packages read."""
 
-MODEL_FORMAT = 3
+MODEL_FORMAT = 4
 """Version of model.json."""

@@ -1,16 +1,31 @@
 """The circuits of the models that ship with qfleet, compiled. Without TensorFlow."""
 
 import functools
+from dataclasses import replace
 from typing import NamedTuple
 
-from common.errors import SimulationError
-from common.settings.groups.experiment import ModelSettings
-from qfleet.circuits import ModelCircuit, hybrid_layers, qcnn
-from qfleet.compiler.methods import compile_circuit_by
+import cirq
+
+from common.errors import SettingsError, SimulationError
+from common.settings import Settings
+from common.settings.groups.experiment import MODELS, NO_NOISE, ModelSettings
+from qfleet.circuits import (
+    ModelCircuit,
+    add_noise,
+    circuit_then_reverse,
+    fold,
+    hybrid_layers,
+    qcnn,
+)
+from qfleet.compiler.methods import AnyProgram, compile_circuit_by
 from qfleet.compiler.network_program import NetworkProgram
-from qfleet.compiler.program import Program
+from qfleet.compiler.sampling import EXACT, Sampling
+from qfleet.devices import add_device_noise, map_to_device
+from qfleet.devices.calibration import INLINE
+from qfleet.devices.lines import inline_calibration
 from qfleet.engine import memory
 from qfleet.engine.network_memory import network_bytes
+from qfleet.noise_rates import parse_rates
 
 MAX_OPERATIONS = 10**10
 """Most complex multiplications of one example. With gradients, they take several seconds."""
@@ -31,21 +46,21 @@ class ModelProgram(NamedTuple):
     """A circuit, and its program; None where another simulator than qfleet's compiles it."""
 
     circuit: ModelCircuit
-    program: Program | NetworkProgram | None
+    program: AnyProgram | None
 
 
 def model_circuits(model: ModelSettings, features: int, encoder: str) -> list[ModelCircuit]:
-    """Return the circuits of a model, in order; none for a user's model.
+    """Return the circuits of a model, in order; none for a user's model or an ansatz.
 
     Args:
         model: Architecture and width.
         features: Angles per example.
         encoder: Entry point of the angles in the circuit, from the encoding of the data set.
     """
-    if ":" in model.model:
+    if model.model not in MODELS:
         return []
     is_qcnn = model.model == "qcnn"
-    return [
+    circuits = [
         qcnn(
             model.qubits,
             layers=None if is_qcnn else model.layers or hybrid_layers(model.qubits),
@@ -57,11 +72,94 @@ def model_circuits(model: ModelSettings, features: int, encoder: str) -> list[Mo
         )
         for index in range(model.filters if model.model == "multi-filter" else 1)
     ]
+    is_noiseless = model.has_noiseless_gradient
+    return [with_noise(one, model.noise, noiseless_gradient=is_noiseless) for one in circuits]
+
+
+def has_own_angles(settings: Settings, members: int) -> bool:
+    """Return True if each of several Hamiltonians or states has trained angles of its own."""
+    return settings.model.angles == "own" and members > 1
+
+
+def require_prunable(settings: Settings, members: int) -> None:
+    """Check that all Hamiltonians or states have one circuit, from which PRUNE can drop gates.
+
+    Raises:
+        SettingsError: They need different gates.
+    """
+    if settings.training.prune and has_own_angles(settings, members):
+        raise SettingsError(
+            f"PRUNE={settings.training.prune:g} can't drop gates that other members of"
+            f" DATA={settings.data.data} need: set ANGLES=shared, or omit PRUNE"
+        )
+
+
+def with_noise(
+    circuit: ModelCircuit,
+    noise: str,
+    *,
+    factor: int = 1,
+    readings: int | None = None,
+    is_reversed: bool = False,
+    noiseless_gradient: bool = False,
+) -> ModelCircuit:
+    """Return a circuit with NOISE after its gates, and before its readouts.
+
+    With the calibration of a device, the circuit is mapped to it.
+
+    Args:
+        circuit: A circuit without noise.
+        noise: NOISE.
+        factor: Factor by which the circuit is folded.
+        readings: How often each qubit has the readout error; `factor` unless given.
+        is_reversed: If the circuit is followed by its reverse.
+        noiseless_gradient: If the circuit without noise becomes the `gradient_circuit`.
+
+    Raises:
+        NoiseError: The circuit does not fit on the device.
+    """
+    if noise in ("", NO_NOISE):
+        return replace(circuit, gradient_circuit=circuit.circuit if noiseless_gradient else None)
+
+    readings = factor if readings is None else readings
+
+    def scaled(gates: cirq.Circuit) -> cirq.Circuit:
+        return circuit_then_reverse(gates) if is_reversed else fold(gates, factor)
+
+    bare = circuit.circuit
+    if noise.startswith(INLINE):
+        device = inline_calibration(noise)
+        mapped = map_to_device(bare, device, circuit.observables, circuit.qubits)
+        # Native gates are folded, since a fold before the mapping would join gates at its ends.
+        bare, native = mapped.circuit, scaled(mapped.circuit)
+        noisy = add_device_noise(native, device, mapped.observables, readings=readings)
+        circuit = replace(circuit, observables=mapped.observables, qubits=mapped.qubits)
+    else:
+        measured = {qubit for observable in circuit.observables for qubit in observable.qubits}
+        noisy = add_noise(scaled(bare), parse_rates(noise), measured, readings=readings)
+    return replace(circuit, circuit=noisy, gradient_circuit=bare if noiseless_gradient else None)
+
+
+def sampling_of(model: ModelSettings, seed: int, number: int = 0) -> Sampling:
+    """Return SHOTS and TRAJECTORIES. Each step of a training draws other random numbers.
+
+    A sampler draws its own.
+
+    Args:
+        model: The settings.
+        seed: SEED.
+        number: Number of the circuit in the model, which draws numbers of its own.
+    """
+    if model.sampler or not model.is_noisy:
+        return EXACT
+    shots = int(model.shots) if model.has_shots else None
+    trajectories = model.trajectories if model.has_noise else None
+    return Sampling(trajectories, shots, seed * 1009 + number, fresh=True)
 
 
 @functools.lru_cache(maxsize=2)
 def compiled_circuits(
-    model: ModelSettings, features: int, encoder: str, *, is_sharded: bool = False
+    model: ModelSettings, features: int, encoder: str, seed: int = 0, *, is_sharded: bool = False
 ) -> tuple[ModelProgram, ...]:
     """Return `model_circuits`, compiled by METHOD for SIMULATOR=qfleet.
 
@@ -71,25 +169,35 @@ def compiled_circuits(
         model: As for `model_circuits`.
         features: As for `model_circuits`.
         encoder: As for `model_circuits`.
-        is_sharded: If states are sharded: then the simulator compiles the circuits.
+        seed: SEED, of trajectories and shots.
+        is_sharded: If states are sharded: then the simulator compiles the circuits, as it does
+            with SAMPLER.
 
     Raises:
         SimulationError: A contraction takes too long; the message states what does not.
         LibraryError: METHOD=tensor_network needs cotengra, which is not installed.
     """
     circuits = model_circuits(model, features, encoder)
-    if model.simulator != "qfleet" or is_sharded:
+    if model.simulator != "qfleet" or is_sharded or model.sampler:
         return tuple(ModelProgram(one, None) for one in circuits)
-    compiled = tuple(ModelProgram(one, _compile(model, one)) for one in circuits)
+    compiled = tuple(
+        ModelProgram(one, _compile(model, one, seed, number)) for number, one in enumerate(circuits)
+    )
     for _, program in compiled:
         if isinstance(program, NetworkProgram) and not _fits(program):
             raise SimulationError(_too_large(model, program))
     return compiled
 
 
-def _compile(model: ModelSettings, circuit: ModelCircuit) -> Program | NetworkProgram:
+def _compile(model: ModelSettings, circuit: ModelCircuit, seed: int, number: int) -> AnyProgram:
     symbols = circuit.inputs, circuit.parameters
-    return compile_circuit_by(model.method, circuit.circuit, *symbols, circuit.observables)
+    return compile_circuit_by(
+        model.method,
+        circuit.circuit,
+        *symbols,
+        circuit.observables,
+        sampling=sampling_of(model, seed, number),
+    )
 
 
 def _fits(program: NetworkProgram) -> bool:

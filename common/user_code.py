@@ -29,17 +29,19 @@ _OWN_FOLDERS = tuple(
 
 @dataclass(frozen=True)
 class UserCode:
-    """Permission of a program to import the user's model that a run records.
+    """Permission of a program to import the user's model or sampler that a run records.
 
     Attributes:
         model: MODEL as the user gave it to this program; empty if not.
         folders: Folders of runs, from which nothing is imported unless `model` names it.
         verbose: Show the user's part of a traceback.
+        sampler: SAMPLER as the user gave it to this program; a run's own is not imported.
     """
 
     model: str = ""
     folders: Sequence[Path] = ()
     verbose: bool = False
+    sampler: str = ""
 
     def require(self, recorded: str, source: Mapping[str, str | None] | None) -> None:
         """Check that the recorded model may be imported; nothing is imported here.

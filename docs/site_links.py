@@ -32,6 +32,8 @@ PUBLISHED = (
     "examples/README.md",
     "examples/gke_spot/README.md",
     "examples/kubernetes/README.md",
+    "examples/noise/README.md",
+    "examples/tasks/README.md",
     "infra/README.md",
     "k8s/README.md",
     "tests/README.md",
@@ -45,8 +47,8 @@ FOLDERS = (
     "|tests|tools|training"
 )
 PATH = re.compile(rf"`((?:{FOLDERS})/[a-z0-9_./*-]*)`")
-# Paths that a user or a command creates.
-CREATED = {"benchmarks/quick", "infra/own.env"}
+# Paths that a user or a command creates, and a label of Kubernetes.
+NOT_STORED = {"benchmarks/quick", "benchmarks/run.json", "infra/own.env", "qfleet/run"}
 FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
 
 
@@ -61,7 +63,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Rewrite the relative links of one page outside code blocks, and check the paths it names."""
     here = _repository_path(page.file.src_uri)
     for path in PATH.findall(markdown):
-        if path not in CREATED and not any(ROOT.glob(path.rstrip("/"))):
+        if path not in NOT_STORED and not any(ROOT.glob(path.rstrip("/"))):
             log.warning(f"{here} names `{path}`, which does not exist")
     parts = FENCE.split(markdown)
     # Odd indices are code blocks.

@@ -1,24 +1,41 @@
-"""Baselines: classical models of scikit-learn on the same angles and the same split."""
+"""Baselines: classical models of scikit-learn on the same angles and the same split.
+
+Each model is tuned by cross-validation over as many configurations as the others.
+"""
 
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
+from threadpoolctl import threadpool_limits
 
-from common.data.splits import Examples
-from inference.scoring import mean_squared_error
+from common.data import Examples
+from common.data.target import Target
+from inference.scoring import scores_for
 
 # The time of a support vector machine grows at least with the square of its examples: 5,000 take
 # a second or two. The time of logistic regression grows linearly.
-MAX_SVM_ROWS = 5_000
-MAX_LOGISTIC_ROWS = 200_000
+MAX_KERNEL_ROWS = 5_000
+MAX_ROWS = 200_000
+MAX_MLP_ROWS = 20_000
+MAX_TUNING_ROWS = 1_000
 MAX_TEST_ROWS = 100_000
+
+FOLDS = 3
+STRENGTHS = (0.01, 0.1, 1.0, 10.0)
+"""Regularisation of each model that is tried."""
 
 
 @dataclass(frozen=True)
@@ -27,69 +44,113 @@ class Baseline:
 
     Attributes:
         name: Its name.
-        accuracy: Accuracy on the examples.
-        mse: Mean squared error of 2p - 1 against labels of -1 and +1, where p is the probability
-            of +1; None for a model without probabilities.
+        metrics: Metrics on the examples, as for the model; some lack those of probabilities.
         train_rows: Number of examples that it was trained on.
         test_rows: Number of examples that it was tested on.
-        seconds: Time of training and testing.
+        seconds: Time of tuning, training and testing.
     """
 
     name: str
-    accuracy: float
-    mse: float | None
+    metrics: dict[str, float]
     train_rows: int
     test_rows: int
     seconds: float
 
 
 def fit_baselines(
-    train: Examples, angles: np.ndarray, labels: np.ndarray, seed: int
+    target: Target, train: Examples, tested: Examples, weights: int, seed: int
 ) -> list[Baseline]:
-    """Train and test logistic regression and a support vector machine with an RBF kernel.
+    """Tune, train and test the baselines of a classification or a regression.
 
-    Both get standardized angles and otherwise use scikit-learn's defaults.
+    All get standardized angles. The multilayer perceptron has one hidden layer and about as many
+    weights as the model.
 
     Args:
+        target: What is predicted.
         train: The training split.
-        angles: float32 [n, features], the predicted examples.
-        labels: float32 [n] of -1 and +1.
-        seed: Seed for the choice of training examples if there are too many.
+        tested: The predicted examples.
+        weights: Number of trained numbers of the model.
+        seed: Seed for the choice of training examples if there are too many, and of the perceptron.
 
     Returns:
         The baselines; empty if the training split has examples of one class only.
     """
-    if len(np.unique(train.labels)) < 2:
+    if target.classes and len(np.unique(train.labels)) < 2:
         return []
-    logistic = LogisticRegression(max_iter=1000)
-    return [
-        _fit("logistic regression", logistic, MAX_LOGISTIC_ROWS, train, angles, labels, seed),
-        _fit("SVM with RBF kernel", SVC(), MAX_SVM_ROWS, train, angles, labels, seed),
-    ]
+    outputs = 1 if target.kind == "signs" else target.outputs
+    width = max(1, round((weights - outputs) / (train.angles.shape[1] + 1 + outputs)))
+    hidden: dict[str, Any] = {
+        "hidden_layer_sizes": (width,), "solver": "lbfgs", "max_iter": 300, "random_state": seed,
+    }  # fmt: skip
+    tuned: Sequence[tuple[str, Any, str, Sequence[float], int]]
+    if target.classes:
+        tuned = (
+            ("logistic regression", LogisticRegression(max_iter=1000), "C", STRENGTHS, MAX_ROWS),
+            ("SVM with RBF kernel", SVC(), "C", STRENGTHS, MAX_KERNEL_ROWS),
+            (f"MLP with {width} hidden units", MLPClassifier(**hidden), "alpha", STRENGTHS,
+             MAX_MLP_ROWS),
+        )  # fmt: skip
+    else:
+        tuned = (
+            ("ridge regression", Ridge(), "alpha", STRENGTHS, MAX_ROWS),
+            ("kernel ridge with RBF kernel", KernelRidge(kernel="rbf", gamma=0.1), "alpha",
+             STRENGTHS, MAX_KERNEL_ROWS),
+            (f"MLP with {width} hidden units", MLPRegressor(**hidden), "alpha", STRENGTHS,
+             MAX_MLP_ROWS),
+        )  # fmt: skip
+    tested = Examples(*(part[:MAX_TEST_ROWS] for part in tested))
+    return [_fit(target, train, tested, seed, *one) for one in tuned]
 
 
 def _fit(
-    name: str,
-    classifier: LogisticRegression | SVC,
-    max_rows: int,
+    target: Target,
     train: Examples,
-    angles: np.ndarray,
-    labels: np.ndarray,
+    tested: Examples,
     seed: int,
+    name: str,
+    model: Any,
+    setting: str,
+    values: Sequence[float],
+    max_rows: int,
 ) -> Baseline:
     start = time.monotonic()
-    rows = _sample_rows(len(train.labels), max_rows, seed)
-    angles, labels = angles[:MAX_TEST_ROWS], labels[:MAX_TEST_ROWS]
-    model = make_pipeline(StandardScaler(), classifier)
-    with warnings.catch_warnings():
-        # An optimum that is not fully converged is as good a baseline.
+    labels = train.labels
+    if target.classes:
+        labels = target.class_indices(labels)
+    rows = _sample_rows(len(labels), max_rows, seed)
+    tuning = _sample_rows(len(labels), MAX_TUNING_ROWS, seed)
+    pipeline = make_pipeline(StandardScaler(), model)
+    setting = f"{type(model).__name__.lower()}__{setting}"
+    # In matrices this small, threads of BLAS cost far more than they save on a busy machine.
+    with warnings.catch_warnings(), threadpool_limits(1, "blas"):
+        # An optimum that is not fully converged is as good a baseline; a class may have few rows.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(train.angles[rows], train.labels[rows])
-    accuracy = float(np.mean(model.predict(angles) == labels))
-    mse = None
-    if hasattr(model, "predict_proba"):
-        mse = mean_squared_error(2 * model.predict_proba(angles)[:, 1] - 1, labels)
-    return Baseline(name, accuracy, mse, len(rows), len(labels), time.monotonic() - start)
+        warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
+        if np.unique(labels[tuning], return_counts=True)[1].min() >= FOLDS or not target.classes:
+            search = GridSearchCV(pipeline, {setting: list(values)}, cv=FOLDS)
+            search.fit(train.angles[tuning], labels[tuning])
+            pipeline.set_params(**search.best_params_)
+        pipeline.fit(train.angles[rows], labels[rows])
+    metrics = _metrics(target, pipeline, tested)
+    return Baseline(name, metrics, len(rows), len(tested.labels), time.monotonic() - start)
+
+
+def _metrics(target: Target, model: Any, tested: Examples) -> dict[str, float]:
+    if not target.classes:
+        scores = scores_for(target, None, True, 0)
+        scores.add(model.predict(tested.angles), None, tested.labels)
+        return scores.metrics
+    labels = target.class_indices(tested.labels)
+    metrics = {"accuracy": float(np.mean(model.predict(tested.angles) == labels))}
+    if not hasattr(model, "predict_proba"):
+        return metrics
+    probabilities = model.predict_proba(tested.angles)
+    if target.kind == "classes":
+        known = range(len(target.classes))
+        return {"log_loss": float(log_loss(labels, probabilities, labels=known)), **metrics}
+    signed = 2 * probabilities[:, 1] - 1
+    squares = (signed.astype(np.float64) - tested.labels) ** 2
+    return {"mse": float(np.mean(squares)), **metrics}
 
 
 def _sample_rows(rows: int, max_rows: int, seed: int) -> np.ndarray:

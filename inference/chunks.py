@@ -20,11 +20,12 @@ class ChunkPredictions(NamedTuple):
 
     Attributes:
         rows: int64 [n], the numbers of the examples, from 0.
-        labels: float32 [n] of -1 and +1; None if they are unknown.
-        predictions: float32 [n].
+        labels: float32 [n], encoded by the target; None if they are unknown.
+        predictions: float32 [n], or [n, outputs] for several outputs.
         readouts: float32 [n, readouts]; None for a model without a readout layer.
         worker: Number of the worker that computed them.
         seconds: Time that the computation took.
+        unmitigated: As `predictions`, without zero-noise extrapolation; None where it is not used.
     """
 
     rows: np.ndarray
@@ -33,11 +34,18 @@ class ChunkPredictions(NamedTuple):
     readouts: np.ndarray | None
     worker: int
     seconds: float
+    unmitigated: np.ndarray | None = None
 
 
 def write_chunk(plan: ChunkPlan, chunk: Chunk, result: ChunkPredictions) -> None:
     """Write the predictions of a chunk. A chunk that is written is not computed again."""
-    columns = {"row": result.rows.astype(np.int64), "prediction": result.predictions}
+    columns = {"row": result.rows.astype(np.int64)}
+    outputs = result.predictions.reshape(len(result.predictions), -1)
+    for i, column in enumerate(outputs.T):
+        columns[f"prediction_{i}"] = np.ascontiguousarray(column)
+    if result.unmitigated is not None:
+        for i, column in enumerate(result.unmitigated.reshape(outputs.shape).T):
+            columns[f"unmitigated_{i}"] = np.ascontiguousarray(column)
     if result.labels is not None:
         columns["label"] = result.labels
     if result.readouts is not None:
@@ -47,6 +55,8 @@ def write_chunk(plan: ChunkPlan, chunk: Chunk, result: ChunkPredictions) -> None
         "plan": plan.fingerprint,
         "chunk": chunk.index,
         "sha256": _sha256(list(columns.values())),
+        "outputs": outputs.shape[1],
+        "unmitigated": result.unmitigated is not None,
         "labels": result.labels is not None,
         "readouts": None if result.readouts is None else result.readouts.shape[1],
         "worker": result.worker,
@@ -76,16 +86,26 @@ def read_chunk(plan: ChunkPlan, chunk: Chunk) -> ChunkPredictions | None:
         )
         if not intact:
             return None
-        rows, predictions, *rest = columns
+        rows, *rest = columns
+        count = metadata["outputs"]
+        predictions, rest = _joined(rest[:count]), rest[count:]
+        unmitigated = None
+        if metadata["unmitigated"]:
+            unmitigated, rest = _joined(rest[:count]), rest[count:]
         labels = rest.pop(0) if metadata["labels"] else None
         readouts = None
         if metadata["readouts"] is not None:
             readouts = np.stack(rest, axis=1) if rest else np.empty((len(rows), 0), np.float32)
         return ChunkPredictions(
-            rows, labels, predictions, readouts, metadata["worker"], metadata["seconds"]
+            *(rows, labels, predictions, readouts, metadata["worker"], metadata["seconds"]),
+            unmitigated,
         )
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexError):
         return None
+
+
+def _joined(columns: list[np.ndarray]) -> np.ndarray:
+    return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
 
 
 def _sha256(columns: list[np.ndarray]) -> str:

@@ -4,21 +4,26 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from common import models, storage
+from common.data import Examples
 from common.errors import write_termination_message
+from common.metrics import line, number, title
 from common.text import plural
 from inference import baseline, html_report, summary
 from inference.gradient_variance import SAMPLES, distinct_layers, measure_gradient_variance
 from inference.inference_input import InferenceInput
+from inference.mitigation import TRUST_SAMPLES
 from inference.model_source import ModelSource
 from inference.prediction_table import PredictionTable
+from inference.predictor import Predictor
 from inference.results import InferenceResults
 from inference.scoring import Scores
 
 if TYPE_CHECKING:
     from qfleet.tensorflow.runtime import keras
 
-MAX_MSE_DIFFERENCE = 1e-3
-"""Difference between the recorded and the measured test MSE above which a note is added."""
+MAX_LOSS_DIFFERENCE = 1e-3
+"""Difference between the recorded and the measured test loss above which a note is added, relative
+to losses above 1."""
 
 
 def finalize(
@@ -26,6 +31,7 @@ def finalize(
     source: ModelSource,
     inputs: InferenceInput,
     model: "keras.Model",
+    predictor: Predictor,
     scores: Scores,
     table: PredictionTable,
 ) -> None:
@@ -36,15 +42,16 @@ def finalize(
         source: The model's origin.
         inputs: The examples.
         model: The model.
+        predictor: What computed the predictions.
         scores: Statistics of all predictions.
         table: All predictions, not yet published.
     """
-    results = _results(seed, source, inputs, model, scores)
+    results = _results(seed, source, inputs, model, predictor, scores)
     page = source.predictions / "report.html"
     table.publish()
     storage.write_atomic(page, html_report.render(results))
     summary.log_results(results, table.path, page)
-    detail = f": mse {scores.mse:.4f}, accuracy {scores.accuracy:.4f}" if scores.labelled else ""
+    detail = f": {line(scores.metrics)}" if scores.metrics else ""
     write_termination_message(f"{plural(scores.total, 'prediction')} written{detail}")
 
 
@@ -53,14 +60,17 @@ def _results(
     source: ModelSource,
     inputs: InferenceInput,
     model: "keras.Model",
+    predictor: Predictor,
     scores: Scores,
 ) -> InferenceResults:
     baselines = []
-    if inputs.data and inputs.labelled:
-        train = inputs.data.sample("train", baseline.MAX_LOGISTIC_ROWS)
-        tested = inputs.head(baseline.MAX_TEST_ROWS)
-        assert tested.labels is not None
-        baselines = baseline.fit_baselines(train, tested.angles, tested.labels, seed)
+    if inputs.data and inputs.labelled and inputs.target.task in ("classification", "regression"):
+        train = inputs.data.sample("train", baseline.MAX_ROWS)
+        head = inputs.head(baseline.MAX_TEST_ROWS)
+        assert head.labels is not None
+        tested = Examples(head.angles, head.labels)
+        own = int(model.count_params())
+        baselines = baseline.fit_baselines(inputs.target, train, tested, own, seed)
     layers = list(models.circuit_layers(model))
     angles = inputs.head(SAMPLES).angles
     return InferenceResults(
@@ -75,18 +85,21 @@ def _results(
         ],
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         notes=_notes(source, inputs, scores),
+        trust=predictor.measure_trust(inputs.head(TRUST_SAMPLES).angles),
     )
 
 
 def _notes(source: ModelSource, inputs: InferenceInput, scores: Scores) -> list[str]:
     """Return the sentences that the reader needs before the numbers."""
     notes = [f"{source.unverified}."] if source.unverified else []
-    recorded, measured = source.test_mse, scores.mse
-    if not inputs.is_test_split or recorded is None or measured is None:
+    recorded, measured = source.test_loss, scores.metrics
+    if not inputs.is_test_split or recorded is None or not measured:
         return notes
-    if abs(recorded - measured) > MAX_MSE_DIFFERENCE:
+    name, before = recorded
+    now = measured.get(name)
+    if now is not None and abs(before - now) > MAX_LOSS_DIFFERENCE * max(1.0, abs(before)):
         notes.append(
-            f"Training recorded a test MSE of {recorded:.4f}, but it is {measured:.4f} now:"
-            " a library or the user model has another version."
+            f"Training recorded a test {title(name)} of {number(name, before)}, but it is"
+            f" {number(name, now)} now: a library or the user model has another version."
         )
     return notes

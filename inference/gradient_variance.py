@@ -124,8 +124,10 @@ def measure_gradient_variance(
         seed: Seed of the samples.
     """
     qubits = len(layer.circuit.all_qubits())
+    if not layer.observables:
+        return GradientVariance(layer.name, qubits, skipped="it has no readouts")
     if not layer.parameters:
-        return GradientVariance(layer.name, qubits, skipped="it has no trained angles")
+        return GradientVariance(layer.name, qubits, skipped="all its angles are inputs")
     if angles.shape[1] != len(layer.inputs):
         return GradientVariance(
             layer.name, qubits, skipped="its inputs are not the angles of the data"

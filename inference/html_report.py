@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from common.metrics import number, title
 from common.text import plural
-from inference import report_sections
-from inference.html_text import escape
-from inference.report_sections import note, section
+from inference import mitigation_section, report_sections, task_sections
+from inference.html_text import escape, note, section
 from inference.results import InferenceResults
+from inference.scoring import ClassScores
+from qfleet.devices.calibration import short_name
 
 ENCODINGS = {
     "none": "angles, unchanged",
@@ -28,6 +30,20 @@ PLACEMENTS = {
     "angle": "ry on |0...0>",
     "reupload": "before each layer",
 }
+MAX_CARDS = 4
+"""Most classes with a card of their own."""
+
+_DETAILS = {
+    "mse": "lower is better",
+    "mae": "in the units of the labels",
+    "r2": "1 is perfect, 0 is the mean of all labels",
+    "log_loss": "of the predicted probabilities",
+    "energy": "mean over all Hamiltonians",
+    "energy_error": "mean distance to the exact energies",
+    "largest_error": "largest distance to an exact energy",
+    "infidelity": "1 minus the fidelity",
+    "fidelity": "with the target states, mean",
+}
 TEMPLATE = Path(__file__).with_name("report.html")
 
 
@@ -35,19 +51,20 @@ def render(results: InferenceResults) -> str:
     """Return the page."""
     run = results.source.run
     settings = results.source.settings
-    title = f"Run {run.name}" if run else f"Weights {results.source.weights.name}"
+    heading = f"Run {run.name}" if run else f"Weights {results.source.weights.name}"
     warnings = [*results.notes, *(g.warning for g in results.gradients if g.warning)]
     parts = [
         _facts(results),
         report_sections.loss(results),
         report_sections.predictions(results),
-        report_sections.confusion(results),
+        mitigation_section.mitigation(results),
+        task_sections.confusion(results),
         report_sections.baselines(results),
         report_sections.gradients(results),
         report_sections.circuits(results),
     ]
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        title=escape(title),
+        title=escape(heading),
         lead=escape(
             f"{settings.get('model')} on {plural(int(settings.get('qubits', 0)), 'qubit')}:"
             f" predictions for {plural(results.scores.total, 'example')} ({results.inputs.title})"
@@ -76,45 +93,71 @@ def _headline(results: InferenceResults) -> list[tuple[str, str, str]]:
         f"{total:,}",
         f"in {scores.seconds:.2g} s: {scores.rate}",
     )
-    if scores.accuracy is None or scores.mse is None:
-        negative, positive = scores.predicted_counts
-        negative_class, positive_class = results.inputs.classes
+    if not scores.metrics:
+        if not isinstance(scores, ClassScores):
+            return [rate]
+        pairs = zip(results.inputs.target.classes, scores.predicted_counts, strict=True)
+        largest = sorted(pairs, key=lambda one: -one[1])[:MAX_CARDS]
         return [
             rate,
-            (f"predicted {negative_class}", f"{negative:,}", f"{negative / total:.1%}"),
-            (f"predicted {positive_class}", f"{positive:,}", f"{positive / total:.1%}"),
+            *((f"predicted {name}", f"{n:,}", f"{n / total:.1%}") for name, n in largest),
         ]
-    wrong = total - int(np.trace(scores.counts))
     cards = [
-        ("accuracy", f"{scores.accuracy:.2%}", f"{wrong:,} of {total:,} wrong"),
-        ("mean squared error", f"{scores.mse:.4f}", "of predictions against labels -1 and +1"),
-        rate,
+        (title(n), number(n, value), _DETAILS.get(n, "")) for n, value in scores.metrics.items()
     ]
+    if isinstance(scores, ClassScores):
+        wrong = total - int(np.trace(scores.counts))
+        accuracy = scores.metrics["accuracy"]
+        cards = [card for card in cards if card[0] != "accuracy"]
+        cards.insert(0, ("accuracy", f"{accuracy:.2%}", f"{wrong:,} of {total:,} wrong"))
+    cards += _fidelity(results)
+    cards.append(rate)
+    score = "accuracy" if isinstance(scores, ClassScores) else "r2"
     if results.baselines:
-        best = max(results.baselines, key=lambda b: b.accuracy)
-        cards.append(("accuracy of the best baseline", f"{best.accuracy:.2%}", best.name))
+        best = max(results.baselines, key=lambda b: b.metrics[score])
+        shown = best.metrics[score]
+        value = f"{shown:.2%}" if score == "accuracy" else number(score, shown)
+        cards.append((f"{title(score)} of the best baseline", value, best.name))
     return cards
+
+
+def _fidelity(results: InferenceResults) -> list[tuple[str, str, str]]:
+    if not results.trust:
+        return []
+    worst = min(results.trust, key=lambda one: one.returned)
+    return [("fidelity of the circuit", f"{worst.fidelity:.3f}", "by its return after the reverse")]
 
 
 def _facts(results: InferenceResults) -> str:
     source, inputs = results.source, results.inputs
     settings, result, data = source.settings, source.result, inputs.data
+    pruned = result.get("pruned")
     encoding = source.described["encoding"]
+    has_head = settings.get("model") in ("hybrid", "multi-filter")
+    has_examples = inputs.target.task in ("classification", "regression")
     model = [
         ("model", settings.get("model")),
         ("qubits", settings.get("qubits")),
         ("circuits", len(results.circuits)),
         ("readouts", sum(len(layer.observables) for layer in results.circuits)),
-        ("activation", settings.get("activation") if settings.get("model") != "qcnn" else None),
+        ("activation", settings.get("activation") if has_head else None),
         ("trained parameters", f"{results.weight_count:,}"),
+        ("pruned angles", f"{pruned['dropped']:,} of {pruned['angles']:,}" if pruned else None),
         ("simulator", settings.get("simulator")),
+        ("noise", short_name(settings.get("noise") or "none")),
+        ("zero-noise extrapolation", settings.get("zne")),
     ]
     data_facts = [
         ("data", settings.get("data")),
-        ("classes", " and ".join(inputs.classes)),
-        ("features", ENCODINGS.get(encoding.get("kind"))),
-        ("angles applied as", PLACEMENTS.get(encoding.get("placement"))),
+        ("task", inputs.target.task),
+        ("classes", ", ".join(inputs.target.classes) or None),
+        ("Pauli words", f"{len(inputs.target.terms):,}" if inputs.target.terms else None),
     ]
+    if has_examples:
+        data_facts += [
+            ("features", ENCODINGS.get(encoding.get("kind"))),
+            ("angles applied as", PLACEMENTS.get(encoding.get("placement"))),
+        ]
     if data is not None:
         data_facts += [(f"{split} examples", f"{data.rows(split):,}") for split in data.splits]
         data_facts += [("fingerprint", data.fingerprint[:16])]

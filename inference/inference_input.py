@@ -19,7 +19,9 @@ import numpy as np
 from common import storage
 from common.data import Dataset, Encoding, load, manifest_check, prepare, read_examples
 from common.data.formats import FORMATS, sha256_file
+from common.data.problems import PROBLEMS, is_problem_file
 from common.data.splits import GENERATORS, SPLITS, generated_rows
+from common.data.target import Target
 from common.errors import DataError, QfleetError, WeightsError, one_line
 from common.runs import DATASETS, records
 from common.settings import JobSettings, Settings
@@ -40,7 +42,7 @@ class ExampleBlock(NamedTuple):
     Attributes:
         rows: int64 [n], the numbers of the examples, from 0.
         angles: float32 [n, features], radians.
-        labels: float32 [n] of -1 and +1; None if they are unknown.
+        labels: float32 [n], encoded by the target; None if they are unknown.
     """
 
     rows: np.ndarray
@@ -56,7 +58,7 @@ class InferenceInput:
         name: Name for files: `test`, or derived from the table's name.
         title: Name for messages.
         fingerprint: Identifier of the content.
-        classes: The label of -1 and the label of +1.
+        target: What the model predicts.
         labelled: True if labels are known.
         features: Angles per example.
         sizes: Number of examples in each block.
@@ -69,7 +71,7 @@ class InferenceInput:
     name: str
     title: str
     fingerprint: str
-    classes: tuple[str, str]
+    target: Target
     labelled: bool
     features: int
     sizes: tuple[int, ...]
@@ -137,6 +139,11 @@ def _given_input(
     except QfleetError as error:  # it is needed for baselines only
         missing = one_line(error)
     path = settings.inference.input
+    if encoding.target.kind in ("energy", "state"):
+        raise DataError(
+            f"INPUT={path} does not fit TASK={encoding.target.task}, whose examples are those of"
+            " training: omit INPUT"
+        )
     if not path.lower().endswith(tuple(FORMATS)):
         selected = _select_split(path, settings.data.data_memory)
         if selected is not None:
@@ -194,7 +201,7 @@ def _from_split(
         name=name,
         title=f"{split} split of {data.name}",
         fingerprint=f"{data.fingerprint} {split}",
-        classes=data.encoding.classes,
+        target=data.target,
         labelled=True,
         features=data.features,
         sizes=tuple(shard.rows for shard in shards),
@@ -214,7 +221,7 @@ def _from_table(
         name=_file_name(Path(path).stem),
         title=path,
         fingerprint=f"{sha256_file(path, memory)} {encoding.to_json()}",
-        classes=encoding.classes,
+        target=encoding.target,
         labelled=labels is not None,
         features=encoding.symbols,
         sizes=(len(angles),),
@@ -299,7 +306,9 @@ def _generate_again(source: ModelSource, root: StoragePath, named_data: str) -> 
     settings = records.settings_of(source.settings)
     recorded = settings.data.data
     missing = f"the data set of {source.name} is not in {root}"
-    if recorded not in GENERATORS and recorded != named_data:
+    is_file = settings.data.task in PROBLEMS and is_problem_file(settings.data)
+    is_generated = recorded in GENERATORS or (settings.data.task in PROBLEMS and not is_file)
+    if not is_generated and recorded != named_data:
         raise DataError(
             f"{missing}, and DATA={recorded}, from which it was made, is read only if you name it:"
             f" set DATA={recorded} if you trust its path, or give examples with INPUT=table"

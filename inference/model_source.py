@@ -18,9 +18,13 @@ from common import runs, storage, weights_file
 from common.errors import RunError, SettingsError, WeightsError
 from common.runs import records
 from common.settings import Settings
+from common.settings.groups import NO_NOISE, NO_SHOTS
 from common.storage import StoragePath
 from common.user_code import UserCode
 from common.weights_file import RETRAIN_HINT
+
+REPLACED = ("noise", "shots", "trajectories", "sampler")
+"""Settings of the model that inference may replace."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class ModelSource:
         unverified: The reason why the SHA-256 of the weights was not verified; else empty.
         code: Permission to import the user's model.
         checkpoint: CHECKPOINT: last, or best.
+        has_other_noise: True if NOISE, SHOTS or SAMPLER differ from those of the training.
     """
 
     weights: StoragePath
@@ -50,6 +55,7 @@ class ModelSource:
     unverified: str = ""
     code: UserCode = field(default_factory=UserCode)
     checkpoint: str = "last"
+    has_other_noise: bool = False
 
     @property
     def name(self) -> str:
@@ -67,11 +73,16 @@ class ModelSource:
         return f"{'run' if self.run else 'weights'} {self.name} ({_model_name(self.settings)})"
 
     @property
-    def test_mse(self) -> float | None:
-        """The mean squared error on the test split that training recorded; None without one."""
+    def test_loss(self) -> tuple[str, float] | None:
+        """Name and value of the loss on the test split that training recorded; None without one.
+
+        With CLASS_WEIGHTS or LOSS, it is not a number that inference computes.
+        """
         test = self.result.get("metrics", {}).get("test")
-        mse = test.get("mse") if isinstance(test, dict) else None
-        return float(mse) if isinstance(mse, int | float) else None
+        if not test or self.settings.get("class_weights"):
+            return None
+        name, value = next(iter(test.items()))
+        return (name, float(value)) if isinstance(value, int | float) else None
 
     @contextlib.contextmanager
     def local_weights(self) -> Iterator[Path]:
@@ -97,14 +108,16 @@ def choose_model(settings: Settings) -> ModelSource:
     """Find the model that the settings specify.
 
     Args:
-        settings: STORAGE, RUN and WEIGHTS are used; MODEL permits a user's model, and others must
-            match the recorded ones.
+        settings: STORAGE, RUN and WEIGHTS are used; MODEL permits a user's model, NOISE, SHOTS,
+            TRAJECTORIES and SAMPLER replace those of the training, ZNE and ZNE_FIT are added, and
+            others must match the recorded ones.
 
     Raises:
         RunError: The run does not exist, is not finished, or has links to other places.
         WeightsError: model.json or the weights are missing or damaged.
         SettingsError: RUN or CHECKPOINT is set in addition to WEIGHTS, a setting contradicts the
-            recorded one, or the model is a user's own and must be named.
+            recorded one, ZNE does not fit the model, or the model is a user's own and must be
+            named.
     """
     if settings.inference.weights and settings.job.run:
         raise SettingsError(
@@ -123,9 +136,73 @@ def choose_model(settings: Settings) -> ModelSource:
         run = runs.resolve(storage.path(settings.job.storage), settings.job.run)
         source = _from_run(run, checkpoint)
     _check_consistency(settings, source)
+    source = _with_zne(settings, _with_noise(settings, source))
     source = replace(source, code=_user_code(settings, source))
     source.code.require(source.settings["model"], source.described["source"])
     return source
+
+
+def _with_noise(settings: Settings, source: ModelSource) -> ModelSource:
+    """Return the model with the given NOISE, SHOTS and TRAJECTORIES in place of the recorded.
+
+    SAMPLER is that of this inference: whoever made the run named the module that a recorded one
+    would import.
+    """
+    given = {name: settings.get(name) for name in REPLACED}
+    changed = {
+        name: value
+        for name, value in given.items()
+        if value not in ("", None, source.settings.get(name))
+    }
+    if source.settings.get("sampler") and not given["sampler"]:
+        changed |= {"sampler": "", "shots": given["shots"] or NO_SHOTS}
+    if not changed:
+        return source
+    recorded = {**source.settings, **changed, "gradient": "noisy"}
+    try:
+        Settings.from_record(recorded)
+    except ValueError as error:
+        names = ", ".join(name.upper() for name in changed)
+        raise SettingsError(f"{error}; {names} can be left out") from None
+    described = {**source.described, "settings": recorded}
+    # The recorded metrics are those of the noise of the training.
+    result = {**source.result, "metrics": {}}
+    return replace(source, described=described, result=result, has_other_noise=True)
+
+
+def _with_zne(settings: Settings, source: ModelSource) -> ModelSource:
+    """Return the model with ZNE and ZNE_FIT among its settings, if ZNE is given.
+
+    Raises:
+        SettingsError: The model has no noise, or no readouts, or normalises or samples them.
+    """
+    zne, recorded = settings.inference.zne, source.settings
+    if not zne:
+        return source
+    if recorded.get("task") == "state":
+        raise SettingsError(
+            f"ZNE={zne} does not fit TASK=state, whose fidelities are no readouts: omit ZNE"
+        )
+    if recorded.get("normalize_readouts"):
+        raise SettingsError(
+            f"ZNE={zne} does not fit NORMALIZE_READOUTS=true, which scales readouts by their"
+            " statistics under the noise: omit ZNE"
+        )
+    if recorded.get("sampler"):
+        raise SettingsError(
+            f"ZNE={zne} can't be used with SAMPLER={recorded['sampler']}, since folded circuits are"
+            " simulated: omit one"
+        )
+    noise = str(recorded.get("noise") or NO_NOISE)
+    if noise == NO_NOISE:
+        raise SettingsError(
+            f"ZNE={zne} has no noise to extrapolate, since {source.title} has NOISE={noise}: set"
+            " NOISE, for example to depolarizing:0.01, or omit ZNE"
+        )
+    added = {"zne": zne, "zne_fit": settings.inference.zne_fit}
+    described = {**source.described, "settings": {**recorded, **added}}
+    # The recorded metrics are those of readouts with noise.
+    return replace(source, described=described, result={**source.result, "metrics": {}})
 
 
 def _user_code(settings: Settings, source: ModelSource) -> UserCode:
@@ -136,7 +213,7 @@ def _user_code(settings: Settings, source: ModelSource) -> UserCode:
     outer = folder.parent if source.run else nested
     places = [storage.path(settings.job.storage), outer]
     local = tuple(place for place in places if isinstance(place, Path))
-    return UserCode(named, local, verbose=settings.job.verbose)
+    return UserCode(named, local, settings.job.verbose, settings.model.sampler)
 
 
 def _from_run(run: runs.Run, checkpoint: str = "last") -> ModelSource:
@@ -150,7 +227,7 @@ def _from_run(run: runs.Run, checkpoint: str = "last") -> ModelSource:
         )
     metrics, result = run.metrics(), run.result()
     if checkpoint == "best":  # the recorded metrics are those of the last epoch
-        result |= {"weights": result["best"], "metrics": {}}
+        result |= {"weights": result["best"], "metrics": {}, "pruned": None}
     return ModelSource(
         *(weights, described, run.predictions, run, record, result, metrics), checkpoint=checkpoint
     )
@@ -232,7 +309,9 @@ def _read_result(weights: StoragePath) -> dict[str, Any]:
 def _check_consistency(settings: Settings, source: ModelSource) -> None:
     """Raise if a setting of the model or its data differs from the recorded one."""
     for name, field_ in Settings.fields().items():
-        if field_.group not in ("model", "data") or name == "seed" or name not in source.settings:
+        if field_.group not in ("model", "data") or name not in source.settings:
+            continue
+        if name == "seed" or name in REPLACED:
             continue
         value, recorded = settings.get(name), source.settings[name]
         if name in settings.explicit and value not in (recorded, field_.default):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -43,6 +43,47 @@ def rows_per_batch(
     return max(1, min(fitting, MAX_ROWS, limit))
 
 
+class CircuitTrust(NamedTuple):
+    """Fidelity and errors of a circuit over a sample of examples: how far to trust its readouts.
+
+    Attributes:
+        circuit: Name of the circuit.
+        examples: Number of examples.
+        returned: Probability of |0...0> after the circuit and its reverse, with noise; mean.
+        least: The lowest of these probabilities.
+        noisy_error: Mean distance of the readouts from those without noise.
+        mitigated_error: The same after the extrapolation.
+    """
+
+    circuit: str
+    examples: int
+    returned: float
+    least: float
+    noisy_error: float
+    mitigated_error: float
+
+    @property
+    def fidelity(self) -> float:
+        """Estimate of the fidelity of the circuit, which has half of the noise."""
+        return float(np.sqrt(max(self.returned, 0.0)))
+
+
+class Predictions(NamedTuple):
+    """Predictions of a batch.
+
+    Attributes:
+        outputs: float32 [n], or [n, outputs] for several outputs.
+        readouts: float32 [n, readouts]; None for a model without a readout layer.
+        seconds: Time of the computation.
+        unmitigated: Outputs without zero-noise extrapolation; None where it is not used.
+    """
+
+    outputs: np.ndarray
+    readouts: np.ndarray | None
+    seconds: float
+    unmitigated: np.ndarray | None = None
+
+
 class Predictor:
     """A trained model that is ready for predictions.
 
@@ -52,22 +93,33 @@ class Predictor:
         batch: Maximum number of examples per batch; derived from the memory unless given.
 
     Attributes:
+        layers: The model's quantum layers.
         circuits: Number of circuits simulated per example.
         readouts: Readouts per example; None for a model without a readout layer.
         batch_rows: Examples per batch.
-
-    Raises:
-        WeightsError: The model computes several numbers per example.
+        outputs: Numbers per example that the model computes.
     """
+
+    is_mitigated = False
+    """If readouts are extrapolated to zero noise."""
 
     def __init__(self, model: "keras.Model", features: int, batch: int | None = None) -> None:
         from common import models
         from qfleet.tensorflow.runtime import tf
 
-        layers = list(models.circuit_layers(model))
-        self.circuits = len(layers)
-        width = max((layer.state_qubits for layer in layers), default=0)
+        self.layers = list(models.circuit_layers(model))
+        self.circuits = len(self.layers)
+        width = max((layer.state_qubits for layer in self.layers), default=0)
         self.batch_rows = rows_per_batch(width, batch)
+        self._compile(model, features)
+        # Traced here, so that tracing does not count as prediction time.
+        self.outputs = int(np.size(self._evaluate(tf.zeros([1, features]))[0]))
+
+    def _compile(self, model: "keras.Model", features: int) -> None:
+        """Build the graph that `_evaluate` calls, and set `readouts`."""
+        from common import models
+        from qfleet.tensorflow.runtime import tf
+
         readout_model = models.readout_model(model)
         self.readouts = None if readout_model is None else int(readout_model.output_shape[-1])
         combined = model if readout_model is None else _combined(model, readout_model)
@@ -80,15 +132,25 @@ class Predictor:
             return tuple(outputs)
 
         self._predict = predict
-        # Traced here, so that tracing does not count as prediction time.
-        _check_width(predict(tf.zeros([1, features]))[0])
+
+    def _evaluate(self, angles: Any) -> tuple[Any, Any, Any]:
+        """Return outputs and readouts of a batch, and outputs without extrapolation or None."""
+        return *self._predict(angles), None
+
+    def measure_trust(self, angles: np.ndarray) -> list[CircuitTrust]:
+        """Return the fidelity and the errors of each circuit; nothing without ZNE.
+
+        Args:
+            angles: Examples float32 [n, features].
+        """
+        return []
 
     def predict(
         self,
         angles: np.ndarray,
         rows: np.ndarray,
         on_batch: Callable[[int], None] = lambda _: None,
-    ) -> tuple[np.ndarray, np.ndarray | None, float]:
+    ) -> Predictions:
         """Compute predictions.
 
         Args:
@@ -96,31 +158,37 @@ class Predictor:
             rows: int64 [n], the numbers of the examples from 0, for error messages.
             on_batch: Called with the number of examples after each batch.
 
-        Returns:
-            Predictions float32 [n], readouts float32 [n, readouts] or None, and seconds.
-
         Raises:
             WeightsError: A prediction is NaN or infinite.
         """
         from qfleet.tensorflow.runtime import tf
 
-        predictions = np.empty(len(angles), np.float32)
+        shape = (len(angles),) if self.outputs == 1 else (len(angles), self.outputs)
+        predictions = np.empty(shape, np.float32)
         readouts = np.empty((len(angles), self.readouts or 0), np.float32)
+        unmitigated = np.empty_like(predictions)
         start = time.monotonic()
         for first in range(0, len(angles), self.batch_rows):
             batch = slice(first, min(first + self.batch_rows, len(angles)))
-            outputs, readouts[batch] = self._predict(tf.constant(angles[batch]))
-            predictions[batch] = np.reshape(outputs, -1)
+            outputs, readouts[batch], plain = self._evaluate(tf.constant(angles[batch]))
+            predictions[batch] = np.reshape(outputs, predictions[batch].shape)
+            if self.is_mitigated:
+                unmitigated[batch] = np.reshape(plain, predictions[batch].shape)
             on_batch(batch.stop - batch.start)
         seconds = time.monotonic() - start
         if not np.isfinite(predictions).all():
-            index = int(np.flatnonzero(~np.isfinite(predictions))[0])
+            index = int(np.argwhere(~np.isfinite(predictions))[0, 0])
             raise WeightsError(
                 f"the prediction for example {rows[index] + 1} is {predictions[index]}: the"
                 " weights contain NaN or infinite values, so train again, for example with a"
                 " lower LEARNING_RATE"
             )
-        return predictions, None if self.readouts is None else readouts, seconds
+        return Predictions(
+            predictions,
+            None if self.readouts is None else readouts,
+            seconds,
+            unmitigated if self.is_mitigated else None,
+        )
 
 
 def _combined(model: "keras.Model", readout_model: "keras.Model") -> "keras.Model":
@@ -128,11 +196,3 @@ def _combined(model: "keras.Model", readout_model: "keras.Model") -> "keras.Mode
     from qfleet.tensorflow.runtime import keras
 
     return keras.Model(model.inputs, [model.outputs[0], readout_model.outputs[0]])
-
-
-def _check_width(predictions: Any) -> None:
-    if np.size(predictions) != 1:
-        raise WeightsError(
-            f"the model computes {np.size(predictions)} numbers per example: it must compute one,"
-            " whose sign is the class"
-        )

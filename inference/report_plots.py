@@ -18,11 +18,13 @@ from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.ticker import MaxNLocator  # noqa: E402
 
+from common.metrics import title  # noqa: E402
 from common.text import printable  # noqa: E402
 from inference.gradient_variance import SMALL_VARIANCE, GradientVariance  # noqa: E402
-from inference.scoring import Histogram, Scores  # noqa: E402
+from inference.histogram import Histogram  # noqa: E402
+from inference.scoring import ClassScores, Scores  # noqa: E402
 
-# Placeholders, which `_svg` replaces by the page's variables.
+# Placeholders, which `to_svg` replaces by the page's variables.
 COLOURS = {
     "ink": "#010101",
     "muted": "#020202",
@@ -59,7 +61,7 @@ STYLE: Any = {
 }
 
 
-def _svg(figure: Figure, name: str, label: str) -> str:
+def to_svg(figure: Figure, name: str, label: str) -> str:
     """Return the figure as one <svg> element with unique ids and without links."""
     sink = io.StringIO()
     figure.savefig(
@@ -90,18 +92,24 @@ def _plain(text: str) -> str:
     return (text if len(text) <= 24 else text[:23] + "…").replace("$", r"\$")
 
 
-def _figure(width: float, height: float, **grid: Any) -> tuple[Figure, Any]:
+def figure_of(width: float, height: float, **grid: Any) -> tuple[Figure, Any]:
+    """Return a figure and its axes; sizes are in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(**grid)
 
 
 def loss_curve(
-    metrics: Sequence[Mapping[str, Any]], initializations: int, initialization_epochs: int
+    metrics: Sequence[Mapping[str, Any]],
+    loss: str,
+    initializations: int,
+    initialization_epochs: int,
 ) -> str:
-    """Plot the mean squared error by epoch, with a separate line for each initialization.
+    """Plot the loss by epoch, with a separate line for each initialization.
 
     Args:
-        metrics: The rows of metrics.jsonl: epoch, mse, val_mse; at least one.
+        metrics: The rows of metrics.jsonl: epoch, the loss and its value in validation; at least
+            one.
+        loss: Name of the loss.
         initializations: Number of random initializations, of which the best was continued.
         initialization_epochs: Epochs per initialization.
     """
@@ -111,8 +119,8 @@ def loss_curve(
     if before:
         bounds = [*range(0, before, initialization_epochs), before, epochs.max()]
     with mpl.rc_context(STYLE):
-        figure, axes = _figure(WIDTH_INCHES, 3.3)
-        kinds = (("mse", "training", "train"), ("val_mse", "validation", "positive"))
+        figure, axes = figure_of(WIDTH_INCHES, 3.3)
+        kinds = ((loss, "training", "train"), (f"val_{loss}", "validation", "positive"))
         for key, name, colour in kinds:
             values = np.array([row[key] for row in metrics], float)
             for first, last in pairwise(bounds):
@@ -124,15 +132,16 @@ def loss_curve(
                     epochs[inside], values[inside], color=COLOURS[colour], linewidth=width,
                     alpha=alpha, label=label, marker="o" if inside.sum() == 1 else "", ms=3,
                 )  # fmt: skip
-        top = axes.get_ylim()[1]
-        axes.set(xlim=(0.5, max(epochs.max() + 0.5, 2)), ylim=(0, top))
+        axes.set(xlim=(0.5, max(epochs.max() + 0.5, 2)))
+        if loss != "energy":
+            axes.set(ylim=(0, axes.get_ylim()[1]))
         if before:
             continued = bool(epochs.max() > before)
             _mark_initializations(axes, initializations, initialization_epochs, continued=continued)
-        axes.set(xlabel="epoch", ylabel="mean squared error")
+        axes.set(xlabel="epoch", ylabel=_plain(title(loss)))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(loc="upper right")
-        return _svg(figure, "loss", "Loss curve of training and validation")
+        return to_svg(figure, "loss", "Loss curve of training and validation")
 
 
 def _mark_initializations(axes: Axes, count: int, epochs: int, *, continued: bool) -> None:
@@ -152,21 +161,21 @@ def _mark_initializations(axes: Axes, count: int, epochs: int, *, continued: boo
         axes.annotate("best initialization continued", (end, 1.02), **above)
 
 
-def predictions(scores: Scores, classes: tuple[str, str]) -> str:
+def predictions(scores: ClassScores, classes: Sequence[str]) -> str:
     """Plot the histogram of the predictions, by label if labels are known."""
     with mpl.rc_context(STYLE):
-        figure, axes = _figure(WIDTH_INCHES, 2.9)
+        figure, axes = figure_of(WIDTH_INCHES, 2.9)
         edge = max(1.0, scores.predictions.largest) * 1.02
         _histogram(axes, scores.predictions, edge, scores, classes)
         axes.axvline(0, color=COLOURS["muted"], linewidth=1, linestyle=(0, (4, 3)))
         axes.set(xlabel="prediction (its sign is the class)", ylabel="examples")
         if scores.labelled:
             axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
-        return _svg(figure, "predictions", "Histogram of predictions by label")
+        return to_svg(figure, "predictions", "Histogram of predictions by label")
 
 
-def readouts(scores: Scores, classes: tuple[str, str]) -> str:
-    """Plot histograms of the first readouts, by label if labels are known."""
+def readouts(scores: Scores, classes: Sequence[str]) -> str:
+    """Plot histograms of the first readouts, by label if there are two classes."""
     shown = len(scores.readouts)
     columns = min(shown, 4)
     rows = -(-shown // columns)
@@ -175,7 +184,7 @@ def readouts(scores: Scores, classes: tuple[str, str]) -> str:
     edge = min(1.0, max(0.05, np.ceil(largest * 22) / 20))
     with mpl.rc_context(STYLE):
         width = WIDTH_INCHES * min(1, 0.5 + 0.25 * (columns - 1))
-        figure, grid = _figure(
+        figure, grid = figure_of(
             width, 2.3 * rows + 0.2, nrows=rows, ncols=columns, sharex=True, sharey=True,
             squeeze=False,
         )  # fmt: skip
@@ -190,16 +199,16 @@ def readouts(scores: Scores, classes: tuple[str, str]) -> str:
             axes.set_xlabel("expectation value")
         for axes in grid[:, 0]:
             axes.set_ylabel("examples")
-        return _svg(figure, "readouts", "Histograms of readouts by label")
+        return to_svg(figure, "readouts", "Histograms of readouts by label")
 
 
 def _histogram(
-    axes: Axes, values: Histogram, edge: float, scores: Scores, classes: tuple[str, str]
+    axes: Axes, values: Histogram, edge: float, scores: Scores, classes: Sequence[str]
 ) -> None:
     # Few examples get few bins. An even number makes 0, where the class changes, an edge.
     edges, counts = values.rebinned(edge, 2 * round(min(30, max(6, scores.total**0.5))))
     groups = [(counts[0], COLOURS["train"], "")]
-    if scores.labelled:
+    if scores.labelled and len(classes) == 2:
         groups = [
             (counts[0], COLOURS["negative"], f"label {_plain(classes[0])}"),
             (counts[1], COLOURS["positive"], f"label {_plain(classes[1])}"),
@@ -214,7 +223,7 @@ def gradient_variance(measured: GradientVariance, name: str) -> str:
     """Plot the gradient variance by layer, compared with that of a random circuit."""
     layers = measured.layers
     with mpl.rc_context(STYLE | {"axes.grid.axis": "x"}):
-        figure, axes = _figure(WIDTH_INCHES, 0.9 + 0.42 * len(layers))
+        figure, axes = figure_of(WIDTH_INCHES, 0.9 + 0.42 * len(layers))
         positions = np.arange(len(layers))
         values = np.array([max(layer.variance, 1e-12) for layer in layers])
         limits = np.array([layer.plateau for layer in layers])
@@ -241,4 +250,4 @@ def gradient_variance(measured: GradientVariance, name: str) -> str:
         )  # fmt: skip
         axes.set_yticklabels([f"{_plain(layer.name)} ({layer.angles} angles)" for layer in layers])
         figure.legend(loc="outside upper right", ncols=3)
-        return _svg(figure, name, "Gradient variance by layer")
+        return to_svg(figure, name, "Gradient variance by layer")

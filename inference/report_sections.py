@@ -1,57 +1,59 @@
 """The report's sections: a title, a note and a plot or table for each result."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from common.metrics import number, title
 from common.text import plural
-from inference import circuit_svg, report_plots
+from inference import circuit_svg, report_plots, task_sections
 from inference.gradient_variance import NEAR_PLATEAU, SMALL_VARIANCE
-from inference.html_text import escape
+from inference.html_text import escape, note, section
 from inference.results import InferenceResults
-from inference.scoring import MAX_READOUTS
+from inference.scoring import MAX_READOUTS, ClassScores
 
 MAX_CIRCUITS = 8
 
 
-def section(title: str, *parts: str) -> str:
-    """Return a section with a title, without empty parts."""
-    return f"<section>\n<h2>{title}</h2>\n" + "\n".join(filter(None, parts)) + "\n</section>"
-
-
-def note(text: str) -> str:
-    """Return a paragraph of explanation from HTML."""
-    return f'<p class="note">{text}</p>'
-
-
 def loss(results: InferenceResults) -> str:
     """Return the section with the loss curve."""
-    rows = [row for row in results.source.metrics if _has_losses(row)]
+    name = _loss_name(results.source.metrics)
+    rows = [row for row in results.source.metrics if name and _has_losses(row, name)]
     if not rows:
         return section("Loss", note("There is no metrics.jsonl for these weights."))
     settings = results.source.settings
     count = settings.get("initializations") or 1
     epochs = settings.get("initialization_epochs") or 0
-    text = "Mean squared error at the end of each epoch; lower is better."
+    text = f"The {escape(title(name))} at the end of each epoch; lower is better."
     if count > 1:
         text += (
             f" Training starts with {count} random initializations of {plural(epochs, 'epoch')}"
             " each. It continues with the best one, with a learning rate that decays to zero."
         )
-    return section("Loss", note(text), report_plots.loss_curve(rows, count, epochs))
+    return section("Loss", note(text), report_plots.loss_curve(rows, name, count, epochs))
 
 
-def _has_losses(row: Mapping[str, Any]) -> bool:
-    numbers = [row.get(key) for key in ("epoch", "mse", "val_mse")]
+def _loss_name(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the name of the loss, the first number of an epoch; nothing without rows."""
+    return next((name for row in rows[:1] for name in row if name != "epoch"), "")
+
+
+def _has_losses(row: Mapping[str, Any], name: str) -> bool:
+    numbers = [row.get(key) for key in ("epoch", name, f"val_{name}")]
     return all(isinstance(number, int | float) for number in numbers)
 
 
 def predictions(results: InferenceResults) -> str:
-    """Return the section with predictions and readouts by label."""
-    parts = [
-        note("A prediction is a number; its sign is the class."),
-        report_plots.predictions(results.scores, results.inputs.classes),
-    ]
-    if count := results.scores.readouts_per_example:
+    """Return the section with predictions of the task, and readouts."""
+    scores, target = results.scores, results.inputs.target
+    parts = task_sections.predictions(results)
+    if isinstance(scores, ClassScores) and target.kind == "signs":
+        parts = [
+            note("A prediction is a number; its sign is the class."),
+            report_plots.predictions(scores, target.classes),
+        ]
+    if target.task in ("energy", "state"):
+        return section("Results", *parts)
+    if count := scores.readouts_per_example:
         shown = f" The first {MAX_READOUTS} of {count} are shown."
         parts += [
             "<h3>Readouts</h3>",
@@ -59,79 +61,52 @@ def predictions(results: InferenceResults) -> str:
                 "The outputs of the circuit, before any classical layer: expectation values from"
                 " -1 to 1." + (shown if count > MAX_READOUTS else "")
             ),
-            report_plots.readouts(results.scores, results.inputs.classes),
+            report_plots.readouts(scores, target.classes),
         ]
     return section("Predictions", *parts)
 
 
-def confusion(results: InferenceResults) -> str:
-    """Return the section with the confusion matrix; empty if labels are unknown."""
-    counts = results.scores.confusion
-    if counts is None:
-        return ""
-    classes = [escape(name) for name in results.inputs.classes]
-    rows = []
-    for i, label in enumerate(classes):
-        cells = []
-        for j in range(2):
-            fraction = counts[i, j] / max(counts[i].sum(), 1)
-            cells.append(
-                f'<td class="{"hit" if i == j else "miss"}" style="--fraction: {fraction:.3f}">'
-                f'{counts[i, j]:,}<span class="fraction">{fraction:.1%}</span></td>'
-            )
-        rows.append(f"<tr><th>label {label}</th>{''.join(cells)}</tr>")
-    return section(
-        "Confusion matrix",
-        '<table class="confusion"><thead><tr><th></th>'
-        + "".join(f"<th>predicted {name}</th>" for name in classes)
-        + f"</tr></thead><tbody>{''.join(rows)}</tbody></table>",
-    )
-
-
 def baselines(results: InferenceResults) -> str:
-    """Return the section that compares classical models; empty if labels are unknown."""
-    if not results.scores.labelled:
+    """Return the section that compares classical models; empty where there are none to compare."""
+    scores = results.scores
+    if not scores.metrics or results.inputs.target.task not in ("classification", "regression"):
         return ""
     if not results.baselines:
         reason = results.missing_baselines_reason
         return section("Baselines", note(f"No baselines: {escape(reason)}."))
     data = results.inputs.data
+    names = list(scores.metrics)
     train_rows = data.rows("train") if data else 0
-    rows = [
-        _row(results.source.settings.get("model"), results.scores.accuracy, results.scores.mse,
-             train_rows, results.scores.total, highlight=True)
-    ]  # fmt: skip
-    rows += [_row(b.name, b.accuracy, b.mse, b.train_rows, b.test_rows) for b in results.baselines]
+    own = (results.source.settings.get("model"), scores.metrics, train_rows, scores.total)
+    rows = [_row(names, *own, highlight=True)]
+    rows += [_row(names, b.name, b.metrics, b.train_rows, b.test_rows) for b in results.baselines]
+    headings = ("model", *map(title, names), "trained on", "tested on")
     return section(
         "Baselines",
         note(
-            "Classical models of scikit-learn on the same angles and the same training split. If a"
-            " model computes a probability p, its prediction is 2p - 1."
+            "Classical models of scikit-learn on the same angles and the same training split, each"
+            " tuned by cross-validation over as many configurations as the others. The perceptron"
+            " (MLP) has about as many weights as the model."
         ),
-        '<div class="wide"><table><thead><tr><th>model</th><th>accuracy</th><th>mean squared error'
-        "</th><th>trained on</th><th>tested on</th></tr></thead><tbody>"
-        + "".join(rows)
-        + "</tbody></table></div>",
+        '<div class="wide"><table><thead><tr>'
+        + "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+        + f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div>",
     )
 
 
 def _row(
-    name: Any,
-    accuracy: float | None,
-    mse: float | None,
+    names: Sequence[str],
+    model: Any,
+    metrics: Mapping[str, float],
     train_rows: int,
     test_rows: int,
     *,
     highlight: bool = False,
 ) -> str:
-    cells = [
-        f"{accuracy:.2%}" if accuracy is not None else "–",
-        f"{mse:.4f}" if mse is not None else "–",
-        f"{train_rows:,}",
-        f"{test_rows:,}",
-    ]
+    cells = [number(name, metrics[name]) if name in metrics else "–" for name in names]
+    cells += [f"{train_rows:,}", f"{test_rows:,}"]
     kind = ' class="highlight"' if highlight else ""
-    return f"<tr{kind}><th>{escape(str(name))}</th>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"
+    return f"<tr{kind}><th>{escape(str(model))}</th>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"
 
 
 def gradients(results: InferenceResults) -> str:
@@ -148,14 +123,14 @@ def gradients(results: InferenceResults) -> str:
             f" {NEAR_PLATEAU:g} times that value and at most {SMALL_VARIANCE:g}."
         )
     ]
-    for number, measured in enumerate(results.gradients):
+    for index, measured in enumerate(results.gradients):
         name = escape(measured.circuit)
         if len(results.gradients) > 1:
             parts.append(f"<h3>{name}</h3>")
         if measured.skipped:
             parts.append(note(f"Not measured for {name}: {escape(measured.skipped)}."))
             continue
-        parts.append(report_plots.gradient_variance(measured, f"gradient{number}"))
+        parts.append(report_plots.gradient_variance(measured, f"gradient{index}"))
         parts.append(
             note(f"{measured.samples} random samples of all angles, each with one example.")
         )
@@ -216,10 +191,12 @@ def _diagram(layer: Any) -> str:
             f"{escape(layer.name)}: the circuit has too many gates for a diagram ({gates:,})."
         )
     readouts = ", ".join(str(observable).removeprefix("1.000*") for observable in layer.observables)
+    if len(readouts) > 200:
+        readouts = readouts[:200] + "..."
     caption = note(
         f"{escape(layer.name)}: {plural(width, 'qubit')}, {plural(gates, 'gate')},"
-        f" {plural(len(layer.parameters), 'trained angle')}; readouts:"
-        f" {escape(readouts if len(readouts) <= 200 else readouts[:200] + '...')}"
+        f" {plural(len(layer.parameters), 'trained angle')}"
+        f"{'; readouts: ' * bool(readouts)}{escape(readouts)}"
         f"{_network_note(layer.simulator)}{_excerpt_note(drawn, width)}"
     )
     return f'{caption}<div class="scroll">{svg}</div>'

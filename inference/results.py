@@ -8,6 +8,7 @@ from inference.baseline import Baseline
 from inference.gradient_variance import GradientVariance
 from inference.inference_input import InferenceInput
 from inference.model_source import ModelSource
+from inference.predictor import CircuitTrust
 from inference.scoring import Scores
 
 
@@ -25,6 +26,7 @@ class InferenceResults:
         gradients: The gradient variance of the distinct circuits.
         created: Date and time, UTC.
         notes: Sentences that the reader needs before the numbers.
+        trust: Of the readouts of each circuit, with zero-noise extrapolation.
     """
 
     source: ModelSource
@@ -36,6 +38,7 @@ class InferenceResults:
     gradients: Sequence[GradientVariance]
     created: str
     notes: Sequence[str] = field(default_factory=list)
+    trust: Sequence[CircuitTrust] = field(default_factory=list)
 
     @property
     def missing_baselines_reason(self) -> str:

@@ -6,13 +6,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common.settings import Settings
-from inference import model_loading, summary
+from inference import model_loading, normalization, summary
 from inference.finalize import finalize
 from inference.inference_input import InferenceInput
+from inference.mitigation import predictor_for
 from inference.model_source import ModelSource
 from inference.prediction_table import PredictionTable
-from inference.predictor import Predictor
-from inference.scoring import Scores
+from inference.scoring import scores_for
 from qfleet.tensorflow.runtime import configure
 
 
@@ -26,22 +26,26 @@ def predict_in_process(settings: Settings, source: ModelSource, inputs: Inferenc
     """
     configure(threads=settings.training.threads, seed=settings.data.seed)
     model = model_loading.load(source)
+    normalization.adapt(model, source, inputs)
     summary.log_start(source, inputs)
-    predictor = Predictor(model, inputs.features, settings.training.batch)
-    scores = Scores(predictor.readouts, inputs.labelled, predictor.circuits)
+    predictor = predictor_for(model, inputs.features, source, settings.training.batch)
+    scores = scores_for(
+        *(inputs.target, predictor.readouts, inputs.labelled, predictor.circuits),
+        is_mitigated=predictor.is_mitigated,
+    )
     show_progress = sys.stdout.isatty() and inputs.total > predictor.batch_rows
     progress = Progress(
         TextColumn("examples"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
         console=Console(highlight=False), transient=True, disable=not show_progress,
     )  # fmt: skip
-    with PredictionTable(source.predictions, inputs, predictor.readouts) as table:
+    with PredictionTable(
+        source.predictions, inputs, predictor.readouts, is_mitigated=predictor.is_mitigated
+    ) as table:
         with progress:
             task = progress.add_task("", total=inputs.total)
             for rows, angles, labels in inputs.blocks():
-                predictions, readouts, seconds = predictor.predict(
-                    angles, rows, lambda count: progress.advance(task, count)
-                )
-                scores.seconds += seconds
-                scores.add(predictions, readouts, labels)
-                table.add(rows, predictions, readouts, labels)
-        finalize(settings.data.seed, source, inputs, model, scores, table)
+                found = predictor.predict(angles, rows, lambda count: progress.advance(task, count))
+                scores.seconds += found.seconds
+                scores.add(found.outputs, found.readouts, labels, found.unmitigated)
+                table.add(rows, found.outputs, found.readouts, labels, found.unmitigated)
+        finalize(settings.data.seed, source, inputs, model, predictor, scores, table)

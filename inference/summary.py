@@ -7,11 +7,16 @@ from rich.markup import escape as escape_markup
 from rich.table import Table
 
 from common import events
+from common.metrics import number, title
 from common.storage import StoragePath
 from common.text import plural, printable
 from inference.inference_input import InferenceInput
 from inference.model_source import ModelSource
 from inference.results import InferenceResults
+from inference.scoring import ClassScores
+
+MAX_CLASSES = 12
+"""Most classes whose confusion matrix fits into a terminal."""
 
 
 def escape(recorded: str) -> str:
@@ -36,11 +41,18 @@ def log_results(results: InferenceResults, predictions: StoragePath, report: Sto
     scores, source = results.scores, results.source
     for note in results.notes:
         _print(escape(note), style="yellow")
-    if scores.labelled:
+    if scores.metrics:
         _print(_score_table(results))
-        _print(_confusion_table(results))
-    else:
-        _print(_count_table(results))
+    if isinstance(scores, ClassScores):
+        _print(
+            _confusion_table(results, scores) if scores.labelled else _count_table(results, scores)
+        )
+    for one in results.trust:
+        _print(
+            f"{escape(one.circuit)}: fidelity {one.fidelity:.3f}, by a return to |0...0> of"
+            f" {one.returned:.3f} after circuit and reverse; mean error of readouts"
+            f" {one.noisy_error:.2g}, with ZNE {one.mitigated_error:.2g}"
+        )
     for measured in results.gradients:
         if measured.warning:
             _print(escape(measured.warning), style="yellow")
@@ -48,8 +60,10 @@ def log_results(results: InferenceResults, predictions: StoragePath, report: Sto
     _print(f"predictions  {escape(str(predictions))}")
     _print(f"report       {escape(str(report))}")
     metrics = {"examples_per_second": scores.total / max(scores.seconds, 1e-9)}
-    if scores.mse is not None and scores.accuracy is not None:
-        metrics |= {"mse": scores.mse, "accuracy": scores.accuracy}
+    metrics |= scores.metrics
+    if scores.unmitigated is not None:
+        metrics |= {f"unmitigated_{name}": v for name, v in scores.unmitigated.metrics.items()}
+        metrics["circuit_fidelity"] = min(one.fidelity for one in results.trust)
     events.emit(
         "run_finished",
         run=source.name,
@@ -77,36 +91,44 @@ def _table() -> Table:
 
 def _score_table(results: InferenceResults) -> Table:
     table = _table()
-    for title in ("", "MSE", "accuracy"):
-        table.add_column(title, justify="right" if title else "left", no_wrap=True)
-    name, scores = str(results.source.settings.get("model")), results.scores
-    table.add_row(escape(name), f"{scores.mse:.4f}", f"{scores.accuracy:.4f}", style="bold")
+    names, scores = list(results.scores.metrics), results.scores
+    for heading in ("", *map(title, names)):
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    model = escape(str(results.source.settings.get("model")))
+    table.add_row(model, *(number(name, scores.metrics[name]) for name in names), style="bold")
+    if (plain := results.scores.unmitigated) is not None:
+        table.add_row("without ZNE", *(number(name, plain.metrics[name]) for name in names))
     for baseline in results.baselines:
-        mse = "–" if baseline.mse is None else f"{baseline.mse:.4f}"
-        table.add_row(baseline.name, mse, f"{baseline.accuracy:.4f}")
-    if not results.baselines:
+        known = baseline.metrics
+        cells = [number(name, known[name]) if name in known else "–" for name in names]
+        table.add_row(baseline.name, *cells)
+    if not results.baselines and results.inputs.target.task in ("classification", "regression"):
         table.caption = f"no baselines: {results.missing_baselines_reason}"
     return table
 
 
-def _confusion_table(results: InferenceResults) -> Table:
-    counts, classes = results.scores.confusion, [escape(name) for name in results.inputs.classes]
-    assert counts is not None
+def _confusion_table(results: InferenceResults, scores: ClassScores) -> Table:
+    counts, classes = scores.counts, [escape(name) for name in results.inputs.target.classes]
     table = _table()
     table.add_column("")
-    for name in classes:
-        table.add_column(f"predicted {name}", justify="right")
+    shown = len(classes) <= MAX_CLASSES
+    for name in classes if shown else []:
+        table.add_column(f"predicted {name}" if len(classes) == 2 else name, justify="right")
+    for heading in ("precision", "recall"):
+        table.add_column(heading, justify="right")
+    rates = scores.precision_and_recall
     for i, name in enumerate(classes):
-        table.add_row(f"label {name}", *(f"{count:,}" for count in counts[i]))
+        cells = [f"{count:,}" for count in counts[i]] if shown else []
+        cells += ["–" if rate is None else f"{rate:.3f}" for rate in rates[i]]
+        table.add_row(f"label {name}", *cells)
     return table
 
 
-def _count_table(results: InferenceResults) -> Table:
+def _count_table(results: InferenceResults, scores: ClassScores) -> Table:
     table = _table()
     table.add_column("")
     table.add_column("examples", justify="right")
-    counts = results.scores.predicted_counts
-    for count, name in zip(counts, results.inputs.classes, strict=True):
+    for count, name in zip(scores.predicted_counts, results.inputs.target.classes, strict=True):
         table.add_row(f"predicted {escape(name)}", f"{count:,}")
     return table
 
@@ -116,6 +138,8 @@ def _next_commands(results: InferenceResults, report: StoragePath) -> list[str]:
     local = isinstance(report, Path)
     commands = [f"open {report}" if local else f"gcloud storage cp {report} ."]
     run = results.source.run
+    if run and results.inputs.target.task in ("energy", "state"):
+        return commands
     if run and results.inputs.is_test_split:
         commands.append(f"make inference {run.arguments} INPUT=table.csv")
     elif run:

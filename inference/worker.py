@@ -119,17 +119,20 @@ class InferenceWorker:
     @functools.cached_property
     def _model(self) -> "keras.Model":
         """The model. It is loaded on first use, because importing TensorFlow takes seconds."""
-        from inference import model_loading
+        from inference import model_loading, normalization
         from qfleet.tensorflow.runtime import configure
 
         configure(threads=self._settings.training.threads, seed=self._settings.data.seed)
-        return model_loading.load(self._source)
+        model = model_loading.load(self._source)
+        normalization.adapt(model, self._source, self._inputs)
+        return model
 
     @functools.cached_property
     def _predictor(self) -> "Predictor":
-        from inference.predictor import Predictor
+        from inference.mitigation import predictor_for
 
-        return Predictor(self._model, self._inputs.features, self._settings.training.batch)
+        batch = self._settings.training.batch
+        return predictor_for(self._model, self._inputs.features, self._source, batch)
 
     def predict_chunks(self, lease: Lease) -> None:
         """Compute the chunks of this worker that are not yet written.
@@ -186,8 +189,9 @@ class InferenceWorker:
         block = self._inputs.read(chunk.block)
         part = slice(chunk.first, chunk.first + chunk.count)
         rows, labels = block.rows[part], None if block.labels is None else block.labels[part]
-        predictions, readouts, seconds = self._predictor.predict(block.angles[part], rows)
-        return ChunkPredictions(rows, labels, predictions, readouts, self._index, seconds)
+        found = self._predictor.predict(block.angles[part], rows)
+        known = rows, labels, found.outputs, found.readouts
+        return ChunkPredictions(*known, self._index, found.seconds, found.unmitigated)
 
     def merge(self) -> None:
         """Merge all chunks into the predictions and the report that one process would write.
@@ -197,18 +201,26 @@ class InferenceWorker:
         """
         from inference.finalize import finalize
         from inference.prediction_table import PredictionTable
-        from inference.scoring import Scores
+        from inference.scoring import scores_for
 
         self._log(f"merging {plural(len(self._plan.chunks), 'chunk')}")
         inputs, predictor = self._inputs, self._predictor
-        scores = Scores(predictor.readouts, inputs.labelled, predictor.circuits)
+        is_mitigated = predictor.is_mitigated
+        scores = scores_for(
+            *(inputs.target, predictor.readouts, inputs.labelled, predictor.circuits),
+            is_mitigated=is_mitigated,
+        )
         seconds: dict[int, float] = {}
-        with PredictionTable(self._source.predictions, inputs, predictor.readouts) as table:
+        folder = self._source.predictions
+        with PredictionTable(
+            folder, inputs, predictor.readouts, is_mitigated=is_mitigated
+        ) as table:
             for chunk in self._plan.chunks:
                 result = self._read_or_predict(chunk)
                 seconds[result.worker] = seconds.get(result.worker, 0.0) + result.seconds
-                scores.add(result.predictions, result.readouts, result.labels)
-                table.add(result.rows, result.predictions, result.readouts, result.labels)
+                found = result.predictions, result.readouts, result.labels, result.unmitigated
+                scores.add(*found)
+                table.add(result.rows, *found)
             if scores.total != inputs.total:
                 raise RunError(
                     f"{self._plan.folder} contains predictions for {scores.total:,} of"
@@ -217,7 +229,7 @@ class InferenceWorker:
             # Workers run in parallel, so the slowest one determines the time.
             scores.workers, scores.seconds = len(seconds), max(seconds.values())
             seed = self._settings.data.seed
-            finalize(seed, self._source, inputs, self._model, scores, table)
+            finalize(seed, self._source, inputs, self._model, predictor, scores, table)
 
     def _read_or_predict(self, chunk: Chunk) -> ChunkPredictions:
         """Return a chunk; compute it again if its file was altered since it was written."""

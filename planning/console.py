@@ -15,6 +15,7 @@ from common.text import plural
 from planning.accuracy import error_sentence
 from planning.costs import CostForecast
 from planning.planner import TrainingPlan
+from qfleet.devices.calibration import short_name
 
 BUSY_LOAD_PER_CORE = 2
 """System load per core that planning itself does not cause."""
@@ -41,6 +42,11 @@ def _heading(plan: TrainingPlan, settings: Settings) -> Iterator[str]:
         f" {workload.operations:,.0f} operations per example, {plural(workload.weights, 'weight')};"
         f" {plural(workload.train_examples, 'example')} of {settings.data.data}"
     )
+    if workload.fidelity is not None:
+        yield (
+            f"NOISE={short_name(settings.model.noise)}: predicted fidelity of the circuits"
+            f" {workload.fidelity:.2f}, before the readout"
+        )
     name = "pod" if machine.dedicated else "this machine"
     if profile.seconds:
         source = f"measured in {profile.seconds:.0f} s"

@@ -15,7 +15,7 @@ from itertools import zip_longest
 from typing import Any
 
 from common.errors import PeerLost
-from common.settings import Settings
+from common.settings import VARIATIONAL_TASKS, Settings
 from common.text import plural
 from planning.benchmark_group import StandbyGroup, measure_group
 from planning.fit import FitPoint
@@ -105,13 +105,16 @@ def measure_profile(
     started = time.monotonic()
     points: list[FitPoint] = []
     pods = settings.job.target == "k8s"
-    qubits = measured_qubits(workload)
+    is_fixed = settings.data.task in VARIATIONAL_TASKS
+    qubits = workload.qubits if is_fixed else measured_qubits(workload)
     slow = _example_seconds(workload, qubits) > SLOW_EXAMPLE_SECONDS
     for group in standby:
         group.wait_until_ready()
     for (workers, threads), group in zip_longest(group_setups(cores, pods=pods), standby):
         report(f"measuring {plural(workers, 'worker')} at {plural(qubits, 'qubit')}")
         cases = list(cases_to_fit(workload, settings.model.model, qubits, workers, threads, effort))
+        if is_fixed:
+            cases = [{**case, "data": settings.data.data} for case in cases]
         repeated = cases * (1 if slow else effort.turns)
         try:
             if group:

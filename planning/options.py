@@ -66,7 +66,7 @@ def options(
         batches = _explicit_batches(training, workers) if explicit_batch else None
         for threads in [training.threads] if training.threads else threads_options:
             for shards in _shard_counts(workers, training, workload):
-                for batch in batches or _automatic_batches(workload.train_examples):
+                for batch in batches or _automatic_batches(workload):
                     if batch * shards >= workers and workers <= workload.partitions * shards:
                         yield WorkerOption(workers, batch, threads, shards)
 
@@ -103,6 +103,9 @@ def _explicit_batches(training: TrainingSettings, workers: int) -> list[int]:
     return [training.global_batch]
 
 
-def _automatic_batches(examples: int) -> list[int]:
+def _automatic_batches(workload: WorkloadAnalysis) -> list[int]:
+    examples = workload.train_examples
+    if workload.whole_batch:
+        return [examples]
     most = max(examples // MIN_STEPS_PER_EPOCH, 1)
     return [batch for batch in BATCHES if batch <= most] or [most]

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from common.errors import SettingsError
-from common.settings import Scope, Settings, names_in_scope
+from common.settings import Scope, Settings, names_in_scope, noise_file
 from planning.costs import MachineMemory, WorkerOption
 
 FILE = Path("plan.yaml")
@@ -29,6 +29,8 @@ def apply_plan(settings: Settings, option: WorkerOption, machine: MachineMemory)
         for name in names_in_scope(Scope.PLAN_FILE)
         if (value := settings.get(name)) != fields[name].default
     }
+    if "noise" in values:
+        values["noise"] = noise_file.name_of(settings.model.noise)
     values |= {"workers": option.workers, "batch": option.batch}
     values.pop("threads", None)
     if threads := recommended_threads(option, machine):

@@ -44,8 +44,8 @@ def explain_workers(costs: Costs, candidates: Sequence[CostForecast], best: Cost
 def explain_batch(
     costs: Costs, best: CostForecast, forecasts: Sequence[CostForecast]
 ) -> Iterator[str]:
-    """Explain the batch, unless it is explicit."""
-    if has_explicit_batch(costs.training):
+    """Explain the batch, unless it is explicit or all examples."""
+    if has_explicit_batch(costs.training) or costs.workload.whole_batch:
         return
     batch = best.option.batch
     most = max(one.examples_per_second for one in forecasts)

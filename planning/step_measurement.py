@@ -91,7 +91,8 @@ def encode_cases(cases: Sequence[Case]) -> str:
 
 def common_arguments(settings: Settings) -> list[str]:
     """Return the settings that are the same for all cases, as command-line arguments."""
-    return [f"{name}={settings.get(name)}" for name in names_in_scope(Scope.BENCHMARK)]
+    values = {name: settings.get(name) for name in names_in_scope(Scope.BENCHMARK)}
+    return [f"{name}={'' if value is None else value}" for name, value in values.items()]
 
 
 def group_by_case(

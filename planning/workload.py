@@ -35,6 +35,8 @@ class WorkloadAnalysis:
             contracted; None where states are simulated.
         repeats: True if many light cones of different examples have equal angles, so that they are
             contracted once.
+        whole_batch: True if a batch has all examples, which are few Hamiltonians or states.
+        fidelity: Lowest predicted fidelity of a circuit with noise; None without noise.
     """
 
     family: str
@@ -56,6 +58,8 @@ class WorkloadAnalysis:
     partitions: int
     network_width: int | None = None
     repeats: bool = False
+    whole_batch: bool = False
+    fidelity: float | None = None
 
     @property
     def operations(self) -> float:

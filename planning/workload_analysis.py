@@ -14,13 +14,15 @@ import numpy as np
 from common import events
 from common.errors import SettingsError, UserError, run_main
 from common.processes import ManagedProcess, cpu_count
-from common.settings import Settings
+from common.settings import VARIATIONAL_TASKS, Settings
 from planning.workload import WorkloadAnalysis
 from qfleet.errors import ShardingError
 
 if TYPE_CHECKING:
+    from qfleet.compiler.density_program import DensityProgram
     from qfleet.compiler.network_program import Network, NetworkProgram
     from qfleet.compiler.program import Program
+    from qfleet.compiler.trajectory_program import TrajectoryProgram
 
 MAX_THREADS_LOG2 = 6
 """Thread counts up to 64 are analyzed: a pod may have more cores than this machine."""
@@ -70,24 +72,24 @@ def main() -> None:
 def _analyze(settings: Settings) -> WorkloadAnalysis:
     sample = _DataSample(settings)
     from common import models  # TensorFlow
-    from qfleet.tensorflow.networks import NetworkSimulator
+    from planning.noise_fidelity import lowest_fidelity
 
-    model = models.build_model(sample.features, settings, sample.placement)
-    circuits: list[_CircuitAnalysis | _NetworkAnalysis] = [
-        _NetworkAnalysis(layer.simulator.networks, sample.angles)
-        if isinstance(layer.simulator, NetworkSimulator)
-        else _CircuitAnalysis(layer.simulator, layer.program)
-        for layer in models.circuit_layers(model)
-    ]
+    model = models.build_model(sample.features, settings, sample.placement, sample.target)
+    circuits = [_analysis_of(layer, sample.angles) for layer in models.circuit_layers(model)]
     if not circuits:
         raise SettingsError(
             f"MODEL={settings.model.model} has no circuit with trained angles: planning needs one"
         )
+    whole_batch = settings.data.task in VARIATIONAL_TASKS
     widest = max(circuits, key=lambda circuit: circuit.qubits)
     simulator: str = settings.model.simulator if widest.native else "tensorflow"
     if isinstance(widest, _NetworkAnalysis):
         simulator = "tensor networks"
-    is_state = isinstance(widest, _CircuitAnalysis)
+    elif isinstance(widest, _DensityAnalysis):
+        simulator = "density matrices"
+    elif isinstance(widest, _TrajectoryAnalysis):
+        simulator = "trajectories"
+    is_network = isinstance(widest, _NetworkAnalysis)
     native = widest.native is not None
     return WorkloadAnalysis(
         family=f"{settings.model.model} by {simulator}",
@@ -102,13 +104,15 @@ def _analyze(settings: Settings) -> WorkloadAnalysis:
         features=sample.features,
         tile_examples=_tile_layout(widest.qubits, 1 << 20, 1).samples if native else 1,
         tile_work=dict(_tile_work(widest)),
-        spanning_states=_spanning_states(circuits, sample.angles),
+        spanning_states={} if whole_batch else _spanning_states(circuits, sample.angles),
         shard_exchanges=_shard_exchanges(circuits, settings.training.state_shards),
         train_examples=sample.rows["train"],
         validation_examples=sample.rows["validation"],
         partitions=settings.data.partitions,
-        network_width=None if is_state else max(one.width for one in circuits),
+        network_width=max(one.width for one in circuits) if is_network else None,
         repeats=any(one.repeats for one in circuits),
+        whole_batch=whole_batch,
+        fidelity=lowest_fidelity(settings, sample.features, sample.placement, sample.target),
     )
 
 
@@ -136,6 +140,7 @@ class _DataSample:
             self.angles = data.sample("train", SAMPLE_EXAMPLES).angles
             encoding = data.encoding
         self.features, self.placement = encoding.symbols, encoding.placement
+        self.target = encoding.target
 
 
 class _CircuitAnalysis:
@@ -193,6 +198,68 @@ class _NetworkAnalysis:
         self.key = (self.qubits, self.readouts, program.operations, str(program))
 
 
+class _DensityAnalysis:
+    """Numbers of one circuit with noise, as those of `_CircuitAnalysis`."""
+
+    native = None
+
+    def __init__(self, program: "DensityProgram") -> None:
+        from qfleet.engine.density_memory import density_bytes
+
+        self.width, self.repeats = 0, False
+        self.qubits = len(program.qubits)
+        self.readouts = max(1, program.readouts)
+        self.forward_flops = 2.0 * program.operations
+        self.backward_flops = 3 * self.forward_flops  # once more forward, and two products
+        self.state_bytes = density_bytes(program, 4)
+        self.key = (self.qubits, self.readouts, program.operations, str(program))
+
+
+class _TrajectoryAnalysis:
+    """Numbers of one circuit with noise or shots, as those of `_CircuitAnalysis`."""
+
+    native = None
+
+    def __init__(self, program: "TrajectoryProgram") -> None:
+        from qfleet.compiler.trajectory_program import TREE_TRAJECTORIES
+        from qfleet.engine.trajectory_memory import trajectory_bytes
+
+        self.width, self.repeats = 0, False
+        self.qubits = len(program.qubits)
+        self.readouts = max(1, program.readouts)
+        self.trees = -(-program.trajectories // TREE_TRAJECTORIES)  # evolved at a time
+        self.forward_flops = 2.0 * program.operations
+        self.backward_flops = 3 * self.forward_flops
+        self.state_bytes = trajectory_bytes(program, 4)
+        self.key = (self.qubits, self.readouts, program.operations, str(program))
+
+
+_Analysis = _CircuitAnalysis | _NetworkAnalysis | _DensityAnalysis | _TrajectoryAnalysis
+
+
+def _analysis_of(layer: Any, angles: np.ndarray) -> _Analysis:
+    """Return the analysis of a Keras layer with a circuit."""
+    from qfleet.tensorflow.networks import (
+        DensitySimulator,
+        NetworkSimulator,
+        TrajectorySimulator,
+    )
+    from qfleet.tensorflow.robust import RobustSimulator
+    from qfleet.tensorflow.simulator import Simulator
+
+    simulator = layer.simulator
+    if isinstance(simulator, RobustSimulator):  # the values take longer than the gradients
+        is_simulated = isinstance(simulator.forward, Simulator)
+        simulator = simulator.forward if is_simulated else simulator.backward
+    if isinstance(simulator, NetworkSimulator):
+        return _NetworkAnalysis(simulator.networks, angles)
+    if isinstance(simulator, DensitySimulator):
+        return _DensityAnalysis(simulator.density)
+    if isinstance(simulator, TrajectorySimulator):
+        return _TrajectoryAnalysis(simulator.trajectories)
+    return _CircuitAnalysis(simulator, getattr(simulator, "program", None) or layer.program)
+
+
 def _multiplications(program: "NetworkProgram", angles: np.ndarray) -> int:
     """Return the multiplications of a batch's forward pass, with those of unused SIMD lanes."""
     from qfleet.engine.library import simd_lanes
@@ -226,9 +293,7 @@ def _tile_layout(qubits: int, batch: int, threads: int) -> Any:
     return library.tile_layout(qubits, 4, batch, threads)
 
 
-def _tile_work(
-    circuit: "_CircuitAnalysis | _NetworkAnalysis",
-) -> Iterator[tuple[int, list[float]]]:
+def _tile_work(circuit: _Analysis) -> Iterator[tuple[int, list[float]]]:
     """Yield threads -> work of 1, 2, ... examples, until all threads and SIMD lanes are used."""
     lanes, native, qubits = 1, circuit.native is not None, circuit.qubits
     if native:
@@ -238,6 +303,13 @@ def _tile_work(
     for threads in sorted({2**power for power in range(MAX_THREADS_LOG2 + 1)} | {cpu_count()}):
         if isinstance(circuit, _NetworkAnalysis):
             yield threads, [work / threads for work in circuit.batch_work]
+            continue
+        if isinstance(circuit, _DensityAnalysis):
+            yield threads, [1.0] * threads
+            continue
+        if isinstance(circuit, _TrajectoryAnalysis):
+            trees = circuit.trees
+            yield threads, [-(-n * trees // threads) / trees for n in range(1, threads + 1)]
             continue
         sizes = range(1, lanes * threads + 1)
         yield threads, [_work(qubits, n, threads) if native else float(n) for n in sizes]
@@ -250,9 +322,7 @@ def _work(qubits: int, rows: int, threads: int) -> float:
     return float(-(-layout.tiles // threads) * layout.samples)
 
 
-def _shard_exchanges(
-    circuits: Sequence["_CircuitAnalysis | _NetworkAnalysis"], state_shards: int
-) -> dict[int, int]:
+def _shard_exchanges(circuits: Sequence[_Analysis], state_shards: int) -> dict[int, int]:
     """Return state shards -> exchanges per forward pass, of the circuit with the most."""
     simulators = [circuit.native for circuit in circuits if circuit.native is not None]
     widest = max(circuit.qubits for circuit in circuits)
@@ -267,9 +337,7 @@ def _shard_exchanges(
     return exchanges
 
 
-def _spanning_states(
-    circuits: Sequence["_CircuitAnalysis | _NetworkAnalysis"], angles: np.ndarray
-) -> dict[int, int]:
+def _spanning_states(circuits: Sequence[_Analysis], angles: np.ndarray) -> dict[int, int]:
     """Return examples -> states that span that many examples, for powers of two."""
     simulator = circuits[0].native
     if len(circuits) > 1 or simulator is None:

@@ -11,7 +11,8 @@ from tests.tiers import DEFAULT, MARKERS, tier_of
 
 pytest_plugins = ["tests.support.storage_emulator"]
 
-collect_ignore = ["adapters"]  # they need an environment of their own: make test-adapters
+# They need environments of their own: make test-adapters, make test-mitiq.
+collect_ignore = ["adapters", "mitiq"]
 
 gc.set_threshold(GC_THRESHOLD)  # as run_main does: saves a fifth of the time of compiling tests
 

@@ -4,6 +4,7 @@
     make test-native   NATIVE: sanitizers, the cross-compiled engine
     make test-infra    INFRA: setup.sh, the Google Cloud scripts
     make test-adapters tests/adapters, in the environment of PyTorch, JAX and PennyLane
+    make test-mitiq    tests/mitiq, in the environment of mitiq
     make test-all      all of these, EXHAUSTIVE and TFQ_EXHAUSTIVE
     make e2e           E2E: a real Kubernetes cluster
     make test-nightly  NIGHTLY: other moments and lengths of faults that the tiers above test once
@@ -38,6 +39,7 @@ ASSIGNED = {
     "tests/infra/": INFRA,
     "tests/exhaustive/": EXHAUSTIVE,
     "tests/e2e/": E2E,
+    "tests/e2e/test_examples.py::test_device_noise_trains_and_predicts": NIGHTLY,
     "tests/e2e/test_partitions.py::test_training_continues_after_a_partition": NIGHTLY,
     "tests/e2e/test_partitions.py::test_training_continues_after_a_partition[worker-20]": E2E,
     "tests/e2e/test_partitions.py::test_training_continues_after_a_partition[storage-20]": E2E,
@@ -49,6 +51,19 @@ ASSIGNED = {
     "tests/tfq/test_training.py": TFQ_EXHAUSTIVE,
     # Writing them takes half a minute.
     "tests/unit/test_data_bombs.py::test_large_bombs_are_refused_in_one_sentence_each": EXHAUSTIVE,
+    # Thousands of trajectories each; the default tier has other channels.
+    **{
+        f"tests/unit/qfleet/test_trajectories.py::{name}": EXHAUSTIVE
+        for name in (
+            "test_means_converge_to_those_of_density_matrices[amplitude damping]",
+            "test_means_converge_to_those_of_density_matrices[depolarizing]",
+            "test_means_converge_to_those_of_density_matrices[depolarizing on two qubits]",
+            "test_means_converge_to_those_of_density_matrices[phase damping]",
+            "test_means_converge_to_those_of_density_matrices[reset]",
+            "test_random_circuits_converge[3]",
+            "test_random_circuits_converge[7]",
+        )
+    },
     # TensorFlow waits for 10 s before it reports a failed allocation.
     "tests/unit/qfleet/test_native_ops.py": NATIVE,
     "tests/unit/qfleet/test_op_fuzz.py": NATIVE,
@@ -56,6 +71,9 @@ ASSIGNED = {
 
 # Real processes: other forms of what the default tier tests once.
 _INTEGRATION = {
+    "test_noise.py": EXHAUSTIVE,
+    "test_noise.py::test_killed_noisy_training_resumes_with_equal_weights[exact]": NIGHTLY,
+    "test_pruning.py": EXHAUSTIVE,
     "test_dataset.py::test_storage_outage_in_mid_epoch_exits_with_145": EXHAUSTIVE,
     "test_examples.py": EXHAUSTIVE,
     "test_examples.py::test_gke_spot_dry_run_creates_spot_pool": DEFAULT,
@@ -74,8 +92,15 @@ _INTEGRATION = {
     "test_numerics.py::test_best_epoch_is_kept_and_used_by_inference": EXHAUSTIVE,
     "test_numerics.py::test_infinite_loss_keeps_the_last_checkpoint": EXHAUSTIVE,
     "test_planner.py::test_plan_is_measured_once_and_used_by_training": EXHAUSTIVE,
+    "test_robust_training.py": EXHAUSTIVE,
     "test_scaling.py": EXHAUSTIVE,
     "test_sharded_state.py": EXHAUSTIVE,
+    "test_tasks.py": EXHAUSTIVE,
+    "test_tasks.py::test_killed_task_resumes_with_equal_weights[number]": NIGHTLY,
+    "test_tasks.py::test_killed_task_resumes_with_equal_weights[state]": NIGHTLY,
+    "test_tasks.py::test_task_is_reproducible_with_any_workers[number]": NIGHTLY,
+    "test_tasks.py::test_task_trains_and_predicts[classes]": DEFAULT,
+    "test_tasks.py::test_task_trains_and_predicts[energy]": DEFAULT,
     "test_sharded_training.py::test_groups_of_shards_split_the_rows": EXHAUSTIVE,
     "test_sharded_training.py::test_other_simulator_is_refused": EXHAUSTIVE,
     "test_sharded_training.py::test_sharded_training_survives_a_killed_worker": EXHAUSTIVE,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from common import checkpoints, runs, storage
 from common.data import Dataset, prepare
+from common.data.class_weights import class_factors
 from common.errors import (
     RendezvousTimeout,
     RunError,
@@ -20,6 +21,8 @@ from common.errors import (
     write_termination_message,
 )
 from common.events import log_event
+from common.metrics import NO_METRICS, line
+from common.model_circuits import require_prunable
 from training.attempt import WorkerAttempt
 from training.checkpointing import STATE_COUNTERS, TrainingState
 from training.contraction_paths import record_paths
@@ -75,6 +78,8 @@ class Chief:
             The message that every worker received; None where the run is finished already.
 
         Raises:
+            SettingsError: CLASS_WEIGHTS does not fit the classes of the data set, or PRUNE its
+                members.
             RunError: The run has other data, the workers differ in their settings or programs, or a
                 missing worker failed MAX_ATTEMPTS times.
             RendezvousTimeout: Workers are missing.
@@ -89,6 +94,8 @@ class Chief:
         data = prepare(
             self._settings, self._root / runs.DATASETS, lambda done, total: watchdog.progress()
         )
+        class_factors(data.target, self._settings.data.class_weights, data.class_counts)
+        require_prunable(self._settings, data.target.members)
         watchdog.enter("recording the run", STORAGE_SECONDS, StorageUnavailable)
         training = self._settings.training
         self.claimed.record(
@@ -165,12 +172,14 @@ class Chief:
             metrics: Metrics by split.
         """
         weights = {"weights": self._write_model(trainer)}
+        if trainer.pruned_angles is not None:
+            weights["pruned"] = dict(zip(("dropped", "angles"), trainer.pruned_angles, strict=True))
         if (best := self._best_checkpoint()) is not None:
             trainer.resume(best)
             assert best.best is not None
             weights["best"] = {**self._write_model(trainer), **best.best._asdict()}
         final = {
-            split: {name: numbers[name] for name in ("mse", "accuracy")}
+            split: {name: value for name, value in numbers.items() if name not in NO_METRICS}
             for split, numbers in metrics.items()
         }
         seconds = round(time.monotonic() - self._start_time, 3)
@@ -233,10 +242,7 @@ class Chief:
     ) -> None:
         """Log the test metrics, the time of a step, the run's folder and the next commands."""
         run, test = self.claimed.run, metrics["test"]
-        done = (
-            f"Finished in {seconds:.0f} s: test mse {test['mse']:.4f},"
-            f" accuracy {test['accuracy']:.3f}"
-        )
+        done = f"Finished in {seconds:.0f} s: test {line(test)}"
         write_termination_message(done)
         log_event(
             "run_finished",

@@ -49,7 +49,7 @@ def record_paths(run: StoragePath, settings: Settings, data: Dataset) -> None:
     from qfleet.engine.network_memory import summarize_networks
 
     recorded = use_paths(run, settings)
-    programs = compiled_circuits(settings.model, data.features, data.placement)
+    programs = compiled_circuits(settings.model, data.features, data.placement, settings.data.seed)
     for number, (_, program) in enumerate(programs):
         if isinstance(program, NetworkProgram):
             threads = settings.training.threads or cpu_count()

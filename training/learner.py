@@ -20,9 +20,11 @@ import numpy as np
 from qfleet.tensorflow.runtime import keras, tf
 from training import allreduce, fixed_point, step_vector
 from training.graph_timer import read_clock, read_clock_after
-from training.local_part import local_part
+from training.local_part import local_part, local_variable
+from training.losses import Measures
 from training.micro_batches import MicroBatches
-from training.objective import SUMS, Objective
+from training.objective import Objective
+from training.pruning import Pruning
 from training.replica_check import ReplicaCheck
 from training.step_times import StepTimes
 from training.tracing import needs_autograph
@@ -35,11 +37,11 @@ HostCall = Callable[[Any], dict[str, tf.Tensor]]
 
 
 class Learner(keras.Model):
-    """Trains `model` on batches (angles, labels, weights, count) using mean squared error.
+    """Trains `model` on batches (angles, labels, weights, count) using the loss of `measures`.
 
     A batch is this worker's share of a global batch:
         angles  float32 [rows, features]   radians
-        labels  float32 [rows]             -1 or 1
+        labels  float32 [rows]             see `Target`
         weights float32 [rows]             1, or 0 for padding
         count   float32 []                 rows of the global batch without padding
 
@@ -47,6 +49,7 @@ class Learner(keras.Model):
 
     Args:
         model: The model to train.
+        measures: The loss, and what else is summed over rows.
         state_shards: Workers that share the states of circuits with this one, itself included. They
             have the same rows, so each counts a row as 1 / state_shards.
         micro_batches: Those of a global batch; None if sums may depend on the number of workers.
@@ -55,9 +58,12 @@ class Learner(keras.Model):
         single_step_calls: Trace a graph without a loop for calls of one step. In a profile,
             TensorBoard takes the iterations of a loop for steps.
         limited_call: Returns the context of a call into TensorFlow, for the name of a stage.
+        measures: The loss and the metrics.
         epoch_step_offset: Steps of the current epoch that were done before this call of `fit`.
         times: Times of the parts of a step since `fit` began this epoch.
         replicas: Comparison of the replicas, and steps that were not finite.
+        pruning: What drops angles while training; None with PRUNE=0.
+        circuits_version: Number of calls of `retrace`.
         graphs: Graphs of training and measuring, each with and without a loop.
     """
 
@@ -69,12 +75,14 @@ class Learner(keras.Model):
     def __init__(
         self,
         model: keras.Model,
+        measures: Measures,
         state_shards: int = 1,
         micro_batches: MicroBatches | None = None,
     ) -> None:
         super().__init__(name="learner")
         self.model = model
-        self._objective = Objective(model, state_shards, micro_batches)
+        self.measures = measures
+        self._objective = Objective(model, measures, state_shards, micro_batches)
         self._strategy = tf.distribute.get_strategy()
         # A step returns equal numbers on every worker; Keras would all-reduce them.
         self.distribute_reduction_method = "first"
@@ -82,13 +90,15 @@ class Learner(keras.Model):
         self.graphs: list[Any] = []
         self.epoch_step_offset = 0
         self.limited_call = lambda stage: nullcontext()
-        self._sums = _local_variable(tf.zeros([len(SUMS)], tf.float64), "sums")
-        self._trace = _local_variable(tf.zeros([MAX_TRACED_STEPS]), "trace")
-        self._steps = _local_variable(tf.zeros([], tf.int64), "steps")
-        length = fixed_point.encoded_length(len(SUMS))
-        self._measured = _local_variable(tf.zeros([length], tf.int64), "measured")
-        self.times = StepTimes(_local_variable)
-        self.replicas = ReplicaCheck(_local_variable, self._strategy.num_replicas_in_sync)
+        self.pruning: Pruning | None = None
+        self.circuits_version = 0
+        self._sums = local_variable(tf.zeros([self.measures.sums], tf.float64), "sums")
+        self._trace = local_variable(tf.zeros([MAX_TRACED_STEPS]), "trace")
+        self._steps = local_variable(tf.zeros([], tf.int64), "steps")
+        length = fixed_point.encoded_length(self.measures.sums)
+        self._measured = local_variable(tf.zeros([length], tf.int64), "measured")
+        self.times = StepTimes(local_variable)
+        self.replicas = ReplicaCheck(local_variable, self._strategy.num_replicas_in_sync)
 
     @property
     def distribute_strategy(self) -> tf.distribute.Strategy:
@@ -124,12 +134,12 @@ class Learner(keras.Model):
     def reset_metrics(self) -> None:
         """Reset the sums of an epoch, as Keras does; a resumed epoch keeps them."""
         if not self.epoch_step_offset:
-            self.sums = np.zeros(len(SUMS))
+            self.sums = np.zeros(self.measures.sums)
         self.times.reset()
 
     @property
     def sums(self) -> np.ndarray:
-        """float64 [3]: SUMS since the beginning of the epoch."""
+        """float64 [sums]: the sums of `measures` since the beginning of the epoch."""
         return self._sums.numpy()
 
     @sums.setter
@@ -182,6 +192,13 @@ class Learner(keras.Model):
             self.train_function = self._function("a training call", some_steps, single_step)
         return self.train_function
 
+    def retrace(self) -> None:
+        """Trace new graphs at the next calls, since the circuits of the model have changed."""
+        self.graphs.clear()
+        self.circuits_version += 1
+        self.make_train_function(force=True)
+        self.make_test_function(force=True)
+
     def _repeat(self, body: Callable[..., Any], *state: tf.Tensor) -> Any:
         """Call body(index, *state) as often as a call has steps; return its last result."""
         steps = tf.convert_to_tensor(self._steps_per_execution)
@@ -220,7 +237,7 @@ class Learner(keras.Model):
         length = numbers.shape.num_elements()
         numbers, digests, durations = self.replicas.unpack(packed, length, last)
         numbers = step_vector.decoded(numbers)
-        *gradients, loss, sums = step_vector.unflatten(numbers, parts)
+        *gradients, loss, sums, moments = step_vector.unflatten(numbers, parts)
         self.replicas.check(self._steps.read_value(), digests, loss, numbers)
         self._trace.assign(
             tf.tensor_scatter_nd_update(
@@ -232,14 +249,17 @@ class Learner(keras.Model):
             zip(gradients, self.model.trainable_variables, strict=True),
             skip_gradients_aggregation=True,
         )
+        if self.pruning:
+            self.pruning.shrink(self.optimizer.learning_rate)
         self._sums.assign_add(sums)
+        self._objective.update(sums, moments)
         self.times.add(requested, received, simulated, reduced, durations)
 
     def _compare(self) -> None:
         self.replicas.compare(self._steps.read_value(), self.model, self.optimizer)
 
     def measure(self, batches: Iterator[Any], steps: int) -> dict[str, float]:
-        """Return mean squared error and accuracy of the sign over the next `steps` batches.
+        """Return the metrics of `measures` over the next `steps` batches.
 
         Like Keras' `evaluate`, but on a persistent iterator, and with one all-reduce per call
         instead of one per step. The sums of the current epoch are lost.
@@ -247,12 +267,12 @@ class Learner(keras.Model):
         agreed = self.steps_per_call  # equal on all workers
         self._measured.assign(np.zeros(self._measured.shape, np.int64))
         pace = 1 if self.single_step_calls else agreed
-        self.sums = np.zeros(len(SUMS))
+        self.sums = np.zeros(self.measures.sums)
         for done in range(0, steps, pace):
             self.steps_per_call = min(pace, steps - done)
             metrics = self.test_function(batches)
         self.steps_per_call = agreed
-        return {name: float(value) for name, value in metrics.items()}
+        return {name: float(metrics[name]) for name in (*self.measures.metrics, "examples")}
 
     def make_test_function(self, force: bool = False) -> HostCall:
         """Return a host call of `measure`: `steps_per_call` batches, then one all-reduce."""
@@ -269,7 +289,7 @@ class Learner(keras.Model):
                 def body(index: tf.Tensor, sums: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                     return index + 1, fixed_point.carry(sums + batch_sums(batches))
 
-                zero = tf.zeros([fixed_point.encoded_length(len(SUMS))], tf.int64)
+                zero = tf.zeros([fixed_point.encoded_length(self.measures.sums)], tf.int64)
                 _, sums = self._repeat(body, zero)
                 return add_all(sums)
 
@@ -279,7 +299,7 @@ class Learner(keras.Model):
         return self.test_function
 
     def test_step(self, batch: Any) -> tf.Tensor:
-        """Return SUMS of this worker's share of a global batch, encoded by `fixed_point`."""
+        """Return the sums of this worker's share of a global batch, encoded by `fixed_point`."""
         return self._objective.sums(batch)
 
     def _add_all(self, sums: tf.Tensor) -> None:
@@ -291,19 +311,4 @@ class Learner(keras.Model):
 
     def _epoch_metrics(self) -> dict[str, tf.Tensor]:
         total = self._sums.read_value()
-        return {"mse": total[0] / total[2], "accuracy": total[1] / total[2], "examples": total[2]}
-
-
-def _local_variable(value: tf.Tensor, name: str) -> tf.Variable:
-    """Return a variable of which each replica has its own copy.
-
-    All copies are equal, except those of times, because they hold all-reduced sums.
-    """
-    variable = tf.Variable(
-        value,
-        name=name,
-        trainable=False,
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-    )
-    return local_part(variable)
+        return self.measures.results(total)

@@ -118,7 +118,7 @@ class LocalLauncher:
         with free_ports(size + 1) as (*ports, rendezvous_port):
             addresses = loopback_addresses(ports)
         with (
-            tempfile.TemporaryDirectory(prefix="qfleet-") as folder,
+            tempfile.TemporaryDirectory(prefix="qfleet-", ignore_cleanup_errors=True) as folder,
             ProcessGroup() as group,
             TrainingDisplay() as display,
         ):
@@ -146,8 +146,11 @@ class LocalLauncher:
         if self._deadline is not None:
             changes["deadline"] = max(1, round(self._deadline - time.monotonic()))
         settings = self._settings.replace(**changes)
+        # TensorFlow's temporary files of a killed worker are removed with the heartbeat files.
         environment = clean_environment(
-            QFLEET_VERBOSE=str(settings.job.verbose).lower(), **loopback_environment()
+            QFLEET_VERBOSE=str(settings.job.verbose).lower(),
+            TMPDIR=str(heartbeat_file.parent),
+            **loopback_environment(),
         )
         if cluster.size > 1:
             environment[TF_CONFIG] = cluster.to_config()

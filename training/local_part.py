@@ -1,4 +1,4 @@
-"""This replica's part of a distributed variable."""
+"""This replica's part of a distributed variable, and variables that each replica has itself."""
 
 from qfleet.tensorflow.runtime import tf
 
@@ -11,3 +11,18 @@ def local_part(variable: tf.Variable) -> tf.Variable:
     """
     (part,) = tf.distribute.get_strategy().experimental_local_results(variable)
     return part
+
+
+def local_variable(value: tf.Tensor, name: str) -> tf.Variable:
+    """Return a variable of which each replica has its own copy.
+
+    All copies are equal, except those of times, because they hold all-reduced sums.
+    """
+    variable = tf.Variable(
+        value,
+        name=name,
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+    )
+    return local_part(variable)

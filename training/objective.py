@@ -2,37 +2,48 @@
 
 from typing import Any
 
+from common.models.normalization import collect_readouts, readout_normalization
 from qfleet.tensorflow.runtime import keras, tf
 from training import fixed_point, step_vector
+from training.losses import Measures
 from training.micro_batches import MicroBatches
-
-SUMS = ("squared error", "correct signs", "rows")
-"""Sums over the rows of a batch, in addition to the gradients."""
 
 
 class Objective:
-    """Mean squared error of a model, and its derivative.
+    """Loss of a model, its derivative, and sums for metrics.
 
     Args:
         model: The model.
+        measures: The loss, and what else is summed over rows.
         state_shards: Workers with the same rows; each counts a row as 1 / state_shards.
         micro_batches: Those of a global batch; None if sums may depend on the number of workers.
     """
 
     def __init__(
-        self, model: keras.Model, state_shards: int, micro_batches: MicroBatches | None
+        self,
+        model: keras.Model,
+        measures: Measures,
+        state_shards: int,
+        micro_batches: MicroBatches | None,
     ) -> None:
         self._model = model
+        self._measures = measures
         self._state_shards = state_shards
         self._micro_batches = micro_batches
+        self._normalization = readout_normalization(model)
 
     @property
     def parts(self) -> list[tf.TensorSpec]:
-        """Parts of the result of `derive`: gradients, loss, and SUMS."""
+        """Parts of the result of `derive`: gradients, loss, and sums.
+
+        The sums are those of `Measures`, and those for `ReadoutNormalization.update`.
+        """
+        normalization = self._normalization
         return [
             *(tf.TensorSpec(one.shape, one.dtype) for one in self._model.trainable_variables),
             tf.TensorSpec([], tf.float32),
-            tf.TensorSpec([len(SUMS)], tf.float64),
+            tf.TensorSpec([self._measures.sums], tf.float64),
+            tf.TensorSpec([normalization.sums if normalization else 0], tf.float64),
         ]
 
     def derive(self, batch: Any, step: tf.Tensor) -> tf.Tensor:
@@ -55,7 +66,7 @@ class Objective:
         return self._micro_batches.sum((angles, labels, weights), length, derive, step)
 
     def sums(self, batch: Any) -> tf.Tensor:
-        """Return SUMS of this worker's rows, encoded by `fixed_point`."""
+        """Return the sums of this worker's rows, encoded by `fixed_point`."""
         *rows, _ = batch
 
         def sums(*rows: tf.Tensor) -> tf.Tensor:
@@ -63,7 +74,7 @@ class Objective:
 
         if self._micro_batches is None:
             return fixed_point.encode(sums(*rows))
-        return self._micro_batches.sum(rows, len(SUMS), sums)
+        return self._micro_batches.sum(rows, self._measures.sums, sums)
 
     def _derive(
         self,
@@ -74,24 +85,45 @@ class Objective:
         regularisers_share: tf.Tensor | float,
     ) -> tf.Tensor:
         """Return gradients, loss and sums of some rows as one float vector."""
-        with tf.GradientTape() as tape:
+        with tf.GradientTape() as tape, collect_readouts() as readouts:
             sums = self._sums(angles, labels, weights, training=True)
             loss = tf.cast(sums[0], tf.float32) / count
             if self._model.losses:  # regularisers
                 loss += tf.add_n(self._model.losses) * regularisers_share
         variables = self._model.trainable_variables
         gradients = tape.gradient(loss, variables, unconnected_gradients="zero")
-        parts = [tf.convert_to_tensor(part) for part in [*gradients, loss, sums]]
+        moments = self._moments(readouts, weights)
+        parts = [tf.convert_to_tensor(part) for part in [*gradients, loss, sums, moments]]
         return step_vector.flatten(parts)
+
+    def _moments(self, readouts: list[tf.Tensor], weights: tf.Tensor) -> tf.Tensor:
+        """Return the sums of readouts and of their squares, for `ReadoutNormalization.update`."""
+        if not self._normalization:
+            return tf.zeros([0])
+        (found,) = readouts
+        rows = tf.concat([found, tf.square(found)], 1) * weights[:, tf.newaxis]
+        return tf.reduce_sum(rows, axis=0) / self._state_shards
+
+    def update(self, sums: tf.Tensor, moments: tf.Tensor) -> None:
+        """Update the statistics of the readouts by the sums of all workers.
+
+        Args:
+            sums: Those of `Measures`, the last of which is the number of rows.
+            moments: Those for `ReadoutNormalization.update`.
+        """
+        if self._normalization:
+            self._normalization.update(moments, sums[-1])
 
     def _sums(
         self, angles: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, *, training: bool
     ) -> tf.Tensor:
-        predictions = tf.reshape(self._model(angles, training=training), [-1])
-        # The sign of a prediction is its class; 0 counts as +1.
-        correct = tf.cast((predictions >= 0) == (labels >= 0), tf.float32)
-        rows = tf.stack([tf.square(predictions - labels), correct, tf.ones_like(labels)])
-        return tf.reduce_sum(rows * (weights / self._state_shards), axis=1)
+        rows = self._measures.stack(self._model(angles, training=training), labels)
+        weights = weights / self._state_shards
+        factors = self._measures.factors(labels)
+        if factors is None:
+            return tf.reduce_sum(rows * weights, axis=1)
+        loss = rows[:1] * factors
+        return tf.reduce_sum(tf.concat([loss, rows[1:]], 0) * weights, axis=1)
 
 
 def _replicas() -> float:

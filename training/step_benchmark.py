@@ -10,12 +10,14 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import psutil
 
 from common.data import Dataset, Examples, WorkerSampler, partition_sizes
+from common.data.problems import PROBLEMS
+from common.data.target import SIGNS, Target
 from common.processes import cpu_count, usable_cpus
 from common.settings import Settings, micro_batch_count
 from qfleet.tensorflow.runtime import keras, tf
@@ -44,24 +46,36 @@ class SyntheticDataset:
     """Random examples in memory, with the attributes of a data set that a learner needs.
 
     Args:
-        settings: QUBITS, PARTITIONS, SEED and the batch are used.
-        data: `turned` rotates every qubit of an example, `excitations` one.
+        settings: TASK, QUBITS, PARTITIONS, SEED and the batch are used.
+        data: `turned` rotates every qubit of an example, `excitations` one. With TASK=energy and
+            TASK=state, the name of the Hamiltonians or states, which are repeated.
     """
 
-    placement = "cluster"
+    class_counts: ClassVar[dict[str, int]] = {}
 
     def __init__(self, settings: Settings, data: str) -> None:
         # Enough batches that the order of an epoch is drawn seldom, as in training.
         batch = settings.training.global_batch
         self._rows = batch * max(4, min(64, 65_536 // batch))
         self._seed, self._data = settings.data.seed, data
-        self.features = settings.model.qubits
+        self.features, self.placement = settings.model.qubits, "cluster"
+        self.target: Target = SIGNS
+        self._members: Examples | None = None
+        if settings.data.task in PROBLEMS:
+            named = settings.data.model_copy(update={"data": data})
+            prepared = PROBLEMS[settings.data.task](named, settings.model.qubits)
+            train = prepared.splits["train"]
+            self._members, self.target = train.read(0, train.rows), prepared.encoding.target
+            self.features = prepared.encoding.symbols
         self.partition_sizes = partition_sizes(self._rows, settings.data.partitions)
 
     @functools.cached_property
     def examples(self) -> Examples:
         """The rows; building a learner does not need them."""
         rows = self._rows
+        if self._members is not None:
+            chosen = np.arange(rows) % len(self._members.labels)
+            return Examples(*(part[chosen] for part in self._members))
         generator = np.random.Generator(np.random.PCG64([self._seed, rows]))
         angles = generator.uniform(-np.pi, np.pi, (rows, self.features)).astype("f4")
         if self._data == "excitations":

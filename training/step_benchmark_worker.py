@@ -9,7 +9,8 @@ once:
 A case may contain any setting except those of the whole process (PROCESS_SETTINGS), and:
 
     seconds      approximate duration of the measurement
-    data         `turned` (default): each example rotates every qubit; `excitations`: one qubit
+    data         `turned` (default): each example rotates every qubit; `excitations`: one qubit;
+                 with TASK=energy or TASK=state, DATA
     independent  `all`: each worker trains by itself, on `batch` examples of its own, without
                  all-reduce; `first`: only worker 0 does, and the others wait
 
@@ -30,7 +31,7 @@ from typing import Any, Self
 
 from common.errors import SettingsError
 from common.events import emit
-from common.settings import Settings
+from common.settings import VARIATIONAL_TASKS, Settings
 from training.worker_process import exit_worker, start_worker
 
 PROCESS_SETTINGS = ("workers", "threads", "seed", "config")
@@ -50,7 +51,7 @@ class BenchmarkCase:
     Attributes:
         settings: Settings of a worker in the group, or of a single worker with `independent`.
         seconds: Approximate duration of the measurement.
-        data: One of DATA.
+        data: One of DATA, or the Hamiltonian or state of a variational task.
         independent: One of INDEPENDENT.
     """
 
@@ -87,14 +88,15 @@ class BenchmarkCase:
                 f"seconds of a case is a number above 0 and up to {MAX_CASE_SECONDS:,}, not"
                 f" {seconds!r}"
             )
-        if data not in DATA or independent not in INDEPENDENT:
+        own = [f"{name}={value}" for name, value in rest.items()]
+        size = 1 if independent else workers
+        settings = Settings.from_args([*args, *own, f"workers={size}"])
+        allowed = (data,) if settings.data.task in VARIATIONAL_TASKS else DATA
+        if data not in allowed or independent not in INDEPENDENT:
             raise SettingsError(
                 f"data of a case is one of {', '.join(DATA)}, and independent one of"
                 f" {', '.join(INDEPENDENT[1:])}, not {data!r} and {independent!r}"
             )
-        own = [f"{name}={value}" for name, value in rest.items()]
-        size = 1 if independent else workers
-        settings = Settings.from_args([*args, *own, f"workers={size}"])
         return cls(settings, float(seconds), data, independent)
 
 

@@ -19,6 +19,7 @@ from training.callbacks.health import HealthCallback
 from training.callbacks.metrics import MetricsJsonlCallback
 from training.callbacks.profiler import ProfilerCallback, ResourceCallback, parse_profile_steps
 from training.callbacks.progress import ProgressCallback, ThroughputCallback, ValidationCallback
+from training.callbacks.pruning import PruningCallback
 from training.callbacks.steps_per_call import StepsPerCallTuner
 from training.callbacks.tensorboard import READOUT_SAMPLE_ROWS, TensorBoardCallback
 from training.checkpointing import CheckpointWriter, TrainingState
@@ -65,7 +66,9 @@ def open_trainer(context: TrainingContext) -> Iterator["Trainer"]:
             errors.on_peer_loss = writer.commit_newest
         evaluator = SplitEvaluator(learner, samplers, errors.on_peer_loss)
         multi_start = MultiStart(
-            settings.training, initial, lambda: evaluator.measure("train")["mse"]
+            settings.training,
+            initial,
+            lambda: evaluator.measure("train")[learner.measures.loss],
         )
         yield Trainer(context, strategy, learner, samplers, evaluator, multi_start, writer)
 
@@ -123,6 +126,11 @@ class Trainer:
     def step_summary(self) -> str:
         """One line on the time of a step."""
         return self._throughput.summary
+
+    @property
+    def pruned_angles(self) -> tuple[int, int] | None:
+        """Dropped and all angles; None with PRUNE=0."""
+        return self._learner.pruning.counts if self._learner.pruning else None
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Restore a checkpoint; without one, training starts from the initial weights."""
@@ -194,20 +202,25 @@ class Trainer:
         worker_logs = self._context.run_dir.logs / f"worker-{cluster.rank}"
         profiled = parse_profile_steps(settings.monitoring.profile_steps)
         steps = self._samplers.sampler("train").steps
-        reporter = ProgressReporter(settings.training.epochs, steps, is_chief=cluster.is_chief)
+        metrics = self._learner.measures.metrics
+        reporter = ProgressReporter(
+            settings.training.epochs, steps, metrics, is_chief=cluster.is_chief
+        )
         callbacks = [
             self._throughput,
             ProfilerCallback(worker_logs, profiled),
             ResourceCallback(worker_logs),
             ValidationCallback(lambda: self._evaluator.measure("validation")),
-            HealthCallback(self._multi_start, steps, self._save_newest),
+            HealthCallback(self._multi_start, steps, metrics[0], self._save_newest),
             StepsPerCallTuner(self._strategy, settings.training.steps_per_call, profiled),
             self._multi_start,
         ]
+        if self._learner.pruning:
+            callbacks.append(PruningCallback(self._learner.pruning, metrics[0]))
         if self._writer:
             callbacks += [
                 self._tensorboard_callback(),
-                MetricsJsonlCallback(self._context.run_dir, epoch),
+                MetricsJsonlCallback(self._context.run_dir, metrics, epoch),
             ]
         callbacks.append(ProgressCallback(reporter))
         if self._writer:
@@ -215,6 +228,7 @@ class Trainer:
                 CheckpointCallback(
                     self._writer,
                     self._multi_start,
+                    loss=metrics[0],
                     interval_epochs=settings.checkpointing.checkpoint_interval,
                     steps_per_epoch=steps,
                     keep_best=settings.checkpointing.keep_best,
@@ -226,6 +240,7 @@ class Trainer:
     def _tensorboard_callback(self) -> TensorBoardCallback:
         callback = TensorBoardCallback(
             self._context.run_dir.logs,
+            metrics=self._learner.measures.metrics,
             circuits=len(list(circuit_layers(self._learner.model))),
             sample=self._data.sample("validation", READOUT_SAMPLE_ROWS).angles,
         )

@@ -61,13 +61,17 @@ class TrainerProtocol(Protocol):
         """
 
     def measure(self, split: str) -> dict[str, float]:
-        """Return the metrics of a split, at least "mse" and "accuracy", over all workers."""
+        """Return the metrics of a split, the loss first, over all workers."""
 
     def save_model(self, weights: Path) -> dict[str, object]:
         """Write the weights to an HDF5 file and return the content of model.json."""
 
     def barrier(self) -> None:
         """Return when every worker has called this."""
+
+    @property
+    def pruned_angles(self) -> tuple[int, int] | None:
+        """Dropped and all trained angles; None with PRUNE=0."""
 
     @property
     def step_summary(self) -> str:

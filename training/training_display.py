@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common import events
 from common.events import Event
+from common.metrics import NO_METRICS
 
 # Workers write these to their text logs; they are not printed.
 _LOG_FILE_KINDS = ("checkpoint_saved",)
@@ -77,8 +78,10 @@ class TrainingDisplay:
 
 
 def _format_metrics(metrics: Mapping[str, object]) -> str:
-    parts = []
-    for name, label in (("mse", "mse"), ("accuracy", "accuracy"), ("val_mse", "validation")):
-        if isinstance(value := metrics.get(name), int | float):
-            parts.append(f"{label} {value:.4g}")
+    """Return the loss, the next metric and the validation loss in one line."""
+    numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+    trained = [name for name in numbers if not name.startswith("val_") and name not in NO_METRICS]
+    parts = [f"{name.replace('_', ' ')} {numbers[name]:.4g}" for name in trained[:2]]
+    if trained and (validation := numbers.get(f"val_{trained[0]}")) is not None:
+        parts.append(f"validation {validation:.4g}")
     return "  ".join(parts)

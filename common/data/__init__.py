@@ -1,4 +1,4 @@
-"""Data sets: angles in radians and labels of -1 and +1, from a generator, images or a table."""
+"""Data sets: angles in radians and labels, from a generator, images or a table."""
 
 from common.data.dataset import Dataset
 from common.data.dataset_dir import Shard

@@ -16,6 +16,7 @@ from common.data.shuffling import EpochOrder, ShardLayout, partition_sizes
 from common.data.sources import BatchSource, InMemorySource, Releasable
 from common.data.splits import SPLITS, Examples
 from common.data.table_limits import DEFAULT_MEMORY_MIB, MIB
+from common.data.target import Target
 from common.errors import DataError
 from common.storage import StoragePath
 
@@ -77,6 +78,17 @@ class Dataset:
     def placement(self) -> str:
         """Entry point of the angles in a circuit, one of `circuits.PLACEMENTS`."""
         return self.encoding.placement
+
+    @property
+    def target(self) -> Target:
+        """Return the target of the data set."""
+        return self.encoding.target
+
+    @property
+    def class_counts(self) -> dict[str, int]:
+        """Training examples of each class, by encoded label as text."""
+        counts: dict[str, int] = self.manifest.splits["train"]["labels"]
+        return counts
 
     @property
     def splits(self) -> tuple[str, ...]:

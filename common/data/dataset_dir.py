@@ -31,7 +31,7 @@ from common.data.splits import Examples
 from common.errors import DataError
 from common.storage import StoragePath
 
-FORMAT = 3
+FORMAT = 4
 """Version of the layout of data sets, recorded in manifest.json."""
 
 MANIFEST = "manifest.json"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from common.data.target import Target
 from common.errors import DataError
 from qfleet.placement import PLACEMENTS
 
@@ -28,8 +29,7 @@ class Encoding:
         kind: One of KINDS.
         placement: Entry point of the angles in the circuit, one of `PLACEMENTS`.
         columns: Names of the features, in order.
-        label: Name of the label column.
-        classes: The label that becomes -1, and the label that becomes +1.
+        target: What a model predicts.
         center: Mean of each feature over the training split; empty for kind `none`.
         matrix: One row per angle, one column per feature; empty for kind `none`.
     """
@@ -37,8 +37,7 @@ class Encoding:
     kind: str
     placement: str
     columns: tuple[str, ...]
-    label: str
-    classes: tuple[str, str]
+    target: Target
     center: tuple[float, ...] = ()
     matrix: tuple[tuple[float, ...], ...] = ()
 
@@ -76,8 +75,7 @@ class Encoding:
             "kind": self.kind,
             "placement": self.placement,
             "columns": list(self.columns),
-            "label": self.label,
-            "classes": list(self.classes),
+            "target": self.target.to_json(),
             "center": list(self.center),
             "matrix": [list(row) for row in self.matrix],
         }
@@ -90,16 +88,16 @@ class Encoding:
             DataError: It is not one.
         """
         try:
-            negative, positive = map(str, read["classes"])
             encoding = cls(
                 kind=read["kind"],
                 placement=read["placement"],
                 columns=tuple(map(str, read["columns"])),
-                label=str(read["label"]),
-                classes=(negative, positive),
+                target=Target.from_json(read["target"]),
                 center=tuple(map(float, read["center"])),
                 matrix=tuple(tuple(map(float, row)) for row in read["matrix"]),
             )
+        except DataError:
+            raise
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"the recorded encoding can't be read: {error!r}") from None
         width = 0 if encoding.kind == "none" else len(encoding.columns)
@@ -119,8 +117,7 @@ def fit(
     qubits: int,
     *,
     columns: Sequence[str],
-    label: str,
-    classes: tuple[str, str],
+    target: Target,
 ) -> Encoding:
     """Fit an encoding to the training split.
 
@@ -129,8 +126,7 @@ def fit(
         kind: ENCODER: auto, angle, pca or reupload.
         qubits: Width of the circuit, the maximum of angles.
         columns: Names of the features.
-        label: Name of the label column.
-        classes: The label of -1 and the label of +1.
+        target: What a model predicts.
 
     Raises:
         DataError: There are more features than qubits, and each feature needs a qubit.
@@ -149,8 +145,7 @@ def fit(
         kind=kind,
         placement="reupload" if kind == "reupload" else "angle",
         columns=tuple(columns),
-        label=label,
-        classes=classes,
+        target=target,
         center=tuple(center.tolist()),
         matrix=tuple(tuple(row) for row in matrix.tolist()),
     )

@@ -16,12 +16,13 @@ from common.data import table_limits
 from common.errors import DataError, one_line
 
 
-def read_bytes(path: str, memory: int) -> bytes:
+def read_bytes(path: str, memory: int, kind: str = "") -> bytes:
     """Return the content of a file.
 
     Args:
         path: A path or gs:// address.
         memory: DATA_MEMORY, in MiB: larger files are refused.
+        kind: What the file contains, for messages; by default a table.
 
     Raises:
         DataError: The file is missing, a folder, too large, or unreadable.
@@ -32,9 +33,8 @@ def read_bytes(path: str, memory: int) -> bytes:
     try:
         return storage.read_bytes(location, memory * table_limits.MIB)
     except FileNotFoundError:
-        raise DataError(
-            f"{path} does not exist: give the path of a table ({', '.join(FORMATS)})"
-        ) from None
+        kind = kind or f"a table ({', '.join(FORMATS)})"
+        raise DataError(f"{path} does not exist: give the path of {kind}") from None
     except storage.FileTooLarge:
         raise DataError(
             f"{path} has more than DATA_MEMORY={memory} MiB: raise DATA_MEMORY, or provide fewer"

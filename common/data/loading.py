@@ -12,12 +12,14 @@ from common.data import dataset_dir
 from common.data.dataset import Dataset
 from common.data.encoding import Encoding
 from common.data.formats import FORMATS
+from common.data.problems import PROBLEMS
 from common.data.recipe import folder, recipe
 from common.data.sampling import WorkerSampler
 from common.data.shuffling import SINGLE_SHARD
-from common.data.splits import GENERATORS, SPLITS, labels_to_signs, read_user_table
+from common.data.splits import GENERATORS, SPLITS, read_user_table
 from common.data.table_limits import DEFAULT_MEMORY_MIB
 from common.data.tables import read_table
+from common.data.task_fit import require_fit
 from common.data.writer import DatasetWriter, Progress
 from common.errors import DataError, SettingsError
 from common.settings import Settings, micro_batch_count
@@ -54,12 +56,19 @@ def prepare(
         content = recipe(data, settings.model.qubits)
         path = folder(data, content, root)
         if not storage.exists(path / dataset_dir.MANIFEST):
-            generate = GENERATORS.get(data.data, read_user_table)
+            default = GENERATORS.get(data.data, read_user_table)
+            generate = PROBLEMS.get(data.task, default)
             with _report_memory(data.data):
                 splits = generate(data, settings.model.qubits)
             writer = DatasetWriter(path, content, data.partitions, progress)
             writer.write(splits, data.seed, settings.job.job_id or uuid.uuid4().hex)
         found = load(path, settings.data.data_memory)
+    if found.target.task != data.task:
+        raise SettingsError(
+            f"TASK={data.task} does not fit DATA={data.data}, which was generated for"
+            f" TASK={found.target.task}: set TASK={found.target.task}, or generate another data set"
+        )
+    require_fit(found.target, settings)
     shards = [shard for split in SPLITS for shard in found.shards(split)]
     dataset_dir.check_sizes(found.path, shards)
     for split in SPLITS:
@@ -120,9 +129,12 @@ def _existing(settings: Settings) -> Dataset | None:
         SettingsError: A setting does not fit the data set.
     """
     data = settings.data
-    if data.data in GENERATORS or data.data.lower().endswith(tuple(FORMATS)):
+    is_problem = data.task in PROBLEMS
+    if not is_problem and (data.data in GENERATORS or data.data.lower().endswith(tuple(FORMATS))):
         return None
     path = storage.path(data.data.rstrip("/") or "/")
+    if is_problem and not storage.exists(path / dataset_dir.MANIFEST):
+        return None
     if not storage.exists(path / dataset_dir.MANIFEST):
         raise DataError(
             f"DATA={data.data} is not a data set: allowed are {', '.join(GENERATORS)}, the path of"
@@ -149,7 +161,7 @@ def _check_recipe(found: Dataset, settings: Settings) -> None:
     for split in SPLITS:
         actual[f"{split}_examples"] = found.rows(split)
         wanted[f"{split}_examples"] = settings.get(f"{split}_examples")
-    for name in ("partitions", "encoder", "classes", "label_column"):
+    for name in ("task", "partitions", "encoder", "classes", "label_column"):
         # A default may not have been given by the user.
         if settings.get(name) != Settings.fields()[name].default:
             wanted[name], actual[name] = settings.get(name), recorded.get(name, "")
@@ -177,23 +189,31 @@ def read_examples(
         memory: DATA_MEMORY, in MiB.
 
     Returns:
-        Angles float32 [n, symbols] in radians, and labels float32 [n] of -1 and +1, or None.
+        Angles float32 [n, symbols] in radians, and labels float32 [n] as `Target` encodes them, or
+        None.
 
     Raises:
         DataError: The table can't be read or does not fit.
     """
+    target = encoding.target
     with _report_memory(path):
         table = read_table(
-            path, encoding.label, columns=encoding.columns, labelled=False, memory=memory
+            path,
+            target.column,
+            columns=encoding.columns,
+            labelled=False,
+            numeric=target.kind == "number",
+            memory=memory,
         )
         angles = encoding.apply(table.features)
     if table.labels is None:
         return angles, None
-    unknown = np.flatnonzero(~np.isin(table.labels, encoding.classes))
-    if len(unknown):
-        raise DataError(
-            f"{path}: row {unknown[0] + 1} has the label {str(table.labels[unknown[0]])!r} in"
-            f" column {encoding.label!r}: the classes of the model are {encoding.classes[0]} and"
-            f" {encoding.classes[1]}"
-        )
-    return angles, labels_to_signs(table.labels, encoding.classes)
+    if target.classes:
+        unknown = np.flatnonzero(~np.isin(table.labels, target.classes))
+        if len(unknown):
+            raise DataError(
+                f"{path}: row {unknown[0] + 1} has the label {str(table.labels[unknown[0]])!r} in"
+                f" column {target.column!r}: the classes of the model are"
+                f" {', '.join(target.classes[:-1])} and {target.classes[-1]}"
+            )
+    return angles, target.encode(table.labels)

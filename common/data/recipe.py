@@ -1,11 +1,13 @@
 """Recipe of a data set: all settings that determine it, and the name of its folder."""
 
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
 
 from common.data import dataset_dir
 from common.data.formats import sha256_file
+from common.data.problems import PROBLEMS, is_problem_file, read_problem
 from common.data.splits import GENERATORS
 from common.settings.groups import DataSettings
 from common.storage import StoragePath
@@ -31,13 +33,18 @@ def recipe(data: DataSettings, qubits: int) -> dict[str, Any]:
         "validation_examples": data.validation_examples,
         "test_examples": data.test_examples,
     }
-    if data.data != "excitations":
+    if data.data != "excitations" and data.task not in PROBLEMS:
         result |= {
             "classes": data.classes,
             "encoder": data.encoder,
             "label_column": data.label_column,
+            "task": data.task,
         }
-    if data.data not in GENERATORS:
+    if data.task in PROBLEMS:
+        result |= {"task": data.task}
+        if is_problem_file(data):
+            result["sha256"] = hashlib.sha256(read_problem(data)).hexdigest()
+    elif data.data not in GENERATORS:
         # By content: the same table with another path is the same data.
         result |= {"data": "table", "sha256": sha256_file(data.data, data.data_memory)}
     return result
@@ -45,5 +52,7 @@ def recipe(data: DataSettings, qubits: int) -> dict[str, Any]:
 
 def folder(data: DataSettings, recipe: dict[str, Any], root: StoragePath) -> StoragePath:
     """Return the folder of a generated data set below `root`."""
-    name = re.sub(r"[^a-z0-9]+", "-", Path(data.data).stem.lower()).strip("-")[:40] or "table"
+    is_name = data.task in PROBLEMS and not is_problem_file(data)
+    source = data.data if is_name else Path(data.data).stem
+    name = re.sub(r"[^a-z0-9]+", "-", source.lower()).strip("-")[:40] or "table"
     return root / f"{name}-{dataset_dir.fingerprint(recipe)[:12]}"

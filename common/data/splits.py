@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from common.data.class_selection import choose_classes, require_all_classes, stratified
 from common.data.encoding import Encoding, fit
-from common.data.tables import Table, label_text, read_table
+from common.data.tables import Table, read_table
+from common.data.target import SIGNS, Target, number_target
 from common.errors import DataError, SettingsError
 from common.settings.groups import DataSettings
 from qfleet.placement import data_symbols
@@ -29,7 +31,7 @@ class Examples(NamedTuple):
 
     Attributes:
         angles: float32 [n, symbols], radians.
-        labels: float32 [n], -1 or +1.
+        labels: float32 [n], see `Target`.
     """
 
     angles: np.ndarray
@@ -67,8 +69,9 @@ def excitations(data: DataSettings, qubits: int) -> PreparedSplits:
     Broughton et al., "TensorFlow Quantum" (arXiv:2003.02989), section on the QCNN.
 
     Raises:
-        SettingsError: ENCODER or CLASSES has a value that does not apply to this data set.
+        SettingsError: TASK, ENCODER or CLASSES has a value that does not apply to this data set.
     """
+    _require_classification(data)
     if data.encoder not in ("auto", "angle"):
         raise SettingsError(
             f"ENCODER={data.encoder} does not fit DATA=excitations, which has angles on a cluster"
@@ -91,7 +94,7 @@ def excitations(data: DataSettings, qubits: int) -> PreparedSplits:
         for number, split in enumerate(SPLITS)
     }
     columns = data_symbols(qubits)
-    return PreparedSplits(splits, Encoding("none", "cluster", columns, "label", ("-1", "1")))
+    return PreparedSplits(splits, Encoding("none", "cluster", columns, SIGNS))
 
 
 def generated_rows(data: DataSettings) -> int:
@@ -132,20 +135,30 @@ def _random_excitations(seed: int, split: int, rows: int, qubits: int) -> RowSou
 
 
 def digits(data: DataSettings, qubits: int) -> PreparedSplits:
-    """Load two of the handwritten digits of scikit-learn, 8 by 8 pixels; about 360 images.
+    """Load handwritten digits of scikit-learn, 8 by 8 pixels; about 180 images of each.
 
     Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
     Repository, 1998 (its test set).
 
     Raises:
-        DataError: CLASSES are not two digits, or there are too few images for the splits.
+        DataError: CLASSES are not digits, or there are too few images for the splits.
+        SettingsError: TASK has a value that does not apply to this data set.
     """
     from sklearn.datasets import load_digits  # takes seconds
 
+    _require_classification(data)
     bunch = load_digits()
     labels = np.array([str(digit) for digit in bunch.target])
     table = Table(bunch.data, labels, tuple(bunch.feature_names))
     return from_table(table, data, qubits, title="DATA=digits", classes=data.classes or DIGITS)
+
+
+def _require_classification(data: DataSettings) -> None:
+    if data.task != "classification":
+        raise SettingsError(
+            f"DATA={data.data} has classes, which does not fit TASK={data.task}: omit TASK, or set"
+            " DATA to a table with a column of numbers to predict"
+        )
 
 
 def read_user_table(data: DataSettings, qubits: int) -> PreparedSplits:
@@ -154,118 +167,66 @@ def read_user_table(data: DataSettings, qubits: int) -> PreparedSplits:
     Raises:
         DataError: The table can't be read, or is not usable for training.
     """
-    table = read_table(data.data, data.label_column, memory=data.data_memory)
+    numeric = data.task == "regression"
+    table = read_table(data.data, data.label_column, memory=data.data_memory, numeric=numeric)
     return from_table(table, data, qubits, title=data.data, classes=data.classes)
 
 
 def from_table(
     table: Table, data: DataSettings, qubits: int, *, title: str, classes: str
 ) -> PreparedSplits:
-    """Select two classes, split the rows, fit the encoding on training rows, and encode all.
+    """Select classes, split the rows, fit the encoding on training rows, and encode all.
 
     Args:
         table: Features and labels.
         data: Settings of the data set.
         qubits: QUBITS.
         title: Name of the table in messages.
-        classes: Two labels with a comma, or nothing if the table has only two.
+        classes: Labels separated by commas, `all`, or nothing for all labels of a table.
+
+    Raises:
+        DataError: The labels or the number of rows do not fit the task.
     """
     assert table.labels is not None
-    chosen = choose_classes(table.labels, classes, title)
-    kept = np.flatnonzero(np.isin(table.labels, chosen))
-    features = table.features[kept]
-    labels = labels_to_signs(table.labels[kept], chosen)
-    rows = _split(labels, data, title)
+    kept = np.arange(len(table.labels))
+    target: Target | None = None
+    if data.task == "classification":
+        target = choose_classes(table.labels, classes, title, data.label_column)
+        kept = np.flatnonzero(np.isin(table.labels, target.classes))
+    features, labels = table.features[kept], table.labels[kept]
+    order = stratified(labels if target else np.zeros(len(labels)), data.seed)
+    rows = _split(order, data, title)
+    if target is None:
+        target = number_target(data.label_column, labels[rows["train"]])
+    else:
+        require_all_classes({split: labels[rows[split]] for split in SPLITS}, target, title)
     encoding = fit(
-        features[rows["train"]],
-        data.encoder,
-        qubits,
-        columns=table.names,
-        label=data.label_column,
-        classes=chosen,
+        features[rows["train"]], data.encoder, qubits, columns=table.names, target=target
     )
-    splits = {s: Examples(encoding.apply(features[rows[s]]), labels[rows[s]]) for s in SPLITS}
+    encoded = target.encode(labels)
+    splits = {s: Examples(encoding.apply(features[rows[s]]), encoded[rows[s]]) for s in SPLITS}
     return PreparedSplits({s: RowSource.of(examples) for s, examples in splits.items()}, encoding)
 
 
-def choose_classes(labels: np.ndarray, classes: str, title: str) -> tuple[str, str]:
-    """Return the two labels to classify: the first is -1, the second +1.
-
-    Args:
-        labels: Text [n].
-        classes: CLASSES, or nothing.
-        title: Name of the table in messages.
-
-    Raises:
-        DataError: There are not exactly two labels, or CLASSES do not exist.
-    """
-    found = sorted(np.unique(labels).tolist(), key=_by_number)
-    listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
-    if classes:
-        negative, positive = map(label_text, classes.split(","))
-        for name in (negative, positive):
-            if name not in found:
-                raise DataError(
-                    f"{title} has no label {name!r} of CLASSES={classes}: its labels are {listed}"
-                )
-        if negative == positive:
-            raise DataError(f"CLASSES={classes} has one label twice: choose two of {listed}")
-        return negative, positive
-    if len(found) == 1:
-        raise DataError(f"{title} has only the label {listed}: classification needs two classes")
-    if len(found) > 2:
-        raise DataError(f"{title} has {len(found)} labels ({listed}): set CLASSES to two of them")
-    return found[0], found[1]
-
-
-def _by_number(label: str) -> tuple[float, str]:
-    try:
-        return float(label), label
-    except ValueError:
-        return np.inf, label
-
-
-def labels_to_signs(labels: np.ndarray, classes: tuple[str, str]) -> np.ndarray:
-    """Return float32 [n]: -1 for the first class and +1 for the second."""
-    return np.where(labels == classes[1], 1, -1).astype(np.float32)
-
-
-def _split(labels: np.ndarray, data: DataSettings, title: str) -> dict[str, np.ndarray]:
-    """Return random row numbers of each split; the classes have the same proportions in all."""
-    total = len(labels)
+def _split(order: np.ndarray, data: DataSettings, title: str) -> dict[str, np.ndarray]:
+    """Return the row numbers of each split: successive ranges of an order of all rows."""
+    total = len(order)
     test = data.test_examples or max(1, round(TEST_FRACTION * total))
     validation = data.validation_examples or max(1, round(VALIDATION_FRACTION * total))
     left = total - test - validation
     train = data.train_examples or max(left, 2)
     if train > left:
+        kind = " of its classes" if data.task == "classification" else ""
         raise DataError(
-            f"{title} has {total} rows of its two classes, too few for TRAIN_EXAMPLES={train},"
+            f"{title} has {total} rows{kind}, too few for TRAIN_EXAMPLES={train},"
             f" VALIDATION_EXAMPLES={validation} and TEST_EXAMPLES={test}: lower these settings, or"
             " provide more rows"
         )
-    order = _stratified(labels, data.seed)
-    rows = {
+    return {
         "test": order[:test],
         "validation": order[test : test + validation],
         "train": order[test + validation : test + validation + train],
     }
-    if len(np.unique(labels[rows["train"]])) < 2:
-        raise DataError(
-            f"{title} has only one class in the {train} rows for training: provide more rows of the"
-            " other class"
-        )
-    return rows
-
-
-def _stratified(labels: np.ndarray, seed: int) -> np.ndarray:
-    """Return a random order in which any range has the proportions of the classes, to one row."""
-    generator = np.random.Generator(np.random.PCG64([seed, len(SPLITS)]))
-    shuffled = generator.permutation(len(labels))
-    position = np.empty(len(labels))
-    for sign in (-1, 1):
-        rows = np.flatnonzero(labels[shuffled] == sign)
-        position[rows] = (np.arange(len(rows)) + 0.5) / max(len(rows), 1)
-    return shuffled[np.argsort(position, kind="stable")]
 
 
 GENERATORS: Mapping[str, Callable[[DataSettings, int], PreparedSplits]] = {

@@ -28,7 +28,8 @@ class Table(NamedTuple):
 
     Attributes:
         features: float64 [n, columns].
-        labels: Text [n], from `label_text`; None if the table has no label.
+        labels: Text [n], from `label_text`, or float64 [n] for a column of numbers to predict; None
+            if the table has no label.
         names: Names of the columns.
     """
 
@@ -43,6 +44,7 @@ def read_table(
     *,
     columns: Sequence[str] | None = None,
     labelled: bool = True,
+    numeric: bool = False,
     memory: int = DEFAULT_MEMORY_MIB,
 ) -> Table:
     """Read a CSV, Parquet or NPZ table.
@@ -55,6 +57,7 @@ def read_table(
         label: Name of the label column, or None if all columns are features.
         columns: Required features and their order; by default those of the table.
         labelled: The label column is required.
+        numeric: Labels are numbers to predict.
         memory: DATA_MEMORY, in MiB: a table that needs more is refused before it is read.
 
     Raises:
@@ -77,7 +80,8 @@ def read_table(
 
     labels = None
     if label is not None and label in names:
-        labels = _labels(path, label, table[label], memory)
+        read_labels = _targets if numeric else _labels
+        labels = read_labels(path, label, table[label], memory)
     elif label is not None and labelled:
         raise DataError(
             f"{path} has no label column {label!r}, only {_list(names)}: set LABEL_COLUMN to the"
@@ -154,7 +158,7 @@ def _labels(path: str, name: str, column: pa.ChunkedArray, memory: int) -> np.nd
     texts = np.array([*known, ""], dtype=str)
     codes = pc.fill_null(encoded.indices, len(texts) - 1).to_numpy(zero_copy_only=False)
     labels = texts[codes.astype(np.int64)]
-    missing = (labels == "") | (labels == "nan")
+    missing = np.isin(labels, [one for one in known if one.lower() == "nan"] + [""])
     if missing.any():
         raise DataError(
             f"{path}: row {1 + int(missing.argmax())} has no label in column {name!r}: give it"
@@ -163,7 +167,17 @@ def _labels(path: str, name: str, column: pa.ChunkedArray, memory: int) -> np.nd
     return labels
 
 
-def _numbers(path: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
+def _targets(path: str, name: str, column: pa.ChunkedArray, memory: int) -> np.ndarray:
+    """Return float64 [n] for a column of numbers to predict."""
+    return _numbers(path, name, column, "TASK=regression predicts numbers, so convert them")
+
+
+def _numbers(
+    path: str,
+    name: str,
+    column: pa.ChunkedArray,
+    advice: str = "features must be numbers, so convert it or delete the column",
+) -> np.ndarray:
     kind = column.type
     numeric = (
         pa.types.is_integer(kind)
@@ -176,7 +190,7 @@ def _numbers(path: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
         number, value = _not_a_number(column)
         raise DataError(
             f"{path}: row {number} of column {name!r} holds {value}, which is not a number:"
-            " features must be numbers, so convert it or delete the column"
+            f" {advice}"
         )
     if column.null_count:
         number = 1 + int(column.is_null().to_numpy().argmax())

@@ -7,6 +7,7 @@ NAME-FINGERPRINT/
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -50,6 +51,7 @@ class DatasetWriter:
         self._partitions = partitions
         self._written: dict[str, dict[str, Any]] = {}
         self._rows = self._total = 0
+        self._has_classes = True
         self._lease: Lease | None = None
 
     def write(self, prepared: PreparedSplits, seed: int, job_id: str) -> None:
@@ -80,6 +82,7 @@ class DatasetWriter:
     def _write_all(self, prepared: PreparedSplits, seed: int) -> None:
         self._written = self._read_progress()
         columns = data_symbols(prepared.encoding.symbols)
+        self._has_classes = prepared.encoding.target.kind in ("signs", "classes")
         splits = {s: self._write_split(s, prepared.splits[s], columns) for s in SPLITS}
         if self._lease:
             self._lease.confirm()
@@ -135,10 +138,12 @@ class DatasetWriter:
                     shards[number] = {"file": name, **self._written[name]}
                     self._rows += shards[number]["rows"]
                 self._progress(self._rows, self._total)
-        positive = sum(shard.pop("positive") for shard in shards)
+        labels: Counter[str] = Counter()
+        for shard in shards:
+            labels.update(shard.pop("labels"))
         return {
             "rows": source.rows,
-            "labels": {"-1": source.rows - positive, "1": positive},
+            "labels": dict(sorted(labels.items(), key=lambda one: int(one[0]))),
             "groups": layout.groups,
             "segments": layout.segments,
             "shards": shards,
@@ -165,13 +170,19 @@ class DatasetWriter:
             "rows": len(examples.labels),
             "bytes": len(content),
             "sha256": hashlib.sha256(content).hexdigest(),
-            "positive": int((examples.labels > 0).sum()),
+            "labels": _label_counts(examples.labels) if self._has_classes else {},
         }
 
     def _save_progress(self) -> None:
         storage.write_json(
             self._path / PROGRESS_FILE, {"recipe": self._recipe, "shards": self._written}
         )
+
+
+def _label_counts(labels: np.ndarray) -> dict[str, int]:
+    """Return the rows of each class, by its number as text."""
+    numbers, counts = np.unique(labels, return_counts=True)
+    return {str(int(n)): int(c) for n, c in zip(numbers, counts, strict=True)}
 
 
 def _segment_shards(

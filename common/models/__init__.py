@@ -1,48 +1,68 @@
 """Keras models with circuits: hybrid, qcnn, multi-filter, or the user's own module:factory.
 
-A model maps angles float32 [B, features] in radians to float32 [B, 1], whose sign is the class. Its
-description is recorded as JSON (`describe_model`), from which inference rebuilds it.
+A model maps angles float32 [B, features] in radians to the outputs of its target, float32
+[B, outputs]; see `Target`. Its description is recorded as JSON (`describe_model`), from which
+inference rebuilds it.
 """
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from common import user_code, weights_file
-from common.errors import WeightsError
+from common.data.target import SIGNS, Target
+from common.errors import DataError, WeightsError
 from common.formats import MODEL_FORMAT
-from common.model_circuits import MAX_RECORDED_QUBITS, ModelProgram, compiled_circuits
+from common.model_circuits import MAX_RECORDED_QUBITS, ModelProgram, compiled_circuits, sampling_of
 from common.models import user_model
+from common.models.normalization import ReadoutNormalization
+from common.models.pruning import prunable_circuits
+from common.models.samplers import sampler_arguments
+from common.models.variational import build_variational_model
 from common.settings import Settings
+from common.settings.groups import NO_SHOTS
 from common.storage import StoragePath
 from qfleet.circuits.circuit_json import to_json
 from qfleet.compiler.contraction_path import give_paths
 from qfleet.compiler.path_cache import used_paths
 from qfleet.errors import LibraryError
-from qfleet.tensorflow.layers import Expectation, PauliReadouts
+from qfleet.tensorflow.layers import Expectation, TrainedCircuit
 from qfleet.tensorflow.runtime import keras, tf
 
 
-def build_model(features: int, settings: Settings, encoder: str = "angle") -> keras.Model:
+def build_model(
+    features: int, settings: Settings, encoder: str = "angle", target: Target = SIGNS
+) -> keras.Model:
     """Build the model of the settings, with initial weights from SEED.
 
     Args:
         features: Angles per example, the width of the model's input.
         settings: The group model, and SEED; the user's own factory gets all settings.
         encoder: Entry point of the angles in the circuit, from the encoding of the data set.
+        target: What the model predicts.
 
     Raises:
         SettingsError: The user's factory can't be imported, fails, returns no Keras model, or one
             that fails when it is called.
     """
+    if target.kind in ("energy", "state"):
+        return build_variational_model(features, settings, target)
     if ":" in settings.model.model:
-        return user_model.build_user_model(features, settings)
+        return user_model.build_user_model(features, settings, target)
     inputs = keras.Input((features,), name="angles")
     sharded = settings.training.state_shards > 1
-    compiled = compiled_circuits(settings.model, features, encoder, is_sharded=sharded)
+    compiled = compiled_circuits(
+        settings.model, features, encoder, settings.data.seed, is_sharded=sharded
+    )
     readouts = [_readouts(inputs, settings, one, index) for index, one in enumerate(compiled)]
     together = readouts[0] if len(readouts) == 1 else keras.layers.Concatenate()(readouts)
-    outputs = together if settings.model.model == "qcnn" else _head(together, settings)
+    if settings.model.normalize_readouts:
+        together = ReadoutNormalization(name="normalized")(together)
+    outputs = (
+        together if settings.model.model == "qcnn" else _head(together, settings, target.outputs)
+    )
     return keras.Model(inputs, outputs, name=settings.model.model.replace("-", "_"))
 
 
@@ -57,14 +77,17 @@ def _readouts(inputs: Any, settings: Settings, compiled: ModelProgram, index: in
         backend=settings.model.simulator,
         method=settings.model.method,
         program=compiled.program,
+        sampling=sampling_of(settings.model, settings.data.seed, index),
+        gradient_circuit=circuit.gradient_circuit,
+        **sampler_arguments(settings),
         seed=settings.data.seed * 1009 + index,
         name=f"circuit_{index}",
     )
     return layer(inputs)
 
 
-def _head(readouts: Any, settings: Settings) -> Any:
-    """Return the head of the tutorial: Dense(8), activation, Dense(1)."""
+def _head(readouts: Any, settings: Settings, outputs: int) -> Any:
+    """Return the head of the tutorial: Dense(8), activation, Dense(outputs)."""
 
     def initializer(index: int) -> Any:
         return keras.initializers.GlorotUniform(seed=settings.data.seed * 1009 + 500 + index)
@@ -72,22 +95,24 @@ def _head(readouts: Any, settings: Settings) -> Any:
     hidden = keras.layers.Dense(
         8, settings.model.activation, kernel_initializer=initializer(0), name="hidden"
     )
-    return keras.layers.Dense(1, kernel_initializer=initializer(1), name="answer")(hidden(readouts))
+    return keras.layers.Dense(outputs, kernel_initializer=initializer(1), name="answer")(
+        hidden(readouts)
+    )
 
 
-def circuit_layers(model: keras.Model) -> Iterator[PauliReadouts]:
+def circuit_layers(model: keras.Model) -> Iterator[TrainedCircuit]:
     """Yield the layers with trained circuits, in order."""
     for layer in model.submodules:
-        if isinstance(layer, PauliReadouts):
+        if isinstance(layer, TrainedCircuit):
             yield layer
 
 
 def readout_model(model: keras.Model) -> keras.Model | None:
     """Return a model of the readouts float32 [B, readouts] of all circuits.
 
-    None if the model has no circuits, or is a subclass whose structure is unknown.
+    None if the model has no readouts, or is a subclass whose structure is unknown.
     """
-    found = list(circuit_layers(model))
+    found = [layer for layer in circuit_layers(model) if layer.observables]
     if not found or not getattr(model, "_is_graph_network", False):
         return None
     try:
@@ -135,7 +160,7 @@ def describe_model(
     }
 
 
-def _recorded_circuit(layer: PauliReadouts, settings: Settings) -> str | None:
+def _recorded_circuit(layer: TrainedCircuit, settings: Settings) -> str | None:
     """Return a circuit as JSON; None for a wide one that is rebuilt from the settings."""
     if ":" not in settings.model.model and settings.model.qubits > MAX_RECORDED_QUBITS:
         return None
@@ -153,7 +178,8 @@ def rebuild(
     Args:
         described: Content of model.json, as `Run.model` checked it.
         weights: Local path of weights.h5; None leaves the initial weights.
-        code: Permission to import a user's model; by default there is none.
+        code: Permission to import a user's model or sampler; by default there is none. Without
+            the sampler, the circuits are simulated.
         title: Path of the weights for messages; by default `weights`.
 
     Raises:
@@ -164,14 +190,28 @@ def rebuild(
     try:
         give_paths(described.get("contraction_paths", {}))
         settings = Settings.from_record(described["settings"]).replace(verbose=code.verbose)
+        if settings.model.sampler != code.sampler:
+            settings = settings.replace(sampler="", shots=NO_SHOTS, gradient="noisy")
         code.require(settings.model.model, described.get("source"))
-        model = build_model(described["features"], settings, described["encoding"]["placement"])
+        target = Target.from_json(described["encoding"]["target"])
+        if target.task != settings.data.task:  # whose limits the settings were checked by
+            raise ValueError(f"its target is of TASK={target.task}")
+        placement = described["encoding"]["placement"]
+        model = build_model(described["features"], settings, placement, target)
+    except DataError as error:
+        raise WeightsError(f"model.json does not describe a model: {error}") from None
     except LibraryError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"model.json does not describe a model: {error}") from None
     if not model.built:  # a subclassed model has no weights to load into before its first call
         model(tf.zeros([1, described["features"]]))
+    if settings.training.prune:
+        layers = list(circuit_layers(model))
+        pruned = prunable_circuits(layers, described["features"], settings, placement, target)
+        for one, recorded in zip(pruned, described["circuits"], strict=False):
+            zeros = [recorded["trained"].get(name) == 0 for name in one.layer.parameters]
+            one.drop(one.removable & np.array(zeros))
     if weights is None:
         return model
     shapes = [weight.shape.as_list() for weight in model.weights]

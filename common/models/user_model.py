@@ -10,8 +10,10 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from common import user_code
+from common.data.target import Target
 from common.errors import SettingsError, as_qfleet_error
 from common.settings import Settings
 from qfleet.tensorflow.runtime import keras, tf
@@ -24,7 +26,8 @@ MAX_MESSAGE = 500
 MAX_FRAMES = 20
 """Most frames of a traceback that VERBOSE shows."""
 
-Factory = Callable[[int, Settings], keras.Model]
+Factory = Callable[..., Any]
+"""Of (features, settings), (features, settings, outputs), or (qubits, settings) for an ansatz."""
 
 _ROOT = Path(__file__).resolve().parents[2]
 _OWN_CODE = tuple(f"{_ROOT / name}/" for name in ("qfleet", "common", "training", "inference"))
@@ -39,32 +42,50 @@ _INVALID_ARGUMENT = (ValueError, TypeError, tf.errors.InvalidArgumentError)
 Frame = tuple[str, int]  # file and line
 
 
-def build_user_model(features: int, settings: Settings) -> keras.Model:
-    """Return the model of the user's factory(features, settings).
+def build_user_model(features: int, settings: Settings, target: Target) -> keras.Model:
+    """Return the model of the user's factory(features, settings) or (features, settings, outputs).
 
     The model is called here as in training, eagerly and (once per process) in a graph. So errors in
     it appear before the workers start. The caller is responsible for the right to import the
     module; see `common.user_code`.
 
     Raises:
-        SettingsError: The factory can't be imported, is not a function of two arguments, fails,
-            returns no Keras model, or one that fails when it is called.
+        SettingsError: The factory can't be imported, is not a function of these arguments, fails,
+            returns no Keras model, one that fails when it is called, or one with other outputs than
+            the target has.
     """
     name, verbose = settings.model.model, settings.job.verbose
-    factory = _import_factory(name, verbose=verbose)
-    with report_user_errors(name, verbose=verbose):
-        model = factory(features, settings)
+    model = call_factory(settings, features, target.outputs)
     if not isinstance(model, keras.Model):
         raise SettingsError(
             f"MODEL={name} returned a {type(model).__name__}: the factory must return a"
             " Keras model (from qfleet.tensorflow.runtime import keras)"
         )
-    with report_user_errors(name, verbose=verbose):
-        model(tf.zeros([2, features]))
+    with report_user_errors(f"MODEL={name}", verbose=verbose):
+        predictions = model(tf.zeros([2, features]))
         if name not in _traced:
             _trace(model, features)
             _traced.add(name)
+    _check_outputs(name, predictions, target)
     return model
+
+
+def call_factory(settings: Settings, size: int, outputs: int | None = None) -> Any:
+    """Return the result of the user's factory.
+
+    Args:
+        settings: Settings of the run; MODEL names the factory.
+        size: First argument: features, or the qubits of an ansatz.
+        outputs: Third argument, if the factory has one of this name.
+
+    Raises:
+        SettingsError: The factory can't be imported or called, or fails.
+    """
+    name, verbose = settings.model.model, settings.job.verbose
+    factory = import_factory(f"MODEL={name}", ("features", "settings"), verbose=verbose)
+    with report_user_errors(f"MODEL={name}", verbose=verbose):
+        third = (outputs,) if outputs and _takes_outputs(factory) else ()
+        return factory(size, settings, *third)
 
 
 _traced: set[str] = set()  # a trace takes a second, and each initialization builds the model
@@ -78,50 +99,84 @@ def _trace(model: keras.Model, features: int) -> None:
     call.get_concrete_function(tf.TensorSpec([None, features]))
 
 
-def _import_factory(name: str, *, verbose: bool) -> Factory:
-    module, _, attribute = name.partition(":")
+def import_factory(title: str, parameters: Sequence[str], *, verbose: bool) -> Factory:
+    """Import a user's function.
+
+    Args:
+        title: A setting with its value, such as MODEL=module:factory.
+        parameters: Names of the function's parameters, for messages.
+        verbose: As for `report_user_errors`.
+
+    Raises:
+        SettingsError: It can't be imported, or is not a function of these parameters.
+    """
+    module, _, attribute = title.partition("=")[2].partition(":")
     user_code.add_current_folder()
     try:
-        with report_user_errors(name, verbose=verbose):
+        with report_user_errors(title, verbose=verbose):
             found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"MODEL={name}: module {error.name!r} is not in this folder or on PYTHONPATH"
+            f"{title}: module {error.name!r} is not in this folder or on PYTHONPATH"
         ) from None
     if not hasattr(found, attribute):
-        raise SettingsError(f"MODEL={name}: module {module!r} has no {attribute!r}")
+        raise SettingsError(f"{title}: module {module!r} has no {attribute!r}")
     factory = getattr(found, attribute)
-    _check_factory(name, factory)
+    _check_factory(title, factory, parameters)
     checked: Factory = factory
     return checked
 
 
-def _check_factory(name: str, factory: object) -> None:
-    """Raise if a factory is not a Python function of two arguments."""
+def _takes_outputs(factory: Callable[..., object]) -> bool:
+    """Return True if a factory has a third parameter, the number of outputs."""
+    return "outputs" in inspect.signature(factory).parameters
+
+
+def _check_outputs(name: str, predictions: object, target: Target) -> None:
+    """Raise if a model returns another number of outputs than its target has.
+
+    Raises:
+        SettingsError: It does.
+    """
+    shape = getattr(predictions, "shape", None)
+    width = 1 if shape is not None and len(shape) == 1 else shape[-1] if shape else None
+    if width != target.outputs:
+        what = {
+            "classes": f"one per class, for {len(target.classes)} classes",
+            "signs": "one, whose sign is the class",
+        }.get(target.kind, f"one, for TASK={target.task}")
+        raise SettingsError(
+            f"MODEL={name} returned {width or 'no'} numbers per example, but needs"
+            f" {target.outputs} ({what}): end the model with a layer of that width"
+        )
+
+
+def _check_factory(title: str, factory: object, parameters: Sequence[str]) -> None:
+    """Raise if a factory is not a Python function of the parameters."""
+    expected = f"({', '.join(parameters)})"
     if not inspect.isfunction(factory):
         kind = "class" if inspect.isclass(factory) else type(factory).__name__
         raise SettingsError(
-            f"MODEL={name} is a {kind}: it must be a function, defined as"
-            " `def build(features, settings):`"
+            f"{title} is a {kind}: it must be a function, defined as `def build{expected}:`"
         )
     signature = inspect.signature(factory)
     try:
-        signature.bind(0, None)
+        signature.bind(*parameters, *([1] if _takes_outputs(factory) else []))
     except TypeError:
         code = inspect.unwrap(factory).__code__
         raise SettingsError(
-            f"MODEL={name} can't be called with (features, settings), since it is defined as"
+            f"{title} can't be called with {expected}, since it is defined as"
             f" `def {factory.__name__}{signature}` at {code.co_filename}:{code.co_firstlineno}:"
-            " change its parameters to (features, settings)"
+            f" change its parameters to {expected}"
         ) from None
 
 
 @contextmanager
-def report_user_errors(name: str, *, verbose: bool = False) -> Iterator[None]:
+def report_user_errors(title: str, *, verbose: bool = False) -> Iterator[None]:
     """Convert errors in the user's code to one sentence; a bug of qfleet keeps its traceback.
 
     Args:
-        name: MODEL.
+        title: A setting with its value, such as MODEL=module:factory.
         verbose: Log the frames of the traceback that are in the user's code.
 
     Raises:
@@ -142,7 +197,7 @@ def report_user_errors(name: str, *, verbose: bool = False) -> Iterator[None]:
             file, line = user_frames[-1]
             if verbose:
                 log.warning(_user_traceback(user_frames, message))
-            raise SettingsError(f"MODEL={name} failed: {message} at {file}:{line}") from error
+            raise SettingsError(f"{title} failed: {message} at {file}:{line}") from error
         raise
 
 

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from common import runs, storage
 from common.errors import RunError, run_main
+from common.metrics import line
 from common.settings import Settings
 from common.storage import StoragePath
 from common.text import printable
@@ -51,20 +52,21 @@ def print_runs(console: Console, root: StoragePath) -> None:
         pad_edge=False,
         collapse_padding=True,
     )
-    for title in ("run", "state", "model"):
+    for title in ("run", "state", "task", "model"):
         table.add_column(title, no_wrap=True)
-    for title in ("qubits", "epochs", "test MSE", "accuracy"):
+    for title in ("qubits", "epochs"):
         table.add_column(title, no_wrap=True, justify="right")
+    table.add_column("test")
     table.add_column("when (UTC)", no_wrap=True)
     for run in found:
         table.add_row(
             run.name,
             f"[{COLORS[run.state]}]{run.state}[/]",
+            _shown(run.task or ""),
             _shown(run.model or ""),
             _text(run.qubits),
             _text(run.epochs),
-            _text(run.mse),
-            _text(run.accuracy),
+            _shown(line(run.metrics)),
             _shown(run.when.replace("T", " ")[:16]),
         )
     console.print(table)

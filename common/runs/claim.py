@@ -18,6 +18,7 @@ from common.errors import QfleetError, RunError
 from common.lease import Lease
 from common.runs.run import FORMAT, MAX_NAME_LENGTH, Run, now
 from common.storage import StoragePath
+from qfleet.devices.calibration import short_name
 
 log = logging.getLogger("qfleet")
 
@@ -228,7 +229,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple
     """Return settings with different values: (name, value before, value now) as text, by name."""
     missing = "unset"
     return [
-        (name, str(before.get(name, missing)), str(now.get(name, missing)))
+        (name, short_name(str(before.get(name, missing))), short_name(str(now.get(name, missing))))
         for name in sorted({*before, *now})
         if before.get(name, missing) != now.get(name, missing)
     ]

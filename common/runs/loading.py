@@ -66,10 +66,19 @@ class LoadedCircuit:
         return to_json(self.circuit)
 
     def to_qasm(self, angles: Sequence[float] | None = None) -> str:
-        """Return the circuit of one example as OpenQASM 2.0; see `bound`."""
+        """Return the circuit of one example as OpenQASM 2.0; see `bound`.
+
+        Raises:
+            RunError: The circuit has noise channels, which OpenQASM does not have.
+        """
         import cirq
 
-        return cirq.qasm(self.bound(angles))
+        circuit = self.bound(angles)
+        if not all(map(cirq.has_unitary, circuit.all_operations())):
+            raise RunError(
+                "OpenQASM 2.0 has no noise channels: use to_json, or train without NOISE"
+            )
+        return cirq.qasm(circuit)
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,10 @@ class LoadedRun:
 
     @functools.cached_property
     def model(self) -> "keras.Model":
-        """Trained Keras model: angles float32 [B, features] in radians -> float32 [B, 1]."""
+        """Trained Keras model: angles float32 [B, features] in radians -> float32 [B, 1].
+
+        It has no SAMPLER: whoever made the run named the module that would be imported.
+        """
         from common import models
 
         with self.run.local_weights(self.checkpoint) as weights:

@@ -36,6 +36,7 @@ _Value = Annotated[object, AfterValidator(_require_scalar)]
 _Values = Annotated[dict[_Text, _Value], MaxLen(1000)]
 _Count = Annotated[int, Ge(0), Le(10**12)]
 _Metric = Annotated[float, Ge(-1e30), Le(1e30)] | None
+_SplitMetrics = Annotated[dict[_Text, _Metric], MaxLen(100)]  # the loss is the first
 _Pair = Annotated[list[_Count], MinLen(2), MaxLen(2)]
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Names = Annotated[list[_Text], MaxLen(1_000_000)]
@@ -53,13 +54,6 @@ class RunRecord(TypedDict):
     versions: NotRequired[Annotated[dict[_Text, _Text], MaxLen(1000)]]
 
 
-class SplitMetrics(TypedDict):
-    """Metrics of one split."""
-
-    mse: NotRequired[_Metric]
-    accuracy: NotRequired[_Metric]
-
-
 class WeightsRecord(TypedDict):
     """Digest of weights.h5."""
 
@@ -71,17 +65,25 @@ class BestRecord(WeightsRecord):
 
     epoch: _Count
     step: _Count
-    validation_mse: _Metric
+    validation_loss: _Metric
+
+
+class PrunedRecord(TypedDict):
+    """Angles that pruning dropped, of all trained angles."""
+
+    dropped: _Count
+    angles: _Count
 
 
 class RunResult(TypedDict):
     """result.json."""
 
-    metrics: Annotated[dict[_Text, SplitMetrics], MaxLen(100)]
+    metrics: Annotated[dict[_Text, _SplitMetrics], MaxLen(100)]
     epochs: _Count
     seconds: NotRequired[_Metric]
     weights: WeightsRecord
     best: NotRequired[BestRecord]
+    pruned: NotRequired[PrunedRecord]
     finished: _Text
 
 
@@ -89,15 +91,8 @@ class WeightsResult(TypedDict):
     """result.json next to weights outside of a run."""
 
     weights: WeightsRecord
-    metrics: NotRequired[Annotated[dict[_Text, SplitMetrics], MaxLen(100)]]
-
-
-class EpochRow(TypedDict):
-    """A line of metrics.jsonl."""
-
-    epoch: NotRequired[Annotated[int, Ge(0), Le(10**7)]]
-    mse: NotRequired[_Metric]
-    val_mse: NotRequired[_Metric]
+    metrics: NotRequired[Annotated[dict[_Text, _SplitMetrics], MaxLen(100)]]
+    pruned: NotRequired[PrunedRecord]
 
 
 class CircuitRecord(TypedDict):
@@ -131,7 +126,9 @@ class ModelRecord(TypedDict):
 
 _RECORD = TypeAdapter(RunRecord)
 _RESULT = TypeAdapter(RunResult)
-_ROW = TypeAdapter(EpochRow)
+_ROW = TypeAdapter(_Values)
+_NUMBER = TypeAdapter(_Metric)
+_EPOCH = TypeAdapter(Annotated[int, Ge(0), Le(10**7)])
 _MODEL = TypeAdapter(ModelRecord)
 _DIGEST = TypeAdapter(WeightsResult)
 
@@ -158,8 +155,13 @@ def check_weights_result(content: Any) -> None:
 
 
 def check_row(content: Any) -> None:
-    """Check a line of metrics.jsonl; raises like `check_record`."""
+    """Check a line of metrics.jsonl: the epoch, and numbers; raises like `check_record`."""
     safe_json.check(content, _ROW)
+    for value in content.values():
+        if isinstance(value, int | float):
+            safe_json.check(value, _NUMBER)
+    if "epoch" in content:
+        safe_json.check(content["epoch"], _EPOCH)
 
 
 def check_model(content: Any) -> None:

@@ -4,8 +4,8 @@ import contextlib
 import difflib
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -32,8 +32,8 @@ class RunSummary:
         model: MODEL.
         qubits: QUBITS.
         epochs: Completed epochs.
-        mse: Mean squared error on the test split.
-        accuracy: Accuracy of the sign on the test split.
+        task: TASK.
+        metrics: Metrics of the test split by name, the loss first.
         when: Time when it finished or else was created: UTC, ISO 8601.
         problem: Description of the damage.
     """
@@ -43,8 +43,8 @@ class RunSummary:
     model: str | None = None
     qubits: int | None = None
     epochs: int | None = None
-    mse: float | None = None
-    accuracy: float | None = None
+    task: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
     when: str = ""
     problem: str = ""
 
@@ -122,7 +122,13 @@ def _summary(run: Run, state: RunState) -> RunSummary:
     model, qubits = settings.get("model"), settings.get("qubits")
     if state != "finished":
         return RunSummary(
-            run.name, state, model, qubits, len(run.metrics()), when=record["created"]
+            run.name,
+            state,
+            model,
+            qubits,
+            len(run.metrics()),
+            settings.get("task"),
+            when=record["created"],
         )
     result = run.result()
     test = result["metrics"].get("test", {})
@@ -132,8 +138,8 @@ def _summary(run: Run, state: RunState) -> RunSummary:
         model,
         qubits,
         result["epochs"],
-        test.get("mse"),
-        test.get("accuracy"),
+        settings.get("task"),
+        {name: value for name, value in test.items() if value is not None},
         result["finished"],
     )
 
@@ -242,7 +248,9 @@ def compare(root: StoragePath, names: Sequence[str]) -> RunComparison:
     values = [{**r["other"], **r["settings"], "data fingerprint": r["data"][:12]} for r in records]
     differing = {name for other in values[1:] for name, *_ in differences(values[0], other)}
     results: list[dict[str, Any]] = [run.result() if run.finished() else {} for run in runs]
-    kinds = [("test", "mse"), ("test", "accuracy"), ("validation", "mse"), ("train", "mse")]
+    measured = [result.get("metrics", {}) for result in results]
+    known = dict.fromkeys(name for splits in measured for name in splits.get("test", {}))
+    kinds = [(split, name) for split in ("test", "validation", "train") for name in known]
     metrics: list[tuple[str, list[float | None]]] = [
         (f"{split} {kind}", [r.get("metrics", {}).get(split, {}).get(kind) for r in results])
         for split, kind in kinds

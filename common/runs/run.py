@@ -214,9 +214,9 @@ class Run:
         """Return the content of result.json, which marks the run as finished.
 
         Args:
-            result: metrics {"train"|"validation"|"test": {"mse", "accuracy"}}, epochs, seconds,
+            result: metrics by split and name (the loss first), epochs, seconds,
                 weights (result of `write_model`), and best, if it was kept: the same, with epoch,
-                step and validation_mse.
+                step and validation_loss.
         """
         if missing := [key for key in RESULT_KEYS if key not in result]:
             raise ValueError(f"a result needs {', '.join(missing)}")

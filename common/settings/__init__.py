@@ -10,6 +10,7 @@ from common.settings.fields import AUTO, Scope, SettingField, SettingsGroup, Val
 from common.settings.groups import (
     MODELS,
     RUN_NAME,
+    VARIATIONAL_TASKS,
     CheckpointingSettings,
     ClusterSettings,
     DataSettings,
@@ -30,6 +31,7 @@ __all__ = [
     "AUTO",
     "MODELS",
     "RUN_NAME",
+    "VARIATIONAL_TASKS",
     "CheckpointingSettings",
     "ClusterSettings",
     "DataSettings",

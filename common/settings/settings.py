@@ -11,7 +11,18 @@ from pydantic import ValidationError
 
 from common.errors import SettingsError
 from common.settings.fields import AUTO, SettingField, SettingsGroup, Value
+from common.settings.forward_checks import (
+    check_forward,
+    check_noise,
+    check_pruning,
+    check_zne,
+)
 from common.settings.groups import (
+    ANSATZES,
+    MODELS,
+    NO_NOISE,
+    NO_SHOTS,
+    VARIATIONAL_TASKS,
     CheckpointingSettings,
     ClusterSettings,
     DataSettings,
@@ -148,6 +159,8 @@ class Settings:
                 " threads: use SIMULATOR=qfleet or tensorflow, or REPRODUCIBLE=false"
             )
         self._check_model()
+        check_zne(self.inference)
+        check_pruning(self.model, self.data, self.training)
         workers, shards = self.training.workers, self.training.state_shards
         partitions, batch = self.data.partitions, self.training.global_batch
         if workers > partitions * shards:
@@ -174,6 +187,30 @@ class Settings:
             ValueError: As `_check`.
         """
         model = self.model
+        self._check_task()
+        check_forward(model, self.data, self.training)
+        check_noise(model, self.data, self.training)
+        if model.model not in ANSATZES:
+            self._check_layers()
+        if model.method == "auto":
+            return
+        if model.simulator != "qfleet":
+            raise ValueError(
+                f"METHOD={model.method} can't be used with SIMULATOR={model.simulator}: omit METHOD"
+            )
+        if model.method != "state_vector" and self.training.state_shards > 1:
+            raise ValueError(
+                f"METHOD={model.method} can't be used with"
+                f" STATE_SHARDS={self.training.state_shards}, which shards state vectors: omit one"
+            )
+
+    def _check_layers(self) -> None:
+        """Check the number of pooling layers.
+
+        Raises:
+            ValueError: As `_check`.
+        """
+        model = self.model
         if model.layers and model.model == "qcnn":
             raise ValueError(
                 f"LAYERS={model.layers} does not fit MODEL=qcnn, which pools down to one qubit:"
@@ -185,16 +222,53 @@ class Settings:
                 f"LAYERS={model.layers} is more than {most}, after which QUBITS={model.qubits} are"
                 " pooled into one: lower LAYERS or raise QUBITS"
             )
-        if model.method == "auto":
-            return
-        if model.simulator != "qfleet":
+
+    def _check_task(self) -> None:
+        """Check that the model and the sharding fit the task.
+
+        Raises:
+            ValueError: As `_check`.
+        """
+        task, model, shards = self.data.task, self.model.model, self.training.state_shards
+        is_variational = task in VARIATIONAL_TASKS
+        if is_variational and model in MODELS:
             raise ValueError(
-                f"METHOD={model.method} can't be used with SIMULATOR={model.simulator}: omit METHOD"
+                f"MODEL={model} does not fit TASK={task}, which needs an ansatz: set"
+                f" MODEL={'hardware-efficient' if task == 'state' else ' or '.join(ANSATZES)}, or"
+                " MODEL=module:factory"
             )
-        if model.method != "state_vector" and self.training.state_shards > 1:
+        if not is_variational and model in ANSATZES:
             raise ValueError(
-                f"METHOD={model.method} can't be used with"
-                f" STATE_SHARDS={self.training.state_shards}, which shards state vectors: omit one"
+                f"MODEL={model} does not fit TASK={task}: set MODEL={' or '.join(MODELS)}, or"
+                " TASK=energy or state"
+            )
+        if is_variational and self.training.loss:
+            raise ValueError(
+                f"LOSS={self.training.loss} does not fit TASK={task}, whose loss is the"
+                f" {'energy' if task == 'energy' else 'infidelity'}: omit LOSS"
+            )
+        for name in ("classes", "class_weights"):
+            if task != "classification" and (value := getattr(self.data, name)):
+                raise ValueError(
+                    f"{name.upper()}={value} does not fit TASK={task}, which has no classes: omit"
+                    f" {name.upper()}"
+                )
+        if task != "state":
+            return
+        if model in ANSATZES and model != "hardware-efficient":
+            raise ValueError(
+                f"MODEL={model} is made for a Hamiltonian, which TASK=state does not have: set"
+                " MODEL=hardware-efficient"
+            )
+        if shards > 1:
+            raise ValueError(
+                f"STATE_SHARDS={shards} does not fit TASK=state, whose target states are not"
+                " sharded: omit STATE_SHARDS"
+            )
+        if self.model.method not in ("auto", "state_vector"):
+            raise ValueError(
+                f"METHOD={self.model.method} does not fit TASK=state, which needs state vectors:"
+                " omit METHOD"
             )
 
     @classmethod
@@ -232,9 +306,12 @@ class Settings:
     def identity(self) -> dict[str, Value]:
         """Return the settings that identify the run: another value makes another run.
 
-        The batch size, the initializations and the micro-batch are recorded as resolved numbers.
+        The batch size, the initializations, the micro-batch, the noise and the shots are recorded
+        as resolved.
         """
         resolved: dict[str, Value] = dict(self.training.resolved())
+        resolved["noise"] = self.model.noise or NO_NOISE
+        resolved["shots"] = self.model.shots or NO_SHOTS
         if self.training.reproducible:
             resolved["micro_batch"] = micro_batch_rows(self)
         return {

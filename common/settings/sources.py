@@ -16,6 +16,9 @@ from common.settings.schema import describe_constraint
 
 ENV_PREFIX = "QFLEET_"
 
+MAX_SHOWN = 200
+"""Most characters of a value in a message."""
+
 Fields = Mapping[str, SettingField]
 
 # Terms of this field and of similar tools -> the setting that a user of that term looks for.
@@ -107,6 +110,8 @@ def read_sources(args: Sequence[str], fields: Fields) -> dict[str, Given]:
     path = given["config"].value if "config" in given else None
     if path:
         given = _read_yaml(Path(str(path)), fields) | given
+    if "noise" in given:
+        given["noise"] = _read_noise(given["noise"])
     return given
 
 
@@ -136,9 +141,10 @@ def format_error(error: ValidationError, given: Mapping[str, Given], fields: Fie
     if not first["loc"]:
         return first["msg"].removeprefix("Value error, ")
     field = fields[str(first["loc"][0])]
-    return (
-        f"{given[field.name].text} is not allowed: {field.variable} is {describe_constraint(field)}"
-    )
+    text = given[field.name].text
+    if len(text) > MAX_SHOWN:
+        text = f"{text[:MAX_SHOWN]}..."
+    return f"{text} is not allowed: {field.variable} is {describe_constraint(field)}"
 
 
 def _read_args(args: Sequence[str], fields: Fields) -> dict[str, Given]:
@@ -175,6 +181,15 @@ def _read_environment(fields: Fields) -> dict[str, Given]:
             value = os.environ[variable]
             found[name] = Given(value, f"{variable}={value}")
     return found
+
+
+def _read_noise(given: Given) -> Given:
+    """Return NOISE with the content of the file that it names, if it does."""
+    from common.settings import noise_file  # only here: most processes read no file
+
+    if not isinstance(given.value, str) or not noise_file.names_file(given.value):
+        return given
+    return Given(noise_file.content_of(given.value), given.text)
 
 
 def _read_yaml(path: Path, fields: Fields) -> dict[str, Given]:

@@ -1,4 +1,4 @@
-"""The YAML file of CONFIG: lines `name: value`, read as on the command line.
+"""YAML files of users: of NOISE, and of CONFIG, with lines `name: value` as on the command line.
 
 Every value is a text, which the setting converts: `017` is 17, and `1:30` is not a number. YAML 1.1
 would read them as octal and as base 60. Aliases, tags, lists and duplicate names are refused: a few
@@ -54,22 +54,7 @@ def read(path: Path) -> dict[str, str | None]:
     Raises:
         SettingsError: The file can't be read, or does not consist of lines `name: value`.
     """
-    if not path.is_file():
-        raise SettingsError(f"CONFIG={path} is not a file: give the path of a YAML file")
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise SettingsError(f"CONFIG={path} has more than {MAX_BYTES // 2**20} MiB")
-        node = _compose(content.decode("utf-8"))
-    except OSError as error:
-        raise SettingsError(f"CONFIG={path} can't be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SettingsError(f"CONFIG={path} is not a YAML file of settings in UTF-8") from None
-    except yaml.YAMLError as error:
-        raise SettingsError(
-            f"CONFIG={path} is not a YAML file of settings{_position(error)}"
-        ) from None
+    node = _compose_file(path, f"CONFIG={path}", "a YAML file of settings")
     if node is None:
         return {}
     if not isinstance(node, yaml.MappingNode):
@@ -95,6 +80,65 @@ def read(path: Path) -> dict[str, str | None]:
             )
         values[key.value] = None if _is_null(value) else value.value
     return values
+
+
+def read_nested(path: Path, title: str, kind: str) -> dict[str, Any]:
+    """Return the content of a YAML file of mappings; every other value is a text.
+
+    Args:
+        path: The file.
+        title: The setting and its value, such as `NOISE=device.yaml`.
+        kind: What the file should be, such as "a YAML file of rates".
+
+    Raises:
+        SettingsError: The file can't be read, or has another content, or a name twice.
+    """
+    node = _compose_file(path, title, kind)
+    if not isinstance(node, yaml.MappingNode):
+        raise SettingsError(f"{title} is not {kind}: write lines of the form 'name: value'")
+    found: dict[str, Any] = _mapping(node, title)
+    return found
+
+
+def _mapping(node: Any, title: str) -> Any:
+    if isinstance(node, yaml.ScalarNode):
+        return node.value
+    line = node.start_mark.line + 1
+    if not isinstance(node, yaml.MappingNode):
+        raise SettingsError(f"{title} has a list in line {line}: use 'name: value' instead")
+    found: dict[str, Any] = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise SettingsError(f"{title} has a key that is not a text in line {line}: use a name")
+        if key.value in found:
+            raise SettingsError(
+                f"{title} has {printable(key.value[:40])} twice, again in line"
+                f" {key.start_mark.line + 1}: remove one of them"
+            )
+        found[key.value] = _mapping(value, title)
+    return found
+
+
+def _compose_file(path: Path, title: str, kind: str) -> Any:
+    """Return the root node of a YAML file; None if it is empty.
+
+    Raises:
+        SettingsError: The file can't be read.
+    """
+    if not path.is_file():
+        raise SettingsError(f"{title} is not a file: give the path of a YAML file")
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise SettingsError(f"{title} has more than {MAX_BYTES // 2**20} MiB")
+        return _compose(content.decode("utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{title} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{title} is not {kind} in UTF-8") from None
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{title} is not {kind}{_position(error)}") from None
 
 
 def _compose(text: str) -> Any:

@@ -4,6 +4,7 @@ import textwrap
 
 from common import runs
 from common.errors import ClusterError, StorageError, StorageUnavailable
+from common.metrics import line
 from common.settings import Settings
 from launch import cluster_storage, diagnosis, job
 from launch.commands import select
@@ -83,8 +84,8 @@ def _print_stored_run(
             stored = runs.Run.at(root, run)
             if stored.finished():
                 test = stored.result()["metrics"]["test"]
-                numbers = f"test mse {test['mse']:.4f}, accuracy {test['accuracy']:.3f}"
-                console.print(f"run {run} is finished: {numbers}; it is in {stored.path}")
+                known = {name: value for name, value in test.items() if value is not None}
+                console.print(f"run {run} is finished: test {line(known)}; it is in {stored.path}")
             elif stored.exists():
                 console.print(
                     f"run {run} is unfinished, in {stored.path}: resume it with `make training"

@@ -80,6 +80,24 @@ def test_grad_equals_numpy(mixed: bool) -> None:
     np.testing.assert_allclose(jax.grad(loss, 1)(inputs, parameters), by_parameters, atol=1e-12)
 
 
+@pytest.mark.parametrize("options", [{}, {"trajectories": 9}, {"shots": 50}])
+def test_grad_with_noise_equals_numpy(options: dict[str, int]) -> None:
+    noisy = ansatz(mixed=True).with_noise(cirq.ConstantQubitNoiseModel(cirq.depolarize(0.1)))
+    names = [str(x) for x in X], [str(p) for p in P]
+    compiled = qfleet.compile(noisy, *names, OBSERVABLES, **options)
+    inputs, parameters = values_of(5)
+    values = qfleet.jax.expectation(compiled, inputs, parameters)
+    np.testing.assert_allclose(values, compiled.expectation(inputs, parameters), atol=1e-12)
+
+    def loss(inputs: jax.Array, parameters: jax.Array) -> jax.Array:
+        return qfleet.jax.expectation(compiled, inputs, parameters).sum()
+
+    by_inputs, by_parameters = jax.jit(jax.grad(loss, argnums=(0, 1)))(inputs, parameters)
+    expected = compiled.vjp(inputs, parameters, np.ones((5, 2)))
+    np.testing.assert_allclose(by_inputs, expected.inputs, atol=1e-12)
+    np.testing.assert_allclose(by_parameters, expected.parameters, atol=1e-12)
+
+
 @pytest.mark.parametrize("mixed", [False, True])
 def test_second_derivatives_match_differences(mixed: bool) -> None:
     compiled = compiled_ansatz(mixed=mixed)

@@ -68,6 +68,26 @@ def test_expectation_passes_gradcheck() -> None:
     torch.autograd.gradcheck(lambda *at: expectation(COMPILED, *at), point())
 
 
+def test_noise_passes_gradcheck_and_has_no_second_derivatives() -> None:
+    noisy = CIRCUIT.with_noise(cirq.ConstantQubitNoiseModel(cirq.amplitude_damp(0.1)))
+    compiled = qfleet.compile(noisy, INPUTS, PARAMETERS, SUMS)
+    assert compiled.method == "density_matrix"
+    torch.autograd.gradcheck(lambda *at: expectation(compiled, *at), point())
+    inputs, parameters = point()
+    loss = expectation(compiled, inputs, parameters).sum()
+    (slopes,) = torch.autograd.grad(loss, parameters, create_graph=True)
+    with pytest.raises(ArgumentError, match="Hessian"):
+        slopes.sum().backward()
+
+
+def test_trajectories_pass_gradcheck() -> None:
+    noisy = CIRCUIT.with_noise(cirq.ConstantQubitNoiseModel(cirq.depolarize(0.1)))
+    compiled = qfleet.compile(noisy, INPUTS, PARAMETERS, SUMS, trajectories=5)
+    assert compiled.method == "trajectories"
+    inputs, parameters = point()
+    torch.autograd.gradcheck(lambda at: expectation(compiled, inputs, at), parameters)
+
+
 def test_expectation_passes_gradgradcheck() -> None:
     torch.autograd.gradgradcheck(lambda *at: expectation(COMPILED, *at), point())
 

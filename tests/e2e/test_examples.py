@@ -7,13 +7,15 @@ import shlex
 import signal
 import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.e2e import client_environments as places
 from tests.e2e import kube
 from tests.e2e.client_environments import in_
+from tests.support.devices import write_device
 
 QUICK = ("bash", "-c", '. examples/quick.env && exec "$@"', "bash")
 COMMANDS = {
@@ -46,12 +48,18 @@ def trained(place: str) -> str:
 
 def run_command(target: str, place: str) -> None:
     """Run a command of the README with the quick settings in a namespace."""
+    run([*QUICK, *COMMANDS[target], in_(place)])
+
+
+def run(command: Sequence[str]) -> str:
+    """Return the output of a command, which must succeed."""
     done = subprocess.run(
-        [*QUICK, *COMMANDS[target], in_(place)],
+        command,
         cwd=kube.ROOT, env=kube.environment(), stdin=subprocess.DEVNULL, capture_output=True,
         text=True, timeout=400, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_kubernetes_example_trains_and_predicts(trained: str, place: str) -> None:
@@ -60,6 +68,31 @@ def test_kubernetes_example_trains_and_predicts(trained: str, place: str) -> Non
         job = json.loads(kube.kubectl("get", kind, name, "--namespace", place, "-o", "json"))
         conditions = {each["type"]: each["status"] for each in job["status"]["conditions"]}
         assert "True" in (conditions.get("Succeeded"), conditions.get("Complete"))
+
+
+def test_energies_of_a_molecule_are_found_on_the_cluster(place: str) -> None:
+    settings = [
+        "TARGET=k8s",
+        in_(place),
+        "CONFIG=examples/kubernetes/settings.yaml",
+        "RUN=hydrogen",
+    ]
+    run(["make", "training", *settings, "TASK=energy", "DATA=h2:0.7,0.9", "MODEL=uccsd",
+         "QUBITS=4", "EPOCHS=60", "INITIALIZATIONS=1", "WORKERS=2"])  # fmt: skip
+    shown = run(["make", "inference", *settings])
+    _, error, largest = re.findall(r"^uccsd +(\S+) +(\S+) +(\S+)", shown, re.MULTILINE)[0]
+    assert float(error) <= float(largest) <= 0.0016, shown
+
+
+def test_device_noise_trains_and_predicts(place: str, tmp_path: Path) -> None:
+    settings = ["TARGET=k8s", in_(place), "CONFIG=examples/kubernetes/settings.yaml", "RUN=noisy"]
+    device = write_device(tmp_path)
+    run([*QUICK, "make", "training", *settings, "MODEL=hybrid", f"NOISE={device}", "SHOTS=500"])
+    device.unlink()  # the run has its content
+    shown = run(["make", "inference", *settings, "SHOTS=none", "ZNE=1,3"])
+    assert "without ZNE" in shown
+    (fidelity,) = re.findall(r"fidelity ([0-9.]+),", shown)
+    assert 0 < float(fidelity) < 1
 
 
 def test_kubernetes_example_shows_tensorboard(trained: str, place: str, free_port: int) -> None:

@@ -36,7 +36,7 @@ def test_best_epoch_survives_a_kill_and_is_published(start, tmp_path):
     assert len(losses) == 12
     result = json.loads((run / "result.json").read_text())
     assert result["best"]["epoch"] == 1 + losses.index(min(losses))
-    assert result["best"]["validation_mse"] == min(losses)
+    assert result["best"]["validation_loss"] == min(losses)
     found = best(run)
     assert found is not None
     assert found.step == result["best"]["step"] == 4 * result["best"]["epoch"]

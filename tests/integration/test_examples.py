@@ -1,5 +1,6 @@
 """Every example runs in its short form; tests/e2e/test_examples.py has the cluster."""
 
+import csv
 import json
 import os
 import shutil
@@ -127,3 +128,37 @@ def test_gke_spot_dry_run_creates_spot_pool(checkout: Path) -> None:
     printed = run_example(checkout, *infra_up, "PROJECT=my-project")
     (pool,) = (line for line in printed.splitlines() if " node-pools create " in line)
     assert {"--spot", "--min-nodes=0", "--max-nodes=8"} <= set(pool.split())
+
+
+def test_noise_example_is_extrapolated(checkout: Path) -> None:
+    config = "CONFIG=examples/noise/noisy_digits.yaml"
+    run_example(checkout, sys.executable, "-m", "training", config)
+    run_example(checkout, sys.executable, "-m", "inference", "RUN=noisy-digits", "ZNE=1,3,5")
+    with (checkout / "runs/noisy-digits/predictions/test.csv").open(newline="") as file:
+        assert "unmitigated_prediction" in next(csv.reader(file))
+
+
+@pytest.mark.parametrize("name", ["ten_digits", "diabetes", "hydrogen", "w_state"])
+def test_example_of_each_task_runs(checkout: Path, name: str) -> None:
+    clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}
+    config = f"examples/tasks/{name}.yaml"
+    commands = [
+        [sys.executable, "-m", "training", f"CONFIG={config}", "EPOCHS=4", "WORKERS=2"],
+        [sys.executable, "-m", "inference", f"RUN={name.replace('_', '-')}"],
+    ]
+    if name == "diabetes":
+        commands.insert(0, [sys.executable, "examples/tasks/diabetes.py", "runs/diabetes.csv"])
+    for command in commands:
+        done = subprocess.run(
+            command,
+            cwd=checkout,
+            env=clean,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    run = checkout / "runs" / name.replace("_", "-")
+    assert result(run)["epochs"] == 4
+    assert (run / "predictions" / "report.html").exists()

@@ -176,6 +176,6 @@ def test_best_epoch_is_kept_and_used_by_inference(start, tmp_path):
     best = json.loads((run / "result.json").read_text())["best"]
     losses = [row["val_mse"] for row in rows]
     assert best["epoch"] == 1 + losses.index(min(losses))
-    assert best["validation_mse"] == pytest.approx(min(losses), abs=1e-6)
+    assert best["validation_loss"] == pytest.approx(min(losses), abs=1e-6)
     process = start(tmp_path, "RUN=hybrid", "CHECKPOINT=best", module="inference")
     assert process.wait() == 0, process.output

@@ -9,7 +9,16 @@ import pytest
 from qfleet.native import libraries
 
 # Tests whose calls share data between threads.
-RACES = ("wide", "subspace", "concurrent", "hvp-wide", "hvp-concurrent", "capi")
+RACES = (
+    "wide",
+    "subspace",
+    "concurrent",
+    "hvp-wide",
+    "hvp-concurrent",
+    "density",
+    "trajectories",
+    "capi",
+)
 
 
 def build_tests(folder: Path, **options: str) -> Path:

@@ -125,6 +125,7 @@ class FakeTrainer:
     """
 
     step_summary = "Time per step: 0.0 ms (fake)"
+    pruned_angles = None
 
     def __init__(self, context: TrainingContext, step_barrier: StepBarrier) -> None:
         settings = context.settings
@@ -159,7 +160,9 @@ class FakeTrainer:
         self._context.watchdog.enter("training", limit)
         settings, cluster = self._context.settings, self._context.cluster
         epochs = settings.training.epochs
-        reporter = ProgressReporter(epochs, self._steps_per_epoch, is_chief=cluster.is_chief)
+        reporter = ProgressReporter(
+            epochs, self._steps_per_epoch, ("mse", "accuracy"), is_chief=cluster.is_chief
+        )
         if self.writer:
             self.writer.start(self._resumed)
         try:
@@ -250,7 +253,7 @@ class FakeTrainer:
         reporter.report_epoch(self._epoch - 1, metrics)
         loss = metrics["val_mse"]
         if self._context.settings.checkpointing.keep_best and (
-            self._best is None or loss < self._best.validation_mse
+            self._best is None or loss < self._best.validation_loss
         ):
             self._best = BestEpoch(self._epoch, self._steps, loss)
 

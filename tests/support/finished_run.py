@@ -48,7 +48,7 @@ def finish(root: StoragePath, name: str, *args: str) -> Run:
     other = {"epochs": 3, "workers": 1, "dataset": data.name}
     opened.record(data.fingerprint, {"python": "3.11"}, other)
     with opened, tempfile.TemporaryDirectory() as folder:
-        model = build_model(data.features, settings, data.placement)
+        model = build_model(data.features, settings, data.placement, data.target)
         model(data.split("train").angles[:1])  # a subclassed model has no weights before
         file = Path(folder, "weights.h5")
         model.save_weights(file)

@@ -160,44 +160,44 @@ CASES = [
         "one class", "t.csv", lambda p: csv(p, label=[1] * 40), ("only the label 1", "two classes")
     ),
     MalformedTable(
-        "three classes",
+        "a class of one row",
         "t.csv",
-        lambda p: csv(p, label=[i % 3 for i in range(40)]),
-        ("3 labels (0, 1, 2)", "CLASSES"),
+        lambda p: csv(p, label=[i % 3 for i in range(39)] + [3]),
+        ("no row of the class '3'", "CLASSES"),
     ),
     MalformedTable(
         "a class that is not there", "t.csv", csv, ("no label '7'", "0, 1"), {"classes": "0,7"}
     ),
     MalformedTable("one class twice", "t.csv", csv, ("twice",), {"classes": "1,1"}),
     MalformedTable(
-        "two rows", "t.csv", text("a,label\n1,0\n2,1\n"), ("2 rows of its two classes", "too few")
+        "two rows", "t.csv", text("a,label\n1,0\n2,1\n"), ("2 rows of its classes", "too few")
     ),
     MalformedTable(
         "one row of a class",
         "t.csv",
         lambda p: csv(p, label=[1] + [0] * 39),
-        ("only one class",),
+        ("no row of the class '1'",),
         {"train_examples": 2},
     ),
     MalformedTable(
         "EXAMPLES",
         "t.csv",
         csv,
-        ("40 rows of its two classes", "TRAIN_EXAMPLES=39"),
+        ("40 rows of its classes", "TRAIN_EXAMPLES=39"),
         {"train_examples": 39},
     ),
     MalformedTable(
         "VALIDATION",
         "t.csv",
         csv,
-        ("40 rows of its two classes", "VALIDATION_EXAMPLES=40"),
+        ("40 rows of its classes", "VALIDATION_EXAMPLES=40"),
         {"validation_examples": 40},
     ),
     MalformedTable(
         "TEST",
         "t.csv",
         csv,
-        ("40 rows of its two classes", "TEST_EXAMPLES=4000"),
+        ("40 rows of its classes", "TEST_EXAMPLES=4000"),
         {"test_examples": 4000},
     ),
     MalformedTable(

@@ -1,9 +1,10 @@
 """Writes circuits of MQT Bench as Cirq's JSON, one file a family. It runs in .venv-peers.
 
-    .venv-peers/bin/python tests/support/mqt_circuits.py FOLDER
+    .venv-peers/bin/python tests/support/mqt_circuits.py FOLDER [QUBITS]
 
-A family's circuit is its widest one of at most 14 qubits and 1,500 gates, of a fixed gate set, by
-way of OpenQASM 2. Families without one write nothing: those that measure on the way, and Shor's.
+A family's circuit is its widest one of at most QUBITS (14) qubits and 1,500 gates, of a fixed gate
+set, by way of OpenQASM 2. Families without one write nothing: those that measure on the way, and
+Shor's.
 https://www.cda.cit.tum.de/mqtbench
 """
 
@@ -20,9 +21,9 @@ GATES = ["x", "y", "z", "h", "s", "t", "rx", "ry", "rz", "u3", "cx", "cz", "swap
 MOST_QUBITS, MOST_GATES = 14, 1500
 
 
-def widest(family: str) -> QuantumCircuit | None:
+def widest(family: str, most_qubits: int) -> QuantumCircuit | None:
     """A family's widest circuit within the bounds, in GATES; None if it has none."""
-    for qubits in range(MOST_QUBITS, 1, -1):
+    for qubits in range(most_qubits, 1, -1):
         try:
             circuit = get_benchmark(family, BenchmarkLevel.ALG, qubits)
         except ValueError:  # the family has no circuit of this width
@@ -36,14 +37,14 @@ def widest(family: str) -> QuantumCircuit | None:
     return None
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, most_qubits: int) -> None:
     """Write every family that has a circuit."""
     for family in get_available_benchmark_names():
-        circuit = widest(family)
+        circuit = widest(family, most_qubits)
         if circuit is not None:
             read = circuit_from_qasm(qasm2.dumps(circuit))
             cirq.to_json(read, folder / f"{family}.json")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else MOST_QUBITS)

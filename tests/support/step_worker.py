@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from common.data import Examples, WorkerSampler, partition_sizes
+from common.data.target import SIGNS
 from common.settings import Settings
 from qfleet.tensorflow.runtime import keras, tf
 from training import distributed, learner_factory
@@ -21,6 +22,7 @@ from training.cluster import ClusterSpec
 from training.input_pipeline import batches
 from training.learner import Learner
 from training.limits import MAX_ONE_HOP_BYTES
+from training.losses import measures_of
 
 ROWS, STEPS, PAUSE = 440, 7, 0.05
 
@@ -101,7 +103,7 @@ def trained(strategy: tf.distribute.Strategy, cluster: ClusterSpec) -> dict[str,
     settings = Settings.from_values(qubits=8, batch=64, workers=2)
     angles = np.random.default_rng(0).uniform(-np.pi, np.pi, (ROWS, 8)).astype("f4")
     examples = Examples(angles, np.sign(angles[:, 0]))
-    data: Any = SimpleNamespace(features=8, placement="cluster")
+    data: Any = SimpleNamespace(features=8, placement="cluster", target=SIGNS, class_counts={})
     learner = learner_factory.build_learner(strategy, cluster, data, settings)
     sampler = WorkerSampler(
         partition_sizes(ROWS, 64), rank=cluster.rank, world_size=2, batch=64, seed=0
@@ -141,7 +143,7 @@ def slowed(
     """Train two epochs with steps that simulate longer, or that wait for a batch, in seconds."""
     with strategy.scope():
         model = keras.Sequential([keras.Input((2,)), Slow(simulate), keras.layers.Dense(1)])
-        learner = Learner(model)
+        learner = Learner(model, measures_of(SIGNS))
         optimizer = keras.optimizers.SGD(0.1)
         optimizer.build(model.trainable_variables)
         learner.compile(optimizer, steps_per_execution=2)

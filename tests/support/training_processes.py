@@ -179,7 +179,36 @@ def distance(one: Path, other: Path) -> float:
     """Return the largest difference between the weights of two runs."""
     a, b = weights(one), weights(other)
     assert a.keys() == b.keys()
-    return max(float(np.abs(a[name] - b[name]).max()) for name in a)
+    return max(float(np.abs(a[name] - b[name]).max(initial=0.0)) for name in a)
+
+
+def inference_output(storage: Path, *args: str) -> str:
+    """Return the output of an inference of the run r, which must succeed."""
+    command = [sys.executable, "-m", "inference", f"STORAGE={storage}", "RUN=r", *args]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def assert_killed_run_has_equal_weights(
+    start: Callable[..., Any], folder: Path, *settings: str
+) -> None:
+    """Train the run r twice, kill worker 1 of the second training, and compare the weights."""
+    found = []
+    for name in ("calm", "killed"):
+        storage = folder / name
+        storage.mkdir()
+        trained = start(storage, *settings, "REPRODUCIBLE=true")
+        if name == "killed":
+            trained.wait_until(lambda run=storage / "r": checkpoints(run))
+            trained.worker(1).kill()
+        assert trained.wait() == 0, trained.output
+        assert ("restart" in trained.output.lower()) == (name == "killed")
+        (last,) = sorted((storage / "r" / "checkpoints").glob("*.npz"))[-1:]
+        found.append(np.load(last))
+    for name in found[0].files:
+        if name.startswith("model/"):
+            np.testing.assert_array_equal(found[0][name], found[1][name])
 
 
 def step_losses(run: Path) -> dict[int, float]:

@@ -9,9 +9,10 @@ import pytest
 from common.environments import ROOT
 from common.errors import PeerLost, SettingsError
 from common.processes import ProcessGroup
+from common.settings import Settings
 from planning import benchmark_group
 from planning.benchmark_group import collect_measurements
-from planning.step_measurement import StepMeasurement
+from planning.step_measurement import StepMeasurement, common_arguments
 from training.limits import STEP_PARTS
 
 PROGRAM = """
@@ -91,3 +92,10 @@ def test_collect_without_events_raises_peer_lost(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(benchmark_group, "EVENT_TIMEOUT_SECONDS", 0.2)
     with pytest.raises(PeerLost, match="no benchmark worker emitted an event"):
         collect(([], "hang"))
+
+
+@pytest.mark.parametrize("args", [[], ["NOISE=depolarizing:0.01", "TRAJECTORIES=5", "SHOTS=10"]])
+def test_common_arguments_give_equal_settings(args):
+    settings = Settings.from_args(args)
+    again = Settings.from_args(common_arguments(settings))
+    assert again.model == settings.model

@@ -25,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     settings = Settings.from_record(run.record()["settings"])
     described = models.describe_model(model, 4, settings, run.model()["encoding"])
     best = run.write_model(described, file)
-    result = {**run.result(), "best": {**best, "epoch": 3, "step": 30, "validation_mse": 0.5}}
+    result = {**run.result(), "best": {**best, "epoch": 3, "step": 30, "validation_loss": 0.5}}
     storage.write_json(run.path / "result.json", result)
     return run
 
@@ -52,7 +52,7 @@ def test_inference_selects_the_best_weights(run: Run) -> None:
     source = choose(run, "RUN=r", "CHECKPOINT=best")
     with source.local_weights() as path:
         assert path.read_bytes() == run.weights_of("best").read_bytes()
-    assert source.test_mse is None
+    assert source.test_loss is None
     assert choose(run, "RUN=r").weights == run.weights
 
 

@@ -14,6 +14,7 @@ import pytest
 from common.data import Encoding, read_table
 from common.data.encoding import fit
 from common.data.tables import label_text
+from common.data.target import SIGNS
 from common.errors import DataError
 
 ROOT = Path(__file__).parents[2]
@@ -148,7 +149,7 @@ def test_components_of_a_wide_table_are_those_of_the_covariance(shape: tuple[int
 
 def fit_pca(features: np.ndarray) -> Encoding:
     names = [str(i) for i in range(features.shape[1])]
-    return fit(features, "pca", 4, columns=names, label="label", classes=("0", "1"))
+    return fit(features, "pca", 4, columns=names, target=SIGNS)
 
 
 def test_wide_table_is_encoded_quickly() -> None:

@@ -8,15 +8,19 @@ import pytest
 
 from common.data import Encoding
 from common.data.encoding import fit
+from common.data.target import Target
 from common.errors import DataError
 
 GENERATOR = np.random.default_rng(3)
 FEATURES = GENERATOR.normal(size=(500, 6)) * [1, 10, 0.1, 1, 1, 1] + [0, 100, 0, -5, 0, 1e6]
 
 
+TARGET = Target("signs", "label", ("0", "1"))
+
+
 def fitted(features: np.ndarray, kind: str, qubits: int) -> Encoding:
     columns = [f"c{i}" for i in range(features.shape[1])]
-    return fit(features, kind, qubits, columns=columns, label="label", classes=("0", "1"))
+    return fit(features, kind, qubits, columns=columns, target=TARGET)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +111,7 @@ def test_another_width_is_refused() -> None:
     [
         {"kind": "amplitude"},
         {"placement": "nowhere"},
-        {"classes": ["0"]},
+        {"target": {"kind": "signs", "column": "label", "classes": ["0"]}},
         {"center": [1.0]},
         {"matrix": [[1.0, 2.0]]},
         {"matrix": [["x"] * 6]},
@@ -117,5 +121,5 @@ def test_another_width_is_refused() -> None:
 )
 def test_from_json_inconsistent_encoding_is_refused(changed: dict) -> None:
     recorded = fitted(FEATURES, "angle", 6).to_json()
-    with pytest.raises(DataError, match="the recorded encoding"):
+    with pytest.raises(DataError, match=r"the recorded (encoding|target)"):
         Encoding.from_json({**recorded, **changed})

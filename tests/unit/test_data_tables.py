@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from common.data import Encoding, prepare, read_examples, read_table
+from common.data.target import Target
 from common.errors import DataError
 from common.settings import Settings
 
@@ -83,7 +84,9 @@ def encoding() -> Encoding:
     """Of the columns of FRAME: center 0, matrix 1, so an angle is feature / 3 * pi / 2."""
     columns = ("height", "count", "wild")
     matrix = tuple(tuple(row) for row in np.eye(3).tolist())
-    return Encoding("angle", "angle", columns, "kind", ("cat", "dog"), (0.0, 0.0, 0.0), matrix)
+    return Encoding(
+        "angle", "angle", columns, Target("signs", "kind", ("cat", "dog")), (0.0, 0.0, 0.0), matrix
+    )
 
 
 def test_new_examples_are_read_with_and_without_labels(tmp_path: Path) -> None:
@@ -120,7 +123,7 @@ def test_read_examples_encodes_rows_as_in_training(ending: str, tmp_path: Path) 
     path = written(tmp_path, ending, frame)
     data = prepare(Settings.from_values(data=path, partitions=4, workers=1), tmp_path / "datasets")
     assert [data.rows(split) for split in data.splits] == [39, 9, 12]
-    assert data.encoding.classes == ("down", "up")
+    assert data.target.classes == ("down", "up")
     angles, labels = read_examples(path, data.encoding)
     everything = {tuple(row) for row in np.column_stack([angles, labels]).tolist()}
     for split in data.splits:

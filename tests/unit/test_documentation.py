@@ -11,7 +11,16 @@ NEEDS_RUN = "runs.load("
 
 
 @pytest.mark.parametrize(
-    "page", ["../README.md", "api.md", "cirq.md", "custom-models.md", "keras.md", "numpy.md"]
+    "page",
+    [
+        "../README.md",
+        "api.md",
+        "cirq.md",
+        "custom-models.md",
+        "keras.md",
+        "numpy.md",
+        "robust-training.md",
+    ],
 )
 def test_documentation_python_blocks_run(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")

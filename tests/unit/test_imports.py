@@ -27,7 +27,8 @@ FRAMEWORKS = {
 RUNTIME = "qfleet.tensorflow.runtime"
 
 BASE = {
-    "environments", "errors", "events", "formats", "import_path", "processes", "safe_json", "text",
+    "environments", "errors", "events", "formats", "import_path", "metrics", "processes",
+    "safe_json", "text",
     "settings",
 }  # fmt: skip
 """Parts of common that all other parts may import."""
@@ -35,6 +36,7 @@ BASE = {
 ALLOWED: Mapping[str, set[str]] = {
     "text": set(),
     "formats": set(),
+    "metrics": set(),
     "environments": {"errors"},
     "import_path": set(),
     "safe_json": set(),
@@ -47,10 +49,11 @@ ALLOWED: Mapping[str, set[str]] = {
     "checkpoints": BASE | {"storage"},
     "lease": BASE | {"storage"},
     "data": BASE | {"storage", "lease"},
+    "calibrations": BASE,
     "user_code": BASE,
     "weights_file": BASE | {"storage"},
     "model_circuits": BASE,
-    "models": BASE | {"model_circuits", "storage", "user_code", "weights_file"},
+    "models": BASE | {"data", "model_circuits", "storage", "user_code", "weights_file"},
     "runs": BASE
     | {"storage", "lease", "checkpoints", "models", "model_circuits", "user_code", "weights_file"},
 }

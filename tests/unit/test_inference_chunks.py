@@ -18,17 +18,18 @@ import pytest
 
 from common import storage
 from common.data import load
+from common.data.target import SIGNS
 from common.errors import Preempted, SettingsError, StorageUnavailable, run_main
 from common.lease import Lease
 from common.processes import cpu_count
 from common.runs import Run
 from common.settings import Settings
-from inference import chunk_plan, chunks, inference_input, model_source, scoring, worker
+from inference import chunk_plan, chunks, inference_input, model_source, worker
 from inference.__main__ import main
 from inference.chunk_plan import ChunkPlan
 from inference.chunks import ChunkPredictions
 from inference.local_workers import LocalWorkers
-from inference.scoring import Histogram, Scores
+from inference.scoring import ClassScores, Histogram
 from tests.support.finished_run import finish
 
 EXAMPLES = 3_000  # three chunks
@@ -110,8 +111,12 @@ def random_predictions(n: int, labels: bool = True, readouts: int | None = 2) ->
 
 @pytest.mark.parametrize("readouts", [None, 0, 3])
 @pytest.mark.parametrize("labels", [True, False])
-def test_read_chunk_returns_the_written_chunk(tmp_path, labels, readouts):
+@pytest.mark.parametrize("outputs", [0, 1, 3])
+def test_read_chunk_returns_the_written_chunk(tmp_path, labels, readouts, outputs):
     plan, written = ChunkPlan(tmp_path, "f", (10,), 10), random_predictions(10, labels, readouts)
+    if outputs:  # with zero-noise extrapolation
+        pair = np.random.default_rng(1).normal(size=(2, 10, outputs)).astype("f4").squeeze()
+        written = written._replace(predictions=pair[0], unmitigated=pair[1])
     chunks.write_chunk(plan, plan.chunks[0], written)
     read = chunks.read_chunk(plan, plan.chunks[0])
     for one, other in zip(written, read, strict=True):
@@ -375,13 +380,12 @@ def test_histogram_does_not_depend_on_batches():
 
 def test_scores_do_not_depend_on_batches():
     result = random_predictions(1000)
-    scores = Scores(2, True, 1)
+    scores = ClassScores(SIGNS, 2, True, 1)
     for part in np.array_split(np.arange(1000), 9):
         scores.add(result.predictions[part], result.readouts[part], result.labels[part])
     signs = np.where(result.predictions >= 0, 1, -1)
-    assert scores.mse == pytest.approx(
-        scoring.mean_squared_error(result.predictions, result.labels)
-    )
-    assert scores.accuracy == np.mean(signs == result.labels)
+    squares = (result.predictions.astype(float) - result.labels) ** 2
+    assert scores.metrics["mse"] == pytest.approx(squares.mean())
+    assert scores.metrics["accuracy"] == np.mean(signs == result.labels)
     pairs = [[int(((result.labels == a) & (signs == b)).sum()) for b in (-1, 1)] for a in (-1, 1)]
     assert scores.confusion.tolist() == pairs

@@ -98,6 +98,15 @@ def test_choose_model_accepts_settings_equal_to_the_run(root):
     assert choose(f"STORAGE={root}", "RUN=wide", "QUBITS=3", "SEED=5").name == "wide"
 
 
+def test_noise_and_shots_replace_those_of_the_training(root):
+    storage = f"STORAGE={root}"
+    source = choose(storage, "NOISE=readout:0.1", "SHOTS=100", "TRAJECTORIES=20")
+    changed = {"noise": "readout:0.1", "shots": "100", "trajectories": 20}
+    assert changed.items() <= source.settings.items()
+    assert source.test_loss is None
+    assert choose(storage, "NOISE=none", "SHOTS=none").test_loss == choose(storage).test_loss
+
+
 def _json(path: Path, **changes: object) -> None:
     read = json.loads(path.read_text())
     path.write_text(json.dumps({**read, **changes}))
@@ -110,6 +119,14 @@ def _other_seed(path: Path) -> None:
 def _other_circuit(path: Path) -> None:
     circuit = json.loads(path.read_text())["circuits"][0]
     _json(path, circuits=[{**circuit, "trained": {"w": 0.5}}])
+
+
+def _states(root: Path) -> list[str]:
+    for path in (root / "first" / "run.json", model_folder(root / "first") / "model.json"):
+        settings = json.loads(path.read_text())["settings"]
+        changed = {"task": "state", "model": "hardware-efficient"}
+        _json(path, settings={**settings, **changed})
+    return ["RUN=first", "ZNE=1,3"]
 
 
 def _unfinished(root: Path) -> list[str]:
@@ -206,6 +223,12 @@ CASES: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "other width": (lambda r: ["RUN=first", "QUBITS=9"], "leave QUBITS out"),
     "other model": (lambda r: ["MODEL=qcnn"], "MODEL=hybrid: leave MODEL out"),
     "other data": (lambda r: ["DATA=my.csv"], "use INPUT"),
+    "ZNE without NOISE": (lambda r: ["RUN=first", "ZNE=1,3"], "NOISE=none: set NOISE"),
+    "ZNE of states": (_states, "TASK=state"),
+    "ZNE of a sampler": (
+        lambda r: ["RUN=first", "SAMPLER=my:factory", "SHOTS=9", "NOISE=readout:0.1", "ZNE=1,3"],
+        "SAMPLER=my:factory",
+    ),
     "no weights": (_weights(Path.unlink), "weights.h5 does not exist"),
     "altered weights": (_weights(lambda p: p.write_bytes(p.read_bytes()[:-1] + b"x")), "altered"),
     "cut weights": (_weights(lambda p: p.write_bytes(p.read_bytes()[:99])), "was altered"),

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from common.data.target import SIGNS
 from common.errors import run_main
 from inference import gradient_variance, html_report, report_plots
 from inference.__main__ import main
-from inference.scoring import Scores
+from inference.scoring import ClassScores
 from tests.support.finished_run import finish
 
 NAMES = ("a<b>$x$&", 'c"$')
@@ -121,7 +122,7 @@ def test_report_has_all_sections(page):
                   "arXiv:1803.11173", "a random circuit of 2 qubits", "python 3.11"):  # fmt: skip
         assert words in page.text
     assert len(page.find("svg", "circuit")) == 2
-    assert len(page.find("svg", "plot")) == 4
+    assert len(page.find("svg", "plot")) == 5
 
 
 def test_report_escapes_class_names(page):
@@ -138,12 +139,12 @@ def test_report_accuracy_matches_the_confusion_matrix(page):
     assert accuracy == pytest.approx(100 * (counts[0] + counts[3]) / 16, abs=0.01)
 
 
-def scores(n: int, readouts: int, labels: bool = True) -> Scores:
+def scores(n: int, readouts: int, labels: bool = True) -> ClassScores:
     generator = np.random.default_rng(0)
     predictions = generator.normal(size=n).astype(np.float32)
     signs = np.where(np.arange(n) % 2, 1, -1).astype(np.float32)
     values = generator.uniform(-1, 1, (n, readouts)).astype(np.float32)
-    result = Scores(readouts, labels, 1)
+    result = ClassScores(SIGNS, readouts, labels, 1)
     result.add(predictions, values, signs if labels else None)
     return result
 
@@ -162,7 +163,7 @@ def test_loss_curve_takes_any_number_of_epochs(epochs, count, each):
     rows: list[dict[str, Any]] = [
         {"epoch": i + 1, "mse": 1.0, "val_mse": 2.0} for i in range(epochs)
     ]
-    text = Page(report_plots.loss_curve(rows, count, each)).text
+    text = Page(report_plots.loss_curve(rows, "mse", count, each)).text
     assert ("random initializations" in text) == (count > 1)
     continued = count > 1 and epochs > count * each
     assert ("best initialization continued" in text) == continued

@@ -149,14 +149,15 @@ def test_layer_gives_equal_results_on_every_backend(name: str, backend: str) -> 
 
 def test_layer_of_unsupported_circuit_raises() -> None:
     noisy = cirq.Circuit(cirq.rx(X).on(A), cirq.depolarize(0.1).on(A))
-    for make in (
-        lambda: Expectation(noisy, ["x0"], [cirq.Z(A)]),
-        lambda: ControlledExpectation(noisy, ["x0"], [cirq.Z(A)]),
-        lambda: State(noisy, ["x0"]),
-        lambda: Samples(noisy, ["x0"], 3),
-        lambda: SampledExpectation(noisy, ["x0"], [cirq.Z(A)], 3),
+    measured = cirq.Circuit(cirq.rx(X).on(A), cirq.measure(A))
+    for make, word in (
+        (lambda: Expectation(measured, ["x0"], [cirq.Z(A)]), "measurement"),
+        (lambda: ControlledExpectation(measured, ["x0"], [cirq.Z(A)]), "measurement"),
+        (lambda: State(noisy, ["x0"]), "noise"),
+        (lambda: Samples(noisy, ["x0"], 3), "noise"),
+        (lambda: SampledExpectation(noisy, ["x0"], [cirq.Z(A)], 3), "noise"),
     ):
-        with pytest.raises(CircuitError, match="noise"):
+        with pytest.raises(CircuitError, match=word):
             make()
 
 
@@ -177,3 +178,19 @@ def test_describe_reports_symbols_and_shots() -> None:
     assert "20 shots of each of 2 groups" in MAKERS["SampledExpectation"]().describe()
     bound = trained(MAKERS["State"]()).bound_circuit()
     assert cirq.parameter_names(bound) == set(INPUTS)
+
+
+def test_layer_with_another_circuit_evaluates_it() -> None:
+    layer = trained(Expectation(CIRCUIT, INPUTS, SUMS))
+    before = layer(ANGLES).numpy()
+    shorter = cirq.resolve_parameters(CIRCUIT, {"p": 0.0})
+    layer.set_circuit(shorter)
+    angles = layer.angles.numpy()
+    fresh = Expectation(shorter, INPUTS, SUMS, parameters=layer.parameters)
+    fresh.build([None, len(INPUTS)])
+    fresh.angles.assign(angles)
+    np.testing.assert_allclose(layer(ANGLES), fresh(ANGLES), atol=1e-6)
+    assert np.abs(layer(ANGLES).numpy() - before).max() > 1e-3
+    assert layer.get_config()["circuit"] == fresh.get_config()["circuit"]
+    with pytest.raises(NotImplementedError):
+        Samples(CIRCUIT, INPUTS, 3).set_circuit(shorter)

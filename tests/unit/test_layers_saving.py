@@ -1,7 +1,9 @@
 """A model of all layers: gradients, and saving."""
 
+import json
 from pathlib import Path
 
+import cirq
 import numpy as np
 import pytest
 
@@ -76,8 +78,22 @@ def test_saved_config_of_expectation_is_stable() -> None:
     config = Expectation(CIRCUIT, INPUTS, SUMS, name="e", seed=1).get_config()
     assert set(config) == {
         "name", "trainable", "dtype", "circuit", "inputs", "observables", "parameters",
-        "backend", "initializer", "method",
+        "backend", "initializer", "method", "sampling",
     }  # fmt: skip
     layer = trained(Expectation(CIRCUIT, INPUTS, SUMS))
     assert [weight.name.split("/")[-1] for weight in layer.weights] == ["angles:0"]
     assert keras.utils.get_registered_name(Expectation) == "qfleet>Expectation"
+
+
+@pytest.mark.parametrize("name", ["circuit", "gradient_circuit", "observables"])
+def test_text_in_a_saved_circuit_is_not_evaluated(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    qubit = cirq.LineQubit(0)
+    layer = Expectation(cirq.Circuit(cirq.X(qubit)), [], [cirq.Z(qubit)])
+    payload = {"cirq_type": "sympy.Add", "args": ["open('trace', 'w').close() or 1", 1]}
+    hostile = {"cirq_type": "Rz", "rads": payload}
+    with pytest.raises(ValueError, match="text in an expression"):
+        Expectation.from_config({**layer.get_config(), name: json.dumps(hostile)})
+    assert not (tmp_path / "trace").exists()

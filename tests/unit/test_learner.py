@@ -5,11 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from common.data.target import SIGNS
 from qfleet.tensorflow.runtime import keras, tf
 from training.callbacks.checkpointing import capture_state, digest_of_state, restore_state
 from training.callbacks.metrics import finite_or_none
 from training.callbacks.tensorboard import TensorBoardCallback
 from training.learner import MAX_TRACED_STEPS, Learner
+from training.losses import measures_of
 from training.micro_batches import MicroBatches
 from training.replica_state import Fault
 
@@ -21,7 +23,7 @@ def build(micro_batches: MicroBatches | None = None) -> Learner:
     model = keras.Sequential(
         [keras.Input((2,)), keras.layers.Dense(1, kernel_initializer=initializer)]
     )
-    learner = Learner(model, micro_batches=micro_batches)
+    learner = Learner(model, measures_of(SIGNS), micro_batches=micro_batches)
     optimizer = keras.optimizers.Adam(0.1)
     optimizer.build(model.trainable_variables)
     learner.compile(optimizer, steps_per_execution=2)
@@ -76,7 +78,9 @@ def test_losses_have_their_steps_if_a_call_exceeds_the_trace(
     tmp_path: Path,
 ) -> None:
     learner = build()
-    callback = TensorBoardCallback(tmp_path, circuits=1, sample=np.zeros((1, 2), "f4"))
+    callback = TensorBoardCallback(
+        tmp_path, metrics=("mse",), circuits=1, sample=np.zeros((1, 2), "f4")
+    )
     callback.set_model(learner)
     callback.on_epoch_begin(0)
     for done in (1, 3, 3 + MAX_TRACED_STEPS + 10, 3 + MAX_TRACED_STEPS + 12):

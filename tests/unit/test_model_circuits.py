@@ -6,8 +6,10 @@ import pytest
 from common.errors import SimulationError
 from common.model_circuits import compiled_circuits, model_circuits
 from common.settings import Settings
+from qfleet.compiler.density_program import DensityProgram
 from qfleet.compiler.network_program import NetworkProgram
 from qfleet.compiler.program import Program
+from qfleet.compiler.trajectory_program import TrajectoryProgram
 
 
 def model_settings(*arguments: str):
@@ -52,6 +54,25 @@ def test_method(arguments, kind, subspace):
     ((_, program),) = compiled_circuits(model, model.qubits, "cluster")
     assert isinstance(program, kind)
     assert subspace is None or program.subspace == subspace
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "trajectories", "shots"),
+    [
+        (("NOISE=readout:0.1", "QUBITS=6"), DensityProgram, None, None),
+        (("NOISE=readout:0.1", "QUBITS=6", "SHOTS=9"), DensityProgram, None, 9),
+        (("NOISE=readout:0.1", "QUBITS=6", "TRAJECTORIES=7"), TrajectoryProgram, 7, None),
+        (("NOISE=readout:0.1", "QUBITS=14"), TrajectoryProgram, 100, None),
+        (("SHOTS=9", "TRAJECTORIES=7"), TrajectoryProgram, 1, 9),
+    ],
+)
+def test_noise_and_shots(arguments, kind, trajectories, shots):
+    model = model_settings(*arguments)
+    ((_, program),) = compiled_circuits(model, model.qubits, "cluster", 5)
+    assert isinstance(program, kind)
+    assert getattr(program, "trajectories", None) == trajectories
+    assert (program.sampling.shots, program.sampling.seed) == (shots, 5045)
+    assert program.sampling.fresh
 
 
 def test_other_simulators_compile_themselves():

@@ -112,7 +112,7 @@ def test_digests_survive_the_sum_over_workers(dtype: tf.DType) -> None:
 
 def health(status: StepStatus, saved: list[bool]) -> HealthCallback:
     multi_start = SimpleNamespace(is_dropped=False, drop=lambda epoch, reason: False)
-    callback = HealthCallback(multi_start, 4, lambda: saved.append(True))
+    callback = HealthCallback(multi_start, 4, "mse", lambda: saved.append(True))
     callback.set_model(SimpleNamespace(replicas=SimpleNamespace(status=status)))
     return callback
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from common import lease, runs
+from common import lease, models, runs
 from common.errors import RunError, SettingsError, StorageError
 from common.runs import __main__ as command
 from common.settings import Settings
-from inference import model_source
+from inference import model_loading, model_source
+from qfleet.compiler.sampling import EXACT
 from tests.support.finished_run import finish, model_folder
 from tests.support.run_mutations import nested
 
@@ -141,3 +142,21 @@ def test_user_model_of_a_run_must_be_named(root: Path, tmp_path: Path, monkeypat
         with pytest.raises(SettingsError, match="set MODEL="):
             _ = runs.load("other", storage=str(root)).model
     assert not (tmp_path / "trace").exists()
+
+
+def test_sampler_of_a_run_is_not_imported(root: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "payload.py").write_text("open('trace', 'w').close()\ndef f(settings): ...\n")
+    record = json.loads((root / "other" / "run.json").read_text())
+    settings = {**record["settings"], "sampler": "payload:f", "shots": "7"}
+    change(root / "other", "run.json", settings=settings)
+    change(model_folder(root / "other"), "model.json", settings=settings)
+    (layer,) = models.circuit_layers(runs.load("other", storage=str(root)).model)
+    assert layer.sampling == EXACT
+    source = model_source.choose_model(Settings.from_args([f"STORAGE={root}", "RUN=other"]))
+    assert not source.settings["sampler"]
+    assert not (tmp_path / "trace").exists()
+    named = Settings.from_args([f"STORAGE={root}", "RUN=other", "SAMPLER=payload:f", "SHOTS=7"])
+    with pytest.raises(SettingsError, match="SAMPLER=payload:f returned"):
+        model_loading.load(model_source.choose_model(named))

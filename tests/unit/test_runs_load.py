@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from common import runs, storage
+from common.data.target import SIGNS, Target
 from common.errors import WeightsError
 from common.settings import Settings
 from common.storage import StoragePath
@@ -26,7 +27,9 @@ def train(root: StoragePath, scratch: Path, model: str) -> tuple[np.ndarray, lis
         made = models.build_model(4, settings)
         file = scratch / "weights.h5"
         made.save_weights(file)
-        described = models.describe_model(made, 4, settings, {"placement": "angle"})
+        described = models.describe_model(
+            made, 4, settings, {"placement": "angle", "target": SIGNS.to_json()}
+        )
         weights = opened.run.write_model(described, file)
         opened.finish({"metrics": {}, "epochs": 1, "seconds": 0.5, "weights": weights})
     circuits = [str(layer.bound_circuit()) for layer in models.circuit_layers(made)]
@@ -58,3 +61,16 @@ def test_rebuild_invalid_description_is_refused(tmp_path: Path) -> None:
     storage.write_json(described, content)
     with pytest.raises(WeightsError, match=r"model.json is damaged: it lacks features"):
         runs.load("r", storage=str(tmp_path / "runs"))
+
+
+def test_rebuild_target_of_another_task_is_refused() -> None:
+    from common import models
+
+    # With noise, states have 4^QUBITS words: their width is limited by the recorded TASK.
+    settings = Settings.from_values(
+        task="energy", model="hardware-efficient", qubits=40, noise="depolarizing:0.1"
+    )
+    encoding = {"placement": "angle", "target": Target("state", "fidelity").to_json()}
+    described = {"settings": settings.identity(), "features": 3, "encoding": encoding}
+    with pytest.raises(WeightsError, match="TASK=state"):
+        models.rebuild(described)

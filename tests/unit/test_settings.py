@@ -18,19 +18,36 @@ from common.settings import (
 from common.settings.registry import GROUPS
 from common.settings.schema import describe_constraint, help_text, markdown_table
 
-MODEL = ("model", "qubits", "layers", "pooling", "activation", "filters", "simulator", "method")
-DATA = ("data", "label_column", "classes", "encoder", "train_examples", "validation_examples",
-        "test_examples", "partitions", "seed", "data_memory")  # fmt: skip
+MODEL = (
+    "model",
+    "angles",
+    "qubits",
+    "layers",
+    "pooling",
+    "activation",
+    "filters",
+    "simulator",
+    "method",
+    "noise",
+    "shots",
+    "trajectories",
+    "sampler",
+    "gradient",
+    "normalize_readouts",
+)
+DATA = ("task", "data", "label_column", "classes", "class_weights", "encoder", "train_examples",
+        "validation_examples", "test_examples", "partitions", "seed", "data_memory")  # fmt: skip
 TRAINING = ("workers", "min_workers", "state_shards", "batch", "batch_per_worker", "epochs",
-            "learning_rate", "initializations", "initialization_epochs", "reproducible",
-            "micro_batch", "steps_per_call", "threads")  # fmt: skip
+            "learning_rate", "loss", "initializations", "initialization_epochs", "prune",
+            "reproducible", "micro_batch", "steps_per_call", "threads")  # fmt: skip
 CHECKPOINTING = ("checkpoint_interval", "keep_checkpoints", "keep_best")
 FAULT_TOLERANCE = ("deadline", "max_attempts", "max_restarts", "rendezvous_timeout",
                    "stall_timeout_min", "stall_timeout_max", "heartbeat_file",
                    "rendezvous_port", "peer_timeout", "elastic_after")  # fmt: skip
 PLANNING = ("price_per_worker_hour", "preemption_rate", "preemption_notice_fraction",
             "restart_seconds", "step_time_cv", "apply", "quick")  # fmt: skip
-INFERENCE_AND_RUNS = {"parallelism", "weights", "checkpoint", "input", "compare", "delete", "yes"}
+INFERENCE_AND_RUNS = {"parallelism", "weights", "checkpoint", "input", "zne", "zne_fit", "compare",
+                      "delete", "yes"}  # fmt: skip
 
 SUGGESTED = {
     "starts": "initializations",
@@ -283,8 +300,8 @@ def test_fingerprint_of_resolved_values_is_equal():
 
 
 def test_identity_has_the_recorded_names():
-    training = ("batch", "learning_rate", "initializations", "initialization_epochs",
-                "reproducible", "micro_batch")  # fmt: skip
+    training = ("batch", "learning_rate", "loss", "initializations", "initialization_epochs",
+                "prune", "reproducible", "micro_batch")  # fmt: skip
     identity = Settings.from_args([]).identity()
     assert set(identity) == {*MODEL, *DATA, *training} - {"data_memory"}
     assert identity["batch"] == 64
@@ -453,7 +470,9 @@ def test_scope_worker_is_all_but_cluster_and_client():
     cluster = {name for name, field in fields.items() if field.group == "cluster"}
     passed = set(fields) - excluded - cluster - INFERENCE_AND_RUNS
     assert set(names_in_scope(Scope.WORKER)) == passed
-    assert names_in_scope(Scope.INFERENCE) == ("parallelism", "weights", "checkpoint", "input")
+    assert names_in_scope(Scope.INFERENCE) == (
+        "parallelism", "weights", "checkpoint", "input", "zne", "zne_fit",
+    )  # fmt: skip
 
 
 def test_scope_pod_spec_is_set_by_the_manifest():
@@ -472,8 +491,9 @@ def test_scope_benchmark_pod_is_the_passed_groups():
 
 def test_scope_benchmark_holds_for_all_cases():
     assert names_in_scope(Scope.BENCHMARK) == (
-        "model", "layers", "pooling", "activation", "filters", "simulator", "method", "partitions",
-        "seed", "rendezvous_timeout",
+        "model", "angles", "layers", "pooling", "activation", "filters", "simulator", "method",
+        "noise", "shots", "trajectories", "sampler", "gradient", "normalize_readouts", "task",
+        "partitions", "seed", "rendezvous_timeout",
     )  # fmt: skip
 
 

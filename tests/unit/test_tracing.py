@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from common.data.target import SIGNS
 from common.models import build_model
 from common.settings import Settings
 from qfleet.tensorflow.runtime import keras, tf
 from training.learner import Learner
+from training.losses import measures_of
 from training.tracing import needs_autograph
 
 
@@ -52,7 +54,7 @@ def test_model_class_of_the_user_needs_autograph() -> None:
 @pytest.mark.parametrize("single_step_calls", [True, False])
 def test_branch_on_a_tensor_is_trained(single_step_calls: bool) -> None:
     model = keras.Sequential([keras.Input((2,)), Branching(), keras.layers.Dense(1)])
-    learner = Learner(model)
+    learner = Learner(model, measures_of(SIGNS))
     learner.compile(optimizer=keras.optimizers.SGD(0.1), steps_per_execution=1)
     learner.single_step_calls = single_step_calls
     before = model.get_weights()[0]

@@ -34,6 +34,8 @@ def capture_state(
     arrays = {f"model/{i}": weight.numpy() for i, weight in enumerate(weights)}
     arrays |= {f"optimizer/{i}": slot.numpy() for i, slot in enumerate(slots)}
     arrays |= {"sums": learner.sums, **multi_start.arrays}
+    if learner.pruning:
+        arrays |= learner.pruning.arrays
     return TrainingState(epoch, step, learner.steps, arrays, best)
 
 
@@ -58,6 +60,8 @@ def restore_state(learner: Learner, multi_start: MultiStart, state: TrainingStat
             variable.assign(state.arrays[name])
         learner.sums = state.arrays["sums"]
         multi_start.arrays = state.arrays
+        if learner.pruning and learner.pruning.restore(state.arrays):
+            learner.retrace()
     except (KeyError, ValueError) as error:
         raise WeightsError(f"the checkpoint belongs to another model: {error}") from None
     learner.steps = state.steps
@@ -69,6 +73,7 @@ class CheckpointCallback(keras.callbacks.Callback):
     Args:
         writer: Commits states.
         multi_start: The initializations, whose best one is part of the state.
+        loss: Name of the loss.
         interval_epochs: Epochs between two checkpoints (CHECKPOINT_INTERVAL).
         steps_per_epoch: Steps in a whole epoch.
         keep_best: Also commit each epoch that has the lowest validation loss so far (KEEP_BEST).
@@ -80,6 +85,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         writer: CheckpointWriter,
         multi_start: MultiStart,
         *,
+        loss: str,
         interval_epochs: int,
         steps_per_epoch: int,
         keep_best: bool = False,
@@ -88,6 +94,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         super().__init__()
         self._writer = writer
         self._multi_start = multi_start
+        self._loss = loss
         self._interval_epochs = interval_epochs
         self._steps_per_epoch = steps_per_epoch
         self._keep_best = keep_best
@@ -108,9 +115,9 @@ class CheckpointCallback(keras.callbacks.Callback):
         """Handle the boundary between two epochs."""
         due = (epoch + 1) % self._interval_epochs == 0
         if self._keep_best and not self._multi_start.is_dropped:
-            loss = float((logs or {})["val_mse"])
+            loss = float((logs or {})[f"val_{self._loss}"])
             # Of equal losses, the first one.
-            if self._best is None or loss < self._best.validation_mse:
+            if self._best is None or loss < self._best.validation_loss:
                 self._best, due = BestEpoch(epoch + 1, self.model.steps, loss), True
         self._on_step_boundary(epoch + 1, 0, due=due)
 

@@ -28,6 +28,7 @@ class HealthCallback(keras.callbacks.Callback):
     Args:
         multi_start: The initializations; one that is not finite is dropped.
         steps_per_epoch: Steps in a whole epoch.
+        loss: Name of the loss.
         save_newest: Commits the state of the last step boundary, which all replicas agreed on.
     """
 
@@ -35,11 +36,13 @@ class HealthCallback(keras.callbacks.Callback):
         self,
         multi_start: MultiStart,
         steps_per_epoch: int,
+        loss: str = "mse",
         save_newest: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         self._multi_start = multi_start
         self._steps_per_epoch = steps_per_epoch
+        self._loss = loss
         self._save_newest = save_newest
         self._epoch = 0
 
@@ -69,7 +72,7 @@ class HealthCallback(keras.callbacks.Callback):
         """Raise an error if the metrics of the epoch are not finite."""
         wrong = [name for name, value in (logs or {}).items() if not math.isfinite(value)]
         if wrong and not self._multi_start.is_dropped:
-            names = {"val_mse": "the validation loss"}
+            names = {f"val_{self._loss}": "the validation loss"}
             self._drop_or_raise(
                 f"{names.get(wrong[0], wrong[0])} is not finite at the end of epoch {epoch + 1}"
             )

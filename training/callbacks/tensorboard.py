@@ -1,5 +1,6 @@
 """TensorBoard events of the chief: scalars, readouts and the model's graph."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,19 @@ class TensorBoardCallback(keras.callbacks.Callback):
 
     Args:
         folder: A local folder for events.
+        metrics: Names of the metrics, the loss first.
         circuits: Circuits that are simulated per example.
         sample: float32 [n, features]: validation angles for the histograms of the readouts.
     """
 
-    def __init__(self, folder: Path, *, circuits: int, sample: np.ndarray) -> None:
+    def __init__(
+        self, folder: Path, *, metrics: Sequence[str], circuits: int, sample: np.ndarray
+    ) -> None:
         super().__init__()
         self._train, self._validation, self._steps = (
             EventFile(folder / name) for name in ("train", "validation", "steps")
         )
+        self._metrics = metrics
         self._circuits = circuits
         self._sample = tf.constant(sample[:READOUT_SAMPLE_ROWS])
         self._readouts: Any = None
@@ -50,7 +55,8 @@ class TensorBoardCallback(keras.callbacks.Callback):
         self._train.write_graph(predict.get_concrete_function().graph)
         # A user model that does not expose its readouts is represented by its predictions.
         inner = readout_model(model) or model
-        self._readouts = tf.function(lambda: inner(self._sample), autograph=autograph)
+        # A Python number, so that other circuits have a graph of their own.
+        self._readouts = tf.function(lambda version: inner(self._sample), autograph=autograph)
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Keep the number of steps before the epoch."""
@@ -65,15 +71,19 @@ class TensorBoardCallback(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Write the scalars and histograms of the epoch."""
         numbers = {name: float(value) for name, value in (logs or {}).items()}
-        names = ("mse", "accuracy", "learning_rate", "examples_per_second")
+        names = (*self._metrics, "learning_rate", "examples_per_second")
         rate = numbers["examples_per_second"] * self._circuits
+        if "pruned_angles" in numbers:
+            names += ("pruned_angles",)
         scalars = {name.replace("_", " "): numbers[name] for name in names}
         self._train.write_scalars(epoch + 1, {**scalars, "circuits per second": rate})
         self._validation.write_scalars(
-            epoch + 1, {name: numbers[f"val_{name}"] for name in ("mse", "accuracy")}
+            epoch + 1,
+            {name.replace("_", " "): numbers[f"val_{name}"] for name in self._metrics},
         )
         if self._readouts:
-            self._validation.write_histograms(epoch + 1, _by_readout(self._readouts().numpy()))
+            readouts = self._readouts(self.model.circuits_version)
+            self._validation.write_histograms(epoch + 1, _by_readout(readouts.numpy()))
         for file in (self._train, self._validation, self._steps):
             file.flush()
 

@@ -2,8 +2,12 @@
 
 from common.settings.groups.commands import InferenceSettings, PlanningSettings, RunsSettings
 from common.settings.groups.experiment import (
+    ANSATZES,
     MODELS,
+    NO_NOISE,
+    NO_SHOTS,
     RUN_NAME,
+    VARIATIONAL_TASKS,
     DataSettings,
     JobSettings,
     ModelSettings,
@@ -16,8 +20,12 @@ from common.settings.groups.training import (
 )
 
 __all__ = [
+    "ANSATZES",
     "MODELS",
+    "NO_NOISE",
+    "NO_SHOTS",
     "RUN_NAME",
+    "VARIATIONAL_TASKS",
     "CheckpointingSettings",
     "ClusterSettings",
     "DataSettings",

@@ -3,6 +3,7 @@
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le
+from pydantic import StringConstraints
 
 from common.settings.fields import Scope, Scopes, Setting, SettingsGroup
 
@@ -82,6 +83,22 @@ class InferenceSettings(SettingsGroup):
             allowed="the path of a .csv, .parquet or .npz table, or of a data set's folder",
         ),
     ] = ""
+    zne: Annotated[
+        str,
+        StringConstraints(pattern=r"^([0-9]{1,2}(,[0-9]{1,2})*)?$"),
+        Setting(
+            "zero-noise extrapolation: factors by which circuits with NOISE are folded; default:"
+            " none",
+            allowed="1 and other odd numbers up to 99, separated by commas, such as 1,3,5",
+        ),
+    ] = ""
+    zne_fit: Annotated[
+        Literal["exponential", "richardson", "linear"],
+        Setting(
+            "fit of the readouts by factor: a decay to 0, the polynomial through all values, or a"
+            " line"
+        ),
+    ] = "exponential"
 
 
 class RunsSettings(SettingsGroup):

@@ -7,12 +7,24 @@ from annotated_types import Ge, Le, Lt
 from pydantic import StringConstraints
 
 from common.settings.fields import Scope, Scopes, Setting, SettingsGroup
+from qfleet.devices.calibration import INLINE, MAX_INLINE
+from qfleet.noise_rates import NoiseRates
 
 RUN_NAME = r"[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?"
 """Pattern of a run's name."""
 
 MODELS = ("hybrid", "qcnn", "multi-filter")
-"""Built-in models."""
+"""Built-in models of labelled examples."""
+
+ANSATZES = ("hardware-efficient", "hamiltonian-variational", "uccsd")
+"""Built-in models of TASK=energy and TASK=state."""
+
+
+NO_NOISE = "none"
+NO_SHOTS = "none"
+
+VARIATIONAL_TASKS = ("energy", "state")
+"""Values of TASK without labelled examples."""
 
 
 class JobSettings(SettingsGroup):
@@ -81,13 +93,24 @@ class ModelSettings(SettingsGroup):
 
     model: Annotated[
         str,
-        StringConstraints(pattern=r"^(hybrid|qcnn|multi-filter|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"),
+        StringConstraints(
+            pattern=rf"^({'|'.join((*MODELS, *ANSATZES))}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
+        ),
         Setting(
             "model to train",
             identity=True,
-            allowed=f"{', '.join(MODELS)} or a user model as module:factory",
+            allowed=f"{', '.join(MODELS)} or a user model as module:factory; for TASK=energy and"
+            f" TASK=state {', '.join(ANSATZES)} or a user circuit as module:factory",
         ),
     ] = "hybrid"
+    angles: Annotated[
+        Literal["own", "shared"],
+        Setting(
+            "trained angles of the Hamiltonians of a family, or of several states: their own, or"
+            " shared, with the fields of a Hamiltonian as inputs of the circuit",
+            identity=True,
+        ),
+    ] = "own"
     qubits: Annotated[
         int,
         Ge(2),
@@ -103,10 +126,10 @@ class ModelSettings(SettingsGroup):
     layers: Annotated[
         int,
         Ge(0),
-        Le(12),
+        Le(64),
         Setting(
-            "convolution and pooling layers of hybrid and multi-filter; 0 for layers until at most"
-            " four qubits are read",
+            "convolution and pooling layers of hybrid and multi-filter, 0 for layers until at most"
+            " four qubits are read; or layers of an ansatz, 0 for 4",
             identity=True,
         ),
     ] = 0
@@ -141,6 +164,88 @@ class ModelSettings(SettingsGroup):
             identity=True,
         ),
     ] = "auto"
+    noise: Annotated[
+        str,
+        StringConstraints(
+            pattern=rf"^({NO_NOISE})?$|^[a-z-]+:[^,:]+(,[a-z-]+:[^,:]+)*$|^{INLINE}.{{1,{MAX_INLINE}}}$"
+        ),
+        Setting(
+            "noise of the circuits: that of a calibrated device, to which they are mapped, or"
+            " rates; default: none in training, and that of the training in inference",
+            identity=True,
+            allowed=f"{NO_NOISE}, a name from `make calibration`, a YAML file of a calibration or"
+            " of rates, or pairs such as depolarizing:0.01,readout:0.02 of "
+            + ", ".join(name.replace("_", "-") for name in NoiseRates.__annotations__),
+        ),
+    ] = ""
+    shots: Annotated[
+        str,
+        StringConstraints(pattern=rf"^({NO_SHOTS})?$|^[1-9][0-9]{{0,8}}$"),
+        Setting(
+            "measurements of each Pauli word, from which readouts are estimated; default: none,"
+            " exact expectation values, in training, and those of the training in inference",
+            identity=True,
+            allowed=f"{NO_SHOTS}, or a whole number from 1 to 999,999,999",
+        ),
+    ] = ""
+    trajectories: Annotated[
+        int | None,
+        Ge(1),
+        Le(1_000_000),
+        Setting(
+            "quantum trajectories of each example with NOISE; default: density matrices, which are"
+            " exact, up to 12 qubits, and 100 trajectories above; in inference those of the"
+            " training",
+            identity=True,
+        ),
+    ] = None
+    sampler: Annotated[
+        str,
+        StringConstraints(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"),
+        Setting(
+            "your cirq.Sampler, such as a device, that measures the circuits in place of a"
+            " simulation, SHOTS times; gradients are those of GRADIENT=noiseless; default: none,"
+            " also in inference",
+            identity=True,
+            allowed="module:factory, a function of the settings that returns a cirq.Sampler",
+        ),
+    ] = ""
+    gradient: Annotated[
+        Literal["noisy", "noiseless"],
+        Setting(
+            "gradient of circuits with noise, shots or a sampler: of the noisy circuit, or of the"
+            " circuit without noise at the noisy values (robust training)",
+            identity=True,
+        ),
+    ] = "noisy"
+    normalize_readouts: Annotated[
+        bool,
+        Setting(
+            "scale each readout to mean 0 and variance 1 over the examples before the dense head of"
+            " hybrid and multi-filter",
+            identity=True,
+        ),
+    ] = False
+
+    @property
+    def is_noisy(self) -> bool:
+        """True if circuits are not computed exactly: they have noise, or are measured."""
+        return self.has_noise or self.has_shots or bool(self.sampler)
+
+    @property
+    def has_noise(self) -> bool:
+        """True if circuits have noise."""
+        return self.noise not in ("", NO_NOISE)
+
+    @property
+    def has_shots(self) -> bool:
+        """True if readouts are estimated from SHOTS measurements."""
+        return self.shots not in ("", NO_SHOTS)
+
+    @property
+    def has_noiseless_gradient(self) -> bool:
+        """True if gradients are those of the circuits without noise; a sampler has no others."""
+        return self.gradient == "noiseless" or bool(self.sampler)
 
 
 class DataSettings(SettingsGroup):
@@ -149,14 +254,23 @@ class DataSettings(SettingsGroup):
     title: ClassVar[str] = "Data"
     scope: ClassVar[Scopes] = frozenset({Scope.WORKER, Scope.BENCHMARK_POD, Scope.PLAN_FILE})
 
+    task: Annotated[
+        Literal["classification", "regression", "energy", "state"],
+        Setting(
+            "what is learned: classes, a number, the ground state of a Hamiltonian, or the"
+            " preparation of a state",
+            identity=True,
+            also=frozenset({Scope.BENCHMARK}),
+        ),
+    ] = "classification"
     data: Annotated[
         str,
         StringConstraints(min_length=1),
         Setting(
             "data set",
             identity=True,
-            allowed="excitations, digits, the path of a .csv, .parquet or .npz table, or a folder"
-            " written by `make dataset`",
+            allowed="excitations, digits, the path of a .csv, .parquet or .npz table, a folder"
+            " written by `make dataset`; a Hamiltonian (TASK=energy) or a state (TASK=state)",
         ),
     ] = "excitations"
     label_column: Annotated[
@@ -170,11 +284,21 @@ class DataSettings(SettingsGroup):
     ] = "label"
     classes: Annotated[
         str,
-        StringConstraints(pattern=r"^[^,]+,[^,]+$|^$"),
+        StringConstraints(pattern=r"^[^,]+(,[^,]+)+$|^all$|^$"),
         Setting(
-            "the two labels to classify; default: 1,8 for digits, the only two labels of a table",
+            "the labels to classify; default: 1,8 for digits, all labels of a table",
             identity=True,
-            allowed="two labels separated by a comma",
+            allowed="two or more labels separated by commas, or all",
+        ),
+    ] = ""
+    class_weights: Annotated[
+        str,
+        StringConstraints(pattern=r"^$|^balanced$|^[^,]+:[0-9.eE+-]+(,[^,]+:[0-9.eE+-]+)*$"),
+        Setting(
+            "factor of the loss of each class; default: 1; balanced divides by the number of its"
+            " training examples",
+            identity=True,
+            allowed="balanced, or label:factor pairs separated by commas",
         ),
     ] = ""
     encoder: Annotated[

@@ -2,14 +2,22 @@
 
 from typing import Annotated, ClassVar, Self
 
-from annotated_types import Ge, Gt, Le
-from pydantic import model_validator
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import StringConstraints, model_validator
 
 from common.settings.fields import AUTO, OR_AUTO, Port, Scope, Scopes, Setting, SettingsGroup
 
 DEFAULT_BATCH = 64
 AUTO_INITIALIZATIONS = 8
 AUTO_INITIALIZATION_EPOCHS = 15
+LOSSES = (
+    "binary_crossentropy", "binary_focal_crossentropy", "categorical_crossentropy",
+    "categorical_focal_crossentropy", "categorical_hinge", "cosine_similarity", "hinge", "huber",
+    "kl_divergence", "log_cosh", "mean_absolute_error", "mean_absolute_percentage_error",
+    "mean_squared_error", "mean_squared_logarithmic_error", "poisson",
+    "sparse_categorical_crossentropy", "squared_hinge",
+)  # fmt: skip
+"""The losses of Keras."""
 
 
 class TrainingSettings(SettingsGroup):
@@ -91,6 +99,16 @@ class TrainingSettings(SettingsGroup):
         Le(10),
         Setting("peak learning rate of Adam, with cosine decay to 0", identity=True),
     ] = 0.1
+    loss: Annotated[
+        str,
+        StringConstraints(pattern=f"^({'|'.join(LOSSES)})?$"),
+        Setting(
+            "loss of classification and regression; default: the mean squared error of the sign or"
+            " the number, or the cross-entropy of several classes",
+            identity=True,
+            allowed="a loss of Keras: " + ", ".join(LOSSES),
+        ),
+    ] = ""
     initializations: Annotated[
         int | None,
         Ge(1),
@@ -111,6 +129,16 @@ class TrainingSettings(SettingsGroup):
             identity=True,
         ),
     ] = None
+    prune: Annotated[
+        float,
+        Ge(0),
+        Lt(1),
+        Setting(
+            "largest fraction of the trained angles that pruning drops while training; 0 drops"
+            " none",
+            identity=True,
+        ),
+    ] = 0.0
     reproducible: Annotated[
         bool,
         Setting(

@@ -1,0 +1,93 @@
+"""Calibrations in the package qiskit-ibm-runtime: snapshots of IBM's devices, read as files."""
+
+import importlib.util
+import json
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from qfleet.devices.calibration import Calibration, PairCalibration, QubitCalibration, ordered
+from qfleet.noise_rates import MAX_READOUT_ERROR
+
+PREFIX = "ibm_"
+
+PACKAGE = "qiskit-ibm-runtime"
+
+_FOLDER = "fake_provider/backends"
+_TWO_QUBIT = ("cz", "ecr", "cx")
+_PULSES = ("sx", "u2")
+_MICROSECONDS = {"us": 1.0, "µs": 1.0, "ns": 1e-3, "ms": 1e3, "s": 1e6}
+_NANOSECONDS = {name: 1e3 * factor for name, factor in _MICROSECONDS.items()}
+_MAX_ERROR = 0.5
+"""Gates with a larger error are broken, and are left out."""
+
+
+def names() -> list[str]:
+    """Return the names of all devices with a two-qubit gate."""
+    found = [folder.name for folder in _folder().iterdir() if _path(folder.name).is_file()]
+    return sorted(f"{PREFIX}{name}" for name in found if name != "armonk")  # which has one qubit
+
+
+def read(name: str) -> tuple[Calibration, str, str]:
+    """Return the calibration of a device, its date, and its source.
+
+    Args:
+        name: One of `names()`.
+    """
+    path = _path(name.removeprefix(PREFIX))
+    content = json.loads(path.read_text(encoding="utf-8"))
+    gates = list(_gates(content))
+    pulse = next(one for one in _PULSES if any(gate == one for gate, _, _ in gates))
+    pulses = {qubits[0]: rates for gate, qubits, rates in gates if gate == pulse}
+    qubits = {}
+    for number, listed in enumerate(content["qubits"]):
+        qubit = _qubit(listed, pulses.get(str(number)))
+        if qubit:
+            qubits[str(number)] = qubit
+    pairs: dict[tuple[str, str], PairCalibration] = {}
+    for gate, (first, *second), rates in gates:
+        if gate not in _TWO_QUBIT or not {first, *second} <= qubits.keys():
+            continue
+        pair = ordered(first, second[0])
+        if rates and (pair not in pairs or rates.error < pairs[pair].error):
+            pairs[pair] = rates  # the better direction, to which pulses turn the other one
+    date = str(content["last_update_date"])[:10]
+    calibration = Calibration(name, "cz", "sx", qubits, pairs)
+    return calibration, date, f"{PACKAGE} {version(PACKAGE)}"
+
+
+def _path(name: str) -> Path:
+    return _folder() / name / f"props_{name}.json"
+
+
+def _folder() -> Path:
+    found = importlib.util.find_spec("qiskit_ibm_runtime")  # not imported: that takes seconds
+    assert found
+    assert found.origin
+    return Path(found.origin).parent / _FOLDER
+
+
+def _gates(content: Mapping[str, Any]) -> Iterator[tuple[str, list[str], PairCalibration | None]]:
+    """Yield each gate: its name, its qubits, and its rates; None if it does not work."""
+    for one in content["gates"]:
+        found = {value["name"]: value for value in one["parameters"]}
+        rates = None
+        if "gate_error" in found and found["gate_error"]["value"] <= _MAX_ERROR:
+            length = found.get("gate_length", {"value": 0.0, "unit": "ns"})
+            duration = length["value"] * _NANOSECONDS[length["unit"]]
+            rates = PairCalibration(found["gate_error"]["value"], duration)
+        yield one["gate"], [str(number) for number in one["qubits"]], rates
+
+
+def _qubit(listed: Any, pulse: PairCalibration | None) -> QubitCalibration | None:
+    """Return a qubit; None if it does not work or was not measured."""
+    found = {one["name"]: one for one in listed}
+    try:
+        t1, t2 = (found[key]["value"] * _MICROSECONDS[found[key]["unit"]] for key in ("T1", "T2"))
+        p01, p10 = (found[key]["value"] for key in ("prob_meas1_prep0", "prob_meas0_prep1"))
+    except KeyError:
+        return None
+    if pulse is None or min(t1, t2) <= 0 or max(p01, p10) > MAX_READOUT_ERROR:
+        return None
+    return QubitCalibration(t1, t2, pulse.error, pulse.duration, p01, p10)

@@ -1,0 +1,180 @@
+"""Data sets of TASK=energy and TASK=state: one row per Hamiltonian or target state.
+
+The row of a Hamiltonian holds the fields that distinguish it from the other members of its family,
+the coefficients of all Pauli words, the identity first, and its number. That of a state holds the
+real parts of its amplitudes, the imaginary parts, and its number.
+
+All splits have the same rows.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from common.data.encoding import Encoding
+from common.data.formats import read_bytes
+from common.data.splits import SPLITS, Examples, PreparedSplits, RowSource
+from common.data.target import Target
+from common.errors import DataError, SettingsError
+from common.settings.groups import DataSettings
+from qfleet.errors import LibraryError
+from qfleet.problems import HAMILTONIANS, HamiltonianFamily, named, parse, target_states
+
+MAX_STATE_QUBITS = 12
+"""Width of target states, whose amplitudes are the columns of a data set."""
+
+MAX_FILE_MIB = 64
+
+FILES = {"energy": (".json", ".txt"), "state": (".npz", ".npy")}
+"""Endings of files by task."""
+
+CONTENTS = {"energy": "a Hamiltonian", "state": "target states"}
+"""Contents of such a file, by task."""
+
+NUMBER = "number"
+"""Name of the last column: the number of the row."""
+
+
+def is_problem_file(data: DataSettings) -> bool:
+    """Return True if DATA is the path of a Hamiltonian or of target states."""
+    return data.data.lower().endswith(FILES[data.task])
+
+
+def read_problem(data: DataSettings) -> bytes:
+    """Return the content of the file DATA.
+
+    Raises:
+        DataError: It is missing, unreadable or too large.
+    """
+    kind = f"{CONTENTS[data.task]} ({', '.join(FILES[data.task])})"
+    return read_bytes(data.data, min(data.data_memory, MAX_FILE_MIB), kind)
+
+
+def energies(data: DataSettings, qubits: int) -> PreparedSplits:
+    """Return the Hamiltonians that DATA names, with their reference energies.
+
+    Args:
+        data: Settings of the data set.
+        qubits: QUBITS.
+
+    Raises:
+        DataError: The Hamiltonian can't be read or computed.
+        SettingsError: It does not fit QUBITS, or a setting does not apply.
+    """
+    _refuse_settings(data)
+    try:
+        if is_problem_file(data):
+            family = parse(read_problem(data).decode("utf-8", errors="replace"), data.data)
+        else:
+            family = _named(data.data)
+    except LibraryError as error:
+        raise DataError(str(error)) from None
+    if family.is_constant():
+        raise DataError(
+            f"{data.data} has no term besides the identity, so that all states have the same"
+            " energy: give a Hamiltonian with other Pauli words"
+        )
+    if family.qubits > qubits:
+        raise SettingsError(
+            f"DATA={data.data} acts on {family.qubits} qubits and the circuit has QUBITS={qubits}:"
+            f" set QUBITS={family.qubits}"
+        )
+    terms, coefficients = _identity_first(family, qubits)
+    references = [member.reference_energy() for member in family.members()]
+    has_reference = all(energy is not None for energy in references)
+    labels = np.array(references if has_reference else np.zeros(len(references)), np.float32)
+    target = Target(
+        "energy",
+        "energy",
+        terms=terms,
+        coefficients=tuple(coefficients.mean(axis=0).tolist()),
+        fields=family.field_names,
+        has_reference=has_reference,
+        members=len(references),
+        electrons=family.electrons,
+    )
+    rows = np.concatenate([family.fields, coefficients], axis=1)
+    return _same_splits(rows, labels, (*family.field_names, *terms), target)
+
+
+def _named(name: str) -> HamiltonianFamily:
+    if name.partition(":")[0] not in {form.partition(":")[0] for form in HAMILTONIANS}:
+        raise DataError(
+            f"DATA={name} is not a Hamiltonian: allowed are {', '.join(HAMILTONIANS)}, or the path"
+            f" of a file that ends in {' or '.join(FILES['energy'])}"
+        )
+    return named(name)
+
+
+def _identity_first(family: HamiltonianFamily, qubits: int) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return Pauli words of all qubits, the identity first, and coefficients [members, words]."""
+    padding = "I" * (qubits - family.qubits)
+    words = [word + padding for word in family.terms]
+    identity = "I" * qubits
+    constant = np.zeros((len(family.coefficients), 1))
+    for number, word in enumerate(words):
+        if word == identity:
+            constant += family.coefficients[:, number : number + 1]
+    kept = [number for number, word in enumerate(words) if word != identity]
+    terms = (identity, *(words[number] for number in kept))
+    return terms, np.concatenate([constant, family.coefficients[:, kept]], axis=1)
+
+
+def states(data: DataSettings, qubits: int) -> PreparedSplits:
+    """Return the target states that DATA names.
+
+    Args:
+        data: Settings of the data set.
+        qubits: QUBITS.
+
+    Raises:
+        DataError: The state can't be read.
+        SettingsError: It does not fit QUBITS, or a setting does not apply.
+    """
+    _refuse_settings(data)
+    if qubits > MAX_STATE_QUBITS:
+        raise SettingsError(
+            f"QUBITS={qubits} is more than {MAX_STATE_QUBITS}, the most for TASK=state: lower"
+            " QUBITS"
+        )
+    try:
+        amplitudes = target_states(data.data, qubits, lambda _: read_problem(data))
+    except LibraryError as error:
+        raise DataError(str(error)) from None
+    rows = np.concatenate([amplitudes.real, amplitudes.imag], axis=1)
+    columns = [f"{part}_{i}" for part in ("re", "im") for i in range(amplitudes.shape[1])]
+    labels = np.ones(len(rows), np.float32)
+    return _same_splits(
+        rows, labels, tuple(columns), Target("state", "fidelity", members=len(rows))
+    )
+
+
+def _same_splits(
+    rows: np.ndarray, labels: np.ndarray, columns: tuple[str, ...], target: Target
+) -> PreparedSplits:
+    numbered = np.concatenate([rows, np.arange(len(rows))[:, None]], axis=1)
+    source = RowSource.of(Examples(numbered.astype(np.float32), labels))
+    encoding = Encoding("none", "angle", (*columns, NUMBER), target)
+    return PreparedSplits(dict.fromkeys(SPLITS, source), encoding)
+
+
+def _refuse_settings(data: DataSettings) -> None:
+    """Raise if a setting is given that needs labelled examples."""
+    for name in ("train_examples", "validation_examples", "test_examples"):
+        if value := getattr(data, name):
+            raise SettingsError(
+                f"{name.upper()}={value} does not fit TASK={data.task}, which has no labelled"
+                f" examples: omit {name.upper()}"
+            )
+    if data.encoder != "auto":
+        raise SettingsError(
+            f"ENCODER={data.encoder} does not fit TASK={data.task}, which encodes no features: omit"
+            " ENCODER"
+        )
+
+
+PROBLEMS: Mapping[str, Callable[[DataSettings, int], PreparedSplits]] = {
+    "energy": energies,
+    "state": states,
+}
+"""Generators of the tasks without labelled examples."""

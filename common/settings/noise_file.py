@@ -1,0 +1,104 @@
+"""Files that NOISE names: calibrations of devices, and rates.
+
+calibrations/NAME.yaml is written by `make calibration DEVICE=NAME`. NOISE is replaced by the
+content of its file where settings are read, so that a run, its workers and its pods need no file:
+by the rates, or by the part of the device that holds its best lines of qubits.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from common.errors import SettingsError
+from common.settings import yaml_file
+from qfleet.devices.calibration import INLINE, MAX_INLINE, NAME, Calibration
+from qfleet.devices.lines import best_part, inline_calibration
+from qfleet.errors import NoiseError
+from qfleet.noise_rates import NoiseRates, format_rates
+
+FOLDER = Path("calibrations")
+"""Folder of the calibrations of devices, by name."""
+
+_SUFFIXES = (".yaml", ".yml")
+
+
+def names_file(value: str) -> bool:
+    """Return True if a value of NOISE is the name of a device, or the path of a file."""
+    return _is_path(value) or (value != "none" and re.fullmatch(NAME, value, re.ASCII) is not None)
+
+
+def content_of(value: str) -> str:
+    """Return the value of NOISE that has the content of the file that another value names.
+
+    Raises:
+        SettingsError: The file is missing, has neither a calibration nor rates, or is too large.
+    """
+    path, title = _path_of(value), f"NOISE={value}"
+    content = _read(path, title)
+    if "qubits" in content:
+        text = str(best_part(_calibration(content, title)))
+        if len(text) > len(INLINE) + MAX_INLINE:
+            raise SettingsError(
+                f"{title} has too many pairs: its best qubits with the pairs among them need"
+                f" {len(text):,} characters, and a run records {MAX_INLINE:,}; leave pairs out"
+            )
+        return text
+    try:
+        return format_rates(NoiseRates.from_values(content))
+    except NoiseError as error:
+        raise SettingsError(f"{title} has neither a calibration nor rates: {error}") from None
+
+
+def name_of(noise: str) -> str:
+    """Return the name of the device whose calibration in `FOLDER` has the content of a value.
+
+    Without one, the value itself is returned.
+    """
+    if not noise.startswith(INLINE):
+        return noise
+    name = inline_calibration(noise).name
+    return name if _file_of(name).is_file() and content_of(name) == noise else noise
+
+
+def read_calibration(name: str | Path) -> Calibration:
+    """Read the calibration of a whole device.
+
+    Args:
+        name: Name of the device, or the path of a YAML file.
+
+    Raises:
+        SettingsError: The file is missing, or is not a calibration.
+    """
+    title = f"NOISE={name}"
+    return _calibration(_read(_path_of(str(name)), title), title)
+
+
+def _is_path(value: str) -> bool:
+    return "/" in value or value.endswith(_SUFFIXES)
+
+
+def _path_of(value: str) -> Path:
+    if _is_path(value):
+        return Path(value)
+    path = _file_of(value)
+    if not path.is_file():
+        raise SettingsError(
+            f"NOISE={value} needs the calibration {path}, which does not exist: write it with"
+            f" `make calibration DEVICE={value}`, which lists all devices without DEVICE"
+        )
+    return path
+
+
+def _file_of(name: str) -> Path:
+    return FOLDER / f"{name}.yaml"
+
+
+def _read(path: Path, title: str) -> dict[str, Any]:
+    return yaml_file.read_nested(path, title, "a YAML file of a calibration or of rates")
+
+
+def _calibration(content: dict[str, Any], title: str) -> Calibration:
+    try:
+        return Calibration.from_values(content)
+    except NoiseError as error:
+        raise SettingsError(f"{title} is not a calibration: {error}") from None
