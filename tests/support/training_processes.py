@@ -267,5 +267,5 @@ def run_two_workers(module: str, *args: str) -> list[dict[str, Any]]:
     finally:
         for worker in workers:
             worker.kill()
-            worker.wait()
+            worker.communicate()
     return results
