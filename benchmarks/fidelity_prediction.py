@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.fidelity_prediction FILE.yaml ... [--circuits FOLDER]
 
-Random circuits, and those of MQT Bench that `tests/support/mqt_circuits.py` writes to FOLDER, are
+Random circuits, and those of MQT Bench that `tests/support/mqt_circuits.py` writes below FOLDER, are
 mapped to each calibration. The exact fidelity is the expectation value of the ideal state. A power
 of each estimate is fitted to half of the devices with half of the circuits, and every estimate is
 tested on the other devices with the other circuits. Prints Markdown tables of errors and of times.
@@ -46,8 +46,8 @@ def main() -> None:
     parser.add_argument("--save", type=Path)
     args = parser.parse_args()
     algorithms = {
-        path.stem: cirq.read_json(path)
-        for path in sorted(args.circuits.glob("*.json") if args.circuits else [])
+        str(path): cirq.read_json(path)
+        for path in sorted(args.circuits.rglob("*.json") if args.circuits else [])
     }
     rows: list[dict] = []
     for number, path in enumerate(sorted(args.files)):

@@ -26,6 +26,10 @@ from common.weights_file import RETRAIN_HINT
 REPLACED = ("noise", "shots", "trajectories", "sampler")
 """Settings of the model that inference may replace."""
 
+SAMPLED = {"prune": 0, "reproducible": False}
+"""Settings of the training that a sampler replaces. Dropped angles are recorded as 0, so that the
+gates that a sampler still applies are the identity."""
+
 
 @dataclass(frozen=True)
 class ModelSource:
@@ -159,6 +163,8 @@ def _with_noise(settings: Settings, source: ModelSource) -> ModelSource:
     if not changed:
         return source
     recorded = {**source.settings, **changed, "gradient": "noisy"}
+    if given["sampler"]:
+        recorded |= SAMPLED
     try:
         Settings.from_record(recorded)
     except ValueError as error:

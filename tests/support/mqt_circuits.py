@@ -39,6 +39,7 @@ def widest(family: str, most_qubits: int) -> QuantumCircuit | None:
 
 def main(folder: Path, most_qubits: int) -> None:
     """Write every family that has a circuit."""
+    folder.mkdir(parents=True, exist_ok=True)
     for family in get_available_benchmark_names():
         circuit = widest(family, most_qubits)
         if circuit is not None:

@@ -107,6 +107,13 @@ def test_noise_and_shots_replace_those_of_the_training(root):
     assert choose(storage, "NOISE=none", "SHOTS=none").test_loss == choose(storage).test_loss
 
 
+def test_sampler_replaces_pruned_and_reproducible_circuits(tmp_path):
+    finish(tmp_path, "pruned", "MODEL=qcnn", "PRUNE=0.5", "REPRODUCIBLE=true")
+    source = choose(f"STORAGE={tmp_path}", "SAMPLER=my:factory", "SHOTS=9")
+    assert {"sampler": "my:factory", "shots": "9"}.items() <= source.settings.items()
+    assert source.code.sampler == "my:factory"
+
+
 def _json(path: Path, **changes: object) -> None:
     read = json.loads(path.read_text())
     path.write_text(json.dumps({**read, **changes}))
