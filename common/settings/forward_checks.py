@@ -1,5 +1,7 @@
 """Checks of noise, shots, samplers, normalised readouts and pruning against other settings."""
 
+from collections.abc import Sequence
+
 from common.settings.groups import (
     MODELS,
     VARIATIONAL_TASKS,
@@ -44,7 +46,6 @@ def check_noise(model: ModelSettings, data: DataSettings, training: TrainingSett
     Raises:
         ValueError: NOISE is damaged, or two settings contradict each other.
     """
-    shards = training.state_shards
     if not model.has_noise and not model.has_shots:
         return
     name, value = ("NOISE", short_name(model.noise)) if model.has_noise else ("SHOTS", model.shots)
@@ -57,12 +58,7 @@ def check_noise(model: ModelSettings, data: DataSettings, training: TrainingSett
                 parse_rates(model.noise)
         except NoiseError as error:
             raise ValueError(f"{setting}: {error}") from None
-    other = (
-        f"SIMULATOR={model.simulator}" * (model.simulator != "qfleet")
-        or f"METHOD={model.method}" * (model.method != "auto")
-        or f"STATE_SHARDS={shards}" * (shards > 1)
-    )
-    if other:
+    if other := _other_engine(model, training):
         raise ValueError(
             f"{setting} can't be used with {other}, since it needs density matrices or"
             " trajectories of qfleet: omit one"
@@ -94,13 +90,11 @@ def check_pruning(model: ModelSettings, data: DataSettings, training: TrainingSe
     Raises:
         ValueError: Two settings contradict each other.
     """
-    prune, shards = training.prune, training.state_shards
+    prune = training.prune
     if not prune:
         return
     other = (
-        f"SIMULATOR={model.simulator}" * (model.simulator != "qfleet")
-        or f"METHOD={model.method}" * (model.method == "tensor_network")
-        or f"STATE_SHARDS={shards}" * (shards > 1)
+        _other_engine(model, training, methods=("auto", "state_vector", "subspace"))
         or f"SAMPLER={model.sampler}" * bool(model.sampler)
         or f"GRADIENT={model.gradient}" * (model.gradient == "noiseless")
     )
@@ -111,6 +105,17 @@ def check_pruning(model: ModelSettings, data: DataSettings, training: TrainingSe
             f"PRUNE={prune:g} does not reach into MODEL={model.model}: set MODEL="
             f"{' or '.join(MODELS)}, or omit PRUNE"
         )
+
+
+def _other_engine(
+    model: ModelSettings, training: TrainingSettings, methods: Sequence[str] = ("auto",)
+) -> str:
+    """Return a setting that chooses another simulator, method or process; empty if none does."""
+    return (
+        f"SIMULATOR={model.simulator}" * (model.simulator != "qfleet")
+        or f"METHOD={model.method}" * (model.method not in methods)
+        or f"STATE_SHARDS={training.state_shards}" * (training.state_shards > 1)
+    )
 
 
 def _check_noiseless(model: ModelSettings, data: DataSettings) -> None:
@@ -136,13 +141,7 @@ def _check_sampler(model: ModelSettings, training: TrainingSettings) -> None:
     sampler = f"SAMPLER={model.sampler}"
     if not model.has_shots:
         raise ValueError(f"{sampler} needs a number of measurements: set SHOTS=1000, for example")
-    other = (
-        "REPRODUCIBLE=true" * training.reproducible
-        or f"METHOD={model.method}" * (model.method != "auto")
-        or f"SIMULATOR={model.simulator}" * (model.simulator != "qfleet")
-        or f"STATE_SHARDS={training.state_shards}" * (training.state_shards > 1)
-    )
-    if other:
+    if other := "REPRODUCIBLE=true" * training.reproducible or _other_engine(model, training):
         raise ValueError(
             f"{sampler} can't be used with {other}, since it takes the place of the simulator:"
             " omit one"
