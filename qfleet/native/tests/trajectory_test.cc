@@ -4,6 +4,7 @@
 
 #include "../finite_shots.h"
 #include "../trajectory_engine.h"
+#include "noisy_results.h"
 #include "program_words.h"
 #include "testing.h"
 #include "tests.h"
@@ -11,8 +12,6 @@
 namespace qfleet {
 namespace tests {
 namespace {
-
-constexpr double kPi = 3.14159265358979323846;
 
 // On a pair in |00>: I or Z of qubit b, which trajectories draw before any exponent; on qubit a
 // X**x with x of the example, X as a channel, X**p; then a reset of qubit b, whose probabilities
@@ -39,58 +38,10 @@ Words FlippedPair(int64_t qubits, int64_t a, int64_t b) {
   return words;
 }
 
-template <class T>
-void CheckResults(const Kernels<T>& kernels, const Words& words, int64_t size, int64_t threads) {
-  const std::string context = std::to_string(words.ints[1]) + " qubits, " + std::to_string(size) +
-                              " examples, " + std::to_string(threads) + " threads, " +
-                              std::to_string(kernels.lanes) + " lanes";
-  const double tolerance = sizeof(T) == 4 ? 2e-5 : 1e-12;
-  const TrajectoryEngine<T> engine(std::make_shared<TrajectoryProgram>(words.Bytes()), kernels);
-  const double shared = 0.3;
-  std::vector<double> rows(size), values(size), slopes(size);
-  ExactBuffer<T> upstream(size), found(size);
-  double shared_slope = 0;
-  for (int64_t i = 0; i < size; ++i) {
-    rows[i] = 0.1 * static_cast<double>(i % 7) - 0.2;
-    upstream[i] = static_cast<T>(0.3 - 0.05 * static_cast<double>(i % 5));
-    const double angle = kPi * (rows[i] + shared);
-    values[i] = -2 * std::cos(angle) + 0.5;
-    slopes[i] = 2 * kPi * std::sin(angle) * static_cast<double>(upstream[i]);
-    shared_slope += slopes[i];
-  }
-  Batch batch = {&shared, rows.data(), size, threads, RunOnThreads(threads)};
-  engine.Expectation(batch, found.data());
-  CheckClose(found, values, tolerance, context + ", values");
-  for (int64_t memory : {int64_t{0}, int64_t{1} << 30}) {
-    std::vector<double> by_shared(1), by_rows(size);
-    engine.Gradient(batch, memory, upstream.data(), by_shared.data(), by_rows.data());
-    CheckClose(by_shared, std::vector<double>{shared_slope}, size * tolerance,
-               context + ", shared");
-    CheckClose(by_rows, slopes, 4 * tolerance, context + ", per example");
-    by_shared = {0};
-    engine.Gradient(batch, memory, upstream.data(), by_shared.data(), nullptr);
-    CheckClose(by_shared, std::vector<double>{shared_slope}, size * tolerance, context + ", alone");
-  }
-}
-
 }  // namespace
 
 void TrajectoryResults(bool light) {
-  for (int64_t qubits = 2; qubits <= (light ? 4 : 8); ++qubits)
-    for (int64_t a = 0; a < qubits; ++a)
-      for (int64_t b = 0; b < qubits; ++b) {
-        if (a == b || (qubits > 5 && (a + b) % 3)) continue;
-        const Words words = FlippedPair(qubits, a, b);
-        for (int64_t size : {1, 3, 19}) {
-          if (qubits > 6 && size > 3) continue;
-          const int64_t threads = size == 19 ? 3 : size;
-          CheckResults(BestKernels<float>(), words, size, threads);
-          CheckResults(baseline::kDouble, words, size, threads);
-          if (light || qubits > 5) continue;
-          CheckResults(baseline::kFloat, words, size, threads);
-          CheckResults(BestKernels<double>(), words, size, threads);
-        }
-      }
+  NoisyResults<TrajectoryEngine, TrajectoryProgram>(-2, FlippedPair, light);
 }
 
 void BinomialMoments(bool light) {
