@@ -78,10 +78,10 @@ find_python() {
 
 install() {
     local log=$venv/pip.log requirements=("${locks[@]/#/--requirement=}")
-    # The locks are complete, so pip has nothing to resolve.
+    # The locks are complete, so pip has nothing to resolve. Python compiles only what it imports.
     rm -f "$stamp" # after an interruption from here on, everything is installed again
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
-        --no-deps --only-binary=:all: --require-hashes "${requirements[@]}" >"$log" 2>&1 && return
+        --no-compile --no-deps --only-binary=:all: --require-hashes "${requirements[@]}" >"$log" 2>&1 && return
     tail -n 15 "$log" >&2
     if grep -qE 'NewConnectionError|NameResolutionError|ConnectTimeoutError|ProxyError' "$log"; then
         refuse "the package index cannot be reached: check the network, then retry the command."
