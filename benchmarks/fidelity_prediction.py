@@ -2,10 +2,11 @@
 
     .venv/bin/python -m benchmarks.fidelity_prediction FILE.yaml ... [--circuits FOLDER]
 
-Random circuits, and those of MQT Bench that `tests/support/mqt_circuits.py` writes below FOLDER, are
-mapped to each calibration. The exact fidelity is the expectation value of the ideal state. A power
-of each estimate is fitted to half of the devices with half of the circuits, and every estimate is
-tested on the other devices with the other circuits. Prints Markdown tables of errors and of times.
+Random circuits, and those of MQT Bench that `tests/support/mqt_circuits.py` writes below FOLDER,
+are mapped to each calibration. The exact fidelity is the expectation value of the ideal state. A
+power of each estimate is fitted to half of the devices with half of the circuits, and every
+estimate is tested on the other devices with the other circuits. Prints Markdown tables of errors
+and of times.
 """
 
 import argparse

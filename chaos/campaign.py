@@ -18,6 +18,9 @@ from common.storage import StoragePath
 
 POLL_SECONDS = 0.1
 
+MAX_TRIES = 3
+"""Tries of a job that ends before its first fault."""
+
 SURVIVED_SECONDS = 3.0
 """An attempt that makes progress this long after a fault was not ended by it."""
 
@@ -128,6 +131,7 @@ class Campaign:
     def __init__(self, place: Place, seed: int, log: Callable[[str], None] = print) -> None:
         self._place, self._seed, self._log = place, seed, log
         self._references: dict[int, Reference] = {}
+        self._times: tuple[float, float] | None = None  # of draw()
 
     def run(self, first: int, jobs: int) -> Iterator[JobResult]:
         """Run jobs `first` to `first + jobs - 1`, and yield the result of each.
@@ -135,23 +139,37 @@ class Campaign:
         Raises:
             RunError: A calm job failed.
         """
-        # The times of one calm job place the faults of all.
-        times = self._reference(2)
         for index in range(first, first + jobs):
-            schedule = draw(
-                self._seed, index, self._place.kinds, times.start_seconds, times.seconds
-            )
-            calm = self._reference(schedule.workers)
-            faults = "; ".join(map(str, schedule.faults))
-            self._log(f"job {index}: {schedule.workers} workers; {faults}")
-            run = f"chaos-{self._seed}-{index}"
-            result = watch(self._place.start(run, schedule.workers), schedule, self._place)
+            run, result = self._disturbed(index)
+            calm = self._reference(result.schedule.workers)
             if result.outcome == SUCCEEDED:
                 state, epochs = self._final_state(run)
                 result.equal = same_state(calm.state, state)
                 result.all_metrics = epochs == calm.epochs
             self._log(f"job {index}: {describe(result)}")
             yield result
+
+    def _disturbed(self, index: int) -> tuple[str, JobResult]:
+        """Run job `index`, and return the name of its run and its result.
+
+        A job that ends before its first fault was calm, and faster than the one whose times placed
+        the faults. They are placed again, by its own times.
+        """
+        if not self._times:  # those of one calm job place the faults of all
+            calm = self._reference(2)
+            self._times = calm.start_seconds, calm.seconds
+        for tries in range(MAX_TRIES):
+            schedule = draw(self._seed, index, self._place.kinds, *self._times)
+            self._reference(schedule.workers)
+            faults = "; ".join(map(str, schedule.faults))
+            self._log(f"job {index}: {schedule.workers} workers; {faults}")
+            run = f"chaos-{self._seed}-{index}" + f"-{tries}" * (tries > 0)
+            result = watch(self._place.start(run, schedule.workers), schedule, self._place)
+            if result.applied or result.outcome != SUCCEEDED or result.start_seconds is None:
+                break
+            self._log(f"job {index}: ended before its first fault")
+            self._times = result.start_seconds, result.seconds
+        return run, result
 
     def _reference(self, workers: int) -> Reference:
         if workers not in self._references:

@@ -19,7 +19,6 @@ import numpy as np
 from common import storage
 from common.data import Dataset, Encoding, load, manifest_check, prepare, read_examples
 from common.data.formats import FORMATS, sha256_file
-from common.data.problems import PROBLEMS, is_problem_file
 from common.data.splits import GENERATORS, SPLITS, generated_rows
 from common.data.target import Target
 from common.errors import DataError, QfleetError, WeightsError, one_line
@@ -306,8 +305,7 @@ def _generate_again(source: ModelSource, root: StoragePath, named_data: str) -> 
     settings = records.settings_of(source.settings)
     recorded = settings.data.data
     missing = f"the data set of {source.name} is not in {root}"
-    is_file = settings.data.task in PROBLEMS and is_problem_file(settings.data)
-    is_generated = recorded in GENERATORS or (settings.data.task in PROBLEMS and not is_file)
+    is_generated = recorded in GENERATORS or settings.data.names_problem
     if not is_generated and recorded != named_data:
         raise DataError(
             f"{missing}, and DATA={recorded}, from which it was made, is read only if you name it:"

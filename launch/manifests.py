@@ -124,7 +124,7 @@ def _overlay_config(settings: Settings) -> dict[str, str]:
 
 def _refuse_local_paths(settings: Settings) -> None:
     paths = {
-        "DATA": settings.data.data,
+        "DATA": "" if settings.data.names_problem else settings.data.data,
         "INPUT": settings.inference.input,
         "WEIGHTS": settings.inference.weights,
     }

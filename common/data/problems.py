@@ -16,7 +16,7 @@ from common.data.formats import read_bytes
 from common.data.splits import SPLITS, Examples, PreparedSplits, RowSource
 from common.data.target import Target
 from common.errors import DataError, SettingsError
-from common.settings.groups import DataSettings
+from common.settings.groups import PROBLEM_FILES, DataSettings
 from qfleet.errors import LibraryError
 from qfleet.problems import HAMILTONIANS, HamiltonianFamily, named, parse, target_states
 
@@ -25,19 +25,11 @@ MAX_STATE_QUBITS = 12
 
 MAX_FILE_MIB = 64
 
-FILES = {"energy": (".json", ".txt"), "state": (".npz", ".npy")}
-"""Endings of files by task."""
-
 CONTENTS = {"energy": "a Hamiltonian", "state": "target states"}
 """Contents of such a file, by task."""
 
 NUMBER = "number"
 """Name of the last column: the number of the row."""
-
-
-def is_problem_file(data: DataSettings) -> bool:
-    """Return True if DATA is the path of a Hamiltonian or of target states."""
-    return data.data.lower().endswith(FILES[data.task])
 
 
 def read_problem(data: DataSettings) -> bytes:
@@ -46,7 +38,7 @@ def read_problem(data: DataSettings) -> bytes:
     Raises:
         DataError: It is missing, unreadable or too large.
     """
-    kind = f"{CONTENTS[data.task]} ({', '.join(FILES[data.task])})"
+    kind = f"{CONTENTS[data.task]} ({', '.join(PROBLEM_FILES[data.task])})"
     return read_bytes(data.data, min(data.data_memory, MAX_FILE_MIB), kind)
 
 
@@ -63,7 +55,7 @@ def energies(data: DataSettings, qubits: int) -> PreparedSplits:
     """
     _refuse_settings(data)
     try:
-        if is_problem_file(data):
+        if data.is_problem_file:
             family = parse(read_problem(data).decode("utf-8", errors="replace"), data.data)
         else:
             family = _named(data.data)
@@ -101,7 +93,7 @@ def _named(name: str) -> HamiltonianFamily:
     if name.partition(":")[0] not in {form.partition(":")[0] for form in HAMILTONIANS}:
         raise DataError(
             f"DATA={name} is not a Hamiltonian: allowed are {', '.join(HAMILTONIANS)}, or the path"
-            f" of a file that ends in {' or '.join(FILES['energy'])}"
+            f" of a file that ends in {' or '.join(PROBLEM_FILES['energy'])}"
         )
     return named(name)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from common.data import dataset_dir
 from common.data.formats import sha256_file
-from common.data.problems import PROBLEMS, is_problem_file, read_problem
+from common.data.problems import PROBLEMS, read_problem
 from common.data.splits import GENERATORS
 from common.settings.groups import DataSettings
 from common.storage import StoragePath
@@ -42,7 +42,7 @@ def recipe(data: DataSettings, qubits: int) -> dict[str, Any]:
         }
     if data.task in PROBLEMS:
         result |= {"task": data.task}
-        if is_problem_file(data):
+        if data.is_problem_file:
             result["sha256"] = hashlib.sha256(read_problem(data)).hexdigest()
     elif data.data not in GENERATORS:
         # By content: the same table with another path is the same data.
@@ -52,7 +52,6 @@ def recipe(data: DataSettings, qubits: int) -> dict[str, Any]:
 
 def folder(data: DataSettings, recipe: dict[str, Any], root: StoragePath) -> StoragePath:
     """Return the folder of a generated data set below `root`."""
-    is_name = data.task in PROBLEMS and not is_problem_file(data)
-    source = data.data if is_name else Path(data.data).stem
+    source = data.data if data.names_problem else Path(data.data).stem
     name = re.sub(r"[^a-z0-9]+", "-", source.lower()).strip("-")[:40] or "table"
     return root / f"{name}-{dataset_dir.fingerprint(recipe)[:12]}"

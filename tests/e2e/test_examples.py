@@ -89,7 +89,7 @@ def test_device_noise_trains_and_predicts(place: str, tmp_path: Path) -> None:
     device = write_device(tmp_path)
     run([*QUICK, "make", "training", *settings, "MODEL=hybrid", f"NOISE={device}", "SHOTS=500"])
     device.unlink()  # the run has its content
-    shown = run(["make", "inference", *settings, "SHOTS=none", "ZNE=1,3"])
+    shown = run(["make", "inference", *settings, "MODEL=hybrid", "SHOTS=none", "ZNE=1,3"])
     assert "without ZNE" in shown
     (fidelity,) = re.findall(r"fidelity ([0-9.]+),", shown)
     assert 0 < float(fidelity) < 1

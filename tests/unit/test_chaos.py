@@ -175,3 +175,21 @@ def test_campaign_with_failing_calm_job_is_refused() -> None:
     campaign = Campaign(BrokenPlace(), 1, lambda line: None)  # type: ignore[arg-type]
     with pytest.raises(RunError, match="BATCH is wrong"):
         list(campaign.run(0, 1))
+
+
+def test_job_without_faults_is_repeated_by_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    polls = {"chaos-10-0": 3}
+    started = []
+
+    class FastPlace(Place):
+        def start(self, run: str, workers: int) -> ScriptedJob:
+            started.append(run)
+            return ScriptedJob([[event("epoch", epoch=1)]] * polls.get(run, 60))
+
+    end = Checkpoint(5, {"model/0": np.arange(4.0)}, {}), [1]
+    monkeypatch.setattr(Campaign, "_final_state", lambda self, run: end)
+    campaign = Campaign(FastPlace(), 10, lambda line: None)  # type: ignore[arg-type]
+    (result,) = campaign.run(0, 1)
+    assert started[-2:] == ["chaos-10-0", "chaos-10-0-1"]
+    assert result.applied
+    assert result.passed

@@ -26,6 +26,9 @@ NO_SHOTS = "none"
 VARIATIONAL_TASKS = ("energy", "state")
 """Values of TASK without labelled examples."""
 
+PROBLEM_FILES = {"energy": (".json", ".txt"), "state": (".npz", ".npy")}
+"""Endings of the files of Hamiltonians and of target states, by task."""
+
 
 class JobSettings(SettingsGroup):
     """The job: where it runs, where its results are stored, and its name."""
@@ -361,3 +364,13 @@ class DataSettings(SettingsGroup):
         Le(1_000_000),
         Setting("memory for a worker's examples; larger splits are streamed", unit="MiB"),
     ] = 1024
+
+    @property
+    def is_problem_file(self) -> bool:
+        """True if DATA is the path of a Hamiltonian or of target states, and not a name."""
+        return self.data.lower().endswith(PROBLEM_FILES.get(self.task, ()))
+
+    @property
+    def names_problem(self) -> bool:
+        """True if DATA is the name of a Hamiltonian or of target states, such as h2:0.74."""
+        return self.task in VARIATIONAL_TASKS and not self.is_problem_file
