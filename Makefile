@@ -93,6 +93,12 @@ inference: ## score the latest finished run, or RUN=name, on its test split or I
 	@$(setup) $(if $(cluster),$(launch),$(worker))
 	@exec $(if $(cluster),.venv-launch/bin/python -m launch infer,$(python) -m inference) $(settings)
 
+.PHONY: study
+study: ## compare trainings with several values and seeds: make study NAME=widths SEEDS=0..4 QUBITS=8,12 BUDGET=2h
+	@$(setup) .venv worker
+	@$(if $(findstring tfq,$(simulator)),$(setup) $(tfq))
+	@exec .venv/bin/python -m studies $(settings)
+
 .PHONY: runs
 runs: ## list the runs below STORAGE, compare and delete them
 	@$(setup) $(worker)

@@ -32,3 +32,8 @@ def line(metrics: Mapping[str, float], separator: str = ", ") -> str:
     """Return metrics in one line, such as `mse 0.1234, accuracy 0.950`."""
     shown = (f"{name.replace('_', ' ')} {number(name, value)}" for name, value in metrics.items())
     return separator.join(shown)
+
+
+def is_higher_better(name: str) -> bool:
+    """Return True if a higher value of a metric is better; losses and errors are better lower."""
+    return name in ("accuracy", "r2", "fidelity")

@@ -111,6 +111,8 @@ _INTEGRATION = {
     "test_stalls.py::test_hanging_step_ends_at_its_limit": DEFAULT,
     "test_stalls.py::test_worker_stopped_at_its_start_is_replaced": DEFAULT,
     "test_step_benchmark.py": EXHAUSTIVE,
+    "test_studies.py": EXHAUSTIVE,
+    "test_studies.py::test_failed_trial_is_recorded_and_the_study_continues": DEFAULT,
     "test_tensorboard.py::test_growing_run_in_a_bucket_is_shown": EXHAUSTIVE,
     "test_tensorflow_process_group.py::test_peer_lost_before_the_strategy_is_noticed": EXHAUSTIVE,
     "test_tensorflow_process_group.py::test_worker_stopped_at_any_moment_is_replaced": NIGHTLY,

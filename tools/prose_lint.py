@@ -25,7 +25,9 @@ from tools.prose_phrases import Phrases
 
 ROOT = Path(__file__).resolve().parents[1]
 PHRASES_FILE = Path(__file__).with_name("prose_phrases.txt")
-PACKAGES = ("qfleet", "common", "training", "inference", "launch", "planning", "benchmarks")
+PACKAGES = (
+    "qfleet", "common", "training", "inference", "launch", "planning", "studies", "benchmarks",
+)  # fmt: skip
 # Each framework has its own Expectation, State or Simulator: users import one of them.
 ADAPTERS = tuple(
     Path("qfleet", name) for name in ("tensorflow", "torch", "jax", "pennylane", "cirq")

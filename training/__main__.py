@@ -4,14 +4,15 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from common import runs, storage
-from common.errors import SettingsError, exit_on_signals, run_main
+from common import events, runs, storage
+from common.errors import Preempted, SettingsError, exit_on_signals, run_main
 from common.processes import tfq_environment
 from common.runs import auto_settings
 from common.settings import Settings
 from common.text import plural
 from training import logging_setup
 from training.local_launcher import WORKER_COMMAND, LocalLauncher
+from training.preemption import exit_with_parent
 
 log = logging.getLogger("qfleet")
 
@@ -29,6 +30,8 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
         The exit code of `LocalLauncher.train`.
     """
     settings = Settings.from_args(sys.argv[1:])
+    if events.is_streaming():
+        _end_with_reader()
     tfq_environment.enter_if_needed(settings.model.simulator, "training")
     logging_setup.start_console(0, verbose=settings.job.verbose)
     if settings.job.target != "local":
@@ -45,6 +48,17 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
         " this machine (TARGET=k8s uses the cluster)"
     )
     return LocalLauncher(settings.replace(run=name), worker_command).train()
+
+
+def _end_with_reader() -> None:
+    """Stop when the process ends that started this one and reads its events, such as a study.
+
+    Raises:
+        Preempted: It has ended already.
+    """
+    exit_with_parent()
+    if not events.emit("log", level="DEBUG"):
+        raise Preempted("the process that started this training has ended")
 
 
 def _resolve_auto(settings: Settings) -> Settings:

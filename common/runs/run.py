@@ -31,7 +31,7 @@ from common.errors import TERMINATION_LOG, RunError, WeightsError
 from common.formats import MODEL_FORMAT
 from common.runs import records
 from common.settings import RUN_NAME, Settings
-from common.storage import DATASETS, StoragePath
+from common.storage import DATASETS, STUDIES, StoragePath
 
 FORMAT = 3
 """Version of the layout of run folders, recorded in run.json."""
@@ -63,8 +63,9 @@ class Run:
                 f"RUN={name} is not a run name: use lower-case letters, digits and '-', at most"
                 f" {MAX_NAME_LENGTH}"
             )
-        if name == DATASETS:
-            raise RunError(f"RUN={name} is the folder of data sets: choose another RUN")
+        if name in (DATASETS, STUDIES):
+            kind = "data sets" if name == DATASETS else "studies"
+            raise RunError(f"RUN={name} is the folder of {kind}: choose another RUN")
         return cls(root / name)
 
     @property

@@ -21,6 +21,7 @@ from common.settings.groups import (
     MonitoringSettings,
     PlanningSettings,
     RunsSettings,
+    StudySettings,
     TrainingSettings,
 )
 from common.settings.micro_batches import micro_batch_count
@@ -46,6 +47,7 @@ __all__ = [
     "SettingField",
     "Settings",
     "SettingsGroup",
+    "StudySettings",
     "TrainingSettings",
     "Value",
     "flag",

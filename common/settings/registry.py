@@ -16,6 +16,7 @@ from common.settings.groups import (
     MonitoringSettings,
     PlanningSettings,
     RunsSettings,
+    StudySettings,
     TrainingSettings,
 )
 
@@ -31,6 +32,7 @@ GROUPS: Mapping[str, type[SettingsGroup]] = MappingProxyType(
         "cluster": ClusterSettings,
         "planning": PlanningSettings,
         "inference": InferenceSettings,
+        "studies": StudySettings,
         "runs": RunsSettings,
     }
 )

@@ -33,6 +33,7 @@ from common.settings.groups import (
     MonitoringSettings,
     PlanningSettings,
     RunsSettings,
+    StudySettings,
     TrainingSettings,
 )
 from common.settings.micro_batches import micro_batch_rows
@@ -64,6 +65,7 @@ class Settings:
     cluster: ClusterSettings
     planning: PlanningSettings
     inference: InferenceSettings
+    studies: StudySettings
     runs: RunsSettings
 
     @classmethod
@@ -142,6 +144,7 @@ class Settings:
             cluster=build(ClusterSettings),
             planning=build(PlanningSettings),
             inference=build(InferenceSettings),
+            studies=build(StudySettings),
             runs=build(RunsSettings),
         )
         settings._check()

@@ -39,6 +39,7 @@ from common.storage.durable import PartialFileDeleted
 __all__ = [
     "DATASETS",
     "PARTIAL_SUFFIX",
+    "STUDIES",
     "FileTooLarge",
     "PartialFileDeleted",
     "StorageBackend",
@@ -71,6 +72,9 @@ __all__ = [
 
 DATASETS = "datasets"
 """Name of the folder of data sets in STORAGE, next to the runs; no run may have this name."""
+
+STUDIES = "studies"
+"""Name of the folder of studies in STORAGE, next to the runs; no run may have this name either."""
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _LOCAL = local.LocalStorage()

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 VERSION = "{}.{}".format(*sys.version_info)
 PYTHON = Path(sys.base_prefix) / "bin" / f"python{VERSION}"
 PROGRAM = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))\n"
-PROGRAMS = ("training/__main__", "training/tensorboard", "inference/__main__", "common/runs")
+PROGRAMS = ("training/__main__", "training/tensorboard", "inference/__main__", "common/runs",
+            "studies/__main__")  # fmt: skip
 KERNEL = """
 from pathlib import Path
 library = Path(__file__).with_name("kernel.so")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-APPLICATIONS = ("training", "inference", "launch", "planning")
+APPLICATIONS = ("training", "inference", "launch", "planning", "studies")
 PACKAGES = ("qfleet", "common", *APPLICATIONS)
 ALL_PACKAGES = (*PACKAGES, "benchmarks", "chaos", "tools")
 TENSORFLOW = {"tensorflow", "tf_keras", "keras"}
@@ -265,6 +265,12 @@ def test_client_imports_common_only_and_nothing_heavy(module: str) -> None:
 @pytest.mark.parametrize("module", modules_in("planning"))
 def test_planning_imports_no_tensorflow(module: str) -> None:
     assert not imported_packages(module) & {"inference", "launch"}
+    assert not reachable(module, late=False) & {*TENSORFLOW, "tensorflow_quantum"}
+
+
+@pytest.mark.parametrize("module", modules_in("studies"))
+def test_studies_import_no_tensorflow_and_start_trainings(module: str) -> None:
+    assert not imported_packages(module) & {"training", "launch"}
     assert not reachable(module, late=False) & {*TENSORFLOW, "tensorflow_quantum"}
 
 

@@ -46,6 +46,7 @@ FAULT_TOLERANCE = ("deadline", "max_attempts", "max_restarts", "rendezvous_timeo
                    "rendezvous_port", "peer_timeout", "elastic_after")  # fmt: skip
 PLANNING = ("price_per_worker_hour", "preemption_rate", "preemption_notice_fraction",
             "restart_seconds", "step_time_cv", "apply", "quick")  # fmt: skip
+STUDIES = {"study", "search", "trials", "budget", "metric"}
 INFERENCE_AND_RUNS = {"parallelism", "weights", "checkpoint", "input", "zne", "zne_fit", "compare",
                       "delete", "yes"}  # fmt: skip
 
@@ -468,7 +469,7 @@ def test_scope_worker_is_all_but_cluster_and_client():
     assert {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)} == excluded
     fields = Settings.fields()
     cluster = {name for name, field in fields.items() if field.group == "cluster"}
-    passed = set(fields) - excluded - cluster - INFERENCE_AND_RUNS
+    passed = set(fields) - excluded - cluster - INFERENCE_AND_RUNS - STUDIES
     assert set(names_in_scope(Scope.WORKER)) == passed
     assert names_in_scope(Scope.INFERENCE) == (
         "parallelism", "weights", "checkpoint", "input", "zne", "zne_fit",
@@ -516,13 +517,13 @@ def test_scope_profile_key_is_the_measured_pods():
 
 
 def test_scope_plan_file_is_all_but_planning():
-    excluded = {"config", "batch_per_worker", "job_id", "heartbeat_file", *PLANNING}
+    excluded = {"config", "batch_per_worker", "job_id", "heartbeat_file", *PLANNING, *STUDIES}
     assert set(names_in_scope(Scope.PLAN_FILE)) == set(Settings.fields()) - excluded
 
 
 def test_scope_command_is_the_flags():
     assert set(names_in_scope(Scope.COMMAND)) == {
-        "yes", "apply", "quick", "compare", "delete", "dry_run",
+        "yes", "apply", "quick", "compare", "delete", "dry_run", *STUDIES,
     }  # fmt: skip
 
 

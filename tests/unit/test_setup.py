@@ -54,7 +54,7 @@ def test_make_without_target_is_help() -> None:
     assert make(ROOT).stdout == make(ROOT, "help").stdout
 
 
-@pytest.mark.parametrize("target", ["training", "inference", "runs"])
+@pytest.mark.parametrize("target", ["training", "inference", "runs", "study"])
 def test_settings_reach_the_program(ready: Path, target: str) -> None:
     assert sorted(arguments(make(ready, target, "WORKERS=4", "SEED=7"))) == ["SEED=7", "WORKERS=4"]
 

@@ -1,6 +1,11 @@
 """Groups of settings: one immutable model per concern, each usable without the others."""
 
-from common.settings.groups.commands import InferenceSettings, PlanningSettings, RunsSettings
+from common.settings.groups.commands import (
+    InferenceSettings,
+    PlanningSettings,
+    RunsSettings,
+    StudySettings,
+)
 from common.settings.groups.experiment import (
     ANSATZES,
     MODELS,
@@ -38,5 +43,6 @@ __all__ = [
     "MonitoringSettings",
     "PlanningSettings",
     "RunsSettings",
+    "StudySettings",
     "TrainingSettings",
 ]

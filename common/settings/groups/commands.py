@@ -1,4 +1,4 @@
-"""Settings of single commands: planning, inference, and the list of runs."""
+"""Settings of single commands: planning, inference, studies, and the list of runs."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -59,7 +59,13 @@ class InferenceSettings(SettingsGroup):
     scope: ClassVar[Scopes] = frozenset({Scope.INFERENCE, Scope.PLAN_FILE})
 
     parallelism: Annotated[
-        int, Ge(1), Le(4096), Setting("processes or pods that run inference in parallel")
+        int,
+        Ge(1),
+        Le(4096),
+        Setting(
+            "processes or pods that run inference in parallel; trials of a study, where the default"
+            " is as many as the CPUs allow"
+        ),
     ] = 1
     weights: Annotated[
         str,
@@ -99,6 +105,54 @@ class InferenceSettings(SettingsGroup):
             " line"
         ),
     ] = "exponential"
+
+
+class StudySettings(SettingsGroup):
+    """Studies: many trainings that differ in some settings; values of these are lists or ranges."""
+
+    title: ClassVar[str] = "Studies"
+    scope: ClassVar[Scopes] = _COMMAND
+
+    study: Annotated[
+        str,
+        StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9]{0,45}[a-z0-9])?)?$"),
+        Setting(
+            "name of the study, which `make study` also accepts as NAME; its trials are runs with"
+            " this name and a number",
+            allowed="lower-case letters, digits and '-', at most 47 characters",
+        ),
+    ] = ""
+    search: Annotated[
+        Literal["grid", "random", "tpe"],
+        Setting(
+            "combinations of the varied settings: all of them, random ones, or those that a"
+            " tree-structured Parzen estimator proposes"
+        ),
+    ] = "grid"
+    trials: Annotated[
+        int | None,
+        Ge(1),
+        Le(10_000),
+        Setting("combinations that SEARCH=random or tpe draws; each is trained with every seed"),
+    ] = None
+    budget: Annotated[
+        str,
+        StringConstraints(pattern=r"^$|^[0-9]+(\.[0-9]+)?(s|min|h|wh|money)$"),
+        Setting(
+            "limit of a study over all of its starts; default: none",
+            allowed="a number and its unit: s, min or h of wall time, wh (hours of workers), or"
+            " money (with PRICE_PER_WORKER_HOUR)",
+        ),
+    ] = ""
+    metric: Annotated[
+        str,
+        StringConstraints(pattern=r"^[a-z0-9_]*$"),
+        Setting(
+            "metric that plots and differences show, and that SEARCH=tpe optimizes; default: the"
+            " loss",
+            allowed="the name of a metric in result.json, such as accuracy",
+        ),
+    ] = ""
 
 
 class RunsSettings(SettingsGroup):

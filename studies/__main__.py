@@ -1,0 +1,74 @@
+"""`make study`: train all combinations of some settings with several seeds, and compare them."""
+
+import contextlib
+import sys
+import uuid
+from collections.abc import Sequence
+
+from common import events, storage
+from common.errors import EXIT_OK, run_main
+from common.lease import Lease
+from common.processes import StopSignals, cpu_count
+from common.settings import Settings
+from common.text import plural
+from studies.budget import Budget
+from studies.definition import StudyDefinition
+from studies.folder import StudyFolder
+from studies.proposals import proposer_for
+from studies.runner import TRIAL_COMMAND, StudyRunner
+
+
+def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
+    """Run or continue a study, and write its tables and its report.
+
+    Args:
+        command: Program of a trial.
+
+    Returns:
+        The exit code: 0, also if BUDGET ended the study, or 128 + n for signal n.
+    """
+    args = sys.argv[1:]
+    if {"-h", "--help"} & set(args):
+        Settings.from_args(args)  # prints the settings and exits
+    definition = StudyDefinition.from_args(args)
+    settings = definition.settings
+    budget = Budget.from_settings(settings)
+    propose = proposer_for(definition)
+    folder = StudyFolder(storage.path(settings.job.storage), definition.name)
+    folder.require_same(definition)
+    lease = Lease(folder.path, uuid.uuid4().hex, title=f"study {definition.name}")
+    with StopSignals() as stop, contextlib.closing(lease.acquire()):
+        folder.open(definition)
+        parallelism = parallel_trials(definition)
+        _log(
+            f"Study {definition.name}: {plural(definition.trial_count, 'trial')}, {parallelism} at"
+            " a time (PARALLELISM)"
+        )
+        runner = StudyRunner(definition, folder, propose, parallelism, budget, command)
+        outcome = runner.run(lease, stop)
+        if outcome == "stopped":
+            _log("Stopped. Run the same command again to continue the study.")
+            return stop.exit_code or EXIT_OK
+        if outcome == "budget":
+            _log(f"BUDGET={budget.text} is used up. Run the same command with more to continue.")
+        from studies import console, results  # only here: pandas takes half a second
+
+        console.print_results(results.write_results(folder, definition), folder)
+    return EXIT_OK
+
+
+def parallel_trials(definition: StudyDefinition) -> int:
+    """Return PARALLELISM, or as many trials as this machine has CPUs for."""
+    settings = definition.settings
+    chosen = settings.inference.parallelism
+    if "parallelism" not in settings.explicit:
+        chosen = max(1, cpu_count() // definition.processes_per_trial)
+    return min(chosen, definition.trial_count)
+
+
+def _log(text: str) -> None:
+    events.emit("log", text, level="INFO")
+
+
+if __name__ == "__main__":
+    sys.exit(run_main(main))

@@ -1,0 +1,270 @@
+"""The definition of a study: what its trials have in common, and what differs."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from common.errors import SettingsError
+from common.settings import AUTO, Settings, flag
+from common.settings.sources import suggest
+from studies.axes import (
+    MAX_COMBINATIONS,
+    Axis,
+    Combination,
+    combination_count,
+    grid,
+    parse_axis,
+    to_args,
+)
+
+FORMAT = 1
+SYNONYMS = {"name": "study", "seeds": "seed"}
+"""Other names of settings in `make study`."""
+
+MAX_REPEATED_DRAWS = 10_000
+"""Draws of combinations in a row that were all drawn before, after which a search ends."""
+
+
+@dataclass(frozen=True)
+class StudyDefinition:
+    """A study as the command line describes it.
+
+    Attributes:
+        settings: The settings that all trials share; STUDY, SEARCH and others are those of the
+            study.
+        args: The same as NAME=value, without those of the study.
+        axes: The varied settings, without SEED.
+        seeds: The seeds that each combination is trained with.
+    """
+
+    settings: Settings
+    args: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    seeds: tuple[int, ...]
+
+    @classmethod
+    def from_args(cls, args: Sequence[str]) -> Self:
+        """Read a study from the command line.
+
+        Args:
+            args: `NAME=value` or `--name=value`; values of a training's settings may be lists or
+                ranges.
+
+        Raises:
+            SettingsError: A setting is unknown, a value is not allowed, or no name is given.
+        """
+        given = _split(args)
+        search = given.get("search", "grid")
+        axes, plain = [], []
+        for name, text in given.items():
+            field = Settings.fields()[name]
+            found = parse_axis(field, text, search="grid" if name == "seed" else search)
+            if isinstance(found, Axis):
+                axes.append(found)
+            else:
+                plain.append(f"{name.upper()}={found}")
+        varied = tuple(axis for axis in axes if axis.name != "seed")
+        first = {axis.name: axis.ends[0] for axis in axes}
+        settings = Settings.from_args([*plain, *to_args(first)])
+        seeds = next((axis.values for axis in axes if axis.name == "seed"), None)
+        numbers = [int(one) for one in seeds] if seeds else [settings.data.seed]
+        study = cls(settings, tuple(plain), varied, tuple(numbers))
+        study._check()
+        return study
+
+    @property
+    def name(self) -> str:
+        """The name of the study."""
+        return self.settings.studies.study
+
+    @property
+    def search(self) -> str:
+        """SEARCH: grid, random or tpe."""
+        return self.settings.studies.search
+
+    @cached_property
+    def combinations(self) -> tuple[Combination, ...]:
+        """All combinations of a grid, or those that a random search draws; none of another search.
+
+        The draws depend on the definition only. More TRIALS continue the same sequence.
+        """
+        if self.search == "grid":
+            return tuple(grid(self.axes))
+        return tuple(self._draws()) if self.search == "random" else ()
+
+    @property
+    def combination_count(self) -> int:
+        """Number of combinations that are trained."""
+        return (
+            len(self.combinations) if self.search == "grid" else self.settings.studies.trials or 1
+        )
+
+    @property
+    def trial_count(self) -> int:
+        """Number of trials."""
+        return self.combination_count * len(self.seeds)
+
+    def trial_settings(self, number: int, combination: Mapping[str, str]) -> Settings:
+        """Return the settings of a trial.
+
+        Args:
+            number: Number of the trial, from 0.
+            combination: Values of the varied settings.
+
+        Raises:
+            SettingsError: The combination is not allowed.
+        """
+        seed = self.seeds[number % len(self.seeds)]
+        return Settings.from_args(
+            [*self.args, *to_args(combination), f"SEED={seed}", f"RUN={self.run_name(number)}"]
+        )
+
+    def run_name(self, number: int) -> str:
+        """Return the name of a trial's run."""
+        return f"{self.name}-{number:04d}"
+
+    def trial_args(self, number: int, combination: Mapping[str, str]) -> list[str]:
+        """Return the arguments of a trial's process: one worker with one thread unless set.
+
+        JOB_ID is that of the trial, so that a new start takes over from one that is ending.
+        """
+        settings = self.trial_settings(number, combination)
+        chosen: dict[str, str | int] = {"job_id": f"study-{self.fingerprint[:16]}-{number}"}
+        chosen |= {n: 1 for n in ("workers", "threads") if n not in settings.explicit}
+        changed = settings.replace(**chosen)
+        own = {"study", "search", "trials", "budget", "metric", "parallelism"}
+        kept = {f"--{flag(name)}" for name in (settings.explicit | set(chosen)) - own}
+        return [arg for arg in changed.to_args() if arg.partition("=")[0] in kept]
+
+    @property
+    def processes_per_trial(self) -> int:
+        """CPUs that a trial uses."""
+        training, explicit = self.settings.training, self.settings.explicit
+        workers = training.workers if "workers" in explicit else 1
+        threads = training.threads if "threads" in explicit else 1
+        return max(1, workers) * max(1, threads)
+
+    @property
+    def workers(self) -> int:
+        """Workers of a trial."""
+        return self.settings.training.workers if "workers" in self.settings.explicit else 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what another start of this study must have in common with it."""
+        varied = {axis.name for axis in self.axes} | {"seed"}
+        settings = self.settings
+        fixed = {
+            name: value
+            for name, value in {**settings.identity(), "epochs": settings.get("epochs")}.items()
+            if name not in varied and name in settings.explicit
+        }
+        return {
+            "format": FORMAT,
+            "search": self.search,
+            "axes": {axis.name: axis.to_json() for axis in self.axes},
+            "seeds": list(self.seeds),
+            "fixed": fixed,
+            **({"metric": settings.studies.metric} if self.search == "tpe" else {}),
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of `to_json` and the name."""
+        text = json.dumps([self.name, self.to_json()], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _draws(self) -> Iterator[Combination]:
+        seed = int(self.fingerprint[:16], 16)
+        random = np.random.default_rng(seed)
+        drawn: set[tuple[str, ...]] = set()
+        repeated = 0
+        while len(drawn) < self.combination_count and repeated < MAX_REPEATED_DRAWS:
+            combination = {axis.name: axis.at(random.random()) for axis in self.axes}
+            if (key := tuple(combination.values())) in drawn:
+                repeated += 1
+                continue
+            drawn.add(key)
+            repeated = 0
+            yield combination
+
+    def _check(self) -> None:
+        study = self.settings.studies
+        if not study.study:
+            raise SettingsError("a study needs a name: set NAME, for example NAME=widths")
+        if self.settings.job.run:
+            raise SettingsError(
+                f"RUN={self.settings.job.run} can't be set in a study, whose trials have names of"
+                " their own: set NAME"
+            )
+        if self.settings.job.target != "local":
+            raise SettingsError(
+                f"TARGET={self.settings.job.target}: studies run with TARGET=local only"
+            )
+        if AUTO in (self.settings.training.workers, self.settings.training.batch):
+            raise SettingsError("WORKERS=auto and BATCH=auto can't be used in a study: set numbers")
+        self._check_size()
+        for combination in self.combinations or self._corners():
+            self.trial_settings(0, combination)
+
+    def _corners(self) -> Iterator[Combination]:
+        first = {axis.name: axis.ends[0] for axis in self.axes}
+        for axis in self.axes:
+            for value in axis.ends:
+                yield {**first, axis.name: value}
+
+    def _check_size(self) -> None:
+        """Check TRIALS and the number of combinations.
+
+        Raises:
+            SettingsError: They do not fit the search.
+        """
+        trials, count = self.settings.studies.trials, combination_count(self.axes)
+        if self.search == "grid":
+            if trials is not None:
+                raise SettingsError(
+                    f"TRIALS={trials} does not fit SEARCH=grid, which trains all combinations: omit"
+                    " TRIALS, or set SEARCH=random"
+                )
+            trials = int(count)
+        elif not self.axes:
+            raise SettingsError(
+                f"SEARCH={self.search} varies no setting: give one several values, or a range such"
+                " as LEARNING_RATE=0.01..0.3"
+            )
+        elif trials is None:
+            raise SettingsError(
+                f"SEARCH={self.search} needs the number of combinations: set TRIALS, for example"
+                " TRIALS=20"
+            )
+        elif trials > count:
+            raise SettingsError(
+                f"TRIALS={trials} is more than the {count:,.0f} different combinations: lower"
+                " TRIALS, or set SEARCH=grid without TRIALS"
+            )
+        if trials * len(self.seeds) > MAX_COMBINATIONS:
+            raise SettingsError(
+                f"a study of {trials * len(self.seeds):,} trials is larger than"
+                f" {MAX_COMBINATIONS:,}: vary fewer values, or set SEARCH=random with TRIALS"
+            )
+
+
+def _split(args: Sequence[str]) -> dict[str, str]:
+    """Return the text of each setting on the command line by name."""
+    given: dict[str, str] = {}
+    for arg in args:
+        name, equals, text = arg.removeprefix("--").partition("=")
+        name = name.lower().replace("-", "_")
+        name = SYNONYMS.get(name, name)
+        if not equals:
+            raise SettingsError(f"{arg!r} is not of the form NAME=value or --name=value")
+        if name not in Settings.fields():
+            raise SettingsError(
+                f"{name.upper()} is not a setting{suggest(name, Settings.fields())}"
+            )
+        given[name] = text
+    return given

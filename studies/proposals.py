@@ -1,0 +1,17 @@
+"""Proposers: which combination a search trains next."""
+
+from collections.abc import Sequence
+
+from studies.axes import Combination
+from studies.definition import StudyDefinition
+from studies.folder import Trial
+from studies.runner import Proposer
+
+
+def proposer_for(definition: StudyDefinition) -> Proposer:
+    """Return the proposer of SEARCH."""
+
+    def propose(index: int, trials: Sequence[Trial]) -> Combination:
+        return definition.combinations[index]
+
+    return propose

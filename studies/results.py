@@ -1,0 +1,24 @@
+"""The results of a study: tables, report and HParams of TensorBoard, in its folder."""
+
+from studies.definition import StudyDefinition
+from studies.folder import StudyFolder
+from studies.tables import StudyTables, make_tables, write_tables
+
+
+def write_results(folder: StudyFolder, definition: StudyDefinition) -> StudyTables:
+    """Write the results of all trials that are recorded so far.
+
+    Args:
+        folder: The study's folder.
+        definition: The study; METRIC is used.
+
+    Returns:
+        The tables.
+
+    Raises:
+        SettingsError: The trials have no such metric.
+    """
+    trials = folder.trials()
+    tables = make_tables(trials.values(), definition.settings.studies.metric)
+    write_tables(tables, folder.path)
+    return tables

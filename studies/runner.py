@@ -1,0 +1,247 @@
+"""Runs the trials of a study side by side, as processes, and records how each one ended."""
+
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+from common import events
+from common.errors import RetryableError, RunError, SettingsError, one_line
+from common.lease import Lease
+from common.metrics import line
+from common.processes import ManagedProcess, ProcessGroup, StopSignals
+from common.text import plural
+from studies.axes import Combination, to_args
+from studies.budget import Budget
+from studies.definition import StudyDefinition
+from studies.folder import StudyFolder, Trial
+
+TRIAL_COMMAND = (sys.executable, "-m", "training")
+
+TERMINATION_GRACE_SECONDS = 45.0
+"""Time for all trials to write a checkpoint and end after SIGTERM; workers have 30 s of it."""
+
+POLL_SECONDS = 0.2
+CLOCK_INTERVAL_SECONDS = 10.0
+"""Interval between two writes of the used time: what a killed study does not count at most."""
+
+MIN_FAILED_TRIALS = 2
+
+INTERRUPTED = frozenset(
+    128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+)
+"""Exit codes of a trial that another process ended; it is started again."""
+
+Outcome = Literal["complete", "budget", "stopped"]
+
+
+class Proposer(Protocol):
+    """Chooses the combinations of a search."""
+
+    def __call__(self, index: int, trials: Sequence[Trial]) -> Combination:
+        """Return a combination that is not recorded yet.
+
+        Args:
+            index: Number of the combination, from 0.
+            trials: All recorded trials.
+        """
+
+
+@dataclass
+class _Running:
+    trial: Trial
+    restarts: int = 0
+
+
+@dataclass
+class StudyRunner:
+    """The trials of one start of a study.
+
+    Attributes:
+        definition: The study.
+        folder: Its folder.
+        propose: Chooses the combinations.
+        parallelism: Trials that run side by side.
+        budget: Limit of the used time.
+        command: Program of a trial; settings are appended as arguments.
+    """
+
+    definition: StudyDefinition
+    folder: StudyFolder
+    propose: Proposer
+    parallelism: int
+    budget: Budget = field(default_factory=Budget)
+    command: Sequence[str] = TRIAL_COMMAND
+
+    def run(self, lease: Lease, stop: StopSignals) -> Outcome:
+        """Run all trials that are not done.
+
+        Args:
+            lease: The lease on the study's folder.
+            stop: Signals that stop the study.
+
+        Returns:
+            complete, budget if that ended first, or stopped by a signal.
+
+        Raises:
+            RunError: More than half of the trials failed, or another process runs the study.
+        """
+        self._trials = {number: _retried(one) for number, one in self.folder.trials().items()}
+        self._clock = self.folder.clock()
+        self._running: dict[ManagedProcess, _Running] = {}
+        self._require_few_failures()
+        pending = self._pending()
+        with ProcessGroup(TERMINATION_GRACE_SECONDS) as group:
+            self._written = self._ticked = time.monotonic()
+            try:
+                while True:
+                    lease.check()
+                    if stop.received is not None:
+                        return "stopped"
+                    self._tick()
+                    if self.budget.is_used_up(self._clock):
+                        # A study that is complete needs no budget.
+                        done = not self._running and next(pending, None) is None
+                        return "complete" if done else "budget"
+                    while len(self._running) < self.parallelism and (trial := next(pending, None)):
+                        self._start(group, trial)
+                    if not self._running:
+                        return "complete"
+                    self._take(group)
+            finally:
+                self._tick()
+                self.folder.write_clock(self._clock)
+
+    def _pending(self) -> Iterator[Trial]:
+        """Yield the trials that are not done, in order; they are recorded as proposed."""
+        definition = self.definition
+        for number in range(definition.trial_count):
+            trial = self._trials.get(number)
+            if trial is None:
+                trial = self._propose(number)
+            elif trial.state != "proposed":
+                continue
+            if self.folder.run(trial).finished():
+                self._finish(trial)  # after this study was killed
+                continue
+            self._record(trial)
+            yield trial
+
+    def _propose(self, number: int) -> Trial:
+        definition = self.definition
+        index, position = divmod(number, len(definition.seeds))
+        first = self._trials.get(index * len(definition.seeds))
+        combination = first.combination if first else None
+        if combination is None:
+            combination = self.propose(index, list(self._trials.values()))
+        seed = definition.seeds[position]
+        return Trial(number, combination, seed, definition.run_name(number))
+
+    def _start(self, group: ProcessGroup, trial: Trial, restarts: int = 0) -> None:
+        try:
+            args = self.definition.trial_args(trial.number, trial.combination)
+        except SettingsError as error:  # of a proposal; those of a grid are checked before
+            self._fail(trial, error.exit_code, one_line(error))
+            return
+        process = group.start(
+            [*self.command, *args], name=trial.run, stdout="discard", stderr="capture"
+        )
+        self._running[process] = _Running(trial, restarts)
+
+    def _take(self, group: ProcessGroup) -> None:
+        """Wait for a moment, and record the trials that ended."""
+        received = group.next_event(POLL_SECONDS)
+        while received:
+            process, event = received
+            if event.kind == "exit":
+                group.processes.remove(process)
+                self._end(group, process, self._running.pop(process), event.integer("exit_code"))
+            received = group.next_event(0.0)
+
+    def _end(
+        self, group: ProcessGroup, process: ManagedProcess, ended: _Running, code: int
+    ) -> None:
+        trial = ended.trial
+        self._tick(ended_trials=1)
+        if code == 0 and self.folder.run(trial).finished():
+            self._finish(trial)
+        elif code in INTERRUPTED and ended.restarts < self._max_restarts:
+            _log(f"Trial {trial.number} was ended ({process.describe_exit()}): starting it again")
+            self._start(group, trial, ended.restarts + 1)
+        else:
+            reason = process.error_message or process.describe_exit()
+            self._fail(trial, code or 1, reason if code else "it ended without a result")
+        self.folder.write_clock(self._clock)
+
+    @property
+    def _max_restarts(self) -> int:
+        return self.definition.settings.fault_tolerance.max_restarts
+
+    def _finish(self, trial: Trial) -> None:
+        result = self.folder.run(trial).result()
+        trial = replace(
+            trial,
+            state="finished",
+            metrics=result["metrics"],
+            epochs=result["epochs"],
+            seconds=result.get("seconds"),
+        )
+        self._record(trial)
+        test = {name: v for name, v in trial.metrics.get("test", {}).items() if v is not None}
+        seconds = f" in {trial.seconds:,.0f} s" if trial.seconds is not None else ""
+        _log(f"{self._progress(trial)}: finished{seconds}: test {line(test)}")
+
+    def _fail(self, trial: Trial, code: int, error: str) -> None:
+        self._record(replace(trial, state="failed", exit_code=code, error=error[:1000]))
+        _log(f"{self._progress(trial)}: failed with exit code {code}: {error}")
+        self._require_few_failures()
+
+    def _record(self, trial: Trial) -> None:
+        if self._trials.get(trial.number) != trial:
+            self.folder.write(trial)
+            self._trials[trial.number] = trial
+
+    def _progress(self, trial: Trial) -> str:
+        done = sum(one.state != "proposed" for one in self._trials.values())
+        settings = " ".join([*to_args(trial.combination), f"SEED={trial.seed}"])
+        return f"[{done}/{self.definition.trial_count}] {trial.run} {settings}"
+
+    def _require_few_failures(self) -> None:
+        """Check that at most half of all trials failed.
+
+        Raises:
+            RunError: More did.
+        """
+        failed = [one for one in self._trials.values() if one.state == "failed"]
+        total = self.definition.trial_count
+        if len(failed) >= MIN_FAILED_TRIALS and 2 * len(failed) > total:
+            last = failed[-1]
+            raise RunError(
+                f"study {self.definition.name} ends, because {len(failed)} of its"
+                f" {plural(total, 'trial')} failed, {last.run} with: {last.error.rstrip('.')};"
+                " correct that and choose another NAME"
+            )
+
+    def _tick(self, ended_trials: int = 0) -> None:
+        """Count the time since the last call; from time to time, write it."""
+        now = time.monotonic()
+        passed, self._ticked = now - self._ticked, now
+        self._clock.wall += passed
+        running = len(self._running) + ended_trials
+        self._clock.worker += passed * running * self.definition.workers
+        if now - self._written > CLOCK_INTERVAL_SECONDS:
+            self._written = now
+            self.folder.write_clock(self._clock)
+
+
+def _retried(trial: Trial) -> Trial:
+    """Return a trial to run again if its error was one that passes, such as a lost storage."""
+    if trial.exit_code < RetryableError.exit_code:
+        return trial
+    return replace(trial, state="proposed", exit_code=0, error="")
+
+
+def _log(text: str) -> None:
+    events.emit("log", text, level="INFO")

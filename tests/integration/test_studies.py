@@ -1,0 +1,137 @@
+"""Studies of real processes. All but one test train with the fake trainer, without TensorFlow."""
+
+import json
+import random
+import signal
+import time
+
+import psutil
+import pytest
+
+from common.processes import find_child
+from tests.support.training_processes import SMALL, training_processes
+
+STUDY = "tests.support.fake_study"
+TRIALS = (*SMALL, "NAME=s", "SEEDS=0..1", "LAYERS=1,2", "MODEL=hybrid", "QUBITS=4")
+FIELDS = ("trial", "run", "state", "layers", "seed", "test mse", "trained epochs")
+
+_start = pytest.fixture(training_processes)
+
+
+@pytest.fixture
+def study(_start):
+    """Start a study of four trials in a folder."""
+    return lambda storage, *args: _start(storage, *TRIALS, *args, module=STUDY)
+
+
+def set_pace(storage, seconds):
+    storage.mkdir(parents=True, exist_ok=True)
+    (storage / "pace.json").write_text(json.dumps({"seconds": seconds}))
+
+
+def tables(storage):
+    """The tables of a study, without the times of its trials."""
+    folder = storage / "studies" / "s"
+    rows = [line.split(",") for line in (folder / "trials.csv").read_text().splitlines()]
+    kept = [i for i, name in enumerate(rows[0]) if name != "seconds"]
+    texts = [(folder / f"{name}.csv").read_text() for name in ("summary", "differences")]
+    return [[row[i] for i in kept] for row in rows], texts
+
+
+def processes_of(storage):
+    """All processes that have the folder in their arguments."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if any(str(storage) in part for part in process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def wait_until_gone(storage):
+    deadline = time.monotonic() + 40
+    while left := [one for one in processes_of(storage) if one.status() != "zombie"]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+def test_killed_study_ends_with_the_table_of_an_undisturbed_one(study, tmp_path):
+    calm, killed = tmp_path / "calm", tmp_path / "killed"
+    process = study(calm)
+    assert process.wait() == 0, process.output
+    set_pace(killed, 0.03)
+    moments = random.Random(1)
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        process = study(killed)
+        process.wait_until((killed / "studies" / "s" / "trials").is_dir)
+        time.sleep(moments.uniform(0.3, 2.0))
+        process.process.send_signal(number)
+        assert process.wait() == (-9 if number == signal.SIGKILL else 143), process.output
+    process = study(killed)
+    assert process.wait() == 0, process.output
+    assert tables(killed) == tables(calm)
+    wait_until_gone(killed)
+    # Nothing is trained twice: the same command only writes the tables.
+    before = {
+        run: (killed / run / "result.json").stat().st_mtime_ns for run in ("s-0000", "s-0003")
+    }
+    process = study(killed)
+    assert process.wait() == 0, process.output
+    assert {run: (killed / run / "result.json").stat().st_mtime_ns for run in before} == before
+    assert not [path.name for path in killed.glob("s-*-2")]
+
+
+def test_failed_trial_is_recorded_and_the_study_continues(study, tmp_path):
+    (tmp_path / "s-0001").mkdir()
+    (tmp_path / "s-0001" / "foreign").touch()
+    process = study(tmp_path)
+    assert process.wait() == 0, process.output
+    rows, _ = tables(tmp_path)
+    assert [row[2] for row in rows[1:]] == ["finished", "failed", "finished", "finished"]
+    assert "is not a run" in rows[2][-1]
+
+
+def test_study_ends_when_more_than_half_of_its_trials_failed(study, tmp_path):
+    for number in range(3):
+        (tmp_path / f"s-000{number}").mkdir()
+        (tmp_path / f"s-000{number}" / "foreign").touch()
+    process = study(tmp_path)
+    assert process.wait() == 2
+    (line,) = [one for one in process.output.splitlines() if one.startswith("qfleet:")]
+    assert "3 of its 4 trials failed" in line
+
+
+def test_trial_ended_by_another_process_is_started_again(study, tmp_path):
+    set_pace(tmp_path, 0.05)
+    process = study(tmp_path, "LAYERS=1", "SEEDS=0", "PARALLELISM=1")
+    process.wait_until((tmp_path / "s-0000" / "run.json").is_file)
+    launcher = find_child(process.process.pid, lambda environment: True)
+    assert launcher
+    launcher.kill()
+    process.wait_until((tmp_path / "s-0000" / "result.json").is_file)
+    set_pace(tmp_path, 0.0)
+    assert process.wait() == 0, process.output
+    assert "starting it again" in process.output
+
+
+def test_budget_ends_the_study_which_more_budget_continues(study, tmp_path):
+    set_pace(tmp_path, 0.2)
+    process = study(tmp_path, "BUDGET=2s")
+    assert process.wait() == 0, process.output
+    assert "BUDGET" in process.output
+    assert not (tmp_path / "s-0003" / "result.json").exists()
+    set_pace(tmp_path, 0.0)
+    process = study(tmp_path, "BUDGET=1h")
+    assert process.wait() == 0, process.output
+    assert [row[2] for row in tables(tmp_path)[0][1:]] == ["finished"] * 4
+
+
+def test_second_start_of_a_running_study_is_refused(study, tmp_path):
+    set_pace(tmp_path, 0.2)
+    process = study(tmp_path, "LAYERS=1", "SEEDS=0")
+    process.wait_until((tmp_path / "studies" / "s" / "trials").is_dir)
+    second = study(tmp_path, "LAYERS=1", "SEEDS=0")
+    assert second.wait() == 2
+    assert "in use by another job" in second.output

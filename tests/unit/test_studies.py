@@ -1,0 +1,168 @@
+"""Studies: varied settings, searches, budgets and tables."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from common.errors import RunError, SettingsError
+from common.settings import Settings
+from studies.axes import parse_axis
+from studies.budget import Budget
+from studies.definition import StudyDefinition
+from studies.folder import Clock, StudyFolder, Trial
+from studies.tables import make_tables, mean_interval, write_tables
+
+
+def define(*args: str) -> StudyDefinition:
+    return StudyDefinition.from_args(["NAME=s", *args])
+
+
+def test_grid_has_all_combinations_and_seeds() -> None:
+    study = define("SEEDS=0..2", "QUBITS=8,12", "MODEL=qcnn,hybrid", "EPOCHS=20")
+    assert study.trial_count == 12
+    assert study.seeds == (0, 1, 2)
+    assert study.combinations[1] == {"qubits": "8", "model": "hybrid"}
+    settings = study.trial_settings(4, study.combinations[1])
+    assert (settings.model.qubits, settings.data.seed, settings.job.run) == (8, 1, "s-0004")
+
+
+def test_trial_has_one_worker_and_thread_unless_set() -> None:
+    assert {"--workers=1", "--threads=1", "--seed=0"} <= set(define().trial_args(0, {}))
+    args = define("WORKERS=2", "PARALLELISM=3").trial_args(0, {})
+    assert "--workers=2" in args
+    assert not any(arg.startswith(("--study", "--parallelism")) for arg in args)
+
+
+@pytest.mark.parametrize(
+    ("args", "name"),
+    [
+        (["QUBIT=4,5"], "QUBIT"),
+        (["QUBITS=4,1"], "QUBITS"),
+        (["QUBITS=8,8"], "QUBITS"),
+        (["QUBITS=9..4"], "QUBITS"),
+        (["MODEL=1..4"], "MODEL"),
+        (["LEARNING_RATE=0.1..0.2"], "LEARNING_RATE"),
+        (["SEEDS=0..20000"], "SEED"),
+        (["MODEL=qcnn,hybrid", "LAYERS=0,2"], "LAYERS"),
+        (["TRIALS=4"], "TRIALS"),
+        (["SEARCH=random", "QUBITS=4..6"], "TRIALS"),
+        (["SEARCH=random", "QUBITS=4..6", "TRIALS=4"], "TRIALS"),
+        (["SEARCH=random", "TRIALS=4"], "SEARCH"),
+        (["RUN=mine"], "RUN"),
+        (["TARGET=k8s"], "TARGET"),
+        (["WORKERS=auto"], "WORKERS"),
+        (["BUDGET=soon"], "BUDGET"),
+        (["NAME="], "NAME"),
+        (["verbose"], "verbose"),
+    ],
+)
+def test_definition_with_a_mistake_names_the_setting(args: list[str], name: str) -> None:
+    with pytest.raises(SettingsError, match=name) as caught:
+        define(*args)
+    assert "\n" not in str(caught.value)
+
+
+def test_values_with_commas_are_separated_by_semicolons() -> None:
+    field = Settings.fields()["classes"]
+    assert parse_axis(field, "1,8", search="grid") == "1,8"
+    assert parse_axis(field, "1,8;3,5", search="grid").ends == ("1,8", "3,5")  # type: ignore[union-attr]
+
+
+def test_random_search_continues_its_sequence_with_more_trials() -> None:
+    args = ["SEARCH=random", "LEARNING_RATE=0.001..0.1", "QUBITS=4..9"]
+    few, many = define(*args, "TRIALS=5"), define(*args, "TRIALS=50")
+    assert many.combinations[:5] == few.combinations
+    rates = [float(one["learning_rate"]) for one in many.combinations]
+    assert all(0.001 <= rate <= 0.1 for rate in rates)
+    assert np.median(rates) < 0.02  # 0.05 on a linear scale
+    assert {int(one["qubits"]) for one in many.combinations} == set(range(4, 10))
+
+
+def test_random_search_draws_each_combination_once() -> None:
+    study = define("SEARCH=random", "QUBITS=4..6", "LAYERS=0,1", "TRIALS=6")
+    assert len({tuple(one.items()) for one in study.combinations}) == 6
+
+
+def test_folder_of_another_study_is_refused(tmp_path) -> None:
+    folder = StudyFolder(tmp_path, "s")
+    folder.open(define("QUBITS=4,6", "EPOCHS=20"))
+    folder.open(define("QUBITS=4,6", "EPOCHS=20", "BUDGET=2h", "PARALLELISM=2", "METRIC=accuracy"))
+    for args in (["QUBITS=4,8", "EPOCHS=20"], ["QUBITS=4,6", "EPOCHS=30"], ["SEEDS=1,2"]):
+        with pytest.raises(RunError, match="another NAME"):
+            folder.require_same(define(*args))
+
+
+def test_damaged_trial_is_refused_in_one_sentence(tmp_path) -> None:
+    folder = StudyFolder(tmp_path, "s")
+    folder.write(Trial(0, {}, 0, "s-0000"))
+    assert folder.trials() == {0: Trial(0, {}, 0, "s-0000")}
+    (folder.path / "trials" / "0000.json").write_text('{"number": "x"}')
+    with pytest.raises(RunError, match=r"0000\.json") as caught:
+        folder.trials()
+    assert "\n" not in str(caught.value)
+
+
+def test_budget_counts_wall_time_workers_or_money() -> None:
+    clock = Clock(wall=100.0, worker=3601.0)
+    for text, used_up in (("99s", True), ("2min", False), ("1wh", True), ("2wh", False)):
+        budget = Budget.from_settings(Settings.from_values(budget=text))
+        assert budget.is_used_up(clock) == used_up, text
+    assert not Budget().is_used_up(clock)
+    priced = Settings.from_values(budget="0.5money", price_per_worker_hour=0.5)
+    assert Budget.from_settings(priced).is_used_up(clock)
+    with pytest.raises(SettingsError, match="PRICE_PER_WORKER_HOUR"):
+        Budget.from_settings(Settings.from_values(budget="1money"))
+
+
+def test_budget_smaller_than_one_trial_is_refused() -> None:
+    budget = Budget.from_settings(Settings.from_values(budget="10s"))
+    budget.require_one_trial(9.0, 4)
+    with pytest.raises(SettingsError, match="BUDGET"):
+        budget.require_one_trial(20.0, 1)
+
+
+def trial(number: int, model: str, seed: int, mse: float, validation: float) -> Trial:
+    metrics: dict[str, dict[str, float | None]] = {
+        "test": {"mse": mse, "accuracy": 1 - mse},
+        "validation": {"mse": validation},
+    }
+    return Trial(number, {"model": model}, seed, f"s-{number}", "finished", metrics, 2, 1.0)
+
+
+def test_tables_have_intervals_and_paired_differences(tmp_path) -> None:
+    base = [0.3, 0.1, 0.4, 0.2]
+    trials = [trial(i, "qcnn", i, mse, mse) for i, mse in enumerate(base)]
+    trials += [trial(4 + i, "hybrid", i, mse - 0.05, mse - 0.05) for i, mse in enumerate(base[:3])]
+    trials.append(dataclasses.replace(trials[0], number=7, state="failed", error="no"))
+    tables = make_tables(trials)
+    assert tables.metric == "mse"
+    qcnn, hybrid = tables.summary.to_dict("records")
+    assert qcnn["test mse mean"] == pytest.approx(0.25)
+    assert 0.1 < qcnn["test mse low"] < 0.25 < qcnn["test mse high"] < 0.4
+    assert (qcnn["trials"], hybrid["trials"], tables.best) == (4, 3, 1)
+    (difference,) = tables.differences.to_dict("records")
+    assert difference["seeds"] == 3
+    assert difference["difference"] == pytest.approx(-0.05)
+    assert difference["low"] == pytest.approx(-0.05)
+    write_tables(tables, tmp_path)
+    assert len((tmp_path / "trials.csv").read_text().splitlines()) == 9
+    assert (tmp_path / "summary.parquet").stat().st_size > 0
+
+
+def test_tables_of_mixed_or_missing_values_are_written(tmp_path) -> None:
+    trials = [dataclasses.replace(trial(0, "a", 0, 0.1, 0.1), combination={"shots": "none"})]
+    trials += [Trial(1, {"shots": "100"}, 0, "s-1")]
+    write_tables(make_tables(trials), tmp_path)
+    write_tables(make_tables([]), tmp_path)
+    with pytest.raises(SettingsError, match="METRIC"):
+        make_tables(trials, "f1")
+
+
+def test_mean_interval_covers_the_mean_at_its_level() -> None:
+    random = np.random.default_rng(0)
+    hits = 0
+    for _ in range(100):
+        found = mean_interval(random.normal(size=30).tolist())
+        hits += found.low < 0 < found.high
+    assert 87 <= hits <= 99
