@@ -4,17 +4,12 @@ The file is self-contained: plots and circuits are inline SVG. It loads nothing 
 its content security policy enforces this.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
-from string import Template
-from typing import Any
-
 import numpy as np
 
 from common.metrics import number, title
 from common.text import plural
 from inference import mitigation_section, report_sections, task_sections
-from inference.html_text import escape, note, section
+from inference.html_text import card, definitions, escape, note, page, section
 from inference.results import InferenceResults
 from inference.scoring import ClassScores
 from qfleet.devices.calibration import short_name
@@ -44,7 +39,6 @@ _DETAILS = {
     "infidelity": "1 minus the fidelity",
     "fidelity": "with the target states, mean",
 }
-TEMPLATE = Path(__file__).with_name("report.html")
 
 
 def render(results: InferenceResults) -> str:
@@ -63,25 +57,18 @@ def render(results: InferenceResults) -> str:
         report_sections.gradients(results),
         report_sections.circuits(results),
     ]
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+    return page(
         title=escape(heading),
         lead=escape(
             f"{settings.get('model')} on {plural(int(settings.get('qubits', 0)), 'qubit')}:"
             f" predictions for {plural(results.scores.total, 'example')} ({results.inputs.title})"
         ),
         warnings="\n".join(f'<p class="warning">{escape(text)}</p>' for text in warnings),
-        cards="\n".join(_card(*card) for card in _headline(results)),
+        cards="\n".join(card(*one) for one in _headline(results)),
         sections="\n".join(filter(None, parts)),
         footer=escape(
             f"Created {results.created} by qfleet inference from {results.source.weights}"
         ),
-    )
-
-
-def _card(title: str, value: str, detail: str) -> str:
-    return (
-        f'<div class="card"><div class="title">{escape(title)}</div>'
-        f'<div class="value">{escape(value)}</div><div class="detail">{escape(detail)}</div></div>'
     )
 
 
@@ -108,7 +95,7 @@ def _headline(results: InferenceResults) -> list[tuple[str, str, str]]:
     if isinstance(scores, ClassScores):
         wrong = total - int(np.trace(scores.counts))
         accuracy = scores.metrics["accuracy"]
-        cards = [card for card in cards if card[0] != "accuracy"]
+        cards = [one for one in cards if one[0] != "accuracy"]
         cards.insert(0, ("accuracy", f"{accuracy:.2%}", f"{wrong:,} of {total:,} wrong"))
     cards += _fidelity(results)
     cards.append(rate)
@@ -176,18 +163,9 @@ def _facts(results: InferenceResults) -> str:
     return section(
         "Run",
         '<div class="facts">',
-        _definitions("Model", model),
-        _definitions("Data", data_facts),
-        _definitions("Training", training),
+        definitions("Model", model),
+        definitions("Data", data_facts),
+        definitions("Training", training),
         "</div>",
         note(f"Trained with {escape(versions)}.") if versions else "",
     )
-
-
-def _definitions(title: str, facts: Sequence[tuple[str, Any]]) -> str:
-    rows = [
-        f"<div><dt>{escape(str(name))}</dt><dd>{escape(str(value))}</dd></div>"
-        for name, value in facts
-        if value is not None
-    ]
-    return f"<div><h3>{title}</h3><dl>{''.join(rows)}</dl></div>"

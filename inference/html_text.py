@@ -1,8 +1,14 @@
 """Text of runs in HTML: escaped, with visible control characters."""
 
 import html
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+from typing import Any
 
 from common.text import printable
+
+TEMPLATE = Path(__file__).with_name("report.html")
 
 
 def escape(text: str) -> str:
@@ -18,3 +24,30 @@ def section(title: str, *parts: str) -> str:
 def note(text: str) -> str:
     """Return a paragraph of explanation from HTML."""
     return f'<p class="note">{text}</p>'
+
+
+def page(**parts: str) -> str:
+    """Return the page of a report.
+
+    Args:
+        parts: HTML of title, lead, warnings, cards, sections and footer.
+    """
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(parts)
+
+
+def card(title: str, value: str, detail: str) -> str:
+    """Return a number with its title and a detail."""
+    return (
+        f'<div class="card"><div class="title">{escape(title)}</div>'
+        f'<div class="value">{escape(value)}</div><div class="detail">{escape(detail)}</div></div>'
+    )
+
+
+def definitions(title: str, facts: Sequence[tuple[str, Any]]) -> str:
+    """Return a titled list of facts; a fact whose value is None is left out."""
+    rows = [
+        f"<div><dt>{escape(str(name))}</dt><dd>{escape(str(value))}</dd></div>"
+        for name, value in facts
+        if value is not None
+    ]
+    return f"<div><h3>{title}</h3><dl>{''.join(rows)}</dl></div>"

@@ -1,101 +1,19 @@
-"""The report's plots: SVG of matplotlib that uses the colours of the page, light or dark."""
+"""The report's plots."""
 
-import io
-import logging
-import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
-mpl.use("Agg")
-# It warns on each start if the home folder is read-only.
-logging.getLogger("matplotlib").setLevel(logging.ERROR)
-
-import numpy as np  # noqa: E402
-from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
-from matplotlib.ticker import MaxNLocator  # noqa: E402
-
-from common.metrics import title  # noqa: E402
-from common.text import printable  # noqa: E402
-from inference.gradient_variance import SMALL_VARIANCE, GradientVariance  # noqa: E402
-from inference.histogram import Histogram  # noqa: E402
-from inference.scoring import ClassScores, Scores  # noqa: E402
-
-# Placeholders, which `to_svg` replaces by the page's variables.
-COLOURS = {
-    "ink": "#010101",
-    "muted": "#020202",
-    "rule": "#030303",
-    "negative": "#040404",
-    "positive": "#050505",
-    "train": "#060606",
-    "band": "#070707",
-    "warning": "#080808",
-}
-WIDTH_INCHES = 9.2  # of a plot as wide as the page
-STYLE: Any = {
-    "font.size": 9.5,
-    "axes.edgecolor": COLOURS["muted"],
-    "axes.labelcolor": COLOURS["ink"],
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "axes.titlecolor": COLOURS["ink"],
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": COLOURS["rule"],
-    "grid.linewidth": 0.8,
-    "xtick.color": COLOURS["muted"],
-    "xtick.labelcolor": COLOURS["ink"],
-    "ytick.color": COLOURS["muted"],
-    "ytick.labelcolor": COLOURS["ink"],
-    "text.color": COLOURS["ink"],
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "qfleet",
-}
-
-
-def to_svg(figure: Figure, name: str, label: str) -> str:
-    """Return the figure as one <svg> element with unique ids and without links."""
-    sink = io.StringIO()
-    figure.savefig(
-        sink,
-        format="svg",
-        transparent=True,
-        metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
-    )
-    svg = sink.getvalue()
-    svg = svg[svg.index("<svg") :]
-    for variable, colour in COLOURS.items():
-        svg = svg.replace(colour, f"var(--{variable})")
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r'href="#', f'href="#{name}-', svg)
-    svg = svg.replace("url(#", f"url(#{name}-")
-    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
-    svg = re.sub(r'(<svg [^>]*?)width="[^"]*pt"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg [^>]*?)height="[^"]*pt"', r"\1", svg, count=1)
-    # All plots have the same scale, so that their texts have the same size.
-    style = f"max-width: {figure.get_figwidth() / WIDTH_INCHES:.0%}"
-    head = f'<svg class="plot" role="img" aria-label="{label}" style="{style}" '
-    return svg.replace("<svg ", head, 1)
-
-
-def _plain(text: str) -> str:
-    """Return text that matplotlib does not read as a formula, which starts at a dollar sign."""
-    text = printable(text)
-    return (text if len(text) <= 24 else text[:23] + "…").replace("$", r"\$")
-
-
-def figure_of(width: float, height: float, **grid: Any) -> tuple[Figure, Any]:
-    """Return a figure and its axes; sizes are in inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(**grid)
+from common.metrics import title
+from inference.gradient_variance import SMALL_VARIANCE, GradientVariance
+from inference.histogram import Histogram
+from inference.scoring import ClassScores, Scores
+from inference.svg_plots import COLOURS, STYLE, WIDTH_INCHES, figure_of, plain_text, to_svg
 
 
 def loss_curve(
@@ -138,7 +56,7 @@ def loss_curve(
         if before:
             continued = bool(epochs.max() > before)
             _mark_initializations(axes, initializations, initialization_epochs, continued=continued)
-        axes.set(xlabel="epoch", ylabel=_plain(title(loss)))
+        axes.set(xlabel="epoch", ylabel=plain_text(title(loss)))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(loc="upper right")
         return to_svg(figure, "loss", "Loss curve of training and validation")
@@ -210,8 +128,8 @@ def _histogram(
     groups = [(counts[0], COLOURS["train"], "")]
     if scores.labelled and len(classes) == 2:
         groups = [
-            (counts[0], COLOURS["negative"], f"label {_plain(classes[0])}"),
-            (counts[1], COLOURS["positive"], f"label {_plain(classes[1])}"),
+            (counts[0], COLOURS["negative"], f"label {plain_text(classes[0])}"),
+            (counts[1], COLOURS["positive"], f"label {plain_text(classes[1])}"),
         ]
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     for group, colour, name in groups:
@@ -248,6 +166,8 @@ def gradient_variance(measured: GradientVariance, name: str) -> str:
             xscale="log", xlim=(low, high), yticks=positions, ylim=(len(layers) - 0.5, -0.5),
             xlabel="variance of d(readout)/d(angle), per radian²",
         )  # fmt: skip
-        axes.set_yticklabels([f"{_plain(layer.name)} ({layer.angles} angles)" for layer in layers])
+        axes.set_yticklabels(
+            [f"{plain_text(layer.name)} ({layer.angles} angles)" for layer in layers]
+        )
         figure.legend(loc="outside upper right", ncols=3)
         return to_svg(figure, name, "Gradient variance by layer")

@@ -1,10 +1,10 @@
-"""The report's plots that depend on the task; see `report_plots` for style and colours."""
+"""The report's plots that depend on the task; see `svg_plots` for style and colours."""
 
 import matplotlib as mpl
 import numpy as np
 
 from inference.histogram import CALIBRATION_BINS, ProbabilityCalibration
-from inference.report_plots import COLOURS, STYLE, WIDTH_INCHES, figure_of, to_svg
+from inference.svg_plots import COLOURS, STYLE, WIDTH_INCHES, figure_of, to_svg
 
 DASHED = (0, (4, 3))
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 
 from common import events, storage
-from common.errors import EXIT_OK, run_main
+from common.errors import EXIT_OK, exit_on_signals, run_main
 from common.lease import Lease
 from common.processes import StopSignals, cpu_count
 from common.settings import Settings
@@ -14,6 +14,7 @@ from common.text import plural
 from studies.budget import Budget
 from studies.definition import StudyDefinition
 from studies.folder import StudyFolder
+from studies.forecast import StudyForecast, duration, predict, used
 from studies.proposals import proposer_for
 from studies.runner import TRIAL_COMMAND, StudyRunner
 
@@ -36,19 +37,24 @@ def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
     propose = proposer_for(definition)
     folder = StudyFolder(storage.path(settings.job.storage), definition.name)
     folder.require_same(definition)
+    exit_on_signals()  # while the planner measures; later, the study stops its trials itself
+    parallelism = parallel_trials(definition)
+    _log(
+        f"Study {definition.name}: {plural(definition.trial_count, 'trial')}, {parallelism} at a"
+        " time (PARALLELISM)"
+    )
+    forecast = _forecast(definition, folder, parallelism, budget)
     lease = Lease(folder.path, uuid.uuid4().hex, title=f"study {definition.name}")
     with StopSignals() as stop, contextlib.closing(lease.acquire()):
         folder.open(definition)
-        parallelism = parallel_trials(definition)
-        _log(
-            f"Study {definition.name}: {plural(definition.trial_count, 'trial')}, {parallelism} at"
-            " a time (PARALLELISM)"
-        )
+        if forecast:
+            folder.write_forecast(forecast)
         runner = StudyRunner(definition, folder, propose, parallelism, budget, command)
         outcome = runner.run(lease, stop)
         if outcome == "stopped":
             _log("Stopped. Run the same command again to continue the study.")
             return stop.exit_code or EXIT_OK
+        _log(usage(folder, settings, forecast))
         if outcome == "budget":
             _log(f"BUDGET={budget.text} is used up. Run the same command with more to continue.")
         from studies import console, results  # only here: pandas takes half a second
@@ -64,6 +70,38 @@ def parallel_trials(definition: StudyDefinition) -> int:
     if "parallelism" not in settings.explicit:
         chosen = max(1, cpu_count() // definition.processes_per_trial)
     return min(chosen, definition.trial_count)
+
+
+def _forecast(
+    definition: StudyDefinition, folder: StudyFolder, parallelism: int, budget: Budget
+) -> StudyForecast | None:
+    """Return the planner's prediction, from the first start if there was one.
+
+    Without BUDGET, only cached measurements are used.
+
+    Raises:
+        SettingsError: BUDGET is smaller than one trial.
+    """
+    forecast = folder.forecast()
+    if forecast is None:
+        measures = budget.seconds is not None
+        forecast = predict(definition, parallelism, may_measure=measures)
+        if forecast:
+            price = definition.settings.planning.price_per_worker_hour
+            trials = f"{duration(forecast.shortest)} to {duration(forecast.longest)} per trial"
+            _log(f"Predicted: {trials}; in all {used(forecast.wall, forecast.worker, price)}")
+    if forecast:
+        budget.require_one_trial(forecast.shortest, definition.workers)
+    return forecast
+
+
+def usage(folder: StudyFolder, settings: Settings, forecast: StudyForecast | None) -> str:
+    """Return the used time and cost of all starts, next to those predicted, as a sentence."""
+    clock, price = folder.clock(), settings.planning.price_per_worker_hour
+    text = f"Used: {used(clock.wall, clock.worker, price)}"
+    if forecast:
+        text += f" (predicted: {used(forecast.wall, forecast.worker, price)})"
+    return text
 
 
 def _log(text: str) -> None:

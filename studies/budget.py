@@ -1,5 +1,6 @@
 """BUDGET of a study: wall time, hours of workers, or money."""
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Self
@@ -19,11 +20,15 @@ class Budget:
         text: BUDGET.
         seconds: Limit of the wall time or of the workers' time; None without a limit.
         of_workers: True if it limits the workers' time, also for money.
+        unit: Unit of BUDGET.
+        unit_seconds: Seconds per unit.
     """
 
     text: str = ""
     seconds: float | None = None
     of_workers: bool = False
+    unit: str = "s"
+    unit_seconds: float = 1.0
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
@@ -38,13 +43,15 @@ class Budget:
             return cls()
         amount, unit = float(found[1]), found[2]
         if unit != "money":
-            return cls(text, amount * _UNIT_SECONDS[unit], unit == "wh")
+            each = _UNIT_SECONDS[unit]
+            return cls(text, amount * each, unit == "wh", unit, each)
         if not price:
             raise SettingsError(
                 f"BUDGET={text} is money, which needs the price of a worker: set"
                 " PRICE_PER_WORKER_HOUR, or give BUDGET in hours, such as BUDGET=2h"
             )
-        return cls(text, amount / price * 3600, of_workers=True)
+        each = 3600 / price
+        return cls(text, amount * each, True, unit, each)
 
     def is_used_up(self, clock: Clock) -> bool:
         """Return True if nothing is left."""
@@ -66,8 +73,8 @@ class Budget:
         """
         needed = trial_seconds * (workers if self.of_workers else 1)
         if self.seconds is not None and self.seconds < needed:
+            least = math.ceil(needed / self.unit_seconds * 1000) / 1000
             raise SettingsError(
-                f"BUDGET={self.text} is smaller than one trial, which takes about"
-                f" {needed:,.0f} s{' of workers' if self.of_workers else ''}: raise BUDGET to at"
-                f" least {needed / self.seconds:.1f} times as much"
+                f"BUDGET={self.text} is smaller than one trial, which is predicted to need"
+                f" {least:g}{self.unit}: raise BUDGET"
             )

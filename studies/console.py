@@ -26,7 +26,7 @@ def print_results(tables: StudyTables, folder: StudyFolder) -> None:
     if len(tables.differences):
         console.print(_differences(tables))
     console.print(
-        f"Tables: {folder.path}",
+        f"Tables, report.html and logs/ for TensorBoard: {folder.path}",
         soft_wrap=True,
         markup=False,
     )

@@ -208,10 +208,12 @@ class StudyDefinition:
         if AUTO in (self.settings.training.workers, self.settings.training.batch):
             raise SettingsError("WORKERS=auto and BATCH=auto can't be used in a study: set numbers")
         self._check_size()
-        for combination in self.combinations or self._corners():
+        for combination in self.combinations or self.corners:
             self.trial_settings(0, combination)
 
-    def _corners(self) -> Iterator[Combination]:
+    @property
+    def corners(self) -> Iterator[Combination]:
+        """The ends of each axis, with the first ends of the others."""
         first = {axis.name: axis.ends[0] for axis in self.axes}
         for axis in self.axes:
             for value in axis.ends:

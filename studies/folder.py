@@ -4,6 +4,7 @@ STORAGE/studies/NAME/
   study.json            written first: what all starts of the study have in common, code version
   lease.json            the process that runs the study now (common/lease)
   trials/0000.json      one file per trial: written when it is proposed, and when it ends
+  forecast.json         the planner's prediction, if it made one
   clock.json            seconds used by all starts, for BUDGET
   trials.csv, summary.csv, differences.csv, each also as .parquet; report.html; logs/
 """
@@ -22,6 +23,7 @@ from common.runs.run import now
 from common.storage import STUDIES, StoragePath
 from studies.axes import Combination
 from studies.definition import StudyDefinition
+from studies.forecast import StudyForecast
 
 TrialState = Literal["proposed", "finished", "failed"]
 
@@ -70,6 +72,7 @@ class Clock:
 
 _TRIAL = TypeAdapter(Trial)
 _CLOCK = TypeAdapter(Clock)
+_FORECAST = TypeAdapter(StudyForecast)
 
 
 class StudyFolder:
@@ -173,6 +176,18 @@ class StudyFolder:
     def write_clock(self, clock: Clock) -> None:
         """Write the used time."""
         storage.write_json(self.path / "clock.json", asdict(clock))
+
+    def forecast(self) -> StudyForecast | None:
+        """Return the planner's prediction that the first start recorded, if it made one."""
+        try:
+            forecast: StudyForecast = self._load(self.path / "forecast.json", _FORECAST)
+        except FileNotFoundError:
+            return None
+        return forecast
+
+    def write_forecast(self, forecast: StudyForecast) -> None:
+        """Write the planner's prediction."""
+        storage.write_json(self.path / "forecast.json", asdict(forecast))
 
     def run(self, trial: Trial) -> Run:
         """Return the run of a trial."""

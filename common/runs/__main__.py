@@ -1,4 +1,7 @@
-"""`make runs`: list the runs of STORAGE, compare some (COMPARE=a,b), delete some (DELETE=a,b)."""
+"""`make runs`: list the runs of STORAGE, or the trials of STUDY.
+
+COMPARE=a,b compares some, DELETE=a,b deletes some.
+"""
 
 import sys
 
@@ -32,16 +35,21 @@ def main() -> None:
     elif settings.runs.compare:
         compare(console, root, _names(settings.runs.compare))
     else:
-        print_runs(console, root)
+        print_runs(console, root, settings.studies.study)
 
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def print_runs(console: Console, root: StoragePath) -> None:
-    """Print a table of all runs."""
-    found = runs.list_runs(root)
+def print_runs(console: Console, root: StoragePath, study: str = "") -> None:
+    """Print a table of all runs, or of the trials of a study."""
+    found = runs.list_runs(root, study)
+    if study and not found:
+        raise RunError(
+            f"there is no study {study} with trials in {root}: start it with `make study"
+            f" NAME={study}`"
+        )
     if not found:
         console.print(f"No runs in {escape(str(root))} yet: create one with `make training`")
         return

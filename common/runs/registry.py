@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -54,9 +55,12 @@ def names(root: StoragePath) -> list[str]:
     return [run.name for run in _runs(root)]
 
 
-def _runs(root: StoragePath) -> list[Run]:
+def _runs(root: StoragePath, study: str = "") -> list[Run]:
     found = []
+    trial = re.compile(rf"{re.escape(study)}-[0-9]{{4,}}")
     for path in storage.children(root):
+        if study and not trial.fullmatch(path.name):
+            continue
         try:
             run = Run.at(root, path.name)
         except RunError:
@@ -77,16 +81,20 @@ def _has_record(run: Run) -> bool:
         return True  # the folder can't be read, so it is listed as damaged
 
 
-def list_runs(root: StoragePath) -> list[RunSummary]:
+def list_runs(root: StoragePath, study: str = "") -> list[RunSummary]:
     """Return all runs of a STORAGE, the newest last. Damage of a run concerns that run only.
 
     A lease held by another machine takes a few seconds longer: its holder is alive if the lease is
     renewed meanwhile.
+
+    Args:
+        root: STORAGE.
+        study: Name of a study, to return its trials only.
     """
     summaries: list[RunSummary] = []
     finished: list[Run] = []
     unfinished: list[Run] = []
-    for run in _runs(root):
+    for run in _runs(root, study):
         try:
             if run.finished():
                 finished.append(run)

@@ -11,7 +11,7 @@ import pytest
 
 from common.data.target import SIGNS
 from common.errors import run_main
-from inference import gradient_variance, html_report, report_plots
+from inference import gradient_variance, html_text, report_plots, svg_plots
 from inference.__main__ import main
 from inference.scoring import ClassScores
 from tests.support.finished_run import finish
@@ -108,8 +108,8 @@ def test_report_ids_are_unique_and_references_resolve(source, page):
 
 
 def test_report_plots_use_the_colours_of_the_page(source):
-    assert not [colour for colour in report_plots.COLOURS.values() if colour in source]
-    for variable in report_plots.COLOURS:
+    assert not [colour for colour in svg_plots.COLOURS.values() if colour in source]
+    for variable in svg_plots.COLOURS:
         assert f"--{variable}:" in source, "the template defines it"
 
 
@@ -183,7 +183,7 @@ def test_gradient_plot_marks_flat_layers():
 
 
 def test_report_template_has_only_known_placeholders():
-    text = html_report.TEMPLATE.read_text(encoding="utf-8")
+    text = html_text.TEMPLATE.read_text(encoding="utf-8")
     assert set(re.findall(r"\$(\w*)", text)) == {
         "title", "lead", "warnings", "cards", "sections", "footer",
     }  # fmt: skip

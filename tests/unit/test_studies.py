@@ -1,16 +1,20 @@
 """Studies: varied settings, searches, budgets and tables."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 
+from common import runs
 from common.errors import RunError, SettingsError
 from common.settings import Settings
 from studies.axes import parse_axis
 from studies.budget import Budget
 from studies.definition import StudyDefinition
 from studies.folder import Clock, StudyFolder, Trial
+from studies.hparams import write_hparams
+from studies.results import write_results
 from studies.tables import make_tables, mean_interval, write_tables
 
 
@@ -166,3 +170,52 @@ def test_mean_interval_covers_the_mean_at_its_level() -> None:
         found = mean_interval(random.normal(size=30).tolist())
         hits += found.low < 0 < found.high
     assert 87 <= hits <= 99
+
+
+@pytest.fixture
+def finished(tmp_path) -> StudyFolder:
+    """A study of two models with three seeds, one trial of which failed."""
+    folder = StudyFolder(tmp_path, "s")
+    folder.open(define("SEEDS=0..2", "MODEL=qcnn,hybrid"))
+    for number in range(6):
+        model = ("qcnn", "hybrid")[number // 3]
+        one = trial(number, model, number % 3, 0.1 + number / 50, 0.2 - number / 50)
+        folder.write(one if number < 5 else dataclasses.replace(one, state="failed", error="<no>"))
+        run = folder.run(one).path
+        run.mkdir()
+        rows = [json.dumps({"epoch": i, "mse": 1 / i, "val_mse": 2 / i}) for i in (1, 2, 3)]
+        (run / "metrics.jsonl").write_text("\n".join(rows))
+    return folder
+
+
+def test_report_has_tables_curves_and_failures(finished: StudyFolder) -> None:
+    tables = write_results(finished, define("SEEDS=0..2", "MODEL=qcnn,hybrid"))
+    assert tables.best == 1
+    page = (finished.path / "report.html").read_text()
+    assert page.count("<svg") == 2
+    assert "&lt;no&gt;" in page
+    assert 'http-equiv="Content-Security-Policy"' in page
+    assert "1 trial failed" in page
+
+
+def test_hparams_have_a_session_per_ended_trial(finished: StudyFolder) -> None:
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+    from tensorboard.plugins.hparams import metadata
+
+    write_hparams(finished.path / "logs", finished.trials().values())
+    folders = {path.name: path for path in (finished.path / "logs").iterdir()}
+    assert set(folders) == {"study", *(f"s-{number}" for number in range(6))}
+    (file,) = folders["s-4"].iterdir()
+    values = [v for event in EventFileLoader(str(file)).Load() for v in event.summary.value]
+    start = metadata.parse_session_start_info_plugin_data(values[0].metadata.plugin_data.content)
+    assert start.hparams["model"].string_value == "hybrid"
+    assert start.hparams["seed"].number_value == 1
+    assert [value.tag for value in values][1:4] == ["test/mse", "test/accuracy", "validation/mse"]
+
+
+def test_trials_of_a_study_are_listed_alone(tmp_path) -> None:
+    for name in ("s-0000", "s-0001", "s-extra", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").touch()
+    assert [run.name for run in runs.list_runs(tmp_path, "s")] == ["s-0000", "s-0001"]
+    assert len(runs.list_runs(tmp_path)) == 4
