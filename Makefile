@@ -49,7 +49,7 @@ override simulator := $(lastword $(filter SIMULATOR=% SIMULATOR:=%,SIMULATOR=$(v
 override tfq := .venv-tfq tfq
 override worker := $(if $(filter %=tfq,$(simulator)),$(tfq),.venv worker)
 override python := $(firstword $(worker))/bin/python
-override dev := .venv worker dev
+override dev := .venv worker dev studies
 override tensorboard := .venv-tensorboard tensorboard
 override peers := .venv-peers peers
 override peers-torch := .venv-peers-torch peers-torch
@@ -95,7 +95,7 @@ inference: ## score the latest finished run, or RUN=name, on its test split or I
 
 .PHONY: study
 study: ## compare trainings with several values and seeds: make study NAME=widths SEEDS=0..4 QUBITS=8,12 BUDGET=2h
-	@$(setup) .venv worker
+	@$(setup) .venv worker $(if $(filter SEARCH=tpe SEARCH:=tpe,$(words)),studies)
 	@$(if $(findstring tfq,$(simulator)),$(setup) $(tfq))
 	@exec .venv/bin/python -m studies $(settings)
 
@@ -270,7 +270,7 @@ lock: ## regenerate requirements/*.txt from requirements/*.in, keeping versions 
 upgrade: ## regenerate requirements/*.txt with the newest allowed versions
 lock upgrade:
 	@$(no_settings)$(setup) $(dev)
-	@for name in worker worker-cpu worker-gpu tfq dev tensorboard peers peers-torch adapters mitiq launch storage docs wheel audit devices; do \
+	@for name in worker worker-cpu worker-gpu tfq dev tensorboard peers peers-torch adapters mitiq launch storage docs wheel audit devices studies; do \
 		case $$name in \
 			tfq | peers | peers-torch | adapters | mitiq | worker-gpu) where='--python-platform x86_64-unknown-linux-gnu';; \
 			*) where=--universal;; \

@@ -59,7 +59,8 @@ class StudyDefinition:
             SettingsError: A setting is unknown, a value is not allowed, or no name is given.
         """
         given = _split(args)
-        search = given.get("search", "grid")
+        sources = [f"{name}={given[name]}" for name in ("search", "config") if name in given]
+        search = Settings.from_args(sources).studies.search
         axes, plain = [], []
         for name, text in given.items():
             field = Settings.fields()[name]

@@ -9,9 +9,17 @@ from studies.runner import Proposer
 
 
 def proposer_for(definition: StudyDefinition) -> Proposer:
-    """Return the proposer of SEARCH."""
+    """Return the proposer of SEARCH.
 
-    def propose(index: int, trials: Sequence[Trial]) -> Combination:
+    Raises:
+        SettingsError: SEARCH=tpe, and Optuna is not installed.
+    """
+    if definition.search == "tpe":
+        from studies.tpe import TpeProposer
+
+        return TpeProposer(definition)
+
+    def listed(index: int, trials: Sequence[Trial]) -> Combination:
         return definition.combinations[index]
 
-    return propose
+    return listed

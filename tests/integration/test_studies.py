@@ -83,6 +83,28 @@ def test_killed_study_ends_with_the_table_of_an_undisturbed_one(study, tmp_path)
     assert not [path.name for path in killed.glob("s-*-2")]
 
 
+def test_killed_tpe_search_keeps_its_proposals(study, tmp_path):
+    pytest.importorskip("optuna")
+    args = ("SEARCH=tpe", "TRIALS=6", "SEEDS=0", "LEARNING_RATE=0.01..1", "LAYERS=1")
+    trials = tmp_path / "studies" / "s" / "trials"
+    set_pace(tmp_path, 0.03)
+    proposed = {}
+    for _ in range(2):
+        process = study(tmp_path, *args)
+        process.wait_until(lambda: {p.name for p in trials.glob("*.json")} - proposed.keys())
+        process.process.kill()
+        process.wait()
+        for path in trials.glob("*.json"):
+            combination = json.loads(path.read_text())["combination"]
+            assert proposed.setdefault(path.name, combination) == combination
+    set_pace(tmp_path, 0.0)
+    process = study(tmp_path, *args)
+    assert process.wait() == 0, process.output
+    final = {p.name: json.loads(p.read_text())["combination"] for p in trials.glob("*.json")}
+    assert proposed.items() <= final.items()
+    assert len({one["learning_rate"] for one in final.values()}) == len(final) == 6
+
+
 def test_failed_trial_is_recorded_and_the_study_continues(study, tmp_path):
     (tmp_path / "s-0001").mkdir()
     (tmp_path / "s-0001" / "foreign").touch()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from studies.budget import Budget
 from studies.definition import StudyDefinition
 from studies.folder import Clock, StudyFolder, Trial
 from studies.hparams import write_hparams
+from studies.proposals import proposer_for
 from studies.results import write_results
 from studies.tables import make_tables, mean_interval, write_tables
 
@@ -219,3 +221,54 @@ def test_trials_of_a_study_are_listed_alone(tmp_path) -> None:
         (tmp_path / name / "run.json").touch()
     assert [run.name for run in runs.list_runs(tmp_path, "s")] == ["s-0000", "s-0001"]
     assert len(runs.list_runs(tmp_path)) == 4
+
+
+def tpe_study(rebuilds: int) -> list[str]:
+    """Return the rates that TPE proposes; the sampler is rebuilt for each one."""
+    from studies.tpe import TpeProposer
+
+    args = ("SEARCH=tpe", "TRIALS=30", "LEARNING_RATE=0.001..1", "ENCODER=angle,pca", "SEEDS=0,1")
+    study, recorded = define(*args), []
+    propose = TpeProposer(study)
+    for index in range(study.combination_count):
+        if index % rebuilds == 0:
+            propose = TpeProposer(study)
+        combination = propose(index, recorded)
+        # The best rate is 0.1.
+        error = abs(np.log10(float(combination["learning_rate"])) + 1) + 0.1
+        for seed in range(2):
+            metrics: dict[str, dict[str, float | None]] = {"validation": {"mse": float(error)}}
+            number = 2 * index + seed
+            recorded.append(
+                Trial(number, combination, seed, study.run_name(number), "finished", metrics)
+            )
+    return [one.combination["learning_rate"] for one in recorded[::2]]
+
+
+def test_tpe_depends_on_the_recorded_trials_only() -> None:
+    pytest.importorskip("optuna")
+    rates = tpe_study(rebuilds=1)
+    assert rates == tpe_study(rebuilds=100)
+    assert len(set(rates)) == 30
+    assert all(0.001 <= float(rate) <= 1 for rate in rates)
+    late = [abs(np.log10(float(rate)) + 1) for rate in rates[15:]]
+    assert np.median(late) < 0.4  # of random ones: 1
+
+
+def test_tpe_repeats_no_running_or_failed_combination() -> None:
+    pytest.importorskip("optuna")
+    from studies.tpe import TpeProposer
+
+    study = define("SEARCH=tpe", "TRIALS=6", "QUBITS=4..6", "LAYERS=0,1")
+    recorded: list[Trial] = []
+    for index in range(6):
+        combination = TpeProposer(study)(index, recorded)
+        assert combination not in [one.combination for one in recorded]
+        state = "failed" if index % 2 else "proposed"
+        recorded.append(Trial(index, combination, 0, study.run_name(index), state))
+
+
+def test_tpe_without_optuna_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(SettingsError, match="SEARCH=tpe"):
+        proposer_for(define("SEARCH=tpe", "TRIALS=2", "QUBITS=4..6"))
