@@ -100,7 +100,7 @@ study: ## compare trainings with several values and seeds: make study NAME=width
 	@exec .venv/bin/python -m studies $(settings)
 
 .PHONY: runs
-runs: ## list the runs below STORAGE, compare and delete them
+runs: ## list the runs below STORAGE or the trials of STUDY; compare, promote and delete them
 	@$(setup) $(worker)
 	@exec $(python) -m common.runs $(settings)
 

@@ -1,5 +1,6 @@
-"""The Python environments of this checkout, and commands that run in them."""
+"""The Python environments of this checkout, commands that run in them, and its version."""
 
+import subprocess
 from pathlib import Path
 
 from common.errors import ClusterError
@@ -23,3 +24,23 @@ def cluster_client_command() -> list[str]:
             "the environment of the cluster client is missing: `make scaling TARGET=k8s` creates it"
         )
     return [str(_CLIENT), "-m", "launch"]
+
+
+def code_version() -> str:
+    """Return the version of this code, with the commit where this is a checkout.
+
+    Returns:
+        Such as 0.5.0, 0.5.0+4e88e75c1a2b or, with changed files, 0.5.0+4e88e75c1a2b-dirty.
+    """
+    version = (ROOT / "VERSION").read_text(encoding="utf-8").strip()
+    if not (ROOT / ".git").exists():
+        return version
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.SubprocessError):  # without git, the commit is not known
+        return version
+    commit = done.stdout.strip()
+    return f"{version}+{commit}" if commit and done.returncode == 0 else version

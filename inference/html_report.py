@@ -155,6 +155,8 @@ def _facts(results: InferenceResults) -> str:
         ("batch", settings.get("batch")),
         ("learning rate", settings.get("learning_rate")),
         ("workers", source.record.get("other", {}).get("workers")),
+        ("study", source.record.get("other", {}).get("study")),
+        ("code", source.record.get("other", {}).get("code")),
         ("duration", f"{seconds:,.0f} s" if isinstance(seconds, int | float) else None),
         ("finished", result.get("finished")),
         ("SHA-256 of the weights", str(result.get("weights", {}).get("sha256", ""))[:16] or None),

@@ -138,7 +138,7 @@ class StudyDefinition:
         chosen: dict[str, str | int] = {"job_id": f"study-{self.fingerprint[:16]}-{number}"}
         chosen |= {n: 1 for n in ("workers", "threads") if n not in settings.explicit}
         changed = settings.replace(**chosen)
-        own = {"study", "search", "trials", "budget", "metric", "parallelism"}
+        own = {"search", "trials", "budget", "metric", "parallelism"}
         kept = {f"--{flag(name)}" for name in (settings.explicit | set(chosen)) - own}
         return [arg for arg in changed.to_args() if arg.partition("=")[0] in kept]
 

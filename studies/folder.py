@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from common import storage
+from common.environments import code_version
 from common.errors import RunError
 from common.runs import Run
 from common.runs.run import now
@@ -101,6 +102,7 @@ class StudyFolder:
             RunError: The folder holds another study, or study.json is damaged.
         """
         content = {"study": self.name, **definition.to_json(), "created": now()}
+        content["lineage"] = {"code": code_version()}
         data = (json.dumps(content, indent=1) + "\n").encode()
         if not self.exists() and storage.create_exclusive(self.path / "study.json", data):
             return

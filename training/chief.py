@@ -12,6 +12,7 @@ from pathlib import Path
 from common import checkpoints, runs, storage
 from common.data import Dataset, prepare
 from common.data.class_weights import class_factors
+from common.environments import code_version
 from common.errors import (
     RendezvousTimeout,
     RunError,
@@ -97,12 +98,7 @@ class Chief:
         class_factors(data.target, self._settings.data.class_weights, data.class_counts)
         require_prunable(self._settings, data.target.members)
         watchdog.enter("recording the run", STORAGE_SECONDS, StorageUnavailable)
-        training = self._settings.training
-        self.claimed.record(
-            data.fingerprint,
-            _versions(),
-            other={"epochs": training.epochs, "workers": training.workers, "dataset": data.name},
-        )
+        self.claimed.record(data.fingerprint, _versions(), other=self._lineage(data))
         watchdog.enter("compiling the circuits", limits.stall_timeout_max)
         record_paths(self.claimed.run.path, self._settings, data)
         watchdog.enter("reading the newest checkpoint", STORAGE_SECONDS, StorageUnavailable)
@@ -211,6 +207,17 @@ class Chief:
             if cause and self._reported.get(rank) != cause:
                 self._reported[rank] = cause
                 log.warning(f"the last start of worker {rank} failed: {cause}")
+
+    def _lineage(self, data: Dataset) -> dict[str, object]:
+        """Return what is recorded with the run besides its identity: its origin, and its size."""
+        training, study = self._settings.training, self._settings.studies.study
+        return {
+            "epochs": training.epochs,
+            "workers": training.workers,
+            "dataset": data.name,
+            "code": code_version(),
+            **({"study": study} if study else {}),
+        }
 
     def _log_start(
         self, run: runs.Run, data: Dataset, attempt: int, checkpoint: checkpoints.Checkpoint | None

@@ -3,6 +3,7 @@
 `python -m common.runs` (`make runs`) lists, compares and deletes runs.
 """
 
+from common.runs.aliases import aliases, promote
 from common.runs.attempts import AttemptRecord, Attempts, backoff_seconds
 from common.runs.claim import ClaimedRun, FinishedRun, claim_for_training, next_name, numbered
 from common.runs.loading import LoadedCircuit, LoadedRun, load
@@ -30,6 +31,7 @@ __all__ = [
     "Run",
     "RunComparison",
     "RunSummary",
+    "aliases",
     "backoff_seconds",
     "claim_for_training",
     "compare",
@@ -41,6 +43,7 @@ __all__ = [
     "names",
     "next_name",
     "numbered",
+    "promote",
     "read_model",
     "resolve",
 ]

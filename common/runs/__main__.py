@@ -1,6 +1,6 @@
 """`make runs`: list the runs of STORAGE, or the trials of STUDY.
 
-COMPARE=a,b compares some, DELETE=a,b deletes some.
+COMPARE=a,b compares some, DELETE=a,b deletes some, and PROMOTE=a AS=production names one.
 """
 
 import sys
@@ -28,10 +28,18 @@ def main() -> None:
     settings = Settings.from_args(sys.argv[1:])
     console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
     root = storage.path(settings.job.storage)
-    if settings.runs.compare and settings.runs.delete:
-        raise RunError("COMPARE and DELETE exclude each other: set one of them")
+    chosen = [name for name in ("compare", "delete", "promote") if settings.get(name)]
+    if len(chosen) > 1:
+        names = " and ".join(name.upper() for name in chosen)
+        raise RunError(f"{names} exclude each other: set one of them")
+    if bool(settings.runs.promote) != bool(settings.runs.alias):
+        raise RunError("PROMOTE and AS belong together: set PROMOTE=run AS=alias")
     if settings.runs.delete:
         remove(console, root, _names(settings.runs.delete), confirmed=settings.runs.yes)
+    elif settings.runs.promote:
+        run = runs.find(root, settings.runs.promote)
+        runs.promote(run, settings.runs.alias)
+        console.print(f"{settings.runs.alias} is now run {run.name}")
     elif settings.runs.compare:
         compare(console, root, _names(settings.runs.compare))
     else:
@@ -78,6 +86,8 @@ def print_runs(console: Console, root: StoragePath, study: str = "") -> None:
             _shown(run.when.replace("T", " ")[:16]),
         )
     console.print(table)
+    for alias, target in runs.aliases(root).items():
+        console.print(f"{escape(alias)} = {escape(target.name)}")
     for run in found:
         if run.problem:
             console.print(_shown(run.problem), style="red")

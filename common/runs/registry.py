@@ -14,6 +14,7 @@ from typing import Any, Literal
 from common import checkpoints, lease, storage
 from common.errors import RunError, StorageError, WeightsError, one_line
 from common.runs import records
+from common.runs.aliases import aliases, is_alias, read_alias
 from common.runs.claim import differences
 from common.runs.run import Run
 from common.storage import StoragePath
@@ -153,11 +154,21 @@ def _summary(run: Run, state: RunState) -> RunSummary:
 
 
 def find(root: StoragePath, name: str) -> Run:
-    """Return the run with a name.
+    """Return the run with a name or an alias.
 
     Raises:
         RunError: There is no such run; the message suggests similar names.
     """
+    run = Run.at(root, name)
+    if _has_record(run):
+        return run
+    if (named := read_alias(root, name)) is not None:
+        return find_run(root, named.name)
+    return find_run(root, name)
+
+
+def find_run(root: StoragePath, name: str) -> Run:
+    """Return the run with a name; see `find`."""
     run = Run.at(root, name)
     if _has_record(run):
         return run
@@ -271,12 +282,23 @@ def compare(root: StoragePath, names: Sequence[str]) -> RunComparison:
 def delete(root: StoragePath, names: Sequence[str]) -> None:
     """Delete runs, also damaged ones: all of them, or none if one can't be deleted.
 
-    Of a run that is a symbolic link, only the link is deleted.
+    Of a run that is a symbolic link, only the link is deleted, and of an alias only the alias.
 
     Raises:
-        RunError: A run does not exist, or a job is training it.
+        RunError: A run does not exist, a job is training it, or an alias names it.
     """
-    runs = [find(root, name) for name in dict.fromkeys(names)]
+    unique = list(dict.fromkeys(names))
+    deleted = [name for name in unique if is_alias(root, name)]
+    runs = [find_run(root, name) for name in unique if name not in deleted]
+    promoted = {run.name: alias for alias, run in aliases(root).items() if alias not in deleted}
+    for run in runs:
+        if run.name in promoted:
+            raise RunError(
+                f"run {run.name} is promoted as {promoted[run.name]}: promote another run, or"
+                f" delete the alias too (`make runs DELETE={run.name},{promoted[run.name]}`)"
+            )
+    for name in deleted:
+        storage.delete(root / name)
     linked = [run for run in runs if isinstance(run.path, Path) and run.path.is_symlink()]
     runs = [run for run in runs if run not in linked]
     with contextlib.ExitStack() as on_exit:

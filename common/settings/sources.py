@@ -80,6 +80,10 @@ _TERMS: Mapping[str, str] = MappingProxyType(
 )
 
 
+_SYNONYMS: Mapping[str, str] = MappingProxyType({"as": "alias"})
+"""Names on the command line that can't be names of fields."""
+
+
 @dataclass(frozen=True, slots=True)
 class Given:
     """A value from one of the sources.
@@ -154,7 +158,8 @@ def _read_args(args: Sequence[str], fields: Fields) -> dict[str, Given]:
         name, equals, value = arg.removeprefix("--").partition("=")
         if not arg.startswith("--") and not equals:
             raise SettingsError(f"{arg!r} is not of the form NAME=value or --name=value")
-        field = fields.get(name.lower().replace("-", "_"))
+        wanted = name.lower().replace("-", "_")
+        field = fields.get(_SYNONYMS.get(wanted, wanted))
         if field is None:
             raise SettingsError(f"{name} is not a setting{suggest(name, fields)}")
         if not equals:

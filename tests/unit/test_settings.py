@@ -48,7 +48,7 @@ PLANNING = ("price_per_worker_hour", "preemption_rate", "preemption_notice_fract
             "restart_seconds", "step_time_cv", "apply", "quick")  # fmt: skip
 STUDIES = {"study", "search", "trials", "budget", "metric"}
 INFERENCE_AND_RUNS = {"parallelism", "weights", "checkpoint", "input", "zne", "zne_fit", "compare",
-                      "delete", "yes"}  # fmt: skip
+                      "delete", "promote", "alias", "yes"}  # fmt: skip
 
 SUGGESTED = {
     "starts": "initializations",
@@ -523,7 +523,7 @@ def test_scope_plan_file_is_all_but_planning():
 
 def test_scope_command_is_the_flags():
     assert set(names_in_scope(Scope.COMMAND)) == {
-        "yes", "apply", "quick", "compare", "delete", "dry_run", *STUDIES,
+        "yes", "apply", "quick", "compare", "delete", "promote", "alias", "dry_run", *STUDIES,
     }  # fmt: skip
 
 

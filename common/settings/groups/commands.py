@@ -6,6 +6,7 @@ from annotated_types import Ge, Le
 from pydantic import StringConstraints
 
 from common.settings.fields import Scope, Scopes, Setting, SettingsGroup
+from common.settings.groups.experiment import RUN_NAME
 
 _COMMAND = frozenset({Scope.COMMAND})
 
@@ -163,4 +164,16 @@ class RunsSettings(SettingsGroup):
 
     compare: Annotated[str, Setting("runs to compare", allowed="names separated by commas")] = ""
     delete: Annotated[str, Setting("runs to delete", allowed="names separated by commas")] = ""
+    promote: Annotated[
+        str,
+        Setting("finished run that gets the alias AS", allowed="the name of a run"),
+    ] = ""
+    alias: Annotated[
+        str,
+        StringConstraints(pattern=rf"^({RUN_NAME})?$"),
+        Setting(
+            "alias of the run PROMOTE, which inference takes as RUN; written AS=production",
+            allowed="lower-case letters, digits and '-', at most 53 characters",
+        ),
+    ] = ""
     yes: Annotated[bool, Setting("delete without confirmation")] = False
