@@ -43,6 +43,8 @@ def write_hparams(folder: StoragePath, trials: Iterable[Trial]) -> None:
         trials: The recorded trials.
     """
     ended = [trial for trial in trials if trial.state != "proposed"]
+    if not ended:
+        return
     names = list(dict.fromkeys(name for one in ended for name in one.combination))
     tags = list(dict.fromkeys(tag for one in ended for tag in _scalars(one)))
     columns = {name: _numbers_or_texts([one.combination[name] for one in ended]) for name in names}

@@ -20,7 +20,7 @@ def read_alias(root: StoragePath, name: str) -> Run | None:
     """Return the run that an alias names; None if there is no such alias.
 
     Raises:
-        RunError: alias.json is damaged, or names no run.
+        RunError: alias.json is damaged, or the name in it is not allowed.
     """
     path = Run.at(root, name).path / FILE
     try:

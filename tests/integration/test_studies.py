@@ -15,13 +15,13 @@ STUDY = "tests.support.fake_study"
 TRIALS = (*SMALL, "NAME=s", "SEEDS=0..1", "LAYERS=1,2", "MODEL=hybrid", "QUBITS=4")
 FIELDS = ("trial", "run", "state", "layers", "seed", "test mse", "trained epochs")
 
-_start = pytest.fixture(training_processes)
+processes = pytest.fixture(training_processes)
 
 
 @pytest.fixture
-def study(_start):
+def study(processes):
     """Start a study of four trials in a folder."""
-    return lambda storage, *args: _start(storage, *TRIALS, *args, module=STUDY)
+    return lambda storage, *args: processes(storage, *TRIALS, *args, module=STUDY)
 
 
 def set_pace(storage, seconds):
@@ -157,3 +157,18 @@ def test_second_start_of_a_running_study_is_refused(study, tmp_path):
     second = study(tmp_path, "LAYERS=1", "SEEDS=0")
     assert second.wait() == 2
     assert "in use by another job" in second.output
+
+
+def test_real_study_is_killed_and_reported(processes, tmp_path):
+    args = ("NAME=s", "QUBITS=4", "EPOCHS=2", "TRAIN_EXAMPLES=40", "VALIDATION_EXAMPLES=10",
+            "TEST_EXAMPLES=60", "MODEL=qcnn,hybrid", "METRIC=accuracy")  # fmt: skip
+    process = processes(tmp_path, *args, module="studies")
+    process.wait_until((tmp_path / "s-0001" / "run.json").is_file)
+    process.process.kill()
+    process.wait()
+    process = processes(tmp_path, *args, module="studies")
+    assert process.wait() == 0, process.output
+    assert [row[2] for row in tables(tmp_path)[0][1:]] == ["finished"] * 2
+    assert json.loads((tmp_path / "s-0001" / "run.json").read_text())["other"]["study"] == "s"
+    assert "<svg" in (tmp_path / "studies" / "s" / "report.html").read_text()
+    wait_until_gone(tmp_path)

@@ -3,6 +3,9 @@
 import dataclasses
 import json
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +13,12 @@ import pytest
 from common import runs
 from common.errors import RunError, SettingsError
 from common.settings import Settings
+from studies import __main__ as program
 from studies.axes import parse_axis
 from studies.budget import Budget
 from studies.definition import StudyDefinition
 from studies.folder import Clock, StudyFolder, Trial
+from studies.forecast import StudyForecast
 from studies.hparams import write_hparams
 from studies.proposals import proposer_for
 from studies.results import write_results
@@ -201,15 +206,33 @@ def test_report_has_tables_curves_and_failures(finished: StudyFolder) -> None:
     assert "1 trial failed" in page
 
 
+def test_results_without_ended_trials_are_written(tmp_path) -> None:
+    folder = StudyFolder(tmp_path, "s")
+    folder.open(define("QUBITS=4,6"))
+    folder.write(Trial(0, {"qubits": "4"}, 0, "s-0000"))
+    assert write_results(folder, define("QUBITS=4,6")).best is None
+    assert "of 2" in (folder.path / "report.html").read_text()
+
+
+def read_events(file: Path) -> Iterator[Any]:
+    """Yield the events of a file: records of their length, 4 bytes, the event, and 4 bytes."""
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    data = file.read_bytes()
+    while data:
+        size = int.from_bytes(data[:8], "little")
+        yield Event.FromString(data[12 : 12 + size])
+        data = data[16 + size :]
+
+
 def test_hparams_have_a_session_per_ended_trial(finished: StudyFolder) -> None:
-    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.plugins.hparams import metadata
 
     write_hparams(finished.path / "logs", finished.trials().values())
     folders = {path.name: path for path in (finished.path / "logs").iterdir()}
     assert set(folders) == {"study", *(f"s-{number}" for number in range(6))}
     (file,) = folders["s-4"].iterdir()
-    values = [v for event in EventFileLoader(str(file)).Load() for v in event.summary.value]
+    values = [value for event in read_events(file) for value in event.summary.value]
     start = metadata.parse_session_start_info_plugin_data(values[0].metadata.plugin_data.content)
     assert start.hparams["model"].string_value == "hybrid"
     assert start.hparams["seed"].number_value == 1
@@ -273,3 +296,12 @@ def test_tpe_without_optuna_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(SettingsError, match="SEARCH=tpe"):
         proposer_for(define("SEARCH=tpe", "TRIALS=2", "QUBITS=4..6"))
+
+
+def test_start_with_too_small_a_budget_leaves_nothing(tmp_path, monkeypatch) -> None:
+    forecast = StudyForecast(20.0, 30.0, 100.0, 100.0, 1)
+    monkeypatch.setattr(program, "predict", lambda *args, **options: forecast)
+    monkeypatch.setattr("sys.argv", ["studies", "NAME=s", f"STORAGE={tmp_path}", "BUDGET=5s"])
+    with pytest.raises(SettingsError, match="BUDGET"):
+        program.main(("false",))
+    assert not list(tmp_path.iterdir())
