@@ -6,17 +6,16 @@ the smallest possible error of such a model. A readout in [-1, 1] can't be a ste
 """
 
 import argparse
-import json
 import math
-import statistics
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-SEEDS = (9001, 9002, 9003, 9004, 9005)
+import pandas as pd
+
+SEEDS = "9001..9005"
 TEST_EXAMPLES = 16_384
 
 
@@ -46,48 +45,39 @@ GOALS = (
 MIN_ACCURACY = 0.97
 
 
-def train(storage: str, goal: QualityGoal, seed: int) -> dict[str, float]:
-    """Train a model with one seed on one thread; return its metrics of the test split."""
-    run = f"{goal.name.split(',')[0].split(' ')[0]}-{GOALS.index(goal)}-{seed}"
-    settings = [
-        *goal.settings,
-        f"SEED={seed}",
-        f"TEST_EXAMPLES={TEST_EXAMPLES}",
-        f"RUN={run}",
-        f"STORAGE={storage}",
-    ]
-    command = [sys.executable, "-m", "training", "WORKERS=1", "THREADS=1", "PROFILER_PORT=0"]
-    done = subprocess.run([*command, *settings], capture_output=True, text=True)
+def train(storage: str, goal: QualityGoal, seeds: str) -> pd.DataFrame:
+    """Train a model with several seeds, as a study; return the table of its trials."""
+    name = f"quality-{GOALS.index(goal)}"
+    settings = [f"SEEDS={seeds}", f"TEST_EXAMPLES={TEST_EXAMPLES}", f"STORAGE={storage}"]
+    command = [sys.executable, "-m", "studies", f"NAME={name}", *goal.settings, *settings]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(
-            f"{run} failed with exit code {done.returncode}: {done.stdout}{done.stderr}"
-        )
-    result = json.loads((Path(storage) / run / "result.json").read_text())
-    return {**result["metrics"]["test"], "seconds": result["seconds"]}
+        raise SystemExit(f"{name} ended with code {done.returncode}: {done.stdout}{done.stderr}")
+    trials = pd.read_csv(Path(storage, "studies", name, "trials.csv"))
+    if (failed := trials[trials["state"] != "finished"]).size:
+        raise SystemExit(f"{name} has failed trials: {failed.to_string()}")
+    return trials
 
 
 def main() -> int:
     """Print the table; return 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    parser.add_argument("--parallel", type=int, default=2, help="parallel runs")
+    parser.add_argument("--seeds", default=SEEDS, help="as in a study, such as 1,2 or 1..5")
     args = parser.parse_args()
     print("| model | limit | median test MSE | worst | sign accuracy, median (lowest) | seconds |")
     print("|---|---|---|---|---|---|")
     missed = False
-    with tempfile.TemporaryDirectory() as storage, ThreadPoolExecutor(args.parallel) as pool:
+    with tempfile.TemporaryDirectory() as storage:
         for goal in GOALS:
-            metrics = list(pool.map(lambda seed, g=goal: train(storage, g, seed), args.seeds))
-            errors = [numbers["mse"] for numbers in metrics]
-            signs = [numbers["accuracy"] for numbers in metrics]
-            median, worst = statistics.median(errors), max(errors)
-            missed |= median > goal.median or worst > goal.worst
-            missed |= statistics.median(signs) < MIN_ACCURACY
+            trials = train(storage, goal, args.seeds)
+            median, worst = trials["test mse"].median(), trials["test mse"].max()
+            signs = trials["test accuracy"]
+            missed |= median > goal.median or worst > goal.worst or signs.median() < MIN_ACCURACY
             print(
                 f"| {goal.name} | {f'{goal.limit:.4f}' if goal.limit else ''}"
                 f" | {median:.4f} (<= {goal.median}) | {worst:.4f} (<= {goal.worst})"
-                f" | {statistics.median(signs):.3f} ({min(signs):.3f})"
-                f" | {statistics.median(n['seconds'] for n in metrics):.0f} |",
+                f" | {signs.median():.3f} ({signs.min():.3f})"
+                f" | {trials['seconds'].median():.0f} |",
                 flush=True,
             )
     return int(missed)

@@ -1,5 +1,6 @@
 """The Python environments of this checkout, commands that run in them, and its version."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -36,10 +37,12 @@ def code_version() -> str:
     if not (ROOT / ".git").exists():
         return version
     command = ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # it only reads
     try:
         done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=10, check=False
-        )
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=10,
+            check=False,
+        )  # fmt: skip
     except (OSError, subprocess.SubprocessError):  # without git, the commit is not known
         return version
     commit = done.stdout.strip()

@@ -8,6 +8,7 @@ import time
 import psutil
 import pytest
 
+from common import storage
 from common.processes import find_child
 from tests.support.training_processes import SMALL, training_processes
 
@@ -21,38 +22,38 @@ processes = pytest.fixture(training_processes)
 @pytest.fixture
 def study(processes):
     """Start a study of four trials in a folder."""
-    return lambda storage, *args: processes(storage, *TRIALS, *args, module=STUDY)
+    return lambda root, *args: processes(root, *TRIALS, *args, module=STUDY)
 
 
-def set_pace(storage, seconds):
-    storage.mkdir(parents=True, exist_ok=True)
-    (storage / "pace.json").write_text(json.dumps({"seconds": seconds}))
+def set_pace(folder, seconds):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pace.json").write_text(json.dumps({"seconds": seconds}))
 
 
-def tables(storage):
+def tables(root):
     """The tables of a study, without the times of its trials."""
-    folder = storage / "studies" / "s"
+    folder = root / "studies" / "s"
     rows = [line.split(",") for line in (folder / "trials.csv").read_text().splitlines()]
     kept = [i for i, name in enumerate(rows[0]) if name != "seconds"]
     texts = [(folder / f"{name}.csv").read_text() for name in ("summary", "differences")]
     return [[row[i] for i in kept] for row in rows], texts
 
 
-def processes_of(storage):
+def processes_of(root):
     """All processes that have the folder in their arguments."""
     found = []
     for process in psutil.process_iter():
         try:
-            if any(str(storage) in part for part in process.cmdline()):
+            if any(str(root) in part for part in process.cmdline()):
                 found.append(process)
         except psutil.Error:
             continue
     return found
 
 
-def wait_until_gone(storage):
+def wait_until_gone(root):
     deadline = time.monotonic() + 40
-    while left := [one for one in processes_of(storage) if one.status() != "zombie"]:
+    while left := [one for one in processes_of(root) if one.status() != "zombie"]:
         assert time.monotonic() < deadline, left
         time.sleep(0.1)
 
@@ -148,6 +149,19 @@ def test_budget_ends_the_study_which_more_budget_continues(study, tmp_path):
     process = study(tmp_path, "BUDGET=1h")
     assert process.wait() == 0, process.output
     assert [row[2] for row in tables(tmp_path)[0][1:]] == ["finished"] * 4
+
+
+def test_study_in_a_bucket_continues_after_a_kill(study, gs):
+    process = study(gs, "LAYERS=1")
+    process.wait_until(lambda: storage.is_file(gs / "s-0000" / "run.json"), pause=0.2)
+    process.process.kill()
+    process.wait()
+    process = study(gs, "LAYERS=1")
+    assert process.wait() == 0, process.output
+    rows = storage.read_bytes(gs / "studies" / "s" / "trials.csv").decode().splitlines()
+    assert [row.split(",")[2] for row in rows[1:]] == ["finished"] * 2
+    assert storage.is_file(gs / "studies" / "s" / "report.html")
+    wait_until_gone(gs)
 
 
 def test_second_start_of_a_running_study_is_refused(study, tmp_path):
