@@ -152,15 +152,16 @@ def test_budget_ends_the_study_which_more_budget_continues(study, tmp_path):
 
 
 def test_study_in_a_bucket_continues_after_a_kill(study, gs):
+    root = storage.path(gs)
     process = study(gs, "LAYERS=1")
-    process.wait_until(lambda: storage.is_file(gs / "s-0000" / "run.json"), pause=0.2)
+    process.wait_until(lambda: storage.is_file(root / "s-0000" / "run.json"), pause=0.2)
     process.process.kill()
     process.wait()
     process = study(gs, "LAYERS=1")
     assert process.wait() == 0, process.output
-    rows = storage.read_bytes(gs / "studies" / "s" / "trials.csv").decode().splitlines()
+    rows = storage.read_bytes(root / "studies" / "s" / "trials.csv").decode().splitlines()
     assert [row.split(",")[2] for row in rows[1:]] == ["finished"] * 2
-    assert storage.is_file(gs / "studies" / "s" / "report.html")
+    assert storage.is_file(root / "studies" / "s" / "report.html")
     wait_until_gone(gs)
 
 
