@@ -30,7 +30,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
         The exit code of `LocalLauncher.train`.
     """
     settings = Settings.from_args(sys.argv[1:])
-    if events.is_streaming():
+    if events.is_read_by_parent():
         _end_with_reader()
     tfq_environment.enter_if_needed(settings.model.simulator, "training")
     logging_setup.start_console(0, verbose=settings.job.verbose)

@@ -29,6 +29,7 @@ from common.events.emitter import (
     flush,
     forward,
     interrupt,
+    is_read_by_parent,
     is_streaming,
     log_event,
     start,
@@ -38,5 +39,5 @@ from common.events.schema import KINDS, Event, Kind, foreign, parse
 __all__ = [
     "ENVIRONMENT_VARIABLE", "KINDS", "MAX_LINE_BYTES", "STALL_SECONDS", "Event", "Kind",
     "LineSplitter", "LogHandler", "emit", "encode", "flush", "foreign", "forward", "interrupt",
-    "is_streaming", "log_event", "parse", "render", "start", "write_available",
+    "is_read_by_parent", "is_streaming", "log_event", "parse", "render", "start", "write_available",
 ]  # fmt: skip

@@ -129,10 +129,11 @@ class Stream:
 
     Args:
         fd: The descriptor; closed by `close`.
+        inherited: It is the pipe that the parent process reads.
     """
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, fd: int, *, inherited: bool = False) -> None:
+        self._fd, self.inherited = fd, inherited
         self._lock = threading.RLock()  # a signal handler may emit while this thread holds it
         self._pending = bytearray()
         self._writer: int | None = None  # the thread that is writing
@@ -220,7 +221,7 @@ def open_destination(named: str) -> Console | Stream:
             # Where the pipe was not inherited, the number may belong to another file by now.
             if fd > 2 and stat.S_ISFIFO(os.fstat(fd).st_mode):
                 os.set_inheritable(fd, False)
-                return Stream(fd)
+                return Stream(fd, inherited=True)
     except (OSError, ValueError, OverflowError, AttributeError):
         pass
     return Console()

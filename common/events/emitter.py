@@ -41,6 +41,12 @@ def is_streaming() -> bool:
     return isinstance(_current(), Stream)
 
 
+def is_read_by_parent() -> bool:
+    """Return True where the parent process reads the events from a pipe (`ManagedProcess`)."""
+    destination = _current()
+    return isinstance(destination, Stream) and destination.inherited
+
+
 def emit(kind: str, message: str = "", *, rank: int | None = None, **fields: object) -> bool:
     """Send an event to the destination of this process, or print it where there is none.
 
