@@ -70,6 +70,8 @@ def main() -> int:
     run = arguments[1:] if COMMANDS[name].arguments.endswith(" [RUN]") else arguments
     named = [f"--run={run[0]}"] if run and "RUN" in COMMANDS[name].arguments else []
     settings = Settings.from_args([*rest[len(arguments) :], *named])
+    if settings.job.target == "slurm":
+        return _slurm_function(name)(settings)
     return _function(name, arguments)(settings)
 
 
@@ -81,6 +83,16 @@ def _positional(command: Command, rest: Sequence[str]) -> list[str]:
             break
         arguments.append(word)
     return arguments
+
+
+def _slurm_function(name: str) -> Callable[[Settings], int]:
+    from launch.slurm.commands import COMMANDS as SLURM_COMMANDS
+
+    if name not in SLURM_COMMANDS:
+        raise SettingsError(
+            f"{name} can't be used with TARGET=slurm: choose one of {', '.join(SLURM_COMMANDS)}"
+        )
+    return SLURM_COMMANDS[name]
 
 
 def _function(name: str, arguments: Sequence[str]) -> Callable[[Settings], int]:

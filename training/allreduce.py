@@ -21,6 +21,7 @@ from qfleet import native
 from qfleet.native.libraries import tensorflow_path
 from qfleet.tensorflow.runtime import tf
 from training.limits import MAX_ONE_HOP_BYTES
+from training.mesh_strategy import MeshStrategy
 from training.peer_mesh import PeerMesh
 
 # TensorFlow identifies collectives by the keys of group and instance, and by the loop iteration.
@@ -70,6 +71,9 @@ def all_reduce_sum(vector: tf.Tensor) -> tf.Tensor:
     if workers == 1:
         return vector
     length = vector.shape.num_elements()
+    if isinstance(context.strategy, MeshStrategy):
+        assert _mesh is not None  # it has no other connections
+        return native.ops().qfleet_all_reduce(own=vector, sockets=_mesh.file_descriptors)
     if workers * length * vector.dtype.size > MAX_ONE_HOP_BYTES:
         return context.all_reduce(tf.distribute.ReduceOp.SUM, vector)
     if _mesh is not None:

@@ -3,7 +3,7 @@
 import logging
 import socket
 
-from common.errors import PeerLost
+from common.errors import PeerLost, SettingsError
 from common.processes import cpu_count
 from common.settings import Settings
 from qfleet import native
@@ -12,6 +12,8 @@ from qfleet.tensorflow.runtime import configure, tf
 from training import peer_mesh, unlocked_connect
 from training.allreduce import build_sum, limit_wait, use_connections
 from training.cluster import ClusterSpec
+from training.mesh_strategy import MeshStrategy
+from training.secure_mesh import connect_secure_mesh
 from training.watchdog import Watchdog
 
 log = logging.getLogger("qfleet")
@@ -22,11 +24,21 @@ CONNECT_SECONDS = 60.0
 
 
 def create_strategy(
-    settings: Settings, cluster: ClusterSpec, watchdog: Watchdog | None = None
+    settings: Settings,
+    cluster: ClusterSpec,
+    watchdog: Watchdog | None = None,
+    secret: bytes = b"",
 ) -> tf.distribute.Strategy:
     """Create MultiWorkerMirroredStrategy from TF_CONFIG; the default strategy for one worker.
 
-    TensorFlow waits for the other workers without a usable timeout: the watchdog has one.
+    TensorFlow waits for the other workers without a usable timeout: the watchdog has one. With
+    TARGET=slurm, no server of TensorFlow is started: see secure_mesh.py.
+
+    Args:
+        settings: All settings.
+        cluster: All workers, and the rank of this one.
+        watchdog: Limits the time of the connections.
+        secret: Secret of the group; only TARGET=slurm needs it.
     """
     threads = settings.training.threads or default_threads(cluster)
     if settings.training.reproducible:
@@ -40,10 +52,19 @@ def create_strategy(
     tf.config.experimental.enable_op_determinism()
     if cluster.size == 1:
         return tf.distribute.get_strategy()
+    watchdog = watchdog or Watchdog()
+    if settings.job.target == "slurm":
+        if reason := native.unavailable_reason():
+            raise SettingsError(
+                f"TARGET=slurm needs the native library for its all-reduce: {reason}"
+            )
+        watchdog.enter("the connections of the all-reduce", CONNECT_SECONDS, PeerLost)
+        use_connections(connect_secure_mesh(cluster, secret))
+        limit_wait(settings.fault_tolerance.stall_timeout_max)
+        return MeshStrategy(cluster)
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=tf.distribute.experimental.CommunicationImplementation.RING
     )
-    watchdog = watchdog or Watchdog()
     watchdog.enter("TensorFlow's connection to the other workers", CONNECT_SECONDS, PeerLost)
     unlocked_connect.install()
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)

@@ -65,6 +65,11 @@ class PeerChannel:
         """True while the other side has not taken all that was sent."""
         return bool(self._unsent)
 
+    @property
+    def unread(self) -> bytes:
+        """What has arrived after the last message."""
+        return bytes(self._received)
+
     def secure(self, key: bytes, own_role: str) -> None:
         """Sign all later messages, and accept signed ones only."""
         self._key, self._own = key, own_role

@@ -123,9 +123,13 @@ class GroupMember:
     """Abstract base of both sides: reports to the other workers how this one ends, once.
 
     As a context, it closes all connections at its end.
+
+    Attributes:
+        group_secret: The secret of this start, once all workers start; empty for a single worker.
     """
 
     def __init__(self) -> None:
+        self.group_secret = b""
         self._left = False
 
     def finish(self) -> None:

@@ -175,7 +175,7 @@ class RendezvousClient(GroupMember):
                 return None
             message = StartMessage.from_json(content)
             on_error.pop_all()
-        self._channel = channel
+        self._channel, self.group_secret = channel, secret
         self._thread = threading.Thread(
             target=self._watch, args=(channel,), name="heartbeat", daemon=True
         )

@@ -73,8 +73,9 @@ class RendezvousServer(GroupMember):
                 f"the chief can't listen on RENDEZVOUS_PORT={port} for the other workers:"
                 f" {error.strerror}"
             ) from None
+        self.group_secret = secret.write()
         self._connections = ChiefConnections(
-            listener, secret.write(), cluster.size, self._limits.peer_timeout, self
+            listener, self.group_secret, cluster.size, self._limits.peer_timeout, self
         )
 
     @property

@@ -85,7 +85,15 @@ def train(
             use_paths(run.path, settings)
         commit = functools.partial(_commit, chief, run_dir) if chief else None
         context = TrainingContext(
-            settings, cluster, data, run_dir, commit, preemption, deadline, watchdog
+            settings,
+            cluster,
+            data,
+            run_dir,
+            commit,
+            preemption,
+            deadline,
+            watchdog,
+            rendezvous.group_secret,
         )
         trainer = stack.enter_context(_import(open_trainer, watchdog)(context))
         stack.enter_context(watchdog.orderly_end())

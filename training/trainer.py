@@ -50,7 +50,7 @@ def open_trainer(context: TrainingContext) -> Iterator["Trainer"]:
     settings, cluster = context.settings, context.cluster
     with PeerErrorTranslator(cluster, context.preemption) as errors:
         watchdog = context.watchdog
-        strategy = distributed.create_strategy(settings, cluster, watchdog)
+        strategy = distributed.create_strategy(settings, cluster, watchdog, context.secret)
         watchdog.enter("the model", settings.fault_tolerance.stall_timeout_max)
         distributed.start_profiler_server(settings.monitoring.profiler_port)
         initial = learner_factory.initial_weights(cluster, context.data, settings)

@@ -30,6 +30,7 @@ class TrainingContext:
         preemption: SIGTERM state.
         deadline: `time.monotonic()` at which training stops with a checkpoint, or None.
         watchdog: Limits of what the trainer does.
+        secret: What the workers authenticate their connections with; empty for a single worker.
     """
 
     settings: "Settings"
@@ -40,6 +41,7 @@ class TrainingContext:
     preemption: "Preemption"
     deadline: float | None
     watchdog: "Watchdog"
+    secret: bytes = b""
 
 
 class TrainerProtocol(Protocol):

@@ -22,7 +22,7 @@ from qfleet.devices.calibration import short_name
 
 log = logging.getLogger("qfleet")
 
-_BEFORE_RECORD = ("lease.json", "attempts", "rendezvous", "text", "logs")
+_BEFORE_RECORD = ("lease.json", "attempts", "rendezvous", "slurm", "text", "logs")
 """Content of a run folder without run.json, left by an attempt that was killed early."""
 
 

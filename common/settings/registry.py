@@ -16,6 +16,7 @@ from common.settings.groups import (
     MonitoringSettings,
     PlanningSettings,
     RunsSettings,
+    SlurmSettings,
     StudySettings,
     TrainingSettings,
 )
@@ -30,6 +31,7 @@ GROUPS: Mapping[str, type[SettingsGroup]] = MappingProxyType(
         "fault_tolerance": FaultToleranceSettings,
         "monitoring": MonitoringSettings,
         "cluster": ClusterSettings,
+        "slurm": SlurmSettings,
         "planning": PlanningSettings,
         "inference": InferenceSettings,
         "studies": StudySettings,

@@ -33,6 +33,7 @@ from common.settings.groups import (
     MonitoringSettings,
     PlanningSettings,
     RunsSettings,
+    SlurmSettings,
     StudySettings,
     TrainingSettings,
 )
@@ -40,6 +41,7 @@ from common.settings.micro_batches import micro_batch_rows
 from common.settings.records import complete, int_or
 from common.settings.registry import GROUPS, all_fields, flag
 from common.settings.schema import help_text
+from common.settings.slurm_checks import check_slurm
 from common.settings.sources import format_error, read_sources
 
 _Group = TypeVar("_Group", bound=SettingsGroup)
@@ -63,6 +65,7 @@ class Settings:
     fault_tolerance: FaultToleranceSettings
     monitoring: MonitoringSettings
     cluster: ClusterSettings
+    slurm: SlurmSettings
     planning: PlanningSettings
     inference: InferenceSettings
     studies: StudySettings
@@ -142,6 +145,7 @@ class Settings:
             fault_tolerance=build(FaultToleranceSettings),
             monitoring=build(MonitoringSettings),
             cluster=build(ClusterSettings),
+            slurm=build(SlurmSettings),
             planning=build(PlanningSettings),
             inference=build(InferenceSettings),
             studies=build(StudySettings),
@@ -164,6 +168,7 @@ class Settings:
         self._check_model()
         check_zne(self.inference)
         check_pruning(self.model, self.data, self.training)
+        check_slurm(self.job, self.training, self.monitoring, self.slurm)
         workers, shards = self.training.workers, self.training.state_shards
         partitions, batch = self.data.partitions, self.training.global_batch
         if workers > partitions * shards:

@@ -19,6 +19,7 @@ from common.settings.groups.experiment import (
     ModelSettings,
 )
 from common.settings.groups.operations import ClusterSettings, MonitoringSettings
+from common.settings.groups.slurm import SlurmSettings
 from common.settings.groups.training import (
     CheckpointingSettings,
     FaultToleranceSettings,
@@ -43,6 +44,7 @@ __all__ = [
     "MonitoringSettings",
     "PlanningSettings",
     "RunsSettings",
+    "SlurmSettings",
     "StudySettings",
     "TrainingSettings",
 ]

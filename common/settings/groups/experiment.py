@@ -37,9 +37,10 @@ class JobSettings(SettingsGroup):
     scope: ClassVar[Scopes] = frozenset({Scope.PLAN_FILE})
 
     target: Annotated[
-        Literal["local", "k8s"],
+        Literal["local", "k8s", "slurm"],
         Setting(
-            "where the job runs: this machine or the cluster of the current kubectl context",
+            "where the job runs: this machine, the cluster of the current kubectl context, or the"
+            " Slurm of this login node",
             also=frozenset({Scope.CLIENT, Scope.PROFILE_KEY}),
         ),
     ] = "local"

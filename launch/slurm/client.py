@@ -1,0 +1,191 @@
+"""Slurm's commands: submit, show and cancel jobs, with its errors as sentences."""
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from common.errors import ClusterError, QfleetError, SettingsError
+from common.settings import Settings
+
+TIMEOUT_SECONDS = 60.0
+
+ENDED = frozenset(
+    {
+        "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+        "PREEMPTED", "REVOKED", "TIMEOUT",
+    }
+)  # fmt: skip
+"""States of a job that has ended and is not requeued."""
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A job as Slurm shows it.
+
+    Attributes:
+        state: Such as PENDING or RUNNING.
+        reason: Why it waits.
+        nodes: List of its nodes; empty while it waits.
+        restarts: How often it was requeued.
+        exit_code: Exit code of the batch script, 128 + n where signal n ended it.
+        name: Name of the job.
+    """
+
+    state: str
+    reason: str
+    nodes: str
+    restarts: int
+    exit_code: int
+    name: str
+
+    @property
+    def has_ended(self) -> bool:
+        """True if it will not run again."""
+        return self.state in ENDED
+
+    def __str__(self) -> str:
+        if self.state == "PENDING":
+            again = f", start {self.restarts + 1}" if self.restarts else ""
+            return f"PENDING ({self.reason}{again})"
+        return f"{self.state} on {self.nodes}" if self.nodes else self.state
+
+
+def submit(script: str, settings: Settings) -> int:
+    """Submit a batch script, and return the number of the job.
+
+    Raises:
+        SettingsError: Slurm refuses a setting.
+        ClusterError: There is no Slurm here, or it refuses the job.
+    """
+    found = _call(["sbatch", "--parsable"], script)
+    if found.returncode:
+        raise _refusal(found.stderr, settings)
+    number = re.match(r"\d+", found.stdout)
+    if number is None:
+        raise ClusterError(f"sbatch printed no number of a job: {found.stdout.strip()[:200]}")
+    return int(number[0])
+
+
+def show(number: int) -> JobState | None:
+    """Return the state of a job; None if Slurm has forgotten it.
+
+    Raises:
+        ClusterError: Slurm does not answer.
+    """
+    found = _call(["scontrol", "show", "job", "--oneliner", str(number)])
+    if found.returncode:
+        if "Invalid job id" in found.stderr:
+            return None
+        raise _unreachable(found.stderr)
+    return parse_state(found.stdout)
+
+
+def parse_state(text: str) -> JobState:
+    """Return the state in the output of `scontrol show job --oneliner`."""
+    fields = dict(re.findall(r"(\w[\w:/]*)=(\S*)", text))
+    code, _, number = fields.get("ExitCode", "0:0").partition(":")
+    nodes = fields.get("NodeList", "")
+    return JobState(
+        state=fields.get("JobState", "UNKNOWN"),
+        reason=fields.get("Reason", "None"),
+        nodes="" if nodes == "(null)" else nodes,
+        restarts=int(fields.get("Restarts", "0")),
+        exit_code=int(code) or (128 + int(number) if int(number or 0) else 0),
+        name=fields.get("JobName", ""),
+    )
+
+
+def cancel(number: int) -> None:
+    """Cancel a job; Slurm does not requeue it.
+
+    Raises:
+        ClusterError: Slurm refuses.
+    """
+    found = _call(["scancel", str(number)])
+    if found.returncode:
+        raise _unreachable(found.stderr)
+
+
+def queued(prefix: str) -> list[Sequence[str]]:
+    """Return this user's jobs: number, name, state, elapsed time, and nodes or reason.
+
+    Args:
+        prefix: Start of the names of the jobs.
+
+    Raises:
+        ClusterError: Slurm does not answer.
+    """
+    found = _call(["squeue", "--me", "--noheader", "--format=%i|%j|%T|%M|%R"])
+    if found.returncode:
+        raise _unreachable(found.stderr)
+    rows = [line.split("|", 4) for line in found.stdout.splitlines()]
+    return [row for row in rows if len(row) == 5 and row[1].startswith(prefix)]
+
+
+def _call(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise ClusterError(
+            f"TARGET=slurm needs the command {command[0]}, which is not on this machine: run this"
+            " on a login node of the cluster"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise ClusterError(
+            f"{command[0]} did not answer within {TIMEOUT_SECONDS:.0f} s: try again later"
+        ) from None
+
+
+def _unreachable(stderr: str) -> ClusterError:
+    return ClusterError(f"Slurm can't be asked about jobs: {_last_line(stderr)}; try again later")
+
+
+_REFUSALS: Mapping[str, tuple[str, str]] = {
+    r"invalid partition": ("partition", "Slurm does not know this partition"),
+    r"invalid account": (
+        "account",
+        "Slurm refuses this account, or this account in the partition; `sacctmgr show associations"
+        " user=$USER` lists yours",
+    ),
+    r"invalid qos": ("qos", "Slurm refuses this quality of service"),
+    r"invalid feature": ("constraint", "no node has these features; `sinfo -o %f` lists them"),
+    r"time limit": (
+        "time_limit",
+        "Slurm refuses it; `sinfo -o '%P %l'` lists the limits",
+    ),
+}
+"""Patterns in sbatch's errors: the setting, and what is wrong with it."""
+
+
+def _refusal(stderr: str, settings: Settings) -> QfleetError:
+    """Return the error for a job that sbatch refused."""
+    for pattern, (name, problem) in _REFUSALS.items():
+        if re.search(pattern, stderr, re.IGNORECASE):
+            known = f": choose one of {_partitions()}" if name == "partition" else ""
+            value = getattr(settings.slurm, name)
+            return SettingsError(f"{name.upper()}={value}: {problem}{known}")
+    if re.search(r"memory specification|node configuration|node count", stderr, re.IGNORECASE):
+        return ClusterError(
+            f"Slurm has no nodes for WORKERS={settings.training.workers},"
+            f" WORKERS_PER_NODE={settings.slurm.workers_per_node}, CPU={settings.cluster.cpu} and"
+            f" MEMORY={settings.cluster.memory}: change one of them ({_last_line(stderr)})"
+        )
+    return ClusterError(f"Slurm refused the job: {_last_line(stderr)}")
+
+
+def _partitions() -> str:
+    found = _call(["sinfo", "--noheader", "--format=%R"])
+    return ", ".join(sorted(set(found.stdout.split()))) or "those that `sinfo` lists"
+
+
+def _last_line(stderr: str) -> str:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    return lines[-1] if lines else "it gave no reason"

@@ -1,0 +1,157 @@
+"""The batch script of a training job. Only this file knows the options of sbatch and srun."""
+
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from common import storage
+from common.errors import DeadlineReached, RetryableError, SettingsError
+from common.runs import Run
+from common.runs.slurm_job import job_file
+from common.settings import Settings
+
+CHECKPOINT_SECONDS = 120
+"""Time before TIME_LIMIT at which workers receive SIGTERM; the chief then saves a checkpoint."""
+
+SHARED_SECONDS = 30
+"""Time for a new file to be seen on all nodes: network file systems cache folders for a while."""
+
+JOB_PREFIX = "qfleet-"
+
+
+@dataclass(frozen=True)
+class BatchScript:
+    """The script of one job.
+
+    Args:
+        settings: All settings; STORAGE is absolute, RUN exact, and JOB_ID set.
+        log: File of the job's output; Slurm replaces %j by the number of the job.
+        folder: Working folder of the workers.
+    """
+
+    settings: Settings
+    log: Path
+    folder: Path
+
+    def render(self) -> str:
+        """Return the text of the script.
+
+        Raises:
+            SettingsError: STORAGE has a name that Slurm would change.
+        """
+        if "%" in str(self.log.parent):
+            raise SettingsError(
+                f"{self.log.parent} contains %, which Slurm replaces in names of files: choose"
+                " another STORAGE"
+            )
+        options = "\n".join(f"#SBATCH --{option}" for option in self._options())
+        return _TEMPLATE.format(
+            options=options,
+            folder=shlex.quote(str(self.folder)),
+            python=shlex.join(self._python()),
+            settings="\n".join(f"    {shlex.quote(arg)}" for arg in self.settings.to_args()),
+            check=self._check(),
+            cpus=cpus_per_worker(self.settings.cluster.cpu),
+            first_retryable=RetryableError.exit_code,
+            deadline=DeadlineReached.exit_code,
+        )
+
+    def _options(self) -> Iterator[str]:
+        settings, slurm = self.settings, self.settings.slurm
+        workers, per_node = settings.training.workers, slurm.workers_per_node
+        yield f"job-name={JOB_PREFIX}{settings.run_name}"
+        yield f"nodes={workers // per_node}"
+        yield f"ntasks={workers}"
+        yield f"ntasks-per-node={per_node}"
+        yield f"cpus-per-task={cpus_per_worker(settings.cluster.cpu)}"
+        if "memory" in settings.explicit:
+            yield f"mem={per_node * mebibytes(settings.cluster.memory)}M"
+        for option in ("partition", "account", "qos", "constraint"):
+            if value := getattr(slurm, option):
+                yield f"{option}={_quoted(value)}"
+        if slurm.time_limit:
+            yield f"time={slurm.time_limit}"
+        yield "requeue"
+        yield "open-mode=append"
+        yield f"signal=TERM@{CHECKPOINT_SECONDS}"
+        yield f"output={_quoted(str(self.log))}"
+
+    def _python(self) -> Sequence[str]:
+        image = self.settings.slurm.apptainer
+        if not image:
+            return [sys.executable]
+        binds = [str(self.folder)]
+        if "://" not in self.settings.job.storage:
+            binds.append(self.settings.job.storage)
+        return ["apptainer", "exec", *(f"--bind={bind}" for bind in binds), image, "python3"]
+
+    def _check(self) -> str:
+        """Return the step that checks on each node what must be shared."""
+        settings = self.settings
+        root = storage.path(settings.job.storage)
+        if not storage.is_local(root):
+            return ""
+        file = job_file(Run.at(root, settings.run_name).path)
+        arguments = shlex.join([settings.job.storage, str(file), settings.job.job_id])
+        return _CHECK.format(seconds=SHARED_SECONDS, arguments=arguments)
+
+
+def cpus_per_worker(cpu: str) -> int:
+    """Return CPU as whole cores: Slurm has no parts of them."""
+    return -(-int(cpu[:-1]) // 1000) if cpu.endswith("m") else int(cpu)
+
+
+def mebibytes(memory: str) -> int:
+    """Return MEMORY in MiB, which is Slurm's M."""
+    return int(memory[:-2]) * (1024 if memory.endswith("Gi") else 1)
+
+
+def _quoted(value: str) -> str:
+    """Return the value of an #SBATCH line, where a backslash escapes a character."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+_CHECK = """\
+# Every node must see this job in the run's folder.
+# shellcheck disable=SC2016
+srun --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 bash -c '
+    for ((i = 0; i < 5 * {seconds}; i++)); do
+        grep --quiet --no-messages "$3" "$2" && exit
+        sleep 0.2
+    done
+    echo "qfleet: STORAGE=$1 is not shared: $(hostname) does not see $2; choose a folder" \\
+        "that all nodes share, or gs://bucket/path" >&2
+    exit 2' check {arguments} || exit 2
+"""
+
+_TEMPLATE = """\
+#!/bin/bash
+{options}
+#
+# Submitted by `make training TARGET=slurm`.
+set -u
+cd {folder} || exit 2
+python=({python})
+settings=(
+{settings}
+)
+
+{check}
+# A worker that fails ends the others: they receive SIGTERM, and SIGKILL after Slurm's KillWait.
+srun --cpus-per-task={cpus} --distribution=block --kill-on-bad-exit=1 \\
+    "${{python[@]}}" -m training.slurm.task "${{settings[@]}}"
+
+# The exit code of this start, from the outcomes that the workers have recorded.
+"${{python[@]}}" -m training.slurm.outcome "${{settings[@]}}"
+code=$?
+
+# A job that is being cancelled is not RUNNING, and stays cancelled.
+if ((code >= {first_retryable} && code != {deadline})) &&
+    [[ $(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T) == RUNNING ]]; then
+    scontrol requeue "$SLURM_JOB_ID" && sleep 60
+fi
+exit "$code"
+"""

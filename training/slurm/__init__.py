@@ -1,0 +1,1 @@
+"""Workers of a Slurm job: their cluster description, and the outcome of each start."""
