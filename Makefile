@@ -63,6 +63,7 @@ override devices := .venv-devices devices
 # Not empty if the job runs in a cluster: from the command line, else from the environment.
 override targets := $(or $(filter TARGET=% TARGET:=%,$(words)),TARGET=$(value QFLEET_TARGET))
 override cluster := $(filter TARGET=k8s TARGET:=k8s,$(lastword $(targets)))
+override slurm := $(filter TARGET=slurm TARGET:=slurm,$(lastword $(targets)))
 
 override report :=
 
@@ -73,10 +74,10 @@ help: ## list the targets
 	@printf '\nAll settings: docs/configuration.md, or .venv/bin/python -m training --help\n'
 
 .PHONY: training
-training: ## train on this machine, or with TARGET=k8s in a cluster: make training WORKERS=2 EPOCHS=50
+training: ## train on this machine, or with TARGET=k8s or slurm in a cluster: make training WORKERS=2 EPOCHS=50
 	@$(setup) $(if $(cluster),$(launch),$(worker))
 	@$(if $(and $(cluster),$(filter %=auto,$(words))),$(setup) $(worker))
-	@exec $(if $(cluster),.venv-launch/bin/python -m launch run,$(python) -m training) $(settings)
+	@exec $(if $(cluster),.venv-launch/bin/python -m launch run,$(python) -m $(if $(slurm),launch run,training)) $(settings)
 
 .PHONY: dataset
 dataset: ## write a data set for many trainings: make dataset TRAIN_EXAMPLES=1000000 STORAGE=gs://bucket/path

@@ -67,7 +67,7 @@ class PeerChannel:
 
     @property
     def unread(self) -> bytes:
-        """What has arrived after the last message."""
+        """The bytes that have arrived after the last message."""
         return bytes(self._received)
 
     def secure(self, key: bytes, own_role: str) -> None:

@@ -70,7 +70,7 @@ class SlurmJob:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a worker ended.
+    """The end of a worker.
 
     Attributes:
         exit_code: Its exit code, 128 + n where signal n ended it.

@@ -19,6 +19,19 @@ ENDED = frozenset(
 """States of a job that has ended and is not requeued."""
 
 
+HOPELESS = frozenset(
+    {
+        "AccountNotAllowed", "BadConstraints", "InvalidAccount", "InvalidQOS", "PartitionConfig",
+        "PartitionNodeLimit", "PartitionTimeLimit", "QOSNotAllowed",
+    }
+)  # fmt: skip
+"""Reasons of a waiting job that do not end by themselves."""
+
+
+class JobCannotStart(ClusterError):
+    """A job would wait for ever."""
+
+
 @dataclass(frozen=True)
 class JobState:
     """A job as Slurm shows it.

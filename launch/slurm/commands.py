@@ -10,7 +10,7 @@ from pathlib import Path
 from common import events, runs, storage
 from common.errors import EXIT_INTERRUPTED, ClusterError, RunError, SettingsError
 from common.runs import Run, auto_settings
-from common.runs.slurm_job import FOLDER, SlurmJob, outcomes
+from common.runs.slurm_job import FOLDER, SlurmJob, job_file, outcomes
 from common.settings import Settings
 from common.storage import StoragePath
 from common.text import plural
@@ -95,17 +95,23 @@ def _new_folder(path: StoragePath) -> Iterator[None]:
     try:
         yield
     except BaseException:
+        _remove_empty(path)
+        raise
+
+
+def _remove_empty(path: StoragePath) -> None:
+    """Remove the folders of a job that has left nothing."""
+    if isinstance(path, Path):
         with contextlib.suppress(OSError):  # not empty: files of an earlier job
             (path / FOLDER).rmdir()
             path.rmdir()
-        raise
 
 
 def _live_job(stored: Run) -> tuple[SlurmJob, JobState] | None:
     """Return the run's job, if Slurm has it and it has not ended."""
     job = SlurmJob.read(stored)
     state = client.show(job.slurm_id) if job else None
-    # Numbers start again when Slurm is set up anew.
+    # Numbers start again when Slurm is installed again.
     if job is None or state is None or state.has_ended or state.name != JOB_PREFIX + stored.name:
         return None
     return job, state
@@ -121,6 +127,11 @@ def _follow(stored: Run, job: SlurmJob, console: ClientConsole, *, again: bool) 
             f" `python -m launch stop {settings}` stops it, and its log is {job.log}"
         )
         return EXIT_INTERRUPTED
+    except client.JobCannotStart:
+        client.cancel(job.slurm_id)
+        storage.delete(job_file(stored.path))
+        _remove_empty(stored.path)
+        raise
     if outcome.code:
         events.emit("error", outcome.sentence, exit_code=outcome.code)
     else:

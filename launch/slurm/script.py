@@ -151,6 +151,7 @@ code=$?
 # A job that is being cancelled is not RUNNING, and stays cancelled.
 if ((code >= {first_retryable} && code != {deadline})) &&
     [[ $(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T) == RUNNING ]]; then
+    echo "Requeueing job $SLURM_JOB_ID"
     scontrol requeue "$SLURM_JOB_ID" && sleep 60
 fi
 exit "$code"

@@ -78,6 +78,7 @@ class SlurmWatcher:
         """Follow the job until it has ended.
 
         Raises:
+            JobCannotStart: It would wait for ever.
             ClusterError: Slurm does not answer for too long.
         """
         reported, last = "", None
@@ -86,6 +87,12 @@ class SlurmWatcher:
             if state is None:  # forgotten: it ended some time ago
                 return self._outcome(last)
             last = state
+            if state.state == "PENDING" and state.reason in client.HOPELESS:
+                raise client.JobCannotStart(
+                    f"job {self._job.slurm_id} can't start, as Slurm has no nodes for it"
+                    f" ({state.reason}): change PARTITION, TIME_LIMIT, CPU, MEMORY, WORKERS or"
+                    " WORKERS_PER_NODE; `sinfo` lists partitions and nodes"
+                )
             if str(state) != reported:
                 self._console.print(f"job {self._job.slurm_id} {state}")
                 reported = str(state)

@@ -1,6 +1,6 @@
 """End of one start of a Slurm job: `python -m training.slurm.outcome SETTINGS`.
 
-The batch script requeues the job where the exit code of this program asks for it.
+The batch script requeues the job where the exit code of this program requests it.
 """
 
 import logging
@@ -20,7 +20,7 @@ def main() -> int:
     """Log the outcome of this start of the job.
 
     Returns:
-        The exit code that counts; codes of 128 and more, but that of DEADLINE, ask for a requeue.
+        The exit code that counts; codes of 128 and more, but that of DEADLINE, request a requeue.
     """
     settings = Settings.from_args(sys.argv[1:])
     logging_setup.start_console(0, verbose=settings.job.verbose)
@@ -34,8 +34,7 @@ def main() -> int:
     if code < RetryableError.exit_code or code == DeadlineReached.exit_code:
         log.info(f"Job {job} ends: {outcome.cause or 'all workers have finished'}")
     else:
-        start = f"start {restart + 1} ended with {code}"
-        log.warning(f"Job {job} is requeued unless it is cancelled ({start}): {outcome.cause}")
+        log.warning(f"Start {restart + 1} of job {job} ends with code {code}: {outcome.cause}")
     return code
 
 

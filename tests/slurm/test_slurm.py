@@ -1,0 +1,118 @@
+"""Training in a real Slurm of two nodes: faults, and requests that Slurm refuses."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from common.runs import Run
+from tests.support import slurm
+from tests.support.slurm import ROOT, SlurmCluster
+
+pytestmark = [
+    pytest.mark.skipif(bool(slurm.unavailable_reason()), reason=slurm.unavailable_reason()),
+    pytest.mark.timeout(400),
+]
+
+SETTINGS = ("QUBITS=4", "EPOCHS=300", "INITIALIZATIONS=1", "WORKERS=2", "CPU=1", "RUN=r")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    """Start the cluster once."""
+    with SlurmCluster(tmp_path_factory.mktemp("slurm")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Train on this machine without faults, and return the weights."""
+    storage = tmp_path_factory.mktemp("local")
+    command = [sys.executable, "-m", "training", f"STORAGE={storage}", *SETTINGS]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return weights(storage)
+
+
+def weights(storage: Path) -> bytes:
+    """Return the weights of the run."""
+    file = Run.at(storage, "r").weights
+    assert isinstance(file, Path)
+    return file.read_bytes()
+
+
+def test_killed_worker_is_requeued_with_equal_weights(
+    cluster: SlurmCluster, reference: bytes, tmp_path: Path
+) -> None:
+    """The outcome of the killed worker counts; only Slurm listens while workers train."""
+    client = cluster.train(f"STORAGE={tmp_path}", *SETTINGS)
+    client.wait_for("epoch 20/")
+    sockets = "".join(cluster.on_node(node, "ss", "-ltnpH") for node in ("node1", "node2"))
+    os.kill(cluster.workers(tmp_path)[1], signal.SIGKILL)
+    output = client.wait(0)
+    # The rendezvous and the mesh are complete, and TensorFlow has no server.
+    listening = {name.partition("-")[0] for name in re.findall(r'users:\(\("([^"]+)', sockets)}
+    assert "slurmd" in listening
+    assert listening <= {"slurmd", "slurmstepd", "srun"}
+    assert "worker 1: killed by SIGKILL" in output
+    assert "start 2" in output
+    assert "Resuming run 'r'" in output
+    assert weights(tmp_path) == reference
+
+
+def test_cancelled_job_is_not_requeued_and_resumes(
+    cluster: SlurmCluster, reference: bytes, tmp_path: Path
+) -> None:
+    """The job that a person cancelled stays cancelled; the next one resumes its run."""
+    client = cluster.train(f"STORAGE={tmp_path}", *SETTINGS)
+    client.wait_for("epoch 20/")
+    number = re.search(r"job (\d+)", client.output)
+    assert number is not None
+    cluster.run("scancel", number[1])
+    assert "was cancelled" in client.wait(143)
+    assert cluster.run("squeue", "--noheader", "--states=PENDING,RUNNING") == ""
+    output = cluster.train(f"STORAGE={tmp_path}", *SETTINGS).wait(0)
+    assert f"job {int(number[1]) + 1} " in output
+    assert "Resuming run 'r'" in output
+    assert weights(tmp_path) == reference
+
+
+def test_sigterm_of_slurm_is_requeued_with_equal_weights(
+    cluster: SlurmCluster, reference: bytes, tmp_path: Path
+) -> None:
+    """Ctrl-C leaves the job; SIGTERM, as before a time limit, leads to a requeue."""
+    client = cluster.train(f"STORAGE={tmp_path}", *SETTINGS)
+    client.wait_for("epoch 20/")
+    assert "keeps running" in client.interrupt()
+    selected = ("TARGET=slurm", f"STORAGE={tmp_path}", "RUN=r")
+    assert "RUNNING on node[1-2]" in cluster.client("status", *selected)
+    number = cluster.run("squeue", "--noheader", "--format=%i").strip()
+    cluster.run("scancel", "--signal=TERM", number)
+    output = cluster.train(f"STORAGE={tmp_path}", *SETTINGS).wait(0)
+    assert f"job {number} already exists" in output
+    assert f"Requeueing job {number}" in cluster.client("logs", *selected)
+    assert weights(tmp_path) == reference
+
+
+@pytest.mark.parametrize(
+    ("setting", "found"),
+    [
+        ("PARTITION=nowhere", "PARTITION=nowhere: .*choose one of main"),
+        ("CPU=64", "CPU=64"),
+        ("TIME_LIMIT=soon", "TIME_LIMIT=soon"),
+    ],
+)
+def test_refused_request_exits_2_and_leaves_nothing(
+    cluster: SlurmCluster, tmp_path: Path, setting: str, found: str
+) -> None:
+    """One sentence, and no folder of a run."""
+    output = cluster.client(
+        "run", f"STORAGE={tmp_path}", *SETTINGS, "TARGET=slurm", setting, code=2
+    )
+    *_, line = output.splitlines()
+    assert re.search(found, line), output
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,197 @@
+"""The client of Slurm: the batch script, its settings, and the errors of Slurm's commands."""
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from common.errors import EXIT_OK, ClusterError, QfleetError, SettingsError
+from common.runs import Run
+from common.runs.slurm_job import Outcome, SlurmJob, record_outcome
+from common.settings import Settings
+from launch.slurm import client, commands
+from launch.slurm.client import JobState
+from launch.slurm.script import BatchScript, cpus_per_worker, mebibytes
+from launch.slurm.watcher import outcome_of
+
+SHOWN = (
+    "JobId=2 JobName=qfleet-r JobState=FAILED Reason=NonZeroExitCode Requeue=1 Restarts=3"
+    " ExitCode=2:0 NodeList=node[1-2] BatchHost=node1"
+)
+TARGET = "TARGET=slurm"
+
+
+def rendered(*arguments: str, storage: str = "/shared/runs") -> str:
+    """Return the script of a job."""
+    settings = Settings.from_args([TARGET, f"STORAGE={storage}", "RUN=r", *arguments])
+    return BatchScript(
+        settings, Path("/shared/runs/r/job-%j.log"), Path("/shared/my qfleet")
+    ).render()
+
+
+def options(script: str) -> dict[str, str]:
+    """Return the options in the #SBATCH lines."""
+    lines = [line for line in script.splitlines() if line.startswith("#SBATCH --")]
+    pairs = (line.removeprefix("#SBATCH --").partition("=") for line in lines)
+    return {name: value for name, _, value in pairs}
+
+
+def test_script_has_the_options_of_the_job() -> None:
+    found = options(
+        rendered("WORKERS=4", "WORKERS_PER_NODE=2", "CPU=1500m", "MEMORY=3Gi", "PARTITION=main")
+    )
+    assert found["nodes"] == "2"
+    assert found["ntasks"] == "4"
+    assert found["ntasks-per-node"] == "2"
+    assert found["cpus-per-task"] == "2"
+    assert found["mem"] == "6144M"
+    assert found["partition"] == '"main"'
+    assert found["signal"] == "TERM@120"
+    assert found["open-mode"] == "append"
+    assert {"requeue", "output"} <= found.keys()
+    assert not {"account", "time", "qos", "constraint"} & found.keys()
+
+
+def test_script_asks_for_memory_only_if_it_is_set() -> None:
+    assert "mem" not in options(rendered())
+
+
+def test_script_passes_all_settings_as_words(tmp_path: Path) -> None:
+    script = rendered("DATA=$(touch x) '.csv", f"STORAGE={tmp_path}/a b")
+    body = script.partition("settings=(")[2].partition("\n)")[0]
+    settings = Settings.from_args(shlex.split(body))
+    assert settings.data.data == "$(touch x) '.csv"
+    assert settings.job.storage == f"{tmp_path}/a b"
+
+
+@pytest.mark.parametrize("storage", ["/shared/runs", "gs://bucket/runs"])
+def test_script_is_valid_bash(storage: str) -> None:
+    script = rendered(storage=storage) if "://" not in storage else ""
+    script = script or rendered("STORAGE=/x").replace("/x", storage)
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+    if checker := shutil.which("shellcheck"):
+        subprocess.run([checker, "--shell=bash", "-"], input=script, text=True, check=True)
+
+
+def test_script_uses_the_image_of_apptainer() -> None:
+    assert "python=(apptainer exec" in rendered("APPTAINER=/images/worker.sif")
+
+
+def test_storage_with_percent_is_refused() -> None:
+    settings = Settings.from_args([TARGET, "STORAGE=/a%b"])
+    with pytest.raises(SettingsError, match="%"):
+        BatchScript(settings, Path("/a%b/r/job-%j.log"), Path("/")).render()
+
+
+@pytest.mark.parametrize(("cpu", "cores"), [("2", 2), ("500m", 1), ("2500m", 3)])
+def test_cpus_per_worker_rounds_up(cpu: str, cores: int) -> None:
+    assert cpus_per_worker(cpu) == cores
+
+
+def test_mebibytes_converts_both_units() -> None:
+    assert (mebibytes("2Gi"), mebibytes("500Mi")) == (2048, 500)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("WORKERS=3", "WORKERS_PER_NODE=2"),
+        ("WORKERS=2", "PORTS=20000:20001"),
+        ("PORTS=80:90",),
+        ("WORKERS=2", "STATE_SHARDS=2"),
+        ("PROFILER_PORT=2223",),
+        ("TIME_LIMIT=soon",),
+        ("PARTITION=a b",),
+    ],
+)
+def test_setting_that_does_not_fit_is_refused(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(SettingsError, match=arguments[-1].partition("=")[0]):
+        Settings.from_args([TARGET, *arguments])
+
+
+def test_parse_state_reads_the_fields() -> None:
+    found = client.parse_state(SHOWN)
+    assert found == JobState("FAILED", "NonZeroExitCode", "node[1-2]", 3, 2, "qfleet-r")
+    assert found.has_ended
+
+
+def test_exit_code_of_a_signal_is_128_and_more() -> None:
+    assert client.parse_state(SHOWN.replace("2:0", "0:9")).exit_code == 137
+
+
+@pytest.mark.parametrize(
+    ("stderr", "setting"),
+    [
+        ("sbatch: error: invalid partition specified: x\n", "PARTITION=x"),
+        (
+            "sbatch: error: Batch job submission failed: Invalid account or account/partition"
+            " combination specified\n",
+            "ACCOUNT=y",
+        ),
+        ("sbatch: error: Batch job submission failed: Invalid qos specification", "QOS=z"),
+        ("sbatch: error: Memory specification can not be satisfied", "MEMORY=4Gi"),
+        ("sbatch: error: something else", "something else"),
+    ],
+)
+def test_refused_job_names_the_setting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stderr: str, setting: str
+) -> None:
+    fake(tmp_path, monkeypatch, "sbatch", f"cat >/dev/null; echo {shlex.quote(stderr)} >&2; exit 1")
+    fake(tmp_path, monkeypatch, "sinfo", "echo main; echo main")
+    settings = Settings.from_args([TARGET, "PARTITION=x", "ACCOUNT=y", "QOS=z"])
+    with pytest.raises(QfleetError, match=setting) as caught:
+        client.submit("#!/bin/bash\n", settings)
+    assert caught.value.exit_code == 2
+
+
+def test_missing_sbatch_names_the_login_node(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClusterError, match="login node"):
+        commands.run(Settings.from_args([TARGET, f"STORAGE={tmp_path}/runs"]))
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_submitted_number_is_returned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake(tmp_path, monkeypatch, "sbatch", "cat >/dev/null; echo '17;cluster'")
+    assert client.submit("#!/bin/bash\n", Settings.from_args([TARGET])) == 17
+
+
+@pytest.mark.parametrize(
+    ("state", "has_log", "code", "found"),
+    [
+        ("CANCELLED", True, 143, "was cancelled"),
+        ("TIMEOUT", True, 143, "TIMEOUT"),
+        ("FAILED", True, 2, "worker 1: QUBITS"),
+        ("FAILED", False, 2, "STORAGE"),
+        (None, True, 143, "not finished"),
+    ],
+)
+def test_outcome_of_a_job_has_code_and_cause(
+    tmp_path: Path, state: str | None, has_log: bool, code: int, found: str
+) -> None:
+    run = Run.at(tmp_path, "r")
+    record_outcome(run, "2-3", 1, Outcome(2, "QUBITS"))
+    shown = client.parse_state(SHOWN.replace("FAILED", state)) if state else None
+    outcome = outcome_of(run, SlurmJob(2, "id", 2, str(tmp_path / "log")), shown, has_log=has_log)
+    assert outcome.code == code
+    assert found in outcome.sentence
+
+
+def test_outcome_of_a_finished_run_is_success(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "result.json").write_text("{}")
+    outcome = outcome_of(Run.at(tmp_path, "r"), SlurmJob(2, "id", 2, "log"), None, has_log=True)
+    assert outcome.code == EXIT_OK
+
+
+def fake(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, body: str) -> None:
+    """Put a program before all others on the path."""
+    program = folder / name
+    program.write_text(f"#!/bin/bash\n{body}\n")
+    program.chmod(0o755)
+    path = f"{folder}:/usr/bin:/bin"
+    monkeypatch.setenv("PATH", path)
