@@ -46,6 +46,8 @@ ASSIGNED = {
     "tests/e2e/test_lost_node.py::test_pods_leave_a_node_that_is_not_ready": NIGHTLY,
     "tests/exhaustive/test_run_mutations.py": NIGHTLY,
     "tests/exhaustive/test_storage_outage.py": NIGHTLY,
+    "tests/slurm/": EXHAUSTIVE,
+    "tests/slurm/test_slurm_faults.py": NIGHTLY,
     "tests/tfq/": TFQ,
     "tests/tfq/test_speed.py": TFQ_EXHAUSTIVE,
     "tests/tfq/test_training.py": TFQ_EXHAUSTIVE,

@@ -55,6 +55,7 @@ class BatchScript:
             check=self._check(),
             cpus=cpus_per_worker(self.settings.cluster.cpu),
             first_retryable=RetryableError.exit_code,
+            above_signals=RetryableError.exit_code + 32,
             deadline=DeadlineReached.exit_code,
         )
 
@@ -144,12 +145,14 @@ settings=(
 srun --cpus-per-task={cpus} --distribution=block --kill-on-bad-exit=1 \\
     "${{python[@]}}" -m training.slurm.task "${{settings[@]}}"
 
+export STEP_EXIT_CODE=$?
+
 # The exit code of this start, from the outcomes that the workers have recorded.
 "${{python[@]}}" -m training.slurm.outcome "${{settings[@]}}"
 code=$?
 
-# A job that is being cancelled is not RUNNING, and stays cancelled.
-if ((code >= {first_retryable} && code != {deadline})) &&
+# A job that is being cancelled is not RUNNING, and stays cancelled. Higher codes are not qfleet's.
+if ((code >= {first_retryable} && code < {above_signals} && code != {deadline})) &&
     [[ $(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T) == RUNNING ]]; then
     echo "Requeueing job $SLURM_JOB_ID"
     scontrol requeue "$SLURM_JOB_ID" && sleep 60

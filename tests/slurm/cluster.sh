@@ -66,18 +66,25 @@ munged --foreground --force --key-file="$folder/munge/key" --socket="$folder/mun
 until [[ -S $folder/munge/socket ]]; do sleep 0.05; done
 slurmctld-wlm -D -f "$SLURM_CONF" >"$folder/slurmctld.out" 2>&1 &
 
+# A node: sets up its interface, and runs slurmd again after each end of it, unless FOLDER/NODE.stopped exists.
+run_node() { # run_node NODE ADDRESS ROOT FOLDER
+    until ip link show "$1" &>/dev/null; do sleep 0.05; done
+    hostname "$1"
+    ip link set lo up
+    ip addr add "$2/24" dev "$1"
+    ip link set "$1" up
+    while :; do
+        slurmd-wlm -D -N "$1" -f "$SLURM_CONF" -d "$3/usr/sbin/slurmstepd-wlm" || true
+        while [[ -e $4/$1.stopped ]]; do sleep 0.1; done
+    done
+}
+export -f run_node
+
 for index in "${!nodes[@]}"; do
     node=${nodes[index]}
     mkdir -p "$folder/spool-$node"
-    # The node's processes live in its namespaces; `exec` keeps the process ID that the interface moves to.
-    unshare --net --uts --mount bash -euc '
-        until ip link show "$1" &>/dev/null; do sleep 0.05; done
-        hostname "$1"
-        ip link set lo up
-        ip addr add "$2/24" dev "$1"
-        ip link set "$1" up
-        exec slurmd-wlm -D -N "$1" -f "$SLURM_CONF" -d "$3/usr/sbin/slurmstepd-wlm"' \
-        node "$node" "10.77.0.1$index" "$root" >"$folder/slurmd-$node.out" 2>&1 &
+    unshare --net --uts --mount bash -euc 'run_node "$@"' \
+        node "$node" "10.77.0.1$index" "$root" "$folder" >"$folder/slurmd-$node.out" 2>&1 &
     pid=$!
     echo "$pid" >"$folder/$node.pid"
     until [[ $(readlink "/proc/$pid/ns/net") != "$(readlink /proc/$$/ns/net)" ]]; do sleep 0.05; done

@@ -3,46 +3,11 @@
 import os
 import re
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from common.runs import Run
-from tests.support import slurm
-from tests.support.slurm import ROOT, SlurmCluster
-
-pytestmark = [
-    pytest.mark.skipif(bool(slurm.unavailable_reason()), reason=slurm.unavailable_reason()),
-    pytest.mark.timeout(400),
-]
-
-SETTINGS = ("QUBITS=4", "EPOCHS=300", "INITIALIZATIONS=1", "WORKERS=2", "CPU=1", "RUN=r")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    """Start the cluster once."""
-    with SlurmCluster(tmp_path_factory.mktemp("slurm")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """Train on this machine without faults, and return the weights."""
-    storage = tmp_path_factory.mktemp("local")
-    command = [sys.executable, "-m", "training", f"STORAGE={storage}", *SETTINGS]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    return weights(storage)
-
-
-def weights(storage: Path) -> bytes:
-    """Return the weights of the run."""
-    file = Run.at(storage, "r").weights
-    assert isinstance(file, Path)
-    return file.read_bytes()
+from tests.support.slurm import SETTINGS, SlurmCluster, weights
 
 
 def test_killed_worker_is_requeued_with_equal_weights(
@@ -67,7 +32,7 @@ def test_killed_worker_is_requeued_with_equal_weights(
 def test_cancelled_job_is_not_requeued_and_resumes(
     cluster: SlurmCluster, reference: bytes, tmp_path: Path
 ) -> None:
-    """The job that a person cancelled stays cancelled; the next one resumes its run."""
+    """The job that a user cancelled stays cancelled; the next one resumes its run."""
     client = cluster.train(f"STORAGE={tmp_path}", *SETTINGS)
     client.wait_for("epoch 20/")
     number = re.search(r"job (\d+)", client.output)

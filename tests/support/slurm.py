@@ -11,10 +11,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from common.runs import Run
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "tests" / "slurm"
 START_SECONDS = 30.0
 CLIENT = (sys.executable, "-m", "launch")
+SETTINGS = ("QUBITS=4", "EPOCHS=300", "INITIALIZATIONS=1", "WORKERS=2", "CPU=1", "RUN=r")
+"""Settings of the trainings that end with equal weights."""
+
+
+def weights(storage: Path) -> bytes:
+    """Return the weights of the run."""
+    file = Run.at(storage, "r").weights
+    assert isinstance(file, Path)
+    return file.read_bytes()
 
 
 def unavailable_reason() -> str:
@@ -112,6 +123,22 @@ class SlurmCluster:
         inside = ["nsenter", f"--target={pid}", "--net", "--mount", "--uts", *arguments]
         outside = ["nsenter", f"--target={self._init}", "--mount", "--pid", *inside]
         return subprocess.run(outside, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+    def stop_node(self, node: str) -> None:
+        """Kill all processes of a node, and keep its slurmd from starting again."""
+        (self.folder / f"{node}.stopped").touch()
+        pid = (self.folder / f"{node}.pid").read_text().strip()
+        namespace = self.on_node(node, "readlink", "/proc/self/ns/net").strip()
+        kill = (
+            f"for p in /proc/[0-9]*; do p=${{p#/proc/}}; [[ $p == {pid} || $p == $$ ]] ||"
+            f" [[ $(readlink /proc/$p/ns/net) != {namespace!r} ]] || kill -KILL $p; done"
+        )
+        inside = ["nsenter", f"--target={self._init}", "--mount", "--pid", "bash", "-c", kill]
+        subprocess.run(inside, check=False, stderr=subprocess.DEVNULL)
+
+    def start_node(self, node: str) -> None:
+        """Let a node's slurmd start again."""
+        (self.folder / f"{node}.stopped").unlink()
 
     def train(self, *settings: str) -> "Client":
         """Start `make training TARGET=slurm` on the login node."""

@@ -9,7 +9,7 @@ import sys
 
 from common import runs, storage
 from common.errors import EXIT_OK, DeadlineReached, RetryableError, run_main
-from common.runs.slurm_job import decide, outcomes
+from common.runs.slurm_job import Outcome, decide, outcomes
 from common.settings import Settings
 from training import logging_setup
 
@@ -29,7 +29,11 @@ def main() -> int:
         return EXIT_OK
     job, restart = os.environ["SLURM_JOB_ID"], int(os.environ.get("SLURM_RESTART_COUNT") or 0)
     workers = settings.training.workers
-    outcome = decide(outcomes(run, f"{job}-{restart}", workers), workers)
+    found = outcomes(run, f"{job}-{restart}", workers)
+    outcome = decide(found, workers)
+    step_code = int(os.environ.get("STEP_EXIT_CODE") or 0)
+    if not found and step_code:  # no worker has started
+        outcome = Outcome(step_code, "no worker has started; srun's own messages are above")
     code = outcome.exit_code
     if code < RetryableError.exit_code or code == DeadlineReached.exit_code:
         log.info(f"Job {job} ends: {outcome.cause or 'all workers have finished'}")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common import events, runs, storage
-from common.errors import QfleetError, one_line, run_main
+from common.errors import EXIT_BUG, QfleetError, as_qfleet_error, one_line, run_main
 from common.processes import ManagedProcess, StopSignals, clean_environment
 from common.runs.slurm_job import Outcome, record_outcome
 from common.settings import Settings
@@ -40,14 +40,23 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
     settings = Settings.from_args(sys.argv[1:])
     task = SlurmTask.from_environment()
     logging_setup.start_console(task.rank, verbose=settings.job.verbose)
-    with tempfile.TemporaryDirectory(prefix="qfleet-", ignore_cleanup_errors=True) as folder:
-        outcome = _run_worker(settings, task, worker_command, Path(folder))
     run = runs.Run.at(storage.path(settings.job.storage), settings.run_name)
+    try:
+        with tempfile.TemporaryDirectory(prefix="qfleet-", ignore_cleanup_errors=True) as folder:
+            outcome = _run_worker(settings, task, worker_command, Path(folder))
+    except Exception as error:
+        known = as_qfleet_error(error)
+        _record(run, task, Outcome(known.exit_code if known else EXIT_BUG, one_line(error)))
+        raise
+    _record(run, task, outcome)
+    return outcome.exit_code
+
+
+def _record(run: runs.Run, task: SlurmTask, outcome: Outcome) -> None:
     try:
         record_outcome(run, task.start, task.rank, outcome)
     except QfleetError as error:
         log.warning(f"the outcome of worker {task.rank} was not recorded: {one_line(error)}")
-    return outcome.exit_code
 
 
 def _run_worker(

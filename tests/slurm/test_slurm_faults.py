@@ -1,0 +1,53 @@
+"""Faults in Slurm that take minutes: a time limit, a lost node, storage that is not shared."""
+
+import re
+from pathlib import Path
+
+from tests.support.slurm import SETTINGS, SlurmCluster, weights
+
+LONG = ("EPOCHS=12000",)
+
+
+def test_time_limit_is_requeued_and_resumes(cluster: SlurmCluster, tmp_path: Path) -> None:
+    """Slurm sends SIGTERM two minutes before the limit, up to a minute earlier."""
+    settings = (f"STORAGE={tmp_path}", *SETTINGS, *LONG, "TIME_LIMIT=3")
+    client = cluster.train(*settings)
+    client.wait_for("Requeueing job", timeout_seconds=200)
+    client.wait_for("Resuming run 'r'", timeout_seconds=60)
+    client.interrupt()
+    assert "stopped by SIGTERM" in client.output
+    assert "was stopped" in cluster.client("stop", "TARGET=slurm", f"STORAGE={tmp_path}", "RUN=r")
+    assert "CANCELLED" in cluster.client("status", "TARGET=slurm", f"STORAGE={tmp_path}", "RUN=r")
+
+
+def test_lost_node_is_requeued_with_equal_weights(
+    cluster: SlurmCluster, reference: bytes, tmp_path: Path
+) -> None:
+    """All processes of a node are killed; Slurm requeues the job when the node is back."""
+    client = cluster.train(f"STORAGE={tmp_path}", *SETTINGS)
+    client.wait_for("epoch 20/")
+    cluster.stop_node("node2")
+    client.wait_for("start 2", timeout_seconds=60)
+    cluster.start_node("node2")
+    output = client.wait(0)
+    assert "Resuming run 'r'" in output
+    assert weights(tmp_path) == reference
+
+
+def test_storage_that_is_not_shared_exits_2(cluster: SlurmCluster, tmp_path: Path) -> None:
+    """The sentence names the node that does not see the run."""
+    cluster.on_node("node2", "mount", "-t", "tmpfs", "none", str(tmp_path))
+    try:
+        output = cluster.train(f"STORAGE={tmp_path}", *SETTINGS).wait(2)
+    finally:
+        cluster.on_node("node2", "umount", str(tmp_path))
+    assert re.search(rf"STORAGE={tmp_path} is not shared: node2", output)
+
+
+def test_two_workers_on_a_node_end_with_equal_weights(
+    cluster: SlurmCluster, reference: bytes, tmp_path: Path
+) -> None:
+    """Workers of one node have ports of their own."""
+    settings = (f"STORAGE={tmp_path}", *SETTINGS, "WORKERS_PER_NODE=2")
+    assert "RUNNING on node1\n" in cluster.train(*settings).wait(0)
+    assert weights(tmp_path) == reference
