@@ -152,13 +152,11 @@ def _call(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProces
             " on a login node of the cluster"
         ) from None
     except subprocess.TimeoutExpired:
-        raise ClusterError(
-            f"{command[0]} did not answer within {TIMEOUT_SECONDS:.0f} s: try again later"
-        ) from None
+        raise ClusterError(f"{command[0]} did not answer within {TIMEOUT_SECONDS:.0f} s") from None
 
 
 def _unreachable(stderr: str) -> ClusterError:
-    return ClusterError(f"Slurm can't be asked about jobs: {_last_line(stderr)}; try again later")
+    return ClusterError(f"Slurm does not answer: {_last_line(stderr)}")
 
 
 _REFUSALS: Mapping[str, tuple[str, str]] = {

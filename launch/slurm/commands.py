@@ -90,12 +90,15 @@ def _new_folder(path: StoragePath) -> Iterator[None]:
     if not isinstance(path, Path):
         yield
         return
+    new = [one for one in (path / FOLDER, path, path.parent) if not one.exists()]
     with storage.translate_errors(path):
         (path / FOLDER).mkdir(parents=True, exist_ok=True)
     try:
         yield
     except BaseException:
-        _remove_empty(path)
+        with contextlib.suppress(OSError):
+            for folder in new:
+                folder.rmdir()
         raise
 
 

@@ -109,14 +109,16 @@ class SlurmWatcher:
         return self._tail.has_read and self._run.finished()
 
     def _poll(self) -> JobState | None:
-        end = time.monotonic() + UNREACHABLE_SECONDS
+        end, reported = time.monotonic() + UNREACHABLE_SECONDS, ""
         while True:
             try:
                 return client.show(self._job.slurm_id)
             except ClusterError as error:
                 if time.monotonic() > end:
                     raise
-                self._console.print(f"{error}")
+                if str(error) != reported:
+                    self._console.print(f"{error}; trying again")
+                reported = str(error)
                 time.sleep(POLL_SECONDS)
 
     def _outcome(self, state: JobState | None) -> JobOutcome:

@@ -67,7 +67,7 @@ def test_sigterm_of_slurm_is_requeued_with_equal_weights(
     ("setting", "found"),
     [
         ("PARTITION=nowhere", "PARTITION=nowhere: .*choose one of main"),
-        ("CPU=64", "CPU=64"),
+        ("CPU=64", "PartitionConfig.*CPU"),
         ("TIME_LIMIT=soon", "TIME_LIMIT=soon"),
     ],
 )

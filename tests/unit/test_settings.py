@@ -468,7 +468,7 @@ def test_scope_worker_is_all_but_cluster_and_client():
                 "heartbeat_file"}  # fmt: skip
     assert {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)} == excluded
     fields = Settings.fields()
-    cluster = {name for name, field in fields.items() if field.group == "cluster"}
+    cluster = {name for name, field in fields.items() if field.group in ("cluster", "slurm")}
     passed = set(fields) - excluded - cluster - INFERENCE_AND_RUNS - STUDIES
     assert set(names_in_scope(Scope.WORKER)) == passed
     assert names_in_scope(Scope.INFERENCE) == (

@@ -54,6 +54,11 @@ def test_make_without_target_is_help() -> None:
     assert make(ROOT).stdout == make(ROOT, "help").stdout
 
 
+def test_slurm_job_is_submitted_by_the_client() -> None:
+    commands = make(ROOT, "--dry-run", "training", "TARGET=slurm").stdout
+    assert re.search(r"\.venv/bin/python -m launch run '?TARGET=slurm", commands)
+
+
 @pytest.mark.parametrize("target", ["training", "inference", "runs", "study"])
 def test_settings_reach_the_program(ready: Path, target: str) -> None:
     assert sorted(arguments(make(ready, target, "WORKERS=4", "SEED=7"))) == ["SEED=7", "WORKERS=4"]
