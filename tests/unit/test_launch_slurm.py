@@ -1,5 +1,6 @@
 """The client of Slurm: the batch script, its settings, and the errors of Slurm's commands."""
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ SHOWN = (
     " ExitCode=2:0 NodeList=node[1-2] BatchHost=node1"
 )
 TARGET = "TARGET=slurm"
+ROOT = Path(__file__).parents[2]
 
 
 def rendered(*arguments: str, storage: str = "/shared/runs") -> str:
@@ -195,3 +197,10 @@ def fake(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, body: str) ->
     program.chmod(0o755)
     path = f"{folder}:/usr/bin:/bin"
     monkeypatch.setenv("PATH", path)
+
+
+def test_apptainer_image_has_the_base_of_the_dockerfile() -> None:
+    base = re.search(r"^ARG BASE=(\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert base is not None
+    definition = (ROOT / "images" / "apptainer.def").read_text()
+    assert re.findall(r"^From: (\S+)$", definition, re.MULTILINE) == [base[1], base[1]]
