@@ -1,9 +1,13 @@
 """Faults in Slurm that take minutes: a time limit, a lost node, storage that is not shared."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
-from tests.support.slurm import SETTINGS, SlurmCluster, weights
+import pytest
+
+from tests.support.slurm import ROOT, SETTINGS, SlurmCluster, weights
 
 LONG = ("EPOCHS=12000",)
 
@@ -51,3 +55,25 @@ def test_two_workers_on_a_node_end_with_equal_weights(
     settings = (f"STORAGE={tmp_path}", *SETTINGS, "WORKERS_PER_NODE=2")
     assert "RUNNING on node1\n" in cluster.train(*settings).wait(0)
     assert weights(tmp_path) == reference
+
+
+def test_bucket_storage_ends_with_equal_weights(
+    cluster: SlurmCluster, reference: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is in the folder of the client, as nobody can append to an object."""
+    program = [sys.executable, "-m", "k8s.emulator", tmp_path, "4443", "qfleet-test", "10.77.0.1"]
+    monkeypatch.setitem(cluster.variables, "STORAGE_EMULATOR_HOST", "http://10.77.0.1:4443")
+    emulator = subprocess.Popen(cluster.command(*program), env=cluster.environment)
+    try:
+        output = cluster.train("STORAGE=gs://qfleet-test/runs", *SETTINGS).wait(0)
+        number = re.search(r"job (\d+)", output)
+        assert number is not None
+        (ROOT / f"qfleet-r-{number[1]}.log").unlink()
+        code = (
+            "from common import runs, storage; root = storage.path('gs://qfleet-test/runs');"
+            " print(storage.read_bytes(runs.Run.at(root, 'r').weights).hex())"
+        )
+        assert cluster.run(sys.executable, "-c", code).split()[-1] == reference.hex()
+    finally:
+        emulator.terminate()
+        emulator.wait()

@@ -41,10 +41,13 @@ class SlurmCluster:
 
     Args:
         folder: A new folder for its configuration and state.
+
+    Attributes:
+        variables: More variables of the environment of commands, and so of jobs.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.variables = folder, dict[str, str]()
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         self._packages = cache / "qfleet-slurm"
 
@@ -89,6 +92,7 @@ class SlurmCluster:
         libraries = root / "lib" / "x86_64-linux-gnu"
         return {
             **os.environ,
+            **self.variables,
             "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
             "LD_LIBRARY_PATH": f"{libraries}:{libraries / 'slurm-wlm'}",
             "SLURM_CONF": str(self.folder / "slurm.conf"),
