@@ -8,12 +8,14 @@ from common.errors import exit_on_signals, run_main
 from common.settings import Settings
 from planning import plan_file
 from planning.console import print_plan
+from planning.options import require_measurable
 from planning.planner import make_plan
 
 
 def main() -> None:
     """Plan, print the plan, and with APPLY write the recommended settings."""
     settings = Settings.from_args(sys.argv[1:])
+    require_measurable(settings.job.target)
     exit_on_signals()
     if settings.planning.apply:
         plan_file.check()

@@ -17,6 +17,19 @@ MIN_STEPS_PER_EPOCH = 16
 BATCHES = tuple(2**power for power in range(3, 13))
 
 
+def require_measurable(target: str) -> None:
+    """Check that steps can be measured where a job would run.
+
+    Raises:
+        SettingsError: They can't be measured in Slurm.
+    """
+    if target == "slurm":
+        raise SettingsError(
+            "TARGET=slurm can't be measured: omit TARGET and run the command on a node, for example"
+            " by `srun`"
+        )
+
+
 def has_explicit_batch(training: TrainingSettings) -> bool:
     """Return True if the batch is not left to the planner."""
     return training.batch not in (None, AUTO) or training.batch_per_worker is not None

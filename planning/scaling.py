@@ -28,6 +28,7 @@ from common.text import plural
 from planning.benchmark_group import cpu_sets, measure_group
 from planning.bottlenecks import headline
 from planning.measurement_cache import cpu_model
+from planning.options import require_measurable
 from planning.scaling_point import ScalingPoint, scaling_points, turns_by_case
 from planning.step_measurement import Case, StepMeasurement
 from training import logging_setup
@@ -64,6 +65,7 @@ QUICK = ScalingCases((1, 2), (8, 12), (32,), (64,), rounds=2, seconds=0.4)
 def main() -> None:
     """Measure, and write the report into a folder in STORAGE."""
     settings = Settings.from_args(sys.argv[1:])
+    require_measurable(settings.job.target)
     logging_setup.start_console(0, verbose=settings.job.verbose)
     cases, settings = selected_cases(settings)
     exit_on_signals()

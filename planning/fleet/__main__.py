@@ -23,6 +23,7 @@ from planning.fleet.fleet_study import FleetStudy
 from planning.fleet.hardware import FLEETS, epoch, reach
 from planning.fleet.jobs import FleetJobs, measure_checkpoint_seconds
 from planning.fleet.simulation import chief_mtbf, daly
+from planning.options import require_measurable
 from planning.planner import make_plan
 
 MIN_WIDTH = 132
@@ -37,6 +38,7 @@ ROTATED = "every qubit of each example rotated"
 def main() -> None:
     """Measure a few steps, simulate the fleet, print and write the results."""
     settings = Settings.from_args(sys.argv[1:])
+    require_measurable(settings.job.target)
     check_settings(settings.training)
     exit_on_signals()
     console = Console(width=max(MIN_WIDTH, Console().width))

@@ -4,6 +4,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,14 @@ def fake(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, body: str) ->
     program.chmod(0o755)
     path = f"{folder}:/usr/bin:/bin"
     monkeypatch.setenv("PATH", path)
+
+
+@pytest.mark.parametrize("module", ["planning", "planning.scaling", "planning.fleet"])
+def test_planning_refuses_slurm_in_one_sentence(module: str) -> None:
+    command = [sys.executable, "-m", module, TARGET]
+    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_apptainer_image_has_the_base_of_the_dockerfile() -> None:
