@@ -60,7 +60,7 @@ def test_two_workers_on_a_node_end_with_equal_weights(
 def test_bucket_storage_ends_with_equal_weights(
     cluster: SlurmCluster, reference: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log is in the folder of the client, as nobody can append to an object."""
+    """The log is in the folder of the client, as objects of a bucket do not grow."""
     program = [sys.executable, "-m", "k8s.emulator", tmp_path, "4443", "qfleet-test", "10.77.0.1"]
     monkeypatch.setitem(cluster.variables, "STORAGE_EMULATOR_HOST", "http://10.77.0.1:4443")
     emulator = subprocess.Popen(cluster.command(*program), env=cluster.environment)
