@@ -1,4 +1,4 @@
-"""Jobs on Kubernetes: TFJobs in the current context, with the faults that pods and nodes have."""
+"""Training jobs on Kubernetes, in the current context, with the faults that pods and nodes have."""
 
 import contextlib
 import json
@@ -18,6 +18,7 @@ from common.settings import Settings
 from common.storage import StoragePath
 from launch import cluster_storage, job, manifests
 from launch.cluster_storage import StorageLocation
+from launch.engines import BY_KIND
 from launch.kube_client import KubeClient
 from launch.log_stream import LogFollower
 
@@ -113,23 +114,26 @@ class ClusterPlace:
         )  # fmt: skip
         if applied.returncode:
             raise ClusterError(f"job {run} can't be created: {applied.stderr.strip()}")
-        (name,) = (one["metadata"]["name"] for one in objects if one["kind"] == "TFJob")
-        return ClusterJob(self._cluster, name)
+        ((kind, name),) = (
+            (one["kind"], one["metadata"]["name"]) for one in objects if one["kind"] in BY_KIND
+        )
+        return ClusterJob(self._cluster, kind, name)
 
     def _parse(self, run: str, workers: int) -> Settings:
         return Settings.from_args([f"RUN={run}", f"WORKERS={workers}", *self._settings])
 
 
 class ClusterJob:
-    """A TFJob.
+    """A training job.
 
     Args:
         cluster: Its cluster.
+        kind: Its kind.
         name: Its name.
     """
 
-    def __init__(self, cluster: KubeClient, name: str) -> None:
-        self._cluster, self._name = cluster, name
+    def __init__(self, cluster: KubeClient, kind: str, name: str) -> None:
+        self._cluster, self._kind, self._name = cluster, kind, name
         self._logs = LogFollower(cluster)
         self._next_look = 0.0
         self._pods: list[job.Pod] = []
@@ -188,13 +192,13 @@ class ClusterJob:
         node.send(self._paused.pop(fault, []), signal.SIGCONT)
 
     def outcome(self) -> str:
-        """Return how the TFJob ended; empty before."""
+        """Return how the job ended; empty before."""
         return self._outcome
 
     def close(self) -> None:
-        """Delete the TFJob, and wait until its pods are gone."""
+        """Delete the job, and wait until its pods are gone."""
         self._logs.finish(timeout_seconds=1.0)
-        self._kubectl("delete", "tfjob", self._name, "--ignore-not-found", check=False)
+        self._kubectl("delete", self._kind, self._name, "--ignore-not-found", check=False)
         end = time.monotonic() + DELETE_SECONDS
         while self._list_pods() and time.monotonic() < end:
             time.sleep(POLL_SECONDS)
@@ -206,7 +210,7 @@ class ClusterJob:
         self._next_look = time.monotonic() + POLL_SECONDS
         self._pods = job.newest_per_worker(self._list_pods())
         self._logs.follow(self._pods)
-        found = self._cluster.get("TFJob", self._name)
+        found = self._cluster.get(self._kind, self._name)
         if found is None:
             self._outcome = "the job was deleted"
         elif job.is_finished(found):
@@ -215,7 +219,7 @@ class ClusterJob:
             self._outcome = SUCCEEDED if phase == "Succeeded" else f"{phase}: {'; '.join(reasons)}"
 
     def _list_pods(self) -> list[job.Pod]:
-        return job.sorted_pods(self._cluster.list("Pod", job.pod_selector("TFJob", self._name)))
+        return job.sorted_pods(self._cluster.list("Pod", job.pod_selector(self._kind, self._name)))
 
     def _storage_processes(self) -> list[int]:
         pods = job.sorted_pods(self._cluster.list("Pod", STORAGE_LABEL))

@@ -22,7 +22,7 @@ class Command:
 
 
 COMMANDS = {
-    "run": Command("train in a TFJob and follow it; Ctrl-C leaves it running"),
+    "run": Command("train in the cluster and follow the job; Ctrl-C leaves it running"),
     "infer": Command("predict with the latest finished run, or RUN, in a Job and follow it"),
     "tensorboard": Command("run TensorBoard in the cluster; forward TENSORBOARD_PORT to it"),
     "status": Command("show the state of a job and its workers", "[RUN]"),

@@ -5,11 +5,11 @@ import re
 from typing import TYPE_CHECKING
 
 from common.errors import ClusterError
+from launch.engines import BY_KIND
+from launch.engines.engine import Engine
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiException
-
-OPERATOR = "the Kubeflow training operator (https://github.com/kubeflow/trainer/tree/release-1.9)"
 
 MAX_CAUSE_CHARACTERS = 160
 MAX_RESPONSE_CHARACTERS = 600
@@ -27,6 +27,10 @@ class Conflict(ClusterError):
     """An object was created, changed or replaced since it was read."""
 
 
+class KindNotServed(ClusterError):
+    """The API server does not serve a kind of object."""
+
+
 class Unreachable(ClusterError):
     """The API server does not answer."""
 
@@ -42,25 +46,36 @@ def unreachable(context: str, server: str, error: BaseException) -> Unreachable:
     )
 
 
-def kind_not_served(kind: str, version: str) -> ClusterError:
+def kind_not_served(kind: str, version: str) -> KindNotServed:
     """Return the error for a kind of object that the server does not serve."""
-    if kind == "TFJob":
-        return ClusterError(
-            f"this cluster does not serve TFJob, so {OPERATOR} is not installed: install it"
-            ' (`kubectl apply --server-side -k "github.com/kubeflow/training-operator.git/'
-            'manifests/overlays/standalone?ref=v1.9.4"`; `make cluster` and `make infra-up` do)'
+    if engine := BY_KIND.get(kind):
+        makes = "; `make cluster` and `make infra-up` do" if kind == "TFJob" else ""
+        return KindNotServed(
+            f"this cluster does not serve {kind}, so {engine.controller} is not installed: install"
+            f" it (`{engine.install}`{makes})"
         )
-    return ClusterError(
+    return KindNotServed(
         f"this cluster does not serve {kind} ({version}): install its controller, or remove the"
         " object from the overlay"
     )
 
 
-def operator_not_running(seconds: float) -> ClusterError:
-    """Return the error for a TFJob that nothing reacts to."""
+def no_engine() -> ClusterError:
+    """Return the error for a cluster that serves none of the kinds of JOB_API."""
+    kinds, recommended = " or ".join(BY_KIND), BY_KIND["JobSet"]
     return ClusterError(
-        f"nothing has happened to the job for {seconds:.0f} s, so the training operator is not"
-        " running: check `kubectl get pods -n kubeflow`; the job starts once the operator runs"
+        f"this cluster does not serve {kinds}: install {recommended.controller}"
+        f" (`{recommended.install}`)"
+    )
+
+
+def controller_not_running(kind: str, seconds: float) -> ClusterError:
+    """Return the error for a training's job that nothing reacts to."""
+    engine = BY_KIND[kind]
+    return ClusterError(
+        f"nothing has happened to the job for {seconds:.0f} s, so {engine.controller} is not"
+        f" running: check `kubectl get pods -n {engine.controller_namespace}`; the job starts once"
+        " it runs"
     )
 
 
@@ -82,10 +97,11 @@ def from_api_exception(error: "ApiException", verb: str, kind: str, namespace: s
         namespace: The namespace.
     """
     text = response_message(error)
-    if "failed calling webhook" in text and "training-operator" in text:
+    if engine := _engine_of_webhook(text):
         return ClusterError(
-            "the training operator is installed but not running (its webhook does not answer):"
-            " check `kubectl get pods -n kubeflow`, and retry the command once its pod is ready"
+            f"{engine.controller} is installed but not running (its webhook does not answer): check"
+            f" `kubectl get pods -n {engine.controller_namespace}`, and retry the command once its"
+            " pod is ready"
         )
     if refused := from_admission_message(text):
         return refused
@@ -107,6 +123,14 @@ def from_api_exception(error: "ApiException", verb: str, kind: str, namespace: s
             f"the API server is unavailable ({error.status}: {text}): retry the command"
         )
     return ClusterError(f"the cluster refuses to {verb} {kind} ({error.status}: {text})")
+
+
+def _engine_of_webhook(text: str) -> Engine | None:
+    """Return the engine whose webhook the API server could not call, if that is the message."""
+    if "failed calling webhook" not in text:
+        return None
+    names = {"training-operator": "TFJob", "jobset": "JobSet"}
+    return next((BY_KIND[kind] for name, kind in names.items() if name in text), None)
 
 
 def _forbidden(text: str, verb: str, kind: str, namespace: str) -> ClusterError:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from common.errors import ClusterError
 from launch import api_errors, job, ownership
+from launch.engines import BY_KIND
 
 if TYPE_CHECKING:
     from launch.kube_client import KubeClient
 
 Object = dict[str, Any]
 
-APPLIED_LAST = ("Deployment", "Job", "TFJob")
+APPLIED_LAST = ("Deployment", "Job", *BY_KIND)
 """Kinds that create pods; the objects that pods need are applied before them."""
 
 MAX_CONFLICTS = 5
@@ -132,8 +133,7 @@ def _leaves(thing: Any, path: str) -> Iterator[tuple[str, str]]:
 def differing_settings(cluster: "KubeClient", objects: Sequence[Object]) -> list[str]:
     """Return the settings of an existing job that differ from `objects`: NAME=old (now new).
 
-    Settings are read from the job's ConfigMap. Other fields of a TFJob or Job have their path as
-    name.
+    Settings are read from the job's ConfigMap. Other fields of the job have their path as name.
     """
     found = []
     for body in objects:
@@ -142,17 +142,26 @@ def differing_settings(cluster: "KubeClient", objects: Sequence[Object]) -> list
             data = {} if live is None else live.get("data") or {}
             for path, before, after in differences(data, body.get("data") or {}):
                 found.append(f"{path.removeprefix('QFLEET_')}={before} (now {after})")
-        elif body["kind"] in ("TFJob", "Job"):
+        elif body["kind"] in ("Job", *BY_KIND):
             try:
                 fields = apply(cluster, body, dry_run=True).fields
-            except api_errors.Invalid:  # the pod template of an existing Job is immutable
-                found.append("another IMAGE, CPU, MEMORY or THREADS")
+            except api_errors.Invalid:  # a Job's and JobSet's pods are immutable
+                found.append(_immutable_difference(cluster, body))
                 continue
             for path, before, after in fields:
                 name = "WORKERS" if path.endswith(".replicas") else path.removeprefix("spec.")
                 if "QFLEET_WORKERS" not in path:
                     found.append(f"{name}={before} (now {after})")
     return found
+
+
+def _immutable_difference(cluster: "KubeClient", body: Object) -> str:
+    """Describe how a job differs whose controller refuses the change."""
+    if body["kind"] in BY_KIND and (live := cluster.get(body["kind"], body["metadata"]["name"])):
+        before, after = (job.configured_workers(one) for one in (live, body))
+        if before != after:
+            return f"WORKERS={before} (now {after})"
+    return "another IMAGE, CPU, MEMORY or THREADS"
 
 
 def delete(cluster: "KubeClient", body: Object) -> bool:

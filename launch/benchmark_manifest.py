@@ -10,6 +10,9 @@ from typing import Any
 
 from common.settings import Scope, Settings, names_in_scope
 from common.settings.schema import format_value
+from launch.engines import BY_KIND
+from launch.engines.engine import Engine
+from launch.engines.jobset import ADDRESSES
 from launch.job_parts import SETTINGS_LABEL
 from launch.pods import COMPONENT, EVENTS_TO_LOG, PART_OF, Object
 
@@ -17,7 +20,7 @@ BENCHMARK = "benchmark"
 """The component label of a benchmark's objects."""
 
 KEPT_VARIABLES = frozenset(
-    {"HOME", EVENTS_TO_LOG["name"]}
+    {"HOME", EVENTS_TO_LOG["name"], ADDRESSES}
     | {f"QFLEET_{name.upper()}" for name in names_in_scope(Scope.BENCHMARK_ENV)}
 )
 
@@ -38,8 +41,8 @@ def benchmark_objects(training: Sequence[Object], cases: str, settings: Settings
         and SETTINGS_LABEL not in one["metadata"]["labels"]
     ]
     for one in found:
-        if one["kind"] == "TFJob":
-            _make_benchmark(one, [cases, *_args(settings)])
+        if one["kind"] in BY_KIND:
+            _make_benchmark(one, BY_KIND[one["kind"]], [cases, *_args(settings)])
         if one["kind"] != "ServiceAccount":
             one["metadata"]["labels"][COMPONENT] = BENCHMARK
     return found
@@ -55,17 +58,15 @@ def _args(settings: Settings) -> list[str]:
     return found
 
 
-def _make_benchmark(job: Any, args: Sequence[str]) -> None:
-    worker = job["spec"]["tfReplicaSpecs"]["Worker"]
+def _make_benchmark(job: Any, engine: Engine, args: Sequence[str]) -> None:
     # Nothing is kept that a restart could continue from: a lost worker ends the job.
-    worker["restartPolicy"] = "Never"
-    job["spec"]["enableDynamicWorker"] = False
-    template = worker["template"]["metadata"]
-    template["labels"][COMPONENT] = BENCHMARK
-    for labelled in (job["metadata"], template):
+    engine.forbid_restarts(job)
+    template: Any = engine.template(job)
+    template["metadata"]["labels"][COMPONENT] = BENCHMARK
+    for labelled in (job["metadata"], template["metadata"]):
         # The label selects training jobs, and pods that may reach storage.
         labelled["labels"].pop(PART_OF)
-    container = worker["template"]["spec"]["containers"][0]
+    container = template["spec"]["containers"][0]
     container["command"] = ["python", "-m", "training.step_benchmark_worker", *args]
     container.pop("envFrom", None)
     container["env"] = [one for one in container["env"] if one["name"] in KEPT_VARIABLES]

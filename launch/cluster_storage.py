@@ -9,12 +9,12 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from common import storage
 from common.errors import ClusterError
 from common.storage import StoragePath
 from launch.kube_client import KubeClient, Object
+from launch.pods import pod_specs
 from launch.port_forward import forward_port
 
 EMULATOR = "STORAGE_EMULATOR_HOST"
@@ -45,18 +45,10 @@ class StorageLocation:
         for one in objects:
             if one["kind"] == "ConfigMap":
                 variables |= one.get("data") or {}
-            for container in _containers(one):
+            for container in (found for pod in pod_specs(one) for found in pod["containers"]):
                 pairs = container.get("env") or []
                 variables |= {pair["name"]: pair["value"] for pair in pairs if "value" in pair}
         return cls(variables.get("QFLEET_STORAGE", ""), variables.get(EMULATOR, ""))
-
-
-def _containers(thing: Any) -> Iterator[Object]:
-    """Yield all containers in an object, of whatever kind."""
-    if isinstance(thing, dict):
-        yield from thing.get("containers") or []
-        for value in thing.values():
-            yield from _containers(value)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ BRIEF_WAIT_SECONDS = 15.0
 
 CREATED = ("SuccessfulCreatePod", "SuccessfulCreate")
 NOT_CREATED = ("FailedCreatePod", "FailedCreate", "FailedCreateService")
-"""Reasons of events of the controllers of TFJobs, Jobs and Deployments about their pods."""
+"""Reasons of events of the controllers of training jobs, Jobs and Deployments about their pods."""
 
 SCALE_UP_REASONS = ("TriggeredScaleUp", "NotTriggerScaleUp")
 """Reasons of the autoscaler's events about a pod: it adds a node, or does not."""
@@ -201,7 +201,7 @@ def creation_obstacle(events: Sequence[Object], since: datetime | None = None) -
 
 
 def describe_resize(found: Object) -> str:
-    """Return a warning if a TFJob's number of replicas was changed; else an empty string."""
+    """Return a warning if the number of a training's workers was changed; else an empty string."""
     name = found["metadata"]["name"]
     replicas, configured = job.worker_count(found), job.configured_workers(found)
     if replicas == configured:

@@ -1,9 +1,16 @@
-"""State of a TFJob or a Job and of its pods, read from the API's dicts."""
+"""State of a training's job or of a Job, and of its pods, read from the API's dicts.
+
+The kinds of a training's job are those of launch/engines.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from launch.engines import BY_KIND
+from launch.engines.engine import FINAL_CONDITIONS, conditions, true_conditions
+from launch.pods import pod_specs
 
 Object = Mapping[str, Any]
 
@@ -11,34 +18,25 @@ INDEX_LABELS = (
     "training.kubeflow.org/replica-index",
     "batch.kubernetes.io/job-completion-index",
 )
-"""Labels that number the pods of a TFJob and of an Indexed Job."""
-
-FINAL_CONDITIONS = {"Succeeded": "Succeeded", "Failed": "Failed", "Complete": "Succeeded"}
-"""Final conditions of a TFJob and of a Job, and the phase that each means."""
+"""Labels that number the pods of a TFJob, and those of an Indexed Job such as a JobSet's."""
 
 
 def pod_selector(kind: str, name: str) -> str:
     """Return the label selector of a job's pods."""
-    if kind == "TFJob":
-        return f"training.kubeflow.org/job-name={name}"
-    return f"batch.kubernetes.io/job-name={name}"
-
-
-def conditions(job: Object) -> list[Object]:
-    """Return a job's conditions, the oldest first; none before its controller has seen it."""
-    return (job.get("status") or {}).get("conditions") or []
+    label = BY_KIND[kind].job_label if kind in BY_KIND else "batch.kubernetes.io/job-name"
+    return f"{label}={name}"
 
 
 def phase(job: Object) -> str:
     """Return Pending, Created, Running, Restarting, Suspended, Succeeded or Failed."""
-    true = [one["type"] for one in conditions(job) if one.get("status") == "True"]
+    true = true_conditions(job)
     for kind, final in FINAL_CONDITIONS.items():
         if kind in true:
             return final
-    if job["kind"] == "Job":
-        active = (job.get("status") or {}).get("active")
-        return "Suspended" if "Suspended" in true else "Running" if active else "Pending"
-    return true[-1] if true else "Pending"
+    if job["kind"] in BY_KIND:
+        return BY_KIND[job["kind"]].phase(job)
+    active = (job.get("status") or {}).get("active")
+    return "Suspended" if "Suspended" in true else "Running" if active else "Pending"
 
 
 def is_finished(job: Object) -> bool:
@@ -47,10 +45,8 @@ def is_finished(job: Object) -> bool:
 
 
 def has_started(job: Object) -> bool:
-    """Return True if all of a TFJob's workers were running at some time."""
-    return is_finished(job) or any(
-        one["type"] in ("Running", "Restarting") for one in conditions(job)
-    )
+    """Return True if all workers of a training's job were running at some time."""
+    return is_finished(job) or BY_KIND[job["kind"]].has_started(job)
 
 
 def reason(job: Object) -> str:
@@ -72,16 +68,15 @@ def exceeded_deadline(job: Object) -> bool:
 
 def worker_count(job: Object) -> int:
     """Return the number of pods that a job's controller creates."""
-    if job["kind"] == "TFJob":
-        specs = job["spec"].get("tfReplicaSpecs") or {}
-        return sum(int(one.get("replicas", 1)) for one in specs.values())
+    if job["kind"] in BY_KIND:
+        return BY_KIND[job["kind"]].worker_count(job)
     return int(job["spec"].get("completions") or 1)
 
 
 def configured_workers(job: Object) -> int:
     """Return the number of workers that its pods expect (QFLEET_WORKERS), or `worker_count`."""
-    for replica in (job["spec"].get("tfReplicaSpecs") or {}).values():
-        for container in replica["template"]["spec"]["containers"]:
+    for pod in pod_specs(job["spec"]):
+        for container in pod["containers"]:
             for variable in container.get("env") or []:
                 if variable["name"] == "QFLEET_WORKERS":
                     return int(variable["value"])

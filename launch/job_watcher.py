@@ -11,6 +11,7 @@ from common.events import Event
 from common.text import plural
 from launch import api_errors, diagnosis, job
 from launch.console import ClientConsole
+from launch.engines import BY_KIND
 from launch.job import Pod
 from launch.kube_client import KubeClient, Object
 from launch.log_stream import LogFollower
@@ -37,7 +38,7 @@ class JobWatcher:
 
     Args:
         cluster: The job's cluster.
-        kind: TFJob or Job.
+        kind: Its kind.
         name: The job's name.
         console: Where to report.
         placement_seconds: Time to wait for a pod to be scheduled (RENDEZVOUS_TIMEOUT).
@@ -125,7 +126,7 @@ class JobWatcher:
         return None
 
     def _report_phase(self, found: Object, pods: Sequence[Pod]) -> None:
-        unit = "worker" if self._kind == "TFJob" else "pod"
+        unit = "worker" if self._kind in BY_KIND else "pod"
         counts = sorted(Counter(pod.display_state for pod in pods).items())
         states = ", ".join(f"{plural(count, unit)} {state}" for state, count in counts)
         phase = f"job {self._name} {job.phase(found)}" + (f": {states}" if states else "")
@@ -140,8 +141,8 @@ class JobWatcher:
         self._reported_resize = resize
 
     def _pods_to_read(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Return the chief of a TFJob, all workers of an Indexed Job, the newest pod of a Job."""
-        if self._kind == "TFJob":
+        """Return the chief of a training, all pods of an Indexed Job, the newest pod of a Job."""
+        if self._kind in BY_KIND:
             return [pod for pod in pods if pod.index in (0, None)][:1]
         if any(pod.index is not None for pod in pods):
             return list(pods[:MAX_LOGS])

@@ -25,6 +25,7 @@ from kubernetes.dynamic.exceptions import (
 from common.errors import ClusterError
 from common.settings import Settings
 from launch import api_errors
+from launch.engines import BY_KIND
 from launch.kubeconfig import contexts, first_line, kubeconfig_path
 
 FIELD_MANAGER = "qfleet"
@@ -36,7 +37,7 @@ RESPONSE_SECONDS = 30.0
 Object = dict[str, Any]
 
 VERSIONS = {
-    "TFJob": "kubeflow.org/v1",
+    **{kind: engine.version for kind, engine in BY_KIND.items()},
     "Job": "batch/v1",
     "Deployment": "apps/v1",
     "ReplicaSet": "apps/v1",
@@ -128,7 +129,7 @@ class KubeClient:
         """Return the library's resource for a kind of object.
 
         Raises:
-            ClusterError: The server does not serve the kind: the operator is not installed.
+            KindNotServed: The server does not serve the kind: its controller is not installed.
         """
         version = version or VERSIONS.get(kind, "v1")
         with self._translated("get", kind):
@@ -143,6 +144,14 @@ class KubeClient:
                 return self._dynamic.resources.get(prefix=prefix, api_version=version, kind=kind)
             except ResourceNotFoundError:
                 raise api_errors.kind_not_served(kind, version) from None
+
+    def serves(self, kind: str) -> bool:
+        """Return True if the server serves a kind of object."""
+        try:
+            self.kind(kind)
+        except api_errors.KindNotServed:
+            return False
+        return True
 
     def get(self, kind: str, name: str, version: str = "") -> Object | None:
         """Return an object; None if it does not exist."""
@@ -199,7 +208,7 @@ class KubeClient:
             ).to_dict()
 
     def delete(self, live: Object) -> bool:
-        """Delete an object and, in the background, the objects that it owns.
+        """Delete an object and the objects that it owns.
 
         Args:
             live: The object as it was read.
@@ -212,7 +221,8 @@ class KubeClient:
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "propagationPolicy": "Background",
+            # A JobSet stays until its Jobs are gone: another one of its name needs their names.
+            "propagationPolicy": "Foreground" if live["kind"] == "JobSet" else "Background",
             "preconditions": {"uid": metadata["uid"]},
         }
         with self._translated("delete", live["kind"]):

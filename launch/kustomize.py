@@ -3,7 +3,7 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +31,6 @@ def build(folder: Path) -> list[Object]:
         path = folder.relative_to(folder.parents[2])
         raise SettingsError(f"kustomize can't build k8s/{path}: {cause}")
     return list(yaml.safe_load_all(done.stdout))
-
-
-def pod_specs(one: Object) -> Iterator[Object]:
-    """Yield the specs of the pods that an object creates."""
-    spec = one.get("spec", {})
-    parents = spec["tfReplicaSpecs"].values() if "tfReplicaSpecs" in spec else [spec]
-    for parent in parents:
-        if "template" in parent:
-            yield parent["template"]["spec"]
 
 
 def cap_requests(pod: Object) -> None:
@@ -91,4 +82,10 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
+def _represent_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.Node:
+    numbers = bool(items) and all(isinstance(item, int) for item in items)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=numbers)
+
+
 _Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(list, _represent_list)

@@ -5,8 +5,8 @@ inference_objects.py, services.py), then the overlay.
                                    return the final objects for OVERLAY
     python -m launch.manifests [SETTING=value ...]
                                    writes k8s/base, the overlay's own.yaml, and the builds of
-                                   overlay local: k8s/RUN.yaml, k8s/inference.yaml,
-                                   k8s/tensorboard.yaml
+                                   overlay local: k8s/RUN.yaml (TFJob), k8s/RUN-jobset.yaml,
+                                   k8s/inference.yaml, k8s/tensorboard.yaml
     python -m launch.manifests --check
                                    compares the files with the committed settings
 
@@ -17,14 +17,17 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from common.errors import SettingsError, run_main
 from common.settings import Settings, Value
 from launch import inference_objects, kustomize, objects, services, site_config
 from launch.apply import apply_order
+from launch.engines import ENGINES, engine_of
+from launch.engines.engine import Engine
 from launch.kustomize import to_yaml
-from launch.pods import ROOT, Object
+from launch.pods import ROOT, Object, pod_specs
 
 __all__ = ["BUILDS", "inference", "main", "tensorboard", "to_yaml", "training"]
 
@@ -56,7 +59,12 @@ def training(settings: Settings) -> list[Object]:
         SettingsError: A setting can't be used in a cluster, the overlay does not exist, its
             own.yaml is incomplete, or there is no kubectl.
     """
-    return _build(settings, "training")
+    return _build(settings, _training_part(engine_of(settings)))
+
+
+def _training_part(engine: Engine) -> str:
+    """Return the folder of k8s/base and of each overlay with an engine's training job."""
+    return "training" if engine.api == "tfjob" else f"training-{engine.api}"
 
 
 def inference(settings: Settings) -> list[Object]:
@@ -88,16 +96,24 @@ def _build(settings: Settings, build: str) -> list[Object]:
         built = kustomize.build(folder / "overlays" / settings.cluster.overlay / build)
     found = apply_order(built)  # kubectl applies them in this order, too
     for one in found:
-        for pod in kustomize.pod_specs(one):
+        for pod in pod_specs(one):
             kustomize.cap_requests(pod)
     _refuse_incomplete(found, settings.cluster.overlay)
     return found
 
 
+def _written_engines(settings: Settings) -> list[Engine]:
+    """Return the engines whose manifests are written: that of JOB_API, or all."""
+    return [*ENGINES.values()] if settings.cluster.job_api == "auto" else [engine_of(settings)]
+
+
 def _base(settings: Settings, *parts: str) -> dict[str, str]:
     """Return the generated files of k8s/base, or some of them: path below k8s -> text."""
     builders: dict[str, Callable[[], list[Object]]] = {
-        "training": lambda: objects.training(settings),
+        **{
+            _training_part(one): partial(objects.training, settings.replace(job_api=one.api))
+            for one in _written_engines(settings)
+        },
         "inference": lambda: inference_objects.inference(settings),
         "tensorboard": lambda: services.tensorboard(settings),
         "storage": services.storage,
@@ -140,7 +156,7 @@ def _refuse_incomplete(found: Sequence[Object], overlay: str) -> None:
     """Refuse an own.yaml with empty values."""
     missing = []
     for one in found:
-        for pod in kustomize.pod_specs(one):
+        for pod in pod_specs(one):
             container = pod["containers"][0]
             env = {variable["name"]: variable.get("value") for variable in container["env"]}
             missing += ["IMAGE=registry/name"] * (not container["image"])
@@ -163,8 +179,11 @@ def _committed_builds(settings: Settings) -> dict[str, str]:
             f"RUN={run} would overwrite k8s/{run}.yaml, the build of another job: choose another"
             " RUN"
         )
-    builders = {run: training, "inference": inference, "tensorboard": tensorboard}
-    return {f"{name}.yaml": to_yaml(build(settings), HEAD) for name, build in builders.items()}
+    builds = {"inference": inference(settings), "tensorboard": tensorboard(settings)}
+    for engine in _written_engines(settings):
+        suffix = _training_part(engine).removeprefix("training")
+        builds[f"{run}{suffix}"] = training(settings.replace(job_api=engine.api))
+    return {f"{name}.yaml": to_yaml(found, HEAD) for name, found in builds.items()}
 
 
 def _check() -> None:

@@ -12,7 +12,7 @@ TENSORBOARD = "qfleet-tensorboard"
 
 
 def training_job(run: str) -> str:
-    """Return the name of a run's TFJob. Its pods are NAME-worker-RANK."""
+    """Return the name of a run's training job. Its pods are NAME-worker-..., by the engine."""
     return f"qfleet-{run}"
 
 

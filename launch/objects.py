@@ -1,4 +1,7 @@
-"""The objects of a training job as plain dicts, from settings. Only this file builds TFJobs.
+"""The objects of a training job as plain dicts, from settings.
+
+This file has the contract with a worker, which is the same for every engine: its environment,
+ports, probes and network. JOB_API selects the engine that wraps it in a job (launch/engines).
 
 STORAGE, images and the Google service account come from the overlay (launch/site_config.py).
 """
@@ -6,6 +9,8 @@ STORAGE, images and the Google service account come from the overlay (launch/sit
 from common.errors import SettingsError
 from common.runs import auto_settings
 from common.settings import ClusterSettings, Settings
+from launch.engines import engine_of
+from launch.engines.engine import Engine
 from launch.job_parts import (
     CLUSTER_AUTHORITY,
     MAX_DNS_LABEL_CHARACTERS,
@@ -16,22 +21,20 @@ from launch.job_parts import (
     threads,
     with_deadline,
 )
-from launch.names import part_of_job, training_job
+from launch.names import part_of_job
 from launch.network import client_egress, egress, ingress, policy
 from launch.pods import (
     EVENTS_TO_LOG,
-    JOB_NAME,
     PROFILES,
     Object,
     account,
     container,
     labels,
-    manifest,
     pod,
 )
 from launch.user_model import UserModel
 
-WORKER_PORT = 2222  # the operator's default
+WORKER_PORT = 2222  # the default of TFJob's operator
 HEARTBEAT_FILE = "/tmp/heartbeat"  # noqa: S108
 
 
@@ -46,26 +49,35 @@ def training(settings: Settings) -> list[Object]:
             "a manifest needs numbers, so WORKERS and BATCH can't be auto here: `make plan"
             " TARGET=k8s` recommends values"
         )
-    run = settings.run_name
-    _check_run_name(run, settings.training.workers)
+    run, engine = settings.run_name, engine_of(settings)
+    _check_run_name(engine.last_host(run, settings.training.workers), settings)
     settings = with_deadline(settings)
-    ports = _ports(settings)
+    ports = _ports(settings, engine)
     model = UserModel.from_settings(settings)
+    template = {
+        "metadata": {"labels": labels("training", run)},
+        "spec": pod(
+            _worker(settings, engine, ports, model),
+            settings,
+            affinity=spread(engine.selector(run)),
+            volumes=model.volumes(run, "training"),
+        ),
+    }
     return [
         account(),
         settings_map("training", settings),
         *model.objects(run, "training"),
-        _worker_policy(run, ports, settings.cluster),
-        _tfjob(run, _worker(settings, ports, model), model, settings),
+        _worker_policy(run, engine, ports, settings.cluster),
+        queued(engine.render(template, settings), settings.cluster),
     ]
 
 
-def _worker(settings: Settings, ports: dict[str, int], model: UserModel) -> Object:
+def _worker(settings: Settings, engine: Engine, ports: dict[str, int], model: UserModel) -> Object:
     """Return the container of a training worker."""
     run = settings.run_name
     namespace = {"fieldRef": {"fieldPath": "metadata.namespace"}}
     return container(
-        "tensorflow",
+        engine.container,
         "worker",
         ["python", "-m", "training.worker"],
         limits(settings.cluster),
@@ -79,6 +91,7 @@ def _worker(settings: Settings, ports: dict[str, int], model: UserModel) -> Obje
             {"name": "QFLEET_JOB_ID", "value": f"$(POD_NAMESPACE).{run}"},
             {"name": "QFLEET_TENSORBOARD_FOLDER", "value": PROFILES},
             {"name": "QFLEET_HEARTBEAT_FILE", "value": HEARTBEAT_FILE},
+            *engine.variables(run),
         ],
         **_probes(),
         ports=[{"name": name, "containerPort": port} for name, port in ports.items()],
@@ -109,43 +122,18 @@ def _probes() -> Object:
     }  # fmt: skip
 
 
-def _tfjob(run: str, worker: Object, model: UserModel, settings: Settings) -> Object:
-    name = training_job(run)
-    affinity, volumes = spread({JOB_NAME: name}), model.volumes(run, "training")
-    template = {
-        "metadata": {"labels": labels("training", run)},
-        "spec": pod(worker, settings, affinity=affinity, volumes=volumes),
-    }
-    replicas = {
-        "replicas": settings.training.workers,
-        "restartPolicy": "ExitCode",
-        "template": template,
-    }
-    spec = {
-        "runPolicy": _run_policy(settings),
-        # A group that continues without a worker is done when its chief is.
-        "successPolicy": "" if settings.training.is_elastic else "AllWorkers",
-        # Otherwise the operator fails the job once a pod is deleted or preempted. With it,
-        # TF_CONFIG contains only the worker itself; training/cluster.py adds its peers.
-        "enableDynamicWorker": True,
-        "tfReplicaSpecs": {"Worker": replicas},
-    }
-    job = manifest("kubeflow.org/v1", "TFJob", name, "training", run, spec=spec)
-    return queued(job, settings.cluster)
-
-
-def _check_run_name(run: str, workers: int) -> None:
-    last = f"{training_job(run)}-worker-{workers - 1}"
+def _check_run_name(last: str, settings: Settings) -> None:
     excess = len(last) - MAX_DNS_LABEL_CHARACTERS
     if excess > 0:
         raise SettingsError(
-            f"RUN={run} with WORKERS={workers} needs the pod name {last} of {len(last)} characters,"
+            f"RUN={settings.run_name} with WORKERS={settings.training.workers} needs the pod name"
+            f" {last} of {len(last)} characters,"
             f" but the cluster's DNS allows {MAX_DNS_LABEL_CHARACTERS}: shorten RUN by {excess}"
         )
 
 
-def _ports(settings: Settings) -> dict[str, int]:
-    """Return the workers' ports by name. The operator's Services expose named ports."""
+def _ports(settings: Settings, engine: Engine) -> dict[str, int]:
+    """Return the workers' ports by name. The Services of TFJob's operator expose named ports."""
     rendezvous = settings.fault_tolerance.rendezvous_port
     profiler = settings.monitoring.profiler_port
     if not rendezvous:
@@ -153,7 +141,7 @@ def _ports(settings: Settings) -> dict[str, int]:
             "RENDEZVOUS_PORT=0 lets each worker choose a port, but network policies need a number:"
             " set one, for example RENDEZVOUS_PORT=2224"
         )
-    ports = {"tfjob-port": WORKER_PORT, "profiler": profiler, "rendezvous": rendezvous}
+    ports = {engine.worker_port: WORKER_PORT, "profiler": profiler, "rendezvous": rendezvous}
     used = {name: port for name, port in ports.items() if port}
     if len(set(used.values())) < len(used):
         raise SettingsError(
@@ -163,30 +151,15 @@ def _ports(settings: Settings) -> dict[str, int]:
     return used
 
 
-def _run_policy(settings: Settings) -> Object:
-    cluster = settings.cluster
-    policy: Object = {
-        "cleanPodPolicy": "Running",
-        "ttlSecondsAfterFinished": cluster.ttl,
-        # The operator checks it only at events such as the chief's own end at DEADLINE.
-        "activeDeadlineSeconds": settings.fault_tolerance.deadline,
-    }
-    if cluster.gang_scheduling:
-        policy["schedulingPolicy"] = {
-            "minAvailable": settings.training.min_workers or settings.training.workers
-        }
-        if cluster.priority_class:
-            policy["schedulingPolicy"]["priorityClass"] = cluster.priority_class
-    return policy
-
-
-def _worker_policy(run: str, ports: dict[str, int], cluster: ClusterSettings) -> Object:
+def _worker_policy(
+    run: str, engine: Engine, ports: dict[str, int], cluster: ClusterSettings
+) -> Object:
     """Return the NetworkPolicy of a job's workers.
 
     TensorFlow's gRPC has no authentication. Only the same job's workers may reach its ports, and
     TensorBoard the profiler's. Workers reach each other, DNS and storage.
     """
-    workers = {JOB_NAME: training_job(run)}
+    workers = engine.selector(run)
     rules = [ingress(workers, *ports.values())]
     if "profiler" in ports:
         rules.append(ingress(labels("tensorboard"), ports["profiler"]))

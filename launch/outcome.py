@@ -28,7 +28,7 @@ def outcome_of(found: Object, pods: Sequence[Pod]) -> JobOutcome:
     """Return the outcome of a finished job.
 
     Args:
-        found: The TFJob or Job.
+        found: The job.
         pods: Its pods, by rank.
     """
     name, phase = found["metadata"]["name"], job.phase(found)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from common.errors import RetryableError
 from launch import diagnosis, job
+from launch.engines import BY_KIND
 from launch.job import Pod
 from launch.kube_client import KubeClient
 from launch.pod_watch import PodWatch
@@ -14,14 +15,14 @@ class PodLosses:
 
     Args:
         cluster: The job's cluster.
-        kind: TFJob or Job.
+        kind: The job's kind.
         name: The job's name.
     """
 
     def __init__(self, cluster: KubeClient, kind: str, name: str) -> None:
         self._watch = PodWatch(cluster, job.pod_selector(kind, name))
         self._consequence = (
-            "restarting all workers" if kind == "TFJob" else "restarting that worker only"
+            "restarting all workers" if kind in BY_KIND else "restarting that worker only"
         )
         self._pods: dict[str, Pod] = {}  # worker's title -> its latest pod
         self._lost: set[str] = set()  # uids

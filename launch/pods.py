@@ -1,6 +1,6 @@
 """Parts that the manifests of all pods share: labels, least privilege, containers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,6 @@ PART_OF = "app.kubernetes.io/part-of"
 COMPONENT = "app.kubernetes.io/component"
 RUN = "qfleet/run"
 OPENS_TENSORBOARD = "qfleet/opens-tensorboard"
-JOB_NAME = "training.kubeflow.org/job-name"
-"""The label that the operator adds to a job's pods."""
-
 ACCOUNT = "qfleet"
 """The ServiceAccount of all pods that read or write runs."""
 
@@ -133,3 +130,15 @@ def container(
             *fields.get("volumeMounts", []),
         ],
     }
+
+
+def pod_specs(thing: Any) -> Iterator[Object]:
+    """Yield the specs of the pods that an object creates, of whatever kind it is."""
+    if isinstance(thing, list):
+        for one in thing:
+            yield from pod_specs(one)
+    elif isinstance(thing, dict) and "containers" in thing:
+        yield thing
+    elif isinstance(thing, dict):
+        for one in thing.values():
+            yield from pod_specs(one)

@@ -1,7 +1,7 @@
 """Pods of a job that do not start: report the reason, and stop waiting when waiting can't help."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,11 +9,12 @@ from common.errors import ClusterError
 from launch import api_errors, diagnosis, job
 from launch.console import ClientConsole
 from launch.diagnosis import BRIEF_WAIT_SECONDS, Obstacle, Wait
+from launch.engines import BY_KIND
 from launch.job import Pod
 from launch.kube_client import KubeClient, Object
 
-OPERATOR_SECONDS = 20.0
-"""Time in which the operator reacts to a TFJob if it is running."""
+CONTROLLER_SECONDS = 20.0
+"""Time in which a controller reacts to a training's job if it is running."""
 
 SCALE_UP_SECONDS = 600.0
 """Shortest time to wait for a node that the autoscaler is adding."""
@@ -48,7 +49,7 @@ class StartupMonitor:
 
     def ignore_earlier_events(self, found: Object) -> None:
         """Give events about a job that existed before the time of PLACEMENT: they may be over."""
-        if earlier := self._events(found):
+        if earlier := self._job_events(found):
             self._old_events_until = diagnosis.event_time(earlier[-1])
 
     def check(self, found: Object, pods: Sequence[Pod]) -> None:
@@ -67,8 +68,8 @@ class StartupMonitor:
             self._waiting_since.clear()
             self._reported = ""
             return
-        about_job = self._events(found)
-        self._require_operator(found, pods, about_job)
+        about_job = self._job_events(found)
+        self._require_controller(found, pods, about_job)
         obstacle = (
             diagnosis.creation_obstacle(about_job, self._old_events_until) if missing else None
         )
@@ -82,13 +83,14 @@ class StartupMonitor:
         else:
             self._wait(obstacle, scaling_up=scaling_up and obstacle.wait is Wait.PLACEMENT)
 
-    def _require_operator(
+    def _require_controller(
         self, found: Object, pods: Sequence[Pod], about_job: Sequence[Object]
     ) -> None:
-        if found["kind"] == "TFJob" and not pods and not job.conditions(found) and not about_job:
+        reacted = pods or found.get("status") or about_job
+        if found["kind"] in BY_KIND and not reacted:
             seconds = time.monotonic() - self._created
-            if seconds > OPERATOR_SECONDS:
-                raise api_errors.operator_not_running(seconds)
+            if seconds > CONTROLLER_SECONDS:
+                raise api_errors.controller_not_running(found["kind"], seconds)
 
     def _wait(self, obstacle: Obstacle, *, scaling_up: bool) -> None:
         now = time.monotonic()
@@ -101,14 +103,32 @@ class StartupMonitor:
             self._console.print(f"{obstacle.sentence}{scaling}; waiting")
         self._reported = obstacle.sentence
 
+    def _job_events(self, found: Object) -> list[Object]:
+        return self._readable(lambda: events_about_job(self._cluster, found))
+
     def _events(self, thing: Mapping[str, Any]) -> list[Object]:
-        """Return the events about an object, the newest last; none where reading is forbidden."""
-        uid = thing["metadata"]["uid"]
+        return self._readable(lambda: _events_about(self._cluster, thing))
+
+    def _readable(self, read: Callable[[], list[Object]]) -> list[Object]:
+        """Return events, the newest last; none where reading them is forbidden."""
         try:
-            found = self._cluster.list("Event", fields=f"involvedObject.uid={uid}")
+            return diagnosis.sort_events(read())
         except api_errors.Forbidden as error:
             if self._may_read_events:
                 self._console.print(f"{error}; causes of waiting pods may be missing here")
             self._may_read_events = False
             return []
-        return diagnosis.sort_events(found)
+
+
+def events_about_job(cluster: KubeClient, found: Object) -> list[Object]:
+    """Return the events about a job and the Jobs that it consists of, the newest last."""
+    things = [found]
+    if found["kind"] in BY_KIND and BY_KIND[found["kind"]].has_jobs:
+        selector = job.pod_selector(found["kind"], found["metadata"]["name"])
+        things += cluster.list("Job", selector)
+    about = [event for thing in things for event in _events_about(cluster, thing)]
+    return diagnosis.sort_events(about)
+
+
+def _events_about(cluster: KubeClient, thing: Mapping[str, Any]) -> list[Object]:
+    return cluster.list("Event", fields=f"involvedObject.uid={thing['metadata']['uid']}")

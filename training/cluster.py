@@ -1,4 +1,5 @@
-"""The workers of a run: TF_CONFIG, as the Kubeflow operator and the local launcher set it.
+"""The workers of a run: TF_CONFIG, as the Kubeflow operator and the local launcher set it, or made
+from what an Indexed Job sets (training/indexed_job.py).
 
 With `enableDynamicWorker`, the operator sets only the worker's own address (a sparse TF_CONFIG).
 The other addresses differ in the rank. Without it, one deleted pod would fail the whole job.
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from common.errors import SettingsError
+from training import indexed_job
 
 TF_CONFIG = "TF_CONFIG"
 
@@ -68,17 +70,17 @@ class ClusterSpec:
 
     @classmethod
     def from_environment(cls, workers: int) -> Self:
-        """Read TF_CONFIG; without one, return a cluster of one worker.
+        """Read TF_CONFIG, or the variables of an Indexed Job; else return a cluster of one worker.
 
         In the environment, the full TF_CONFIG that TensorFlow needs replaces a sparse one.
 
         Args:
-            workers: WORKERS, which a sparse TF_CONFIG does not contain.
+            workers: WORKERS, which neither a sparse TF_CONFIG nor an Indexed Job contains.
 
         Raises:
             SettingsError: TF_CONFIG is malformed, or contradicts WORKERS.
         """
-        text = os.environ.get(TF_CONFIG, "").strip()
+        text = os.environ.get(TF_CONFIG, "").strip() or indexed_job.tf_config(workers)
         if not text:
             if workers > 1:
                 raise SettingsError(

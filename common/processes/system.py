@@ -43,7 +43,7 @@ def pinned(cpus: Sequence[int]) -> Iterator[None]:
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
-    """Return this process's environment without settings (QFLEET_*), TF_CONFIG and events.
+    """Return this process's environment without settings (QFLEET_*), other workers and events.
 
     A child gets its settings as arguments.
 
@@ -53,7 +53,7 @@ def clean_environment(**extra: str) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("QFLEET_") and name != "TF_CONFIG"
+        if not name.startswith("QFLEET_") and name not in ("TF_CONFIG", "WORKER_ADDRESSES")
     }
     return {**kept, **extra}
 

@@ -11,7 +11,9 @@ from common.events import Event
 from common.settings import Settings, Value
 from launch import api_errors, apply, job, manifests
 from launch.benchmark_manifest import benchmark_objects
+from launch.commands import select
 from launch.console import ClientConsole
+from launch.engines import BY_KIND
 from launch.job_watcher import JobWatcher
 from launch.kube_client import KubeClient, Object
 from launch.log_stream import read_line
@@ -25,7 +27,7 @@ TTL_SECONDS = 600
 
 
 def benchmark(settings: Settings, cases: str) -> int:
-    """Run CASES in a TFJob of WORKERS pods, pass on the events of all workers, delete the TFJob.
+    """Run CASES in a job of WORKERS pods, pass on the events of all workers, delete the job.
 
     The last event is of kind "nodes".
 
@@ -42,14 +44,16 @@ def benchmark(settings: Settings, cases: str) -> int:
         "ttl": TTL_SECONDS,
     }
     settings = settings.replace(**overrides)
-    objects = benchmark_objects(manifests.training(settings), cases, settings)
     cluster = KubeClient.connect(settings)
     cluster.check()
-    name = training_job(settings.run_name)
+    engine = select.engines(cluster, settings)[0]
+    settings = settings.replace(job_api=engine.api)
+    objects = benchmark_objects(manifests.training(settings), cases, settings)
+    kind, name = engine.kind, training_job(settings.run_name)
     with _MeasurementConsole() as console, _temporary(cluster, objects):
         try:
             outcome = JobWatcher(
-                cluster, "TFJob", name, console, settings.fault_tolerance.rendezvous_timeout
+                cluster, kind, name, console, settings.fault_tolerance.rendezvous_timeout
             ).until_end()
         except api_errors.Unreachable:
             raise
@@ -58,7 +62,7 @@ def benchmark(settings: Settings, cases: str) -> int:
         if outcome.code:
             events.emit("error", outcome.sentence, exit_code=outcome.code)
             return outcome.code
-        pods = job.sorted_pods(cluster.list("Pod", job.pod_selector("TFJob", name)))
+        pods = job.sorted_pods(cluster.list("Pod", job.pod_selector(kind, name)))
         for pod in pods:
             for line in cluster.log(pod.name, pod.container, follow=False):
                 console.pass_on_measurement(read_line(line.partition(" ")[2], pod.index))
@@ -100,4 +104,4 @@ def _temporary(cluster: KubeClient, objects: Sequence[Object]) -> Iterator[None]
             if body["kind"] != "ServiceAccount":
                 apply.delete(cluster, body)
     # Waits: the next one may need its resources.
-    apply.remove(cluster, next(one for one in objects if one["kind"] == "TFJob"))
+    apply.remove(cluster, next(one for one in objects if one["kind"] in BY_KIND))

@@ -14,7 +14,7 @@ from launch.commands.run import (
     log_resume,
     preview,
 )
-from launch.commands.select import QFLEET, run_of
+from launch.commands.select import jobs, run_of
 from launch.console import ClientConsole
 from launch.kube_client import KubeClient, Object
 
@@ -30,7 +30,7 @@ def infer(settings: Settings) -> int:
     cluster.check()
     with ClientConsole() as console:
         if not settings.inference.weights:
-            name = _select_run(cluster, objects, settings.job.run, console)
+            name = _select_run(cluster, objects, settings, console)
             settings = settings.replace(run=name)
             objects = manifests.inference(settings)
         ownership.check(cluster, objects)
@@ -56,13 +56,14 @@ def infer(settings: Settings) -> int:
 
 
 def _select_run(
-    cluster: KubeClient, objects: Sequence[Object], wanted: str, console: ClientConsole
+    cluster: KubeClient, objects: Sequence[Object], settings: Settings, console: ClientConsole
 ) -> str:
     """Return RUN if it is finished, or the run that finished last.
 
     Raises:
         RunError: There is no such run, or it is not finished.
     """
+    wanted = settings.job.run
     location = cluster_storage.StorageLocation.from_objects(objects)
     try:
         with cluster_storage.open_storage(cluster, location) as root:
@@ -72,9 +73,9 @@ def _select_run(
             console.print(f"can't check here that run {wanted} is finished: {error}")
             return wanted
         cause = str(error)
-    finished = [one for one in cluster.list("TFJob", QFLEET) if job.phase(one) == "Succeeded"]
+    finished = [one for one in jobs(cluster, settings) if job.phase(one) == "Succeeded"]
     if not finished:
         raise RunError(f"can't read here which runs are finished ({cause}): set RUN")
-    name = run_of(max(finished, key=job.created_at))
+    name = run_of(finished[-1])
     console.print(f"using run {name}, the latest job that succeeded; can't read storage: {cause}")
     return name

@@ -79,7 +79,7 @@ def _print_pod_logs(cluster: KubeClient, live: Object, console: ClientConsole) -
             pass
         if ended:
             return follower.has_read
-        found = cluster.get("TFJob", live["metadata"]["name"])
+        found = cluster.get(live["kind"], live["metadata"]["name"])
         if found is None or found["metadata"]["uid"] != live["metadata"]["uid"]:
             return follower.has_read
         live = found

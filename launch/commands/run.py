@@ -18,6 +18,8 @@ from common.settings import Settings
 from launch import api_errors, apply, cluster_storage, job, manifests, ownership
 from launch.commands import select
 from launch.console import ClientConsole
+from launch.engines import BY_KIND
+from launch.engines.engine import Engine
 from launch.job_watcher import JobWatcher
 from launch.kube_client import KubeClient, Object
 from launch.names import training_job
@@ -40,23 +42,26 @@ def run(settings: Settings) -> int:
     objects = manifests.training(settings)  # reports errors that need no cluster
     cluster = KubeClient.connect(settings)
     cluster.check()
-    cluster.kind("TFJob")
+    engines = select.engines(cluster, settings)
     with ClientConsole() as console:
-        console.print(
-            f"training {settings.model.model} in a TFJob, namespace {cluster.namespace}, context"
-            f" {cluster.context}"
-        )
-        name = select_run(cluster, objects, settings.run_name, console)
+        name = select_run(cluster, objects, settings.run_name, engines, console)
         if name != settings.run_name:
             console.print(f"run {settings.run_name} is finished: this one is {name}")
-        live = cluster.get("TFJob", training_job(name))
+        engine, live = select.choose_engine(cluster, engines, name)
+        chosen = " (JOB_API=auto)" if settings.cluster.job_api == "auto" else ""
+        console.print(
+            f"training {settings.model.model} in a {engine.kind}{chosen}, namespace"
+            f" {cluster.namespace}, context {cluster.context}"
+        )
+        requested = requested.replace(job_api=engine.api)
+        settings = settings.replace(job_api=engine.api)
         if auto_settings.is_automatic(requested):
             settings = _resolve_auto(cluster, objects, requested, name, live, console)
         settings = settings.replace(run=name)
         objects = manifests.training(settings)
         ownership.check(cluster, objects)
         action = _decide_action(cluster, objects, live, console)
-        recreated = "TFJob" if action == "recreate" else ""
+        recreated = engine.kind if action == "recreate" else ""
         if settings.cluster.dry_run:
             if action == "follow":
                 console.print(UNCHANGED)
@@ -64,11 +69,11 @@ def run(settings: Settings) -> int:
                 preview(cluster, objects, console, recreated=recreated)
             return 0
         if action == "recreate":
-            apply.remove(cluster, next(one for one in objects if one["kind"] == "TFJob"))
+            apply.remove(cluster, next(one for one in objects if one["kind"] == engine.kind))
         if action != "follow":
             apply_all(cluster, objects, console, recreated=recreated)
         followed = training_job(name)
-        return follow(cluster, "TFJob", followed, settings, console, again=action == "follow")
+        return follow(cluster, engine.kind, followed, settings, console, again=action == "follow")
 
 
 def _resolve_auto(
@@ -98,11 +103,15 @@ def _resolve_auto(
 
 
 def select_run(
-    cluster: KubeClient, objects: Sequence[Object], wanted: str, console: ClientConsole
+    cluster: KubeClient,
+    objects: Sequence[Object],
+    wanted: str,
+    engines: Sequence[Engine],
+    console: ClientConsole,
 ) -> str:
     """Return the name of the run; if it is finished, with the next free number.
 
-    STORAGE decides. If this machine can't read it, the TFJobs in the cluster decide.
+    STORAGE decides. If this machine can't read it, the jobs in the cluster decide.
     """
     location = cluster_storage.StorageLocation.from_objects(objects)
     try:
@@ -115,7 +124,7 @@ def select_run(
             raise
         console.print(f"using the jobs in the cluster, since storage can't be read here: {error}")
     for name in runs.numbered(wanted):
-        live = cluster.get("TFJob", training_job(name))
+        live = select.live_job(cluster, engines, name)
         if live is None or job.phase(live) != "Succeeded":
             return name
     raise AssertionError("numbered names do not end")
@@ -218,7 +227,7 @@ def follow(
         ClusterError: It can't start.
     """
     run = settings.run_name
-    part = "training" if kind == "TFJob" else "inference"
+    part = "training" if kind in BY_KIND else "inference"
     try:
         # A group that is elastic continues without the pod.
         timeout = (
@@ -230,7 +239,7 @@ def follow(
     except KeyboardInterrupt:
         others = (
             f"`python -m launch logs {run}` prints its logs, `python -m launch stop {run}` stops it"
-            if kind == "TFJob"
+            if kind in BY_KIND
             else f"`make delete-{part} RUN={run}` deletes it"
         )
         console.print(

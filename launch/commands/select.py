@@ -1,22 +1,103 @@
-"""Selection of the job that a command is about: RUN, or the only or newest job."""
+"""Selection of the engine, and of the job that a command is about: RUN, or the only or newest."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from common.errors import RunError
+from common.errors import ClusterError, RunError
 from common.runs import auto_settings
 from common.settings import Settings
-from launch import job, manifests
+from launch import api_errors, job, manifests
 from launch.cluster_storage import StorageLocation
+from launch.engines import BY_KIND, ENGINES
+from launch.engines.engine import Engine
 from launch.kube_client import KubeClient, Object
-from launch.names import part_of_job
+from launch.names import part_of_job, training_job
+
+_Read = TypeVar("_Read")
 
 QFLEET = "app.kubernetes.io/part-of=qfleet"
 
 
-def jobs(cluster: KubeClient, kind: str = "TFJob") -> list[Object]:
-    """Return qfleet's jobs of a kind, the newest last."""
-    return sorted(cluster.list(kind, QFLEET), key=job.created_at)
+def engines(cluster: KubeClient, settings: Settings) -> list[Engine]:
+    """Return the engine of JOB_API, or those that the cluster serves for `auto`.
+
+    Raises:
+        ClusterError: The cluster serves none of them.
+    """
+    if settings.cluster.job_api != "auto":
+        chosen = ENGINES[settings.cluster.job_api]
+        cluster.kind(chosen.kind)
+        return [chosen]
+    served = [engine for engine in ENGINES.values() if cluster.serves(engine.kind)]
+    if not served:
+        raise api_errors.no_engine()
+    return served
+
+
+def choose_engine(
+    cluster: KubeClient, found: Sequence[Engine], run: str
+) -> tuple[Engine, Object | None]:
+    """Return the engine that trains a run, and its job if it exists.
+
+    It is the engine of the run's unfinished job, or the first one.
+
+    Args:
+        cluster: The cluster.
+        found: The engines of JOB_API; see `engines`.
+        run: The run.
+
+    Raises:
+        RunError: An engine that JOB_API excludes trains the run.
+    """
+    served = [engine for engine in ENGINES.values() if cluster.serves(engine.kind)]
+    live = live_job(cluster, served, run)
+    if live is not None and not job.is_finished(live):
+        engine = BY_KIND[live["kind"]]
+        if engine not in found:
+            raise RunError(
+                f"run {run} is trained by {engine.kind} {live['metadata']['name']}: follow it with"
+                f" JOB_API={engine.api}, or end it first (`python -m launch stop {run}`)"
+            )
+        return engine, live
+    return found[0], live_job(cluster, found[:1], run)
+
+
+def live_job(cluster: KubeClient, found: Sequence[Engine], run: str) -> Object | None:
+    """Return the training job of a run, whichever of these engines it has; an unfinished one first.
+
+    Raises:
+        Forbidden: The user may read the jobs of none of them.
+    """
+    name = training_job(run)
+    read = _of_readable(found, lambda engine: [cluster.get(engine.kind, name)])
+    existing = [one for one in read if one is not None]
+    return min(existing, key=job.is_finished, default=None)
+
+
+def jobs(cluster: KubeClient, settings: Settings, part: str = "training") -> list[Object]:
+    """Return qfleet's jobs of a part, training or inference, the newest last."""
+    if part == "inference":
+        found = cluster.list("Job", QFLEET)
+    else:
+        found = _of_readable(
+            engines(cluster, settings), lambda engine: cluster.list(engine.kind, QFLEET)
+        )
+    return sorted(found, key=job.created_at)
+
+
+def _of_readable(found: Sequence[Engine], read: Callable[[Engine], list[_Read]]) -> list[_Read]:
+    """Return what is read of each engine; a user may have the rights for one of them only."""
+    results: list[_Read] = []
+    refusals: list[ClusterError] = []
+    for engine in found:
+        try:
+            results += read(engine)
+        except api_errors.Forbidden as error:
+            refusals.append(error)
+    if refusals and len(refusals) == len(found):
+        raise refusals[0]
+    return results
 
 
 def run_of(found: Object) -> str:
@@ -31,28 +112,28 @@ def pods(cluster: KubeClient, found: Object) -> list[job.Pod]:
     return job.sorted_pods(cluster.list("Pod", selector))
 
 
-def newest(cluster: KubeClient, settings: Settings, kind: str = "TFJob") -> Object | None:
-    """Return the newest job of RUN, or of any run if RUN is not set; None if there is none."""
-    found = jobs(cluster, kind)
+def newest(cluster: KubeClient, settings: Settings) -> Object | None:
+    """Return the newest training of RUN, or of any run if RUN is not set; None if there is none."""
+    found = jobs(cluster, settings)
     return next((one for one in reversed(found) if settings.job.run in ("", run_of(one))), None)
 
 
 def only(
-    cluster: KubeClient, settings: Settings, kind: str = "TFJob", others: Sequence[str] = ()
+    cluster: KubeClient, settings: Settings, part: str = "training", others: Sequence[str] = ()
 ) -> tuple[str, Object | None]:
     """Return RUN and its job, or those of the only run. For commands that can't be undone.
 
     Args:
         cluster: The jobs' cluster.
-        settings: RUN is used.
-        kind: TFJob or Job.
+        settings: RUN and JOB_API are used.
+        part: training or inference.
         others: Runs to consider although their jobs no longer exist.
 
     Raises:
         RunError: There is none, or there are several.
     """
     run = settings.job.run
-    found = {run_of(one): one for one in jobs(cluster, kind)}
+    found = {run_of(one): one for one in jobs(cluster, settings, part)}
     names = list(dict.fromkeys([*found, *others]))
     if run:
         if run not in names:

@@ -12,6 +12,7 @@ from launch.console import ClientConsole
 from launch.job import Pod
 from launch.kube_client import KubeClient, Object
 from launch.outcome import outcome_of
+from launch.startup import events_about_job
 
 HEADS = ("WORKER", "STATE", "RESTARTS", "NODE", "AGE", "EXIT", "MESSAGE")
 MAX_MESSAGE_CHARACTERS = 100
@@ -33,8 +34,8 @@ def status(settings: Settings) -> int:
     run = select.run_of(live)
     pods = select.pods(cluster, live)
     console.print(
-        f"job {live['metadata']['name']} {job.phase(live)}, created {job.age(live)} ago, namespace"
-        f" {cluster.namespace}, context {cluster.context}"
+        f"job {live['metadata']['name']} {job.phase(live)}, a {live['kind']} created"
+        f" {job.age(live)} ago, namespace {cluster.namespace}, context {cluster.context}"
     )
     if pods:
         console.table(HEADS, [_row(pod) for pod in pods])
@@ -62,9 +63,7 @@ def _explanations(cluster: KubeClient, live: Object, pods: list[Pod]) -> list[st
         return [outcome_of(live, pods).sentence]
     sentences = [resize] if (resize := diagnosis.describe_resize(live)) else []
     if len(pods) < job.worker_count(live):
-        uid = live["metadata"]["uid"]
-        events = diagnosis.sort_events(cluster.list("Event", fields=f"involvedObject.uid={uid}"))
-        obstacle = diagnosis.creation_obstacle(events)
+        obstacle = diagnosis.creation_obstacle(events_about_job(cluster, live))
         sentences += [obstacle.sentence] if obstacle else []
     obstacles = (diagnosis.find_obstacle(pod) for pod in pods if not pod.started)
     first = next(filter(None, obstacles), None)
@@ -102,8 +101,8 @@ def list_jobs(settings: Settings) -> int:
     cluster = KubeClient.connect(settings)
     cluster.check()
     rows = []
-    for kind, part in (("TFJob", "training"), ("Job", "inference")):
-        for one in select.jobs(cluster, kind):
+    for part in ("training", "inference"):
+        for one in select.jobs(cluster, settings, part):
             running = [pod for pod in select.pods(cluster, one) if "running" in pod.state]
             workers = f"{len(running)}/{job.worker_count(one)}"
             rows.append((select.run_of(one), part, job.phase(one), workers, job.age(one)))

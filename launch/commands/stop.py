@@ -31,7 +31,7 @@ def _stop(
     cluster: KubeClient, run: str, live: Object, console: ClientConsole, *, dry_run: bool
 ) -> None:
     name, phase = live["metadata"]["name"], job.phase(live)
-    deleted = apply.action_line("TFJob", name, "deleted", dry_run=dry_run)
+    deleted = apply.action_line(live["kind"], name, "deleted", dry_run=dry_run)
     if dry_run:
         console.print(deleted)
     elif job.is_finished(live):
@@ -84,16 +84,16 @@ def _delete_job(
     cluster: KubeClient, settings: Settings, part: str, labels: str, console: ClientConsole
 ) -> str:
     """Delete the job of a part, if it still exists, and return its run."""
-    kind, dry_run = "TFJob" if part == "training" else "Job", settings.cluster.dry_run
+    dry_run = settings.cluster.dry_run
     others = [select.run_of(one) for one in _labelled(cluster, KINDS[part], labels)]
-    run, live = select.only(cluster, settings, kind, others)
+    run, live = select.only(cluster, settings, part, others)
     if live is not None and part == "training":
         _stop(cluster, run, live, console, dry_run=dry_run)
     elif live is not None:
         name = live["metadata"]["name"]
         if not dry_run:
             apply.remove(cluster, live)
-        console.print(apply.action_line(kind, name, "deleted", dry_run=dry_run))
+        console.print(apply.action_line(live["kind"], name, "deleted", dry_run=dry_run))
     return run
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from common.settings import Settings
-from launch import kustomize, manifests
-from launch.pods import account
+from launch import manifests
+from launch.pods import account, pod_specs
 from tests.e2e import kube
 
 PRIORITY = f"qfleet-e2e-{os.getpid()}"
@@ -53,7 +53,7 @@ def test_manifests_and_their_pods_are_admitted(named: None, variant: str, build:
     settings = Settings.from_record({**manifests.COMMITTED, **VARIANTS[variant]})
     found = getattr(manifests, build)(settings)
     assert len(dry_run(manifests.to_yaml(found)).splitlines()) == len(found)
-    specs = [spec for one in found for spec in kustomize.pod_specs(one)]
+    specs = [spec for one in found for spec in pod_specs(one)]
     head = {"apiVersion": "v1", "kind": "Pod"}
     pods = [head | {"metadata": {"name": f"p{i}"}, "spec": s} for i, s in enumerate(specs)]
     assert pods
@@ -62,7 +62,7 @@ def test_manifests_and_their_pods_are_admitted(named: None, variant: str, build:
 
 def test_namespace_refuses_pod_with_more_privileges(named: None) -> None:
     found = manifests.training(Settings.from_record(manifests.COMMITTED))
-    (spec,) = (s for one in found if one["kind"] == "TFJob" for s in kustomize.pod_specs(one))
+    (spec,) = (s for one in found if one["kind"] == "TFJob" for s in pod_specs(one))
     del spec["securityContext"]["seccompProfile"]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
     assert dry_run(manifests.to_yaml([pod]), check=False) == ""

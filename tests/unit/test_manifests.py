@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -16,11 +17,12 @@ import yaml
 from common.errors import SettingsError
 from common.lease.holder import CLUSTER_CA
 from common.settings import Settings
-from launch import inference_objects, kustomize, manifests, objects, services, site_config
-from launch.pods import ROOT, VERSION
+from launch import inference_objects, manifests, objects, services, site_config
+from launch.engines import BY_KIND, ENGINES
+from launch.pods import ROOT, VERSION, pod_specs
 
 BUILDS = ("training", "inference", "tensorboard")
-COMMITTED = ("qcnn", "inference", "tensorboard")
+COMMITTED = ("qcnn", "qcnn-jobset", "inference", "tensorboard")
 SITE = {"storage": "gs://bucket/runs", "service_account": "a@b.iam.gserviceaccount.com"}
 SITE["image"] = "europe-docker.pkg.dev/project/repository/qfleet"
 
@@ -42,7 +44,7 @@ def one(found: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any
 
 def container(it: dict[str, Any]) -> dict[str, Any]:
     """The container of an object's pods."""
-    (spec,) = kustomize.pod_specs(it)
+    (spec,) = pod_specs(it)
     return spec["containers"][0]
 
 
@@ -75,10 +77,10 @@ def test_committed_files_are_current():
 
 
 @needs_kubectl
-@pytest.mark.parametrize("path", ["qcnn.yaml", "base/training/training.yaml"])
+@pytest.mark.parametrize("path", ["qcnn.yaml", "qcnn-jobset.yaml", "base/training/training.yaml"])
 def test_check_names_stale_file(k8s: Path, path: str):
     file = k8s / path
-    file.write_text(file.read_text().replace("replicas: 2", "replicas: 3"))
+    file.write_text(re.sub("(replicas|parallelism): 2", r"\1: 3", file.read_text()))
     with pytest.raises(SettingsError, match=f"^k8s/{path} is stale: .*`make manifests`"):
         manifests.main(["--check"])
 
@@ -117,12 +119,7 @@ def test_main_writes_base_and_build_named_after_run(k8s: Path):
 
 @pytest.mark.parametrize("name", COMMITTED)
 def test_committed_images_have_this_version(name: str):
-    images = [
-        c["image"]
-        for it in committed(name)
-        for p in kustomize.pod_specs(it)
-        for c in p["containers"]
-    ]
+    images = [c["image"] for it in committed(name) for p in pod_specs(it) for c in p["containers"]]
     assert images
     assert all(image.partition("qfleet-")[2].endswith(f":{VERSION}") for image in images), images
 
@@ -158,16 +155,17 @@ def _restricted(pod: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("name", COMMITTED)
 def test_committed_pods_are_restricted_and_have_no_token(name: str):
     found = committed(name)
-    assert [_restricted(pod) for it in found for pod in kustomize.pod_specs(it)]
+    assert [_restricted(pod) for it in found for pod in pod_specs(it)]
     assert one(found, "ServiceAccount")["automountServiceAccountToken"] is False
 
 
 @needs_kubectl
 @pytest.mark.parametrize("overlay", ["gke", "gpu"])
-@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("build", [*BUILDS, "jobset"])
 def test_overlays_keep_pods_restricted(k8s: Path, overlay: str, build: str):
-    found = getattr(manifests, build)(settings(overlay=overlay, **SITE))
-    assert [_restricted(pod) for it in found for pod in kustomize.pod_specs(it)]
+    api, build = (build, "training") if build in ENGINES else ("tfjob", build)
+    found = getattr(manifests, build)(settings(overlay=overlay, job_api=api, **SITE))
+    assert [_restricted(pod) for it in found for pod in pod_specs(it)]
 
 
 def _open(it: dict[str, Any], pod: dict[str, str], *, to: bool = False) -> set[int]:
@@ -244,11 +242,12 @@ def test_pods_reach_dns_and_the_emulator_only(name: str):
         }
     selected = [it["spec"]["podSelector"]["matchLabels"].items() for it in policies]
     for it in committed(name):
-        for pod in kustomize.pod_specs(it):
-            spec = it["spec"]["tfReplicaSpecs"]["Worker"] if it["kind"] == "TFJob" else it["spec"]
-            labels = spec["template"]["metadata"]["labels"]
-            if it["kind"] == "TFJob":  # the operator adds it
-                labels = labels | {"training.kubeflow.org/job-name": it["metadata"]["name"]}
+        for pod in pod_specs(it):
+            engine = BY_KIND.get(it["kind"])
+            template = engine.template(it) if engine else it["spec"]["template"]
+            labels = template["metadata"]["labels"]
+            if engine:  # its controller adds the label
+                labels = labels | {engine.job_label: it["metadata"]["name"]}
             assert any(labels.items() >= each for each in selected), pod
 
 
@@ -314,7 +313,7 @@ def test_names_of_all_runs_and_services_differ():
 def test_pods_leave_a_lost_node_after_30_seconds():
     for name in COMMITTED:
         for it in committed(name):
-            for pod in kustomize.pod_specs(it):
+            for pod in pod_specs(it):
                 waits = {each["key"]: each["tolerationSeconds"] for each in pod["tolerations"]}
                 assert waits == {
                     "node.kubernetes.io/not-ready": 30,
@@ -455,9 +454,9 @@ def test_requests_of_overlay_are_capped_at_limits(k8s: Path):
 
 def test_overlay_local_fits_a_node_of_two_cores():
     requests = []
-    for name in COMMITTED:
+    for name in ("qcnn", "inference", "tensorboard"):
         for it in committed(name):
-            for pod in kustomize.pod_specs(it):
+            for pod in pod_specs(it):
                 copies = 2 if it["kind"] == "TFJob" else 1
                 requests += [c["resources"]["requests"]["cpu"] for c in pod["containers"]] * copies
     assert len(requests) == 5
@@ -465,7 +464,7 @@ def test_overlay_local_fits_a_node_of_two_cores():
 
 
 def test_worker_pods_write_events_to_their_logs():
-    for name, kind in (("qcnn", "TFJob"), ("inference", "Job")):
+    for name, kind in (("qcnn", "TFJob"), ("qcnn-jobset", "JobSet"), ("inference", "Job")):
         assert env(one(committed(name), kind))["QFLEET_EVENTS"] == "stdout"
     assert "QFLEET_EVENTS" not in env(one(committed("tensorboard"), "Deployment"))
 
@@ -535,22 +534,23 @@ def test_inference_with_weights_has_no_run():
 
 
 @needs_kubectl
-def test_overlay_gke_has_bucket_identity_images_and_spot(k8s: Path):
+@pytest.mark.parametrize("api", ENGINES)
+def test_overlay_gke_has_bucket_identity_images_and_spot(k8s: Path, api: str):
     pushed = f"{SITE['image']}-worker@sha256:{'0' * 64}"
     site_config.DIGESTS.write_text(
         json.dumps({"worker": pushed, "tensorboard": "another/name@sha256:1"})
     )
-    found = manifests.training(settings(overlay="gke", **SITE))
-    assert sorted(it["kind"] for it in found) == [
-        "ConfigMap", "NetworkPolicy", "ServiceAccount", "TFJob",
-    ]  # fmt: skip
-    job = one(found, "TFJob")
+    found = manifests.training(settings(overlay="gke", job_api=api, **SITE))
+    kind = ENGINES[api].kind
+    kinds = {it["kind"] for it in found}
+    assert kinds == {"ConfigMap", "NetworkPolicy", "ServiceAccount", kind}
+    job = one(found, kind)
     assert container(job)["image"] == pushed
     assert "STORAGE_EMULATOR_HOST" not in env(job)
     assert one(found, "ConfigMap")["data"]["QFLEET_STORAGE"] == SITE["storage"]
     account = one(found, "ServiceAccount")["metadata"]["annotations"]
     assert account == {"iam.gke.io/gcp-service-account": SITE["service_account"]}
-    (spec,) = kustomize.pod_specs(job)
+    (spec,) = pod_specs(job)
     assert [each["key"] for each in spec["tolerations"]][2:] == ["cloud.google.com/gke-spot"]
     assert spec["affinity"].keys() == {"nodeAffinity", "podAntiAffinity"}
     board = one(manifests.tensorboard(settings(overlay="gke", **SITE)), "Deployment")
@@ -559,12 +559,13 @@ def test_overlay_gke_has_bucket_identity_images_and_spot(k8s: Path):
 
 
 @needs_kubectl
-def test_overlay_gpu_adds_a_gpu_per_worker_and_its_image(k8s: Path):
-    values = settings(overlay="gpu", **SITE)
-    job = one(manifests.training(values), "TFJob")
+@pytest.mark.parametrize("api", ENGINES)
+def test_overlay_gpu_adds_a_gpu_per_worker_and_its_image(k8s: Path, api: str):
+    values = settings(overlay="gpu", job_api=api, **SITE)
+    job = one(manifests.training(values), ENGINES[api].kind)
     assert container(job)["image"] == f"{SITE['image']}-worker-gpu:{VERSION}"
     assert container(job)["resources"]["limits"]["nvidia.com/gpu"] == "1"
-    (spec,) = kustomize.pod_specs(job)
+    (spec,) = pod_specs(job)
     assert [each["key"] for each in spec["tolerations"]][2:] == [
         "cloud.google.com/gke-spot",
         "nvidia.com/gpu",
@@ -627,7 +628,7 @@ def test_user_model_is_mounted_where_python_imports_from(
     it = one(found, {"training": "TFJob", "inference": "Job"}[build])
     mount = {"name": "model", "mountPath": "/qfleet/custom.py", "subPath": "custom.py"}
     assert mount in container(it)["volumeMounts"]
-    (spec,) = kustomize.pod_specs(it)
+    (spec,) = pod_specs(it)
     assert {"name": "model", "configMap": {"name": name}} in spec["volumes"]
 
 

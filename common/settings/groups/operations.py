@@ -1,7 +1,7 @@
 """Settings of operations: monitoring, and the cluster."""
 
 import ipaddress
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le
 from pydantic import StringConstraints, field_validator
@@ -104,6 +104,14 @@ class ClusterSettings(SettingsGroup):
             also=_MEASURED_PLACEMENT,
         ),
     ] = ""
+    job_api: Annotated[
+        Literal["auto", "tfjob", "jobset"],
+        Setting(
+            "API that runs the workers; auto: the first one that the cluster serves, tfjob in"
+            " manifests",
+            also=_PLACEMENT,
+        ),
+    ] = "auto"
     overlay: Annotated[
         str,
         StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$"),

@@ -1,0 +1,181 @@
+"""JobSet, a set of Jobs: here one Indexed Job of workers. Only this file knows its fields.
+
+The Job fails with its first pod and names the rule of its `podFailurePolicy` that the pod matched.
+The JobSet's `failurePolicy` reads that message: it ends, or re-creates the Job. The only limit of
+attempts is that of the run's folder (MAX_ATTEMPTS).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from common.errors import DeadlineReached, RetryableError, SettingsError
+from common.settings import Settings
+from launch.engines.engine import Engine, true_conditions
+from launch.names import training_job
+from launch.pods import Object, manifest
+
+WORKER_PORT = 2222
+GROUP = "worker"
+"""The name of the replicated Job."""
+
+FINAL_CODES = [*range(1, RetryableError.exit_code), DeadlineReached.exit_code]
+"""Exit codes after which a restart would not help. At DEADLINE it would begin another one."""
+
+DEADLINE_MARGIN_SECONDS = 120
+"""Time that the chief has to save and exit at DEADLINE before the Job is ended."""
+
+RULE = "matching FailJob rule at index {}$"
+"""The end of the message of a Job that failed by a rule of its podFailurePolicy."""
+
+UNLIMITED = 2**31 - 1
+
+ADDRESSES = "WORKER_ADDRESSES"
+"""The variable with the address of every worker, {rank} in place of its rank, that
+training/indexed_job.py reads."""
+
+
+class JobSet(Engine):
+    """A JobSet. A lost worker makes its controller restart all of them."""
+
+    api = "jobset"
+    kind = "JobSet"
+    version = "jobset.x-k8s.io/v1alpha2"
+    controller = "the JobSet controller (https://jobset.sigs.k8s.io)"
+    install = (
+        "kubectl apply --server-side -f"
+        " https://github.com/kubernetes-sigs/jobset/releases/download/v0.12.0/manifests.yaml"
+    )
+    controller_namespace = "jobset-system"
+    job_label = "jobset.sigs.k8s.io/jobset-name"
+
+    def last_host(self, run: str, workers: int) -> str:
+        """Return the name of the last worker's pod, which ends in five random characters."""
+        return f"{training_job(run)}-{GROUP}-0-{workers - 1}-xxxxx"
+
+    def variables(self, run: str) -> Sequence[Object]:
+        """Return the addresses; the Job adds the rank, JOB_COMPLETION_INDEX."""
+        name = training_job(run)  # of the JobSet, and of its headless service
+        address = f"{name}-{GROUP}-0-{{rank}}.{name}:{WORKER_PORT}"
+        return ({"name": ADDRESSES, "value": address},)
+
+    def render(self, template: Object, settings: Settings) -> Object:
+        """Return the JobSet.
+
+        Raises:
+            SettingsError: GANG_SCHEDULING is set.
+        """
+        if settings.cluster.gang_scheduling:
+            raise SettingsError(
+                "GANG_SCHEDULING=true is a setting of the training operator (JOB_API=tfjob): with"
+                f" JOB_API={self.api}, QUEUE starts all workers at once"
+            )
+        run = settings.run_name
+        job = {"name": GROUP, "replicas": 1, "template": {"spec": indexed_job(template, settings)}}
+        spec = {
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "failurePolicy": failure_policy(),
+            "ttlSecondsAfterFinished": settings.cluster.ttl,
+            "replicatedJobs": [job],
+        }
+        return manifest(self.version, self.kind, training_job(run), "training", run, spec=spec)
+
+    def template(self, job: Object) -> Object:
+        """Return the workers' template."""
+        template: Object = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+        return template
+
+    def forbid_restarts(self, job: Object) -> None:
+        """Let a lost worker end the job."""
+        del job["spec"]["failurePolicy"]
+
+    def phase(self, job: Mapping[str, Any]) -> str:
+        """Return the phase from the conditions, or from the state of its Job."""
+        true = true_conditions(job)
+        for condition in ("Suspended", "Restarting"):
+            if condition in true:
+                return condition
+        if _count(job, "ready"):
+            return "Running"
+        return "Created" if _count(job, "active") else "Pending"
+
+    def has_started(self, job: Mapping[str, Any]) -> bool:
+        """Return True if all pods were running at some time."""
+        restarts = int((job.get("status") or {}).get("restarts") or 0)
+        return bool(restarts or _count(job, "ready"))
+
+    def worker_count(self, job: Mapping[str, Any]) -> int:
+        """Return the number of pods of all Jobs."""
+        return sum(
+            int(one.get("replicas", 1)) * int(one["template"]["spec"].get("parallelism", 1))
+            for one in job["spec"].get("replicatedJobs") or []
+        )
+
+
+def indexed_job(template: Object, settings: Settings) -> Object:
+    """Return the spec of the workers' Job.
+
+    Args:
+        template: The pod template, whose restartPolicy becomes Never.
+        settings: The settings, with a DEADLINE.
+    """
+    workers, elastic = settings.training.workers, settings.training.is_elastic
+    (container,) = template["spec"]["containers"]
+    final = {"containerName": container["name"], "operator": "In", "values": FINAL_CODES}
+    disrupted = [{"type": "DisruptionTarget", "status": "True"}]
+    spec: Object = {
+        "completionMode": "Indexed",
+        "completions": workers,
+        "parallelism": workers,
+        # The first lost worker fails the Job, unless the group continues without it.
+        "backoffLimit": UNLIMITED if elastic else 0,
+        "podFailurePolicy": {
+            "rules": [
+                {"action": "FailJob", "onExitCodes": final},
+                {"action": "Ignore" if elastic else "FailJob", "onPodConditions": disrupted},
+            ]
+        },
+        # The chief ends itself earlier. It counts from the latest start of the group, too.
+        "activeDeadlineSeconds": settings.fault_tolerance.deadline + DEADLINE_MARGIN_SECONDS,
+        "template": {**template, "spec": {"restartPolicy": "Never", **template["spec"]}},
+    }
+    if elastic:  # done when its chief is
+        spec["successPolicy"] = {"rules": [{"succeededIndexes": "0"}]}
+    return spec
+
+
+def failure_policy() -> Object:
+    """Return the failurePolicy: what each way in which the Job fails means for the JobSet."""
+    again = "RestartJobSetAndIgnoreMaxRestarts"
+    by_rule = {"onJobFailureReasons": ["PodFailurePolicy"]}
+    return {
+        "rules": [
+            {
+                "name": "final",
+                "action": "FailJobSet",
+                **by_rule,
+                "onJobFailureMessagePatterns": [RULE.format(0)],
+            },
+            {
+                "name": "deadline",
+                "action": "FailJobSet",
+                "onJobFailureReasons": ["DeadlineExceeded"],
+            },
+            {
+                "name": "disrupted",
+                "action": again,
+                **by_rule,
+                "onJobFailureMessagePatterns": [RULE.format(1)],
+            },
+            {
+                "name": "retryable",
+                "action": again,
+                "onJobFailureReasons": ["BackoffLimitExceeded"],
+            },
+        ],
+    }
+
+
+def _count(job: Mapping[str, Any], state: str) -> int:
+    """Return the number of Jobs in a state: active, ready, suspended, ..."""
+    found = (job.get("status") or {}).get("replicatedJobsStatus") or []
+    return sum(int(one.get(state) or 0) for one in found)
