@@ -26,6 +26,8 @@ NOT_CREATED = ("FailedCreatePod", "FailedCreate", "FailedCreateService")
 SCALE_UP_REASONS = ("TriggeredScaleUp", "NotTriggerScaleUp")
 """Reasons of the autoscaler's events about a pod: it adds a node, or does not."""
 
+DELETED = "was deleted"
+
 MAX_MESSAGE_CHARACTERS = 400
 
 
@@ -246,7 +248,7 @@ def disruption_cause(pod: Pod) -> str:
     if pod.failed_to_start:
         return ""  # `find_obstacle` has the cause
     if pod.terminating and pod.ran_until_deletion:
-        return "was deleted"
+        return DELETED
     if pod.terminated is not None and pod.exit_code != 0:
         return "" if pod.exit_code == PeerLost.exit_code else termination_cause(pod)
     return ""

@@ -24,6 +24,7 @@ class PodLosses:
         self._consequence = (
             "restarting all workers" if kind in BY_KIND else "restarting that worker only"
         )
+        self._deletes_peers = kind in BY_KIND and BY_KIND[kind].has_jobs
         self._pods: dict[str, Pod] = {}  # worker's title -> its latest pod
         self._lost: set[str] = set()  # uids
         self._explained = True  # a cause was reported since all workers were running
@@ -57,6 +58,8 @@ class PodLosses:
             self._lose(before, "" if self._explained else "was replaced")
         permanent = pod.exit_code is not None and pod.exit_code < RetryableError.exit_code
         cause = "" if permanent else diagnosis.disruption_cause(pod)
+        if cause == diagnosis.DELETED and self._explained and self._deletes_peers:
+            cause = ""  # its Job ended with the worker that was reported
         if cause or pod.exit_code is not None:
             self._lose(pod, cause)
 

@@ -43,6 +43,8 @@ ASSIGNED = {
     "tests/e2e/test_partitions.py::test_training_continues_after_a_partition": NIGHTLY,
     "tests/e2e/test_partitions.py::test_training_continues_after_a_partition[worker-20]": E2E,
     "tests/e2e/test_partitions.py::test_training_continues_after_a_partition[storage-20]": E2E,
+    "tests/e2e/test_jobset.py::test_workers_restart_after_each_fault": NIGHTLY,
+    "tests/e2e/test_jobset.py::test_weights_after_all_faults_equal_the_undisturbed": NIGHTLY,
     "tests/e2e/test_lost_node.py::test_pods_leave_a_node_that_is_not_ready": NIGHTLY,
     "tests/exhaustive/test_run_mutations.py": NIGHTLY,
     "tests/exhaustive/test_storage_outage.py": NIGHTLY,

@@ -91,9 +91,9 @@ class JobSet(Engine):
     def phase(self, job: Mapping[str, Any]) -> str:
         """Return the phase from the conditions, or from the state of its Job."""
         true = true_conditions(job)
-        for condition in ("Suspended", "Restarting"):
+        for condition, phase in (("Suspended", "Suspended"), ("RestartingJobSet", "Restarting")):
             if condition in true:
-                return condition
+                return phase
         if _count(job, "ready"):
             return "Running"
         return "Created" if _count(job, "active") else "Pending"

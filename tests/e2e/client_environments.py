@@ -246,10 +246,10 @@ def _write_config(config: dict[str, Any], path: Path) -> str:
 
 
 @contextlib.contextmanager
-def without_tfjob() -> Iterator[str]:
-    """Serve the cluster's API as if the operator had never been installed; yield its address.
+def without_groups(*hidden: str) -> Iterator[str]:
+    """Serve the cluster's API as if a controller had never been installed; yield its address.
 
-    kubectl's proxy passes requests on, and the API group of TFJob is removed from the responses.
+    kubectl's proxy passes requests on, and these API groups are removed from the responses.
     """
     port = kube.free_port()
     proxy = subprocess.Popen(
@@ -261,7 +261,7 @@ def without_tfjob() -> Iterator[str]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             status, answer = 404, b'{"kind": "Status", "message": "404 page not found"}'
-            if "kubeflow.org" not in self.path:
+            if not any(group in self.path for group in hidden):
                 try:
                     with urllib.request.urlopen(f"http://127.0.0.1:{port}{self.path}") as reply:
                         status, answer = reply.status, reply.read()
@@ -269,7 +269,7 @@ def without_tfjob() -> Iterator[str]:
                     status, answer = error.code, error.read()
             if self.path == "/apis":
                 groups = json.loads(answer)
-                groups["groups"] = [g for g in groups["groups"] if g["name"] != "kubeflow.org"]
+                groups["groups"] = [g for g in groups["groups"] if g["name"] not in hidden]
                 answer = json.dumps(groups).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

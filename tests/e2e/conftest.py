@@ -131,7 +131,7 @@ def dump(namespace: str) -> str:
         return kube.kubectl(*words, f"--namespace={namespace}", check=False)
 
     parts = [
-        output("get", "pods,tfjobs,jobs", "-o", "wide"),
+        output("get", "pods,tfjobs,jobsets,jobs", "-o", "wide"),
         output("get", "events", "--sort-by=.lastTimestamp")[-6000:],
     ]
     for pod in output("get", "pods", "-o", "name").split():

@@ -18,6 +18,9 @@ from chaos import node
 from chaos.cluster import ALLOCATE, eviction
 from common import events
 from common.events import Event
+from launch.engines import ENGINES
+from launch.engines.engine import true_conditions
+from launch.job import Pod, is_finished, phase, sorted_pods
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = ROOT / ".venv-launch" / "bin" / "python"
@@ -123,19 +126,23 @@ def forwarded(target: str, port: int) -> Iterator[int]:
 
 
 class Job:
-    """The TFJob of a run, and its pods."""
+    """The training job of a run, and its pods."""
 
-    def __init__(self, run: str) -> None:
-        self.run, self.name = run, f"qfleet-{run}"
+    def __init__(self, run: str, api: str = "tfjob") -> None:
+        self.run, self.name, self.engine = run, f"qfleet-{run}", ENGINES[api]
+
+    def object(self) -> dict[str, Any]:
+        """Return the job as the API has it."""
+        return get(self.engine.kind, self.name)
 
     def conditions(self) -> list[str]:
         """Return the true conditions: Created, Running, Restarting, Succeeded, Failed."""
-        status = get("tfjob", self.name).get("status", {})
-        return [c["type"] for c in status.get("conditions", []) if c["status"] == "True"]
+        return true_conditions(self.object())
 
     def ended(self) -> str:
         """Return Succeeded or Failed, or an empty string."""
-        return next((c for c in self.conditions() if c in ("Succeeded", "Failed")), "")
+        found = self.object()
+        return phase(found) if is_finished(found) else ""
 
     def end(self, timeout: float) -> str:
         """Wait until it is Succeeded or Failed, and return which."""
@@ -143,12 +150,15 @@ class Job:
 
     def pods(self) -> list[dict[str, Any]]:
         """Return its pods by rank."""
-        pods = get("pods", selector=f"{JOB}={self.name}")
-        return sorted(pods, key=lambda pod: int(pod["metadata"]["name"].rpartition("-")[2]))
+        pods = get("pods", selector=f"{self.engine.job_label}={self.name}")
+        return [dict(pod.object) for pod in sorted_pods(pods)]
 
     def pod(self, rank: int) -> str:
-        """Return the name of a worker's pod."""
-        return f"{self.name}-worker-{rank}"
+        """Return the name of a worker's pod; another one after each restart of a JobSet."""
+        if self.engine.api == "tfjob":
+            return self.engine.last_host(self.run, rank + 1)
+        found = [pod for pod in map(Pod, self.pods()) if pod.index == rank]
+        return found[-1].name if found else "none"
 
     def uid(self, rank: int) -> str:
         """Return the uid of the current pod of a worker; empty if there is none."""
@@ -206,7 +216,7 @@ class Job:
 
     def delete(self) -> None:
         """Delete it, and wait until its pods are gone."""
-        kubectl("delete", "tfjob", self.name, "--ignore-not-found")
+        kubectl("delete", self.engine.kind, self.name, "--ignore-not-found")
         until(lambda: not self.pods(), 60, f"the end of {self.name}'s pods")
 
 
@@ -217,12 +227,13 @@ def parse_events(text: str, kind: str) -> list[Event]:
 
 
 def start(name: str, *settings: str) -> Job:
-    """Apply the output of `launch render` for these settings with kubectl."""
+    """Apply the output of `launch render` for these settings with kubectl: a TFJob by default."""
     done = launch("render", f"RUN={name}", *settings)
     assert done.returncode == 0, done.stderr
     # The client may have applied shared objects before, with other settings.
     kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", given=done.stdout)
-    return Job(name)
+    given = dict(word.split("=", 1) for word in settings)
+    return Job(name, given.get("JOB_API", "tfjob"))
 
 
 def evict(pod: str) -> None:

@@ -8,20 +8,28 @@ import os
 import re
 import signal
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
 
-import h5py
 import numpy as np
 import pytest
 
 from common import storage
-from common.runs import Run
 from tests.e2e import kube
+from tests.e2e.faults import (
+    ChiefLog,
+    Fault,
+    attempt,
+    delete,
+    evict,
+    force,
+    kill,
+    restarted,
+    starve,
+    weights,
+)
 from tests.e2e.kube import Job, kubectl, until
 
 INTERVAL_EPOCHS = 5  # between two checkpoints
@@ -38,20 +46,6 @@ AIM_SECONDS, LIMIT_SECONDS, STARTUP_FACTOR = 25.0, 45.0, 2.5
 def start(name: str, *settings: str) -> Job:
     """A job of this file's size."""
     return kube.start(name, *SETTINGS, *settings)
-
-
-def weights(run: storage.StoragePath, folder: Path) -> np.ndarray:
-    """All of a run's weights in one row."""
-    file = folder / f"{run.name}.h5"
-    file.write_bytes(storage.read_bytes(Run(run).weights))
-    found: dict[str, np.ndarray] = {}
-    with h5py.File(file) as content:
-        content.visititems(
-            lambda name, item: (
-                found.update({name: np.ravel(item)}) if isinstance(item, h5py.Dataset) else None
-            )
-        )
-    return np.concatenate([found[name] for name in sorted(found)])
 
 
 @pytest.fixture(scope="module")
@@ -85,71 +79,6 @@ def seconds() -> list[float]:
     return []
 
 
-class ChiefLog:
-    """The chief's log from now on, to its last line."""
-
-    def __init__(self, job: Job) -> None:
-        self._child = subprocess.Popen(
-            ["kubectl", "logs", "--follow", job.pod(0)],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
-
-    def last_epoch(self) -> int:
-        """Return the last epoch of the pod, once it has ended."""
-        text, _ = self._child.communicate(timeout=60)
-        found = kube.parse_events(text, "epoch")
-        return max((event.integer("epoch") for event in found), default=0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._child.kill()
-        self._child.communicate()
-
-
-def attempt(job: Job) -> tuple[int, int]:
-    """Return the chief's attempt, and the epoch (from 1) in which it resumed."""
-    found = job.events("run_resumed")
-    return (found[0].integer("attempt"), found[0].integer("epoch")) if found else (1, 1)
-
-
-def restarted(job: Job, since: datetime, before: int) -> float:
-    """Seconds from `since` to the first epoch of an attempt after `before`."""
-
-    def first() -> float:
-        assert job.ended() != "Failed", job.messages()
-        epochs = job.timed_events("epoch")
-        if attempt(job)[0] > before:
-            for moment, _ in epochs:
-                if moment > since:
-                    return (moment - since).total_seconds()
-        return 0
-
-    return until(first, 150, f"another attempt of {job.name}")
-
-
-def delete(job: Job, rank: int) -> None:
-    kubectl("delete", "pod", job.pod(rank), "--wait=false")
-
-
-def force(job: Job, rank: int) -> None:
-    kubectl("delete", "pod", job.pod(rank), "--force", "--grace-period=0", "--wait=false")
-
-
-def evict(job: Job, rank: int) -> None:
-    kube.evict(job.pod(rank))
-
-
-def kill(job: Job, rank: int) -> None:
-    if not kube.kill(job.pod(rank)):
-        pytest.skip("the node's processes are not this machine's")
-
-
-def starve(job: Job, rank: int) -> None:
-    kube.run_out_of_memory(job.pod(rank))
-
-
 @pytest.mark.parametrize(
     ("fault", "rank"),
     [(delete, 1), (delete, 0), (evict, 1), (evict, 0), (force, 1), (force, 0), (kill, 1),
@@ -159,7 +88,7 @@ def test_workers_restart_after_a_fault(
     broken: Job,
     seconds: list[float],
     measured: Callable[[str], None],
-    fault: Callable[[Job, int], None],
+    fault: Fault,
     rank: int,
 ) -> None:
     before, resumed_in = attempt(broken)

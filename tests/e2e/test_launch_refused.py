@@ -92,12 +92,20 @@ def test_user_with_read_permissions(checkout: Checkout, empty: str, tmp_path: Pa
     assert checkout.launch("list", in_(empty), KUBECONFIG=config).returncode == 0
 
 
-def test_operator_that_is_not_installed(checkout: Checkout, tmp_path: Path) -> None:
-    with places.without_tfjob() as server:
+def test_controller_that_is_not_installed(checkout: Checkout, tmp_path: Path) -> None:
+    with places.without_groups("kubeflow.org", "jobset.x-k8s.io") as server:
         config = places.at(server, tmp_path)
-        output = refused(checkout, "run", in_("default"), KUBECONFIG=config, seconds=20)
-    assert "does not serve TFJob" in output
-    assert "install it" in output
+        for words, kinds in (((), "TFJob or JobSet"), (("JOB_API=tfjob",), "TFJob")):
+            output = refused(checkout, "run", *words, in_("default"), KUBECONFIG=config, seconds=20)
+            assert f"does not serve {kinds}" in output
+            assert "kubectl apply --server-side" in output
+
+
+def test_auto_takes_what_the_cluster_has(checkout: Checkout, empty: str, tmp_path: Path) -> None:
+    with places.without_groups("kubeflow.org") as server:
+        config = places.at(server, tmp_path)
+        done = checkout.launch("run", *SMALL, "--dry-run", in_(empty), KUBECONFIG=config)
+    assert "in a JobSet (JOB_API=auto)" in done.stdout + done.stderr
 
 
 def test_quota_on_pods(checkout: Checkout, empty: str) -> None:

@@ -179,7 +179,7 @@ def jobset(*conditions: str, **state: Any) -> dict[str, Any]:
         ({"kind": "JobSet", "spec": {}}, "Pending", False),
         (jobset(active=1), "Created", False),
         (jobset(active=1, ready=1), "Running", True),
-        (jobset("Restarting", restarts=1), "Restarting", True),
+        (jobset("RestartingJobSet", restarts=1), "Restarting", True),
         (jobset("Suspended"), "Suspended", False),
         (jobset("Completed", "StartupPolicyCompleted"), "Succeeded", True),
         (jobset("Failed"), "Failed", True),

@@ -209,6 +209,25 @@ def test_watcher_of_indexed_job_reports_each_loss_once(logs_read: list[str]) -> 
     assert logs_read == ["a", "b", "c"]
 
 
+def test_watcher_of_jobset_reports_the_first_lost_worker(logs_read: list[str]) -> None:
+    found = {**indexed([]), "kind": "JobSet", "spec": {"replicatedJobs": []}}
+    both = [pod(0, "a", 0), pod(1, "b", 0)]
+    cluster, console = FakeJobCluster(found, both, {}), RecordingConsole()
+    one = JobWatcher(cluster, "JobSet", "qfleet-qcnn", console, 60)
+    one._poll()
+    cluster.pods = [pod(0, "a", 0), pod(1, "b", 0, 137)]
+    one._poll()
+    other = pod(0, "a", 0)  # deleted, as the Job has failed
+    other["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z"
+    cluster.pods = [other]
+    one._poll()
+    cluster.pods = [pod(0, "c", 9), pod(1, "d", 9)]
+    for _ in range(3):
+        one._poll()
+    report = "worker 1 was killed by SIGKILL; restarting all workers"
+    assert [line for line in console.lines if "restarting" in line] == [report]
+
+
 def test_outcome_of_indexed_job_is_message_of_decisive_pod(logs_read: list[str]) -> None:
     message = "weights.h5 was altered"
     pods = [pod(0, "a", 0, 137), pod(1, "b", 0, 2, message), pod(0, "c", 9)]

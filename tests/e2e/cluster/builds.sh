@@ -25,3 +25,5 @@ build_kubernetes() {
 build_operator() {
   build training-operator operator github.com/kubeflow/training-operator/cmd/training-operator.v1
 }
+
+build_jobset() { build jobset jobset sigs.k8s.io/jobset; }

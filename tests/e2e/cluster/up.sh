@@ -1,6 +1,6 @@
 #!/bin/bash
-# Start a Kubernetes of one node with the training operator and this project's images. Run again, it
-# updates what has changed:  up.sh  (make cluster)
+# Start a Kubernetes of one node with the training operator, the JobSet controller and this project's
+# images. Run again, it updates what has changed:  up.sh  (make cluster)
 set -euo pipefail
 source "${BASH_SOURCE[0]%/*}/base.sh"
 source "${BASH_SOURCE[0]%/*}/builds.sh"
@@ -39,19 +39,31 @@ import_dns() { # the cluster's program, under the name of CoreDNS
     docker import -c "LABEL inputs=$inputs" - localhost/coredns:1
 }
 
-apply_operator() { # its own sources and its own manifests, unchanged
-  local overlay image
-  overlay=$(cd "$here/operator" && go list -m -f '{{.Dir}}' github.com/kubeflow/training-operator)/manifests/overlays/standalone
-  image=$(kubectl kustomize "$overlay" | awk '$1 == "image:" && NF == 2 {print $2}')
-  install -D -m 755 "$home/bin/training-operator" "$state/operator/manager"
-  install -d -m 1777 "$state/operator/tmp"
-  [[ -e $state/images/operator ]] || tar -C "$state/operator" -c . | docker import - "$image"
-  touch "$state/images/operator"
+# apply_controller NAME PROGRAM MODULE FOLDER [OPTION...]: its own sources and its own manifests, but for
+# the CPU that it reserves, which a small node lacks; OPTIONs are of `docker import`
+apply_controller() {
+  local name=$1 manifests=$state/$1.yaml image
+  kubectl kustomize "$(cd "$here/$name" && go list -m -f '{{.Dir}}' "$3")/$4" | sed 's/cpu: 500m/cpu: 10m/' >"$manifests"
+  image=$(awk '$1 == "image:" && NF == 2 {print $2}' "$manifests")
+  install -D -m 755 "$home/bin/$2" "$state/$name/manager"
+  install -d -m 1777 "$state/$name/tmp"
+  [[ -e $state/images/$name ]] || tar -C "$state/$name" -c . | docker import "${@:5}" - "$image"
+  touch "$state/images/$name"
   load_images "$image"
-  kubectl apply --server-side --force-conflicts -k "$overlay"
+  kubectl apply --server-side --force-conflicts -f "$manifests"
+}
+
+apply_operator() {
+  apply_controller operator training-operator github.com/kubeflow/training-operator manifests/overlays/standalone
+}
+
+apply_jobset() { # its manifest wants a user that is not root
+  apply_controller jobset jobset sigs.k8s.io/jobset config/default -c 'USER 65532:65532'
 }
 
 operator_ready() { kubectl -n kubeflow rollout status deployment/training-operator --timeout=120s; }
+
+jobset_ready() { kubectl -n jobset-system rollout status deployment/jobset-controller-manager --timeout=180s; }
 
 began=$SECONDS
 ((EUID == 0)) || fail "containers are started by root: run it as root"
@@ -66,7 +78,7 @@ for program in ctr containerd curl debootstrap docker go ip iptables nsenter ope
   command -v "$program" >/dev/null || fail "$program is missing: install it and run this again"
 done
 
-inputs=$(inputs_of kubernetes operator conf policies {common,builds,node,up}.sh)
+inputs=$(inputs_of kubernetes operator jobset conf policies {common,builds,node,up}.sh)
 if [[ $(cat "$state/inputs" 2>/dev/null) != "$inputs" ]] || ! control_plane_answers; then
   [[ ! -e $state ]] || step "take down the old" "$here/down.sh"
 fi
@@ -86,7 +98,7 @@ set -m
 (step "base image" build_base; step "make images" make_images) & images=$!
 trap 'kill -- -$images ${operator:+-$operator} 2>/dev/null || true' EXIT
 step "build Kubernetes" build_kubernetes
-(step "build operator" build_operator) & operator=$!
+(step "build operator" build_operator; step "build JobSet" build_jobset) & operator=$!
 set +m
 step "image of DNS" import_dns
 if ! control_plane_answers; then
@@ -95,9 +107,11 @@ if ! control_plane_answers; then
 fi
 wait $operator
 step "apply operator" apply_operator
+step "apply JobSet" apply_jobset
 wait $images
 step "load images" load_images qfleet-{storage,tensorboard,worker}:"$(cat "$repository/VERSION")"
 step "operator ready" operator_ready
+step "JobSet ready" jobset_ready
 trap - EXIT
 
 printf '%-24s %6d s\n' "cluster" $((SECONDS - began))
