@@ -129,7 +129,7 @@ def _engine_of_webhook(text: str) -> Engine | None:
     """Return the engine whose webhook the API server could not call, if that is the message."""
     if "failed calling webhook" not in text:
         return None
-    names = {"training-operator": "TFJob", "jobset": "JobSet"}
+    names = {"training-operator": "TFJob", "jobset": "JobSet", "trainer": "TrainJob"}
     return next((BY_KIND[kind] for name, kind in names.items() if name in text), None)
 
 

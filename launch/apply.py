@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from common.errors import ClusterError
 from launch import api_errors, job, ownership
-from launch.engines import BY_KIND
+from launch.engines import BY_KIND, TEMPLATE_KINDS
 
 if TYPE_CHECKING:
     from launch.kube_client import KubeClient
@@ -23,6 +23,10 @@ MAX_CONFLICTS = 5
 REMOVAL_SECONDS = 120.0
 POLL_SECONDS = 0.5
 UNSET = "unset"
+
+SIZES = (".replicas", ".parallelism", ".completions", ".numNodes")
+"""Ends of the paths that hold the number of workers."""
+
 _SERVER_FIELDS = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
 _SERVER_ANNOTATIONS = (
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -142,17 +146,17 @@ def differing_settings(cluster: "KubeClient", objects: Sequence[Object]) -> list
             data = {} if live is None else live.get("data") or {}
             for path, before, after in differences(data, body.get("data") or {}):
                 found.append(f"{path.removeprefix('QFLEET_')}={before} (now {after})")
-        elif body["kind"] in ("Job", *BY_KIND):
+        elif body["kind"] in ("Job", *BY_KIND, *TEMPLATE_KINDS):
             try:
                 fields = apply(cluster, body, dry_run=True).fields
             except api_errors.Invalid:  # a Job's and JobSet's pods are immutable
                 found.append(_immutable_difference(cluster, body))
                 continue
             for path, before, after in fields:
-                name = "WORKERS" if path.endswith(".replicas") else path.removeprefix("spec.")
+                name = "WORKERS" if path.endswith(SIZES) else path.removeprefix("spec.")
                 if "QFLEET_WORKERS" not in path:
                     found.append(f"{name}={before} (now {after})")
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _immutable_difference(cluster: "KubeClient", body: Object) -> str:
@@ -184,6 +188,13 @@ def delete(cluster: "KubeClient", body: Object) -> bool:
     return cluster.delete(live)
 
 
+def _delete_template(cluster: "KubeClient", body: Object) -> None:
+    """Delete the object with the pod template of a job, where that is another one."""
+    engine = BY_KIND.get(body["kind"])
+    if engine and engine.template_kind:
+        delete(cluster, {**body, "kind": engine.template_kind})
+
+
 def remove(cluster: "KubeClient", body: Object) -> float | None:
     """Delete a job and wait until it and its pods no longer exist.
 
@@ -205,6 +216,7 @@ def remove(cluster: "KubeClient", body: Object) -> float | None:
     while True:
         pods = job.sorted_pods(cluster.list("Pod", job.pod_selector(kind, name)))
         if not pods and cluster.get(kind, name) is None:
+            _delete_template(cluster, body)
             return time.monotonic() - start
         if time.monotonic() - start > REMOVAL_SECONDS:
             left = ", ".join(f"{pod.name} on {pod.node or 'no node'}" for pod in pods) or name

@@ -10,7 +10,7 @@ from typing import Any
 
 from common.settings import Scope, Settings, names_in_scope
 from common.settings.schema import format_value
-from launch.engines import BY_KIND
+from launch.engines import BY_KIND, TEMPLATE_KINDS
 from launch.engines.engine import Engine
 from launch.engines.jobset import ADDRESSES
 from launch.job_parts import SETTINGS_LABEL
@@ -41,8 +41,10 @@ def benchmark_objects(training: Sequence[Object], cases: str, settings: Settings
         and SETTINGS_LABEL not in one["metadata"]["labels"]
     ]
     for one in found:
+        if one["kind"] in TEMPLATE_KINDS:
+            _make_benchmark(one, TEMPLATE_KINDS[one["kind"]], [cases, *_args(settings)])
         if one["kind"] in BY_KIND:
-            _make_benchmark(one, BY_KIND[one["kind"]], [cases, *_args(settings)])
+            one["metadata"]["labels"].pop(PART_OF)  # which selects training jobs
         if one["kind"] != "ServiceAccount":
             one["metadata"]["labels"][COMPONENT] = BENCHMARK
     return found
@@ -63,9 +65,7 @@ def _make_benchmark(job: Any, engine: Engine, args: Sequence[str]) -> None:
     engine.forbid_restarts(job)
     template: Any = engine.template(job)
     template["metadata"]["labels"][COMPONENT] = BENCHMARK
-    for labelled in (job["metadata"], template["metadata"]):
-        # The label selects training jobs, and pods that may reach storage.
-        labelled["labels"].pop(PART_OF)
+    template["metadata"]["labels"].pop(PART_OF)  # which selects pods that may reach storage
     container = template["spec"]["containers"][0]
     container["command"] = ["python", "-m", "training.step_benchmark_worker", *args]
     container.pop("envFrom", None)

@@ -21,6 +21,10 @@ INDEX_LABELS = (
 """Labels that number the pods of a TFJob, and those of an Indexed Job such as a JobSet's."""
 
 
+DEADLINE_MESSAGES = ("active longer than specified deadline", "exceeded its active deadline")
+"""Parts of the messages of a TFJob or Job and of a TrainJob that ended at its deadline."""
+
+
 def pod_selector(kind: str, name: str) -> str:
     """Return the label selector of a job's pods."""
     label = BY_KIND[kind].job_label if kind in BY_KIND else "batch.kubernetes.io/job-name"
@@ -61,7 +65,7 @@ def exceeded_deadline(job: Object) -> bool:
     return any(
         one["type"] == "Failed"
         and one.get("reason") in ("DeadlineExceeded", "TFJobFailed")
-        and "active longer than specified deadline" in str(one.get("message"))
+        and any(text in str(one.get("message")) for text in DEADLINE_MESSAGES)
         for one in conditions(job)
     )
 

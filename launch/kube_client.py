@@ -25,7 +25,7 @@ from kubernetes.dynamic.exceptions import (
 from common.errors import ClusterError
 from common.settings import Settings
 from launch import api_errors
-from launch.engines import BY_KIND
+from launch.engines import BY_KIND, TEMPLATE_KINDS
 from launch.kubeconfig import contexts, first_line, kubeconfig_path
 
 FIELD_MANAGER = "qfleet"
@@ -37,7 +37,7 @@ RESPONSE_SECONDS = 30.0
 Object = dict[str, Any]
 
 VERSIONS = {
-    **{kind: engine.version for kind, engine in BY_KIND.items()},
+    **{kind: one.version for found in (BY_KIND, TEMPLATE_KINDS) for kind, one in found.items()},
     "Job": "batch/v1",
     "Deployment": "apps/v1",
     "ReplicaSet": "apps/v1",
@@ -222,7 +222,7 @@ class KubeClient:
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             # A JobSet stays until its Jobs are gone: another one of its name needs their names.
-            "propagationPolicy": "Foreground" if live["kind"] == "JobSet" else "Background",
+            "propagationPolicy": "Foreground" if _has_jobs(live["kind"]) else "Background",
             "preconditions": {"uid": metadata["uid"]},
         }
         with self._translated("delete", live["kind"]):
@@ -302,3 +302,7 @@ class KubeClient:
             raise api_errors.from_api_exception(error, verb, kind, self.namespace) from error
         except (urllib3.exceptions.HTTPError, client.ApiException, ValueError) as error:
             raise api_errors.unreachable(self.context, self.server, error) from error
+
+
+def _has_jobs(kind: str) -> bool:
+    return kind in BY_KIND and BY_KIND[kind].has_jobs

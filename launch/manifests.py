@@ -6,7 +6,8 @@ inference_objects.py, services.py), then the overlay.
     python -m launch.manifests [SETTING=value ...]
                                    writes k8s/base, the overlay's own.yaml, and the builds of
                                    overlay local: k8s/RUN.yaml (TFJob), k8s/RUN-jobset.yaml,
-                                   k8s/inference.yaml, k8s/tensorboard.yaml
+                                   k8s/RUN-trainjob.yaml, k8s/inference.yaml,
+                                   k8s/tensorboard.yaml
     python -m launch.manifests --check
                                    compares the files with the committed settings
 

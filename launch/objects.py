@@ -63,12 +63,14 @@ def training(settings: Settings) -> list[Object]:
             volumes=model.volumes(run, "training"),
         ),
     }
+    *others, job = engine.render(template, settings)
     return [
         account(),
         settings_map("training", settings),
         *model.objects(run, "training"),
         _worker_policy(run, engine, ports, settings.cluster),
-        queued(engine.render(template, settings), settings.cluster),
+        *others,
+        queued(job, settings.cluster),
     ]
 
 

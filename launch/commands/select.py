@@ -71,7 +71,7 @@ def live_job(cluster: KubeClient, found: Sequence[Engine], run: str) -> Object |
     """
     name = training_job(run)
     read = _of_readable(found, lambda engine: [cluster.get(engine.kind, name)])
-    existing = [one for one in read if one is not None]
+    existing = [one for one in read if one is not None and not _is_part(one)]
     return min(existing, key=job.is_finished, default=None)
 
 
@@ -83,7 +83,14 @@ def jobs(cluster: KubeClient, settings: Settings, part: str = "training") -> lis
         found = _of_readable(
             engines(cluster, settings), lambda engine: cluster.list(engine.kind, QFLEET)
         )
+        found = [one for one in found if not _is_part(one)]
     return sorted(found, key=job.created_at)
+
+
+def _is_part(found: Object) -> bool:
+    """Return True for the JobSet of a TrainJob."""
+    owners = found["metadata"].get("ownerReferences") or []
+    return any(owner["kind"] in BY_KIND for owner in owners)
 
 
 def _of_readable(found: Sequence[Engine], read: Callable[[Engine], list[_Read]]) -> list[_Read]:

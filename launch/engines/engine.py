@@ -35,6 +35,7 @@ class Engine(abc.ABC):
         container: The name of a worker's container.
         worker_port: The name of TensorFlow's port.
         has_jobs: Its controller creates Jobs, not pods.
+        template_kind: The kind of the object with the pod template, if it is not the job.
     """
 
     api: ClassVar[str]
@@ -47,6 +48,7 @@ class Engine(abc.ABC):
     container: ClassVar[str] = "tensorflow"
     worker_port: ClassVar[str] = "tensorflow"
     has_jobs: ClassVar[bool] = True
+    template_kind: ClassVar[str] = ""
 
     def selector(self, run: str) -> dict[str, str]:
         """Return the labels that select the pods of a run's job."""
@@ -61,8 +63,8 @@ class Engine(abc.ABC):
         """Return the variables by which a worker knows its rank and the other workers."""
 
     @abc.abstractmethod
-    def render(self, template: Object, settings: Settings) -> Object:
-        """Return the job of WORKERS pods.
+    def render(self, template: Object, settings: Settings) -> list[Object]:
+        """Return the job of WORKERS pods, after the objects that it refers to.
 
         Args:
             template: The pod template.
@@ -74,11 +76,11 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def template(self, job: Object) -> Object:
-        """Return the pod template in a job."""
+        """Return the pod template in a job, or in the object of `template_kind`."""
 
     @abc.abstractmethod
     def forbid_restarts(self, job: Object) -> None:
-        """Change a job so that a lost worker ends it."""
+        """Change a job, or the object of `template_kind`, so that a lost worker ends it."""
 
     @abc.abstractmethod
     def phase(self, job: Mapping[str, Any]) -> str:

@@ -53,31 +53,18 @@ class JobSet(Engine):
         return f"{training_job(run)}-{GROUP}-0-{workers - 1}-xxxxx"
 
     def variables(self, run: str) -> Sequence[Object]:
-        """Return the addresses; the Job adds the rank, JOB_COMPLETION_INDEX."""
-        name = training_job(run)  # of the JobSet, and of its headless service
-        address = f"{name}-{GROUP}-0-{{rank}}.{name}:{WORKER_PORT}"
-        return ({"name": ADDRESSES, "value": address},)
+        """Return the addresses."""
+        return addresses(run, GROUP)
 
-    def render(self, template: Object, settings: Settings) -> Object:
+    def render(self, template: Object, settings: Settings) -> list[Object]:
         """Return the JobSet.
 
         Raises:
             SettingsError: GANG_SCHEDULING is set.
         """
-        if settings.cluster.gang_scheduling:
-            raise SettingsError(
-                "GANG_SCHEDULING=true is a setting of the training operator (JOB_API=tfjob): with"
-                f" JOB_API={self.api}, QUEUE starts all workers at once"
-            )
-        run = settings.run_name
-        job = {"name": GROUP, "replicas": 1, "template": {"spec": indexed_job(template, settings)}}
-        spec = {
-            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
-            "failurePolicy": failure_policy(),
-            "ttlSecondsAfterFinished": settings.cluster.ttl,
-            "replicatedJobs": [job],
-        }
-        return manifest(self.version, self.kind, training_job(run), "training", run, spec=spec)
+        run, job = settings.run_name, {"spec": indexed_job(template, settings)}
+        spec = jobset_spec(GROUP, job, settings)
+        return [manifest(self.version, self.kind, training_job(run), "training", run, spec=spec)]
 
     def template(self, job: Object) -> Object:
         """Return the workers' template."""
@@ -94,14 +81,11 @@ class JobSet(Engine):
         for condition, phase in (("Suspended", "Suspended"), ("RestartingJobSet", "Restarting")):
             if condition in true:
                 return phase
-        if _count(job, "ready"):
-            return "Running"
-        return "Created" if _count(job, "active") else "Pending"
+        return phase_of_jobs((job.get("status") or {}).get("replicatedJobsStatus"))
 
     def has_started(self, job: Mapping[str, Any]) -> bool:
         """Return True if all pods were running at some time."""
-        restarts = int((job.get("status") or {}).get("restarts") or 0)
-        return bool(restarts or _count(job, "ready"))
+        return bool((job.get("status") or {}).get("restarts")) or self.phase(job) == "Running"
 
     def worker_count(self, job: Mapping[str, Any]) -> int:
         """Return the number of pods of all Jobs."""
@@ -109,6 +93,41 @@ class JobSet(Engine):
             int(one.get("replicas", 1)) * int(one["template"]["spec"].get("parallelism", 1))
             for one in job["spec"].get("replicatedJobs") or []
         )
+
+
+def addresses(run: str, group: str) -> Sequence[Object]:
+    """Return the variable with the workers' addresses; the Job adds JOB_COMPLETION_INDEX.
+
+    Args:
+        run: The run.
+        group: The name of the replicated Job.
+    """
+    name = training_job(run)  # of the JobSet, and of its headless service
+    return ({"name": ADDRESSES, "value": f"{name}-{group}-0-{{rank}}.{name}:{WORKER_PORT}"},)
+
+
+def jobset_spec(group: str, job: Object, settings: Settings) -> Object:
+    """Return the spec of a JobSet of one Job.
+
+    Args:
+        group: The name of the replicated Job.
+        job: Its template.
+        settings: The settings.
+
+    Raises:
+        SettingsError: GANG_SCHEDULING is set.
+    """
+    if settings.cluster.gang_scheduling:
+        raise SettingsError(
+            "GANG_SCHEDULING=true is a setting of the training operator (JOB_API=tfjob): with"
+            f" JOB_API={settings.cluster.job_api}, QUEUE starts all workers at once"
+        )
+    return {
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+        "failurePolicy": failure_policy(),
+        "ttlSecondsAfterFinished": settings.cluster.ttl,
+        "replicatedJobs": [{"name": group, "replicas": 1, "template": job}],
+    }
 
 
 def indexed_job(template: Object, settings: Settings) -> Object:
@@ -175,7 +194,8 @@ def failure_policy() -> Object:
     }
 
 
-def _count(job: Mapping[str, Any], state: str) -> int:
-    """Return the number of Jobs in a state: active, ready, suspended, ..."""
-    found = (job.get("status") or {}).get("replicatedJobsStatus") or []
-    return sum(int(one.get(state) or 0) for one in found)
+def phase_of_jobs(states: Sequence[Mapping[str, Any]] | None) -> str:
+    """Return Pending, Created or Running from the numbers of Jobs in each state."""
+    if any(one.get("ready") for one in states or ()):
+        return "Running"
+    return "Created" if any(one.get("active") for one in states or ()) else "Pending"

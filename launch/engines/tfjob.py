@@ -35,7 +35,7 @@ class TFJob(Engine):
         """Return none: the operator sets TF_CONFIG."""
         return ()
 
-    def render(self, template: Object, settings: Settings) -> Object:
+    def render(self, template: Object, settings: Settings) -> list[Object]:
         """Return the TFJob."""
         replicas = {
             "replicas": settings.training.workers,
@@ -52,7 +52,7 @@ class TFJob(Engine):
             "tfReplicaSpecs": {"Worker": replicas},
         }
         run = settings.run_name
-        return manifest(self.version, self.kind, training_job(run), "training", run, spec=spec)
+        return [manifest(self.version, self.kind, training_job(run), "training", run, spec=spec)]
 
     def template(self, job: Object) -> Object:
         """Return the workers' template."""

@@ -11,7 +11,7 @@ from common.settings import Settings
 from launch import api_errors, apply, job, objects, startup
 from launch.benchmark_manifest import benchmark_objects
 from launch.commands import select
-from launch.engines import BY_KIND, ENGINES
+from launch.engines import BY_KIND, ENGINES, TEMPLATE_KINDS
 from launch.pods import pod_specs
 
 FAILED = "Container tensorflow for pod lab/qfleet-qcnn-worker-0-1-x failed with exit code {}"
@@ -22,10 +22,10 @@ def settings(**values: Any) -> Settings:
     return Settings.from_record({"model": "qcnn", **values})
 
 
-def rendered(api: str, **values: Any) -> dict[str, Any]:
-    """The job of an engine."""
+def rendered(api: str, *, template: bool = False, **values: Any) -> dict[str, Any]:
+    """The job of an engine, or the object with its pod template."""
     found = objects.training(settings(job_api=api, **values))
-    (it,) = (one for one in found if one["kind"] in BY_KIND)
+    (it,) = (one for one in found if one["kind"] in (TEMPLATE_KINDS if template else BY_KIND))
     return it
 
 
@@ -39,7 +39,7 @@ def indexed(it: dict[str, Any]) -> dict[str, Any]:
 
 def contract(api: str) -> dict[str, Any]:
     """The pod of an engine without what the engine itself needs."""
-    it = rendered(api)
+    it = rendered(api, template=True)
     (pod,) = pod_specs(it)
     (worker,) = pod["containers"]
     own = {variable["name"] for variable in ENGINES[api].variables("qcnn")}
@@ -130,6 +130,23 @@ def test_elastic_jobset_replaces_single_pods() -> None:
     assert [rule["action"] for rule in spec["podFailurePolicy"]["rules"]] == ["FailJob", "Ignore"]
 
 
+def test_trainjob_refers_to_a_runtime_with_the_jobset() -> None:
+    it, runtime = rendered("trainjob", deadline=600), rendered("trainjob", template=True)
+    reference = it["spec"]["runtimeRef"]
+    assert (reference["kind"], reference["name"]) == (runtime["kind"], "qfleet-qcnn")
+    assert it["spec"]["activeDeadlineSeconds"] > 600
+    assert runtime["spec"]["mlPolicy"]["numNodes"] == job.worker_count(it) == 2
+    template = runtime["spec"]["template"]["spec"]
+    assert template["failurePolicy"] == rendered("jobset")["spec"]["failurePolicy"]
+    (replicated,) = template["replicatedJobs"]
+    (container,) = replicated["template"]["spec"]["template"]["spec"]["containers"]
+    assert (replicated["name"], container["name"]) == ("node", "node")
+    rules = replicated["template"]["spec"]["podFailurePolicy"]["rules"]
+    assert rules[0]["onExitCodes"]["containerName"] == "node"
+    labels = replicated["template"]["metadata"]["labels"]
+    assert labels == {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+
+
 def test_queue_labels_the_jobset() -> None:
     assert (
         rendered("jobset", queue="team")["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
@@ -151,12 +168,14 @@ def test_jobset_refuses_settings_by_name(values: dict[str, Any], part: str) -> N
 def test_benchmark_ends_with_its_first_lost_worker(api: str) -> None:
     values = settings(job_api=api)
     found = benchmark_objects(objects.training(values), "[]", values)
-    (it,) = (one for one in found if one["kind"] in BY_KIND)
+    (it,) = (one for one in found if one["kind"] in TEMPLATE_KINDS)
     (pod,) = pod_specs(it)
     names = {variable["name"] for variable in pod["containers"][0]["env"]}
     assert names >= {variable["name"] for variable in ENGINES[api].variables("qcnn")}
     assert "POD_NAMESPACE" not in names
-    assert "failurePolicy" not in it["spec"]
+    assert "failurePolicy" not in json.dumps(it)
+    (it,) = (one for one in found if one["kind"] in BY_KIND)
+    assert "app.kubernetes.io/part-of" not in it["metadata"]["labels"]
 
 
 # State
@@ -183,6 +202,7 @@ def jobset(*conditions: str, **state: Any) -> dict[str, Any]:
         (jobset("Suspended"), "Suspended", False),
         (jobset("Completed", "StartupPolicyCompleted"), "Succeeded", True),
         (jobset("Failed"), "Failed", True),
+        ({"kind": "TrainJob", "status": {"jobsStatus": [{"ready": 1}]}}, "Running", True),
     ],
 )
 def test_phase_of_jobset_is_read_from_its_status(
@@ -238,6 +258,15 @@ def test_auto_takes_the_first_engine_that_is_served(
     served: list[str], api: str, chosen: str
 ) -> None:
     assert choice(FakeServer(*served), job_api=api) == (chosen, None)
+
+
+def test_jobset_of_a_trainjob_is_not_a_training_itself() -> None:
+    part = jobset(active=1)
+    part["metadata"]["ownerReferences"] = [{"kind": "TrainJob", "name": "qfleet-qcnn"}]
+    whole = rendered("trainjob")
+    cluster: Any = FakeServer("JobSet", "TrainJob", JobSet=part, TrainJob=whole)
+    assert choice(cluster) == ("trainjob", whole)
+    assert select.jobs(cluster, settings()) == [whole]
 
 
 def test_auto_follows_the_engine_of_the_unfinished_job() -> None:

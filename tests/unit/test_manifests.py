@@ -18,11 +18,11 @@ from common.errors import SettingsError
 from common.lease.holder import CLUSTER_CA
 from common.settings import Settings
 from launch import inference_objects, manifests, objects, services, site_config
-from launch.engines import BY_KIND, ENGINES
+from launch.engines import ENGINES, TEMPLATE_KINDS
 from launch.pods import ROOT, VERSION, pod_specs
 
 BUILDS = ("training", "inference", "tensorboard")
-COMMITTED = ("qcnn", "qcnn-jobset", "inference", "tensorboard")
+COMMITTED = ("qcnn", "qcnn-jobset", "qcnn-trainjob", "inference", "tensorboard")
 SITE = {"storage": "gs://bucket/runs", "service_account": "a@b.iam.gserviceaccount.com"}
 SITE["image"] = "europe-docker.pkg.dev/project/repository/qfleet"
 
@@ -161,7 +161,7 @@ def test_committed_pods_are_restricted_and_have_no_token(name: str):
 
 @needs_kubectl
 @pytest.mark.parametrize("overlay", ["gke", "gpu"])
-@pytest.mark.parametrize("build", [*BUILDS, "jobset"])
+@pytest.mark.parametrize("build", [*BUILDS, "jobset", "trainjob"])
 def test_overlays_keep_pods_restricted(k8s: Path, overlay: str, build: str):
     api, build = (build, "training") if build in ENGINES else ("tfjob", build)
     found = getattr(manifests, build)(settings(overlay=overlay, job_api=api, **SITE))
@@ -243,7 +243,7 @@ def test_pods_reach_dns_and_the_emulator_only(name: str):
     selected = [it["spec"]["podSelector"]["matchLabels"].items() for it in policies]
     for it in committed(name):
         for pod in pod_specs(it):
-            engine = BY_KIND.get(it["kind"])
+            engine = TEMPLATE_KINDS.get(it["kind"])
             template = engine.template(it) if engine else it["spec"]["template"]
             labels = template["metadata"]["labels"]
             if engine:  # its controller adds the label
@@ -541,10 +541,10 @@ def test_overlay_gke_has_bucket_identity_images_and_spot(k8s: Path, api: str):
         json.dumps({"worker": pushed, "tensorboard": "another/name@sha256:1"})
     )
     found = manifests.training(settings(overlay="gke", job_api=api, **SITE))
-    kind = ENGINES[api].kind
-    kinds = {it["kind"] for it in found}
-    assert kinds == {"ConfigMap", "NetworkPolicy", "ServiceAccount", kind}
-    job = one(found, kind)
+    engine = ENGINES[api]
+    own = {engine.kind, engine.template_kind or engine.kind}
+    assert {it["kind"] for it in found} == {"ConfigMap", "NetworkPolicy", "ServiceAccount", *own}
+    job = one(found, engine.template_kind or engine.kind)
     assert container(job)["image"] == pushed
     assert "STORAGE_EMULATOR_HOST" not in env(job)
     assert one(found, "ConfigMap")["data"]["QFLEET_STORAGE"] == SITE["storage"]
@@ -562,7 +562,7 @@ def test_overlay_gke_has_bucket_identity_images_and_spot(k8s: Path, api: str):
 @pytest.mark.parametrize("api", ENGINES)
 def test_overlay_gpu_adds_a_gpu_per_worker_and_its_image(k8s: Path, api: str):
     values = settings(overlay="gpu", job_api=api, **SITE)
-    job = one(manifests.training(values), ENGINES[api].kind)
+    job = one(manifests.training(values), ENGINES[api].template_kind or ENGINES[api].kind)
     assert container(job)["image"] == f"{SITE['image']}-worker-gpu:{VERSION}"
     assert container(job)["resources"]["limits"]["nvidia.com/gpu"] == "1"
     (spec,) = pod_specs(job)

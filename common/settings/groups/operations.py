@@ -105,7 +105,7 @@ class ClusterSettings(SettingsGroup):
         ),
     ] = ""
     job_api: Annotated[
-        Literal["auto", "tfjob", "jobset"],
+        Literal["auto", "tfjob", "jobset", "trainjob"],
         Setting(
             "API that runs the workers; auto: the first one that the cluster serves, tfjob in"
             " manifests",
