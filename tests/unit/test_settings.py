@@ -506,7 +506,7 @@ def test_scope_group_is_what_identity_leaves_out():
 
 def test_scope_placement_is_context_to_priority():
     assert names_in_scope(Scope.PLACEMENT) == (
-        "context", "namespace", "overlay", "image", "cpu", "memory", "scratch", "queue",
+        "context", "namespace", "job_api", "overlay", "image", "cpu", "memory", "scratch", "queue",
         "priority_class",
     )  # fmt: skip
 
