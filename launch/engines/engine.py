@@ -50,6 +50,11 @@ class Engine(abc.ABC):
     has_jobs: ClassVar[bool] = True
     template_kind: ClassVar[str] = ""
 
+    @property
+    def group(self) -> str:
+        """The API group of its jobs."""
+        return self.version.partition("/")[0]
+
     def selector(self, run: str) -> dict[str, str]:
         """Return the labels that select the pods of a run's job."""
         return {self.job_label: training_job(run)}

@@ -65,8 +65,7 @@ class TrainJob(Engine):
         }
         spec = {
             "runtimeRef": {
-                "apiGroup": self.version.partition("/")[0], "kind": self.template_kind,
-                "name": name,
+                "apiGroup": self.group, "kind": self.template_kind, "name": name,
             },
             "trainer": {"numNodes": workers},
             # Of all attempts together.

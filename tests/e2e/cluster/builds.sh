@@ -26,4 +26,6 @@ build_operator() {
   build training-operator operator github.com/kubeflow/training-operator/cmd/training-operator.v1
 }
 
+build_trainer() { build trainer trainer github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager; }
+
 build_jobset() { build jobset jobset sigs.k8s.io/jobset; }

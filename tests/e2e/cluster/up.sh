@@ -1,6 +1,7 @@
 #!/bin/bash
 # Start a Kubernetes of one node with the training operator, the JobSet controller and this project's
 # images. Run again, it updates what has changed:  up.sh  (make cluster)
+# TRAINER=1 adds Kubeflow Trainer v2, which only nightly tests use.
 set -euo pipefail
 source "${BASH_SOURCE[0]%/*}/base.sh"
 source "${BASH_SOURCE[0]%/*}/builds.sh"
@@ -39,31 +40,46 @@ import_dns() { # the cluster's program, under the name of CoreDNS
     docker import -c "LABEL inputs=$inputs" - localhost/coredns:1
 }
 
-# apply_controller NAME PROGRAM MODULE FOLDER [OPTION...]: its own sources and its own manifests, but for
-# the CPU that it reserves, which a small node lacks; OPTIONs are of `docker import`
+sources() { (cd "$here/$1" && go list -m -f '{{.Dir}}' "$2"); } # sources NAME MODULE
+
+# apply_controller NAME PROGRAM FOLDER [OPTION...]: its own program and its own manifests, but for the CPU
+# that it reserves, which a small node lacks; OPTIONs are of `docker import`
 apply_controller() {
-  local name=$1 manifests=$state/$1.yaml image
-  kubectl kustomize "$(cd "$here/$name" && go list -m -f '{{.Dir}}' "$3")/$4" | sed 's/cpu: 500m/cpu: 10m/' >"$manifests"
+  local manifests=$state/$1.yaml image
+  kubectl kustomize "$3" | sed 's/cpu: 500m/cpu: 10m/' >"$manifests"
   image=$(awk '$1 == "image:" && NF == 2 {print $2}' "$manifests")
-  install -D -m 755 "$home/bin/$2" "$state/$name/manager"
-  install -d -m 1777 "$state/$name/tmp"
-  [[ -e $state/images/$name ]] || tar -C "$state/$name" -c . | docker import "${@:5}" - "$image"
-  touch "$state/images/$name"
+  install -D -m 755 "$home/bin/$2" "$state/$1/manager"
+  install -d -m 1777 "$state/$1/tmp"
+  [[ -e $state/images/$1 ]] || tar -C "$state/$1" -c . | docker import "${@:4}" - "$image"
+  touch "$state/images/$1"
   load_images "$image"
   kubectl apply --server-side --force-conflicts -f "$manifests"
 }
 
 apply_operator() {
-  apply_controller operator training-operator github.com/kubeflow/training-operator manifests/overlays/standalone
+  apply_controller operator training-operator \
+    "$(sources operator github.com/kubeflow/training-operator)/manifests/overlays/standalone"
 }
 
 apply_jobset() { # its manifest wants a user that is not root
-  apply_controller jobset jobset sigs.k8s.io/jobset config/default -c 'USER 65532:65532'
+  apply_controller jobset jobset "$(sources jobset sigs.k8s.io/jobset)/config/default" -c 'USER 65532:65532'
+}
+
+apply_trainer() { # without the JobSet that its manifest downloads
+  rm -rf "$state/trainer-manifests"
+  cp -r --no-preserve=mode "$(sources trainer github.com/kubeflow/trainer/v2)/manifests" "$state/trainer-manifests"
+  sed -i '/third-party/d' "$state/trainer-manifests/overlays/manager/kustomization.yaml"
+  apply_controller trainer trainer "$state/trainer-manifests/overlays/manager" \
+    -c 'ENTRYPOINT ["/manager"]' -c 'USER 65532:65532'
 }
 
 operator_ready() { kubectl -n kubeflow rollout status deployment/training-operator --timeout=120s; }
 
 jobset_ready() { kubectl -n jobset-system rollout status deployment/jobset-controller-manager --timeout=180s; }
+
+trainer_ready() {
+  kubectl -n kubeflow-system rollout status deployment/kubeflow-trainer-controller-manager --timeout=180s
+}
 
 began=$SECONDS
 ((EUID == 0)) || fail "containers are started by root: run it as root"
@@ -78,7 +94,7 @@ for program in ctr containerd curl debootstrap docker go ip iptables nsenter ope
   command -v "$program" >/dev/null || fail "$program is missing: install it and run this again"
 done
 
-inputs=$(inputs_of kubernetes operator jobset conf policies {common,builds,node,up}.sh)
+inputs=$(inputs_of kubernetes operator jobset trainer conf policies {common,builds,node,up}.sh)
 if [[ $(cat "$state/inputs" 2>/dev/null) != "$inputs" ]] || ! control_plane_answers; then
   [[ ! -e $state ]] || step "take down the old" "$here/down.sh"
 fi
@@ -112,6 +128,11 @@ wait $images
 step "load images" load_images qfleet-{storage,tensorboard,worker}:"$(cat "$repository/VERSION")"
 step "operator ready" operator_ready
 step "JobSet ready" jobset_ready
+if [[ -n ${TRAINER:-} ]]; then
+  step "build Trainer" build_trainer
+  step "apply Trainer" apply_trainer
+  step "Trainer ready" trainer_ready
+fi
 trap - EXIT
 
 printf '%-24s %6d s\n' "cluster" $((SECONDS - began))

@@ -1,4 +1,4 @@
-"""JobSet: killed workers do not change the weights, and an error of the user is final."""
+"""JobSet and TrainJob: killed workers do not change the weights, and a user's error is final."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -9,13 +9,14 @@ import pytest
 
 from common import storage
 from common.errors import UserError
+from launch.engines import ENGINES
 from tests.e2e import kube
 from tests.e2e.faults import Fault, attempt, delete, evict, force, kill, restarted, starve, weights
 from tests.e2e.kube import Job, kubectl, until
 
 INTERVAL_EPOCHS = 5  # between two checkpoints
 SETTINGS = (
-    "JOB_API=jobset", "MODEL=hybrid", "QUBITS=4", "TRAIN_EXAMPLES=200", "VALIDATION_EXAMPLES=50",
+    "MODEL=hybrid", "QUBITS=4", "TRAIN_EXAMPLES=200", "VALIDATION_EXAMPLES=50",
     "TEST_EXAMPLES=100", "BATCH=32", "INITIALIZATIONS=1",
     f"CHECKPOINT_INTERVAL={INTERVAL_EPOCHS}", "EPOCHS=200", "MEMORY=1500Mi",
 )  # fmt: skip
@@ -27,19 +28,29 @@ FAULTS = [
 ]  # fmt: skip
 
 
+@pytest.fixture(params=["jobset", "trainjob"])
+def api(cluster: str, request: pytest.FixtureRequest) -> str:
+    """JOB_API."""
+    kind = ENGINES[request.param].kind
+    if not kubectl("get", "crd", f"{kind.lower()}s.{ENGINES[request.param].group}", check=False):
+        pytest.skip(f"the cluster does not serve {kind}: `TRAINER=1 make cluster` installs it")
+    return request.param
+
+
 def restarts(job: Job) -> int:
-    """The number of times that the controller created the Job again."""
-    return int(job.object()["status"]["restarts"])
+    """The number of times that the JobSet's controller created the Job again."""
+    return int(kube.get("jobset", job.name)["status"]["restarts"])
 
 
-def train(name: str, *settings: str) -> Job:
+def train(api: str, name: str, *settings: str) -> Job:
     """Train with the client, as `make training TARGET=k8s` does, to the end."""
-    done = kube.launch("run", f"RUN={name}", *SETTINGS, *settings)
+    done = kube.launch("run", f"RUN={name}", f"JOB_API={api}", *SETTINGS, *settings)
+    kind = ENGINES[api].kind
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "in a JobSet, namespace" in done.stdout
-    assert f"jobset/qfleet-{name} created" in done.stdout
+    assert f"in a {kind}, namespace" in done.stdout
+    assert f"{kind.lower()}/qfleet-{name} created" in done.stdout
     assert f"job qfleet-{name} Succeeded" in done.stdout
-    return Job(name, "jobset")
+    return Job(name, api)
 
 
 def disturb(job: Job, fault: Fault, rank: int) -> float:
@@ -56,33 +67,35 @@ def difference(one: str, other: str, root: storage.StoragePath, folder: Path) ->
     return float(np.abs(weights(root / one, folder) - weights(root / other, folder)).max())
 
 
-def test_killed_worker_ends_with_the_undisturbed_weights(
-    root: storage.StoragePath, tmp_path: Path, measured: Callable[[str], None]
+def test_killed_worker_keeps_the_weights(
+    api: str, root: storage.StoragePath, tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
-    train("jobset-calm")
-    job = kube.start("jobset-broken", *SETTINGS)
+    calm, broken = f"{api}-calm", f"{api}-broken"
+    train(api, calm)
+    job = kube.start(broken, f"JOB_API={api}", *SETTINGS)
     took = disturb(job, kill, 1)
-    measured(f"JobSet, worker 1 killed: {took:.1f} s to the first epoch")
+    measured(f"{api}, worker 1 killed: {took:.1f} s to the first epoch")
     assert job.end(180) == "Succeeded"
     assert restarts(job) == 1
-    assert difference("jobset-calm", "jobset-broken", root, tmp_path) <= 1e-6
-    output = kube.launch("status", "RUN=jobset-broken").stdout
-    assert "job qfleet-jobset-broken Succeeded" in output
+    assert difference(calm, broken, root, tmp_path) <= 1e-6
+    output = kube.launch("status", f"RUN={broken}").stdout
+    assert f"job qfleet-{broken} Succeeded" in output
     assert [line[0] for line in output.splitlines() if line[:1].isdigit()] == ["0", "1"]
-    for name in ("jobset-calm", "jobset-broken"):
+    for name in (calm, broken):
         assert kube.launch("delete", "training", f"RUN={name}").returncode == 0
         assert not kubectl("get", "jobsets,jobs", f"--selector=qfleet/run={name}", "-o", "name")
 
 
-def test_error_of_the_user_ends_the_jobset(cluster_storage: None) -> None:
-    done = kube.launch("run", "RUN=jobset-wrong", *SETTINGS, "DATA=gs://qfleet/nowhere")
+def test_error_of_the_user_is_final(api: str, cluster_storage: None) -> None:
+    name = f"{api}-wrong"
+    words = (f"RUN={name}", f"JOB_API={api}", *SETTINGS, "DATA=gs://qfleet/nowhere")
+    done = kube.launch("run", *words)
     assert done.returncode == UserError.exit_code, done.stdout + done.stderr
-    assert "job qfleet-jobset-wrong Failed: worker" in done.stderr
+    assert f"job qfleet-{name} Failed: worker" in done.stderr
     assert "gs://qfleet/nowhere" in done.stderr
-    job = Job("jobset-wrong", "jobset")
+    job = Job(name, api)
     assert restarts(job) == 0
-    assert not any("running" in pod["status"] for pod in job.pods())
-    assert kube.launch("stop", "RUN=jobset-wrong").returncode == 0
+    assert kube.launch("stop", f"RUN={name}").returncode == 0
     until(lambda: not job.pods(), 60, "the end of its pods")
 
 
@@ -92,13 +105,13 @@ def test_error_of_the_user_ends_the_jobset(cluster_storage: None) -> None:
 @pytest.fixture(scope="module")
 def calm(cluster_storage: None) -> Job:
     """An undisturbed job, at its end."""
-    return train("jobset-long-calm", LONGER)
+    return train("jobset", "jobset-long-calm", LONGER)
 
 
 @pytest.fixture(scope="module")
 def broken(calm: Job) -> Iterator[Job]:
     """The job that gets all faults."""
-    job = kube.start("jobset-long-broken", *SETTINGS, LONGER)
+    job = kube.start("jobset-long-broken", "JOB_API=jobset", *SETTINGS, LONGER)
     yield job
     job.delete()
 
