@@ -45,9 +45,9 @@ def help_text() -> str:
     ]
     lines += [
         "",
-        "CONTEXT, NAMESPACE, OVERLAY and IMAGE select the cluster; JOB_API the kind of its training",
-        "jobs; WORKERS, CPU and MEMORY the size of the job; RUN the run. DRY_RUN=1 (or --dry-run)",
-        "only prints what would change.",
+        "CONTEXT, NAMESPACE, OVERLAY and IMAGE select the cluster; JOB_API the kind of its",
+        "training jobs; WORKERS, CPU and MEMORY the size of the job; RUN the run. DRY_RUN=1 (or",
+        "--dry-run) only prints what would change.",
         "Settings can also be set in the environment (QFLEET_SEED=7) or in a YAML file",
         "(CONFIG=my.yaml): `python -m launch run --help` and docs/configuration.md list them all.",
         "The exit code of run and infer is the job's: 0, 2 if something must be changed, 128 and",
