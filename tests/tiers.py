@@ -78,9 +78,9 @@ ASSIGNED = {
 # Real processes: other forms of what the default tier tests once.
 _INTEGRATION = {
     "test_noise.py": EXHAUSTIVE,
-    "test_noise.py::test_killed_noisy_training_resumes_with_equal_weights[exact]": NIGHTLY,
+    "test_noise.py::test_killed_noisy_training_resumes_with_equal_weights": NIGHTLY,
     "test_pruning.py": EXHAUSTIVE,
-    "test_dataset.py::test_storage_outage_in_mid_epoch_exits_with_145": EXHAUSTIVE,
+    "test_dataset.py::test_storage_outage_in_mid_epoch_exits_with_145": NIGHTLY,
     "test_examples.py": EXHAUSTIVE,
     "test_examples.py::test_gke_spot_dry_run_creates_spot_pool": DEFAULT,
     "test_fleet.py": EXHAUSTIVE,
@@ -99,11 +99,12 @@ _INTEGRATION = {
     "test_numerics.py::test_infinite_loss_keeps_the_last_checkpoint": EXHAUSTIVE,
     "test_planner.py::test_plan_is_measured_once_and_used_by_training": EXHAUSTIVE,
     "test_robust_training.py": EXHAUSTIVE,
+    "test_robust_training.py::test_killed_training_resumes_with_equal_weights[normalized]": NIGHTLY,
     "test_scaling.py": EXHAUSTIVE,
     "test_sharded_state.py": EXHAUSTIVE,
     "test_tasks.py": EXHAUSTIVE,
-    "test_tasks.py::test_killed_task_resumes_with_equal_weights[number]": NIGHTLY,
-    "test_tasks.py::test_killed_task_resumes_with_equal_weights[state]": NIGHTLY,
+    "test_tasks.py::test_killed_task_resumes_with_equal_weights": NIGHTLY,
+    "test_tasks.py::test_killed_task_resumes_with_equal_weights[energy]": EXHAUSTIVE,
     "test_tasks.py::test_task_is_reproducible_with_any_workers[number]": NIGHTLY,
     "test_tasks.py::test_task_trains_and_predicts[classes]": DEFAULT,
     "test_tasks.py::test_task_trains_and_predicts[energy]": DEFAULT,
@@ -156,8 +157,6 @@ ASSIGNED |= dict.fromkeys(
         "::test_workers_and_threads_do_not_change_a_bit[hybrid]",
         "tests/integration/test_stalls.py"
         "::test_stopped_worker_is_killed_and_all_restart[step 7-1]",
-        "tests/integration/test_tensorflow_process_group.py"
-        "::test_worker_stopped_at_any_moment_is_replaced[4-1]",
     ],
     EXHAUSTIVE,
 )  # fmt: skip
