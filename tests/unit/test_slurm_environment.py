@@ -64,7 +64,7 @@ def test_ports_lie_in_the_range_and_change_with_each_start() -> None:
     assert len(blocks) == 3
 
 
-@pytest.mark.parametrize("name", VARIABLES.keys() - {"SLURM_CPUS_PER_TASK"})
+@pytest.mark.parametrize("name", sorted(VARIABLES.keys() - {"SLURM_CPUS_PER_TASK"}))
 def test_missing_variable_is_a_settings_error(name: str) -> None:
     with pytest.raises(SettingsError, match="TARGET=slurm"):
         SlurmTask.from_environment({key: one for key, one in VARIABLES.items() if key != name})
