@@ -67,7 +67,7 @@ def _headline(
         ("hours of workers", f"{hours:.3g}", f"cost {hours * price:.2f}" if price else "no price"),
     ]
     if tables.best is not None:
-        row = tables.summary.iloc[tables.best]
+        row = tables.summary.astype(object).iloc[tables.best]
         name = f"test {tables.metric}"
         mean = float(row[f"{name} mean"])
         cards.insert(1, (f"{name}, best by validation", number(tables.metric, mean), _label(row)))

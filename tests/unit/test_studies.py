@@ -214,6 +214,16 @@ def test_results_without_ended_trials_are_written(tmp_path) -> None:
     assert "of 2" in (folder.path / "report.html").read_text()
 
 
+def test_report_names_the_best_whole_number(tmp_path) -> None:
+    folder, definition = StudyFolder(tmp_path, "s"), define("QUBITS=4,6")
+    folder.open(definition)
+    one = dataclasses.replace(trial(0, "a", 0, 0.1, 0.1), combination={"qubits": "4"})
+    folder.write(one)
+    folder.run(one).path.mkdir()
+    write_results(folder, definition)
+    assert ">QUBITS=4<" in (folder.path / "report.html").read_text()
+
+
 def read_events(file: Path) -> Iterator[Any]:
     """Yield the events of a file: records of their length, 4 bytes, the event, and 4 bytes."""
     from tensorboard.compat.proto.event_pb2 import Event
