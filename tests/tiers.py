@@ -39,7 +39,6 @@ ASSIGNED = {
     "tests/infra/": INFRA,
     "tests/exhaustive/": EXHAUSTIVE,
     "tests/e2e/": E2E,
-    "tests/e2e/test_examples.py::test_device_noise_trains_and_predicts": NIGHTLY,
     "tests/e2e/test_partitions.py::test_training_continues_after_a_partition": NIGHTLY,
     "tests/e2e/test_partitions.py::test_training_continues_after_a_partition[worker-20]": E2E,
     "tests/e2e/test_partitions.py::test_training_continues_after_a_partition[storage-20]": E2E,
