@@ -79,7 +79,7 @@ def test_energies_of_a_molecule_are_found_on_the_cluster(place: str) -> None:
     ]
     run(["make", "training", *settings, "TASK=energy", "DATA=h2:0.7,0.9", "MODEL=uccsd",
          "QUBITS=4", "EPOCHS=60", "INITIALIZATIONS=1", "WORKERS=2"])  # fmt: skip
-    shown = run(["make", "inference", *settings, "MODEL=uccsd"])
+    shown = run(["make", "inference", *settings, "TASK=energy", "MODEL=uccsd"])
     _, error, largest = re.findall(r"^uccsd +(\S+) +(\S+) +(\S+)", shown, re.MULTILINE)[0]
     assert float(error) <= float(largest) <= 0.0016, shown
 
