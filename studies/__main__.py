@@ -16,7 +16,7 @@ from studies.definition import StudyDefinition
 from studies.folder import StudyFolder
 from studies.forecast import StudyForecast, duration, predict, used
 from studies.proposals import proposer_for
-from studies.runner import TRIAL_COMMAND, StudyRunner
+from studies.runner import TRIAL_COMMAND, MostTrialsFailed, StudyRunner
 
 
 def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
@@ -50,17 +50,25 @@ def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
         if forecast:
             folder.write_forecast(forecast)
         runner = StudyRunner(definition, folder, propose, parallelism, budget, command)
-        outcome = runner.run(lease, stop)
+        try:
+            outcome = runner.run(lease, stop)
+        except MostTrialsFailed:
+            _write_results(folder, definition)
+            raise
         if outcome == "stopped":
             _log("Stopped. Run the same command again to continue the study.")
             return stop.exit_code or EXIT_OK
         _log(usage(folder, settings, forecast))
         if outcome == "budget":
             _log(f"BUDGET={budget.text} is used up. Run the same command with more to continue.")
-        from studies import console, results  # only here: pandas takes half a second
-
-        console.print_results(results.write_results(folder, definition), folder)
+        _write_results(folder, definition)
     return EXIT_OK
+
+
+def _write_results(folder: StudyFolder, definition: StudyDefinition) -> None:
+    from studies import console, results  # only here: pandas takes half a second
+
+    console.print_results(results.write_results(folder, definition), folder)
 
 
 def parallel_trials(definition: StudyDefinition) -> int:

@@ -55,6 +55,10 @@ class _Running:
     restarts: int = 0
 
 
+class MostTrialsFailed(RunError):
+    """More than half of the trials of a study failed."""
+
+
 @dataclass
 class StudyRunner:
     """The trials of one start of a study.
@@ -86,7 +90,8 @@ class StudyRunner:
             complete, budget if that ended first, or stopped by a signal.
 
         Raises:
-            RunError: More than half of the trials failed, or another process runs the study.
+            MostTrialsFailed: More than half of the trials failed.
+            RunError: Another process runs the study.
         """
         self._trials = {number: _retried(one) for number, one in self.folder.trials().items()}
         self._clock = self.folder.clock()
@@ -212,13 +217,13 @@ class StudyRunner:
         """Check that at most half of all trials failed.
 
         Raises:
-            RunError: More did.
+            MostTrialsFailed: More did.
         """
         failed = [one for one in self._trials.values() if one.state == "failed"]
         total = self.definition.trial_count
         if len(failed) >= MIN_FAILED_TRIALS and 2 * len(failed) > total:
             last = failed[-1]
-            raise RunError(
+            raise MostTrialsFailed(
                 f"study {self.definition.name} ends, because {len(failed)} of its"
                 f" {plural(total, 'trial')} failed, {last.run} with: {last.error.rstrip('.')};"
                 " correct that and choose another NAME"

@@ -124,6 +124,8 @@ def test_study_ends_when_more_than_half_of_its_trials_failed(study, tmp_path):
     assert process.wait() == 2
     (line,) = [one for one in process.output.splitlines() if one.startswith("qfleet:")]
     assert "3 of its 4 trials failed" in line
+    rows, _ = tables(tmp_path)
+    assert [row[2] for row in rows].count("failed") == 3
 
 
 def test_trial_ended_by_another_process_is_started_again(study, tmp_path):
