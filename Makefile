@@ -136,7 +136,7 @@ override pytest_tfq := tests/run.sh .venv-tfq/bin/python --numprocesses=2 --dist
 	tests/tfq tests/unit/qfleet tests/unit/test_layers.py
 
 .PHONY: test test-worker test-tfq test-rest test-all test-adapters test-mitiq test-native test-infra test-nightly test-changed test-durations
-test: test-worker test-tfq ## run the default tests: 6 minutes
+test: test-worker test-tfq ## run the default tests: 10 minutes
 
 test-worker: ## run the default tests without TensorFlow Quantum
 	@$(no_settings)$(setup) $(dev)
@@ -148,7 +148,7 @@ test-tfq: ## run the default tests with TensorFlow Quantum, in its environment
 	@$(no_settings)$(setup) $(tfq)
 	@$(pytest_tfq) -m tfq $(report:%=%/tfq.xml)
 
-test-all: test test-rest ## run all tests but those that need a cluster: 30 minutes
+test-all: test test-rest ## run all tests but those that need a cluster: 45 minutes
 
 test-rest: test-environments
 	@$(pytest) -m 'infra or exhaustive' $(report:%=%/rest.xml)
