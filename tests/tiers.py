@@ -46,10 +46,11 @@ ASSIGNED = {
     "tests/e2e/test_engines.py::test_killed_worker_keeps_the_weights[trainjob]": NIGHTLY,
     "tests/e2e/test_engines.py::test_weights_after_all_faults_equal_the_undisturbed": NIGHTLY,
     "tests/e2e/test_engines.py::test_workers_restart_after_each_fault": NIGHTLY,
-    "tests/e2e/test_lost_node.py::test_pods_leave_a_node_that_is_not_ready": NIGHTLY,
+    "tests/e2e/test_lost_node.py": NIGHTLY,
     "tests/exhaustive/test_run_mutations.py": NIGHTLY,
     "tests/exhaustive/test_storage_outage.py": NIGHTLY,
     "tests/slurm/": EXHAUSTIVE,
+    "tests/slurm/test_slurm.py::test_sigterm_of_slurm_is_requeued_with_equal_weights": NIGHTLY,
     "tests/slurm/test_slurm_faults.py": NIGHTLY,
     "tests/tfq/": TFQ,
     "tests/tfq/test_speed.py": TFQ_EXHAUSTIVE,
@@ -147,8 +148,6 @@ ASSIGNED |= dict.fromkeys(
     [
         "tests/exhaustive/test_storage_outage.py"
         "::test_stopped_chief_writes_nothing_over_its_successor[1-folder]",
-        "tests/exhaustive/test_storage_outage.py"
-        "::test_training_survives_an_outage_of_storage[20]",
         "tests/integration/test_lost_peers.py"
         "::test_worker_stopped_in_any_stage_is_named[step 3-0]",
         "tests/integration/test_numerics.py"
