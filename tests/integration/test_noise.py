@@ -35,18 +35,16 @@ def test_noisy_training_and_inference(start, tmp_path):
     assert trained.wait() == 0, trained.output
     result = json.loads((tmp_path / "r" / "result.json").read_text())
     recorded = result["metrics"]["test"]["mse"]
-    assert infer(tmp_path) == pytest.approx(recorded, abs=1e-4)
     assert infer(tmp_path, "PARALLELISM=2", "BATCH=16") == pytest.approx(recorded, abs=1e-4)
-    others = [infer(tmp_path, f"NOISE={other}") for other in ("none", "readout:0.3")]
-    assert min(abs(other - recorded) for other in others) > 1e-3
+    ideal = infer(tmp_path, "NOISE=none")
+    assert abs(ideal - recorded) > 1e-3
 
     sampled = [infer(tmp_path, "SHOTS=5", *extra) for extra in ((), ("PARALLELISM=2", "BATCH=16"))]
     assert sampled[0] == pytest.approx(sampled[1], abs=1e-4)
     assert abs(sampled[0] - recorded) > 1e-3
     noise = "NOISE=depolarizing:0.001,readout:0.03"
-    ideal, noisy, mitigated = (infer(tmp_path, *one) for one in (
-        ("NOISE=none",), (noise,), (noise, "ZNE=1,3,5", "PARALLELISM=2", "BATCH=16"),
-    ))  # fmt: skip
+    noisy = infer(tmp_path, noise)
+    mitigated = infer(tmp_path, noise, "ZNE=1,3,5", "PARALLELISM=2", "BATCH=16")
     assert abs(mitigated - ideal) < 0.5 * abs(noisy - ideal)
 
     circuit = load("r", str(tmp_path)).circuit
