@@ -44,12 +44,12 @@ def require_density_memory(
     Raises:
         MemoryLimitError: The message states the needed and the free bytes.
     """
-    where = f" in each of {processes} processes" if processes > 1 else ""
     task = "differentiating" if states > 1 else "evolving"
     memory.require_bytes(
-        processes * density_bytes(program, real_bytes, states),
-        f"{task} density matrices of {len(program.qubits)} qubits{where}",
+        density_bytes(program, real_bytes, states),
+        f"{task} density matrices of {len(program.qubits)} qubits",
         "use the method trajectories, or fewer qubits",
+        processes,
     )
 
 

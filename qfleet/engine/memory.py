@@ -78,7 +78,7 @@ def require_memory(
         fits -= 1
     task = "differentiating" if states > 1 else "simulating"
     count = "1 state" if states == 1 else f"{states} states"
-    where = f" in each of {processes} processes" if processes > 1 else ""
+    where = _in_each_of(processes)
     fewer = " fewer processes," if processes > 1 else ""
     raise MemoryLimitError(
         f"{task} {qubits} qubits takes {needed:,} bytes for {count}{where}, but {free:,} bytes are"
@@ -90,21 +90,29 @@ def require_bytes(
     needed: int,
     purpose: str,
     advice: str = "use fewer qubits, a smaller batch or a machine with more memory",
+    processes: int = 1,
 ) -> None:
     """Check that an array of more than 64 MiB fits into the free memory of this machine.
 
     Args:
-        needed: Bytes of the array.
+        needed: Bytes of the array in each process.
         purpose: The content of the array, for the message.
         advice: What to do instead.
+        processes: Processes on this machine that do the same.
 
     Raises:
         MemoryLimitError: The message states the needed and the free bytes.
     """
+    needed *= processes
     if needed <= _UNCHECKED_BYTES:
         return
     free = available_bytes()
     if needed > free:
         raise MemoryLimitError(
-            f"{purpose} takes {needed:,} bytes, but {free:,} bytes are free: {advice}"
+            f"{purpose}{_in_each_of(processes)} takes {needed:,} bytes, but {free:,} bytes are"
+            f" free: {advice}"
         )
+
+
+def _in_each_of(processes: int) -> str:
+    return f" in each of {processes} processes" if processes > 1 else ""

@@ -28,10 +28,10 @@ def require_network_memory(program: NetworkProgram, real_bytes: int, processes: 
         MemoryLimitError: The message states the needed and the free bytes.
     """
     threads = library.num_threads()
-    where = f" in each of {processes} processes" if processes > 1 else ""
     memory.require_bytes(
-        processes * network_bytes(program, real_bytes, threads),
-        f"contracting tensor networks of width {program.width} on {threads} threads{where}",
+        network_bytes(program, real_bytes, threads),
+        f"contracting tensor networks of width {program.width} on {threads} threads",
+        processes=processes,
     )
 
 

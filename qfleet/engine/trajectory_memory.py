@@ -40,13 +40,13 @@ def require_trajectory_memory(
     Raises:
         MemoryLimitError: The message states the needed and the free bytes.
     """
-    where = f" in each of {processes} processes" if processes > 1 else ""
     task = "differentiating" if states > 1 else "evolving"
     threads = min(library.num_threads(), -(-program.trajectories // _tree(program, real_bytes)[1]))
     memory.require_bytes(
-        processes * threads * trajectory_bytes(program, real_bytes, states),
-        f"{task} trajectories of {len(program.qubits)} qubits on {threads} threads{where}",
+        threads * trajectory_bytes(program, real_bytes, states),
+        f"{task} trajectories of {len(program.qubits)} qubits on {threads} threads",
         "use fewer qubits, fewer threads or a machine with more memory",
+        processes,
     )
 
 
