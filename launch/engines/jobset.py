@@ -6,7 +6,7 @@ attempts is that of the run's folder (MAX_ATTEMPTS).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from common.errors import DeadlineReached, RetryableError, SettingsError
 from common.settings import Settings
@@ -34,7 +34,28 @@ ADDRESSES = "WORKER_ADDRESSES"
 training/indexed_job.py reads."""
 
 
-class JobSet(Engine):
+class IndexedEngine(Engine):
+    """Abstract: its pods are those of a JobSet with one Indexed Job.
+
+    Attributes:
+        replicated_job: The name of that Job in the JobSet.
+    """
+
+    replicated_job: ClassVar[str]
+    job_label = "jobset.sigs.k8s.io/jobset-name"
+
+    def last_host(self, run: str, workers: int) -> str:
+        """Return the name of the last worker's pod, which ends in five random characters."""
+        return f"{training_job(run)}-{self.replicated_job}-0-{workers - 1}-xxxxx"
+
+    def variables(self, run: str) -> Sequence[Object]:
+        """Return the workers' addresses; the Job adds JOB_COMPLETION_INDEX."""
+        name = training_job(run)  # of the JobSet, and of its headless service
+        host = f"{name}-{self.replicated_job}-0-{{rank}}.{name}"
+        return ({"name": ADDRESSES, "value": f"{host}:{WORKER_PORT}"},)
+
+
+class JobSet(IndexedEngine):
     """A JobSet. A lost worker makes its controller restart all of them."""
 
     api = "jobset"
@@ -46,15 +67,7 @@ class JobSet(Engine):
         " https://github.com/kubernetes-sigs/jobset/releases/download/v0.12.0/manifests.yaml"
     )
     controller_namespace = "jobset-system"
-    job_label = "jobset.sigs.k8s.io/jobset-name"
-
-    def last_host(self, run: str, workers: int) -> str:
-        """Return the name of the last worker's pod, which ends in five random characters."""
-        return f"{training_job(run)}-{GROUP}-0-{workers - 1}-xxxxx"
-
-    def variables(self, run: str) -> Sequence[Object]:
-        """Return the addresses."""
-        return addresses(run, GROUP)
+    replicated_job = GROUP
 
     def render(self, template: Object, settings: Settings) -> list[Object]:
         """Return the JobSet.
@@ -93,17 +106,6 @@ class JobSet(Engine):
             int(one.get("replicas", 1)) * int(one["template"]["spec"].get("parallelism", 1))
             for one in job["spec"].get("replicatedJobs") or []
         )
-
-
-def addresses(run: str, group: str) -> Sequence[Object]:
-    """Return the variable with the workers' addresses; the Job adds JOB_COMPLETION_INDEX.
-
-    Args:
-        run: The run.
-        group: The name of the replicated Job.
-    """
-    name = training_job(run)  # of the JobSet, and of its headless service
-    return ({"name": ADDRESSES, "value": f"{name}-{group}-0-{{rank}}.{name}:{WORKER_PORT}"},)
 
 
 def jobset_spec(group: str, job: Object, settings: Settings) -> Object:

@@ -4,14 +4,14 @@ Trainer has no runtime for TensorFlow. Each run has a TrainingRuntime of its own
 the JobSet of launch/engines/jobset.py. A TrainJob itself can't set failure policies.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from common.settings import Settings
-from launch.engines.engine import Engine, true_conditions
+from launch.engines.engine import true_conditions
 from launch.engines.jobset import (
     DEADLINE_MARGIN_SECONDS,
-    addresses,
+    IndexedEngine,
     indexed_job,
     jobset_spec,
     phase_of_jobs,
@@ -26,7 +26,7 @@ ANCESTOR = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
 """The label by which Trainer finds the Job whose pods are the workers."""
 
 
-class TrainJob(Engine):
+class TrainJob(IndexedEngine):
     """A TrainJob and its TrainingRuntime, of which Trainer makes a JobSet."""
 
     api = "trainjob"
@@ -38,17 +38,9 @@ class TrainJob(Engine):
         ' "https://github.com/kubeflow/trainer.git/manifests/overlays/manager?ref=v2.3.0"'
     )
     controller_namespace = "kubeflow-system"
-    job_label = "jobset.sigs.k8s.io/jobset-name"
     container = GROUP
+    replicated_job = GROUP
     template_kind = "TrainingRuntime"
-
-    def last_host(self, run: str, workers: int) -> str:
-        """Return the name of the last worker's pod, which ends in five random characters."""
-        return f"{training_job(run)}-{GROUP}-0-{workers - 1}-xxxxx"
-
-    def variables(self, run: str) -> Sequence[Object]:
-        """Return the addresses."""
-        return addresses(run, GROUP)
 
     def render(self, template: Object, settings: Settings) -> list[Object]:
         """Return the TrainingRuntime and the TrainJob.
