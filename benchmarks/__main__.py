@@ -4,6 +4,7 @@
     python -m benchmarks RESUME=1   the cases that the last run did not reach, for the same time
     python -m benchmarks QUICK=1    the cases of the quick bounds, less than 3 minutes; in quick/
     python -m benchmarks LARGE=1    all cases, a whole epoch of 23 qubits, and a step of 28 qubits
+    python -m benchmarks SYSTEMS=qfleet,tfq    all cases, these systems only; in selection/
 
 The exit code is 1 if a bound is missed, a system failed or two systems disagree. In the quick form
 it is 1 if a ratio is below its floor (cases.py).
@@ -34,14 +35,18 @@ LARGE = (*FULL, (SpeedCase("qcnn", 23, 32), "epoch"), (SpeedCase("qcnn", 28, 1),
 def main() -> int:
     """Run the benchmark, write the results, and compare them with the bounds."""
     start = time.monotonic()
-    flags = parse_flags(sys.argv[1:])
+    flags, names = parse_arguments(sys.argv[1:])
     quick = "QUICK" in flags
     facts = machine.facts()
-    folder = HERE / "quick" if quick else HERE
+    folder = HERE / "quick" if quick else HERE if len(names) == len(SYSTEMS) else HERE / "selection"
     systems = create_systems()
     results = read(folder) if "RESUME" in flags else BenchmarkResults()
     try:
-        measure_all(systems, cases.quick() if quick else cases.full(), quick, results, folder)
+        plan = {
+            case: [name for name in those if name in names]
+            for case, those in (cases.quick() if quick else cases.full()).items()
+        }
+        measure_all(systems, plan, quick, results, folder)
         for case, task in () if quick else (LARGE if "LARGE" in flags else FULL):
             if not results.has(case, task):
                 systems["qfleet"].close()
@@ -121,24 +126,31 @@ def measure_case(
     print(f"{task}, {case}: {text} ({time.monotonic() - start:.0f} s)", flush=True)
 
 
-def parse_flags(arguments: Sequence[str]) -> set[str]:
-    """Return the flags that are set by arguments such as QUICK=1.
+def parse_arguments(arguments: Sequence[str]) -> tuple[set[str], set[str]]:
+    """Return the flags that are set by arguments such as QUICK=1, and the names of the systems.
 
     Raises:
-        SettingsError: A flag is unknown, its value is neither 0 nor 1, or flags exclude each other.
+        SettingsError: An argument or a system is unknown, or flags exclude each other.
     """
-    flags = set()
+    flags, names = set(), set(SYSTEMS)
     for argument in arguments:
         name, _, value = argument.partition("=")
-        if name not in ("QUICK", "LARGE", "RESUME") or value not in ("0", "1"):
+        if name == "SYSTEMS":
+            names = {"qfleet", *value.split(",")}
+            if unknown := sorted(names - set(SYSTEMS)):
+                raise SettingsError(
+                    f"SYSTEMS has no {', '.join(unknown)}: use some of {', '.join(SYSTEMS)}"
+                )
+        elif name not in ("QUICK", "LARGE", "RESUME") or value not in ("0", "1"):
             raise SettingsError(
-                f"{argument} is not allowed in make benchmark: use QUICK=1, LARGE=1 or RESUME=1"
+                f"{argument} is not allowed in make benchmark: "
+                "use QUICK=1, LARGE=1, RESUME=1 or SYSTEMS=qfleet,tfq"
             )
-        if value == "1":
+        elif value == "1":
             flags.add(name)
     if flags >= {"QUICK", "LARGE"}:
         raise SettingsError("QUICK=1 and LARGE=1 exclude each other: use one of them")
-    return flags
+    return flags, names
 
 
 def create_systems() -> dict[str, SubprocessSystem]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import cases, rounds, table
-from benchmarks.__main__ import parse_flags
+from benchmarks.__main__ import parse_arguments
 from benchmarks.cases import BOUNDS, SpeedBound, SpeedCase
 from benchmarks.circuit_models import MODELS, model, random_inputs
 from benchmarks.results import BenchmarkResults
@@ -199,10 +199,16 @@ def test_compare_different_readouts_raises_disagreement() -> None:
             compare({"qfleet": [[0.5]], "tfq": [[value]]}, "here")
 
 
-@pytest.mark.parametrize("arguments", [["SLOW=1"], ["QUICK=yes"], ["QUICK=1", "LARGE=1"]])
-def test_parse_flags_unknown_raises_settings_error(arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["SLOW=1"], ["QUICK=yes"], ["QUICK=1", "LARGE=1"], ["SYSTEMS=qfleet,other"]]
+)
+def test_parse_arguments_unknown_raises_settings_error(arguments: list[str]) -> None:
     with pytest.raises(SettingsError):
-        parse_flags(arguments)
+        parse_arguments(arguments)
+
+
+def test_parse_arguments_systems_always_contain_qfleet() -> None:
+    assert parse_arguments(["SYSTEMS=tfq", "RESUME=1"]) == ({"RESUME"}, {"qfleet", "tfq"})
 
 
 @pytest.mark.parametrize("name", MODELS)
