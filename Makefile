@@ -231,7 +231,7 @@ wheel: ## build the wheel of the library for Linux x86_64 in dist/, or PLATFORM=
 	@exec .venv-wheel/bin/python -m tools.wheel $(foreach word,$(filter PLATFORM=%,$(words)),$(call quote,$(call whole,$(patsubst PLATFORM=%,%,$(word)))))
 
 .PHONY: quality
-quality: ## train every model with five seeds and print the quality table: 10 minutes
+quality: ## train every model with five seeds and print the quality table: 2 minutes
 	@$(no_settings)$(setup) $(worker)
 	@.venv/bin/python benchmarks/quality.py
 
