@@ -30,6 +30,7 @@ PUBLISHED = (
     "benchmarks/time_against_batch.png",
     "benchmarks/time_against_qubits.png",
     "examples/README.md",
+    "examples/better_than_classical/README.md",
     "examples/gke_spot/README.md",
     "examples/kubernetes/README.md",
     "examples/noise/README.md",

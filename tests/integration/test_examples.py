@@ -99,6 +99,17 @@ def test_custom_table_predicts_every_new_row(checkout: Path) -> None:
     assert len(predictions) == 1 + 100
 
 
+def test_published_benchmark_compares_with_baselines(checkout: Path) -> None:
+    short = "--tasks two-curves --models dressed --rates 0.1 --seeds 0 1 --features 4 --epochs 4"
+    module = "examples.better_than_classical.run"
+    run_example(checkout, sys.executable, "-m", module, *short.split())
+    with (checkout / "runs/better-than-classical/accuracy.csv").open(newline="") as file:
+        rows = [(row["model"], row["seed"]) for row in csv.DictReader(file)]
+    models = {model for model, _ in rows}
+    assert len(models) == 4
+    assert sorted(rows) == [(model, seed) for model in sorted(models) for seed in "01"]
+
+
 def test_kill_and_resume_ends_with_equal_weights(checkout: Path) -> None:
     # The exit status is 0 only if a worker was killed and the weights are bit-identical.
     run_example(checkout, sys.executable, "examples/kill_and_resume.py")
