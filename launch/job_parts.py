@@ -17,6 +17,7 @@ DEFAULT_DEADLINE_SECONDS = 7 * 86_400
 
 SETTINGS_LABEL = "qfleet/settings"  # selects settings in k8s/base/own
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+QUEUE_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 
 
 def with_deadline(settings: Settings) -> Settings:
@@ -27,11 +28,13 @@ def with_deadline(settings: Settings) -> Settings:
 
 
 def queued(job: Object, cluster: ClusterSettings) -> Object:
-    """Return a job with the label of QUEUE, if it is set."""
+    """Return a job with the labels of QUEUE and QUEUE_PRIORITY, if they are set."""
     # Kueue's webhook suspends the job. A manifest must not: without Kueue nothing would resume it,
     # and a second apply would suspend it again.
     if cluster.queue:
         job["metadata"]["labels"][QUEUE_LABEL] = cluster.queue
+        if cluster.queue_priority:
+            job["metadata"]["labels"][QUEUE_PRIORITY_LABEL] = cluster.queue_priority
     return job
 
 

@@ -147,12 +147,14 @@ def test_trainjob_refers_to_a_runtime_with_the_jobset() -> None:
     assert labels == {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
 
 
-def test_queue_labels_the_jobset() -> None:
-    assert (
-        rendered("jobset", queue="team")["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
-        == "team"
-    )
-    assert "suspend" not in rendered("jobset", queue="team")["spec"]
+@pytest.mark.parametrize("api", ENGINES)
+def test_queue_and_its_priority_label_the_job(api: str) -> None:
+    it = rendered(api, queue="team", queue_priority="high")
+    labels = it["metadata"]["labels"]
+    assert labels["kueue.x-k8s.io/queue-name"] == "team"
+    assert labels["kueue.x-k8s.io/priority-class"] == "high"
+    assert "suspend" not in it["spec"]
+    assert "kueue.x-k8s.io/priority-class" not in rendered(api, queue="team")["metadata"]["labels"]
 
 
 @pytest.mark.parametrize(

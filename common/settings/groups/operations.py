@@ -171,6 +171,15 @@ class ClusterSettings(SettingsGroup):
             "Kueue queue that admits the job", allowed="the name of a LocalQueue", also=_PLACEMENT
         ),
     ] = ""
+    queue_priority: Annotated[
+        str,
+        Setting(
+            "Kueue priority of the job, by which it preempts others of its queue; the default is"
+            " that of PRIORITY_CLASS",
+            allowed="the name of a WorkloadPriorityClass",
+            also=_PLACEMENT,
+        ),
+    ] = ""
     priority_class: Annotated[
         str,
         Setting("priority of the pods", allowed="the name of a PriorityClass", also=_PLACEMENT),
