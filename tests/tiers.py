@@ -46,6 +46,7 @@ ASSIGNED = {
     "tests/e2e/test_engines.py::test_killed_worker_keeps_the_weights[trainjob]": NIGHTLY,
     "tests/e2e/test_engines.py::test_weights_after_all_faults_equal_the_undisturbed": NIGHTLY,
     "tests/e2e/test_engines.py::test_workers_restart_after_each_fault": NIGHTLY,
+    "tests/e2e/test_kueue.py": NIGHTLY,
     "tests/e2e/test_lost_node.py": NIGHTLY,
     "tests/exhaustive/test_run_mutations.py": NIGHTLY,
     "tests/exhaustive/test_storage_outage.py": NIGHTLY,

@@ -29,3 +29,5 @@ build_operator() {
 build_trainer() { build trainer trainer github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager; }
 
 build_jobset() { build jobset jobset sigs.k8s.io/jobset; }
+
+build_kueue() { build kueue kueue sigs.k8s.io/kueue/cmd/kueue; }

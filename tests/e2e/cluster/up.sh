@@ -1,7 +1,7 @@
 #!/bin/bash
 # Start a Kubernetes of one node with the training operator, the JobSet controller and this project's
 # images. Run again, it updates what has changed:  up.sh  (make cluster)
-# TRAINER=1 adds Kubeflow Trainer v2, which only nightly tests use.
+# TRAINER=1 adds Kubeflow Trainer v2 and KUEUE=1 adds Kueue, which only nightly tests use.
 set -euo pipefail
 source "${BASH_SOURCE[0]%/*}/base.sh"
 source "${BASH_SOURCE[0]%/*}/builds.sh"
@@ -73,12 +73,28 @@ apply_trainer() { # without the JobSet that its manifest downloads
     -c 'ENTRYPOINT ["/manager"]' -c 'USER 65532:65532'
 }
 
+# Its webhooks only concern namespaces with this label: a controller that does not answer stops no other job.
+apply_kueue() {
+  local folder=$state/kueue-manifests
+  rm -rf "$folder"
+  cp -r --no-preserve=mode "$(sources kueue sigs.k8s.io/kueue)/config" "$folder"
+  cp "$here/kueue/kustomization.yaml" "$folder/default/"
+  cp "$here/kueue/controller_manager_config.yaml" "$folder/components/manager/"
+  sed -i 's/^  failurePolicy: Fail$/&\n  namespaceSelector:\n    matchLabels:\n      qfleet\/kueue: "true"/' \
+    "$folder/components/webhook/manifests.yaml"
+  apply_controller kueue kueue "$folder/default" -c 'USER 65532:65532'
+}
+
 operator_ready() { kubectl -n kubeflow rollout status deployment/training-operator --timeout=120s; }
 
 jobset_ready() { kubectl -n jobset-system rollout status deployment/jobset-controller-manager --timeout=180s; }
 
 trainer_ready() {
   kubectl -n kubeflow-system rollout status deployment/kubeflow-trainer-controller-manager --timeout=180s
+}
+
+kueue_ready() {
+  kubectl -n kueue-system rollout status deployment/kueue-controller-manager --timeout=180s
 }
 
 began=$SECONDS
@@ -94,7 +110,7 @@ for program in ctr containerd curl debootstrap docker go ip iptables nsenter ope
   command -v "$program" >/dev/null || fail "$program is missing: install it and run this again"
 done
 
-inputs=$(inputs_of kubernetes operator jobset trainer conf policies {common,builds,node,up}.sh)
+inputs=$(inputs_of kubernetes operator jobset trainer kueue conf policies {common,builds,node,up}.sh)
 if [[ $(cat "$state/inputs" 2>/dev/null) != "$inputs" ]] || ! control_plane_answers; then
   [[ ! -e $state ]] || step "take down the old" "$here/down.sh"
 fi
@@ -132,6 +148,11 @@ if [[ -n ${TRAINER:-} ]]; then
   step "build Trainer" build_trainer
   step "apply Trainer" apply_trainer
   step "Trainer ready" trainer_ready
+fi
+if [[ -n ${KUEUE:-} ]]; then
+  step "build Kueue" build_kueue
+  step "apply Kueue" apply_kueue
+  step "Kueue ready" kueue_ready
 fi
 trap - EXIT
 
