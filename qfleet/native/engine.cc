@@ -5,6 +5,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "amplitude_order.h"
 #include "engine_internal.h"
 
 namespace qfleet {
@@ -274,23 +275,6 @@ void StateVectorEngine<T>::Gradient(const Batch& batch, const T* upstream, T* ca
         ApplyObservables(call, tile, parallel, psi, upstream, lambda);
         return AdjointStates{psi, lambda};
       });
-}
-
-// Calls visit(index of a real part in the tile, index of an amplitude in [B][2**N]) for all
-// amplitudes of the tile's examples.
-template <class Visit>
-void ForEachAmplitude(const TileLayout& layout, int32_t lanes, int64_t tile, int64_t present,
-                      const BitPermutation& permutation, const Parallel& parallel,
-                      const Visit& visit) {
-  const int64_t amplitudes = lanes / layout.samples, size = layout.groups * amplitudes;
-  ForEachRange(parallel, layout.groups, lanes, [&](int64_t, int64_t from, int64_t to) {
-    for (int64_t group = from; group < to; ++group)
-      for (int64_t a = 0; a < amplitudes; ++a) {
-        const int64_t y = permutation(group * amplitudes + a);
-        for (int64_t s = 0; s < present; ++s)
-          visit(2 * lanes * group + a * layout.samples + s, (tile * layout.samples + s) * size + y);
-      }
-  });
 }
 
 template <class T>

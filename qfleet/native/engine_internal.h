@@ -30,28 +30,6 @@ inline void RunSerially(int64_t count, int64_t, const Work& work) {
   for (int64_t i = 0; i < count; ++i) work(i);
 }
 
-// Permutes the bits of an index: bit i becomes bit order[i]. Two lookup tables, one per half.
-class BitPermutation {
- public:
-  BitPermutation(const int64_t* order, int32_t qubits) : half_(qubits / 2) {
-    for (int64_t high = 0; high < 2; ++high) {
-      const int32_t first = high ? half_ : 0, count = high ? qubits - half_ : half_;
-      for (int64_t value = 0; value < int64_t{1} << count; ++value) {
-        int64_t index = 0;
-        for (int32_t bit = 0; bit < count; ++bit) index |= (value >> bit & 1) << order[first + bit];
-        tables_[high].push_back(index);
-      }
-    }
-  }
-  int64_t operator()(int64_t index) const {
-    return tables_[0][index & ((int64_t{1} << half_) - 1)] | tables_[1][index >> half_];
-  }
-
- private:
-  int32_t half_;
-  std::vector<int64_t> tables_[2];
-};
-
 template <class T>
 struct StateVectorEngine<T>::Buffer {
   explicit Buffer(int64_t count) : reals(count) {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "../engine_internal.h"
+#include "../amplitude_order.h"
 #include "circuit_case.h"
 #include "tests.h"
 
