@@ -15,8 +15,9 @@ from studies.budget import Budget
 from studies.definition import StudyDefinition
 from studies.folder import StudyFolder
 from studies.forecast import StudyForecast, duration, predict, used
+from studies.local_trials import TRIAL_COMMAND, LocalTrials
 from studies.proposals import proposer_for
-from studies.runner import TRIAL_COMMAND, MostTrialsFailed, StudyRunner
+from studies.runner import MostTrialsFailed, StudyRunner
 
 
 def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
@@ -49,7 +50,8 @@ def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
         folder.open(definition)
         if forecast:
             folder.write_forecast(forecast)
-        runner = StudyRunner(definition, folder, propose, parallelism, budget, command)
+        launcher = LocalTrials(parallelism, command)
+        runner = StudyRunner(definition, folder, propose, launcher, budget)
         try:
             outcome = runner.run(lease, stop)
         except MostTrialsFailed:

@@ -1,7 +1,7 @@
-"""Runs the trials of a study side by side, as processes, and records how each one ended."""
+"""Runs the trials of a study side by side, and records how each one ended."""
 
+import itertools
 import signal
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,17 +11,13 @@ from common import events
 from common.errors import RetryableError, RunError, SettingsError, one_line
 from common.lease import Lease
 from common.metrics import line
-from common.processes import ManagedProcess, ProcessGroup, StopSignals
+from common.processes import StopSignals
 from common.text import plural
 from studies.axes import Combination, to_args
 from studies.budget import Budget
 from studies.definition import StudyDefinition
 from studies.folder import StudyFolder, Trial
-
-TRIAL_COMMAND = (sys.executable, "-m", "training")
-
-TERMINATION_GRACE_SECONDS = 45.0
-"""Time for all trials to write a checkpoint and end after SIGTERM; workers have 30 s of it."""
+from studies.trial_launcher import TrialHandle, TrialLauncher, TrialOutcome, TrialRequest
 
 POLL_SECONDS = 0.2
 CLOCK_INTERVAL_SECONDS = 10.0
@@ -52,6 +48,7 @@ class Proposer(Protocol):
 @dataclass
 class _Running:
     trial: Trial
+    handle: TrialHandle
     restarts: int = 0
 
 
@@ -67,17 +64,15 @@ class StudyRunner:
         definition: The study.
         folder: Its folder.
         propose: Chooses the combinations.
-        parallelism: Trials that run side by side.
+        launcher: Starts the trials.
         budget: Limit of the used time.
-        command: Program of a trial; settings are appended as arguments.
     """
 
     definition: StudyDefinition
     folder: StudyFolder
     propose: Proposer
-    parallelism: int
+    launcher: TrialLauncher
     budget: Budget = field(default_factory=Budget)
-    command: Sequence[str] = TRIAL_COMMAND
 
     def run(self, lease: Lease, stop: StopSignals) -> Outcome:
         """Run all trials that are not done.
@@ -95,29 +90,52 @@ class StudyRunner:
         """
         self._trials = {number: _retried(one) for number, one in self.folder.trials().items()}
         self._clock = self.folder.clock()
-        self._running: dict[ManagedProcess, _Running] = {}
+        self._running: list[_Running] = []
         self._require_few_failures()
-        pending = self._pending()
-        with ProcessGroup(TERMINATION_GRACE_SECONDS) as group:
-            self._written = self._ticked = time.monotonic()
+        self._written = self._ticked = time.monotonic()
+        stops_trials = not self.launcher.outlives_study
+        try:
+            outcome = self._run_pending(lease, stop)
+            stops_trials |= outcome == "budget"
+            return outcome
+        except MostTrialsFailed:
+            stops_trials = True
+            raise
+        finally:
             try:
-                while True:
-                    lease.check()
-                    if stop.received is not None:
-                        return "stopped"
-                    self._tick()
-                    if self.budget.is_used_up(self._clock):
-                        # A study that is complete needs no budget.
-                        done = not self._running and next(pending, None) is None
-                        return "complete" if done else "budget"
-                    while len(self._running) < self.parallelism and (trial := next(pending, None)):
-                        self._start(group, trial)
-                    if not self._running:
-                        return "complete"
-                    self._take(group)
-            finally:
                 self._tick()
                 self.folder.write_clock(self._clock)
+            finally:
+                self._release(stops=stops_trials)
+
+    def _run_pending(self, lease: Lease, stop: StopSignals) -> Outcome:
+        pending = self._pending()
+        while True:
+            lease.check()
+            if stop.received is not None:
+                return "stopped"
+            self._tick()
+            if self.budget.is_used_up(self._clock):
+                # A study that is complete needs no budget.
+                done = not self._running and next(pending, None) is None
+                return "complete" if done else "budget"
+            while trials := list(itertools.islice(pending, self._free_slots)):
+                self._start(trials)
+            if not self._running:
+                return "complete"
+            self._take()
+
+    @property
+    def _free_slots(self) -> int:
+        return max(0, self.launcher.slots - len(self._running))
+
+    def _release(self, *, stops: bool) -> None:
+        """Release the trials that have not ended; `stops` ends them, all at the same time."""
+        if stops:
+            for one in self._running:
+                one.handle.stop()
+        for one in self._running:
+            one.handle.close()
 
     def _pending(self) -> Iterator[Trial]:
         """Yield the trials that are not done, in order; they are recorded as proposed."""
@@ -144,40 +162,39 @@ class StudyRunner:
         seed = definition.seeds[position]
         return Trial(number, combination, seed, definition.run_name(number))
 
-    def _start(self, group: ProcessGroup, trial: Trial, restarts: int = 0) -> None:
-        try:
-            args = self.definition.trial_args(trial.number, trial.combination)
-        except SettingsError as error:  # of a proposal; those of a grid are checked before
-            self._fail(trial, error.exit_code, one_line(error))
-            return
-        process = group.start(
-            [*self.command, *args], name=trial.run, stdout="discard", stderr="capture"
-        )
-        self._running[process] = _Running(trial, restarts)
+    def _start(self, trials: Sequence[Trial], restarts: int = 0) -> None:
+        requests: dict[int, TrialRequest] = {}
+        for trial in trials:
+            try:
+                args = self.definition.trial_args(trial.number, trial.combination)
+            except SettingsError as error:  # of a proposal; those of a grid are checked before
+                self._fail(trial, error.exit_code, one_line(error))
+                continue
+            requests[trial.number] = TrialRequest(trial.number, trial.run, args)
+        allowed = [trial for trial in trials if trial.number in requests]
+        handles = self.launcher.start([*requests.values()]) if requests else []
+        for trial, handle in zip(allowed, handles, strict=True):
+            self._running.append(_Running(trial, handle, restarts))
 
-    def _take(self, group: ProcessGroup) -> None:
+    def _take(self) -> None:
         """Wait for a moment, and record the trials that ended."""
-        received = group.next_event(POLL_SECONDS)
-        while received:
-            process, event = received
-            if event.kind == "exit":
-                group.processes.remove(process)
-                self._end(group, process, self._running.pop(process), event.integer("exit_code"))
-            received = group.next_event(0.0)
+        time.sleep(POLL_SECONDS)
+        for one in [*self._running]:
+            if outcome := one.handle.poll():
+                self._tick()
+                self._running.remove(one)
+                one.handle.close()
+                self._end(one, outcome)
 
-    def _end(
-        self, group: ProcessGroup, process: ManagedProcess, ended: _Running, code: int
-    ) -> None:
-        trial = ended.trial
-        self._tick(ended_trials=1)
+    def _end(self, ended: _Running, outcome: TrialOutcome) -> None:
+        trial, code = ended.trial, outcome.exit_code
         if code == 0 and self.folder.run(trial).finished():
             self._finish(trial)
         elif code in INTERRUPTED and ended.restarts < self._max_restarts:
-            _log(f"Trial {trial.number} was ended ({process.describe_exit()}): starting it again")
-            self._start(group, trial, ended.restarts + 1)
+            _log(f"Trial {trial.number} was ended ({outcome.reason}): starting it again")
+            self._start([trial], ended.restarts + 1)
         else:
-            reason = process.error_message or process.describe_exit()
-            self._fail(trial, code or 1, reason if code else "it ended without a result")
+            self._fail(trial, code or 1, outcome.reason if code else "it ended without a result")
         self.folder.write_clock(self._clock)
 
     @property
@@ -229,12 +246,12 @@ class StudyRunner:
                 " correct that and choose another NAME"
             )
 
-    def _tick(self, ended_trials: int = 0) -> None:
+    def _tick(self) -> None:
         """Count the time since the last call; from time to time, write it."""
         now = time.monotonic()
         passed, self._ticked = now - self._ticked, now
         self._clock.wall += passed
-        running = len(self._running) + ended_trials
+        running = sum(one.handle.is_running for one in self._running)
         self._clock.worker += passed * running * self.definition.workers
         if now - self._written > CLOCK_INTERVAL_SECONDS:
             self._written = now

@@ -1,0 +1,75 @@
+"""Trials as processes of this machine."""
+
+import sys
+import time
+from collections.abc import Sequence
+
+from common.processes import ManagedProcess
+from studies.trial_launcher import TrialHandle, TrialOutcome, TrialRequest
+
+TRIAL_COMMAND = (sys.executable, "-m", "training")
+
+TERMINATION_GRACE_SECONDS = 45.0
+"""Time for all trials to write a checkpoint and end after SIGTERM; workers have 30 s of it."""
+
+
+class ProcessTrial:
+    """A trial in a process; see `TrialHandle`.
+
+    Args:
+        process: The process; its events are taken here only.
+    """
+
+    is_running = True
+
+    def __init__(self, process: ManagedProcess) -> None:
+        self._process = process
+        self._stop_deadline: float | None = None
+
+    def poll(self) -> TrialOutcome | None:
+        """Return how the process ended; None while it has not."""
+        while self._process.next_event(0.0):
+            pass  # events that are not taken fill the memory
+        code = self._process.exit_code
+        if code is None:
+            return None
+        reason = self._process.error_message or self._process.describe_exit()
+        return TrialOutcome(code, reason if code else "")
+
+    def stop(self) -> None:
+        """Send SIGTERM."""
+        self._stop_deadline = time.monotonic() + TERMINATION_GRACE_SECONDS
+        self._process.terminate()
+
+    def close(self) -> None:
+        """Wait for the end of the process; SIGKILL after the grace time."""
+        if self._stop_deadline is None:
+            self.stop()
+        assert self._stop_deadline is not None
+        self._process.stop(self._stop_deadline - time.monotonic())
+
+
+class LocalTrials:
+    """Starts trials as processes of this machine; see `TrialLauncher`.
+
+    Args:
+        slots: Trials at a time.
+        command: Program of a trial; settings are appended as arguments.
+    """
+
+    outlives_study = False
+
+    def __init__(self, slots: int, command: Sequence[str] = TRIAL_COMMAND) -> None:
+        self.slots = slots
+        self._command = command
+
+    def start(self, requests: Sequence[TrialRequest]) -> Sequence[TrialHandle]:
+        """Start a process for each trial."""
+        return [
+            ProcessTrial(
+                ManagedProcess(
+                    [*self._command, *one.args], name=one.run, stdout="discard", stderr="capture"
+                )
+            )
+            for one in requests
+        ]
