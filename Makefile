@@ -95,9 +95,10 @@ inference: ## score the latest finished run, or RUN=name, on its test split or I
 	@exec $(if $(cluster),.venv-launch/bin/python -m launch infer,$(python) -m inference) $(settings)
 
 .PHONY: study
-study: ## compare trainings with several values and seeds: make study NAME=widths SEEDS=0..4 QUBITS=8,12 BUDGET=2h
+study: ## compare trainings, here or with TARGET=k8s or slurm: make study NAME=widths SEEDS=0..4 QUBITS=8,12 BUDGET=2h
 	@$(setup) .venv worker $(if $(filter SEARCH=tpe SEARCH:=tpe,$(words)),studies)
 	@$(if $(findstring tfq,$(simulator)),$(setup) $(tfq))
+	@$(if $(cluster),$(setup) $(launch))
 	@exec .venv/bin/python -m studies $(settings)
 
 .PHONY: runs

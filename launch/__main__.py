@@ -29,6 +29,7 @@ COMMANDS = {
     "logs": Command("print the logs of workers, also after their pods were deleted", "[RUN]"),
     "stop": Command("stop a training job; training the same RUN again resumes it", "[RUN]"),
     "benchmark": Command("measure short trainings in pods, and delete the pods", "CASES"),
+    "storage": Command("create the cluster's storage and hold it open until stdin ends"),
     "list": Command("list qfleet's jobs in the namespace"),
     "delete": Command("delete training, inference or tensorboard from the cluster", "PART [RUN]"),
     "render": Command("print the manifests of training, inference or tensorboard", "[PART]"),
@@ -131,6 +132,10 @@ def _function(name: str, arguments: Sequence[str]) -> Callable[[Settings], int]:
             from launch.commands.benchmark import benchmark
 
             return lambda settings: benchmark(settings, arguments[0] if arguments else "[]")
+        case "storage":
+            from launch.commands.storage import hold_storage
+
+            return hold_storage
         case "delete":
             from launch.commands.stop import delete
 

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+from common import events
 from common.errors import Preempted
 from common.events import Event
 from common.text import plural
@@ -126,6 +127,15 @@ class JobWatcher:
         return None
 
     def _report_phase(self, found: Object, pods: Sequence[Pod]) -> None:
+        """Report the phase where it has changed; to a parent process, each time.
+
+        Raises:
+            Preempted: The parent process has ended.
+        """
+        if events.is_read_by_parent() and not events.emit(
+            "job_phase", job=self._name, phase=job.phase(found)
+        ):
+            raise Preempted(f"the process that followed job {self._name} has ended")
         unit = "worker" if self._kind in BY_KIND else "pod"
         counts = sorted(Counter(pod.display_state for pod in pods).items())
         states = ", ".join(f"{plural(count, unit)} {state}" for state, count in counts)

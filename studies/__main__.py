@@ -5,19 +5,20 @@ import sys
 import uuid
 from collections.abc import Sequence
 
-from common import events, storage
+from common import events
 from common.errors import EXIT_OK, exit_on_signals, run_main
 from common.lease import Lease
-from common.processes import StopSignals, cpu_count
+from common.processes import StopSignals
 from common.settings import Settings
 from common.text import plural
 from studies.budget import Budget
 from studies.definition import StudyDefinition
 from studies.folder import StudyFolder
 from studies.forecast import StudyForecast, duration, predict, used
-from studies.local_trials import TRIAL_COMMAND, LocalTrials
+from studies.local_trials import TRIAL_COMMAND
 from studies.proposals import proposer_for
 from studies.runner import MostTrialsFailed, StudyRunner
+from studies.targets import launcher_for, open_root, parallel_trials
 
 
 def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
@@ -36,31 +37,38 @@ def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
     settings = definition.settings
     budget = Budget.from_settings(settings)
     propose = proposer_for(definition)
-    folder = StudyFolder(storage.path(settings.job.storage), definition.name)
-    folder.require_same(definition)
     exit_on_signals()  # while the planner measures; later, the study stops its trials itself
-    parallelism = parallel_trials(definition)
-    _log(
-        f"Study {definition.name}: {plural(definition.trial_count, 'trial')}, {parallelism} at a"
-        " time (PARALLELISM)"
-    )
-    forecast = _forecast(definition, folder, parallelism, budget)
+    with open_root(settings) as root:
+        folder = StudyFolder(root, definition.name)
+        folder.require_same(definition)
+        parallelism = parallel_trials(definition)
+        _log(
+            f"Study {definition.name}: {plural(definition.trial_count, 'trial')}, {parallelism} at"
+            " a time (PARALLELISM)"
+        )
+        forecast = _forecast(definition, folder, parallelism, budget)
+        launcher = launcher_for(definition, folder, parallelism, command)
+        runner = StudyRunner(definition, folder, propose, launcher, budget)
+        return _run(runner, forecast)
+
+
+def _run(runner: StudyRunner, forecast: StudyForecast | None) -> int:
+    folder, definition, budget = runner.folder, runner.definition, runner.budget
     lease = Lease(folder.path, uuid.uuid4().hex, title=f"study {definition.name}")
     with StopSignals() as stop, contextlib.closing(lease.acquire()):
         folder.open(definition)
         if forecast:
             folder.write_forecast(forecast)
-        launcher = LocalTrials(parallelism, command)
-        runner = StudyRunner(definition, folder, propose, launcher, budget)
         try:
             outcome = runner.run(lease, stop)
         except MostTrialsFailed:
             _write_results(folder, definition)
             raise
         if outcome == "stopped":
-            _log("Stopped. Run the same command again to continue the study.")
+            running = " Its jobs keep running." if runner.leaves_trials(outcome) else ""
+            _log(f"Stopped.{running} Run the same command again to continue the study.")
             return stop.exit_code or EXIT_OK
-        _log(usage(folder, settings, forecast))
+        _log(usage(folder, definition.settings, forecast))
         if outcome == "budget":
             _log(f"BUDGET={budget.text} is used up. Run the same command with more to continue.")
         _write_results(folder, definition)
@@ -71,15 +79,6 @@ def _write_results(folder: StudyFolder, definition: StudyDefinition) -> None:
     from studies import console, results  # only here: pandas takes half a second
 
     console.print_results(results.write_results(folder, definition), folder)
-
-
-def parallel_trials(definition: StudyDefinition) -> int:
-    """Return PARALLELISM, or as many trials as this machine has CPUs for."""
-    settings = definition.settings
-    chosen = settings.inference.parallelism
-    if "parallelism" not in settings.explicit:
-        chosen = max(1, cpu_count() // definition.processes_per_trial)
-    return min(chosen, definition.trial_count)
 
 
 def _forecast(
@@ -99,7 +98,8 @@ def _forecast(
         if forecast:
             price = definition.settings.planning.price_per_worker_hour
             trials = f"{duration(forecast.shortest)} to {duration(forecast.longest)} per trial"
-            _log(f"Predicted: {trials}; in all {used(forecast.wall, forecast.worker, price)}")
+            total = used(forecast.wall, forecast.worker, price)
+            _log(f"Predicted from steps on this machine: {trials}; in all {total}")
     if forecast:
         budget.require_one_trial(forecast.shortest, definition.workers)
     return forecast

@@ -76,5 +76,5 @@ class Budget:
             least = math.ceil(needed / self.unit_seconds * 1000) / 1000
             raise SettingsError(
                 f"BUDGET={self.text} is smaller than one trial, which is predicted to need"
-                f" {least:g}{self.unit}: raise BUDGET"
+                f" {least:g}{self.unit} on this machine: raise BUDGET"
             )

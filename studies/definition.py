@@ -130,13 +130,15 @@ class StudyDefinition:
         return f"{self.name}-{number:04d}"
 
     def trial_args(self, number: int, combination: Mapping[str, str]) -> list[str]:
-        """Return the arguments of a trial's process: one worker with one thread unless set.
+        """Return the arguments of a trial's training: one worker unless set.
 
-        JOB_ID is that of the trial, so that a new start takes over from one that is ending.
+        On this machine it has one thread unless set, in a cluster those of its CPUs. JOB_ID is that
+        of the trial, so that a new start takes over from one that is ending.
         """
         settings = self.trial_settings(number, combination)
         chosen: dict[str, str | int] = {"job_id": f"study-{self.fingerprint[:16]}-{number}"}
-        chosen |= {n: 1 for n in ("workers", "threads") if n not in settings.explicit}
+        single = ("workers", "threads") if settings.job.target == "local" else ("workers",)
+        chosen |= {name: 1 for name in single if name not in settings.explicit}
         changed = settings.replace(**chosen)
         own = {"search", "trials", "budget", "metric", "parallelism"}
         kept = {f"--{flag(name)}" for name in (settings.explicit | set(chosen)) - own}
@@ -202,10 +204,8 @@ class StudyDefinition:
                 f"RUN={self.settings.job.run} can't be set in a study, whose trials have names of"
                 " their own: set NAME"
             )
-        if self.settings.job.target != "local":
-            raise SettingsError(
-                f"TARGET={self.settings.job.target}: studies run with TARGET=local only"
-            )
+        if self.settings.cluster.dry_run:
+            raise SettingsError("DRY_RUN=true can't be used in a study: omit it")
         if AUTO in (self.settings.training.workers, self.settings.training.batch):
             raise SettingsError("WORKERS=auto and BATCH=auto can't be used in a study: set numbers")
         self._check_size()

@@ -35,7 +35,7 @@ class StudyForecast:
 def predict(
     definition: StudyDefinition, parallelism: int, *, may_measure: bool
 ) -> StudyForecast | None:
-    """Predict the trials of a study from short measurements of their steps.
+    """Predict the trials of a study from short measurements of their steps on this machine.
 
     Args:
         definition: The study.
@@ -66,7 +66,7 @@ def _trial_seconds(definition: StudyDefinition, *, may_measure: bool) -> Iterato
     measured = 0
     for combination in definition.combinations or definition.corners:
         args = definition.trial_args(0, combination)
-        settings = Settings.from_args([*args, "QUICK=true"])
+        settings = Settings.from_args([*args, "QUICK=true", "TARGET=local"])
         seconds = _predict_cached(settings)
         if seconds is None and may_measure and measured < MAX_MEASURED:
             measured += 1

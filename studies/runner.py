@@ -96,7 +96,7 @@ class StudyRunner:
         stops_trials = not self.launcher.outlives_study
         try:
             outcome = self._run_pending(lease, stop)
-            stops_trials |= outcome == "budget"
+            stops_trials = not self.leaves_trials(outcome)
             return outcome
         except MostTrialsFailed:
             stops_trials = True
@@ -107,6 +107,13 @@ class StudyRunner:
                 self.folder.write_clock(self._clock)
             finally:
                 self._release(stops=stops_trials)
+
+    def leaves_trials(self, outcome: Outcome) -> bool:
+        """Return True if trials that have not ended run on after `run`.
+
+        With BUDGET they end, as nothing would count what they use.
+        """
+        return outcome == "stopped" and self.launcher.outlives_study and self.budget.seconds is None
 
     def _run_pending(self, lease: Lease, stop: StopSignals) -> Outcome:
         pending = self._pending()

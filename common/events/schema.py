@@ -49,6 +49,10 @@ KINDS: Mapping[str, Kind] = {
         {"worker": (int,), "index": (int,), "total": (int,), "rate": _NUMBER, "unit": (str,)},
         {"examples": (int,)},
     ),
+    # The client of a cluster. It repeats `job_phase` while it follows a job; the last one is
+    # Succeeded or Failed. `emulator` is the address of a storage emulator, or empty.
+    "job_phase": Kind({"job": (str,), "phase": (str,)}),
+    "storage_open": Kind({"storage": (str,), "emulator": (str,)}),
     # Step benchmarks and planning.
     "benchmark_ready": Kind(),
     "measurement": Kind({"result": (dict,)}),

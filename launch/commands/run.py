@@ -46,6 +46,9 @@ def run(settings: Settings) -> int:
     with ClientConsole() as console:
         name = select_run(cluster, objects, settings.run_name, engines, console)
         if name != settings.run_name:
+            if settings.studies.study:  # a trial is never trained twice
+                console.print(f"run {settings.run_name} is finished")
+                return 0
             console.print(f"run {settings.run_name} is finished: this one is {name}")
         engine, live = select.choose_engine(cluster, engines, name)
         chosen = " (JOB_API=auto)" if settings.cluster.job_api == "auto" else ""

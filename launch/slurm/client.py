@@ -43,6 +43,7 @@ class JobState:
         restarts: How often it was requeued.
         exit_code: Exit code of the batch script, 128 + n where signal n ended it.
         name: Name of the job.
+        number: Its number; a task of an array that has started has one of its own.
     """
 
     state: str
@@ -51,6 +52,7 @@ class JobState:
     restarts: int
     exit_code: int
     name: str
+    number: int = 0
 
     @property
     def has_ended(self) -> bool:
@@ -80,8 +82,11 @@ def submit(script: str, settings: Settings) -> int:
     return int(number[0])
 
 
-def show(number: int) -> JobState | None:
+def show(number: int | str) -> JobState | None:
     """Return the state of a job; None if Slurm has forgotten it.
+
+    Args:
+        number: Number of the job, or of a task of an array, such as 17_3.
 
     Raises:
         ClusterError: Slurm does not answer.
@@ -106,11 +111,12 @@ def parse_state(text: str) -> JobState:
         restarts=int(fields.get("Restarts", "0")),
         exit_code=int(code) or (128 + int(number) if int(number or 0) else 0),
         name=fields.get("JobName", ""),
+        number=int(fields.get("JobId", "0")),
     )
 
 
-def cancel(number: int) -> None:
-    """Cancel a job; Slurm does not requeue it.
+def cancel(number: int | str) -> None:
+    """Cancel a job or a task of an array; Slurm does not requeue it.
 
     Raises:
         ClusterError: Slurm refuses.
@@ -129,11 +135,24 @@ def queued(prefix: str) -> list[Sequence[str]]:
     Raises:
         ClusterError: Slurm does not answer.
     """
-    found = _call(["squeue", "--me", "--noheader", "--format=%i|%j|%T|%M|%R"])
+    return [row for row in queue("%i|%j|%T|%M|%R") if row[1].startswith(prefix)]
+
+
+def queue(columns: str) -> list[Sequence[str]]:
+    """Return this user's jobs in the queue, each task of an array as a job of its own.
+
+    Args:
+        columns: Columns of squeue, separated by |.
+
+    Raises:
+        ClusterError: Slurm does not answer.
+    """
+    found = _call(["squeue", "--me", "--array", "--noheader", f"--format={columns}"])
     if found.returncode:
         raise _unreachable(found.stderr)
-    rows = [line.split("|", 4) for line in found.stdout.splitlines()]
-    return [row for row in rows if len(row) == 5 and row[1].startswith(prefix)]
+    separators = columns.count("|")
+    rows = [line.split("|", separators) for line in found.stdout.splitlines()]
+    return [row for row in rows if len(row) == separators + 1]
 
 
 def _call(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -183,6 +202,11 @@ def _refusal(stderr: str, settings: Settings) -> QfleetError:
             known = f": choose one of {_partitions()}" if name == "partition" else ""
             value = getattr(settings.slurm, name)
             return SettingsError(f"{name.upper()}={value}: {problem}{known}")
+    if re.search(r"job array", stderr, re.IGNORECASE):
+        return ClusterError(
+            "Slurm allows no array of this many trials: vary fewer values, or lower TRIALS;"
+            " `scontrol show config | grep MaxArraySize` prints the limit"
+        )
     if re.search(r"memory specification|node configuration|node count", stderr, re.IGNORECASE):
         return ClusterError(
             f"Slurm has no nodes for WORKERS={settings.training.workers},"

@@ -1,4 +1,4 @@
-"""The batch script of a training job. Only this file knows the options of sbatch and srun."""
+"""The batch script of a training job. Here and in array.py are the options of sbatch and srun."""
 
 import shlex
 import sys
@@ -11,6 +11,7 @@ from common.errors import DeadlineReached, RetryableError, SettingsError
 from common.runs import Run
 from common.runs.slurm_job import job_file
 from common.settings import Settings
+from common.storage import StoragePath
 
 CHECKPOINT_SECONDS = 120
 """Time before TIME_LIMIT at which workers receive SIGTERM; the chief then saves a checkpoint."""
@@ -51,13 +52,23 @@ class BatchScript:
             options=options,
             folder=shlex.quote(str(self.folder)),
             python=shlex.join(self._python()),
-            settings="\n".join(f"    {shlex.quote(arg)}" for arg in self.settings.to_args()),
+            settings=self._settings(),
+            job=self._job,
             check=self._check(),
             cpus=cpus_per_worker(self.settings.cluster.cpu),
             first_retryable=RetryableError.exit_code,
             above_signals=RetryableError.exit_code + 32,
             deadline=DeadlineReached.exit_code,
         )
+
+    @property
+    def _job(self) -> str:
+        """Identity of the job for Slurm's commands, which the shell expands."""
+        return "$SLURM_JOB_ID"
+
+    def _settings(self) -> str:
+        """Return the commands that set the array `settings`."""
+        return array("settings", self.settings.to_args())
 
     def _options(self) -> Iterator[str]:
         settings, slurm = self.settings, self.settings.slurm
@@ -94,9 +105,18 @@ class BatchScript:
         root = storage.path(settings.job.storage)
         if not storage.is_local(root):
             return ""
-        file = job_file(Run.at(root, settings.run_name).path)
-        arguments = shlex.join([settings.job.storage, str(file), settings.job.job_id])
+        file, text = self._shared_file(root)
+        arguments = shlex.join([settings.job.storage, str(file), text])
         return _CHECK.format(seconds=SHARED_SECONDS, arguments=arguments)
+
+    def _shared_file(self, root: StoragePath) -> tuple[StoragePath, str]:
+        """Return a file of STORAGE that each node must see, and a text in it."""
+        return job_file(Run.at(root, self.settings.run_name).path), self.settings.job.job_id
+
+
+def array(name: str, words: Sequence[str]) -> str:
+    """Return the command that sets an array of the shell, one word a line."""
+    return "\n".join([f"{name}=(", *(f"    {shlex.quote(word)}" for word in words), ")"])
 
 
 def cpus_per_worker(cpu: str) -> int:
@@ -116,7 +136,7 @@ def _quoted(value: str) -> str:
 
 
 _CHECK = """\
-# Every node must see this job in the run's folder.
+# Every node must see the files of this job.
 # shellcheck disable=SC2016
 srun --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 bash -c '
     for ((i = 0; i < 5 * {seconds}; i++)); do
@@ -136,9 +156,8 @@ _TEMPLATE = """\
 set -u
 cd {folder} || exit 2
 python=({python})
-settings=(
+job={job}
 {settings}
-)
 
 {check}
 # A worker that fails ends the others: they receive SIGTERM, and SIGKILL after Slurm's KillWait.
@@ -153,9 +172,9 @@ code=$?
 
 # A job that is being cancelled is not RUNNING, and stays cancelled. Higher codes are not qfleet's.
 if ((code >= {first_retryable} && code < {above_signals} && code != {deadline})) &&
-    [[ $(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T) == RUNNING ]]; then
-    echo "Requeueing job $SLURM_JOB_ID"
-    scontrol requeue "$SLURM_JOB_ID" && sleep 60
+    [[ $(squeue --noheader --jobs="$job" --format=%T) == RUNNING ]]; then
+    echo "Requeueing job $job"
+    scontrol requeue "$job" && sleep 60
 fi
 exit "$code"
 """

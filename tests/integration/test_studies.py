@@ -176,6 +176,42 @@ def test_second_start_of_a_running_study_is_refused(study, tmp_path):
     assert "in use by another job" in second.output
 
 
+def submissions(root):
+    """The number of submissions of each job."""
+    return {path.stem: path.read_text().count("\n") for path in root.glob(".jobs/*.submissions")}
+
+
+def test_killed_study_of_a_cluster_follows_its_jobs(study, tmp_path):
+    set_pace(tmp_path, 0.2)
+    args = ("TARGET=k8s", "LAYERS=1")
+    process = study(tmp_path, *args)
+    process.wait_until(lambda: len(submissions(tmp_path)) == 2)
+    process.process.kill()
+    process.wait()
+    process = study(tmp_path, *args)
+    process.wait_until((tmp_path / "s-0000" / "run.json").is_file)
+    process.process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    assert "jobs keep running" in process.output
+    set_pace(tmp_path, 0.0)
+    process = study(tmp_path, *args)
+    assert process.wait() == 0, process.output
+    assert [row[2] for row in tables(tmp_path)[0][1:]] == ["finished"] * 2
+    assert submissions(tmp_path) == {"s-0000": 1, "s-0001": 1}
+    assert not [path.name for path in tmp_path.glob("s-*-2")]
+    wait_until_gone(tmp_path)
+
+
+def test_budget_stops_the_jobs_of_a_cluster(study, tmp_path):
+    set_pace(tmp_path, 0.5)
+    process = study(tmp_path, "TARGET=k8s", "LAYERS=1", "BUDGET=4s")
+    assert process.wait() == 0, process.output
+    assert "is used up" in process.output
+    assert set(submissions(tmp_path)) == {"s-0000", "s-0001"}
+    wait_until_gone(tmp_path)
+    assert not (tmp_path / "s-0001" / "result.json").exists()
+
+
 def test_real_study_is_killed_and_reported(processes, tmp_path):
     args = ("NAME=s", "QUBITS=4", "EPOCHS=2", "TRAIN_EXAMPLES=40", "VALIDATION_EXAMPLES=10",
             "TEST_EXAMPLES=60", "MODEL=qcnn,hybrid", "METRIC=accuracy")  # fmt: skip

@@ -146,7 +146,13 @@ class SlurmCluster:
 
     def train(self, *settings: str) -> "Client":
         """Start `make training TARGET=slurm` on the login node."""
-        return Client(self, ["run", "TARGET=slurm", *settings], self.folder / "client.log")
+        command = [*CLIENT, "run", "TARGET=slurm", *settings]
+        return Client(self, command, self.folder / "client.log")
+
+    def study(self, *settings: str) -> "Client":
+        """Start `make study TARGET=slurm` on the login node."""
+        command = [sys.executable, "-m", "studies", "TARGET=slurm", *settings]
+        return Client(self, command, self.folder / "study.log")
 
     def client(self, *arguments: str, code: int = 0) -> str:
         """Run a command of the client, and return its output."""
@@ -172,19 +178,19 @@ class SlurmCluster:
 
 
 class Client:
-    """A client that follows its job, on the login node.
+    """A program that follows its jobs, on the login node.
 
     Args:
         cluster: The cluster.
-        arguments: Arguments of the client.
+        command: Program and arguments.
         log: File of its output.
     """
 
-    def __init__(self, cluster: SlurmCluster, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, cluster: SlurmCluster, command: Sequence[str], log: Path) -> None:
         self._log = log
         with log.open("wb") as file:
             self.process = subprocess.Popen(
-                cluster.command(*CLIENT, *arguments),
+                cluster.command(*command),
                 env=cluster.environment,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -253,6 +253,12 @@ def test_adapters_do_not_import_each_other(module: str) -> None:
         assert reached <= {".".join(module.split(".")[:2])}
 
 
+@pytest.mark.parametrize("module", modules_in("studies"))
+def test_studies_import_the_client_of_slurm_only(module: str) -> None:
+    client = [one for one in imported_modules(module) if package_of(one) == "launch"]
+    assert all(one.startswith("launch.slurm.") for one in client)  # that of Kubernetes is a process
+
+
 @pytest.mark.parametrize("module", modules_in("launch"))
 def test_client_imports_common_only_and_nothing_heavy(module: str) -> None:
     assert not imported_packages(module) & {"training", "inference", "planning"}

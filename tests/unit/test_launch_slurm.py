@@ -116,7 +116,7 @@ def test_setting_that_does_not_fit_is_refused(arguments: tuple[str, ...]) -> Non
 
 def test_parse_state_reads_the_fields() -> None:
     found = client.parse_state(SHOWN)
-    assert found == JobState("FAILED", "NonZeroExitCode", "node[1-2]", 3, 2, "qfleet-r")
+    assert found == JobState("FAILED", "NonZeroExitCode", "node[1-2]", 3, 2, "qfleet-r", 2)
     assert found.has_ended
 
 

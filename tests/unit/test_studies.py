@@ -62,7 +62,7 @@ def test_trial_has_one_worker_and_thread_unless_set() -> None:
         (["SEARCH=random", "QUBITS=4..6", "TRIALS=4"], "TRIALS"),
         (["SEARCH=random", "TRIALS=4"], "SEARCH"),
         (["RUN=mine"], "RUN"),
-        (["TARGET=k8s"], "TARGET"),
+        (["TARGET=k8s", "DRY_RUN=1"], "DRY_RUN"),
         (["WORKERS=auto"], "WORKERS"),
         (["BUDGET=soon"], "BUDGET"),
         (["NAME="], "NAME"),

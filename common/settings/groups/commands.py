@@ -65,7 +65,7 @@ class InferenceSettings(SettingsGroup):
         Le(4096),
         Setting(
             "processes or pods that run inference in parallel; trials of a study, where the default"
-            " is as many as the CPUs allow"
+            " is as many as the CPUs allow, and 2 in a cluster"
         ),
     ] = 1
     weights: Annotated[

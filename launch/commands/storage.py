@@ -1,0 +1,58 @@
+"""`launch storage`: STORAGE of the cluster's jobs, for a program of this machine."""
+
+import os
+import sys
+import time
+
+from common import events
+from common.errors import ClusterError
+from common.settings import Settings
+from launch import apply, cluster_storage, manifests, ownership
+from launch.cluster_storage import EMULATOR, StorageLocation
+from launch.commands import select
+from launch.kube_client import KubeClient, Object
+from launch.pods import RUN
+
+START_SECONDS = 120.0
+"""Longest time for a new storage emulator to start; its image may have to be pulled."""
+
+RETRY_SECONDS = 2.0
+
+
+def hold_storage(settings: Settings) -> int:
+    """Create the storage emulator if the overlay has one, and forward its port until stdin ends.
+
+    The event `storage_open` names STORAGE and the address of the emulator.
+
+    Raises:
+        ClusterError: The storage can't be reached.
+    """
+    objects = manifests.training(settings)
+    cluster = KubeClient.connect(settings)
+    cluster.check()
+    select.engines(cluster, settings)
+    location = StorageLocation.from_objects(objects)
+    if location.emulator and not settings.cluster.dry_run:
+        _apply_shared(cluster, objects)
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            with cluster_storage.open_storage(cluster, location):
+                emulator = os.environ.get(EMULATOR, "") if location.emulator else ""
+                events.emit(
+                    "storage_open", location.storage, storage=location.storage, emulator=emulator
+                )
+                sys.stdin.read()
+                return 0
+        except ClusterError:
+            if not location.emulator or time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
+
+
+def _apply_shared(cluster: KubeClient, objects: list[Object]) -> None:
+    """Apply the objects that belong to no run."""
+    shared = [one for one in objects if RUN not in (one["metadata"].get("labels") or {})]
+    ownership.check(cluster, shared)
+    for body in apply.apply_order(shared):
+        apply.apply(cluster, body)
