@@ -17,6 +17,7 @@ from studies.folder import StudyFolder
 from studies.forecast import StudyForecast, duration, predict, used
 from studies.local_trials import TRIAL_COMMAND
 from studies.proposals import proposer_for
+from studies.pruning import TrialPruner
 from studies.runner import MostTrialsFailed, StudyRunner
 from studies.targets import launcher_for, open_root, parallel_trials
 
@@ -36,7 +37,7 @@ def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
     definition = StudyDefinition.from_args(args)
     settings = definition.settings
     budget = Budget.from_settings(settings)
-    propose = proposer_for(definition)
+    propose, pruner = proposer_for(definition), TrialPruner(definition)
     exit_on_signals()  # while the planner measures; later, the study stops its trials itself
     with open_root(settings) as root:
         folder = StudyFolder(root, definition.name)
@@ -48,7 +49,7 @@ def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
         )
         forecast = _forecast(definition, folder, parallelism, budget)
         launcher = launcher_for(definition, folder, parallelism, command)
-        runner = StudyRunner(definition, folder, propose, launcher, budget)
+        runner = StudyRunner(definition, folder, propose, pruner, launcher, budget)
         return _run(runner, forecast)
 
 
@@ -98,8 +99,9 @@ def _forecast(
         if forecast:
             price = definition.settings.planning.price_per_worker_hour
             trials = f"{duration(forecast.shortest)} to {duration(forecast.longest)} per trial"
+            pruned = "" if definition.settings.studies.pruner == "none" else " without PRUNER"
             total = used(forecast.wall, forecast.worker, price)
-            _log(f"Predicted from steps on this machine: {trials}; in all {total}")
+            _log(f"Predicted{pruned} from steps on this machine: {trials}; in all {total}")
     if forecast:
         budget.require_one_trial(forecast.shortest, definition.workers)
     return forecast

@@ -34,16 +34,19 @@ def print_results(tables: StudyTables, folder: StudyFolder) -> None:
 
 def _summary(tables: StudyTables) -> Table:
     table = Table(
-        title="Means with 95 % intervals over seeds", title_justify="left", box=SIMPLE_HEAD
+        title="Means with 95 % intervals over seeds of finished trials",
+        title_justify="left",
+        box=SIMPLE_HEAD,
     )
     frame = tables.summary
     settings = list(frame.columns[: list(frame.columns).index("trials")])
     metrics = [name.removesuffix(" mean") for name in frame.columns if name.endswith(" mean")]
     metrics = [name for name in metrics if name.startswith("test ")]
-    for name in (*(one.upper() for one in settings), "trials", *metrics):
+    counts = [name for name in ("trials", "pruned") if name in frame.columns]
+    for name in (*(one.upper() for one in settings), *counts, *metrics):
         table.add_column(name, justify="right")
     for index, row in enumerate(frame.head(MAX_ROWS).to_dict("records")):
-        cells = [str(row[name]) for name in settings] + [str(row["trials"])]
+        cells = [str(row[name]) for name in (*settings, *counts)]
         cells += [metric_cell(row, name) for name in metrics]
         table.add_row(*cells, style="bold" if index == tables.best else None)
     return table

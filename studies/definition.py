@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from common.errors import SettingsError
-from common.settings import AUTO, Settings, flag
+from common.settings import AUTO, Settings, StudySettings, flag
 from common.settings.sources import suggest
 from studies.axes import (
     MAX_COMBINATIONS,
@@ -21,6 +21,7 @@ from studies.axes import (
     parse_axis,
     to_args,
 )
+from studies.rungs import check_pruner, first_rung
 
 FORMAT = 1
 SYNONYMS = {"name": "study", "seeds": "seed"}
@@ -140,7 +141,7 @@ class StudyDefinition:
         single = ("workers", "threads") if settings.job.target == "local" else ("workers",)
         chosen |= {name: 1 for name in single if name not in settings.explicit}
         changed = settings.replace(**chosen)
-        own = {"search", "trials", "budget", "metric", "parallelism"}
+        own = {*StudySettings.model_fields, "parallelism"} - {"study"}
         kept = {f"--{flag(name)}" for name in (settings.explicit | set(chosen)) - own}
         return [arg for arg in changed.to_args() if arg.partition("=")[0] in kept]
 
@@ -157,8 +158,27 @@ class StudyDefinition:
         """Workers of a trial."""
         return self.settings.training.workers if "workers" in self.settings.explicit else 1
 
+    @property
+    def min_trial_epochs(self) -> int:
+        """EPOCHS; the smallest one if it is varied."""
+        varied = [axis for axis in self.axes if axis.name == "epochs"]
+        ends = [int(end) for axis in varied for end in axis.ends]
+        return min(ends, default=self.settings.training.epochs)
+
     def to_json(self) -> dict[str, Any]:
         """Return what another start of this study must have in common with it."""
+        study, common = self.settings.studies, self._search_space()
+        if study.pruner != "none":
+            common |= {
+                "metric": study.metric,
+                "pruner": study.pruner,
+                "reduction_factor": study.reduction_factor,
+                "min_epochs": first_rung(self.settings, self.min_trial_epochs),
+            }
+        return common
+
+    def _search_space(self) -> dict[str, Any]:
+        """Return what the combinations depend on: those with and without a pruner are equal."""
         varied = {axis.name for axis in self.axes} | {"seed"}
         settings = self.settings
         fixed = {
@@ -177,8 +197,8 @@ class StudyDefinition:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of `to_json` and the name."""
-        text = json.dumps([self.name, self.to_json()], sort_keys=True)
+        """SHA-256 (hex) of the search space and the name."""
+        text = json.dumps([self.name, self._search_space()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _draws(self) -> Iterator[Combination]:
@@ -209,6 +229,8 @@ class StudyDefinition:
         if AUTO in (self.settings.training.workers, self.settings.training.batch):
             raise SettingsError("WORKERS=auto and BATCH=auto can't be used in a study: set numbers")
         self._check_size()
+        axes = [axis.name for axis in self.axes]
+        check_pruner(self.settings, self.min_trial_epochs, self.combination_count, axes)
         for combination in self.combinations or self.corners:
             self.trial_settings(0, combination)
 

@@ -26,7 +26,7 @@ from studies.axes import Combination
 from studies.definition import StudyDefinition
 from studies.forecast import StudyForecast
 
-TrialState = Literal["proposed", "finished", "failed"]
+TrialState = Literal["proposed", "finished", "pruned", "failed"]
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,11 @@ class Trial:
         combination: Values of the varied settings, as text.
         seed: SEED.
         run: Name of its run.
-        state: proposed (it waits, runs or was interrupted), finished, or failed.
-        metrics: Metrics by split and name, of a finished trial.
-        epochs: Epochs of a finished trial.
-        seconds: Training time of a finished trial, without that of earlier attempts.
+        state: proposed (it waits, runs or was interrupted), finished, pruned, or failed.
+        metrics: Metrics by split and name; those of a pruned trial are its best ones until then.
+        epochs: Epochs of a finished trial; those of a pruned one until it was compared.
+        seconds: Training time of these epochs, for a finished trial without earlier attempts.
+        rung_values: Values of METRIC by rung, which PRUNER compared; None for NaN.
         exit_code: That of a failed trial.
         error: Why it failed.
     """
@@ -56,6 +57,7 @@ class Trial:
     seconds: float | None = None
     exit_code: int = 0
     error: str = ""
+    rung_values: tuple[float | None, ...] = ()
 
 
 @dataclass
@@ -211,7 +213,7 @@ def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """Return what differs between two definitions, as text; empty if nothing does."""
     changes = [
         f"{name.upper()}={_shown(found.get(name))} (now {_shown(wanted.get(name))})"
-        for name in ("search", "seeds", "metric")
+        for name in ("search", "seeds", "metric", "pruner", "reduction_factor", "min_epochs")
         if found.get(name) != wanted.get(name)
     ]
     for part in ("axes", "fixed"):

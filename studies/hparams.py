@@ -12,7 +12,7 @@ from typing import Any
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.hparams import metadata
-from tensorboard.plugins.hparams.api_pb2 import STATUS_FAILURE, STATUS_SUCCESS
+from tensorboard.plugins.hparams.api_pb2 import STATUS_FAILURE, STATUS_SUCCESS, STATUS_UNKNOWN
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
 from tensorboard.plugins.hparams.summary_v2 import (
     Discrete,
@@ -31,6 +31,9 @@ from studies.folder import Trial
 
 MAX_DISCRETE = 50
 """Different numbers of a setting up to which TensorBoard lists them; it shows others as a range."""
+
+_STATUS = {"finished": STATUS_SUCCESS, "failed": STATUS_FAILURE, "pruned": STATUS_UNKNOWN}
+"""Status of a session by the state of its trial; TensorBoard has none for pruned trials."""
 
 _FORMAT = "brain.Event:2"
 
@@ -72,8 +75,7 @@ def _domain(values: list[Any]) -> Discrete | RealInterval:
 
 def _session(trial: Trial, values: dict[str, Any]) -> list[Summary]:
     start = hparams_pb(values, trial_id=trial.run)
-    status = STATUS_SUCCESS if trial.state == "finished" else STATUS_FAILURE
-    data = HParamsPluginData(session_end_info=SessionEndInfo(status=status))
+    data = HParamsPluginData(session_end_info=SessionEndInfo(status=_STATUS[trial.state]))
     end = Summary()
     end.value.add(
         tag=metadata.SESSION_END_INFO_TAG,
@@ -84,13 +86,15 @@ def _session(trial: Trial, values: dict[str, Any]) -> list[Summary]:
 
 
 def _scalars(trial: Trial) -> dict[str, float]:
-    """Return the metrics of the test and the validation split by tag."""
-    return {
+    """Return the metrics of the test and the validation split, and the epochs, by tag."""
+    epochs = {"epochs": float(trial.epochs)} if trial.epochs else {}
+    metrics = {
         f"{split}/{name}": value
         for split in ("test", "validation")
         for name, value in trial.metrics.get(split, {}).items()
         if value is not None
     }
+    return metrics | epochs
 
 
 def _write(folder: StoragePath, summaries: Iterable[Summary]) -> None:

@@ -13,6 +13,7 @@ from studies.console import interval, metric_cell
 from studies.definition import StudyDefinition
 from studies.folder import StudyFolder, Trial
 from studies.forecast import duration
+from studies.pruning import describe
 from studies.tables import StudyTables, label
 
 MAX_ROWS = 100
@@ -38,6 +39,7 @@ def render(folder: StudyFolder, definition: StudyDefinition, tables: StudyTables
         _differences(tables),
         _metric_plots(definition, tables),
         _curves(folder, tables, trials),
+        _pruned(trials),
         _failures(failed),
     ]
     return page(
@@ -57,12 +59,17 @@ def _headline(
     folder: StudyFolder, definition: StudyDefinition, tables: StudyTables, trials: Sequence[Trial]
 ) -> list[tuple[str, str, str]]:
     finished = sum(trial.state == "finished" for trial in trials)
+    pruned = sum(trial.state == "pruned" for trial in trials)
     clock, forecast = folder.clock(), folder.forecast()
     price = definition.settings.planning.price_per_worker_hour
     planned = f"predicted {duration(forecast.wall)}" if forecast else "not predicted"
     hours = clock.worker / 3600
     cards = [
-        ("finished trials", str(finished), f"of {definition.trial_count}"),
+        (
+            "finished trials",
+            str(finished),
+            f"of {definition.trial_count}" + (f", {pruned} pruned" if pruned else ""),
+        ),
         ("wall time", duration(clock.wall), planned),
         ("hours of workers", f"{hours:.3g}", f"cost {hours * price:.2f}" if price else "no price"),
     ]
@@ -85,10 +92,15 @@ def _facts(study: dict[str, Any], definition: StudyDefinition) -> str:
     axes = [(axis.name.upper(), ", ".join(axis.ends)) for axis in definition.axes]
     fixed = [(name.upper(), value) for name, value in study.get("fixed", {}).items()]
     seeds = ", ".join(map(str, definition.seeds))
+    pruner = [
+        (name, study[name])
+        for name in ("pruner", "reduction_factor", "min_epochs")
+        if name in study
+    ]
     return section(
         "Study",
         '<div class="facts">',
-        definitions("Varied", [*axes, ("SEED", seeds), ("search", definition.search)]),
+        definitions("Varied", [*axes, ("SEED", seeds), ("search", definition.search), *pruner]),
         definitions("Equal for all", fixed or [("settings", "defaults")]),
         definitions("Origin", [("started", study.get("created")), *lineage.items()]),
         "</div>",
@@ -187,8 +199,26 @@ def _ranked(names: list[str], tables: StudyTables) -> list[str]:
         return names
     means = tables.summary[column].to_numpy(float)
     sign = -1.0 if is_higher_better(tables.metric) else 1.0
+    means = means[: len(names)]  # then there are combinations whose trials were all pruned
     order = np.argsort(np.where(np.isnan(means), np.inf, sign * means), kind="stable")
     return [names[i] for i in order]
+
+
+def _pruned(trials: Sequence[Trial]) -> str:
+    pruned = [trial for trial in trials if trial.state == "pruned"]
+    if not pruned:
+        return ""
+    rows = [
+        ([one.run, label(one.combination), str(one.seed), describe(one)], False)
+        for one in pruned[:MAX_ROWS]
+    ]
+    return section(
+        "Pruned trials",
+        note("They were worse than others after the same number of epochs; means do not include"
+             " them. The metrics are the best ones until that epoch."),
+        _table(["run", "settings", "seed", "end"], rows),
+        _more(len(pruned)),
+    )  # fmt: skip
 
 
 def _failures(failed: Sequence[Trial]) -> str:

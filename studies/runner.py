@@ -17,6 +17,7 @@ from studies.axes import Combination, to_args
 from studies.budget import Budget
 from studies.definition import StudyDefinition
 from studies.folder import StudyFolder, Trial
+from studies.pruning import TrialPruner, describe
 from studies.trial_launcher import TrialHandle, TrialLauncher, TrialOutcome, TrialRequest
 
 POLL_SECONDS = 0.2
@@ -64,6 +65,7 @@ class StudyRunner:
         definition: The study.
         folder: Its folder.
         propose: Chooses the combinations.
+        pruner: Stops trials that are worse than others.
         launcher: Starts the trials.
         budget: Limit of the used time.
     """
@@ -71,6 +73,7 @@ class StudyRunner:
     definition: StudyDefinition
     folder: StudyFolder
     propose: Proposer
+    pruner: TrialPruner
     launcher: TrialLauncher
     budget: Budget = field(default_factory=Budget)
 
@@ -153,8 +156,12 @@ class StudyRunner:
                 trial = self._propose(number)
             elif trial.state != "proposed":
                 continue
+            if not self.launcher.outlives_study:  # its trials ended with the study
+                trial = self._judge(trial)
+            if trial.state == "pruned":
+                continue
             if self.folder.run(trial).finished():
-                self._finish(trial)  # after this study was killed
+                self._finish(trial)
                 continue
             self._record(trial)
             yield trial
@@ -192,10 +199,34 @@ class StudyRunner:
                 self._running.remove(one)
                 one.handle.close()
                 self._end(one, outcome)
+        if self.pruner.is_due():
+            for one in self._running:
+                if one.trial.state == "proposed":
+                    one.trial = self._judge(one.trial, one.handle)
+
+    def _judge(self, trial: Trial, handle: TrialHandle | None = None) -> Trial:
+        """Return the trial after the decisions of the pruner, which are recorded.
+
+        Args:
+            trial: A trial that is not done.
+            handle: Stops it; None if it does not run.
+        """
+        judged = self.pruner.judge(trial, self.folder.run(trial), self._trials.values())
+        if judged.state == "pruned" and handle:
+            handle.stop()  # a job of a cluster would outlive a study that is killed here
+        if judged.rung_values != trial.rung_values:
+            self._record(judged)
+        if judged.state == "pruned":
+            _log(f"{self._progress(judged)}: {describe(judged)}")
+        return judged
 
     def _end(self, ended: _Running, outcome: TrialOutcome) -> None:
         trial, code = ended.trial, outcome.exit_code
-        if code == 0 and self.folder.run(trial).finished():
+        if code == 0 and trial.state == "proposed":
+            trial = self._judge(trial)
+        if trial.state == "pruned":
+            pass  # it was recorded when it was stopped
+        elif code == 0 and self.folder.run(trial).finished():
             self._finish(trial)
         elif code in INTERRUPTED and ended.restarts < self._max_restarts:
             _log(f"Trial {trial.number} was ended ({outcome.reason}): starting it again")

@@ -7,7 +7,7 @@ Intervals are 95 % percentile bootstrap intervals of the mean over seeds
 import contextlib
 import io
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,9 +44,11 @@ class StudyTables:
     Attributes:
         metric: The metric of differences and plots.
         trials: One row per recorded trial.
-        summary: One row per combination with finished trials.
+        summary: One row per combination with finished trials, then those with pruned trials only;
+            means are over finished trials.
         differences: One row per pair of combinations, of the test split's metric.
-        best: Row number of the combination that is best by the validation split; None without one.
+        best: Row number of the combination that is best by the validation split, of those with the
+            fewest pruned trials; None without one.
     """
 
     metric: str
@@ -83,19 +85,22 @@ def make_tables(trials: Iterable[Trial], metric: str = "") -> StudyTables:
     ordered = sorted(trials, key=lambda trial: trial.number)
     finished = [trial for trial in ordered if trial.state == "finished"]
     metric = _metric(finished, metric)
-    groups: dict[tuple[str, ...], list[Trial]] = {}
-    for trial in finished:
-        groups.setdefault(tuple(trial.combination.values()), []).append(trial)
+    groups, pruned = _grouped(finished), _grouped(one for one in ordered if one.state == "pruned")
     members = list(groups.values())
-    combinations = [group[0].combination for group in members]
-    summary = _frame([_summary_row(group) for group in members], combinations)
-    best = _best(members, metric)
+    best = _best(members, [len(pruned.get(key, ())) for key in groups], metric)
+    rows, combinations = [], []
+    for key in [*groups, *(key for key in pruned if key not in groups)]:
+        combinations.append((groups.get(key) or pruned[key])[0].combination)
+        counts = {"trials": len(groups.get(key, ()))}
+        if pruned:
+            counts["pruned"] = len(pruned.get(key, ()))
+        rows.append({**combinations[-1], **counts, **_means(groups.get(key, ()))})
     pairs = _pairs(len(members), best)
     differences = [_difference_row(members[i], members[j], metric) for i, j in pairs]
     return StudyTables(
         metric,
         _frame([_trial_row(trial) for trial in ordered], [one.combination for one in ordered]),
-        summary,
+        _frame(rows, combinations),
         pd.DataFrame(differences),
         best,
     )
@@ -150,8 +155,15 @@ def _trial_row(trial: Trial) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _summary_row(group: Sequence[Trial]) -> dict[str, object]:
-    row: dict[str, object] = {**group[0].combination, "trials": len(group)}
+def _grouped(trials: Iterable[Trial]) -> dict[tuple[str, ...], list[Trial]]:
+    groups: dict[tuple[str, ...], list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault(tuple(trial.combination.values()), []).append(trial)
+    return groups
+
+
+def _means(group: Sequence[Trial]) -> dict[str, object]:
+    row: dict[str, object] = {}
     for split in SPLITS:
         for name in _names(group, split):
             values = [v for one in group if np.isfinite(v := value_of(one, split, name))]
@@ -185,11 +197,12 @@ def _difference_row(
     }
 
 
-def _best(members: Sequence[Sequence[Trial]], metric: str) -> int | None:
+def _best(members: Sequence[Sequence[Trial]], pruned: Sequence[int], metric: str) -> int | None:
+    """Return the number of the best one; seeds that were not pruned are no random choice."""
     means = [np.mean([value_of(one, "validation", metric) for one in group]) for group in members]
     known = [number for number, mean in enumerate(means) if np.isfinite(mean)]
-    choose: Callable[..., int] = max if is_higher_better(metric) else min
-    return choose(known, key=lambda number: means[number]) if known else None
+    sign = -1 if is_higher_better(metric) else 1
+    return min(known, key=lambda number: (pruned[number], sign * means[number]), default=None)
 
 
 def _pairs(count: int, best: int | None) -> list[tuple[int, int]]:

@@ -62,12 +62,13 @@ class TpeProposer:
             sampler=self._optuna.samplers.TPESampler(seed=seed, constant_liar=True),
             direction="maximize" if is_higher_better(metric) else "minimize",
         )
-        for combination, value, state in self._told(trials, metric):
+        for combination, value, state, rungs in self._told(trials, metric):
             study.add_trial(
                 self._optuna.trial.create_trial(
                     params={axis.name: _parameter(axis, combination) for axis in self._axes},
                     distributions=self._distributions,
                     value=value,
+                    intermediate_values=dict(enumerate(rungs, 1)),
                     state=self._optuna.trial.TrialState[state],
                 )
             )
@@ -87,8 +88,8 @@ class TpeProposer:
 
     def _told(
         self, trials: Sequence[Trial], metric: str
-    ) -> Iterator[tuple[Combination, float | None, str]]:
-        """Yield each combination with its mean over all seeds and its state for Optuna."""
+    ) -> Iterator[tuple[Combination, float | None, str, Sequence[float]]]:
+        """Yield each combination with its mean over all seeds, its state and values of rungs."""
         seeds = len(self._definition.seeds)
         groups: dict[int, list[Trial]] = {}
         for trial in trials:
@@ -98,11 +99,13 @@ class TpeProposer:
             values = [one.metrics.get("validation", {}).get(metric) for one in group]
             numbers = [value for value in values if value is not None]
             if any(one.state == "failed" for one in group):
-                yield combination, None, "FAIL"
+                yield combination, None, "FAIL", ()
+            elif any(one.state == "pruned" for one in group):
+                yield combination, None, "PRUNED", _rung_means(group)
             elif len(numbers) == seeds:
-                yield combination, float(np.mean(numbers)), "COMPLETE"
+                yield combination, float(np.mean(numbers)), "COMPLETE", ()
             else:
-                yield combination, None, "RUNNING"
+                yield combination, None, "RUNNING", ()
 
     def _distribution(self, axis: Axis) -> Any:
         kinds = self._optuna.distributions
@@ -111,6 +114,19 @@ class TpeProposer:
         if axis.whole:
             return kinds.IntDistribution(int(axis.low), int(axis.high))
         return kinds.FloatDistribution(axis.low, axis.high, log=axis.is_logarithmic)
+
+
+def _rung_means(group: Sequence[Trial]) -> list[float]:
+    """Return means over the seeds, by rung until the first seed was pruned."""
+    depth = min(len(one.rung_values) for one in group if one.state == "pruned")
+    columns = [
+        [one.rung_values[rung] for one in group if len(one.rung_values) > rung]
+        for rung in range(depth)
+    ]
+    return [
+        float(np.mean([np.nan if value is None else value for value in column]))
+        for column in columns
+    ]
 
 
 def _parameter(axis: Axis, combination: Combination) -> str | int | float:

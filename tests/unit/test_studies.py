@@ -21,6 +21,7 @@ from studies.folder import Clock, StudyFolder, Trial
 from studies.forecast import StudyForecast
 from studies.hparams import write_hparams
 from studies.proposals import proposer_for
+from studies.pruning import TrialPruner
 from studies.results import write_results
 from studies.tables import make_tables, mean_interval, write_tables
 
@@ -67,6 +68,10 @@ def test_trial_has_one_worker_and_thread_unless_set() -> None:
         (["BUDGET=soon"], "BUDGET"),
         (["NAME="], "NAME"),
         (["verbose"], "verbose"),
+        (["MIN_EPOCHS=2", "QUBITS=4,6"], "MIN_EPOCHS"),
+        (["PRUNER=halving"], "PRUNER"),
+        (["PRUNER=halving", "QUBITS=4,6", "MIN_EPOCHS=20", "EPOCHS=20"], "MIN_EPOCHS"),
+        (["PRUNER=halving", "LOSS=huber,log_cosh"], "METRIC"),
     ],
 )
 def test_definition_with_a_mistake_names_the_setting(args: list[str], name: str) -> None:
@@ -315,3 +320,54 @@ def test_start_with_too_small_a_budget_leaves_nothing(tmp_path, monkeypatch) -> 
     with pytest.raises(SettingsError, match="BUDGET"):
         program.main(("false",))
     assert not list(tmp_path.iterdir())
+
+
+PRUNED = ("PRUNER=halving", "REDUCTION_FACTOR=2", "LAYERS=0,1,2", "EPOCHS=12")
+
+
+def judged(pruner: TrialPruner, folder: StudyFolder, number: int, values: list[float]) -> Trial:
+    """Return the decision about a trial with these validation losses by epoch."""
+    run = folder.run(Trial(number, {}, 0, f"s-{number:04d}"))
+    run.path.mkdir(exist_ok=True)
+    rows = [json.dumps({"epoch": i, "val_mse": value}) for i, value in enumerate(values, 1)]
+    (run.path / "metrics.jsonl").write_text("\n".join(rows))
+    known = folder.trials()
+    one = known.get(number) or Trial(number, {"layers": str(number)}, 0, run.name)
+    one = pruner.judge(one, run, known.values())
+    folder.write(one)
+    return one
+
+
+def test_pruner_keeps_the_best_value_at_each_rung(tmp_path) -> None:
+    pytest.importorskip("optuna")
+    folder, pruner = StudyFolder(tmp_path, "s"), TrialPruner(define(*PRUNED))
+    assert judged(pruner, folder, 0, [0.5, 0.4]).rung_values == ()  # the first rung is epoch 3
+    assert judged(pruner, folder, 0, [0.5, 0.4, 0.6]).rung_values == (0.4,)
+    worse = judged(pruner, folder, 1, [0.5] * 5)
+    assert (worse.state, worse.epochs, worse.rung_values) == ("pruned", 3, (0.5,))
+    assert worse.metrics == {"validation": {"mse": 0.5}}
+    # A new start has the recorded values only.
+    better = judged(TrialPruner(define(*PRUNED)), folder, 2, [0.3] * 12)
+    assert (better.state, better.rung_values) == ("proposed", (0.3, 0.3))
+
+
+def test_tables_do_not_average_pruned_trials(finished: StudyFolder) -> None:
+    one = finished.trials()[4]
+    finished.write(dataclasses.replace(one, state="pruned", metrics={"validation": {"mse": 0.0}}))
+    tables = write_results(finished, define("SEEDS=0..2", "MODEL=qcnn,hybrid"))
+    assert tables.summary["trials"].tolist() == [3, 1]
+    assert tables.summary["pruned"].tolist() == [0, 1]
+    assert tables.best == 0  # hybrid has a better mean, of one seed
+    assert "Pruned trials" in (finished.path / "report.html").read_text()
+
+
+def test_tpe_gets_pruned_trials_with_their_rungs() -> None:
+    pytest.importorskip("optuna")
+    from studies.tpe import TpeProposer
+
+    propose = TpeProposer(define("SEARCH=tpe", "TRIALS=3", "QUBITS=4..6", "SEEDS=0,1"))
+    one = Trial(0, {"qubits": "4"}, 0, "s-0000", "pruned", rung_values=(0.4,))
+    other = Trial(1, {"qubits": "4"}, 1, "s-0001", rung_values=(0.2, 0.1))
+    ((_, value, state, rungs),) = propose._told([one, other], "mse")
+    assert (value, state) == (None, "PRUNED")
+    assert rungs == pytest.approx([0.3])

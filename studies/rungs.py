@@ -1,0 +1,76 @@
+"""Rungs of PRUNER=halving: the epochs after which a trial is compared with others.
+
+A rung has REDUCTION_FACTOR times the epochs of the one before it. The last epoch is not a rung.
+"""
+
+from collections.abc import Sequence
+
+from common.errors import SettingsError
+from common.settings import Settings
+
+LOSS_SETTINGS = ("loss", "task")
+"""Settings that change the meaning of the loss."""
+
+
+def rungs_of(settings: Settings, first: int) -> list[int]:
+    """Return the epochs of the rungs of a trial.
+
+    Args:
+        settings: Settings of the trial.
+        first: Epochs of the first rung.
+    """
+    factor, rungs = settings.studies.reduction_factor, []
+    while first < settings.training.epochs:
+        rungs.append(first)
+        first *= factor
+    return rungs
+
+
+def first_rung(settings: Settings, epochs: int) -> int:
+    """Return MIN_EPOCHS, or the number that leaves two rungs.
+
+    Args:
+        settings: Settings of the study.
+        epochs: EPOCHS, the smallest one if it is varied.
+    """
+    return settings.studies.min_epochs or -(-epochs // settings.studies.reduction_factor**2)
+
+
+def check_pruner(settings: Settings, epochs: int, combinations: int, axes: Sequence[str]) -> None:
+    """Check PRUNER and its settings.
+
+    Args:
+        settings: Settings of the study.
+        epochs: EPOCHS, the smallest one if it is varied.
+        combinations: Number of combinations of the study.
+        axes: Names of the varied settings.
+
+    Raises:
+        SettingsError: They do not fit each other or the study.
+    """
+    study = settings.studies
+    if study.pruner == "none":
+        for name in ("reduction_factor", "min_epochs"):
+            if name in settings.explicit:
+                raise SettingsError(
+                    f"{name.upper()}={settings.get(name)} has no effect with PRUNER=none: set"
+                    f" PRUNER=halving, or omit {name.upper()}"
+                )
+        return
+    if combinations < 2:
+        raise SettingsError(
+            "PRUNER=halving compares combinations, and this study has one: give a setting several"
+            " values, or omit PRUNER"
+        )
+    if (first := first_rung(settings, epochs)) >= epochs:
+        name = f"MIN_EPOCHS={first}" if study.min_epochs else "PRUNER=halving"
+        raise SettingsError(
+            f"{name} leaves no epoch to save with EPOCHS={epochs}: raise EPOCHS, or"
+            f" {'lower MIN_EPOCHS' if study.min_epochs else 'omit PRUNER'}"
+        )
+    varied = [name for name in LOSS_SETTINGS if name in axes]
+    if varied and not study.metric:
+        raise SettingsError(
+            f"PRUNER=halving can't compare losses of several values of {varied[0].upper()}: set"
+            " METRIC to a metric that all trials have, such as accuracy"
+        )
