@@ -106,6 +106,33 @@ def test_killed_tpe_search_keeps_its_proposals(study, tmp_path):
     assert len({one["learning_rate"] for one in final.values()}) == len(final) == 6
 
 
+def test_killed_study_keeps_its_pruned_trials(study, tmp_path):
+    pytest.importorskip("optuna")
+    args = ("PRUNER=halving", "MIN_EPOCHS=2", "REDUCTION_FACTOR=6", "LAYERS=1", "BATCH=10,20,50",
+            "SEEDS=0", "PARALLELISM=1")  # fmt: skip
+    trials = tmp_path / "studies" / "s" / "trials"
+    set_pace(tmp_path, 0.1)
+
+    def pruned():
+        found = {p.name: json.loads(p.read_text()) for p in trials.glob("*.json")}
+        return {name: one for name, one in found.items() if one["state"] == "pruned"}
+
+    process = study(tmp_path, *args)
+    process.wait_until(pruned)
+    process.process.kill()
+    process.wait()
+    before = pruned()
+    wait_until_gone(tmp_path)
+    runs = [tmp_path / one["run"] for one in before.values()]
+    metrics = [(run / "metrics.jsonl").read_text() for run in runs]
+    set_pace(tmp_path, 0.0)
+    process = study(tmp_path, *args)
+    assert process.wait() == 0, process.output
+    assert before.items() <= pruned().items()
+    assert [(run / "metrics.jsonl").read_text() for run in runs] == metrics
+    assert not any((run / "result.json").exists() for run in runs)
+
+
 def test_failed_trial_is_recorded_and_the_study_continues(study, tmp_path):
     (tmp_path / "s-0001").mkdir()
     (tmp_path / "s-0001" / "foreign").touch()
