@@ -56,7 +56,10 @@ SlurmdTimeout=10
 KillWait=15
 JobRequeue=1
 NodeName=node[1-2] CPUs=2 RealMemory=8192 State=UNKNOWN
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP GraceTime=30
+PartitionName=urgent Nodes=ALL PriorityTier=10 MaxTime=INFINITE State=UP
 END
 
 dd if=/dev/urandom of="$folder/munge/key" bs=128 count=1 status=none
@@ -93,6 +96,6 @@ for index in "${!nodes[@]}"; do
     ip link set "$node" netns "$pid"
 done
 
-until [[ $(sinfo --noheader --Node --states=idle 2>/dev/null | wc -l) == "${#nodes[@]}" ]]; do sleep 0.1; done
+until [[ $(sinfo --noheader --Node --partition=main --states=idle 2>/dev/null | wc -l) == "${#nodes[@]}" ]]; do sleep 0.1; done
 touch "$folder/ready"
 wait

@@ -38,6 +38,42 @@ def test_lost_node_is_requeued_with_equal_weights(
     assert weights(tmp_path) == reference
 
 
+def test_drained_node_is_left_with_equal_weights(
+    cluster: SlurmCluster, reference: bytes, tmp_path: Path
+) -> None:
+    """The requeued job waits until the node is back, since it needs both."""
+    client = cluster.train(f"STORAGE={tmp_path}", *SETTINGS)
+    client.wait_for("epoch 20/")
+    number = cluster.run("squeue", "--noheader", "--format=%i").strip()
+    cluster.run("scontrol", "update", "NodeName=node2", "State=DRAIN", "Reason=test")
+    try:
+        cluster.run("scontrol", "requeue", number)
+        client.wait_for("DRAINED", timeout_seconds=60)
+        assert cluster.workers(tmp_path) == []
+    finally:
+        cluster.run("scontrol", "update", "NodeName=node2", "State=RESUME")
+    output = client.wait(0)
+    assert "Resuming run 'r'" in output
+    assert weights(tmp_path) == reference
+
+
+def test_preempted_job_resumes_with_equal_weights(
+    cluster: SlurmCluster, reference: bytes, tmp_path: Path
+) -> None:
+    """A job of a partition with a higher priority gets both nodes first."""
+    client = cluster.train(f"STORAGE={tmp_path}", *SETTINGS)
+    client.wait_for("epoch 20/")
+    script = tmp_path / "urgent.sh"
+    script.write_text("#!/bin/bash\nsleep 5\n")
+    cluster.run(
+        "sbatch", "--partition=urgent", "--nodes=2", "--exclusive",
+        f"--output={tmp_path}/urgent.log", script,
+    )  # fmt: skip
+    output = client.wait(0)
+    assert "Resuming run 'r'" in output
+    assert weights(tmp_path) == reference
+
+
 def test_storage_that_is_not_shared_exits_2(cluster: SlurmCluster, tmp_path: Path) -> None:
     """The sentence names the node that does not see the run."""
     cluster.on_node("node2", "mount", "-t", "tmpfs", "none", str(tmp_path))

@@ -46,7 +46,8 @@ FAULT_TOLERANCE = ("deadline", "max_attempts", "max_restarts", "rendezvous_timeo
                    "rendezvous_port", "peer_timeout", "elastic_after")  # fmt: skip
 PLANNING = ("price_per_worker_hour", "preemption_rate", "preemption_notice_fraction",
             "restart_seconds", "step_time_cv", "apply", "quick")  # fmt: skip
-STUDIES = {"study", "search", "trials", "budget", "metric"}
+STUDIES = {"study", "search", "trials", "budget", "metric", "pruner", "reduction_factor",
+           "min_epochs"}  # fmt: skip
 INFERENCE_AND_RUNS = {"parallelism", "weights", "checkpoint", "input", "zne", "zne_fit", "compare",
                       "delete", "promote", "alias", "yes"}  # fmt: skip
 
@@ -507,7 +508,7 @@ def test_scope_group_is_what_identity_leaves_out():
 def test_scope_placement_is_context_to_priority():
     assert names_in_scope(Scope.PLACEMENT) == (
         "context", "namespace", "job_api", "overlay", "image", "cpu", "memory", "scratch", "queue",
-        "priority_class",
+        "queue_priority", "priority_class",
     )  # fmt: skip
 
 
