@@ -18,6 +18,7 @@ from common import runs, storage, weights_file
 from common.errors import RunError, SettingsError, WeightsError
 from common.runs import records
 from common.settings import Settings
+from common.settings.forward_checks import require_noise_of_trajectories
 from common.settings.groups import NO_NOISE, NO_SHOTS
 from common.storage import StoragePath
 from common.user_code import UserCode
@@ -166,10 +167,12 @@ def _with_noise(settings: Settings, source: ModelSource) -> ModelSource:
     if given["sampler"]:
         recorded |= SAMPLED
     try:
-        Settings.from_record(recorded)
+        merged = Settings.from_record(recorded)
     except ValueError as error:
         names = ", ".join(name.upper() for name in changed)
         raise SettingsError(f"{error}; {names} can be left out") from None
+    if given["trajectories"]:
+        require_noise_of_trajectories(merged.model)
     described = {**source.described, "settings": recorded}
     # The recorded metrics are those of the noise of the training.
     result = {**source.result, "metrics": {}}

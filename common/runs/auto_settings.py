@@ -13,6 +13,7 @@ from common.events import Event
 from common.processes import ManagedProcess
 from common.runs.run import Run
 from common.settings import Settings
+from common.settings.forward_checks import require_noise_of_trajectories
 from common.settings.settings import AUTO
 from common.storage import StoragePath
 
@@ -49,8 +50,10 @@ def inherit_from_run(settings: Settings, root: StoragePath, name: str) -> Settin
 
     Raises:
         RunError: The record of the run is damaged or of another version.
-        SettingsError: EPOCHS leaves no epoch after the initializations of the run.
+        SettingsError: EPOCHS leaves no epoch after the initializations of the run, or TRAJECTORIES
+            is given without NOISE.
     """
+    require_noise_of_trajectories(settings.model)
     run = Run.at(root, name)
     if not run.exists():
         return settings

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from common.errors import SettingsError
 from common.settings.groups import (
     MODELS,
     VARIATIONAL_TASKS,
@@ -67,6 +68,21 @@ def check_noise(model: ModelSettings, data: DataSettings, training: TrainingSett
         raise ValueError(
             f"{setting} does not reach into MODEL={model.model}: build it into the layers of"
             f" the model, or omit {name}"
+        )
+
+
+def require_noise_of_trajectories(model: ModelSettings) -> None:
+    """Raise if TRAJECTORIES is given for circuits without noise.
+
+    This is not a part of `Settings`: in inference, the noise may be that of the training.
+
+    Raises:
+        SettingsError: It is.
+    """
+    if model.trajectories and not model.has_noise:
+        raise SettingsError(
+            f"TRAJECTORIES={model.trajectories} has no noise to draw from: set NOISE, for example"
+            " to depolarizing:0.01, or omit TRAJECTORIES"
         )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from common import storage
-from common.errors import run_main
+from common.errors import SettingsError, run_main
 from common.settings import Settings
 from inference import model_source
 from inference.__main__ import main
@@ -105,6 +105,11 @@ def test_noise_and_shots_replace_those_of_the_training(root):
     assert changed.items() <= source.settings.items()
     assert source.test_loss is None
     assert choose(storage, "NOISE=none", "SHOTS=none").test_loss == choose(storage).test_loss
+
+
+def test_trajectories_without_noise_are_refused(root):
+    with pytest.raises(SettingsError, match="TRAJECTORIES=20"):
+        choose(f"STORAGE={root}", "TRAJECTORIES=20")
 
 
 def test_sampler_replaces_pruned_and_reproducible_circuits(tmp_path):

@@ -450,6 +450,14 @@ def test_inherit_from_run_takes_batch_of_existing_run(tmp_path):
     assert found.fingerprint() == created.fingerprint()
 
 
+def test_training_trajectories_without_noise_are_refused(tmp_path):
+    settings = Settings.from_args(["TRAJECTORIES=20"])
+    with pytest.raises(SettingsError, match="TRAJECTORIES=20"):
+        auto_settings.inherit_from_run(settings, tmp_path, "mine")
+    noisy = Settings.from_args(["TRAJECTORIES=20", "NOISE=depolarizing:0.01"])
+    assert auto_settings.inherit_from_run(noisy, tmp_path, "mine") == noisy
+
+
 def test_placeholder_numbers_replace_auto():
     assert auto_settings.is_automatic(Settings.from_args(["WORKERS=auto"]))
     assert not auto_settings.is_automatic(Settings.from_args(["WORKERS=3"]))
