@@ -139,7 +139,7 @@ def _existing(settings: Settings) -> Dataset | None:
         raise DataError(
             f"DATA={data.data} is not a data set: allowed are {', '.join(GENERATORS)}, the path of"
             f" a table whose name ends in {', '.join(FORMATS)}, or a folder that `make dataset`"
-            " completed"
+            " completed; Hamiltonians and states need TASK=energy or TASK=state"
         )
     found = load(path, data.data_memory)
     _check_recipe(found, settings)

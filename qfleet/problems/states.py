@@ -72,13 +72,15 @@ def _read_local(path: str) -> bytes:
 
 def _from_file(path: str, qubits: int, read: Callable[[str], bytes]) -> np.ndarray:
     loaded = _load(path, read(path))
+    if loaded.dtype.kind not in "fciu":
+        raise ProblemError(f"{path} has an array of type {loaded.dtype}: give complex numbers")
     size = 1 << qubits
     states = loaded[None] if loaded.ndim == 1 else loaded
     if states.ndim != 2 or states.shape[1] != size or not len(states):
         width = loaded.shape[-1] if loaded.ndim else 0
         found = width.bit_length() - 1
         advice = f"give an array of shape [{size}] or [states, {size}]"
-        if found > 0 and found != qubits and 1 << found == width:
+        if found > 1 and found != qubits and 1 << found == width:
             advice = f"set QUBITS={found}"
         raise ProblemError(
             f"{path} has an array of shape {list(loaded.shape)}, but a state of {qubits} qubits has"
@@ -89,8 +91,6 @@ def _from_file(path: str, qubits: int, read: Callable[[str], bytes]) -> np.ndarr
             f"{path} has {len(states):,} states of {qubits} qubits: allowed are up to"
             f" {MAX_AMPLITUDES // size:,}"
         )
-    if states.dtype.kind not in "fciu":
-        raise ProblemError(f"{path} has an array of type {states.dtype}: give complex numbers")
     if not np.isfinite(states).all():
         raise ProblemError(f"{path} has an amplitude that is infinite or NaN: use finite numbers")
     norms = np.linalg.norm(states, axis=1)

@@ -110,6 +110,7 @@ def refused(folder: Path, *arguments: str) -> str:
         ((*ENERGY, "DATA=tfim:4:1e31"), ["tfim:4:1e31", "1e+31"]),
         ((*STATE, "DATA=nothing"), ["nothing", "ghz"]),
         ((*STATE[:2], "DATA=ghz", "QUBITS=13"), ["QUBITS=13", "12"]),
+        (("DATA=tfim:4:1",), ["DATA=tfim:4:1", "TASK=energy"]),
         (("TASK=regression",), ["DATA=excitations", "TASK=regression"]),
         (("TASK=regression", "DATA=digits"), ["DATA=digits"]),
     ],

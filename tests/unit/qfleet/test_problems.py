@@ -223,6 +223,19 @@ def test_unusable_states_are_refused(content):
         target_states("a.npz", 2, lambda _: content)
 
 
+@pytest.mark.parametrize(
+    ("content", "advice"),
+    [
+        (np.ones(8) / 8**0.5, "set QUBITS=3"),
+        (np.ones(2) / 2**0.5, r"shape \[4\]"),  # QUBITS=1 is not allowed
+        (np.array(["1", "0"]), "complex numbers"),
+    ],
+)
+def test_state_of_another_form_advises_what_helps(content, advice):
+    with pytest.raises(ProblemError, match=advice):
+        target_states("a.npz", 2, lambda _: archive(a=content))
+
+
 def test_damaged_archive_of_states_is_refused():
     sink = io.BytesIO()
     np.savez_compressed(sink, a=np.ones(1 << 12))
