@@ -6,7 +6,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from chaos import node
@@ -93,12 +92,7 @@ class ClusterPlace:
             self.kinds = (*API_KINDS, *NODE_KINDS)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Do nothing: each job removes its own objects."""
 
     def open_root(self) -> contextlib.AbstractContextManager[StoragePath]:

@@ -5,7 +5,6 @@ pod would get, and exits with the same codes.
 """
 
 import sys
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -165,12 +164,7 @@ class _Display:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

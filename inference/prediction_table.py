@@ -5,7 +5,6 @@ With zero-noise extrapolation, the last columns but the readouts are predictions
 
 import tempfile
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -134,12 +133,7 @@ class PredictionTable:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with storage.translate_errors(self._file):
             self._writer.close()
         self._folder.cleanup()

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -39,12 +38,7 @@ class TrainingDisplay:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar:
             self._bar.stop()
 
