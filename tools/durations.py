@@ -3,6 +3,7 @@
 A REPORT is a JUnit file, as `pytest --junit-xml` writes it. `make test-durations` calls this.
 """
 
+import datetime
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
@@ -24,12 +25,13 @@ def read_durations(reports: list[Path]) -> dict[str, float]:
     return dict(seconds)
 
 
-def table(seconds: dict[str, float]) -> str:
-    """Return the Markdown table of the slowest tests."""
+def table(seconds: dict[str, float], day: datetime.date) -> str:
+    """Return the Markdown table of the slowest tests of a day."""
     slowest = sorted(seconds.items(), key=lambda item: -item[1])[:ROWS]
     total = sum(seconds.values())
     lines = [
-        f"{len(seconds):,} tests, {total:,.0f} s of processor time in all, on two processes.",
+        f"{day}: {len(seconds):,} tests, {total:,.0f} s of processor time in all, on two"
+        " processes.",
         "",
         "| seconds | test |",
         "|---:|---|",
@@ -43,7 +45,7 @@ def main() -> int:
     text = README.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    written = table(read_durations([Path(name) for name in sys.argv[1:]]))
+    written = table(read_durations([Path(name) for name in sys.argv[1:]]), datetime.date.today())
     README.write_text(f"{before}{BEGIN}\n{written}\n{END}{after}", encoding="utf-8")
     return 0
 

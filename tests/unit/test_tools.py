@@ -1,5 +1,7 @@
 """The tools below tools/: tests affected by a change, the table of durations."""
 
+from datetime import date
+
 import pytest
 
 from tools import changed_tests, durations
@@ -41,8 +43,9 @@ def test_durations_table_lists_the_slowest_first(tmp_path) -> None:
         '<testcase classname="tests.unit.test_a" name="test_y[a|b]" time="2"/></testsuite>'
         "</testsuites>"
     )
-    found = durations.table(durations.read_durations([report]))
-    assert found.splitlines()[0] == "2 tests, 4 s of processor time in all, on two processes."
+    found = durations.table(durations.read_durations([report]), date(2026, 1, 2))
+    first = "2026-01-02: 2 tests, 4 s of processor time in all, on two processes."
+    assert found.splitlines()[0] == first
     assert found.splitlines()[4:] == [
         "| 2.0 | `unit.test_a::test_y[a/b]` |",
         "| 1.5 | `unit.test_a::test_x` |",
