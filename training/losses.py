@@ -191,7 +191,7 @@ def _with_loss(measures: Measures, target: Target, name: str, model_loss: Any) -
     def row_losses(predictions: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         truth, outputs = _keras_operands(keras_name, target, predictions, labels, as_logits)
         losses = tf.convert_to_tensor(function(truth, outputs))
-        return tf.reshape(losses, [-1]) * tf.ones_like(labels)
+        return tf.reshape(losses, [-1])
 
     sample = np.zeros([2], np.float32)
     try:
@@ -202,7 +202,10 @@ def _with_loss(measures: Measures, target: Target, name: str, model_loss: Any) -
             f"{source} can't be computed for {target.outputs} outputs: {reason}"
         ) from None
     if losses.shape != [2]:
-        raise SettingsError(f"{source} returns no loss per example: use another loss")
+        raise SettingsError(
+            f"{source} does not return one number per example: average over the last axis only"
+            " (axis=-1)"
+        )
     metrics = (title, *(one for one in measures.metrics if one != title))
     kept = measures.finish
 

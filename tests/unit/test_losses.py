@@ -148,6 +148,17 @@ def test_compiled_loss_has_a_metric_name_of_its_own(loss, name):
     assert measures.metrics == (name, "mse", "mae", "r2")
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [lambda truth, outputs: tf.reduce_mean((truth - outputs) ** 2), lambda *_: 0.0],
+    ids=["of a batch", "constant"],
+)
+def test_compiled_loss_of_a_whole_batch_is_refused(loss):
+    """Its value would depend on the padding of a worker's batch."""
+    with pytest.raises(SettingsError, match="one number per example"):
+        measures_of(NUMBER, model_loss=loss)
+
+
 def gradient(factors: tuple[float, ...], labels: np.ndarray) -> np.ndarray:
     model = keras.Sequential(
         [keras.Input((2,)), keras.layers.Dense(3, kernel_initializer="ones", use_bias=False)]
