@@ -16,6 +16,7 @@ from common import user_code
 from common.data.target import Target
 from common.errors import SettingsError, as_qfleet_error
 from common.settings import Settings
+from common.text import plural
 from qfleet.tensorflow.runtime import keras, tf
 
 log = logging.getLogger("qfleet")
@@ -138,6 +139,11 @@ def _check_outputs(name: str, predictions: object, target: Target) -> None:
     Raises:
         SettingsError: It does.
     """
+    if isinstance(predictions, list | tuple | dict):
+        raise SettingsError(
+            f"MODEL={name} returned {len(predictions)} arrays, but needs one: give the Keras model"
+            " one output"
+        )
     shape = getattr(predictions, "shape", None)
     width = 1 if shape is not None and len(shape) == 1 else shape[-1] if shape else None
     if width != target.outputs:
@@ -146,7 +152,7 @@ def _check_outputs(name: str, predictions: object, target: Target) -> None:
             "signs": "one, whose sign is the class",
         }.get(target.kind, f"one, for TASK={target.task}")
         raise SettingsError(
-            f"MODEL={name} returned {width or 'no'} numbers per example, but needs"
+            f"MODEL={name} returned {plural(width or 0, 'number')} per example, but needs"
             f" {target.outputs} ({what}): end the model with a layer of that width"
         )
 

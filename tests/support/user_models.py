@@ -47,3 +47,14 @@ def with_batchnorm(features: int, settings: Any) -> keras.Model:
     return keras.Sequential(
         [keras.Input((features,)), layers.BatchNormalization(), layers.Dense(1)]
     )
+
+
+def with_two_numbers(features: int, settings: Any) -> keras.Model:
+    """Return a model of two numbers per example."""
+    return keras.Sequential([keras.Input((features,)), keras.layers.Dense(2)])
+
+
+def with_two_outputs(features: int, settings: Any) -> keras.Model:
+    """Return a model of two arrays."""
+    angles = keras.Input((features,))
+    return keras.Model(angles, [keras.layers.Dense(1)(angles), keras.layers.Dense(1)(angles)])

@@ -1,0 +1,22 @@
+"""MODEL=module:factory: models that do not fit the target."""
+
+import pytest
+
+from common.data.target import SIGNS, Target
+from common.errors import SettingsError
+from common.models.user_model import build_user_model
+from common.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("factory", "target", "words"),
+    [
+        ("with_two_numbers", SIGNS, "returned 2 numbers per example, but needs 1"),
+        ("with_two_numbers", Target("classes", "c", ("a", "b", "d")), "3 classes"),
+        ("with_two_outputs", SIGNS, "returned 2 arrays, but needs one"),
+    ],
+)
+def test_model_with_other_outputs_is_refused(factory: str, target: Target, words: str) -> None:
+    settings = Settings.from_args([f"MODEL=tests.support.user_models:{factory}", "QUBITS=2"])
+    with pytest.raises(SettingsError, match=words):
+        build_user_model(2, settings, target)
