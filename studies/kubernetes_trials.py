@@ -64,15 +64,14 @@ class JobTrial:
         code = self._follower.exit_code
         if code is None:
             return None
-        reason = self._follower.error_message or self._follower.describe_exit()
+        reason = self._follower.failure
         has_ended = self._phase in FINAL_PHASES or code >= RetryableError.exit_code
         if code and not has_ended:
             raise ClusterError(f"trial {self._request.run} can't be followed: {reason}")
         return TrialOutcome(code, reason if code else "")
 
     def _poll_stop(self, stopper: ManagedProcess) -> TrialOutcome | None:
-        while stopper.next_event(0.0):
-            pass  # events that are not taken fill the memory
+        stopper.discard_events()
         if stopper.exit_code is None:
             return None
         return TrialOutcome(Preempted.exit_code, "the study stopped it")
@@ -91,8 +90,8 @@ class JobTrial:
         with contextlib.suppress(TimeoutError):
             self._stopper.wait(STOP_SECONDS)
         if self._stopper.exit_code:  # it had ended and was removed, or the cluster is unreachable
-            reason = self._stopper.error_message or self._stopper.describe_exit()
-            events.emit("log", f"{self._request.run} was not stopped: {reason}", level="WARNING")
+            text = f"{self._request.run} was not stopped: {self._stopper.failure}"
+            events.emit("log", text, level="WARNING")
         self._stopper.stop(0.0)
 
 
@@ -135,7 +134,7 @@ def open_cluster_storage(settings: Settings, client: Sequence[str] = ()) -> Iter
                 yield storage.path(event.text("storage"))
                 held.close_stdin()
                 return
-        raise ClusterError(held.error_message or held.describe_exit())
+        raise ClusterError(held.failure)
 
 
 def _set_emulator(address: str) -> None:

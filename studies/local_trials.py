@@ -28,13 +28,11 @@ class ProcessTrial:
 
     def poll(self) -> TrialOutcome | None:
         """Return how the process ended; None while it has not."""
-        while self._process.next_event(0.0):
-            pass  # events that are not taken fill the memory
+        self._process.discard_events()
         code = self._process.exit_code
         if code is None:
             return None
-        reason = self._process.error_message or self._process.describe_exit()
-        return TrialOutcome(code, reason if code else "")
+        return TrialOutcome(code, self._process.failure if code else "")
 
     def stop(self) -> None:
         """Send SIGTERM."""

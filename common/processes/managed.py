@@ -152,6 +152,16 @@ class ManagedProcess:
         code = self._child.returncode
         return "running" if code is None else system.describe_exit(code, self.error_message)
 
+    @property
+    def failure(self) -> str:
+        """Why it failed: its message, or how it ended where there is none."""
+        return self.error_message or self.describe_exit()
+
+    def discard_events(self) -> None:
+        """Drop the events that have arrived: those that nobody takes fill the memory."""
+        while self.next_event(0.0):
+            pass
+
     def next_event(self, timeout_seconds: float | None = None) -> Event | None:
         """Wait for its next event.
 

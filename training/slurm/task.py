@@ -96,7 +96,7 @@ def _run_worker(
                 )
                 worker.kill()
         code = worker.wait()
-        return Outcome(code, (worker.error_message or worker.describe_exit()) if code else "")
+        return Outcome(code, worker.failure if code else "")
 
 
 if __name__ == "__main__":
