@@ -14,18 +14,16 @@ def test_killed_worker_is_requeued_with_equal_weights(
     cluster: SlurmCluster, reference: bytes, tmp_path: Path
 ) -> None:
     """The outcome of the killed worker counts; only Slurm listens while workers train."""
-    client = cluster.train(f"STORAGE={tmp_path}", *SETTINGS)
-    client.wait_for("epoch 20/")
+    client = cluster.train_20_epochs(tmp_path)
     sockets = "".join(cluster.on_node(node, "ss", "-ltnpH") for node in ("node1", "node2"))
     os.kill(cluster.workers(tmp_path)[1], signal.SIGKILL)
-    output = client.wait(0)
+    output = client.wait_resumed()
     # The rendezvous and the mesh are complete, and TensorFlow has no server.
     listening = {name.partition("-")[0] for name in re.findall(r'users:\(\("([^"]+)', sockets)}
     assert "slurmd" in listening
     assert listening <= {"slurmd", "slurmstepd", "srun"}
     assert "worker 1: killed by SIGKILL" in output
     assert "start 2" in output
-    assert "Resuming run 'r'" in output
     assert weights(tmp_path) == reference
 
 
@@ -33,16 +31,14 @@ def test_cancelled_job_is_not_requeued_and_resumes(
     cluster: SlurmCluster, reference: bytes, tmp_path: Path
 ) -> None:
     """The job that a user cancelled stays cancelled; the next one resumes its run."""
-    client = cluster.train(f"STORAGE={tmp_path}", *SETTINGS)
-    client.wait_for("epoch 20/")
+    client = cluster.train_20_epochs(tmp_path)
     number = re.search(r"job (\d+)", client.output)
     assert number is not None
     cluster.run("scancel", number[1])
     assert "was cancelled" in client.wait(143)
     assert cluster.run("squeue", "--noheader", "--states=PENDING,RUNNING") == ""
-    output = cluster.train(f"STORAGE={tmp_path}", *SETTINGS).wait(0)
+    output = cluster.train(f"STORAGE={tmp_path}", *SETTINGS).wait_resumed()
     assert f"job {int(number[1]) + 1} " in output
-    assert "Resuming run 'r'" in output
     assert weights(tmp_path) == reference
 
 
@@ -50,8 +46,7 @@ def test_sigterm_of_slurm_is_requeued_with_equal_weights(
     cluster: SlurmCluster, reference: bytes, tmp_path: Path
 ) -> None:
     """Ctrl-C leaves the job; SIGTERM, as before a time limit, leads to a requeue."""
-    client = cluster.train(f"STORAGE={tmp_path}", *SETTINGS)
-    client.wait_for("epoch 20/")
+    client = cluster.train_20_epochs(tmp_path)
     assert "keeps running" in client.interrupt()
     selected = ("TARGET=slurm", f"STORAGE={tmp_path}", "RUN=r")
     assert "RUNNING on node[1-2]" in cluster.client("status", *selected)

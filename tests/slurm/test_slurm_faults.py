@@ -28,13 +28,11 @@ def test_lost_node_is_requeued_with_equal_weights(
     cluster: SlurmCluster, reference: bytes, tmp_path: Path
 ) -> None:
     """All processes of a node are killed; Slurm requeues the job when the node is back."""
-    client = cluster.train(f"STORAGE={tmp_path}", *SETTINGS)
-    client.wait_for("epoch 20/")
+    client = cluster.train_20_epochs(tmp_path)
     cluster.stop_node("node2")
     client.wait_for("start 2", timeout_seconds=60)
     cluster.start_node("node2")
-    output = client.wait(0)
-    assert "Resuming run 'r'" in output
+    client.wait_resumed()
     assert weights(tmp_path) == reference
 
 
@@ -42,8 +40,7 @@ def test_drained_node_is_left_with_equal_weights(
     cluster: SlurmCluster, reference: bytes, tmp_path: Path
 ) -> None:
     """The requeued job waits until the node is back, since it needs both."""
-    client = cluster.train(f"STORAGE={tmp_path}", *SETTINGS)
-    client.wait_for("epoch 20/")
+    client = cluster.train_20_epochs(tmp_path)
     number = cluster.run("squeue", "--noheader", "--format=%i").strip()
     cluster.run("scontrol", "update", "NodeName=node2", "State=DRAIN", "Reason=test")
     try:
@@ -52,8 +49,7 @@ def test_drained_node_is_left_with_equal_weights(
         assert cluster.workers(tmp_path) == []
     finally:
         cluster.run("scontrol", "update", "NodeName=node2", "State=RESUME")
-    output = client.wait(0)
-    assert "Resuming run 'r'" in output
+    client.wait_resumed()
     assert weights(tmp_path) == reference
 
 
@@ -61,16 +57,14 @@ def test_preempted_job_resumes_with_equal_weights(
     cluster: SlurmCluster, reference: bytes, tmp_path: Path
 ) -> None:
     """A job of a partition with a higher priority gets both nodes first."""
-    client = cluster.train(f"STORAGE={tmp_path}", *SETTINGS)
-    client.wait_for("epoch 20/")
+    client = cluster.train_20_epochs(tmp_path)
     script = tmp_path / "urgent.sh"
     script.write_text("#!/bin/bash\nsleep 5\n")
     cluster.run(
         "sbatch", "--partition=urgent", "--nodes=2", "--exclusive",
         f"--output={tmp_path}/urgent.log", script,
     )  # fmt: skip
-    output = client.wait(0)
-    assert "Resuming run 'r'" in output
+    client.wait_resumed()
     assert weights(tmp_path) == reference
 
 

@@ -149,6 +149,12 @@ class SlurmCluster:
         command = [*CLIENT, "run", "TARGET=slurm", *settings]
         return Client(self, command, self.folder / "client.log")
 
+    def train_20_epochs(self, storage: Path) -> "Client":
+        """Start the training of SETTINGS, and wait until it is in the midst of its epochs."""
+        client = self.train(f"STORAGE={storage}", *SETTINGS)
+        client.wait_for("epoch 20/")
+        return client
+
     def study(self, *settings: str) -> "Client":
         """Start `make study TARGET=slurm` on the login node."""
         command = [sys.executable, "-m", "studies", "TARGET=slurm", *settings]
@@ -222,6 +228,12 @@ class Client:
             self.process.kill()
         assert found == code, self.output
         return self.output
+
+    def wait_resumed(self) -> str:
+        """Wait for the end of a training that was resumed, and return its output."""
+        output = self.wait(0)
+        assert "Resuming run 'r'" in output, output
+        return output
 
     def interrupt(self) -> str:
         """Press Ctrl-C, and return its output."""
