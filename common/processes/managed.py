@@ -158,7 +158,7 @@ class ManagedProcess:
         return self.error_message or self.describe_exit()
 
     def discard_events(self) -> None:
-        """Drop the events that have arrived: those that nobody takes fill the memory."""
+        """Drop the events that have arrived; events that are not taken fill the memory."""
         while self.next_event(0.0):
             pass
 
