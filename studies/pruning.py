@@ -19,6 +19,7 @@ from common.metrics import is_higher_better, line
 from common.runs import Run
 from studies.definition import StudyDefinition
 from studies.folder import Trial
+from studies.optuna_import import import_optuna
 from studies.rungs import first_rung, rungs_of
 
 LOCAL_INTERVAL_SECONDS = 0.2
@@ -45,15 +46,7 @@ class TrialPruner:
         self._looked = -math.inf
         if not self.is_active:
             return
-        try:
-            import optuna
-        except ImportError:
-            raise SettingsError(
-                "PRUNER=halving needs Optuna, which is not installed: `make study PRUNER=halving`"
-                " installs it"
-            ) from None
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._optuna: Any = optuna
+        self._optuna = import_optuna("PRUNER=halving")
         settings = definition.settings
         is_local = isinstance(storage.path(settings.job.storage), Path)
         self._interval_seconds = (

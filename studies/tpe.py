@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from common.errors import SettingsError
 from common.metrics import is_higher_better
 from studies.axes import Axis, Combination
 from studies.definition import StudyDefinition
 from studies.folder import Trial
+from studies.optuna_import import import_optuna
 
 MAX_REPEATED_PROPOSALS = 20
 """Proposals in a row that were all made before, after which a random combination is taken."""
@@ -30,15 +30,7 @@ class TpeProposer:
     """
 
     def __init__(self, definition: StudyDefinition) -> None:
-        try:
-            import optuna
-        except ImportError:
-            raise SettingsError(
-                "SEARCH=tpe needs Optuna, which is not installed: `make study SEARCH=tpe` installs"
-                " it; SEARCH=random works without it"
-            ) from None
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._optuna: Any = optuna
+        self._optuna = import_optuna("SEARCH=tpe", "; SEARCH=random works without it")
         self._definition = definition
         self._distributions = {axis.name: self._distribution(axis) for axis in definition.axes}
 

@@ -1,0 +1,26 @@
+"""The import of Optuna, which a worker's environment does not have."""
+
+from typing import Any
+
+from common.errors import SettingsError
+
+
+def import_optuna(setting: str, otherwise: str = "") -> Any:
+    """Return the module.
+
+    Args:
+        setting: What needs it, such as SEARCH=tpe; `make study` installs it for this setting.
+        otherwise: What works without it.
+
+    Raises:
+        SettingsError: It is not installed.
+    """
+    try:
+        import optuna
+    except ImportError:
+        raise SettingsError(
+            f"{setting} needs Optuna, which is not installed: `make study {setting}` installs"
+            f" it{otherwise}"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
