@@ -30,14 +30,15 @@ class ArrayScript(BatchScript):
     shared: tuple[StoragePath, str]
 
     @property
+    def _name(self) -> str:
+        return self.name
+
+    @property
     def _job(self) -> str:
         return TASK
 
     def _options(self) -> Iterator[str]:
-        for option in super()._options():
-            if not option.startswith("job-name="):
-                yield option
-        yield f"job-name={self.name}"
+        yield from super()._options()
         yield f"array={ranges(sorted(self.tasks))}%{self.limit}"
         yield f"comment={self.comment}"
 

@@ -62,6 +62,11 @@ class BatchScript:
         )
 
     @property
+    def _name(self) -> str:
+        """Name of the job, which Slurm lists."""
+        return f"{JOB_PREFIX}{self.settings.run_name}"
+
+    @property
     def _job(self) -> str:
         """Identity of the job for Slurm's commands, which the shell expands."""
         return "$SLURM_JOB_ID"
@@ -73,7 +78,7 @@ class BatchScript:
     def _options(self) -> Iterator[str]:
         settings, slurm = self.settings, self.settings.slurm
         workers, per_node = settings.training.workers, slurm.workers_per_node
-        yield f"job-name={JOB_PREFIX}{settings.run_name}"
+        yield f"job-name={self._name}"
         yield f"nodes={workers // per_node}"
         yield f"ntasks={workers}"
         yield f"ntasks-per-node={per_node}"
