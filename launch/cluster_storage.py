@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from common import storage
 from common.errors import ClusterError
-from common.storage import StoragePath
+from common.storage import EMULATOR, StoragePath
 from launch.kube_client import KubeClient, Object
 from launch.pods import pod_specs
 from launch.port_forward import forward_port
 
-EMULATOR = "STORAGE_EMULATOR_HOST"
 RETRY_SECONDS = 10.0
 """Time in which reads are retried. It is short, as the user is waiting."""
 

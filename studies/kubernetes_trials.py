@@ -13,14 +13,13 @@ from common.environments import ROOT, cluster_client_command
 from common.errors import ClusterError, Preempted, RetryableError
 from common.processes import ManagedProcess
 from common.settings import Settings
-from common.storage import StoragePath
+from common.storage import EMULATOR, StoragePath
 from studies.trial_launcher import TrialHandle, TrialOutcome, TrialRequest
 
 STOP_SECONDS = 150.0
 """Longest time for the client to stop a job: its pods have 30 s to write a checkpoint."""
 
 FOLLOWER_GRACE_SECONDS = 5.0
-EMULATOR = "STORAGE_EMULATOR_HOST"
 FINAL_PHASES = ("Succeeded", "Failed")
 
 PLACE = (

@@ -26,6 +26,7 @@ from common import safe_json
 from common.errors import QfleetError, StorageError
 from common.storage import base, local
 from common.storage.base import (
+    EMULATOR,
     PARTIAL_SUFFIX,
     ErrorTranslator,
     FileTooLarge,
@@ -38,6 +39,7 @@ from common.storage.durable import PartialFileDeleted
 
 __all__ = [
     "DATASETS",
+    "EMULATOR",
     "PARTIAL_SUFFIX",
     "STUDIES",
     "FileTooLarge",

@@ -15,6 +15,9 @@ StoragePath: TypeAlias = "Path | GSPath"
 RETRY_SECONDS = 60.0
 """Longest time for which a request to cloud storage is retried before StorageUnavailable."""
 
+EMULATOR = "STORAGE_EMULATOR_HOST"
+"""Variable with the address of a storage emulator, as in Google's client library."""
+
 PARTIAL_SUFFIX = ".part"
 """Suffix of a file that is being written."""
 

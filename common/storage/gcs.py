@@ -35,7 +35,7 @@ with warnings.catch_warnings():
 
 from common.errors import QfleetError, StorageError, StorageUnavailable
 from common.storage import base
-from common.storage.base import VersionConflict, Versioned
+from common.storage.base import EMULATOR, VersionConflict, Versioned
 
 log = logging.getLogger("qfleet")
 
@@ -161,7 +161,7 @@ BACKEND = GoogleCloudStorage()
 
 def path(bucket: str, key: str) -> GSPath:
     """Return the path gs://bucket/key, on a client that all paths of this process share."""
-    return GSPath(f"gs://{bucket}/{key}", client=_client(os.environ.get("STORAGE_EMULATOR_HOST")))
+    return GSPath(f"gs://{bucket}/{key}", client=_client(os.environ.get(EMULATOR)))
 
 
 @functools.cache

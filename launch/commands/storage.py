@@ -7,8 +7,9 @@ import time
 from common import events
 from common.errors import ClusterError
 from common.settings import Settings
+from common.storage import EMULATOR
 from launch import apply, cluster_storage, manifests, ownership
-from launch.cluster_storage import EMULATOR, StorageLocation
+from launch.cluster_storage import StorageLocation
 from launch.commands import select
 from launch.kube_client import KubeClient, Object
 from launch.pods import RUN
