@@ -38,7 +38,8 @@ def main() -> int:
     flags, names = parse_arguments(sys.argv[1:])
     quick = "QUICK" in flags
     facts = machine.facts()
-    folder = HERE / "quick" if quick else HERE if len(names) == len(SYSTEMS) else HERE / "selection"
+    subfolder = "quick" if quick else "selection" if names != set(SYSTEMS) else ""
+    folder = HERE / subfolder
     systems = create_systems()
     results = read(folder) if "RESUME" in flags else BenchmarkResults()
     try:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks import markdown
 from common import runs, storage
 from common.data import Examples, load
 from examples.better_than_classical.data import TASKS, write_tables
@@ -168,9 +169,8 @@ def main() -> None:
 
 
 def _markdown(table: pd.DataFrame) -> str:
-    rows = [["model", *table.columns], ["---"] * (1 + len(table.columns))]
-    rows += [[str(name), *map(str, row)] for name, *row in table.itertuples()]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    rows = [[str(name), *map(str, row)] for name, *row in table.itertuples()]
+    return markdown.table(["model", *table.columns], rows)
 
 
 if __name__ == "__main__":
