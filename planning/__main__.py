@@ -6,6 +6,7 @@ from rich.console import Console
 
 from common.errors import exit_on_signals, run_main
 from common.settings import Settings
+from common.settings.forward_checks import require_trainable
 from planning import plan_file
 from planning.console import print_plan
 from planning.options import require_measurable
@@ -16,6 +17,7 @@ def main() -> None:
     """Plan, print the plan, and with APPLY write the recommended settings."""
     settings = Settings.from_args(sys.argv[1:])
     require_measurable(settings.job.target)
+    require_trainable(settings.model, settings.data)
     exit_on_signals()
     if settings.planning.apply:
         plan_file.check()

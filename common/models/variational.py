@@ -41,16 +41,14 @@ def build_variational_model(features: int, settings: Settings, target: Target) -
         "initializer": "zeros" if has_own else initializer,
         "name": "circuit_0",
     }
+    measured: dict[str, Any] = {
+        "gradient_circuit": circuit.gradient_circuit,
+        "sampling": sampling_of(settings.model, settings.data.seed),
+        **sampler_arguments(settings),
+        **common,
+    }
     if reads_words(settings, target):
-        values = Expectation(
-            circuit.circuit,
-            names,
-            circuit.observables,
-            gradient_circuit=circuit.gradient_circuit,
-            sampling=sampling_of(settings.model, settings.data.seed),
-            **sampler_arguments(settings),
-            **common,
-        )(angles)
+        values = Expectation(circuit.circuit, names, circuit.observables, **measured)(angles)
         is_scaled = settings.model.has_noiseless_gradient
         layer = WordFidelity(scaled_gradient=is_scaled, name="fidelity")
         outputs = layer([values, Columns(0, features - 1)(rows)])
@@ -64,8 +62,7 @@ def build_variational_model(features: int, settings: Settings, target: Target) -
             names,
             circuit.observables,
             method=settings.model.method,
-            sampling=sampling_of(settings.model, settings.data.seed),
-            **common,
+            **measured,
         )
         coefficients = Columns(first + 1, first + len(target.terms), name="coefficients")(rows)
         weighted = keras.layers.Dot(axes=1, name="weighted_sum")([layer(angles), coefficients])

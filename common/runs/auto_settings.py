@@ -13,7 +13,7 @@ from common.events import Event
 from common.processes import ManagedProcess
 from common.runs.run import Run
 from common.settings import Settings
-from common.settings.forward_checks import require_noise_of_trajectories
+from common.settings.forward_checks import require_trainable
 from common.settings.settings import AUTO
 from common.storage import StoragePath
 
@@ -50,10 +50,10 @@ def inherit_from_run(settings: Settings, root: StoragePath, name: str) -> Settin
 
     Raises:
         RunError: The record of the run is damaged or of another version.
-        SettingsError: EPOCHS leaves no epoch after the initializations of the run, or TRAJECTORIES
-            is given without NOISE.
+        SettingsError: EPOCHS leaves no epoch after the initializations of the run, or the circuits
+            can't be trained; see `require_trainable`.
     """
-    require_noise_of_trajectories(settings.model)
+    require_trainable(settings.model, settings.data)
     run = Run.at(root, name)
     if not run.exists():
         return settings

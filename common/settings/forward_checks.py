@@ -86,6 +86,26 @@ def require_noise_of_trajectories(model: ModelSettings) -> None:
         )
 
 
+def require_trainable(model: ModelSettings, data: DataSettings) -> None:
+    """Raise if circuits can be evaluated, but not trained.
+
+    This is not a part of `Settings`: inference may replace NOISE, SHOTS and SAMPLER.
+
+    Raises:
+        SettingsError: TRAJECTORIES is given without NOISE, or SAMPLER for TASK=energy.
+    """
+    require_noise_of_trajectories(model)
+    if model.sampler and data.task == "energy":
+        raise SettingsError(_linear_energy(f"SAMPLER={model.sampler}") + " in training")
+
+
+def _linear_energy(name: str) -> str:
+    return (
+        f"{name} does not fit TASK=energy: the energy is linear in the readouts, so that its"
+        f" noiseless gradient would ignore the noise: omit {name}"
+    )
+
+
 def check_zne(inference: InferenceSettings) -> None:
     """Check ZNE.
 
@@ -141,11 +161,8 @@ def _check_noiseless(model: ModelSettings, data: DataSettings) -> None:
             " SHOTS or SAMPLER, or omit GRADIENT"
         )
     name = f"SAMPLER={model.sampler}" if model.sampler else "GRADIENT=noiseless"
-    if data.task == "energy":
-        raise ValueError(
-            f"{name} does not fit TASK=energy: the energy is linear in the readouts, so that its"
-            f" noiseless gradient would ignore the noise: omit {name}"
-        )
+    if data.task == "energy" and not model.sampler:
+        raise ValueError(_linear_energy(name))
     if ":" in model.model and data.task not in VARIATIONAL_TASKS:
         raise ValueError(
             f"{name} does not reach into MODEL={model.model}: pass gradient_circuit and sampler to"

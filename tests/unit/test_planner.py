@@ -450,10 +450,20 @@ def test_inherit_from_run_takes_batch_of_existing_run(tmp_path):
     assert found.fingerprint() == created.fingerprint()
 
 
-def test_training_trajectories_without_noise_are_refused(tmp_path):
-    settings = Settings.from_args(["TRAJECTORIES=20"])
-    with pytest.raises(SettingsError, match="TRAJECTORIES=20"):
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["TRAJECTORIES=20"], "TRAJECTORIES=20"),
+        (["SAMPLER=a:b", "SHOTS=9", "TASK=energy", "MODEL=uccsd"], "SAMPLER=a:b"),
+    ],
+)
+def test_circuits_that_cannot_be_trained_are_refused(arguments, name, tmp_path):
+    settings = Settings.from_args(arguments)
+    with pytest.raises(SettingsError, match=name):
         auto_settings.inherit_from_run(settings, tmp_path, "mine")
+
+
+def test_trajectories_of_noise_can_be_trained(tmp_path):
     noisy = Settings.from_args(["TRAJECTORIES=20", "NOISE=depolarizing:0.01"])
     assert auto_settings.inherit_from_run(noisy, tmp_path, "mine") == noisy
 

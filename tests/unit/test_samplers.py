@@ -6,8 +6,10 @@ from pathlib import Path
 import cirq
 import pytest
 
+from common.data.problems import energies
 from common.errors import SettingsError
 from common.models.samplers import sampler_arguments
+from common.models.variational import build_variational_model
 from common.settings import Settings
 from launch.user_model import UserModel
 from planning.workload_analysis import _analyze
@@ -47,6 +49,19 @@ def test_sampler_is_made_by_its_factory(folder: Path) -> None:
     assert isinstance(found["sampler"], cirq.Sampler)
     assert found["shots"] == 7
     assert sampler_arguments(Settings.from_args([])) == {}
+
+
+def test_sampler_measures_the_energy(folder: Path) -> None:
+    arguments = ["TASK=energy", "DATA=tfim:2:1", "MODEL=hardware-efficient", "QUBITS=2"]
+    found = []
+    for more in ([], ["SAMPLER=my_sampler:build", "SHOTS=10000"]):
+        settings = Settings.from_args([*arguments, *more])
+        splits, encoding = energies(settings.data, 2)
+        rows = splits["test"].read(0, 1).angles
+        model = build_variational_model(rows.shape[1], settings, encoding.target)
+        found.append(float(model(rows)[0, 0]))
+    assert found[1] != found[0]
+    assert found[1] == pytest.approx(found[0], abs=0.1)
 
 
 @pytest.mark.parametrize("name", ["wrong", "failing", "no_arguments", "absent"])

@@ -72,7 +72,6 @@ STATE = ("TASK=state", "MODEL=hardware-efficient", "QUBITS=2")
         ([*SAMPLER, "METHOD=subspace"], ["SAMPLER=a:b", "METHOD=subspace"]),
         ([*SAMPLER, "SIMULATOR=tensorflow"], ["SAMPLER=a:b", "SIMULATOR=tensorflow"]),
         ([*SAMPLER, "MODEL=a:b"], ["SAMPLER=a:b", "MODEL=a:b"]),
-        ([*SAMPLER, *ENERGY], ["SAMPLER=a:b", "TASK=energy"]),
         (["NORMALIZE_READOUTS=true", "MODEL=qcnn"], ["NORMALIZE_READOUTS", "MODEL=qcnn"]),
         (["NORMALIZE_READOUTS=true", "MODEL=a:b"], ["NORMALIZE_READOUTS", "MODEL=a:b"]),
         (["NORMALIZE_READOUTS=true", *ENERGY], ["NORMALIZE_READOUTS", "TASK=energy"]),
