@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the client of the cluster lists checkpoints without NumPy
 
 log = logging.getLogger("qfleet")
 
+FOLDER = "checkpoints"
 FORMAT = 3
 _NAME = re.compile(r"step-(\d{8,})(?:-(\d+))?\.(npz|json)")
 
@@ -117,7 +118,7 @@ def save(
         "bytes": len(content),
         "state": dict(state),
     }
-    folder, key = run / "checkpoints", (attempt, step)
+    folder, key = run / FOLDER, (attempt, step)
     confirm()
     storage.write_atomic(_path(folder, key, "npz"), content)
     storage.write_json(_path(folder, key, "json"), description)
@@ -152,13 +153,13 @@ def _old(folder: StoragePath, newest: Key, keep: int, protected: int | None) -> 
 
 def steps(run: StoragePath) -> list[int]:
     """Return the steps of all checkpoints, oldest first, without verifying them."""
-    found = _keys(run / "checkpoints")
+    found = _keys(run / FOLDER)
     return sorted({step for (_, step), endings in found.items() if "json" in endings})
 
 
 def newest_key(run: StoragePath) -> Key:
     """Return the newest checkpoint's attempt and step, without verifying it; (0, -1) for none."""
-    found = _keys(run / "checkpoints")
+    found = _keys(run / FOLDER)
     return max((key for key, endings in found.items() if "json" in endings), default=(0, -1))
 
 
@@ -190,7 +191,7 @@ def newest(run: StoragePath, counters: Sequence[str] = ()) -> Checkpoint | None:
     Raises:
         StorageError, StorageUnavailable: Storage can't be read.
     """
-    folder = run / "checkpoints"
+    folder = run / FOLDER
     for key in sorted(_keys(folder), reverse=True):
         try:
             return _read(folder, key, counters)
@@ -216,7 +217,7 @@ def read(run: StoragePath, step: int, counters: Sequence[str] = ()) -> Checkpoin
     Raises:
         WeightsError: The checkpoint is missing or damaged.
     """
-    folder = run / "checkpoints"
+    folder = run / FOLDER
     keys = sorted((key for key in _keys(folder) if key[1] == step), reverse=True)
     problem: Exception | None = None
     for key in keys or [(0, step)]:

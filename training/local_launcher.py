@@ -219,6 +219,7 @@ class _Supervision:
         names = [process.name for process in group.processes]
         self._heartbeats = Heartbeats(dict(zip(names, heartbeat_files, strict=True)))
         self._trained = False
+        self._refused = False  # a worker has reported a permanent failure
 
     def wait(self) -> int:
         """Wait for all workers, or until those left can no longer succeed."""
@@ -232,8 +233,9 @@ class _Supervision:
                 self._take(*taken)
             self._kill_stale()
             failed = [code for code in self._codes.values() if code]
-            if any(code < FIRST_RETRYABLE_EXIT_CODE for code in failed):
-                break  # a permanent failure: the other workers can't change it
+            if any(map(_is_permanent, failed)) and not terminated:
+                terminated, kill_time = True, time.monotonic() + START_EXIT_TIMEOUT_SECONDS
+                self._group.terminate()  # the other workers can't change it, and record their end
             if failed and kill_time is None:
                 seconds = PEER_EXIT_TIMEOUT_SECONDS if self._trained else START_EXIT_TIMEOUT_SECONDS
                 kill_time = time.monotonic() + seconds
@@ -260,7 +262,9 @@ class _Supervision:
             self._left_out = {one for one in event.items("missing") if isinstance(one, int)}
         if event.kind != "exit":
             self._trained |= event.kind in _TRAINING_EVENTS
-            self._display.show(event)
+            if not self._refused:  # later errors are the same one, or the loss of this worker
+                self._display.show(event)
+            self._refused |= _is_permanent(event.integer("exit_code"))
             return
         self._running.discard(process.name)
         code = event.integer("exit_code")
@@ -277,6 +281,10 @@ class _Supervision:
             )
 
 
+def _is_permanent(code: int) -> bool:
+    return 0 < code < FIRST_RETRYABLE_EXIT_CODE
+
+
 def _is_restartable(code: int) -> bool:
     return code >= FIRST_RETRYABLE_EXIT_CODE and code != DeadlineReached.exit_code
 
@@ -288,6 +296,6 @@ def _overall_code(codes: Sequence[int]) -> int:
     because only the chief observes the deadline.
     """
     failed = [code for code in codes if code]
-    permanent = [code for code in failed if code < FIRST_RETRYABLE_EXIT_CODE]
+    permanent = [code for code in failed if _is_permanent(code)]
     causes = [code for code in failed if code != PeerLost.exit_code]
     return (permanent or causes or failed or [0])[0]

@@ -2,7 +2,7 @@
 
 An unfinished run with the same settings and data is resumed. If the run is finished, `make
 training` uses the next number, and a worker has nothing left to do. A run with other settings or
-data, or one that another job is training, is refused.
+data, or one that another job is training, is refused; without a checkpoint, it is replaced.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from common import storage
+from common import checkpoints, storage
 from common.errors import QfleetError, RunError
 from common.lease import Lease
 from common.runs.run import FORMAT, MAX_NAME_LENGTH, Run, now
@@ -107,19 +107,30 @@ class ClaimedRun:
             "created": now(),
         }
         content = json.dumps(record, indent=1, allow_nan=False) + "\n"
+        if self._conflict(data_fingerprint) and not _has_checkpoints(self.run):
+            _delete_record(self.run)
         if not self.run.exists() and storage.create_exclusive(
             self.run.path / "run.json", content.encode()
         ):
             return False
-        _check_settings(self.run, self.settings)
-        if self.run.record()["data"] != data_fingerprint:
-            raise RunError(
-                f"run {self.run.name} was created with other data:"
-                f" DATA={self.settings.identity.get('data')} has changed since; restore the data"
-                " to resume it, or choose another RUN"
-            )
+        if conflict := self._conflict(data_fingerprint):
+            raise RunError(conflict)
         _warn_of_versions(self.run, versions)
         return True
+
+    def _conflict(self, data_fingerprint: str) -> str:
+        """Return why the recorded run is not this one; empty if it is, or if there is none."""
+        if not self.run.exists():
+            return ""
+        if conflict := _settings_conflict(self.run, self.settings):
+            return conflict
+        if self.run.record()["data"] == data_fingerprint:
+            return ""
+        return (
+            f"run {self.run.name} was created with other data:"
+            f" DATA={self.settings.identity.get('data')} has changed since; restore the data"
+            " to resume it, or choose another RUN"
+        )
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Commit the result on the condition that this job has the lease; see `Run.result_text`.
@@ -186,7 +197,7 @@ def claim_for_training(
 
 
 def _check_settings(run: Run, settings: RunSettings) -> None:
-    """Check that a run is new or has the same settings.
+    """Check that a run is new, has the same settings, or has no checkpoint.
 
     Raises:
         RunError: The run has other settings, or the folder has other content.
@@ -198,15 +209,33 @@ def _check_settings(run: Run, settings: RunSettings) -> None:
                 f"{run.path} is not a run (it contains {others[0]} but no run.json): choose another"
                 " RUN or move it away"
             )
-        return
+    elif (conflict := _settings_conflict(run, settings)) and _has_checkpoints(run):
+        raise RunError(conflict)
+
+
+def _settings_conflict(run: Run, settings: RunSettings) -> str:
+    """Return how the settings of a recorded run differ; empty if they are equal."""
     existing = run.record()
     differing = differences(existing["settings"], settings.identity)
-    if differing or existing["fingerprint"] != settings.fingerprint:
-        changes = ", ".join(f"{n.upper()}={was} (now {now})" for n, was, now in differing)
-        raise RunError(
-            f"run {run.name} was created with {changes or 'settings of another version of qfleet'}:"
-            " use the same settings to resume it, or choose another RUN"
-        )
+    if not differing and existing["fingerprint"] == settings.fingerprint:
+        return ""
+    changes = ", ".join(f"{n.upper()}={was} (now {now})" for n, was, now in differing)
+    return (
+        f"run {run.name} was created with {changes or 'settings of another version of qfleet'}:"
+        " use the same settings to resume it, or choose another RUN"
+    )
+
+
+def _has_checkpoints(run: Run) -> bool:
+    return bool(storage.children(run.path / checkpoints.FOLDER))
+
+
+def _delete_record(run: Run) -> None:
+    """Delete what a run without a checkpoint recorded; run.json last, which marks it as a run."""
+    for path in storage.children(run.path):
+        if path.name not in (*_BEFORE_RECORD, "run.json"):
+            storage.delete(path)
+    storage.delete(run.path / "run.json")
 
 
 def _warn_of_versions(run: Run, versions: Mapping[str, str]) -> None:

@@ -120,6 +120,17 @@ def test_sigterm_in_the_start_does_not_count(start, tmp_path):
     assert json.loads(record.read_text())["failed"] == 0
 
 
+def test_refused_model_leaves_the_name_of_the_run_free(start, tmp_path):
+    """Corrected settings are those of another run, and start at once."""
+    for _ in range(2):
+        process = start(tmp_path, *SMALL, "WORKERS=2", module=FAKE_TRAINING, FAKE_REFUSED="1")
+        assert process.wait(60) == 2, process.output
+        assert process.output.count("MODEL=hybrid is refused") == 1
+    corrected = start(tmp_path, *SMALL, "SEED=7", "WORKERS=2", module=FAKE_TRAINING)
+    assert corrected.wait(60) == 0, corrected.output
+    assert "starts in a row failed" not in corrected.output
+
+
 def test_other_settings_are_refused_before_the_lease(start, tmp_path):
     process = start(tmp_path, *SMALL[:-1], "EPOCHS=100000", "WORKERS=1", module=FAKE_WORKER)
     process.wait_until(lambda: checkpoints(tmp_path / "hybrid"))

@@ -9,7 +9,7 @@ A file `pace.json` in the folder STORAGE sets `seconds` per step, and `kill_at_s
 worker kills itself. It may change at any time. `stop` and `hang` are faults that happen once per
 folder, in the worker of rank `rank`: their value is the place, such as "step 7", "commit 8" or
 "barrier". A stopped worker sends itself SIGSTOP. A hanging one blocks the thread that is there.
-FAKE_STEP_SECONDS is the default of `seconds`.
+FAKE_STEP_SECONDS is the default of `seconds`. FAKE_REFUSED refuses the model.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from common.checkpoints import BestEpoch, Checkpoint
-from common.errors import PeerLost, Preempted, WeightsError
+from common.errors import PeerLost, Preempted, SettingsError, WeightsError
 from tests.support.fake_faults import strike
 from training.checkpointing import CheckpointWriter, TrainingState
 from training.cluster import ClusterSpec
@@ -44,6 +44,8 @@ def open_fake_trainer(context: TrainingContext) -> Iterator["FakeTrainer"]:
     """Build the fake trainer of this worker; like the real one, convert errors of lost peers."""
     trainer: FakeTrainer | None = None
     strike(Path(str(context.settings.job.storage)), context.cluster.rank, "construction")
+    if "FAKE_REFUSED" in os.environ:
+        raise SettingsError("MODEL=hybrid is refused")
     try:
         with StepBarrier(context.cluster) as step:
             trainer = FakeTrainer(context, step)

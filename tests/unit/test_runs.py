@@ -162,7 +162,8 @@ def test_next_name_of_a_long_name_is_shortened(tmp_path: Path) -> None:
 
 def test_claim_with_other_settings_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "runs"
-    held(root, qubits=8).close()
+    with held(root, qubits=8) as opened:
+        checkpoints.save(opened.run.path, 3, {"x": np.zeros(2)}, {}, 2)
     before = storage.read_bytes(root / "hybrid" / "run.json")
     with pytest.raises(RunError) as caught:
         open_run(root, qubits=12, seed=3)
@@ -401,6 +402,14 @@ OPENING: dict[str, tuple[Callable[[Path], None], str]] = {
         "is not a run .it contains",
     ),
 }
+
+
+def test_record_without_a_checkpoint_is_replaced(root: StoragePath) -> None:
+    with held(root) as opened:
+        storage.write_atomic(opened.run.path / "contraction_paths.json", "{}")
+    with held(root, qubits=4, data="e" * 64) as other:
+        assert other.run.record()["settings"]["qubits"] == 4
+        assert not storage.exists(other.run.path / "contraction_paths.json")
 
 
 @pytest.mark.parametrize("name", OPENING)
