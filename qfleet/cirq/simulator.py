@@ -9,7 +9,8 @@ import cirq
 import numpy as np
 
 from qfleet.cirq import measurements as terminal
-from qfleet.cirq.sweeps import symbol_values
+from qfleet.cirq.sweeps import sweep_points, symbol_values
+from qfleet.cirq.trial_result import StateVectorTrialResult
 from qfleet.compiler import lowering
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.errors import CircuitError
@@ -97,7 +98,7 @@ class Simulator(
         """
         parts = self._split(program)
         qubits = _ordered_qubits(program, qubit_order)
-        resolvers = list(cirq.to_resolvers(params))
+        resolvers = sweep_points(params)
         values = symbol_values(parts.names, resolvers)
         rows = max(1, MAX_SWEEP_BYTES // (self._dtype.itemsize << len(qubits)))
         for first in range(0, len(resolvers), rows):
@@ -128,7 +129,7 @@ class Simulator(
         final = cirq.StateVectorSimulationState(
             initial_state=state, qubits=qubits, dtype=self._dtype.type
         )
-        return cirq.StateVectorTrialResult(resolver, outcomes, final)
+        return StateVectorTrialResult(resolver, outcomes, final)
 
     def simulate_expectation_values_sweep_iter(
         self,
@@ -262,7 +263,7 @@ class Simulator(
         read = {qubit for one in sums for qubit in one.qubits}
         order = cirq.QubitOrder.as_qubit_order(qubit_order)
         qubits = order.order_for(program.all_qubits() | read)
-        values = symbol_values(parts.names, list(cirq.to_resolvers(params)))
+        values = symbol_values(parts.names, sweep_points(params))
         return self._compile(parts, len(values), sums, qubits, initial_state), values
 
     def run_sweep_iter(
@@ -284,7 +285,7 @@ class Simulator(
         """
         if not program.has_measurements():
             raise ValueError("the circuit has no measurements to sample: add cirq.measure")
-        for resolver in cirq.to_resolvers(params):
+        for resolver in sweep_points(params):
             yield cirq.ResultDict(
                 params=resolver, records=self._run(program, resolver, repetitions)
             )

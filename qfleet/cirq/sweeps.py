@@ -1,5 +1,6 @@
-"""Values of a circuit's symbols over a sweep."""
+"""Points of a sweep, and values of a circuit's symbols at them."""
 
+import math
 from collections.abc import Sequence
 
 import cirq
@@ -7,6 +8,18 @@ import numpy as np
 import sympy
 
 from qfleet.errors import CircuitError
+
+
+def sweep_points(params: cirq.Sweepable) -> list[cirq.ParamResolver]:
+    """Return the points of a sweep, as `cirq.to_resolvers` does.
+
+    Args:
+        params: Values of the symbols.
+    """
+    if isinstance(params, cirq.ParamResolver) and all(isinstance(key, str) for key in params):
+        # Cirq makes a sweep of each symbol, which takes 1 us per symbol.
+        return [cirq.ParamResolver(dict(params.param_dict))]
+    return list(cirq.to_resolvers(params))
 
 
 def symbol_values(names: Sequence[str], resolvers: Sequence[cirq.ParamResolver]) -> np.ndarray:
@@ -24,18 +37,23 @@ def symbol_values(names: Sequence[str], resolvers: Sequence[cirq.ParamResolver])
     """
     values = np.zeros((len(resolvers), len(names)))
     for row, resolver in enumerate(resolvers):
-        for column, name in enumerate(names):
-            value = resolver.value_of(sympy.Symbol(name))
-            if isinstance(value, sympy.Basic) and not value.is_number:
-                raise CircuitError(
-                    f"the symbol {name} has no value at point {row} of the sweep: set it in the"
-                    " parameters"
-                )
-            number = complex(value)
-            if number.imag or not np.isfinite(number.real):
-                raise CircuitError(
-                    f"the symbol {name} has the value {value} at point {row} of the sweep: use a"
-                    " finite real number"
-                )
-            values[row, column] = number.real
+        values[row] = [_symbol_value(name, resolver, row) for name in names]
     return values
+
+
+def _symbol_value(name: str, resolver: cirq.ParamResolver, row: int) -> float:
+    value = resolver.value_of(name)
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    value = resolver.value_of(sympy.Symbol(name))
+    if isinstance(value, sympy.Basic) and not value.is_number:
+        raise CircuitError(
+            f"the symbol {name} has no value at point {row} of the sweep: set it in the parameters"
+        )
+    number = complex(value)
+    if number.imag or not np.isfinite(number.real):
+        raise CircuitError(
+            f"the symbol {name} has the value {value} at point {row} of the sweep: use a finite"
+            " real number"
+        )
+    return number.real

@@ -116,8 +116,11 @@ void StateVectorEngine<T>::Evolve(const Call& call, int64_t tile, const Parallel
       std::memcpy(psi + first, from + first, (to - first) * sizeof(T));
     });
   } else {
-    kernels_.initialize(psi, call.layout.groups, call.layout.samples,
-                        call.initial.empty() ? nullptr : call.initial.data());
+    const T* initial = call.initial.empty() ? nullptr : call.initial.data();
+    ForEachRange(parallel, call.layout.groups, kernels_.lanes / 2,
+                 [&](int64_t, int64_t first, int64_t to) {
+                   kernels_.initialize(psi, first, to - first, call.layout.samples, initial);
+                 });
     for (size_t w = 0; w < plan.windows.size(); ++w)
       if (plan.windows[w].first < program.prefix)
         ApplyWindow(plan.windows[w], plan.chunks[w], call.block_kernels, parallel, psi, nullptr);

@@ -3,6 +3,8 @@
 // own namespace.
 #include "kernels.h"
 
+#include <cstring>
+
 #include "block_kernels.h"
 #include "contraction_kernels.h"
 #include "density_kernels.h"
@@ -117,18 +119,23 @@ struct ChunkKernels : VectorTypes<T> {
     });
   }
 
-  static void Initialize(T* state, int64_t groups, int32_t samples, const T* initial) {
+  static void Initialize(T* state, int64_t first, int64_t count, int32_t samples,
+                         const T* initial) {
+    if (!initial) {
+      std::memset(state + 2 * kLanes * first, 0, 2 * kLanes * count * sizeof(T));
+      if (first == 0)
+        for (int32_t s = 0; s < samples; ++s) state[s] = 1;
+      return;
+    }
     const int64_t amplitudes = kLanes / samples;  // per group
-    for (int64_t group = 0; group < groups; ++group) {
+    for (int64_t group = first; group < first + count; ++group) {
       T* re = state + 2 * kLanes * group;
       T* im = re + kLanes;
       for (int64_t a = 0; a < amplitudes; ++a) {
         const int64_t x = group * amplitudes + a;
-        const T real = initial ? initial[2 * x] : static_cast<T>(x == 0);
-        const T imaginary = initial ? initial[2 * x + 1] : T{0};
         for (int32_t s = 0; s < samples; ++s) {
-          re[a * samples + s] = real;
-          im[a * samples + s] = imaginary;
+          re[a * samples + s] = initial[2 * x];
+          im[a * samples + s] = initial[2 * x + 1];
         }
       }
     }

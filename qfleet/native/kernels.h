@@ -114,8 +114,9 @@ struct Kernels {
   // 2 kBlockSumReals * samples apart. `buffer` holds 4 kChunkBytes.
   void (*backward_tangent)(const Window&, const BlockKernel*, T* const* states, int64_t chunk,
                            T* buffer, double* sums, int32_t samples);
-  // Sets every sample to |0...0>, or to the amplitudes initial[2**N] (re, im).
-  void (*initialize)(T* state, int64_t groups, int32_t samples, const T* initial);
+  // Sets groups [first, first + count) of every sample's state to those of |0...0>, or of the
+  // amplitudes initial[2**N] (re, im).
+  void (*initialize)(T* state, int64_t first, int64_t count, int32_t samples, const T* initial);
   // sums[string][lane] += the contribution of groups [first, first + count) to Re <x|P|y>, without
   // the sign of Z on lane qubits. `count` is a multiple of 2**kMaxTransformBits, or all groups.
   void (*measure)(const PauliStrings&, const T* x, const T* y, int64_t first, int64_t count,

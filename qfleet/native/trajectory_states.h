@@ -38,7 +38,7 @@ class TrajectoryEngine<T>::States {
   }
   State Initial() {
     State state = Acquire();
-    engine_.kernels_.initialize(state->data(), layout_.groups, layout_.samples, nullptr);
+    engine_.kernels_.initialize(state->data(), 0, layout_.groups, layout_.samples, nullptr);
     return state;
   }
 

@@ -9,6 +9,7 @@ import pytest
 import sympy
 
 import qfleet.cirq
+from qfleet.cirq.trial_result import StateVectorTrialResult
 from qfleet.errors import CircuitError
 
 A, B, C = cirq.LineQubit.range(3)
@@ -45,6 +46,33 @@ def test_simulate_returns_final_state(simulator: Factory) -> None:
     np.testing.assert_allclose(result.final_state_vector, expected, atol=1e-12)
     assert result.params == cirq.ParamResolver({"x": 0.3, "y": 0.7})
     assert result.qubit_map == {A: 0, B: 1, C: 2}
+
+
+@pytest.mark.parametrize("keys", [("x", "y"), (x, "y"), (x, y)])
+def test_simulate_params_are_a_copy_by_name(simulator: Factory, keys: tuple) -> None:
+    values = dict(zip(keys, (1, sympy.pi / 4), strict=True))
+    result = simulator(dtype=np.complex128).simulate(ansatz(), values)
+    values[keys[0]] = 2
+    assert result.params == cirq.ParamResolver({"x": 1, "y": sympy.pi / 4})
+    expected = reference(ansatz(), {"x": 1.0, "y": np.pi / 4})
+    np.testing.assert_allclose(result.final_state_vector, expected, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:final state vector's norm")
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("excess", [0, 0.5, 2], ids=["unit", "near", "far"])
+def test_result_state_has_the_bits_of_cirqs(dtype: Any, excess: float) -> None:
+    random = np.random.default_rng(0)
+    state = random.normal(size=(8, 2)).astype(dtype(0).real.dtype).view(dtype)[:, 0]
+    state[::3] = -0.0
+    state *= (1 + excess * np.sqrt(np.finfo(dtype).eps)) / np.linalg.norm(state)
+    final = cirq.StateVectorSimulationState(initial_state=state, qubits=(A, B, C), dtype=dtype)
+    one, other = (
+        result(cirq.ParamResolver(), {}, final).final_state_vector
+        for result in (StateVectorTrialResult, cirq.StateVectorTrialResult)
+    )
+    assert (one.dtype, one.tobytes()) == (other.dtype, other.tobytes())
+    assert excess == 0 or np.array_equal(one, state) == (excess > 1)
 
 
 def test_simulate_default_dtype_is_complex64(simulator: Factory) -> None:
