@@ -85,17 +85,7 @@ apply_kueue() {
   apply_controller kueue kueue "$folder/default" -c 'USER 65532:65532'
 }
 
-operator_ready() { kubectl -n kubeflow rollout status deployment/training-operator --timeout=120s; }
-
-jobset_ready() { kubectl -n jobset-system rollout status deployment/jobset-controller-manager --timeout=180s; }
-
-trainer_ready() {
-  kubectl -n kubeflow-system rollout status deployment/kubeflow-trainer-controller-manager --timeout=180s
-}
-
-kueue_ready() {
-  kubectl -n kueue-system rollout status deployment/kueue-controller-manager --timeout=180s
-}
+ready() { kubectl -n "$1" rollout status "deployment/$2" --timeout="$3"; } # ready NAMESPACE DEPLOYMENT TIMEOUT
 
 began=$SECONDS
 ((EUID == 0)) || fail "containers are started by root: run it as root"
@@ -142,17 +132,17 @@ step "apply operator" apply_operator
 step "apply JobSet" apply_jobset
 wait $images
 step "load images" load_images qfleet-{storage,tensorboard,worker}:"$(cat "$repository/VERSION")"
-step "operator ready" operator_ready
-step "JobSet ready" jobset_ready
+step "operator ready" ready kubeflow training-operator 120s
+step "JobSet ready" ready jobset-system jobset-controller-manager 180s
 if [[ -n ${TRAINER:-} ]]; then
   step "build Trainer" build_trainer
   step "apply Trainer" apply_trainer
-  step "Trainer ready" trainer_ready
+  step "Trainer ready" ready kubeflow-system kubeflow-trainer-controller-manager 180s
 fi
 if [[ -n ${KUEUE:-} ]]; then
   step "build Kueue" build_kueue
   step "apply Kueue" apply_kueue
-  step "Kueue ready" kueue_ready
+  step "Kueue ready" ready kueue-system kueue-controller-manager 180s
 fi
 trap - EXIT
 
