@@ -8,7 +8,7 @@ import numpy as np
 
 from qfleet.compiler.channel import NoiseChannel, on_block
 from qfleet.compiler.factor import Factor
-from qfleet.compiler.noisy_blocks import Item, NoisyProgram, merge_factors, noisy_circuit
+from qfleet.compiler.noisy_blocks import Item, NoisyProgram, join_blocks, merge_factors
 from qfleet.compiler.sampling import Sampling
 from qfleet.errors import CircuitError
 
@@ -92,22 +92,13 @@ def compile_density(
     Raises:
         CircuitError: The observables depend on too many qubits, or have a complex coefficient.
     """
-    circuit = noisy_circuit(items, readouts, qubits)
-    if len(circuit.qubits) > MAX_DENSITY_QUBITS:
+    program, blocks = join_blocks(items, inputs, parameters, readouts, qubits, sampling)
+    if len(program.qubits) > MAX_DENSITY_QUBITS:
         raise CircuitError(
             f"a density matrix has at most {MAX_DENSITY_QUBITS} qubits, but the observables depend"
-            f" on {len(circuit.qubits)}: use the method trajectories"
+            f" on {len(program.qubits)}: use the method trajectories"
         )
-    return DensityProgram(
-        tuple(inputs),
-        tuple(parameters),
-        circuit.qubits,
-        circuit.terms,
-        circuit.gates,
-        sampling,
-        tuple(inputs),
-        tuple(_block(*block) for block in circuit.blocks),
-    )
+    return DensityProgram(**vars(program), blocks=tuple(_block(*one) for one in blocks))
 
 
 def _block(qubits: tuple[int, ...], items: Sequence[Item]) -> DensityBlock:

@@ -18,7 +18,7 @@ Item = Factor | NoiseChannel
 
 @dataclass(frozen=True)
 class NoisyProgram:
-    """A circuit with noise, compiled. Abstract: a subclass adds its blocks.
+    """A circuit with noise, compiled; a subclass adds its blocks.
 
     Attributes:
         inputs: As of `Program`.
@@ -48,42 +48,37 @@ class NoisyProgram:
         return replace(self, inputs=(*self.inputs, *self.parameters), parameters=())
 
 
-@dataclass(frozen=True)
-class NoisyCircuit:
-    """The part of a circuit that observables depend on.
-
-    Attributes:
-        qubits: In Cirq's order.
-        blocks: Positions of one or two qubits, and items on them, first applied first.
-        terms: The Pauli strings of the readouts.
-        gates: Numbers of items before and after the light cone.
-    """
-
-    qubits: tuple[cirq.Qid, ...]
-    blocks: tuple[tuple[tuple[int, ...], tuple[Item, ...]], ...]
-    terms: observables.PauliTerms
-    gates: tuple[int, int]
-
-
-def noisy_circuit(
-    items: Sequence[Item], readouts: Sequence[cirq.PauliSum], qubits: Sequence[cirq.Qid]
-) -> NoisyCircuit:
+def join_blocks(
+    items: Sequence[Item],
+    inputs: Sequence[str],
+    parameters: Sequence[str],
+    readouts: Sequence[cirq.PauliSum],
+    qubits: Sequence[cirq.Qid],
+    sampling: Sampling,
+) -> tuple[NoisyProgram, list[tuple[tuple[int, ...], list[Item]]]]:
     """Find the light cone of observables, and join its items to blocks.
 
     Args:
         items: First applied first.
+        inputs: Names of the data symbols, in the order of the columns of the angles.
+        parameters: Names of the trained symbols, in order.
         readouts: At least one observable.
         qubits: All qubits, in order.
+        sampling: Trajectories, shots and their seed.
+
+    Returns:
+        The program without blocks; positions of one or two qubits, and items on them, first applied
+        first.
 
     Raises:
         CircuitError: The observables have a complex coefficient.
     """
     kept, ordered, position = _cone(items, readouts, qubits)
     placed = [item.on(tuple(position[q] for q in item.qubits)) for item in kept]
-    blocks = tuple((qubits, tuple(found)) for qubits, found in _join(placed))
-    return NoisyCircuit(
-        ordered, blocks, observables.collect(readouts, position), (len(items), len(kept))
-    )
+    terms, gates = observables.collect(readouts, position), (len(items), len(kept))
+    names = tuple(inputs)
+    program = NoisyProgram(names, tuple(parameters), ordered, terms, gates, sampling, names)
+    return program, _join(placed)
 
 
 def cone_width(

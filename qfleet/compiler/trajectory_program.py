@@ -8,7 +8,7 @@ import numpy as np
 
 from qfleet.compiler.channel import NoiseChannel
 from qfleet.compiler.factor import Factor
-from qfleet.compiler.noisy_blocks import Item, NoisyProgram, merge_factors, noisy_circuit
+from qfleet.compiler.noisy_blocks import Item, NoisyProgram, join_blocks, merge_factors
 from qfleet.compiler.sampling import DEFAULT_TRAJECTORIES, Sampling
 from qfleet.errors import CircuitError
 
@@ -104,21 +104,15 @@ def compile_trajectories(
     Raises:
         CircuitError: The observables depend on too many qubits, or have a complex coefficient.
     """
-    circuit = noisy_circuit(items, readouts, qubits)
-    if len(circuit.qubits) > MAX_TRAJECTORY_QUBITS:
+    program, blocks = join_blocks(items, inputs, parameters, readouts, qubits, sampling)
+    if len(program.qubits) > MAX_TRAJECTORY_QUBITS:
         raise CircuitError(
             f"trajectories have at most {MAX_TRAJECTORY_QUBITS} qubits, but the observables depend"
-            f" on {len(circuit.qubits)}: measure fewer qubits, or use fewer layers"
+            f" on {len(program.qubits)}: measure fewer qubits, or use fewer layers"
         )
     return TrajectoryProgram(
-        tuple(inputs),
-        tuple(parameters),
-        circuit.qubits,
-        circuit.terms,
-        circuit.gates,
-        sampling,
-        tuple(inputs),
-        tuple(TrajectoryBlock(q, tuple(merge_factors(found, q))) for q, found in circuit.blocks),
+        **vars(program),
+        blocks=tuple(TrajectoryBlock(q, tuple(merge_factors(found, q))) for q, found in blocks),
     )
 
 
