@@ -1,7 +1,7 @@
 """Server-side apply of objects, the changes that it makes, and removal of jobs."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -96,6 +96,37 @@ def apply(cluster: "KubeClient", body: Object, *, dry_run: bool = False) -> Appl
     fields = differences(_without_server_fields(before), _without_server_fields(after))
     action: Literal["configured", "unchanged"] = "configured" if fields else "unchanged"
     return AppliedChange(kind, name, action, fields, dry_run)
+
+
+def apply_all(
+    cluster: "KubeClient",
+    objects: Sequence[Object],
+    report: Callable[[str], None] = lambda line: None,
+    *,
+    recreated: str = "",
+    dry_run: bool = False,
+) -> None:
+    """Apply objects in order; with `dry_run`, change nothing.
+
+    Args:
+        cluster: The cluster.
+        objects: The objects.
+        report: Receives a line per object, in the form of kubectl's output.
+        recreated: A kind of object that was deleted before, or would be without `dry_run`.
+        dry_run: Only report the effect.
+
+    Raises:
+        RunError: One of them exists and is not qfleet's; none was applied.
+    """
+    ownership.check(cluster, objects)
+    for body in apply_order(objects):
+        if body["kind"] != recreated:
+            report(str(apply(cluster, body, dry_run=dry_run)))
+            continue
+        if not dry_run:
+            apply(cluster, body)
+        name = body["metadata"]["name"]
+        report(action_line(recreated, name, "recreated", dry_run=dry_run))
 
 
 def _without_server_fields(thing: Object) -> Object:

@@ -96,8 +96,7 @@ class _MeasurementConsole(ClientConsole):
 def _temporary(cluster: KubeClient, objects: Sequence[Object]) -> Iterator[None]:
     """Apply the objects, and delete them at the end except the account, which other jobs use."""
     try:
-        for body in apply.apply_order(objects):
-            apply.apply(cluster, body)
+        apply.apply_all(cluster, objects)
         yield
     finally:
         for body in reversed(apply.apply_order(objects)):  # pods before their policy

@@ -6,14 +6,7 @@ from common import runs
 from common.errors import ClusterError, RunError, StorageUnavailable
 from common.settings import Settings
 from launch import apply, cluster_storage, job, manifests, ownership
-from launch.commands.run import (
-    UNCHANGED,
-    apply_all,
-    describe_differences,
-    follow,
-    log_resume,
-    preview,
-)
+from launch.commands.run import UNCHANGED, describe_differences, follow, log_resume
 from launch.commands.select import jobs, run_of
 from launch.console import ClientConsole
 from launch.kube_client import KubeClient, Object
@@ -38,6 +31,7 @@ def infer(settings: Settings) -> int:
         name = body["metadata"]["name"]
         live = cluster.get("Job", name)
         running = live is not None and not job.is_finished(live)
+        recreated = "" if live is None else "Job"
         if live is not None and running:
             end = f"make delete-inference RUN={settings.run_name}"
             log_resume(live, describe_differences(cluster, objects), end, console)
@@ -45,13 +39,13 @@ def infer(settings: Settings) -> int:
             if running:
                 console.print(UNCHANGED)
             else:
-                preview(cluster, objects, console, recreated="" if live is None else "Job")
+                apply.apply_all(cluster, objects, console.print, recreated=recreated, dry_run=True)
             return 0
         if not running:
             if live is not None:
                 console.print(f"job {name} has finished before; recreating it")
                 apply.remove(cluster, body)
-            apply_all(cluster, objects, console, recreated="" if live is None else "Job")
+            apply.apply_all(cluster, objects, console.print, recreated=recreated)
         return follow(cluster, "Job", name, settings, console, again=running)
 
 

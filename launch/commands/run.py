@@ -69,12 +69,12 @@ def run(settings: Settings) -> int:
             if action == "follow":
                 console.print(UNCHANGED)
             else:
-                preview(cluster, objects, console, recreated=recreated)
+                apply.apply_all(cluster, objects, console.print, recreated=recreated, dry_run=True)
             return 0
         if action == "recreate":
             apply.remove(cluster, next(one for one in objects if one["kind"] == engine.kind))
         if action != "follow":
-            apply_all(cluster, objects, console, recreated=recreated)
+            apply.apply_all(cluster, objects, console.print, recreated=recreated)
         followed = training_job(name)
         return follow(cluster, engine.kind, followed, settings, console, again=action == "follow")
 
@@ -173,46 +173,6 @@ def log_resume(live: Object, differing: str, end: str, console: ClientConsole) -
             f"the running job keeps its settings: {differing}. To apply the new ones, run `{end}`"
             " and then this command again."
         )
-
-
-def apply_all(
-    cluster: KubeClient, objects: Sequence[Object], console: ClientConsole, *, recreated: str
-) -> None:
-    """Apply objects and print a line for each; `recreated` is a kind that was deleted before.
-
-    Raises:
-        RunError: One of them exists and is not qfleet's; none was applied.
-    """
-    ownership.check(cluster, objects)
-    for body in apply.apply_order(objects):
-        change = apply.apply(cluster, body)
-        if body["kind"] == recreated:
-            console.print(apply.action_line(change.kind, change.name, "recreated"))
-        else:
-            console.print(str(change))
-
-
-def preview(
-    cluster: KubeClient, objects: Sequence[Object], console: ClientConsole, *, recreated: str = ""
-) -> None:
-    """Print the effect of applying objects, one line per object. Nothing is changed.
-
-    Args:
-        cluster: The cluster.
-        objects: The objects.
-        console: Where to print.
-        recreated: A kind of object that would be deleted first.
-
-    Raises:
-        RunError: One of them exists and is not qfleet's.
-    """
-    ownership.check(cluster, objects)
-    for body in apply.apply_order(objects):
-        if body["kind"] == recreated:
-            name = body["metadata"]["name"]
-            console.print(apply.action_line(body["kind"], name, "recreated", dry_run=True))
-        else:
-            console.print(str(apply.apply(cluster, body, dry_run=True)))
 
 
 def follow(

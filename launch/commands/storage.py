@@ -8,10 +8,10 @@ from common import events
 from common.errors import ClusterError
 from common.settings import Settings
 from common.storage import EMULATOR
-from launch import apply, cluster_storage, manifests, ownership
+from launch import apply, cluster_storage, manifests
 from launch.cluster_storage import StorageLocation
 from launch.commands import select
-from launch.kube_client import KubeClient, Object
+from launch.kube_client import KubeClient
 from launch.pods import RUN
 
 START_SECONDS = 120.0
@@ -34,7 +34,8 @@ def hold_storage(settings: Settings) -> int:
     select.engines(cluster, settings)
     location = StorageLocation.from_objects(objects)
     if location.emulator and not settings.cluster.dry_run:
-        _apply_shared(cluster, objects)
+        shared = [one for one in objects if RUN not in (one["metadata"].get("labels") or {})]
+        apply.apply_all(cluster, shared)
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
@@ -49,11 +50,3 @@ def hold_storage(settings: Settings) -> int:
             if not location.emulator or time.monotonic() > deadline:
                 raise
             time.sleep(RETRY_SECONDS)
-
-
-def _apply_shared(cluster: KubeClient, objects: list[Object]) -> None:
-    """Apply the objects that belong to no run."""
-    shared = [one for one in objects if RUN not in (one["metadata"].get("labels") or {})]
-    ownership.check(cluster, shared)
-    for body in apply.apply_order(shared):
-        apply.apply(cluster, body)

@@ -5,8 +5,7 @@ import time
 
 from common.errors import ClusterError, SettingsError
 from common.settings import Settings
-from launch import diagnosis, job, manifests
-from launch.commands.run import apply_all, preview
+from launch import apply, diagnosis, job, manifests
 from launch.console import ClientConsole
 from launch.diagnosis import BRIEF_WAIT_SECONDS, Obstacle, Wait
 from launch.kube_client import KubeClient, Object
@@ -26,9 +25,9 @@ def tensorboard(settings: Settings) -> int:
     cluster.check()
     with ClientConsole() as console:
         if settings.cluster.dry_run:
-            preview(cluster, objects, console)
+            apply.apply_all(cluster, objects, console.print, dry_run=True)
             return 0
-        apply_all(cluster, objects, console, recreated="")
+        apply.apply_all(cluster, objects, console.print)
         try:
             _forward(cluster, objects, settings.monitoring.tensorboard_port, console)
         except KeyboardInterrupt:
