@@ -125,14 +125,13 @@ def _summary(tables: StudyTables) -> str:
             [*(str(row[name]) for name in settings), *(metric_cell(row, name) for name in metrics)],
             index == tables.best,
         )
-        for index, row in enumerate(frame.head(MAX_ROWS).to_dict("records"))
+        for index, row in enumerate(frame.to_dict("records"))
     ]
     return section(
         "Means",
         note("Mean over the seeds, with its 95 % bootstrap interval. The row with the best"
              " validation mean is bold."),
         _table([*(name.upper() for name in settings), *metrics], rows),
-        _more(len(frame)),
     )  # fmt: skip
 
 
@@ -144,14 +143,13 @@ def _differences(tables: StudyTables) -> str:
         ([row["from"], row["to"], str(row["seeds"]), interval(
             tables.metric, row["difference"], row["low"], row["high"])],
          bool(row["low"] > 0 or row["high"] < 0))
-        for row in frame.head(MAX_ROWS).to_dict("records")
+        for row in frame.to_dict("records")
     ]  # fmt: skip
     return section(
         "Differences",
         note(f"Test {escape(tables.metric)} of the second combination minus that of the first, over"
              " equal seeds. Bold: the 95 % interval does not contain 0."),
         _table(["from", "to", "seeds", "difference"], rows),
-        _more(len(frame)),
     )  # fmt: skip
 
 
@@ -209,15 +207,13 @@ def _pruned(trials: Sequence[Trial]) -> str:
     if not pruned:
         return ""
     rows = [
-        ([one.run, label(one.combination), str(one.seed), describe(one)], False)
-        for one in pruned[:MAX_ROWS]
+        ([one.run, label(one.combination), str(one.seed), describe(one)], False) for one in pruned
     ]
     return section(
         "Pruned trials",
         note("They were worse than others after the same number of epochs; means do not include"
              " them. The metrics are the best ones until that epoch."),
         _table(["run", "settings", "seed", "end"], rows),
-        _more(len(pruned)),
     )  # fmt: skip
 
 
@@ -225,27 +221,24 @@ def _failures(failed: Sequence[Trial]) -> str:
     if not failed:
         return ""
     rows = [
-        ([one.run, label(one.combination), str(one.exit_code), one.error], False)
-        for one in failed[:MAX_ROWS]
+        ([one.run, label(one.combination), str(one.exit_code), one.error], False) for one in failed
     ]
     return section("Failed trials", _table(["run", "settings", "exit code", "error"], rows))
 
 
 def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], bool]]) -> str:
-    """Return a table; rows are (cells, whether the row is bold)."""
+    """Return a table of the first rows, each (cells, whether it is bold)."""
     titles = "".join(f"<th>{escape(name)}</th>" for name in head)
     lines = [
         f"<tr{' class=highlight' if bold else ''}>"
         + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)
         + "</tr>"
-        for cells, bold in rows
+        for cells, bold in rows[:MAX_ROWS]
     ]
+    rest = len(rows) - MAX_ROWS
+    more = note(f"{rest:,} more rows are in the CSV file.") if rest > 0 else ""
     body = "\n".join(lines)
     return (
         f'<div class="wide"><table><thead><tr>{titles}</tr></thead>\n'
-        f"<tbody>{body}</tbody></table></div>"
+        f"<tbody>{body}</tbody></table></div>\n{more}"
     )
-
-
-def _more(rows: int) -> str:
-    return note(f"{rows - MAX_ROWS:,} more rows are in the CSV file.") if rows > MAX_ROWS else ""
