@@ -1,11 +1,23 @@
 """Proposers: which combination a search trains next."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from studies.axes import Combination
 from studies.definition import StudyDefinition
 from studies.folder import Trial
-from studies.runner import Proposer
+
+
+class Proposer(Protocol):
+    """Chooses the combinations of a search."""
+
+    def __call__(self, index: int, trials: Sequence[Trial]) -> Combination:
+        """Return a combination that is not recorded yet.
+
+        Args:
+            index: Number of the combination, from 0.
+            trials: All recorded trials.
+        """
 
 
 def proposer_for(definition: StudyDefinition) -> Proposer:

@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 from common import events
 from common.errors import RetryableError, RunError, SettingsError, one_line
@@ -13,10 +13,11 @@ from common.lease import Lease
 from common.metrics import line
 from common.processes import StopSignals
 from common.text import plural
-from studies.axes import Combination, to_args
+from studies.axes import to_args
 from studies.budget import Budget
 from studies.definition import StudyDefinition
 from studies.folder import StudyFolder, Trial
+from studies.proposals import Proposer
 from studies.pruning import TrialPruner, describe
 from studies.trial_launcher import TrialHandle, TrialLauncher, TrialOutcome, TrialRequest
 
@@ -32,18 +33,6 @@ INTERRUPTED = frozenset(
 """Exit codes of a trial that another process ended; it is started again."""
 
 Outcome = Literal["complete", "budget", "stopped"]
-
-
-class Proposer(Protocol):
-    """Chooses the combinations of a search."""
-
-    def __call__(self, index: int, trials: Sequence[Trial]) -> Combination:
-        """Return a combination that is not recorded yet.
-
-        Args:
-            index: Number of the combination, from 0.
-            trials: All recorded trials.
-        """
 
 
 @dataclass
