@@ -1,9 +1,10 @@
 """The common parts of both sides of the rendezvous: times, clocks, logged waits, and the end."""
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -144,9 +145,14 @@ class GroupMember:
             self._left = True
             self._send_last(end_message(error))
 
-    def reporting(self) -> "_Reporting":
-        """Return a context that reports the error of its body, before outer contexts end."""
-        return _Reporting(self)
+    @contextlib.contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Report the error of the context's body, before outer contexts end."""
+        try:
+            yield
+        except BaseException as error:
+            self.report(error)
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -167,23 +173,6 @@ class GroupMember:
 
     def _send_last(self, message: dict[str, Any]) -> None:
         raise NotImplementedError
-
-
-class _Reporting:
-    def __init__(self, member: GroupMember) -> None:
-        self._member = member
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            self._member.report(error)
 
 
 def end_message(error: BaseException) -> dict[str, Any]:
