@@ -40,7 +40,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
     name = runs.next_name(root, settings.run_name)
     if name != settings.run_name:
         log.info(f"Run '{settings.run_name}' is finished; starting run '{name}'")
-    settings = auto_settings.inherit_from_run(settings, root, name)
+    settings = auto_settings.training_settings(settings, root, name)
     if auto_settings.is_automatic(settings):
         settings = _resolve_auto(settings)
     log.info(

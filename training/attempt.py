@@ -67,7 +67,7 @@ class WorkerAttempt:
         if self._report_finished():
             return False
         # The same on every worker, and before the run's identity is computed.
-        self.settings = auto_settings.inherit_from_run(
+        self.settings = auto_settings.training_settings(
             self.settings, self.run.path.parent, self.run.name
         )
         limit, job_id = self.settings.fault_tolerance.max_attempts, self.settings.job.job_id

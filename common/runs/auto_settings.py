@@ -37,11 +37,11 @@ def with_placeholder_numbers(settings: Settings) -> Settings:
     return _with(settings, numbers) if numbers else settings
 
 
-def inherit_from_run(settings: Settings, root: StoragePath, name: str) -> Settings:
-    """Return settings with the automatic numbers of an existing run: others make another run.
+def training_settings(settings: Settings, root: StoragePath, name: str) -> Settings:
+    """Check that a run can be trained, and return settings with the automatic numbers of the run.
 
-    These are BATCH=auto and unset initializations, which depend on EPOCHS. Every worker calls this
-    before `identity()` and `fingerprint()`.
+    These are BATCH=auto and unset initializations, which depend on EPOCHS: others make another run.
+    Every worker calls this before `identity()` and `fingerprint()`.
 
     Args:
         settings: As given by the user.

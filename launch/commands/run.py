@@ -93,7 +93,7 @@ def _resolve_auto(
         contextlib.suppress(cluster_storage.StorageNotReady),
         cluster_storage.open_storage(cluster, location) as root,
     ):
-        settings = auto_settings.inherit_from_run(settings, root, name)
+        settings = auto_settings.training_settings(settings, root, name)
     if live is not None and not job.is_finished(live):
         numbers = auto_settings.with_placeholder_numbers(settings)
         return numbers.replace(workers=job.configured_workers(live))

@@ -63,7 +63,7 @@ def _prepare(settings: Settings) -> tuple[Settings, Run]:
     if isinstance(root, Path):
         root = root.absolute()
     settings = settings.replace(storage=str(root), job_id=uuid.uuid4().hex, run=settings.run_name)
-    settings = auto_settings.inherit_from_run(settings, root, settings.run_name)
+    settings = auto_settings.training_settings(settings, root, settings.run_name)
     return settings, Run.at(root, settings.run_name)
 
 

@@ -437,15 +437,15 @@ def test_cache_ignores_file_of_other_version(tmp_path):
     assert measurement_cache.load_profile(settings, one, FULL) is None
 
 
-def test_inherit_from_run_takes_batch_of_existing_run(tmp_path):
+def test_training_settings_take_batch_of_existing_run(tmp_path):
     settings = Settings.from_args(["BATCH=auto", "WORKERS=auto"])
-    assert auto_settings.inherit_from_run(settings, tmp_path, "mine") == settings
+    assert auto_settings.training_settings(settings, tmp_path, "mine") == settings
     created = Settings.from_args(["BATCH=24"])
     with claim_for_training(
         tmp_path, "mine", created.identity(), created.fingerprint(), "job"
     ) as claimed:
         claimed.record("data", {}, {})
-    found = auto_settings.inherit_from_run(settings, tmp_path, "mine")
+    found = auto_settings.training_settings(settings, tmp_path, "mine")
     assert (found.training.batch, found.training.workers) == (24, AUTO)
     assert found.fingerprint() == created.fingerprint()
 
@@ -460,12 +460,12 @@ def test_inherit_from_run_takes_batch_of_existing_run(tmp_path):
 def test_circuits_that_cannot_be_trained_are_refused(arguments, name, tmp_path):
     settings = Settings.from_args(arguments)
     with pytest.raises(SettingsError, match=name):
-        auto_settings.inherit_from_run(settings, tmp_path, "mine")
+        auto_settings.training_settings(settings, tmp_path, "mine")
 
 
 def test_trajectories_of_noise_can_be_trained(tmp_path):
     noisy = Settings.from_args(["TRAJECTORIES=20", "NOISE=depolarizing:0.01"])
-    assert auto_settings.inherit_from_run(noisy, tmp_path, "mine") == noisy
+    assert auto_settings.training_settings(noisy, tmp_path, "mine") == noisy
 
 
 def test_placeholder_numbers_replace_auto():
