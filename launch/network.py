@@ -1,7 +1,7 @@
 """NetworkPolicies: the connections that qfleet's pods may accept and open.
 
 Every pod of qfleet is selected by a policy of both types, so what no rule names is refused. The
-overlays replace rule STORAGE_RULE of `egress` (local) and append to it (gke): k8s/overlays.
+overlays replace rule 1 of `egress`, that of storage (local), and append to it (gke): k8s/overlays.
 """
 
 import ipaddress
@@ -13,9 +13,6 @@ DNS_PORT = 53
 HTTPS_PORT = 443
 NODE_LOCAL_DNS = "169.254.20.10/32"
 """Address of NodeLocal DNSCache, which serves DNS on each node of some clusters."""
-
-STORAGE_RULE = 1
-"""Position of the rule for storage in `egress`; overlays address it by this number."""
 
 NOT_PUBLIC = (
     "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",

@@ -47,11 +47,6 @@ class Axis:
     whole: bool = False
 
     @property
-    def is_range(self) -> bool:
-        """True for a range of numbers."""
-        return not self.values
-
-    @property
     def is_logarithmic(self) -> bool:
         """True if the range is sampled on a logarithmic scale."""
         return not self.whole and self.low > 0 and self.high / self.low > LOG_SCALE_RATIO

@@ -167,10 +167,6 @@ class WorkerSampler:
             rows = np.where(by_micro_batch < 0, first, by_micro_batch).reshape(rows.shape)
         return rows, (~missing).astype(np.float32)
 
-    def epoch_positions(self, epoch: int) -> EpochPositions:
-        """Return the worker's rows of an epoch, counted from 0."""
-        return self.positions(epoch, 0, self.steps)
-
     def _epoch_rows(self, epoch: int) -> np.ndarray:
         """Return int64 [own partitions, offsets]: row numbers in the order of an epoch; cached."""
         if self._epoch is None or self._epoch[0] != epoch:

@@ -73,12 +73,6 @@ class ShardingPlan:
             for before, after in itertools.pairwise(self.stages)
         )
 
-    @property
-    def unswapped_slots(self) -> tuple[int, ...]:
-        """Slots that no swap moves."""
-        swapped = {slot for swap in self.swaps for slot in swap}
-        return tuple(slot for slot in range(len(self.stages[0].slots)) if slot not in swapped)
-
 
 def plan_sharding(
     blocks: Sequence[FusedBlock], width: int, bits: int, flipped: Iterable[int] = ()

@@ -5,7 +5,7 @@ coefficient is not a part of the program: its terms are read separately and summ
 array library, which differentiates by it. All other measurements are computed from the state.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,28 +148,3 @@ def pauli_sums(
             for word, weight in sentence.items()
         ]
         yield cirq.PauliSum.from_pauli_strings(strings)
-
-
-def measure_state(
-    measurements: Sequence[MeasurementProcess],
-    positions: Mapping[Any, int],
-    state: Any,
-    measure: Callable[[list[MeasurementProcess], Any, bool], Sequence[Any]],
-) -> Sequence[Any]:
-    """Compute measurements from a state.
-
-    Args:
-        measurements: The measurements.
-        positions: Position of each wire in the state.
-        state: [2**N] or [B, 2**N] array of any library; the first wire is the most significant bit.
-        measure: Called with the measurements on positions, the state [2, ..., 2] or
-            [B, 2, ..., 2], and if it is a batch.
-
-    Returns:
-        What `measure` returns.
-    """
-    width = len(positions)
-    shape = tuple(state.shape)
-    state = state.reshape((*shape[:-1], *(2,) * width))
-    moved = [one.map_wires(dict(positions)) for one in measurements]
-    return measure(moved, state, len(shape) > 1)

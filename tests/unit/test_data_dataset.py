@@ -163,9 +163,10 @@ def test_samplers_of_all_workers_cover_the_data_set(tmp_path: Path) -> None:
     data = small(tmp_path)
     seen: Counter[int] = Counter()
     for rank in range(3):
-        share = WorkerSampler(
+        sampler = WorkerSampler(
             data.partition_sizes("train"), rank=rank, world_size=3, batch=16, seed=0
-        ).epoch_positions(0)
+        )
+        share = sampler.positions(0, 0, sampler.steps)
         seen.update(share.rows[share.weights == 1].tolist())
     assert seen == Counter(range(50))
 

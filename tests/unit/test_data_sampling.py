@@ -28,7 +28,7 @@ def batches(plan: dict, world: int) -> list[list[int]]:
     ]
     assert len({share.padded for share in shares}) == 1
     assert len({share.steps for share in shares}) == 1
-    epochs = [share.epoch_positions(plan["epoch"]) for share in shares]
+    epochs = [share.positions(plan["epoch"], 0, share.steps) for share in shares]
     for share, epoch in zip(shares, epochs, strict=True):
         assert epoch.rows.shape == epoch.weights.shape == (share.steps, share.padded)
         assert epoch.weights.dtype == np.float32
@@ -65,7 +65,8 @@ def test_worker_takes_rows_of_its_own_partitions_only(plan: dict, data: st.DataO
     own = np.flatnonzero(lane_of % world == rank)
     # Padding, too, is one of its own rows, where it has any.
     if len(own):
-        assert set(share.epoch_positions(plan["epoch"]).rows.ravel().tolist()) <= set(own.tolist())
+        rows = share.positions(plan["epoch"], 0, share.steps).rows
+        assert set(rows.ravel().tolist()) <= set(own.tolist())
 
 
 @given(plan=plans, data=st.data())
@@ -81,7 +82,7 @@ def test_micro_batches_do_not_depend_on_the_workers(plan: dict, data: st.DataObj
                 sizes, rank=rank, world_size=world, batch=plan["batch"], seed=plan["seed"],
                 micro_batches=count,
             )  # fmt: skip
-            rows, weights, _ = share.epoch_positions(plan["epoch"])
+            rows, weights, _ = share.positions(plan["epoch"], 0, share.steps)
             shape = share.steps, max(len(share.micro_batches), 1), share.micro_batch
             for place, number in enumerate(share.micro_batches.tolist()):
                 own, real = (part.reshape(shape)[:, place] for part in (rows, weights))
@@ -115,7 +116,7 @@ def test_padded_size_is_the_largest_part_of_a_worker() -> None:
 
 def test_last_batch_has_its_own_count() -> None:
     share = WorkerSampler(partition_sizes(100, 8), rank=1, world_size=2, batch=64, seed=0)
-    epoch = share.epoch_positions(0)
+    epoch = share.positions(0, 0, share.steps)
     assert epoch.counts.tolist() == [64, 36]
     assert epoch.weights.sum(axis=1).tolist() == [32, 18]
 
