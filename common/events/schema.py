@@ -29,7 +29,6 @@ KINDS: Mapping[str, Kind] = {
     "epoch": Kind({"epoch": (int,), "epochs": (int,)}, {"metrics": (dict,)}),
     # `step` of `steps` in epoch `epoch` are done. For displays; it has no message.
     "progress": Kind({"epoch": (int,), "epochs": (int,), "step": (int,), "steps": (int,)}),
-    "step_rate": Kind({"examples_per_second": _NUMBER}, {"step_ms": (dict,)}),
     "waiting": Kind({"missing": (list,)}, {"seconds": _NUMBER}),  # ranks not at the rendezvous
     "elastic_start": Kind({"members": (list,), "missing": (list,)}),  # ranks, see MIN_WORKERS
     "checkpoint_saved": Kind({"run": (str,), "step": (int,)}),  # step of the whole run

@@ -87,10 +87,10 @@ def test_emit_to_pipe_is_parsed_again(pipe: Pipe) -> None:
 def test_emit_converts_numpy_and_not_finite_numbers(pipe: Pipe) -> None:
     result = {"a": np.float32(0.5), "b": np.arange(2), "c": math.nan, "d": np.int64(3), 4: (1,)}
     emit("measurement", result=result)
-    emit("step_rate", examples_per_second=math.inf)
+    emit("waiting", missing=[], seconds=math.inf)
     first, second = pipe.read()
     assert first.mapping("result") == {"a": 0.5, "b": [0, 1], "c": None, "d": 3, "4": [1]}
-    assert math.isnan(second.number("examples_per_second"))
+    assert math.isnan(second.number("seconds"))
 
 
 @pytest.mark.parametrize(
@@ -318,10 +318,10 @@ def test_parse_without_event_returns_none(line: str | bytes) -> None:
 
 
 def test_parse_accepts_nan_and_unknown_fields() -> None:
-    line = '{"event": "step_rate", "time": 1, "examples_per_second": NaN, "new": 1}\r\n'
+    line = '{"event": "waiting", "time": 1, "missing": [], "seconds": NaN, "new": 1}\r\n'
     event = parse(line)
     assert event
-    assert math.isnan(event.number("examples_per_second"))
+    assert math.isnan(event.number("seconds"))
 
 
 def test_parse_makes_the_message_printable() -> None:
