@@ -143,7 +143,7 @@ def test_gke_spot_dry_run_creates_spot_pool(checkout: Path) -> None:
 
 def test_noise_example_is_extrapolated(checkout: Path) -> None:
     config = "CONFIG=examples/noise/noisy_digits.yaml"
-    run_example(checkout, sys.executable, "-m", "training", config)
+    run_example(checkout, sys.executable, "-m", "training", config, "WORKERS=1")
     run_example(checkout, sys.executable, "-m", "inference", "RUN=noisy-digits", "ZNE=1,3,5")
     with (checkout / "runs/noisy-digits/predictions/test.csv").open(newline="") as file:
         assert "unmitigated_prediction" in next(csv.reader(file))
@@ -154,7 +154,7 @@ def test_example_of_each_task_runs(checkout: Path, name: str) -> None:
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}
     config = f"examples/tasks/{name}.yaml"
     commands = [
-        [sys.executable, "-m", "training", f"CONFIG={config}", "EPOCHS=4", "WORKERS=2"],
+        [sys.executable, "-m", "training", f"CONFIG={config}", "EPOCHS=4", "WORKERS=1"],
         [sys.executable, "-m", "inference", f"RUN={name.replace('_', '-')}"],
     ]
     if name == "diabetes":

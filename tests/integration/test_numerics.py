@@ -44,11 +44,11 @@ def test_workers_and_threads_do_not_change_a_bit(start, tmp_path, model):
         *FOUR_QUBITS[:5], "INITIALIZATIONS=2", "INITIALIZATION_EPOCHS=2", "EPOCHS=6",
         "PROFILER_PORT=0", f"MODEL={model}", *REPRODUCIBLE,
     )  # fmt: skip
+    # test_tensorflow_process_group.py has two and three workers.
     alone = train(start, tmp_path / "1", *settings, "WORKERS=1", "THREADS=3")
-    for workers in (2, 3, 4):
-        other = train(start, tmp_path / str(workers), *settings, f"WORKERS={workers}", "THREADS=1")
-        assert distance(other, alone) == 0
-        assert recorded(other) == recorded(alone)
+    other = train(start, tmp_path / "4", *settings, "WORKERS=4", "THREADS=1")
+    assert distance(other, alone) == 0
+    assert recorded(other) == recorded(alone)
 
 
 def test_resized_group_does_not_change_a_bit(start, tmp_path):

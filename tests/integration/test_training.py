@@ -11,7 +11,13 @@ import pandas as pd
 import pytest
 
 from common import runs
-from tests.support.training_processes import FAKE_TRAINING, ROOT, SMALL, training_processes
+from tests.support.training_processes import (
+    FAKE_TRAINING,
+    ROOT,
+    SMALL,
+    inference_output,
+    training_processes,
+)
 
 start = pytest.fixture(training_processes)
 
@@ -23,7 +29,7 @@ def test_user_model_of_the_readme_trains(start, tmp_path):
     assert code
     (tmp_path / "my_model.py").write_text(code[1])
     assert len([line for line in code[1].splitlines() if line.strip()]) < 20
-    process = start(tmp_path, *SMALL, "MODEL=my_model:build", PYTHONPATH=str(tmp_path))
+    process = start(tmp_path, *SINGLE, "MODEL=my_model:build", PYTHONPATH=str(tmp_path))
     assert process.wait() == 0, process.output
     assert (tmp_path / "my-model-build" / "result.json").exists()
 
@@ -180,7 +186,7 @@ def test_bug_in_qfleet_stays_a_traceback(tmp_path, raised, expected, monkeypatch
 
 def test_error_in_subclassed_model_exits_2(start, tmp_path):
     (tmp_path / "failing.py").write_text(CALLED.format(line="return angles.numpy()"))
-    process = start(tmp_path, *SMALL, "MODEL=failing:build", PYTHONPATH=str(tmp_path))
+    process = start(tmp_path, *SINGLE, "MODEL=failing:build", PYTHONPATH=str(tmp_path))
     assert process.wait() == 2
     assert f"object has no attribute 'numpy' at {tmp_path}/failing.py:12" in process.output
     assert "Traceback" not in process.output
@@ -210,23 +216,22 @@ def test_user_table_trains_multi_filter_and_predicts(start, tmp_path):
     table = pd.DataFrame(features, columns=list("abcde")).assign(label=labels)
     table.to_csv(tmp_path / "user.csv", index=False)
     settings = ("QUBITS=3", "INITIALIZATIONS=1", "EPOCHS=15", "PROFILER_PORT=0", "WORKERS=1",
-                f"DATA={tmp_path}/user.csv", "MODEL=multi-filter", "FILTERS=2")  # fmt: skip
+                f"DATA={tmp_path}/user.csv", "MODEL=multi-filter", "FILTERS=2",
+                "RUN=r")  # fmt: skip
     process = start(tmp_path, *settings)
     assert process.wait() == 0, process.output
     (tmp_path / "new.csv").write_text("e,d,c,b,a\n0,0,0,2,2\n0,0,0,-2,-2\n")
-    inference = start(tmp_path, f"INPUT={tmp_path}/new.csv", module="inference")
-    assert inference.wait() == 0, inference.output
-    (predictions,) = (tmp_path / "multi-filter" / "predictions").glob("*.csv")
+    inference_output(tmp_path, f"INPUT={tmp_path}/new.csv")
+    (predictions,) = (tmp_path / "r" / "predictions").glob("*.csv")
     assert list(pd.read_csv(predictions)["predicted_label"]) == ["yes", "no"]
 
 
 def test_digits_reach_logistic_regression(start, tmp_path):
-    process = start(tmp_path, "DATA=digits", "WORKERS=1", "PROFILER_PORT=0")
+    process = start(tmp_path, "DATA=digits", "WORKERS=1", "PROFILER_PORT=0", "RUN=r")
     assert process.wait() == 0, process.output
-    inference = start(tmp_path, module="inference")
-    assert inference.wait() == 0, inference.output
-    ours = runs.Run.at(tmp_path, "hybrid").result()["metrics"]["test"]["accuracy"]
-    line = next(line for line in inference.output.splitlines() if "logistic" in line.lower())
+    printed = inference_output(tmp_path)
+    ours = runs.Run.at(tmp_path, "r").result()["metrics"]["test"]["accuracy"]
+    line = next(line for line in printed.splitlines() if "logistic" in line.lower())
     theirs = float(re.findall(r"\d\.\d+|\d+(?:\.\d+)? ?%", line)[0].rstrip(" %"))
     theirs = theirs / 100 if theirs > 1 else theirs
     assert ours >= theirs - 5e-4  # printed with three digits

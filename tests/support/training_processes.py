@@ -1,5 +1,7 @@
 """Real training processes for tests: started as a user starts them, observed, and killed."""
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -9,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import psutil
@@ -183,11 +186,20 @@ def distance(one: Path, other: Path) -> float:
 
 
 def inference_output(storage: Path, *args: str) -> str:
-    """Return the output of an inference of the run r, which must succeed."""
-    command = [sys.executable, "-m", "inference", f"STORAGE={storage}", "RUN=r", *args]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    """Return the output of an inference of the run r, which must succeed.
+
+    It runs in this process, which has imported TensorFlow; with PARALLELISM, its workers are
+    processes of their own.
+    """
+    from common.errors import run_main
+    from inference.__main__ import main
+
+    printed = io.StringIO()
+    words = ["inference", f"STORAGE={storage}", "RUN=r", *args]
+    with mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(printed):
+        code = run_main(main)
+    assert code == 0, printed.getvalue()
+    return printed.getvalue()
 
 
 def assert_killed_run_has_equal_weights(
