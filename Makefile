@@ -152,10 +152,10 @@ test-tfq: ## run the default tests with TensorFlow Quantum, in its environment
 test-all: test test-rest ## run all tests but those that need a cluster: 45 minutes
 
 test-rest: test-environments
-	@$(pytest) -m 'infra or exhaustive' $(report:%=%/rest.xml)
+	@$(pytest) $$(.venv/bin/python -m tests.tiers infra exhaustive) -m 'infra or exhaustive' $(report:%=%/rest.xml)
 	@# The wheel beside the C++ tests: a build uses all CPUs, but installations only one.
-	@$(pytest) --dist=loadfile -m native $(report:%=%/native.xml)
-	@$(pytest_tfq) -m tfq_exhaustive $(report:%=%/tfq-rest.xml)
+	@$(pytest) --dist=loadfile $$(.venv/bin/python -m tests.tiers native) -m native $(report:%=%/native.xml)
+	@tests/run.sh .venv-tfq/bin/python tests/tfq -m tfq_exhaustive $(report:%=%/tfq-rest.xml)
 
 test-native: test-environments ## run the tests of the C++ engine: sanitizers, other processors
 	@$(pytest) -m native

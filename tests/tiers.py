@@ -14,9 +14,12 @@ A test belongs to the tier of the longest entry that its node ID starts with. An
 (ends with "/"), a file, a test function or one of its parameters. A test in TFQ_PATHS with the
 parameter "tfq" belongs to TFQ, whose tests run in the environment of TensorFlow Quantum:
 `.venv-tfq`.
+
+    python -m tests.tiers TIER...   print the paths of these tiers, to collect no others
 """
 
 import re
+import sys
 
 DEFAULT, NATIVE, INFRA, EXHAUSTIVE, E2E = "default", "native", "infra", "exhaustive", "e2e"
 TFQ, TFQ_EXHAUSTIVE, NIGHTLY = "tfq", "tfq_exhaustive", "nightly"
@@ -210,9 +213,20 @@ def tier_of(node_id: str) -> str:
     return ASSIGNED[max(entries, key=len)] if entries else DEFAULT
 
 
+def paths_of(*tiers: str) -> list[str]:
+    """Return the folders and files that contain all tests of these tiers: not TFQ, nor DEFAULT."""
+    paths = {entry.partition("::")[0] for entry, tier in ASSIGNED.items() if tier in tiers}
+    folders = tuple(path for path in paths if path.endswith("/"))
+    return sorted(path for path in paths if path in folders or not path.startswith(folders))
+
+
 def covers(entry: str, node_id: str) -> bool:
     """Return True if a node ID lies in an entry of ASSIGNED."""
     if entry.endswith("/"):
         return node_id.startswith(entry)
     rest = node_id.removeprefix(entry)
     return rest != node_id and rest[:1] in ("", ":", "[")
+
+
+if __name__ == "__main__":
+    print(*paths_of(*sys.argv[1:]))

@@ -59,7 +59,7 @@ def test_make_targets_select_each_tier_once() -> None:
     assert "-m 'not alone and not nightly'" in makefile
     assert "-m 'alone and not nightly'" in makefile
     assert "$(pytest_tfq) -m tfq " in makefile
-    assert "$(pytest_tfq) -m tfq_exhaustive " in makefile
+    assert "tests/tfq -m tfq_exhaustive " in makefile
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,15 @@ def test_make_targets_select_each_tier_once() -> None:
 )
 def test_tier_of_folder_entries(node_id: str, tier: str) -> None:
     assert tiers.tier_of(node_id) == tier
+
+
+def test_paths_of_tiers_cover_their_entries_once() -> None:
+    paths = tiers.paths_of(tiers.NATIVE, tiers.EXHAUSTIVE)
+    assert "tests/native/" in paths
+    for entry, tier in tiers.ASSIGNED.items():
+        found = [path for path in paths if entry.startswith(path)]
+        assert len(found) <= 1
+        assert found or tier not in (tiers.NATIVE, tiers.EXHAUSTIVE)
 
 
 def test_covers_matches_whole_names_only() -> None:
