@@ -61,8 +61,9 @@ def test_training_survives_an_outage_of_storage(
 ) -> None:
     root = f"gs://{BUCKET}/{uuid.uuid4().hex}"
     run = Run.at(storage.path(root), "hybrid")
+    # Four steps per epoch: the training lasts 2.4 times as long as the outage.
     process = start(root, *SMALL[:-1], f"EPOCHS={EPOCHS}", module=FAKE_TRAINING,
-                    FAKE_STEP_SECONDS="0.05")  # fmt: skip
+                    FAKE_STEP_SECONDS=str(0.0015 * seconds))  # fmt: skip
     process.wait_until(lambda: newest_step(run) > 20, pause=0.5)
     server.stop()
     time.sleep(seconds)
