@@ -104,14 +104,14 @@ BOUNDS = (
 QUICK_COMPILED = SpeedCase("entangling", 4, 32)
 
 # Narrow circuits come first, because the times of wide ones are predicted from them.
-_BOTH, _TRAIN = ("train", "forward"), ("train",)
 _OTHERS = ((4, 32), (8, 32), (12, 32), (16, 16), (20, 2))
 _FULL = (
-    ("qcnn", _BOTH, ((4, 32), (8, 32), (12, 32), (16, 16), (20, 2), (20, 16), (23, 2), (23, 32))),
-    ("qcnn", _TRAIN, ((8, 1), (8, 8), (8, 128), (16, 1), (16, 4), (16, 32))),
-    ("hybrid", _BOTH, _OTHERS),
-    ("entangling", _BOTH, _OTHERS),
+    ("qcnn", ((4, 32), (8, 32), (12, 32), (16, 16), (20, 2), (20, 16), (23, 2), (23, 32))),
+    ("hybrid", _OTHERS),
+    ("entangling", _OTHERS),
 )
+# Last, because systems that compile spend the most time on them.
+_BATCHES = ("qcnn", ((8, 1), (8, 8), (8, 128), (16, 1), (16, 4), (16, 32)))
 
 
 def quick() -> dict[tuple[SpeedCase, str], tuple[str, ...]]:
@@ -134,12 +134,11 @@ def quick() -> dict[tuple[SpeedCase, str], tuple[str, ...]]:
 
 
 def full() -> dict[tuple[SpeedCase, str], tuple[str, ...]]:
-    """Return all cases with all systems, training first."""
+    """Return all cases with all systems: training, the forward pass, and training with batches."""
+    parts = [*(("train", *part) for part in _FULL), *(("forward", *part) for part in _FULL)]
     return {
         (SpeedCase(name, *size), task): of_task(task)
-        for task in ("train", "forward")
-        for name, tasks, sizes in _FULL
-        if task in tasks
+        for task, name, sizes in [*parts, ("train", *_BATCHES)]
         for size in sizes
     }
 

@@ -19,8 +19,8 @@ from common.processes import (
     ManagedProcess,
     ProcessGroup,
     clean_environment,
+    cpu_sets,
     free_ports,
-    usable_cpus,
 )
 from common.settings import Settings
 from planning.cluster_benchmark import start_client
@@ -125,18 +125,6 @@ class StandbyGroup:
             process.close_stdin()
         with self:
             return group_by_case(cases, collect_measurements(self._group, None, self._early))
-
-
-def cpu_sets(workers: int, cpus_per_worker: int = 0) -> list[list[int]]:
-    """Return CPUs for the workers on this machine, which share CPUs only if there are too few.
-
-    Args:
-        workers: Number of workers.
-        cpus_per_worker: CPUs of each worker; 0 divides all CPUs among the workers.
-    """
-    cpus = usable_cpus()
-    count = min(cpus_per_worker or max(1, len(cpus) // workers), len(cpus))
-    return [[cpus[(rank * count + i) % len(cpus)] for i in range(count)] for rank in range(workers)]
 
 
 def _start_workers(

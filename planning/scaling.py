@@ -21,11 +21,12 @@ from typing import Any
 
 from common import storage
 from common.errors import QfleetError, SettingsError, exit_on_signals, run_main
+from common.processes import cpu_sets
 from common.settings import Settings
 from common.settings.settings import AUTO
 from common.storage import StoragePath
 from common.text import plural
-from planning.benchmark_group import cpu_sets, measure_group
+from planning.benchmark_group import measure_group
 from planning.bottlenecks import headline
 from planning.measurement_cache import cpu_model
 from planning.options import require_measurable

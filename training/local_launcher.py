@@ -23,6 +23,8 @@ from common.processes import (
     ProcessGroup,
     StopSignals,
     clean_environment,
+    cpu_count,
+    cpu_sets,
     free_ports,
 )
 from common.settings import Settings
@@ -123,17 +125,35 @@ class LocalLauncher:
             TrainingDisplay() as display,
         ):
             files = [Path(folder, f"worker-{rank}") for rank in range(size)]
+            cpus = self._cpus()
             for rank, file in enumerate(files):
                 file.touch()
-                self._start(group, ClusterSpec(addresses, rank), rendezvous_port, file)
+                self._start(group, ClusterSpec(addresses, rank), rendezvous_port, file, cpus[rank])
             try:
                 return _Supervision(group, files, display, signals).wait()
             finally:
                 for process in group.processes:
                     process.kill()
 
+    def _cpus(self) -> list[list[int]]:
+        """Return the CPUs of each worker; none to leave that to the system.
+
+        Workers that wait for each other in every step lose a third of a short step where the
+        system moves their threads.
+        """
+        workers, threads = self._settings.training.workers, self._settings.training.threads
+        cpus = cpu_sets(workers)
+        if workers == 1 or workers > cpu_count() or threads > len(cpus[0]):
+            return [[]] * workers
+        return cpus
+
     def _start(
-        self, group: ProcessGroup, cluster: ClusterSpec, rendezvous_port: int, heartbeat_file: Path
+        self,
+        group: ProcessGroup,
+        cluster: ClusterSpec,
+        rendezvous_port: int,
+        heartbeat_file: Path,
+        cpus: Sequence[int],
     ) -> None:
         changes: dict[str, str | int] = {
             "run": self._name,
@@ -143,6 +163,8 @@ class LocalLauncher:
         }
         if self._settings.monitoring.profiler_port:
             changes["profiler_port"] = self._settings.monitoring.profiler_port + cluster.rank
+        if cpus:
+            changes["threads"] = self._settings.training.threads or len(cpus)
         if self._deadline is not None:
             changes["deadline"] = max(1, round(self._deadline - time.monotonic()))
         settings = self._settings.replace(**changes)
@@ -155,7 +177,10 @@ class LocalLauncher:
         if cluster.size > 1:
             environment[TF_CONFIG] = cluster.to_config()
         group.start(
-            [*self._command, *settings.to_args()], name=f"worker {cluster.rank}", env=environment
+            [*self._command, *settings.to_args()],
+            name=f"worker {cluster.rank}",
+            env=environment,
+            cpus=cpus,
         )
 
 

@@ -19,6 +19,7 @@ from common.processes.managed import ManagedProcess, Output
 from common.processes.system import (
     clean_environment,
     cpu_count,
+    cpu_sets,
     describe_exit,
     exit_code,
     find_child,
@@ -29,5 +30,5 @@ from common.processes.system import (
 
 __all__ = [
     "ManagedProcess", "Output", "ProcessGroup", "StopSignals", "clean_environment", "cpu_count",
-    "describe_exit", "exit_code", "find_child", "free_ports", "pinned", "usable_cpus",
+    "cpu_sets", "describe_exit", "exit_code", "find_child", "free_ports", "pinned", "usable_cpus",
 ]  # fmt: skip

@@ -24,6 +24,18 @@ def cpu_count() -> int:
     return len(usable_cpus())
 
 
+def cpu_sets(workers: int, cpus_per_worker: int = 0) -> list[list[int]]:
+    """Return CPUs for the workers on this machine, which share CPUs only if there are too few.
+
+    Args:
+        workers: Number of workers.
+        cpus_per_worker: CPUs of each worker; 0 divides all CPUs among the workers.
+    """
+    cpus = usable_cpus()
+    count = min(cpus_per_worker or max(1, len(cpus) // workers), len(cpus))
+    return [[cpus[(rank * count + i) % len(cpus)] for i in range(count)] for rank in range(workers)]
+
+
 @contextlib.contextmanager
 def pinned(cpus: Sequence[int]) -> Iterator[None]:
     """Pin this thread, and what it starts meanwhile, to CPUs.

@@ -9,7 +9,8 @@ import psutil
 import pytest
 
 from common.errors import PeerLost, SettingsError
-from planning.benchmark_group import cpu_sets, measure_group
+from common.processes import cpu_sets
+from planning.benchmark_group import measure_group
 from planning.scaling_point import scaling_points, turns_by_case
 from planning.step_measurement import StepMeasurement
 

@@ -12,11 +12,11 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from common.errors import SettingsError
+from common.processes import cpu_sets
 from common.settings import Settings
 from launch import objects
 from launch.benchmark_manifest import benchmark_objects
 from planning import scaling, scaling_plots, scaling_report
-from planning.benchmark_group import cpu_sets
 from planning.bottlenecks import (
     CONTENTION,
     OVERSUBSCRIBED,
