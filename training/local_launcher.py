@@ -91,6 +91,18 @@ class LocalLauncher:
         log.warning(f"Stopped. Run `make training RUN={self._name}` to resume from the checkpoint")
         return signals.exit_code
 
+    def worker_cpus(self) -> list[list[int]]:
+        """Return the CPUs of each worker; none to leave that to the system.
+
+        Workers that wait for each other in every step lose a third of a short step where the
+        system moves their threads.
+        """
+        workers, threads = self._settings.training.workers, self._settings.training.threads
+        cpus = cpu_sets(workers)
+        if workers == 1 or workers > cpu_count() or threads > len(cpus[0]):
+            return [[]] * workers
+        return cpus
+
     def _train_with_restarts(self, signals: StopSignals) -> int:
         max_restarts = self._settings.fault_tolerance.max_restarts
         for restart in range(1, max_restarts + 2):
@@ -125,7 +137,7 @@ class LocalLauncher:
             TrainingDisplay() as display,
         ):
             files = [Path(folder, f"worker-{rank}") for rank in range(size)]
-            cpus = self._cpus()
+            cpus = self.worker_cpus()
             for rank, file in enumerate(files):
                 file.touch()
                 self._start(group, ClusterSpec(addresses, rank), rendezvous_port, file, cpus[rank])
@@ -134,18 +146,6 @@ class LocalLauncher:
             finally:
                 for process in group.processes:
                     process.kill()
-
-    def _cpus(self) -> list[list[int]]:
-        """Return the CPUs of each worker; none to leave that to the system.
-
-        Workers that wait for each other in every step lose a third of a short step where the
-        system moves their threads.
-        """
-        workers, threads = self._settings.training.workers, self._settings.training.threads
-        cpus = cpu_sets(workers)
-        if workers == 1 or workers > cpu_count() or threads > len(cpus[0]):
-            return [[]] * workers
-        return cpus
 
     def _start(
         self,
