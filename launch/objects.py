@@ -105,7 +105,7 @@ def _probes() -> Object:
     """Return the probes of a worker, which touches its heartbeat file while it makes progress.
 
     The file appears within seconds of the start of Python, before TensorFlow is loaded. A worker
-    that does not touch it for a minute is stopped or stuck, and the kubelet kills it.
+    that does not touch it for 40 seconds is stopped or stuck, and the kubelet kills it.
     """
     exists = ["test", "-e", HEARTBEAT_FILE]
     # The shell and find take milliseconds. One probe may fail: the node's clock may be set forward.
@@ -116,7 +116,7 @@ def _probes() -> Object:
             "failureThreshold": 60,
         },
         "livenessProbe": {
-            "exec": {"command": fresh}, "periodSeconds": 10, "timeoutSeconds": 5,
+            "exec": {"command": fresh}, "periodSeconds": 5, "timeoutSeconds": 10,
             "failureThreshold": 2,
             # A stopped process does not react to SIGTERM, and the others wait for its successor.
             "terminationGracePeriodSeconds": 5,
