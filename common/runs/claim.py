@@ -24,6 +24,9 @@ log = logging.getLogger("qfleet")
 _BEFORE_RECORD = ("lease.json", "attempts", "rendezvous", "slurm", "text", "logs")
 """Content of a run folder without run.json, left by an attempt that was killed early."""
 
+_RECORD = ("logs", "metrics.jsonl", "contraction_paths.json", "run.json")
+"""What describes one training; run.json is deleted last, since it marks the folder as a run."""
+
 
 def numbered(wanted: str) -> Iterator[str]:
     """Yield a run name and its successors: wanted, wanted-2, wanted-3, ..."""
@@ -231,11 +234,9 @@ def _has_checkpoints(run: Run) -> bool:
 
 
 def _delete_record(run: Run) -> None:
-    """Delete what a run without a checkpoint recorded; run.json last, which marks it as a run."""
-    for path in storage.children(run.path):
-        if path.name not in (*_BEFORE_RECORD, "run.json"):
-            storage.delete(path)
-    storage.delete(run.path / "run.json")
+    """Delete what a training writes before its first checkpoint."""
+    for name in _RECORD:
+        storage.delete(run.path / name)
 
 
 def _warn_of_versions(run: Run, versions: Mapping[str, str]) -> None:

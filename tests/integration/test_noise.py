@@ -10,6 +10,7 @@ import pytest
 from tests.support.devices import made_up_device, write_device
 from tests.support.training_processes import (
     assert_killed_run_has_equal_weights,
+    checkpoints,
     inference_output,
     training_processes,
 )
@@ -69,7 +70,7 @@ def test_circuits_on_a_device_train_and_predict(start, tmp_path):
 def test_run_with_other_calibration_is_refused(start, tmp_path):
     noisy = [*NOISY[:-1], "EPOCHS=1000"]
     begun = start(tmp_path, *noisy, f"NOISE={write_device(tmp_path)}")
-    begun.wait_until(lambda: (tmp_path / "r" / "run.json").exists())
+    begun.wait_until(lambda: checkpoints(tmp_path / "r"))
     begun.close()
     changed = write_device(tmp_path, made_up_device(t1=50.0))
     resumed = start(tmp_path, *noisy, f"NOISE={changed}")
