@@ -25,7 +25,7 @@ _BEFORE_RECORD = ("lease.json", "attempts", "rendezvous", "slurm", "text", "logs
 """Content of a run folder without run.json, left by an attempt that was killed early."""
 
 _RECORD = ("logs", "metrics.jsonl", "contraction_paths.json", "run.json")
-"""What describes one training; run.json is deleted last, since it marks the folder as a run."""
+"""Files of one training before its first checkpoint; run.json is last, since it marks the run."""
 
 
 def numbered(wanted: str) -> Iterator[str]:
