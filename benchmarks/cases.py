@@ -135,10 +135,10 @@ def quick() -> dict[tuple[SpeedCase, str], tuple[str, ...]]:
 
 def full() -> dict[tuple[SpeedCase, str], tuple[str, ...]]:
     """Return all cases with all systems: training, the forward pass, and training with batches."""
-    parts = [*(("train", *part) for part in _FULL), *(("forward", *part) for part in _FULL)]
+    table = [(task, *models) for task in ("train", "forward") for models in _FULL]
     return {
         (SpeedCase(name, *size), task): of_task(task)
-        for task, name, sizes in [*parts, ("train", *_BATCHES)]
+        for task, name, sizes in [*table, ("train", *_BATCHES)]
         for size in sizes
     }
 

@@ -110,24 +110,26 @@ class ClaimedRun:
             "created": now(),
         }
         content = json.dumps(record, indent=1, allow_nan=False) + "\n"
-        if self._conflict(data_fingerprint) and not _has_checkpoints(self.run):
+        exists = self.run.exists()
+        conflict = self._conflict(data_fingerprint) if exists else ""
+        if conflict and not _has_checkpoints(self.run):
             _delete_record(self.run)
-        if not self.run.exists() and storage.create_exclusive(
-            self.run.path / "run.json", content.encode()
-        ):
-            return False
-        if conflict := self._conflict(data_fingerprint):
+            exists, conflict = False, ""
+        if not exists:
+            if storage.create_exclusive(self.run.path / "run.json", content.encode()):
+                return False
+            conflict = self._conflict(data_fingerprint)
+        if conflict:
             raise RunError(conflict)
         _warn_of_versions(self.run, versions)
         return True
 
     def _conflict(self, data_fingerprint: str) -> str:
-        """Return why the recorded run is not this one; empty if it is, or if there is none."""
-        if not self.run.exists():
-            return ""
-        if conflict := _settings_conflict(self.run, self.settings):
+        """Return how the recorded run differs from this one; empty if it is the same."""
+        existing = self.run.record()
+        if conflict := _settings_conflict(self.run, existing, self.settings):
             return conflict
-        if self.run.record()["data"] == data_fingerprint:
+        if existing["data"] == data_fingerprint:
             return ""
         return (
             f"run {self.run.name} was created with other data:"
@@ -212,13 +214,14 @@ def _check_settings(run: Run, settings: RunSettings) -> None:
                 f"{run.path} is not a run (it contains {others[0]} but no run.json): choose another"
                 " RUN or move it away"
             )
-    elif (conflict := _settings_conflict(run, settings)) and _has_checkpoints(run):
+        return
+    conflict = _settings_conflict(run, run.record(), settings)
+    if conflict and _has_checkpoints(run):
         raise RunError(conflict)
 
 
-def _settings_conflict(run: Run, settings: RunSettings) -> str:
-    """Return how the settings of a recorded run differ; empty if they are equal."""
-    existing = run.record()
+def _settings_conflict(run: Run, existing: Mapping[str, Any], settings: RunSettings) -> str:
+    """Return how the settings of a run's record differ; empty if they are equal."""
     differing = differences(existing["settings"], settings.identity)
     if not differing and existing["fingerprint"] == settings.fingerprint:
         return ""
