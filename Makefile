@@ -132,6 +132,8 @@ delete-training delete-inference delete-tensorboard:
 	@exec .venv-launch/bin/python -m launch delete $(@:delete-%=%) $(settings)
 
 override pytest := tests/run.sh .venv/bin/python --numprocesses=2 --dist=worksteal
+# Files of tiers, to collect no others.
+override files_of = $$(.venv/bin/python -m tests.tiers $(1))
 # TensorFlow Quantum is the referee of these tests.
 override pytest_tfq := tests/run.sh .venv-tfq/bin/python --numprocesses=2 --dist=worksteal \
 	tests/tfq tests/unit/qfleet tests/unit/test_layers.py
@@ -152,16 +154,16 @@ test-tfq: ## run the default tests with TensorFlow Quantum, in its environment
 test-all: test test-rest ## run all tests but those that need a cluster: 45 minutes
 
 test-rest: test-environments
-	@$(pytest) $$(.venv/bin/python -m tests.tiers infra exhaustive) -m 'infra or exhaustive' $(report:%=%/rest.xml)
+	@$(pytest) $(call files_of,infra exhaustive) -m 'infra or exhaustive' $(report:%=%/rest.xml)
 	@# The wheel beside the C++ tests: a build uses all CPUs, but installations only one.
-	@$(pytest) --dist=loadfile $$(.venv/bin/python -m tests.tiers native) -m native $(report:%=%/native.xml)
+	@$(pytest) --dist=loadfile $(call files_of,native) -m native $(report:%=%/native.xml)
 	@tests/run.sh .venv-tfq/bin/python tests/tfq -m tfq_exhaustive $(report:%=%/tfq-rest.xml)
 
 test-native: test-environments ## run the tests of the C++ engine: sanitizers, other processors
-	@$(pytest) -m native
+	@$(pytest) $(call files_of,native) -m native
 
 test-infra: test-environments ## run the tests of setup.sh and the Google Cloud scripts
-	@$(pytest) -m infra
+	@$(pytest) $(call files_of,infra) -m infra
 
 test-nightly: test-environments ## run the tests that take longest: 30 minutes
 	@$(pytest) -m nightly
