@@ -14,6 +14,7 @@ locks=("${@:3}")
 locks=("${locks[@]/#/requirements/}")
 locks=("${locks[@]/%/.txt}")
 stamp=$venv/installed.sha256 # the installed locks, written last
+network_errors='NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|ProtocolError|HTTP error (429|5[0-9][0-9])'
 pythons='3.11, 3.12 or 3.13'
 [[ ${locks[0]} != requirements/tfq.txt ]] || pythons='3.11 or 3.12' # TensorFlow Quantum's
 
@@ -77,13 +78,18 @@ find_python() {
 }
 
 install() {
-    local log=$venv/pip.log requirements=("${locks[@]/#/--requirement=}")
-    # The locks are complete, so pip has nothing to resolve. Python compiles only what it imports.
+    local log=$venv/pip.log requirements=("${locks[@]/#/--requirement=}") wait
     rm -f "$stamp" # after an interruption from here on, everything is installed again
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
-        --no-compile --no-deps --only-binary=:all: --require-hashes "${requirements[@]}" >"$log" 2>&1 && return
+    for wait in 5 20 0; do # pip itself retries a request for a few seconds only, and not after every error
+        # The locks are complete, so pip has nothing to resolve. Python compiles only what it imports.
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+            --no-compile --no-deps --only-binary=:all: --require-hashes "${requirements[@]}" >"$log" 2>&1 && return
+        if [[ $wait == 0 ]] || ! grep -qE "$network_errors" "$log"; then break; fi
+        echo "The package index does not answer; trying again in $wait seconds." >&2
+        sleep "$wait"
+    done
     tail -n 15 "$log" >&2
-    if grep -qE 'NewConnectionError|NameResolutionError|ConnectTimeoutError|ProxyError' "$log"; then
+    if grep -qE "$network_errors" "$log"; then
         refuse "the package index cannot be reached: check the network, then retry the command."
     fi
     refuse "pip could not install ${locks[*]} (its last lines are above, the rest in $log)."

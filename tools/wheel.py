@@ -1,8 +1,8 @@
 """Builds wheels of the package qfleet: make wheel, or `python -m tools.wheel [PLATFORM ...]`.
 
-The wheel of each platform is built from the last commit, by pip in an isolated environment, and
-written to dist/. Clang and the C libraries come from the package `ziglang`, so that every machine
-builds for every platform, and for an older C library than its own.
+The wheel of each platform is built from the last commit, with the build tools that
+requirements/wheel.txt locks, and written to dist/. Clang and the C libraries come from the package
+`ziglang`, so that every machine builds for every platform, and for an older C library than its own.
 """
 
 import argparse
@@ -85,12 +85,14 @@ def pip_wheel(source: Path, built: Path, platform: Platform) -> None:
     import ziglang
 
     toolchain = ROOT / "tools/zig.cmake"
-    command = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", built, source]
+    command = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    command += ["--wheel-dir", built, source]
     setting = f"--config-settings=cmake.define.CMAKE_TOOLCHAIN_FILE={toolchain}"
     zig = {"ZIG": str(Path(ziglang.__file__).with_name("zig")), "ZIG_TARGET": platform.zig}
     # No stripping after the build: the linker does it, and strip knows this machine's files only.
     strip = "--config-settings=install.strip=false"
-    command += [setting, strip]
+    headers = f"--config-settings=cmake.define.QFLEET_PYTHON={sys.executable}"  # of its jaxlib
+    command += [setting, strip, headers]
     subprocess.run([sys.executable, *command], check=True, env={**os.environ, **zig})
 
 
