@@ -7,6 +7,7 @@ STORAGE, images and the Google service account come from the overlay (launch/sit
 """
 
 from common.errors import SettingsError
+from common.processes import LIVENESS_SECONDS
 from common.runs import auto_settings
 from common.settings import ClusterSettings, Settings
 from launch.engines import engine_of
@@ -105,11 +106,12 @@ def _probes() -> Object:
     """Return the probes of a worker, which touches its heartbeat file while it makes progress.
 
     The file appears within seconds of the start of Python, before TensorFlow is loaded. A worker
-    that does not touch it for 40 seconds is stopped or stuck, and the kubelet kills it.
+    that does not touch it for LIVENESS_SECONDS is stopped or stuck, and the kubelet kills it.
     """
     exists = ["test", "-e", HEARTBEAT_FILE]
     # The shell and find take milliseconds. One probe may fail: the node's clock may be set forward.
-    fresh = ["sh", "-c", f'test -n "$(find {HEARTBEAT_FILE} -newermt "-30 seconds")"']
+    age = f"-newermt '-{LIVENESS_SECONDS:.0f} seconds'"
+    fresh = ["sh", "-c", f'test -n "$(find {HEARTBEAT_FILE} {age})"']
     return {
         "startupProbe": {
             "exec": {"command": exists}, "periodSeconds": 5, "timeoutSeconds": 5,

@@ -19,6 +19,7 @@ from pathlib import Path
 from common.errors import DeadlineReached, PeerLost, StorageUnavailable
 from common.events import Event, log_event
 from common.processes import (
+    LIVENESS_SECONDS,
     ManagedProcess,
     ProcessGroup,
     StopSignals,
@@ -33,9 +34,6 @@ from training.cluster import TF_CONFIG, ClusterSpec, loopback_addresses
 from training.training_display import TrainingDisplay
 
 log = logging.getLogger("qfleet")
-
-LIVENESS_SECONDS = 30.0
-"""Time without a touch of its heartbeat file after which a worker is killed."""
 
 PEER_EXIT_TIMEOUT_SECONDS = 15.0
 """Time for the other workers to end after one was lost; then they are killed. The chief saves the

@@ -12,17 +12,12 @@ from pathlib import Path
 
 from common import events, runs, storage
 from common.errors import EXIT_BUG, QfleetError, as_qfleet_error, one_line, run_main
-from common.processes import ManagedProcess, StopSignals, clean_environment
+from common.processes import LIVENESS_SECONDS, ManagedProcess, StopSignals, clean_environment
 from common.runs.slurm_job import Outcome, record_outcome
 from common.settings import Settings
 from training import logging_setup
 from training.cluster import TF_CONFIG
-from training.local_launcher import (
-    LIVENESS_SECONDS,
-    POLL_INTERVAL_SECONDS,
-    WORKER_COMMAND,
-    Heartbeats,
-)
+from training.local_launcher import POLL_INTERVAL_SECONDS, WORKER_COMMAND, Heartbeats
 from training.slurm.environment import SlurmTask
 
 log = logging.getLogger("qfleet")
