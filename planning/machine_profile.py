@@ -2,8 +2,9 @@
 
 Two groups of workers are sufficient. One worker uses the whole machine. Then one worker per core
 (at most MAX_WORKERS) measures the all-reduce, and how much slower a core is while the others are
-busy. Each group measures a small and a larger batch. Of several equal circuits, one is measured.
-Cases take turns, and the fastest turn of each counts: other programs only make steps slower.
+busy. Each group measures a small and a larger batch; a batch that the user chose takes the place of
+the nearer one. Of many equal circuits, one is measured. Cases take turns, and the fastest turn of
+each counts: other programs only make steps slower.
 """
 
 import math
@@ -15,7 +16,7 @@ from itertools import zip_longest
 from typing import Any
 
 from common.errors import PeerLost
-from common.settings import VARIATIONAL_TASKS, Settings
+from common.settings import VARIATIONAL_TASKS, Settings, TrainingSettings
 from common.text import plural
 from planning.benchmark_group import StandbyGroup, measure_group
 from planning.fit import FitPoint
@@ -37,6 +38,12 @@ LARGE_BATCH, LARGE_BATCH_SECONDS = 96, 0.1
 
 BATCH_RATIO = 6
 """The larger batch over the smaller one."""
+
+MAX_BATCH_SECONDS = 0.5
+"""A batch that the user chose is measured unless its step takes longer."""
+
+MAX_EQUAL_CIRCUITS = 4
+"""Of more equal circuits, one is measured."""
 
 SLOW_EXAMPLE_SECONDS = 0.12
 """A case is measured once where the step of one example takes longer."""
@@ -112,7 +119,7 @@ def measure_profile(
         group.wait_until_ready()
     for (workers, threads), group in zip_longest(group_setups(cores, pods=pods), standby):
         report(f"measuring {plural(workers, 'worker')} at {plural(qubits, 'qubit')}")
-        cases = list(cases_to_fit(workload, settings.model.model, qubits, workers, threads, effort))
+        cases = list(cases_to_fit(workload, settings, qubits, workers, threads, effort))
         if is_fixed:
             cases = [{**case, "data": settings.data.data} for case in cases]
         repeated = cases * (1 if slow else effort.turns)
@@ -127,7 +134,8 @@ def measure_profile(
         for first in range(len(cases)):
             turns = [ranks for ranks in measured[first :: len(cases)] if ranks]
             best = min(turns, key=lambda ranks: ranks[0].step_seconds)
-            points.append(fit_point(best, workload, workers, pods=pods))
+            circuits = circuits_to_measure(workload, settings)
+            points.append(fit_point(best, workload, workers, circuits, pods=pods))
     return MachineProfile(tuple(points), cores, time.monotonic() - started, time.time())
 
 
@@ -171,7 +179,7 @@ def _example_seconds(workload: WorkloadAnalysis, qubits: int) -> float:
 
 def cases_to_fit(
     workload: WorkloadAnalysis,
-    model: str,
+    settings: Settings,
     qubits: int,
     workers: int,
     threads: int,
@@ -181,7 +189,7 @@ def cases_to_fit(
 
     Args:
         workload: Workload of the training.
-        model: MODEL.
+        settings: MODEL, and the batch if it is explicit.
         qubits: Width to measure.
         workers: Workers of the group.
         threads: Threads per worker.
@@ -192,22 +200,49 @@ def cases_to_fit(
     small = max(1, large // BATCH_RATIO)
     if small == large:
         large *= 2
-    small, large = small * threads, large * threads
+    usual = small * threads, large * threads
+    most = int(MAX_BATCH_SECONDS / seconds) * threads
     slow = seconds > SLOW_EXAMPLE_SECONDS
     case: dict[str, Any] = {"qubits": qubits, "seconds": effort.seconds}
-    if workload.distinct_circuits == 1 and model == "multi-filter":
+    if circuits_to_measure(workload, settings) < workload.circuits:
         case["filters"] = 1
-    if workload.repeats or workload.states(large):
+    if workload.repeats or any(workload.spanning_states.values()):
         case["data"] = "excitations"
-    for rows in (small, large):
+    for rows in _with_chosen(usual, chosen_rows(settings.training, workers), most):
         yield {**case, "batch": rows * workers}
     if workers > 1 and effort is FULL and not slow:  # a core while the others are idle
-        for rows in (small, large):
+        for rows in _with_chosen(usual, chosen_rows(settings.training, 1), most):
             yield {**case, "batch": rows, "independent": "first"}
 
 
+def circuits_to_measure(workload: WorkloadAnalysis, settings: Settings) -> int:
+    """Return the number of circuits that the measured model has: all, or one of many equal ones."""
+    many = workload.distinct_circuits == 1 and workload.circuits > MAX_EQUAL_CIRCUITS
+    return 1 if many and settings.model.model == "multi-filter" else workload.circuits
+
+
+def chosen_rows(training: TrainingSettings, workers: int) -> int | None:
+    """Return the examples per step of one of `workers`; None if the planner chooses the batch."""
+    if not training.has_explicit_batch or training.state_shards > 1:
+        return None
+    return training.batch_per_worker or math.ceil(training.global_batch / workers)
+
+
+def _with_chosen(usual: tuple[int, int], chosen: int | None, most: int) -> tuple[int, int]:
+    """Return two numbers of examples, with the chosen one in place of the nearer of the usual."""
+    small, large = usual
+    if chosen is None or chosen > max(most, large):
+        return usual
+    return (chosen, large) if chosen**2 < small * large else (small, chosen)
+
+
 def fit_point(
-    ranks: Sequence[StepMeasurement], workload: WorkloadAnalysis, workers: int, *, pods: bool
+    ranks: Sequence[StepMeasurement],
+    workload: WorkloadAnalysis,
+    workers: int,
+    circuits: int,
+    *,
+    pods: bool,
 ) -> FitPoint:
     """Return the point of one turn of one case.
 
@@ -215,6 +250,7 @@ def fit_point(
         ranks: The measurements of all workers.
         workload: The measured workload, at any width.
         workers: Workers of the group.
+        circuits: Circuits of the measured model.
         pods: True if each worker had a machine of its own.
     """
     first = ranks[0]
@@ -224,12 +260,12 @@ def fit_point(
     rows = math.ceil(first.batch * first.state_shards / first.workers)
     states = workload.states(rows) if first.data == "excitations" else 0
     work = workload.span_work(states, first.threads) if states else 0.0
-    circuits = workload.circuits if workload.distinct_circuits == 1 else 1
+    share = circuits / workload.circuits / 2 ** (workload.qubits - first.qubits)
     concurrent = 1 if pods or first.independent == "first" else workers
     return FitPoint(
         family=workload.family,
         qubits=first.qubits,
-        operations=workload.operations / 2 ** (workload.qubits - first.qubits) / circuits,
+        operations=workload.operations * share,
         workers=first.workers,
         threads=first.threads,
         busy_threads=concurrent * first.threads,

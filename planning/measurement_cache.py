@@ -26,7 +26,7 @@ from planning.workload import WorkloadAnalysis
 from qfleet import native
 from qfleet.cache_folder import cache_folder
 
-FORMAT = 4
+FORMAT = 5
 MAX_AGE_DAYS = 30
 
 # Errors of reading a file that is missing, damaged or of another version.
@@ -112,8 +112,11 @@ def _workload_path(settings: Settings) -> Path:
 def _profile_path(settings: Settings, workload: WorkloadAnalysis, effort: str) -> Path:
     names = ("family", "qubits", "circuits", "forward_flops", "backward_flops", "readouts")
     circuits = {name: getattr(workload, name) for name in names}
-    spanned = any(workload.spanning_states.values())
-    return _path(f"profile-{effort}", {**machine_key(settings), **circuits, "spanned": spanned})
+    values = {**circuits, "spanned": any(workload.spanning_states.values())}
+    training = settings.training
+    if training.has_explicit_batch:
+        values["batch"] = [training.batch, training.batch_per_worker]
+    return _path(f"profile-{effort}", {**machine_key(settings), **values})
 
 
 def _path(kind: str, key: Mapping[str, Any]) -> Path:

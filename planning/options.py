@@ -30,11 +30,6 @@ def require_measurable(target: str) -> None:
         )
 
 
-def has_explicit_batch(training: TrainingSettings) -> bool:
-    """Return True if the batch is not left to the planner."""
-    return training.batch not in (None, AUTO) or training.batch_per_worker is not None
-
-
 def check(
     workload: WorkloadAnalysis,
     training: TrainingSettings,
@@ -61,7 +56,7 @@ def check(
         )
     if keep_workers:
         return
-    if has_explicit_batch(training) and training.global_batch > workload.train_examples:
+    if training.has_explicit_batch and training.global_batch > workload.train_examples:
         raise SettingsError(
             f"BATCH={training.global_batch} is more than the {workload.train_examples:,} training"
             " examples: lower BATCH, or raise TRAIN_EXAMPLES"
@@ -72,7 +67,7 @@ def options(
     workload: WorkloadAnalysis, training: TrainingSettings, machine: MachineMemory
 ) -> Iterator[WorkerOption]:
     """Yield all options that the explicit settings allow."""
-    explicit_batch = has_explicit_batch(training)
+    explicit_batch = training.has_explicit_batch
     for workers in _worker_counts(workload, training, machine):
         fair = machine.fair_threads(workers)
         threads_options = sorted({fair, *(2**power for power in range(fair.bit_length()))})

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from common.settings.settings import AUTO
 from common.text import plural
 from planning.costs import CostForecast, Costs
-from planning.options import MIN_STEPS_PER_EPOCH, has_explicit_batch, options
+from planning.options import MIN_STEPS_PER_EPOCH, options
 
 MIN_LOCAL_SPEEDUP = 1.03
 """Speedup that twice the workers must gain on one machine."""
@@ -45,7 +45,7 @@ def explain_batch(
     costs: Costs, best: CostForecast, forecasts: Sequence[CostForecast]
 ) -> Iterator[str]:
     """Explain the batch, unless it is explicit or all examples."""
-    if has_explicit_batch(costs.training) or costs.workload.whole_batch:
+    if costs.training.has_explicit_batch or costs.workload.whole_batch:
         return
     batch = best.option.batch
     most = max(one.examples_per_second for one in forecasts)

@@ -349,15 +349,33 @@ def test_check_batch_above_all_examples_raises():
     check(workload(8, examples=50), Settings.from_args(["BATCH=auto"]).training, "qfleet")
 
 
-def test_cases_to_fit_are_few_and_measure_equal_circuits_once():
-    model = "multi-filter"
-    one = workload(8, circuits=3)
-    cases = [
-        list(cases_to_fit(one, model, 8, *setup, FULL)) for setup in group_setups(2, pods=False)
-    ]
+def test_cases_to_fit_are_few_and_measure_one_of_many_equal_circuits():
+    settings = Settings.from_args(["MODEL=multi-filter"])
+    setups = list(group_setups(2, pods=False))
+    one = workload(8, circuits=8)
+    cases = [list(cases_to_fit(one, settings, 8, *setup, FULL)) for setup in setups]
     assert sum(map(len, cases)) == 6
     assert all(case["filters"] == 1 for some in cases for case in some)
-    assert len(list(cases_to_fit(one, model, 8, 2, 1, QUICK))) == 2
+    assert len(list(cases_to_fit(one, settings, 8, 2, 1, QUICK))) == 2
+    few = cases_to_fit(workload(8, circuits=3), settings, 8, 2, 1, QUICK)
+    assert not any("filters" in case for case in few)
+
+
+@pytest.mark.parametrize(
+    ("batch", "expected"),
+    [
+        ("BATCH=50", ((1, 2, [50, 192]), (2, 1, [50, 192, 16, 50]))),
+        ("BATCH=150", ((1, 2, [32, 150]), (2, 1, [32, 150, 16, 150]))),
+        ("BATCH_PER_WORKER=30", ((1, 2, [30, 192]), (2, 1, [60, 192, 30, 96]))),
+        ("BATCH=auto", ((1, 2, [32, 192]), (2, 1, [32, 192, 16, 96]))),
+        ("BATCH=1000000", ((1, 2, [32, 192]), (2, 1, [32, 192, 16, 96]))),
+    ],
+)
+def test_cases_to_fit_contain_the_chosen_batch(batch, expected):
+    settings = Settings.from_args([batch])
+    for workers, threads, batches in expected:
+        cases = cases_to_fit(workload(8), settings, 8, workers, threads, FULL)
+        assert [case["batch"] for case in cases] == batches
 
 
 def test_measured_qubits_wide_circuit_is_narrower():

@@ -247,6 +247,11 @@ class TrainingSettings(SettingsGroup):
         return DEFAULT_BATCH
 
     @property
+    def has_explicit_batch(self) -> bool:
+        """True if the batch is not left to the planner."""
+        return self.batch not in (None, AUTO) or self.batch_per_worker is not None
+
+    @property
     def is_elastic(self) -> bool:
         """True if fewer than WORKERS may train."""
         return bool(self.min_workers) and self.min_workers != self.workers
