@@ -349,7 +349,7 @@ def test_check_batch_above_all_examples_raises():
     check(workload(8, examples=50), Settings.from_args(["BATCH=auto"]).training, "qfleet")
 
 
-def test_cases_to_fit_are_few_and_measure_one_of_many_equal_circuits():
+def test_cases_to_fit_are_few_and_measure_one_equal_circuit():
     settings = Settings.from_args(["MODEL=multi-filter"])
     setups = list(group_setups(2, pods=False))
     one = workload(8, circuits=8)
