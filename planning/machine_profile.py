@@ -43,7 +43,7 @@ MAX_BATCH_SECONDS = 0.5
 """A batch that the user chose is measured unless its step takes longer."""
 
 MAX_EQUAL_CIRCUITS = 4
-"""Of more equal circuits, one is measured."""
+"""Most equal circuits that are measured together. Of more, one is measured."""
 
 SLOW_EXAMPLE_SECONDS = 0.12
 """A case is measured once where the step of one example takes longer."""
@@ -112,6 +112,7 @@ def measure_profile(
     started = time.monotonic()
     points: list[FitPoint] = []
     pods = settings.job.target == "k8s"
+    circuits = circuits_to_measure(workload, settings)
     is_fixed = settings.data.task in VARIATIONAL_TASKS
     qubits = workload.qubits if is_fixed else measured_qubits(workload)
     slow = _example_seconds(workload, qubits) > SLOW_EXAMPLE_SECONDS
@@ -134,7 +135,6 @@ def measure_profile(
         for first in range(len(cases)):
             turns = [ranks for ranks in measured[first :: len(cases)] if ranks]
             best = min(turns, key=lambda ranks: ranks[0].step_seconds)
-            circuits = circuits_to_measure(workload, settings)
             points.append(fit_point(best, workload, workers, circuits, pods=pods))
     return MachineProfile(tuple(points), cores, time.monotonic() - started, time.time())
 
@@ -206,7 +206,7 @@ def cases_to_fit(
     case: dict[str, Any] = {"qubits": qubits, "seconds": effort.seconds}
     if circuits_to_measure(workload, settings) < workload.circuits:
         case["filters"] = 1
-    if workload.repeats or any(workload.spanning_states.values()):
+    if workload.repeats or workload.has_spanning_states:
         case["data"] = "excitations"
     for rows in _with_chosen(usual, chosen_rows(settings.training, workers), most):
         yield {**case, "batch": rows * workers}
@@ -222,10 +222,12 @@ def circuits_to_measure(workload: WorkloadAnalysis, settings: Settings) -> int:
 
 
 def chosen_rows(training: TrainingSettings, workers: int) -> int | None:
-    """Return the examples per step of one of `workers`; None if the planner chooses the batch."""
-    if not training.has_explicit_batch or training.state_shards > 1:
-        return None
-    return training.batch_per_worker or math.ceil(training.global_batch / workers)
+    """Return the examples per step of one of `workers`, by an explicit batch.
+
+    None without one, and with sharded states, which the cases do not have.
+    """
+    batch = training.explicit_batch(workers)
+    return math.ceil(batch / workers) if batch and training.state_shards == 1 else None
 
 
 def _with_chosen(usual: tuple[int, int], chosen: int | None, most: int) -> tuple[int, int]:

@@ -112,7 +112,7 @@ def _workload_path(settings: Settings) -> Path:
 def _profile_path(settings: Settings, workload: WorkloadAnalysis, effort: str) -> Path:
     names = ("family", "qubits", "circuits", "forward_flops", "backward_flops", "readouts")
     circuits = {name: getattr(workload, name) for name in names}
-    values = {**circuits, "spanned": any(workload.spanning_states.values())}
+    values = {**circuits, "spanned": workload.has_spanning_states}
     training = settings.training
     if training.has_explicit_batch:
         values["batch"] = [training.batch, training.batch_per_worker]

@@ -67,14 +67,14 @@ def options(
     workload: WorkloadAnalysis, training: TrainingSettings, machine: MachineMemory
 ) -> Iterator[WorkerOption]:
     """Yield all options that the explicit settings allow."""
-    explicit_batch = training.has_explicit_batch
     for workers in _worker_counts(workload, training, machine):
         fair = machine.fair_threads(workers)
         threads_options = sorted({fair, *(2**power for power in range(fair.bit_length()))})
-        batches = _explicit_batches(training, workers) if explicit_batch else None
+        explicit = training.explicit_batch(workers)
+        batches = [explicit] if explicit else _automatic_batches(workload)
         for threads in [training.threads] if training.threads else threads_options:
             for shards in _shard_counts(workers, training, workload):
-                for batch in batches or _automatic_batches(workload):
+                for batch in batches:
                     if batch * shards >= workers and workers <= workload.partitions * shards:
                         yield WorkerOption(workers, batch, threads, shards)
 
@@ -103,12 +103,6 @@ def _shard_counts(
         for shards in possible
         if workers % shards == 0 and (shards == 1 or shards in workload.shard_exchanges)
     ]
-
-
-def _explicit_batches(training: TrainingSettings, workers: int) -> list[int]:
-    if training.batch_per_worker:
-        return [training.batch_per_worker * workers]
-    return [training.global_batch]
 
 
 def _automatic_batches(workload: WorkloadAnalysis) -> list[int]:

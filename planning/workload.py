@@ -66,6 +66,11 @@ class WorkloadAnalysis:
         """Floating-point operations to train on one example."""
         return self.forward_flops + self.backward_flops
 
+    @property
+    def has_spanning_states(self) -> bool:
+        """True if few states span the examples of some batch."""
+        return any(self.spanning_states.values())
+
     def work(self, rows: int, threads: int) -> float:
         """Return the examples that the busiest thread of a worker simulates, in full tiles.
 

@@ -49,7 +49,7 @@ def main() -> None:
     machine = dataclasses.replace(plan.machine, dedicated=True)
     started = time.monotonic()
     workloads = {settings.data.data: plan.workload}
-    if any(plan.workload.spanning_states.values()):
+    if plan.workload.has_spanning_states:
         workloads[ROTATED] = plan.workload.without_spanning_states()
     studies = []
     for data, workload in workloads.items():

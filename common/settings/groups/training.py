@@ -249,7 +249,13 @@ class TrainingSettings(SettingsGroup):
     @property
     def has_explicit_batch(self) -> bool:
         """True if the batch is not left to the planner."""
-        return self.batch not in (None, AUTO) or self.batch_per_worker is not None
+        return self.explicit_batch(1) is not None
+
+    def explicit_batch(self, workers: int) -> int | None:
+        """Return the global batch of some number of workers; None if the planner chooses it."""
+        if self.batch_per_worker:
+            return self.batch_per_worker * workers
+        return None if self.batch == AUTO else self.batch
 
     @property
     def is_elastic(self) -> bool:
