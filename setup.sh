@@ -78,15 +78,15 @@ find_python() {
 }
 
 install() {
-    local log=$venv/pip.log requirements=("${locks[@]/#/--requirement=}") wait
+    local log=$venv/pip.log requirements=("${locks[@]/#/--requirement=}") pause
     rm -f "$stamp" # after an interruption from here on, everything is installed again
-    for wait in 5 20 0; do # pip itself retries a request for a few seconds only, and not after every error
+    for pause in 5 20 0; do # pip itself retries a request for a few seconds only, and not after every error
         # The locks are complete, so pip has nothing to resolve. Python compiles only what it imports.
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
             --no-compile --no-deps --only-binary=:all: --require-hashes "${requirements[@]}" >"$log" 2>&1 && return
-        if [[ $wait == 0 ]] || ! grep -qE "$network_errors" "$log"; then break; fi
-        echo "The package index does not answer; trying again in $wait seconds." >&2
-        sleep "$wait"
+        if [[ $pause == 0 ]] || ! grep -qE "$network_errors" "$log"; then break; fi
+        echo "The package index does not answer; trying again in $pause seconds." >&2
+        sleep "$pause"
     done
     tail -n 15 "$log" >&2
     if grep -qE "$network_errors" "$log"; then

@@ -86,7 +86,7 @@ def pip_wheel(source: Path, built: Path, platform: Platform) -> None:
 
     toolchain = ROOT / "tools/zig.cmake"
     command = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    command += ["--wheel-dir", built, source]
+    command += ["--check-build-dependencies", "--wheel-dir", built, source]
     setting = f"--config-settings=cmake.define.CMAKE_TOOLCHAIN_FILE={toolchain}"
     zig = {"ZIG": str(Path(ziglang.__file__).with_name("zig")), "ZIG_TARGET": platform.zig}
     # No stripping after the build: the linker does it, and strip knows this machine's files only.
