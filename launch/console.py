@@ -16,7 +16,7 @@ from rich.text import Text
 from common import events
 from common.events import Event
 
-UNPRINTED_KINDS = frozenset({"checkpoint_saved", "benchmark_ready", "measurement", "nodes", "exit"})
+UNPRINTED_KINDS = events.LOG_ONLY_KINDS | {"benchmark_ready", "measurement", "nodes", "exit"}
 """Kinds of events that are forwarded to a stream but not printed."""
 
 

@@ -10,9 +10,6 @@ from common import events
 from common.events import Event
 from common.metrics import NO_METRICS
 
-# Workers write these to their text logs; they are not printed.
-_LOG_FILE_KINDS = ("checkpoint_saved",)
-
 
 class TrainingDisplay:
     """Shows events of workers. On a terminal, epochs move a progress bar instead of printing lines.
@@ -46,7 +43,7 @@ class TrainingDisplay:
         """Print the event, move the bar, or forward it."""
         if events.is_streaming():
             events.forward(event)
-        elif event.kind in _LOG_FILE_KINDS:
+        elif event.kind in events.LOG_ONLY_KINDS:
             return
         elif self._bar is None:
             events.forward(event)

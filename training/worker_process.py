@@ -50,6 +50,12 @@ def start_worker(
     preemption.watch()  # before any thread is started
     watchdog.start()
     exit_with_parent()
+    events.log_event(
+        "worker_started",
+        f"Worker {cluster.rank} of {cluster.size} started",
+        level=logging.DEBUG,
+        workers=cluster.size,
+    )
     return settings, cluster, preemption, watchdog
 
 

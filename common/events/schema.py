@@ -21,6 +21,8 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     # A log record. `stream` is set for a line of foreign text that a process printed there.
     "log": Kind({"level": (str,)}, {"stream": (str,)}),
+    # The first event of a training worker, before TensorFlow is imported.
+    "worker_started": Kind({"workers": (int,)}),
     # Training. Epochs count from 1; `step` of run_resumed counts completed steps of that epoch.
     "run_started": Kind({"run": (str,), "storage": (str,), "attempt": (int,)}),
     "run_resumed": Kind(
@@ -62,6 +64,9 @@ KINDS: Mapping[str, Kind] = {
     "error": Kind({"exit_code": (int,)}),
     "exit": Kind({"exit_code": (int,), "reason": (str,)}),
 }
+
+LOG_ONLY_KINDS = frozenset({"worker_started", "checkpoint_saved"})
+"""Kinds that are written to logs, of workers and of pods, but not shown to the user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ def _run_worker(
                 worker.terminate()
             event = worker.next_event(POLL_INTERVAL_SECONDS)
             ended = event is not None and event.kind == "exit"
-            if event and not ended and event.kind != "checkpoint_saved":
+            if event and not ended and event.kind not in events.LOG_ONLY_KINDS:
                 events.forward(event)
             if heartbeats.stale(LIVENESS_SECONDS):
                 log.warning(
