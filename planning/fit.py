@@ -1,10 +1,12 @@
-"""Measured steps, and the straight lines fitted to them for the step model."""
+"""Measured steps, and what is fitted to them for the step model: lines, and ratios to the lines."""
 
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
+
+import numpy as np
 
 DEFAULT_HOST_SECONDS = 5e-3
 """`FitPoint.host_seconds` where it was not measured."""
@@ -93,35 +95,84 @@ class FitLine:
         return cls(0.0, sum(w * x * y for w, (x, y) in zip(weight, points, strict=True)) / squares)
 
 
-LineName = Literal["simulate", "spanning", "exchange", "input", "other"]
+@dataclass(frozen=True)
+class RowRatios:
+    """Measured times over those of a line, by rows. Between rows they are interpolated."""
+
+    by_rows: Mapping[int, float]
+
+    def __call__(self, rows: int) -> float:
+        if not self.by_rows:
+            return 1.0
+        known = sorted(self.by_rows)
+        ratios = [self.by_rows[one] for one in known]
+        return float(np.interp(math.log(rows), np.log(known), ratios))
+
+    @classmethod
+    def of(cls, ratios: Iterable[tuple[int, float]]) -> Self:
+        """Return the ratios of measured points; those of equal rows are averaged."""
+        found: dict[int, list[float]] = {}
+        for rows, ratio in ratios:
+            found.setdefault(rows, []).append(ratio)
+        return cls({rows: statistics.fmean(those) for rows, those in found.items()})
+
+    def mixed(self, other: "RowRatios", share: float) -> "RowRatios":
+        """Return ratios between these and others."""
+        every = {*self.by_rows, *other.by_rows}
+        return RowRatios(
+            {rows: self(rows) * (1 - share) + other(rows) * share for rows in sorted(every)}
+        )
+
+
+@dataclass(frozen=True)
+class PartFit:
+    """The time of a part of a step: a line, and the ratios of the measured times to it.
+
+    So a step of as many rows as a measured one takes the measured time.
+    """
+
+    line: FitLine
+    ratios: RowRatios
+
+    def __call__(self, x: float, rows: int) -> float:
+        return self.line(x) * self.ratios(rows)
+
+    @classmethod
+    def through(cls, points: Iterable[tuple[int, float, float]]) -> Self:
+        """Fit a line to points of rows, x and seconds."""
+        points = list(points)
+        line = FitLine.through((x, y) for _, x, y in points)
+        return cls(line, RowRatios.of((rows, y / line(x)) for rows, x, y in points if line(x) > 0))
+
+
+PartName = Literal["simulate", "exchange", "input", "other"]
 
 
 @dataclass(frozen=True)
 class SizeFit:
-    """The lines fitted for one width of the circuit in one setup; each gives seconds.
+    """The parts of a step for one width of the circuit in one setup.
 
     Attributes:
         simulate: By operations of the busiest thread.
-        spanning: Its rate is the time of spanning states over that of as many operations of
-            examples.
+        spanning: The time of spanning states over that of the line of `simulate`.
         exchange: By seconds of `simulate`.
         input: By rows.
         other: By rows.
     """
 
-    simulate: FitLine
-    spanning: FitLine
-    exchange: FitLine
-    input: FitLine
-    other: FitLine
+    simulate: PartFit
+    spanning: RowRatios
+    exchange: PartFit
+    input: PartFit
+    other: PartFit
 
 
 @dataclass(frozen=True)
 class SetupFit:
-    """Lines for a measured setup: a number of workers with a number of threads each.
+    """Fits for a measured setup: a number of workers with a number of threads each.
 
     Attributes:
-        sizes: Lines by qubits.
+        sizes: Fits by qubits.
         host_seconds: The host's work of an epoch: as in FitPoint, and the callbacks of a training.
     """
 
@@ -131,28 +182,32 @@ class SetupFit:
     sizes: Mapping[int, SizeFit]
     host_seconds: float
 
-    def line(self, qubits: int, name: LineName) -> FitLine:
-        """Return a line for a width, interpolated between the two nearest measured widths."""
-        below = max((n for n in self.sizes if n <= qubits), default=None)
-        above = min((n for n in self.sizes if n >= qubits), default=None)
-        if below is None or above is None or below == above:
-            nearest = below if below is not None else above
-            assert nearest is not None
-            return self._line(nearest, name)
-        low, high = self._line(below, name), self._line(above, name)
-        share = (qubits - below) / (above - below)
-        return FitLine(
-            low.at_zero * (1 - share) + high.at_zero * share,
-            _interpolate_logarithm(low.rate, high.rate, share),
+    def part(self, qubits: int, name: PartName) -> PartFit:
+        """Return a part for a width, interpolated between the two nearest measured widths."""
+        low, high, share = self._nearest(qubits)
+        one: PartFit = getattr(low, name)
+        other: PartFit = getattr(high, name)
+        line = FitLine(
+            one.line.at_zero * (1 - share) + other.line.at_zero * share,
+            _interpolate_logarithm(one.line.rate, other.line.rate, share),
         )
+        return PartFit(line, one.ratios.mixed(other.ratios, share))
 
-    def _line(self, qubits: int, name: LineName) -> FitLine:
-        line: FitLine = getattr(self.sizes[qubits], name)
-        return line
+    def spanning(self, qubits: int) -> RowRatios:
+        """Return `SizeFit.spanning` for a width."""
+        low, high, share = self._nearest(qubits)
+        return low.spanning.mixed(high.spanning, share)
+
+    def _nearest(self, qubits: int) -> tuple[SizeFit, SizeFit, float]:
+        """Return the fits of the measured widths around a width, and its place between them."""
+        below = max((n for n in self.sizes if n <= qubits), default=min(self.sizes))
+        above = min((n for n in self.sizes if n >= qubits), default=max(self.sizes))
+        share = (qubits - below) / (above - below) if below < above else 0.0
+        return self.sizes[below], self.sizes[above], share
 
 
 def fit_setups(points: Sequence[FitPoint]) -> list[SetupFit]:
-    """Fit the lines of all setups."""
+    """Fit all setups."""
     setups = sorted({(one.workers, one.threads, one.busy_threads) for one in points})
     fits = []
     for setup in setups:
@@ -166,17 +221,21 @@ def fit_setups(points: Sequence[FitPoint]) -> list[SetupFit]:
 def _fit_sizes(points: Sequence[FitPoint]) -> Iterator[tuple[int, SizeFit]]:
     for qubits in sorted({point.qubits for point in points}):
         here = [point for point in points if point.qubits == qubits]
-        direct = [point for point in here if not point.spanned] or here
-        simulate = FitLine.through((p.work * p.operations, p.simulate) for p in direct)
-        ratios = [p.simulate / simulate(p.work * p.operations) for p in here if p.spanned]
+        spanned = [point for point in here if point.spanned]
+        direct = [point for point in here if not point.spanned]
+        line = FitLine.through((p.work * p.operations, p.simulate) for p in direct or spanned)
+        simulate, spanning = (
+            RowRatios.of((p.rows, p.simulate / line(p.work * p.operations)) for p in those)
+            for those in (direct, spanned)
+        )
         yield (
             qubits,
             SizeFit(
-                simulate=simulate,
-                spanning=FitLine(0.0, sum(ratios) / len(ratios) if ratios else 1.0),
-                exchange=FitLine.through((p.simulate, p.exchange) for p in here),
-                input=FitLine.through((p.rows, p.input) for p in here),
-                other=FitLine.through((p.rows, p.other) for p in here),
+                simulate=PartFit(line, simulate),
+                spanning=spanning,
+                exchange=PartFit.through((p.rows, p.simulate, p.exchange) for p in here),
+                input=PartFit.through((p.rows, p.rows, p.input) for p in here),
+                other=PartFit.through((p.rows, p.rows, p.other) for p in here),
             ),
         )
 

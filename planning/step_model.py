@@ -9,7 +9,9 @@ A step of a worker with `rows` examples on T threads takes
 
 The parameters belong to a setup (the number of threads that compute at once, which share caches and
 memory) and to a width of the circuit. Between measured widths, the logarithm of the rate and `a`
-are interpolated linearly over the qubits; outside them, the nearest width is used.
+are interpolated linearly over the qubits; outside them, the nearest width is used. Each part is
+multiplied with the ratio of its measured times to these lines, which is interpolated over the
+logarithm of the rows: a step of a measured number of rows takes the measured time.
 
 A small all-reduce takes one hop (training/allreduce.py). A larger one uses a ring of W workers with
 2 (W - 1) sequential hops (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters
@@ -97,13 +99,13 @@ class StepModel:
         states = 0 if state_shards > 1 else workload.states(rows)
         work = self.work(workload, rows, threads) if states else workload.work(rows, threads)
         waiting = max(1.0, busy / self.cores)  # threads per core
-        simulate = setup.line(qubits, "simulate")(work * workload.operations / state_shards)
+        simulation = setup.part(qubits, "simulate")
+        ratios = setup.spanning(qubits) if states else simulation.ratios
+        simulate = simulation.line(work * workload.operations / state_shards) * ratios(rows)
         simulate *= waiting
-        if states:
-            simulate *= setup.line(qubits, "spanning").rate
-        reading = setup.line(qubits, "input")(rows) * waiting
-        rest = setup.line(qubits, "other")(rows) * waiting
-        exchange = self._all_reduce(workload, workers, simulate)
+        reading = setup.part(qubits, "input")(rows, rows) * waiting
+        rest = setup.part(qubits, "other")(rows, rows) * waiting
+        exchange = self._all_reduce(workload, workers, rows, simulate)
         if state_shards > 1:
             count = TRAINING_EXCHANGES_PER_FORWARD * workload.shard_exchanges[state_shards]
             exchange += count * self.exchange_bytes(workload, rows, state_shards) / self.bandwidth
@@ -133,17 +135,20 @@ class StepModel:
             ),
         )
 
-    def _all_reduce(self, workload: WorkloadAnalysis, workers: int, simulate: float) -> float:
+    def _all_reduce(
+        self, workload: WorkloadAnalysis, workers: int, rows: int, simulate: float
+    ) -> float:
         """Predict the all-reduce from the measured group with the most workers."""
         groups = [setup for setup in self._setups if setup.workers > 1]
         if workers == 1 or not groups:
             return 0.0
         group = max(groups, key=lambda setup: setup.workers)
-        line = group.line(workload.qubits, "exchange")
+        part = group.part(workload.qubits, "exchange")
+        line = part.line
         latency = line.at_zero + (workers - group.workers) * MESSAGE_SECONDS
         if 4 * workload.weights * workers > MAX_ONE_HOP_BYTES:
             latency = line.at_zero * (workers - 1) / (group.workers - 1)
-        return max(latency, 0.0) + line.rate * simulate
+        return (max(latency, 0.0) + line.rate * simulate) * part.ratios(rows)
 
 
 def _log_distance(one: int, other: int) -> float:

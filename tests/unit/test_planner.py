@@ -174,6 +174,33 @@ def test_fit_line_parameters_are_not_negative():
     assert steep.at_zero == 0
 
 
+@pytest.mark.parametrize("batch", [32, 192])
+def test_step_of_a_measured_batch_takes_the_measured_time(batch):
+    # No line with parameters that are not negative goes through both points of a part.
+    one = workload(10)
+    points = [
+        dataclasses.replace(p, simulate=p.simulate * p.rows, other=p.other / p.rows)
+        for p in measured(one)
+    ]
+    (point,) = [p for p in points if (p.workers, p.busy_threads, p.rows) == (1, 2, batch)]
+    step = StepModel(points, 2).step(one, workers=1, batch=batch, threads=2)
+    assert step.simulate == pytest.approx(point.simulate)
+    host = (HOST + CALLBACK_SECONDS) / math.ceil(6400 / batch)
+    assert step.other == pytest.approx(point.other + host)
+
+
+@pytest.mark.parametrize("batch", [32, 192])
+def test_step_of_equal_states_takes_the_measured_time(batch):
+    one = workload(10, spans={32: 11})
+    points = [
+        dataclasses.replace(p, work=one.span_work(11, p.threads), spanned=True)
+        for p in measured(one)
+    ]
+    (point,) = [p for p in points if (p.workers, p.busy_threads, p.rows) == (1, 2, batch)]
+    step = StepModel(points, 2).step(one, workers=1, batch=batch, threads=2)
+    assert step.simulate == pytest.approx(point.simulate)
+
+
 def test_step_model_spanning_states_replace_examples():
     direct, spanned = workload(10), workload(10, spans={64: 11, 256: 11})
     model = StepModel(measured(direct), 2)
