@@ -116,19 +116,23 @@ class RowRatios:
             found.setdefault(rows, []).append(ratio)
         return cls({rows: statistics.fmean(those) for rows, those in found.items()})
 
-    def mixed(self, other: "RowRatios", share: float) -> "RowRatios":
-        """Return ratios between these and others."""
-        every = {*self.by_rows, *other.by_rows}
+    def interpolated(self, other: "RowRatios", share: float) -> "RowRatios":
+        """Return the ratios at a share of the way from these to others."""
+        measured = {*self.by_rows, *other.by_rows}
         return RowRatios(
-            {rows: self(rows) * (1 - share) + other(rows) * share for rows in sorted(every)}
+            {rows: self(rows) * (1 - share) + other(rows) * share for rows in measured}
         )
+
+
+PartPoint = tuple[int, float, float]
+"""Rows, the x of a line, and measured seconds."""
 
 
 @dataclass(frozen=True)
 class PartFit:
-    """The time of a part of a step: a line, and the ratios of the measured times to it.
+    """The time of a part of a step: a line, and the ratios of measured times to it.
 
-    So a step of as many rows as a measured one takes the measured time.
+    At a measured number of rows, the time is the measured one.
     """
 
     line: FitLine
@@ -138,14 +142,21 @@ class PartFit:
         return self.line(x) * self.ratios(rows)
 
     @classmethod
-    def through(cls, points: Iterable[tuple[int, float, float]]) -> Self:
-        """Fit a line to points of rows, x and seconds."""
-        points = list(points)
-        line = FitLine.through((x, y) for _, x, y in points)
+    def of(cls, points: Sequence[PartPoint], line: FitLine | None = None) -> Self:
+        """Return the fit of measured points; without a line, one is fitted to them."""
+        line = line or FitLine.through((x, y) for _, x, y in points)
         return cls(line, RowRatios.of((rows, y / line(x)) for rows, x, y in points if line(x) > 0))
 
+    def interpolated(self, other: "PartFit", share: float) -> "PartFit":
+        """Return the fit at a share of the way from this one to another."""
+        line = FitLine(
+            self.line.at_zero * (1 - share) + other.line.at_zero * share,
+            _interpolate_logarithm(self.line.rate, other.line.rate, share),
+        )
+        return PartFit(line, self.ratios.interpolated(other.ratios, share))
 
-PartName = Literal["simulate", "exchange", "input", "other"]
+
+PartName = Literal["simulate", "spanning", "exchange", "input", "other"]
 
 
 @dataclass(frozen=True)
@@ -154,14 +165,14 @@ class SizeFit:
 
     Attributes:
         simulate: By operations of the busiest thread.
-        spanning: The time of spanning states over that of the line of `simulate`.
+        spanning: `simulate` where few states span the examples; its line is the same.
         exchange: By seconds of `simulate`.
         input: By rows.
         other: By rows.
     """
 
     simulate: PartFit
-    spanning: RowRatios
+    spanning: PartFit
     exchange: PartFit
     input: PartFit
     other: PartFit
@@ -184,26 +195,12 @@ class SetupFit:
 
     def part(self, qubits: int, name: PartName) -> PartFit:
         """Return a part for a width, interpolated between the two nearest measured widths."""
-        low, high, share = self._nearest(qubits)
-        one: PartFit = getattr(low, name)
-        other: PartFit = getattr(high, name)
-        line = FitLine(
-            one.line.at_zero * (1 - share) + other.line.at_zero * share,
-            _interpolate_logarithm(one.line.rate, other.line.rate, share),
-        )
-        return PartFit(line, one.ratios.mixed(other.ratios, share))
-
-    def spanning(self, qubits: int) -> RowRatios:
-        """Return `SizeFit.spanning` for a width."""
-        low, high, share = self._nearest(qubits)
-        return low.spanning.mixed(high.spanning, share)
-
-    def _nearest(self, qubits: int) -> tuple[SizeFit, SizeFit, float]:
-        """Return the fits of the measured widths around a width, and its place between them."""
         below = max((n for n in self.sizes if n <= qubits), default=min(self.sizes))
         above = min((n for n in self.sizes if n >= qubits), default=max(self.sizes))
+        low: PartFit = getattr(self.sizes[below], name)
+        high: PartFit = getattr(self.sizes[above], name)
         share = (qubits - below) / (above - below) if below < above else 0.0
-        return self.sizes[below], self.sizes[above], share
+        return low.interpolated(high, share)
 
 
 def fit_setups(points: Sequence[FitPoint]) -> list[SetupFit]:
@@ -221,21 +218,19 @@ def fit_setups(points: Sequence[FitPoint]) -> list[SetupFit]:
 def _fit_sizes(points: Sequence[FitPoint]) -> Iterator[tuple[int, SizeFit]]:
     for qubits in sorted({point.qubits for point in points}):
         here = [point for point in points if point.qubits == qubits]
-        spanned = [point for point in here if point.spanned]
-        direct = [point for point in here if not point.spanned]
-        line = FitLine.through((p.work * p.operations, p.simulate) for p in direct or spanned)
-        simulate, spanning = (
-            RowRatios.of((p.rows, p.simulate / line(p.work * p.operations)) for p in those)
-            for those in (direct, spanned)
+        direct, spanned = (
+            [(p.rows, p.work * p.operations, p.simulate) for p in here if p.spanned == spanned]
+            for spanned in (False, True)
         )
+        simulation = FitLine.through((x, y) for _, x, y in direct or spanned)
         yield (
             qubits,
             SizeFit(
-                simulate=PartFit(line, simulate),
-                spanning=spanning,
-                exchange=PartFit.through((p.rows, p.simulate, p.exchange) for p in here),
-                input=PartFit.through((p.rows, p.rows, p.input) for p in here),
-                other=PartFit.through((p.rows, p.rows, p.other) for p in here),
+                simulate=PartFit.of(direct, simulation),
+                spanning=PartFit.of(spanned, simulation),
+                exchange=PartFit.of([(p.rows, p.simulate, p.exchange) for p in here]),
+                input=PartFit.of([(p.rows, p.rows, p.input) for p in here]),
+                other=PartFit.of([(p.rows, p.rows, p.other) for p in here]),
             ),
         )
 

@@ -10,8 +10,8 @@ A step of a worker with `rows` examples on T threads takes
 The parameters belong to a setup (the number of threads that compute at once, which share caches and
 memory) and to a width of the circuit. Between measured widths, the logarithm of the rate and `a`
 are interpolated linearly over the qubits; outside them, the nearest width is used. Each part is
-multiplied with the ratio of its measured times to these lines, which is interpolated over the
-logarithm of the rows: a step of a measured number of rows takes the measured time.
+multiplied by the ratio of measured to fitted time, interpolated over the logarithm of the rows. So
+a step of a measured number of rows takes the measured time.
 
 A small all-reduce takes one hop (training/allreduce.py). A larger one uses a ring of W workers with
 2 (W - 1) sequential hops (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters
@@ -99,10 +99,8 @@ class StepModel:
         states = 0 if state_shards > 1 else workload.states(rows)
         work = self.work(workload, rows, threads) if states else workload.work(rows, threads)
         waiting = max(1.0, busy / self.cores)  # threads per core
-        simulation = setup.part(qubits, "simulate")
-        ratios = setup.spanning(qubits) if states else simulation.ratios
-        simulate = simulation.line(work * workload.operations / state_shards) * ratios(rows)
-        simulate *= waiting
+        simulation = setup.part(qubits, "spanning" if states else "simulate")
+        simulate = simulation(work * workload.operations / state_shards, rows) * waiting
         reading = setup.part(qubits, "input")(rows, rows) * waiting
         rest = setup.part(qubits, "other")(rows, rows) * waiting
         exchange = self._all_reduce(workload, workers, rows, simulate)

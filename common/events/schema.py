@@ -66,7 +66,7 @@ KINDS: Mapping[str, Kind] = {
 }
 
 LOG_ONLY_KINDS = frozenset({"worker_started", "checkpoint_saved"})
-"""Kinds that are written to logs, of workers and of pods, but not shown to the user."""
+"""Kinds for the logs of workers and pods; displays do not print them."""
 
 
 @dataclass(frozen=True, slots=True)

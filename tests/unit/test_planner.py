@@ -176,7 +176,7 @@ def test_fit_line_parameters_are_not_negative():
 
 @pytest.mark.parametrize("batch", [32, 192])
 def test_step_of_a_measured_batch_takes_the_measured_time(batch):
-    # No line with parameters that are not negative goes through both points of a part.
+    # The fitted lines have no negative parameters, so they miss these points.
     one = workload(10)
     points = [
         dataclasses.replace(p, simulate=p.simulate * p.rows, other=p.other / p.rows)
