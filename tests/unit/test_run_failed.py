@@ -38,9 +38,9 @@ def run(folder: Path, environment: dict[str, str], tests: str) -> subprocess.Com
     ("environment", "tests", "code"),
     [
         ({}, TESTS, 1),
-        ({"RERUN_FAILED": "1"}, TESTS, 0),
-        ({"RERUN_FAILED": "1"}, TESTS.replace("mark.touch()", "pass"), 1),
-        ({"RERUN_FAILED": "1"}, "no Python", 2),
+        ({"RERUN_FAILED_AFTER": "0"}, TESTS, 0),
+        ({"RERUN_FAILED_AFTER": "0"}, TESTS.replace("mark.touch()", "pass"), 1),
+        ({"RERUN_FAILED_AFTER": "0"}, "no Python", 2),
     ],
     ids=["once", "again", "fails twice", "not collected"],
 )

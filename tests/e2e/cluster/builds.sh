@@ -14,7 +14,7 @@ build_pause() { build pause kubernetes ./pause; } # it is the namespaces' first 
 
 build_kubernetes() {
   local version program
-  version=$(cd "$here/kubernetes" && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+  version=$(cd "$here/kubernetes" && go list -m -f '{{with .Replace}}{{.Version}}{{end}}' k8s.io/kubernetes)
   build kubernetes kubernetes . "-X k8s.io/component-base/version.gitVersion=$version \
     -X k8s.io/client-go/pkg/version.gitVersion=$version"
   for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy coredns kubectl; do
@@ -23,11 +23,11 @@ build_kubernetes() {
 }
 
 build_operator() {
-  build training-operator operator github.com/kubeflow/training-operator/cmd/training-operator.v1
+  build training-operator kubernetes github.com/kubeflow/training-operator/cmd/training-operator.v1
 }
 
 build_trainer() { build trainer trainer github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager; }
 
-build_jobset() { build jobset jobset sigs.k8s.io/jobset; }
+build_jobset() { build jobset kubernetes sigs.k8s.io/jobset; }
 
 build_kueue() { build kueue kueue sigs.k8s.io/kueue/cmd/kueue; }

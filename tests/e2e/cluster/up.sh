@@ -58,11 +58,11 @@ apply_controller() {
 
 apply_operator() {
   apply_controller operator training-operator \
-    "$(sources operator github.com/kubeflow/training-operator)/manifests/overlays/standalone"
+    "$(sources kubernetes github.com/kubeflow/training-operator)/manifests/overlays/standalone"
 }
 
 apply_jobset() { # its manifest wants a user that is not root
-  apply_controller jobset jobset "$(sources jobset sigs.k8s.io/jobset)/config/default" -c 'USER 65532:65532'
+  apply_controller jobset jobset "$(sources kubernetes sigs.k8s.io/jobset)/config/default" -c 'USER 65532:65532'
 }
 
 apply_trainer() { # without the JobSet that its manifest downloads
@@ -100,7 +100,7 @@ for program in ctr containerd curl debootstrap docker go ip iptables nsenter ope
   command -v "$program" >/dev/null || fail "$program is missing: install it and run this again"
 done
 
-inputs=$(inputs_of kubernetes operator jobset trainer kueue conf policies {common,builds,node,up}.sh)
+inputs=$(inputs_of kubernetes trainer kueue conf policies {common,builds,node,up}.sh)
 if [[ $(cat "$state/inputs" 2>/dev/null) != "$inputs" ]] || ! control_plane_answers; then
   [[ ! -e $state ]] || step "take down the old" "$here/down.sh"
 fi
