@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SEED = int(os.environ.get("CHAOS_SEED", "77"))
 FAKE_JOBS = int(os.environ.get("CHAOS_JOBS", "10"))
 """Jobs of each of the CAMPAIGNS with the fake trainer."""
-CAMPAIGNS, REAL_JOBS = 4, max(1, 4 * FAKE_JOBS // 10)
+CAMPAIGNS, REAL_JOBS = 4, 4 * FAKE_JOBS // 10
 
 
 def start(module: str, seed: int, folder: Path, *settings: str) -> subprocess.Popen[str]:
@@ -58,6 +58,7 @@ def test_jobs_of_the_fake_trainer_survive_random_faults(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.skipif(not REAL_JOBS, reason="CHAOS_JOBS is less than 3: e2e has real trainings too")
 def test_real_trainings_survive_random_faults(tmp_path: Path) -> None:
     with ExitStack() as stack:
         campaign = start("chaos", SEED, tmp_path, f"JOBS={REAL_JOBS}", "EPOCHS=100")
