@@ -91,7 +91,7 @@ def test_wheel_with_another_hash_is_refused(project: Path, python: Path) -> None
 def test_missing_network_is_reported(project: Path, python: Path) -> None:
     (project / "requirements/worker.txt").write_text("tiny==1.0 --hash=sha256:" + "0" * 64)
     nowhere = "http://127.0.0.1:9"
-    offline = {"https_proxy": nowhere, "http_proxy": nowhere, "no_proxy": "", "PIP_RETRIES": "0"}
+    offline = {"https_proxy": nowhere, "http_proxy": nowhere, "no_proxy": "", "PIP_RETRIES": "1"}
     no_pauses = write_script(project / "bin/sleep", "exit").parent
     path = f"{no_pauses}:{os.environ['PATH']}"
     done = make(project, "training", f"PYTHON={python}", PATH=path, **offline)
