@@ -120,6 +120,7 @@ _INTEGRATION = {
     "test_pruning.py::test_worker_killed_after_pruning_ends_with_equal_weights": NIGHTLY,
     "test_dataset.py::test_storage_outage_in_mid_epoch_exits_with_145": NIGHTLY,
     "test_examples.py": EXHAUSTIVE,
+    "test_examples.py::test_example_of_each_task_runs[hydrogen]": NIGHTLY,
     "test_examples.py::test_gke_spot_dry_run_creates_spot_pool": DEFAULT,
     "test_examples.py::test_noise_example_is_extrapolated": NIGHTLY,
     "test_examples.py::test_published_benchmark_compares_with_baselines": NIGHTLY,
@@ -161,6 +162,7 @@ _INTEGRATION = {
     "test_tasks.py::test_task_is_reproducible_with_any_workers[classes]": EXHAUSTIVE,
     # test_examples.py has an example of each other task.
     "test_tasks.py::test_task_trains_and_predicts": NIGHTLY,
+    "test_tasks.py::test_task_trains_and_predicts[energy]": DEFAULT,
     "test_tasks.py::test_task_trains_and_predicts[shared]": EXHAUSTIVE,
     "test_sharded_training.py::test_groups_of_shards_split_the_rows": NIGHTLY,
     "test_sharded_training.py::test_other_simulator_is_refused": EXHAUSTIVE,
