@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -103,26 +104,44 @@ def namespace() -> Iterator[str]:
         kubectl("delete", "namespace", name, "--wait=false", check=False)
 
 
-@contextlib.contextmanager
-def forwarded(target: str, port: int) -> Iterator[int]:
-    """Forward a port of 127.0.0.1 to a Service or a pod."""
-    child = subprocess.Popen(
-        ["kubectl", "port-forward", "--address=127.0.0.1", target, f":{port}"],
+def _forward(target: str, ports: str) -> subprocess.Popen[str]:
+    """Start to forward a port; the first line of its output names the local one."""
+    return subprocess.Popen(
+        ["kubectl", "port-forward", "--address=127.0.0.1", target, ports],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+@contextlib.contextmanager
+def forwarded(target: str, port: int) -> Iterator[int]:
+    """Forward a port of 127.0.0.1 to a Service or a pod, and go on if its pod is replaced."""
+    child = _forward(target, f":{port}")
+    closing = threading.Event()
+
+    def renew(local: str) -> None:
+        nonlocal child
+        while not closing.wait(0.5):
+            if child.poll() is not None:
+                child.communicate()
+                child = _forward(target, f"{local}:{port}")
+
     try:
         assert child.stdout
         line = child.stdout.readline()
         found = re.search(r"127\.0\.0\.1:(\d+)", line)
         assert found, line + child.stdout.read()
-        yield int(found[1])
+        renewal = threading.Thread(target=renew, args=(found[1],))
+        renewal.start()
+        try:
+            yield int(found[1])
+        finally:
+            closing.set()
+            renewal.join()
     finally:
         child.terminate()
-        child.wait()
-        if child.stdout:
-            child.stdout.close()
+        child.communicate()
 
 
 class Job:
