@@ -15,7 +15,6 @@ SEED = int(os.environ.get("CHAOS_SEED", "743"))
 JOBS = 2
 
 
-@pytest.mark.alone  # it stops the storage, which other tests use
 @pytest.mark.timeout(1200)
 def test_jobs_survive_random_faults(cluster_storage: None, tmp_path: Path, measured) -> None:
     command = [
