@@ -116,7 +116,7 @@ def _forward(target: str, ports: str) -> subprocess.Popen[str]:
 
 @contextlib.contextmanager
 def forwarded(target: str, port: int) -> Iterator[int]:
-    """Forward a port of 127.0.0.1 to a Service or a pod, and go on if its pod is replaced."""
+    """Forward a port of 127.0.0.1 to a Service or a pod, also after its pod is replaced."""
     child = _forward(target, f":{port}")
     closing = threading.Event()
 
