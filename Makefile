@@ -165,7 +165,7 @@ test-native: test-environments ## run the tests of the C++ engine: sanitizers, o
 test-infra: test-environments ## run the tests of setup.sh and the Google Cloud scripts
 	@$(pytest) $(call files_of,infra) -m infra
 
-test-nightly: test-environments ## run the tests that take longest: 45 minutes
+test-nightly: test-environments ## run the tests that take longest: more than 30 minutes
 	@$(pytest) -m nightly
 
 test-adapters: ## run the tests of the PyTorch, JAX and PennyLane adapters, in an environment of 5 GB

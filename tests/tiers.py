@@ -71,8 +71,6 @@ ASSIGNED = {
     "tests/tfq/": TFQ,
     "tests/tfq/test_speed.py": TFQ_EXHAUSTIVE,
     "tests/tfq/test_training.py": TFQ_EXHAUSTIVE,
-    "tests/unit/test_model_circuits.py::test_a_contraction_that_takes_too_long_is_refused"
-    "[arguments2-set LAYERS=4]": EXHAUSTIVE,
     # Writing them takes half a minute.
     "tests/unit/test_data_bombs.py::test_large_bombs_are_refused_in_one_sentence_each": NIGHTLY,
     # Thousands of trajectories each; the default tier has other channels.
@@ -94,6 +92,8 @@ ASSIGNED = {
     # Processes that import TensorFlow and compute for 10 s, or search paths.
     "tests/unit/qfleet/test_determinism.py": EXHAUSTIVE,
     "tests/unit/qfleet/test_networks.py::test_path_is_the_same_in_every_process": EXHAUSTIVE,
+    "tests/unit/test_model_circuits.py::test_a_contraction_that_takes_too_long_is_refused"
+    "[arguments2-set LAYERS=4]": EXHAUSTIVE,
     "tests/unit/test_inference_chunks.py::test_local_workers_report_a_final_error_once": EXHAUSTIVE,
     # A process that imports all tests.
     "tests/unit/test_tiers.py::test_collection_finds_every_test_file": EXHAUSTIVE,
