@@ -241,12 +241,20 @@ def _report_bug(error: Exception) -> int:
 
 
 def exit_on_signals() -> None:
-    """Turn SIGTERM and SIGHUP into SystemExit, so that `finally` ends child processes."""
+    """Turn SIGTERM and SIGHUP into SystemExit, so that `finally` ends child processes.
+
+    A second signal does not interrupt what runs in `finally` because of the first one.
+    """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _exit_with_signal)
 
 
 def _exit_with_signal(number: int, frame: FrameType | None) -> None:
+    handled = sys.exception()
+    while handled is not None:
+        if isinstance(handled, SystemExit):
+            return
+        handled = handled.__context__
     events.interrupt(lambda: sys.exit(128 + number))
 
 

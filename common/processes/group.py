@@ -71,7 +71,7 @@ class ProcessGroup:
         self.terminate()
         deadline = time.monotonic() + grace_seconds
         for process in self.processes:
-            process.stop(deadline - time.monotonic())
+            process.wait_or_kill(deadline - time.monotonic())
 
 
 class StopSignals:

@@ -244,6 +244,10 @@ class ManagedProcess:
             Its exit code.
         """
         self.terminate()
+        return self.wait_or_kill(grace_seconds)
+
+    def wait_or_kill(self, grace_seconds: float) -> int:
+        """Do what `stop` does after SIGTERM, which a process should get only once."""
         self._reader.join(max(0.0, grace_seconds))
         self.kill()
         code = self.wait()

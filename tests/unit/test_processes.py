@@ -325,6 +325,32 @@ def test_process_group_stop_all_shares_one_grace_time() -> None:
         assert [process.exit_code for process in group.processes] == [137] * 3
 
 
+def test_second_signal_does_not_interrupt_the_clean_up() -> None:
+    code = (
+        "from common.errors import exit_on_signals\n"
+        "exit_on_signals()\n"
+        "try:\n"
+        f"    {READY}time.sleep(60)\n"
+        "finally:\n"
+        "    try:\n"
+        "        raise ValueError\n"
+        "    except ValueError:\n"
+        "        print('cleaning', flush=True)\n"
+        "        print(sys.stdin.readline(), flush=True)\n"
+    )
+    with ManagedProcess([sys.executable, "-c", code], stdin=True, stdout="capture") as child:
+        wait_until_ready(child)
+        child.terminate()
+        event = child.next_event(10)
+        assert event
+        assert event.message == "cleaning"
+        child.terminate()
+        child.send_signal(signal.SIGHUP)
+        child.send_line("clean")
+        assert child.wait(10) == 143
+        assert "clean\n" in child.stdout_text
+
+
 def test_stop_signals_are_recorded_and_restored() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with StopSignals() as stop:
