@@ -204,6 +204,10 @@ def cases_to_fit(
     most = int(MAX_BATCH_SECONDS / seconds) * threads
     slow = seconds > SLOW_EXAMPLE_SECONDS
     case: dict[str, Any] = {"qubits": qubits, "seconds": effort.seconds}
+    if settings.data.task not in VARIATIONAL_TASKS:
+        repeated = workload.placement == "reupload"
+        case["angles"] = workload.features if repeated else min(workload.features, qubits)
+        case |= {"placement": workload.placement, "classes": workload.classes}
     if circuits_to_measure(workload, settings) < workload.circuits:
         case["filters"] = 1
     if workload.repeats or workload.has_spanning_states:

@@ -110,7 +110,10 @@ def _workload_path(settings: Settings) -> Path:
 
 
 def _profile_path(settings: Settings, workload: WorkloadAnalysis, effort: str) -> Path:
-    names = ("family", "qubits", "circuits", "forward_flops", "backward_flops", "readouts")
+    names = (
+        *("family", "qubits", "circuits", "forward_flops", "backward_flops", "readouts"),
+        *("features", "placement", "classes"),
+    )
     circuits = {name: getattr(workload, name) for name in names}
     values = {**circuits, "spanned": workload.has_spanning_states}
     training = settings.training

@@ -22,6 +22,8 @@ class WorkloadAnalysis:
         readouts: Number of readouts of all circuits.
         weights: Number of trained parameters, which the all-reduce sums.
         features: Number of angles per example.
+        placement: Entry point of the angles in the circuit, one of `qfleet.placement.PLACEMENTS`.
+        classes: Classes that the model predicts; 2 for any other target.
         tile_examples: Examples in a full tile, which are simulated together by vector instructions.
         tile_work: Threads -> `work` of batches of 1, 2, ... examples; holds 1 thread.
         spanning_states: Examples -> number of states that span that many examples of the data; 0
@@ -49,6 +51,8 @@ class WorkloadAnalysis:
     readouts: int
     weights: int
     features: int
+    placement: str
+    classes: int
     tile_examples: int
     tile_work: Mapping[int, list[float]]
     spanning_states: Mapping[int, int]

@@ -102,6 +102,8 @@ def _analyze(settings: Settings) -> WorkloadAnalysis:
         readouts=sum(circuit.readouts for circuit in circuits),
         weights=sum(int(np.prod(weight.shape)) for weight in model.trainable_weights),
         features=sample.features,
+        placement=sample.placement,
+        classes=max(2, sample.target.outputs),
         tile_examples=_tile_layout(widest.qubits, 1 << 20, 1).samples if native else 1,
         tile_work=dict(_tile_work(widest)),
         spanning_states={} if whole_batch else _spanning_states(circuits, sample.angles),
@@ -338,12 +340,15 @@ def _shard_exchanges(circuits: Sequence[_Analysis], state_shards: int) -> dict[i
 
 
 def _spanning_states(circuits: Sequence[_Analysis], angles: np.ndarray) -> dict[int, int]:
-    """Return examples -> states that span that many examples, for powers of two."""
-    simulator = circuits[0].native
-    if len(circuits) > 1 or simulator is None:
+    """Return examples -> states of each circuit that span that many examples."""
+    simulators = [circuit.native for circuit in circuits if circuit.native is not None]
+    if len(simulators) < len(circuits):
         return {}
-    sizes = [2**power for power in range(len(angles).bit_length())]
-    return {size: simulator.subspace_size(angles[:size]) for size in sizes}
+    states: dict[int, int] = {}
+    for rows in (2**power for power in range(len(angles).bit_length())):
+        counts = [one.subspace_size(angles[:rows]) for one in simulators]
+        states[rows] = max(counts) if all(counts) else 0
+    return states
 
 
 if __name__ == "__main__":

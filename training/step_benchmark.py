@@ -9,6 +9,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from training.step_benchmark_worker import BenchmarkCase
 
 
+LearnerKey = tuple["BenchmarkCase", int | None]
+
 SHORT_EPOCHS, SHORT_EPOCH_STEPS = 12, 4
 """The epochs that the host's work is measured in."""
 
@@ -46,23 +49,25 @@ class SyntheticDataset:
     """Random examples in memory, with the attributes of a data set that a learner needs.
 
     Args:
-        settings: TASK, QUBITS, PARTITIONS, SEED and the batch are used.
-        data: `turned` rotates every qubit of an example, `excitations` one. With TASK=energy and
-            TASK=state, the name of the Hamiltonians or states, which are repeated.
+        case: `turned` data rotates every qubit of an example, `excitations` one. With TASK=energy
+            and TASK=state, Hamiltonians or states are repeated.
     """
 
     class_counts: ClassVar[dict[str, int]] = {}
 
-    def __init__(self, settings: Settings, data: str) -> None:
+    def __init__(self, case: "BenchmarkCase") -> None:
+        settings = case.settings
         # Enough batches that the order of an epoch is drawn seldom, as in training.
         batch = settings.training.global_batch
         self._rows = batch * max(4, min(64, 65_536 // batch))
-        self._seed, self._data = settings.data.seed, data
-        self.features, self.placement = settings.model.qubits, "cluster"
+        self._seed, self._data = settings.data.seed, case.data
+        self.features, self.placement = case.angles, case.placement
         self.target: Target = SIGNS
+        if case.classes > 2:
+            self.target = Target("classes", "label", tuple(map(str, range(case.classes))))
         self._members: Examples | None = None
         if settings.data.task in PROBLEMS:
-            named = settings.data.model_copy(update={"data": data})
+            named = settings.data.model_copy(update={"data": case.data})
             prepared = PROBLEMS[settings.data.task](named, settings.model.qubits)
             train = prepared.splits["train"]
             self._members, self.target = train.read(0, train.rows), prepared.encoding.target
@@ -81,7 +86,9 @@ class SyntheticDataset:
         if self._data == "excitations":
             rotated = generator.integers(self.features, size=rows)
             angles *= np.arange(self.features) == rotated[:, None]
-        labels = np.where(generator.random(rows) < 0.5, 1, -1).astype("f4")
+        labels = generator.integers(max(2, self.target.outputs), size=rows).astype("f4")
+        if self.target.kind == "signs":
+            labels = 2 * labels - 1
         return Examples(angles, labels)
 
 
@@ -192,7 +199,7 @@ class StepBenchmark:
         self._strategies = {"": self._strategy, "all": independent, "first": independent}
         # CPU time, so that neither other processes nor waiting for peers or cases count.
         self._start_seconds = sum(psutil.Process().cpu_times()[:2])
-        self._learners: dict[tuple[Any, str, int | None], tuple[Any, float]] = {}
+        self._learners: dict[LearnerKey, tuple[Any, float]] = {}
         # By case: the learner's input, and the steps per call that the first measurement chose.
         self._inputs: dict[BenchmarkCase, Any] = {}
         self._steps_per_call: dict[BenchmarkCase, int] = {}
@@ -262,7 +269,7 @@ class StepBenchmark:
         """Return the learner, and the seconds until its first step ended (0 before that)."""
         key = _learner_key(case)
         if key not in self._learners:
-            data = cast(Dataset, SyntheticDataset(case.settings, case.data))
+            data = cast(Dataset, SyntheticDataset(case))
             strategy = self._strategies[case.independent]
             settings = case.settings.replace(data=case.data)
             learner = learner_factory.build_learner(strategy, self._cluster, data, settings)
@@ -273,7 +280,7 @@ class StepBenchmark:
         """Return the learner's input: batches of any size, so that its graph is traced once."""
         if case not in self._inputs:
             training = case.settings.training
-            data = SyntheticDataset(case.settings, case.data)
+            data = SyntheticDataset(case)
             sampler = WorkerSampler(
                 data.partition_sizes,
                 rank=0 if case.independent else self._cluster.rank // training.state_shards,
@@ -315,10 +322,10 @@ def _host_seconds(learner: Any, data: Any, step_seconds: float) -> float:
     return max(0.0, statistics.median(timer.seconds) - SHORT_EPOCH_STEPS * step_seconds)
 
 
-def _learner_key(case: "BenchmarkCase") -> tuple[Any, str, int | None]:
-    """Return what the learner of a case depends on: everything but the batch."""
+def _learner_key(case: "BenchmarkCase") -> LearnerKey:
+    """Return what the learner of a case depends on: everything but the batch and the values."""
     settings = case.settings.replace(batch=None, batch_per_worker=None)
-    return settings, case.independent, _micro_batch_count(case)
+    return replace(case, settings=settings, seconds=0.0, data=""), _micro_batch_count(case)
 
 
 def _micro_batch_count(case: "BenchmarkCase") -> int | None:

@@ -11,6 +11,9 @@ A case may contain any setting except those of the whole process (PROCESS_SETTIN
     seconds      approximate duration of the measurement
     data         `turned` (default): each example rotates every qubit; `excitations`: one qubit;
                  with TASK=energy or TASK=state, DATA
+    placement    where angles enter the circuit: `cluster` (default), `angle` or `reupload`
+    angles       angles per example; QUBITS unless given
+    classes      classes that the model predicts: 2 unless given
     independent  `all`: each worker trains by itself, on `batch` examples of its own, without
                  all-reduce; `first`: only worker 0 does, and the others wait
 
@@ -32,6 +35,7 @@ from typing import Any, Self
 from common.errors import SettingsError
 from common.events import emit
 from common.settings import VARIATIONAL_TASKS, Settings
+from qfleet.placement import PLACEMENTS
 from training.worker_process import exit_worker, start_worker
 
 PROCESS_SETTINGS = ("workers", "threads", "seed", "config")
@@ -52,12 +56,18 @@ class BenchmarkCase:
         settings: Settings of a worker in the group, or of a single worker with `independent`.
         seconds: Approximate duration of the measurement.
         data: One of DATA, or the Hamiltonian or state of a variational task.
+        placement: One of PLACEMENTS.
+        angles: Angles per example.
+        classes: Classes that the model predicts.
         independent: One of INDEPENDENT.
     """
 
     settings: Settings
     seconds: float
     data: str
+    placement: str
+    angles: int
+    classes: int
     independent: str
 
     @classmethod
@@ -82,6 +92,9 @@ class BenchmarkCase:
         rest = dict(content)
         seconds = rest.pop("seconds", 2.0)
         data = rest.pop("data", DATA[0])
+        placement = rest.pop("placement", PLACEMENTS[0])
+        angles = rest.pop("angles", None)
+        classes = rest.pop("classes", 2)
         independent = rest.pop("independent", "")
         if not isinstance(seconds, int | float) or not 0 < seconds <= MAX_CASE_SECONDS:
             raise SettingsError(
@@ -97,7 +110,15 @@ class BenchmarkCase:
                 f"data of a case is one of {', '.join(DATA)}, and independent one of"
                 f" {', '.join(INDEPENDENT[1:])}, not {data!r} and {independent!r}"
             )
-        return cls(settings, float(seconds), data, independent)
+        angles = settings.model.qubits if angles is None else angles
+        for name, number, least in (("angles", angles, 1), ("classes", classes, 2)):
+            if not isinstance(number, int) or number < least:
+                raise SettingsError(f"{name} of a case is {least} or more, not {number!r}")
+        if placement not in PLACEMENTS:
+            raise SettingsError(
+                f"placement of a case is one of {', '.join(PLACEMENTS)}, not {placement!r}"
+            )
+        return cls(settings, float(seconds), data, placement, angles, classes, independent)
 
 
 def read_cases(text: str, args: Sequence[str], workers: int) -> list[BenchmarkCase]:

@@ -62,7 +62,8 @@ def workload(qubits=8, *, examples=6400, spans=None, circuits=1) -> WorkloadAnal
         family="qcnn by qfleet", qubits=qubits, circuits=circuits, distinct_circuits=1,
         forward_flops=operations / 3, backward_flops=2 * operations / 3,
         state_bytes=circuits * 8 << qubits, readouts=circuits, weights=63, features=qubits,
-        tile_examples=samples, tile_work=fill, spanning_states=spans or {},
+        placement="cluster", classes=2, tile_examples=samples, tile_work=fill,
+        spanning_states=spans or {},
         shard_exchanges={2: 1, 4: 1, 8: 2}, train_examples=examples, validation_examples=200,
         partitions=64,
     )  # fmt: skip
