@@ -15,6 +15,10 @@ CALLBACK_SECONDS = 3e-3
 """The host's work of an epoch that a step benchmark does not have: the callbacks of a training, and
 what they displace from the caches. About what plans without it lacked, compared with trainings."""
 
+CHECKPOINT_SECONDS = 4e-3
+"""What an epoch of several workers on this machine takes longer because the chief's checkpoint is
+written in the background: it shares the CPU of the chief's steps, for which the others wait."""
+
 
 @dataclass(frozen=True)
 class FitPoint:
@@ -184,7 +188,7 @@ class SetupFit:
 
     Attributes:
         sizes: Fits by qubits.
-        host_seconds: The host's work of an epoch: as in FitPoint, and the callbacks of a training.
+        host_seconds: The host's work of an epoch: as in FitPoint, and that of a training only.
     """
 
     workers: int
@@ -211,7 +215,10 @@ def fit_setups(points: Sequence[FitPoint]) -> list[SetupFit]:
         own = [p for p in points if (p.workers, p.threads, p.busy_threads) == setup]
         measured = [point.host_seconds for point in own if point.host_seconds]
         host_seconds = statistics.median(measured) if measured else DEFAULT_HOST_SECONDS
-        fits.append(SetupFit(*setup, dict(_fit_sizes(own)), host_seconds + CALLBACK_SECONDS))
+        host_seconds += CALLBACK_SECONDS
+        if setup[2] > setup[1]:  # several workers on this machine
+            host_seconds += CHECKPOINT_SECONDS
+        fits.append(SetupFit(*setup, dict(_fit_sizes(own)), host_seconds))
     return fits
 
 

@@ -16,7 +16,7 @@ from common.settings import Settings
 from common.settings.settings import AUTO
 from planning import measurement_cache, plan_file
 from planning.costs import Costs, MachineMemory, WorkerOption, states_bytes
-from planning.fit import CALLBACK_SECONDS, FitLine, FitPoint
+from planning.fit import CALLBACK_SECONDS, CHECKPOINT_SECONDS, FitLine, FitPoint
 from planning.machine_profile import (
     FULL,
     QUICK,
@@ -102,25 +102,31 @@ def costs(one: WorkloadAnalysis, machine=HERE, *args: str, points=None) -> Costs
     return Costs(one, profile, machine, settings.training, price)
 
 
+def host_seconds(workers: int) -> float:
+    """Return the host's work of an epoch of a training on this machine."""
+    return HOST + CALLBACK_SECONDS + (CHECKPOINT_SECONDS if workers > 1 else 0)
+
+
 @pytest.mark.parametrize("qubits", [10, 13, 16])
 @pytest.mark.parametrize(("workers", "threads"), [(1, 2), (2, 1)])
 @pytest.mark.parametrize("batch", [64, 256])
 def test_step_model_predicts_held_out_batches(qubits, workers, threads, batch):
     one = workload(qubits)
     step = StepModel(measured(one), 2).step(one, workers=workers, batch=batch, threads=threads)
-    host = (HOST + CALLBACK_SECONDS) / math.ceil(6400 / batch)
+    host = host_seconds(workers) / math.ceil(6400 / batch)
     assert step.seconds == pytest.approx(
         truth(one, workers, batch, threads, 2).step + host, rel=0.03
     )
 
 
-def test_step_model_short_epochs_pay_for_the_host():
+@pytest.mark.parametrize("workers", [1, 2])
+def test_step_model_short_epochs_pay_for_the_host(workers):
     short, long = workload(8, examples=400), workload(8, examples=64_000)
     model = StepModel(measured(short), 2)
-    options = {"workers": 1, "batch": 64, "threads": 2}
+    options = {"workers": workers, "batch": 64, "threads": 2 // workers}
     steps = [model.step(one, **options) for one in (short, long)]
     assert steps[0].other - steps[1].other == pytest.approx(
-        (HOST + CALLBACK_SECONDS) * (1 / 7 - 1 / 1000)
+        host_seconds(workers) * (1 / 7 - 1 / 1000)
     )
 
 
@@ -186,7 +192,7 @@ def test_step_of_a_measured_batch_takes_the_measured_time(batch):
     (point,) = [p for p in points if (p.workers, p.busy_threads, p.rows) == (1, 2, batch)]
     step = StepModel(points, 2).step(one, workers=1, batch=batch, threads=2)
     assert step.simulate == pytest.approx(point.simulate)
-    host = (HOST + CALLBACK_SECONDS) / math.ceil(6400 / batch)
+    host = host_seconds(1) / math.ceil(6400 / batch)
     assert step.other == pytest.approx(point.other + host)
 
 
