@@ -120,8 +120,6 @@ def _probes() -> Object:
         "livenessProbe": {
             "exec": {"command": fresh}, "periodSeconds": 5, "timeoutSeconds": 10,
             "failureThreshold": 2,
-            # A stopped process does not react to SIGTERM, and the others wait for its successor.
-            "terminationGracePeriodSeconds": 5,
         },
     }  # fmt: skip
 

@@ -28,6 +28,10 @@ USER = 65532
 DISK = "ephemeral-storage"
 """The resource of a node's disk: a pod's volumes in it, and its logs."""
 
+GRACE_SECONDS = 25
+"""From SIGTERM to SIGKILL: the 22 s in which a worker saves its state and ends, and a margin. The
+kubelet gives a worker whose liveness probe fails the same time, as its pod is not restarted."""
+
 NODE_LOSS_SECONDS = 30
 """Time after which the pods of a node that is lost are replaced; Kubernetes' default is 300 s."""
 
@@ -71,7 +75,7 @@ def pod(container: Object, settings: Settings | None = None, **fields: Any) -> O
         "serviceAccountName": ACCOUNT,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 30,
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": USER,

@@ -16,7 +16,7 @@ CALLBACK_SECONDS = 3e-3
 what they displace from the caches. About what plans without it lacked, compared with trainings."""
 
 CHECKPOINT_SECONDS = 4e-3
-"""What an epoch of several workers on this machine takes longer because the chief's checkpoint is
+"""Additional time of an epoch of several workers on this machine, while the chief's checkpoint is
 written in the background: it shares the CPU of the chief's steps, for which the others wait."""
 
 
