@@ -1,4 +1,4 @@
-"""Time and memory of one training step in the NumPy interface: values and gradients.
+"""Time, memory and rates of one training step in the NumPy interface: values and gradients.
 
 python -m benchmarks.engine_step MODEL QUBITS BATCH
 """
@@ -8,11 +8,17 @@ import sys
 import time
 
 import qfleet
-from benchmarks.circuit_models import model, random_inputs
+from benchmarks.circuit_models import BenchmarkModel, model, random_inputs
+from benchmarks.machine_peaks import MachinePeaks, measure_peaks
 from benchmarks.subprocess_protocol import peak_gib
+from qfleet.compiler.cost import PassCost, pass_costs
+from qfleet.compiler.native_program import prepare_native_program
+from qfleet.compiler.program import compile_program
 
-SECONDS = 2.0
-"""Steps are repeated for so long. The first one counts only if it takes longer."""
+SECONDS, STEPS = 2.0, 3
+"""Steps are repeated for so long, and so often. The first one is not counted."""
+PEAKS = 11
+"""Measurements of the machine's rates."""
 
 
 def main(name: str, qubits: int, batch: int) -> None:
@@ -29,15 +35,40 @@ def main(name: str, qubits: int, batch: int) -> None:
     )
     times: list[float] = []
     end = time.monotonic() + SECONDS
-    while not times or time.monotonic() < end:
+    while len(times) < STEPS or time.monotonic() < end:
         start = time.perf_counter()
         compiled.value_and_gradient(data.angles, data.parameters, input_gradients=False)
         times.append(time.perf_counter() - start)
-    median = statistics.median(times[1:] or times)
+    median, memory = statistics.median(times[1:]), peak_gib()
+    cost, peaks = _cost(definition), _median_peaks()
     print(
         f"{name}, {qubits} qubits, batch {batch}: {median * 1e3:.4g} ms per step,"
-        f" {peak_gib():.2f} GiB at most"
+        f" {memory:.2f} GiB at most, {batch * cost.operations / median / 1e9:.0f} of"
+        f" {peaks.operations / 1e9:.0f} Gflop/s,"
+        f" {batch * peaks.seconds(cost.operations, cost.bytes) / median:.2f} of the bound"
     )
+
+
+def _median_peaks() -> MachinePeaks:
+    each = [measure_peaks() for _ in range(PEAKS)]
+    return MachinePeaks(
+        statistics.median(peaks.operations for peaks in each),
+        statistics.median(peaks.bytes for peaks in each),
+    )
+
+
+def _cost(definition: BenchmarkModel) -> PassCost:
+    """Return operations and bytes of both passes, per circuit."""
+    program = compile_program(
+        definition.circuit,
+        definition.inputs,
+        definition.parameters,
+        definition.observables,
+        target="native",
+    )
+    native = prepare_native_program(program, "complex64")
+    forward, backward = pass_costs(native.plan, native.prefix, 8, frozenset(definition.inputs))
+    return forward + backward
 
 
 if __name__ == "__main__":

@@ -78,7 +78,8 @@ class BatchGateExponents:
     def __call__(self, angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return [E] and [B, F] float64 for [B, inputs] angles and [parameters] values."""
         symbols, parameters = tf.cast(angles, tf.float64), tf.cast(parameters, tf.float64)
-        shared = self._shared(parameters[tf.newaxis])[0]
+        # A reshape copies nothing. A slice and its gradient do.
+        shared = tf.reshape(self._shared(tf.reshape(parameters, [1, -1])), [-1])
         if self.mixed:
             rows = tf.broadcast_to(parameters, [tf.shape(angles)[0], self._parameters])
             symbols = tf.concat([symbols, rows], axis=1)
