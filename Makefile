@@ -171,7 +171,8 @@ test-nightly: test-environments ## run the tests that take longest: more than 30
 test-adapters: ## run the tests of the PyTorch, JAX and PennyLane adapters, in an environment of 5 GB
 	@$(no_settings)$(setup) $(adapters)
 	@.venv-adapters/bin/python -m qfleet.native >/dev/null
-	@tests/run.sh .venv-adapters/bin/python --confcutdir=tests/adapters tests/adapters $(report:%=%/adapters.xml)
+	@tests/run.sh .venv-adapters/bin/python --numprocesses=2 --dist=worksteal \
+		--confcutdir=tests/adapters tests/adapters $(report:%=%/adapters.xml)
 
 test-mitiq: ## compare zero-noise extrapolation with mitiq, in its environment
 	@$(no_settings)$(setup) $(mitiq)
