@@ -84,7 +84,7 @@ def test_values_of_a_batch_are_those_of_default_qubit(circuit: Callable) -> None
         *((expectations, "jit", which) for which in ((1,), (0, 1))),
         *((probabilities, interface, (0, 1)) for interface in ("torch", "autograd", "jit")),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_gradients_of_a_batch_are_those_of_backprop(
     circuit: Callable, interface: str, which: tuple[int, ...]
