@@ -5,6 +5,7 @@ ValueError
     ├── ArgumentError            an argument has the wrong shape, type or value
     ├── CircuitError             a circuit, its symbols or its observables can't be simulated
     │   └── MemoryLimitError     the state does not fit into memory
+    ├── NoiseError               a noise is unknown, or its rate is out of range
     ├── ProblemError             a Hamiltonian or a target state can't be read or is unknown
     ├── ShardingError            a state can't be sharded over this many processes
     └── TfqMissingError          TensorFlow Quantum is not installed, or can't be loaded

@@ -184,7 +184,7 @@ def _import_cotengra() -> ModuleType:
         import cotengra
     except ImportError:
         raise LibraryError(
-            'the contraction of tensor networks needs cotengra: pip install "qfleet[network]"'
+            "the contraction of tensor networks needs cotengra: pip install cotengra cotengrust"
         ) from None
     return cotengra
 

@@ -58,7 +58,7 @@ def molecule(name: str, kind: str, bonds: np.ndarray) -> HamiltonianFamily:
     except ImportError as error:
         raise ProblemError(
             f"{name} needs the package {error.name}, which is not installed: run `pip install"
-            ' "qfleet[chemistry]"`'
+            " openfermion pyscf`"
         ) from None
     return HamiltonianFamily.of(name, sums, ("R",), bonds[:, None], found.electrons)
 
