@@ -30,6 +30,7 @@ The text of every error is one sentence: cause, location, allowed values, next c
 import contextlib
 import gc
 import logging
+import select
 import signal
 import sys
 import traceback
@@ -218,9 +219,9 @@ def run_main(main: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         events.emit("error", "interrupted", exit_code=EXIT_INTERRUPTED)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        return EXIT_OK  # the reader of the output ended, as in `| head`
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _has_lost_reader():
+            return EXIT_OK  # as in `| head`
         known = as_qfleet_error(error)
         if known is None:
             return _report_bug(error)
@@ -228,6 +229,15 @@ def run_main(main: Callable[[], int | None]) -> int:
         events.emit("error", text, exit_code=known.exit_code)
         write_termination_message(text)
         return known.exit_code
+
+
+def _has_lost_reader() -> bool:
+    """Return True if nobody reads this process's output any more."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or not a file
+            poll.register(stream.fileno(), 0)
+    return any(state & (select.POLLERR | select.POLLHUP) for _, state in poll.poll(0))
 
 
 def _report_bug(error: Exception) -> int:

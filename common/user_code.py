@@ -22,8 +22,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 _OWN_FOLDERS = tuple(
     ROOT / name
-    for name in ("benchmarks", "common", "examples", "images", "inference", "infra", "k8s",
-                 "launch", "planning", "qfleet", "studies", "tests", "tools", "training")
+    for name in ("benchmarks", "chaos", "common", "docs", "examples", "images", "inference",
+                 "infra", "k8s", "launch", "planning", "qfleet", "studies", "tests", "tools",
+                 "training")
 )  # fmt: skip
 
 

@@ -9,10 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from common import storage
+from common import safe_json, storage
 from inference.chunk_plan import Chunk, ChunkPlan
 
 METADATA_KEY = b"qfleet"
+
+MAX_COLUMNS = 20_000
+"""Most columns of a chunk file. A model has at most 4,096 readouts per observable."""
 
 
 class ChunkPredictions(NamedTuple):
@@ -75,14 +78,19 @@ def read_chunk(plan: ChunkPlan, chunk: Chunk) -> ChunkPredictions | None:
     except FileNotFoundError:
         return None
     try:
-        table = pa.parquet.ParquetFile(io.BytesIO(content)).read()
-        metadata = json.loads(table.schema.metadata[METADATA_KEY])
+        file = pa.parquet.ParquetFile(io.BytesIO(content))
+        if not _has_size(file, chunk.count):
+            return None
+        table = file.read()
+        metadata = safe_json.parse(table.schema.metadata[METADATA_KEY])
         columns = [column.to_numpy() for column in table.columns]
         intact = (
             metadata["plan"] == plan.fingerprint
             and metadata["chunk"] == chunk.index
             and len(columns[0]) == chunk.count
             and metadata["sha256"] == _sha256(columns)
+            and type(metadata["worker"]) is int
+            and type(metadata["seconds"]) in (int, float)
         )
         if not intact:
             return None
@@ -102,6 +110,13 @@ def read_chunk(plan: ChunkPlan, chunk: Chunk) -> ChunkPredictions | None:
         )
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexError):
         return None
+
+
+def _has_size(file: pa.parquet.ParquetFile, rows: int) -> bool:
+    """Return True if a file has so many rows of numbers: a small file may contain large ones."""
+    types = file.schema_arrow.types
+    numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in types)
+    return numbers and len(types) <= MAX_COLUMNS and file.metadata.num_rows == rows
 
 
 def _joined(columns: list[np.ndarray]) -> np.ndarray:

@@ -311,6 +311,11 @@ def _generate_again(source: ModelSource, root: StoragePath, named_data: str) -> 
             f"{missing}, and DATA={recorded}, from which it was made, is read only if you name it:"
             f" set DATA={recorded} if you trust its path, or give examples with INPUT=table"
         )
+    if isinstance(root, Path) and root.is_symlink():
+        raise DataError(
+            f"{missing}, and it is not created again, since {root} is a symbolic link: replace the"
+            " link by a folder, or give examples with INPUT=table"
+        )
     rows = generated_rows(settings.data)
     if rows > MAX_GENERATED_ROWS:
         arguments = " ".join(

@@ -4,16 +4,20 @@ This is the local counterpart of an Indexed Job. Each worker gets the JOB_COMPLE
 pod would get, and exits with the same codes.
 """
 
+import logging
 import sys
+from pathlib import Path
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from common import events
+from common import events, storage
 from common.errors import PeerLost, RetryableError, StorageUnavailable
 from common.events import Event
 from common.processes import (
+    LIVENESS_SECONDS,
+    Heartbeats,
     ManagedProcess,
     ProcessGroup,
     StopSignals,
@@ -24,6 +28,8 @@ from common.settings import Settings
 from common.text import plural
 from inference.chunk_plan import ChunkPlan
 from inference.worker import COMPLETION_INDEX
+
+log = logging.getLogger("qfleet")
 
 TERMINATION_GRACE_SECONDS = 10.0
 """Time from SIGTERM until a worker is killed."""
@@ -71,21 +77,36 @@ class LocalWorkers:
             PeerLost: Workers were lost more than MAX_RESTARTS times.
         """
         with StopSignals() as stop:
-            with ProcessGroup(TERMINATION_GRACE_SECONDS) as group, _Display(self._plan) as display:
-                code = self._supervise(group, display, stop)
+            with (
+                storage.temporary_folder() as folder,
+                ProcessGroup(TERMINATION_GRACE_SECONDS) as group,
+                _Display(self._plan) as display,
+            ):
+                code = self._supervise(group, display, stop, Path(folder))
             if stop.exit_code is None:
                 return code
             message = "Stopped. Run the same command again to continue from the finished chunks."
             events.emit("log", message, level="INFO")
             return stop.exit_code
 
-    def _supervise(self, group: ProcessGroup, display: "_Display", stop: StopSignals) -> int:
-        workers = {
-            self._start(group, index): index for index in range(self.settings.inference.parallelism)
-        }
-        running = len(workers)
+    def _supervise(
+        self, group: ProcessGroup, display: "_Display", stop: StopSignals, folder: Path
+    ) -> int:
+        files = [folder / f"worker-{i}" for i in range(self.settings.inference.parallelism)]
+        workers = {self._start(group, index, file): index for index, file in enumerate(files)}
+        running = {index: process for process, index in workers.items()}
+        stopped: set[ManagedProcess] = set()
+        heartbeats = Heartbeats({str(index): file for index, file in enumerate(files)})
         while running and stop.received is None:
             received = group.next_event(POLL_SECONDS)
+            for name in heartbeats.stale(LIVENESS_SECONDS):
+                if (process := running.get(int(name))) and process not in stopped:
+                    stopped.add(process)
+                    log.warning(
+                        f"worker {name} did not respond for {LIVENESS_SECONDS:.0f} seconds"
+                        " (stopped): killing it"
+                    )
+                    process.kill()
             if received is None:
                 continue
             process, event = received
@@ -94,20 +115,24 @@ class LocalWorkers:
             elif event.kind != "exit":
                 display.show(event)
             elif (code := event.integer("exit_code")) == 0:
-                running -= 1
+                del running[workers[process]]
             elif code in FINAL_EXIT_CODES:
                 display.close()
                 self._report_failure(process, code)
                 return code
             else:
-                self._report_restart(display, workers[process], event)
-                workers[self._start(group, workers[process])] = workers[process]
+                index = workers[process]
+                self._report_restart(display, index, event)
+                running[index] = self._start(group, index, files[index])
+                workers[running[index]] = index
         return 0
 
-    def _start(self, group: ProcessGroup, index: int) -> ManagedProcess:
-        verbose = str(self.settings.job.verbose).lower()
+    def _start(self, group: ProcessGroup, index: int, heartbeat_file: Path) -> ManagedProcess:
+        heartbeat_file.touch()
+        settings = self.settings.replace(heartbeat_file=str(heartbeat_file))
+        verbose = str(settings.job.verbose).lower()
         return group.start(
-            [sys.executable, "-m", "inference.worker", *self.settings.to_args()],
+            [sys.executable, "-m", "inference.worker", *settings.to_args()],
             name=f"worker {index}",
             env=clean_environment(**{"QFLEET_VERBOSE": verbose, COMPLETION_INDEX: str(index)}),
             stdout="capture",

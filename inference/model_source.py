@@ -277,10 +277,7 @@ def _from_path(path: StoragePath) -> ModelSource:
 
 def _require_plain_folder(folder: StoragePath) -> None:
     """Raise if a folder would lead what is written to it to another place."""
-    entry = storage.foreign_entry(folder)
-    if isinstance(folder, Path) and folder.is_symlink():
-        entry = f"{folder} is a symbolic link"
-    if entry:
+    if entry := storage.foreign_entry(folder):
         raise WeightsError(f"predictions can't be written next to the weights: {entry}; delete it")
 
 

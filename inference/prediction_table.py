@@ -3,7 +3,6 @@
 With zero-noise extrapolation, the last columns but the readouts are predictions without it.
 """
 
-import tempfile
 from pathlib import Path
 from typing import Self
 
@@ -57,7 +56,7 @@ class PredictionTable:
             fields += [(f"unmitigated_{name}", kind) for name, kind in predicted]
         fields += [(f"readout_{i}", pa.float32()) for i in range(readouts or 0)]
         self._schema = pa.schema(fields)
-        self._folder = tempfile.TemporaryDirectory(prefix="qfleet-")
+        self._folder = storage.temporary_folder()
         self._file = Path(self._folder.name, self.path.name)
         with storage.translate_errors(self._file):
             if large:

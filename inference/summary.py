@@ -103,7 +103,7 @@ def _score_table(results: InferenceResults) -> Table:
         cells = [number(name, known[name]) if name in known else "–" for name in names]
         table.add_row(baseline.name, *cells)
     if not results.baselines and results.inputs.target.task in ("classification", "regression"):
-        table.caption = f"no baselines: {results.missing_baselines_reason}"
+        table.caption = escape(f"no baselines: {results.missing_baselines_reason}")
     return table
 
 

@@ -6,8 +6,10 @@ from common.errors import SettingsError
 from common.settings import Settings
 from launch.job_parts import (
     CLUSTER_AUTHORITY,
+    HEARTBEAT,
     MAX_DNS_LABEL_CHARACTERS,
     limits,
+    probes,
     queued,
     settings_map,
     spread,
@@ -59,7 +61,8 @@ def _inference_container(model: UserModel, settings: Settings) -> Object:
         ["python", "-m", "inference.worker" if indexed else "inference"],
         limits(settings.cluster),
         envFrom=[{"configMapRef": {"name": part_of_job(settings.run_name, "inference")}}],
-        env=[EVENTS_TO_LOG, threads(settings.training), *attempt],
+        env=[EVENTS_TO_LOG, threads(settings.training), HEARTBEAT, *attempt],
+        **probes(),
         volumeMounts=model.mounts,
     )
 

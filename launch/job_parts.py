@@ -1,5 +1,6 @@
 """Parts that the manifests of training and inference jobs share."""
 
+from common.processes import LIVENESS_SECONDS
 from common.settings import (
     ClusterSettings,
     Scope,
@@ -15,6 +16,8 @@ MAX_DNS_LABEL_CHARACTERS = 63
 DEFAULT_DEADLINE_SECONDS = 7 * 86_400
 """DEADLINE of a job in a cluster, if it is 0: none holds resources that are shared for ever."""
 
+HEARTBEAT_FILE = "/tmp/heartbeat"  # noqa: S108
+HEARTBEAT = {"name": "QFLEET_HEARTBEAT_FILE", "value": HEARTBEAT_FILE}
 SETTINGS_LABEL = "qfleet/settings"  # selects settings in k8s/base/own
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 QUEUE_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
@@ -95,3 +98,25 @@ def settings_map(component: str, settings: Settings) -> Object:
     config = manifest("v1", "ConfigMap", part_of_job(run, component), component, run, data=data)
     config["metadata"]["labels"][SETTINGS_LABEL] = "true"
     return config
+
+
+def probes() -> Object:
+    """Return the probes of a worker, which touches its heartbeat file while it makes progress.
+
+    The file appears within seconds of the start of Python, before TensorFlow is loaded. A worker
+    that does not touch it for LIVENESS_SECONDS is stopped or stuck, and the kubelet kills it.
+    """
+    exists = ["test", "-e", HEARTBEAT_FILE]
+    # The shell and find take milliseconds. One probe may fail: the node's clock may be set forward.
+    age = f"-newermt '-{LIVENESS_SECONDS:.0f} seconds'"
+    fresh = ["sh", "-c", f'test -n "$(find {HEARTBEAT_FILE} {age})"']
+    return {
+        "startupProbe": {
+            "exec": {"command": exists}, "periodSeconds": 5, "timeoutSeconds": 5,
+            "failureThreshold": 60,
+        },
+        "livenessProbe": {
+            "exec": {"command": fresh}, "periodSeconds": 5, "timeoutSeconds": 10,
+            "failureThreshold": 2,
+        },
+    }  # fmt: skip

@@ -22,7 +22,7 @@ def contexts() -> tuple[dict[str, Mapping[str, Any]], str]:
         ClusterError: There is no kubeconfig, or it can't be read.
     """
     files = [Path(name).expanduser() for name in kubeconfig_path().split(os.pathsep) if name]
-    if not any(file.is_file() for file in files):
+    if not any(map(os.path.isfile, files)):
         raise ClusterError(
             f"there is no kubeconfig {kubeconfig_path()}, which is needed to reach a cluster: set"
             " KUBECONFIG, start a cluster (`make cluster`), or fetch credentials (`gcloud"

@@ -7,15 +7,16 @@ STORAGE, images and the Google service account come from the overlay (launch/sit
 """
 
 from common.errors import SettingsError
-from common.processes import LIVENESS_SECONDS
 from common.runs import auto_settings
 from common.settings import ClusterSettings, Settings
 from launch.engines import engine_of
 from launch.engines.engine import Engine
 from launch.job_parts import (
     CLUSTER_AUTHORITY,
+    HEARTBEAT,
     MAX_DNS_LABEL_CHARACTERS,
     limits,
+    probes,
     queued,
     settings_map,
     spread,
@@ -36,7 +37,6 @@ from launch.pods import (
 from launch.user_model import UserModel
 
 WORKER_PORT = 2222  # the default of TFJob's operator
-HEARTBEAT_FILE = "/tmp/heartbeat"  # noqa: S108
 
 
 def training(settings: Settings) -> list[Object]:
@@ -93,35 +93,13 @@ def _worker(settings: Settings, engine: Engine, ports: dict[str, int], model: Us
             CLUSTER_AUTHORITY,
             {"name": "QFLEET_JOB_ID", "value": f"$(POD_NAMESPACE).{run}"},
             {"name": "QFLEET_TENSORBOARD_FOLDER", "value": PROFILES},
-            {"name": "QFLEET_HEARTBEAT_FILE", "value": HEARTBEAT_FILE},
+            HEARTBEAT,
             *engine.variables(run),
         ],
-        **_probes(),
+        **probes(),
         ports=[{"name": name, "containerPort": port} for name, port in ports.items()],
         volumeMounts=model.mounts,
     )
-
-
-def _probes() -> Object:
-    """Return the probes of a worker, which touches its heartbeat file while it makes progress.
-
-    The file appears within seconds of the start of Python, before TensorFlow is loaded. A worker
-    that does not touch it for LIVENESS_SECONDS is stopped or stuck, and the kubelet kills it.
-    """
-    exists = ["test", "-e", HEARTBEAT_FILE]
-    # The shell and find take milliseconds. One probe may fail: the node's clock may be set forward.
-    age = f"-newermt '-{LIVENESS_SECONDS:.0f} seconds'"
-    fresh = ["sh", "-c", f'test -n "$(find {HEARTBEAT_FILE} {age})"']
-    return {
-        "startupProbe": {
-            "exec": {"command": exists}, "periodSeconds": 5, "timeoutSeconds": 5,
-            "failureThreshold": 60,
-        },
-        "livenessProbe": {
-            "exec": {"command": fresh}, "periodSeconds": 5, "timeoutSeconds": 10,
-            "failureThreshold": 2,
-        },
-    }  # fmt: skip
 
 
 def _check_run_name(last: str, settings: Settings) -> None:

@@ -3,6 +3,7 @@
 Each is one file of this folder.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -76,7 +77,7 @@ def _file_of(title: str, settings: Settings) -> Path | None:
     if not colon:
         return None
     file = Path(f"{module}.py")
-    if file.is_file():
+    if os.path.isfile(file):
         return file
     if settings.cluster.image:
         return None

@@ -24,7 +24,7 @@ BUSY_LOAD_PER_CORE = 2
 def print_plan(plan: TrainingPlan, settings: Settings, console: Console) -> None:
     """Print a plan."""
     for line in _heading(plan, settings):
-        console.print(line, soft_wrap=True)
+        console.print(line, soft_wrap=True, markup=False)
     prices = settings.planning.price_per_worker_hour > 0
     console.print(_table(plan, settings.training, prices=prices))
     for reason in plan.recommendation.reasons:

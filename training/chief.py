@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import platform
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -184,9 +183,10 @@ class Chief:
         self._log_result(final, seconds, trainer.step_summary)
 
     def _write_model(self, trainer: TrainerProtocol) -> dict[str, object]:
-        with tempfile.TemporaryDirectory() as local:
-            file = Path(local) / "weights.h5"
-            described = trainer.save_model(file)
+        with storage.temporary_folder() as folder:
+            file = Path(folder, "weights.h5")
+            with storage.translate_errors(file):
+                described = trainer.save_model(file)
             return dict(self.claimed.run.write_model(described, file))
 
     def _best_checkpoint(self) -> checkpoints.Checkpoint | None:

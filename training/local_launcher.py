@@ -10,16 +10,17 @@ On Linux, workers listen on the loopback interface only (qfleet/native/process/l
 import logging
 import os
 import sys
-import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from common.errors import DeadlineReached, PeerLost, StorageUnavailable
+from common import storage
+from common.errors import DeadlineReached, PeerLost, SettingsError, StorageUnavailable
 from common.events import Event, log_event
 from common.processes import (
     LIVENESS_SECONDS,
+    Heartbeats,
     ManagedProcess,
     ProcessGroup,
     StopSignals,
@@ -45,13 +46,10 @@ START_EXIT_TIMEOUT_SECONDS = 3.0
 TERMINATION_GRACE_SECONDS = 30.0
 """Time for the chief to write its checkpoint after SIGTERM."""
 
-MAX_POLL_SECONDS = 1.0
-"""Most seconds that count between two checks; more have passed where this process did not run."""
-
 _TRAINING_EVENTS = ("progress", "epoch", "checkpoint_saved")
 
 POLL_INTERVAL_SECONDS = 0.05
-PRELOAD = "LD_PRELOAD"
+PRELOAD, LIBRARY_PATH = "LD_PRELOAD", "LD_LIBRARY_PATH"
 FIRST_RETRYABLE_EXIT_CODE = 128
 
 WORKER_COMMAND = (sys.executable, "-m", "training.worker")
@@ -130,7 +128,7 @@ class LocalLauncher:
         with free_ports(size + 1) as (*ports, rendezvous_port):
             addresses = loopback_addresses(ports)
         with (
-            tempfile.TemporaryDirectory(prefix="qfleet-", ignore_cleanup_errors=True) as folder,
+            storage.temporary_folder() as folder,
             ProcessGroup() as group,
             TrainingDisplay() as display,
         ):
@@ -190,38 +188,17 @@ def loopback_environment() -> dict[str, str]:
     library = process_path()
     if sys.platform != "linux" or not library.is_file():
         return {}
-    return {PRELOAD: ":".join(filter(None, [str(library), os.environ.get(PRELOAD, "")]))}
-
-
-class Heartbeats:
-    """The heartbeat files of workers, as their supervisor sees them.
-
-    Time in which the supervisor itself did not run does not count.
-
-    Args:
-        files: By name of the process.
-    """
-
-    def __init__(self, files: Mapping[str, Path]) -> None:
-        self._files = dict(files)
-        self._touched = dict.fromkeys(files, 0)  # time of the last change, in ns
-        self._ages = dict.fromkeys(files, 0.0)
-        self._checked = time.monotonic()
-
-    def stale(self, limit_seconds: float) -> list[str]:
-        """Return the processes whose file was not touched for longer than the limit."""
-        now = time.monotonic()
-        passed = min(now - self._checked, MAX_POLL_SECONDS)
-        self._checked = now
-        for name, file in self._files.items():
-            try:
-                touched = file.stat().st_mtime_ns
-            except OSError:  # removed by another process, such as a cleaner of temporary folders
-                touched = 0
-            fresh = touched != self._touched[name]
-            self._ages[name] = 0.0 if fresh else self._ages[name] + passed
-            self._touched[name] = touched
-        return [name for name, age in self._ages.items() if age > limit_seconds]
+    folder = str(library.parent)
+    if not {":", ";"}.isdisjoint(folder):
+        raise SettingsError(
+            f"the folder {folder} has a colon or a semicolon in its name, so that TensorFlow would"
+            " listen on all network interfaces: move qfleet to another folder"
+        )
+    # The loader splits LD_PRELOAD at blanks, but not the folders in which it looks for the file.
+    values = {PRELOAD: library.name, LIBRARY_PATH: folder}
+    return {
+        name: ":".join(filter(None, [own, os.environ.get(name)])) for name, own in values.items()
+    }
 
 
 class _Supervision:

@@ -5,8 +5,6 @@ copies to the run every LOG_UPLOAD_INTERVAL seconds, so that logs outlive the po
 """
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Self
 
 from common.runs import ClaimedRun, Run
 from common.settings import Settings
-from common.storage import read_bytes, write_atomic
+from common.storage import read_bytes, temporary_folder, write_atomic
 from common.uploads import Uploader
 from training import logging_setup
 
@@ -47,7 +45,8 @@ class LocalRunDir:
         if isinstance(run.path, Path):
             self.folder = run.path
         else:
-            self.folder = Path(tempfile.mkdtemp(prefix="qfleet-"))
+            self._temporary = temporary_folder()
+            self.folder = Path(self._temporary.name)
             interval_seconds = settings.monitoring.log_upload_interval
             if rank == 0:
                 with suppress(FileNotFoundError):  # a new run has none yet
@@ -122,4 +121,4 @@ class LocalRunDir:
         for uploader in self._uploaders:
             uploader.close()
         if self._uploaders:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._temporary.cleanup()

@@ -3,7 +3,7 @@
 The main thread names the stage that it is in. A daemon thread ends the process when a stage makes
 no progress within its limit, and when DEADLINE passes, also while the main thread is inside
 TensorFlow, a socket or the storage client. A second one does the same a little later without
-Python's interpreter lock (native_watchdog.py), where a library keeps that lock.
+Python's interpreter lock (common/native_watchdog.py), where a library keeps that lock.
 
 While all limits hold, the heartbeat file is touched. A supervisor (local_launcher.py, or the
 kubelet) kills a process whose file is not: one that is stopped, or can't end.
@@ -33,7 +33,7 @@ from common.errors import (
     one_line,
     write_termination_message,
 )
-from training.native_watchdog import NativeWatchdog
+from common.native_watchdog import NativeWatchdog
 
 log = logging.getLogger("qfleet")
 

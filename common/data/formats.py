@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -28,7 +29,7 @@ def read_bytes(path: str, memory: int, kind: str = "") -> bytes:
         DataError: The file is missing, a folder, too large, or unreadable.
     """
     location = storage.path(path)
-    if storage.is_local(location) and location.is_dir():
+    if storage.is_local(location) and os.path.isdir(location):
         raise DataError(f"{path} is a folder: give the path of one table in it")
     try:
         return storage.read_bytes(location, memory * table_limits.MIB)

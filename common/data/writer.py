@@ -66,7 +66,10 @@ class DatasetWriter:
 
         Raises:
             RunError: Another job writes the data set.
+            DataError: Its folder leads to another place.
         """
+        if entry := storage.foreign_entry(self._path):
+            raise DataError(f"{self._path} is not written: {entry}; delete it or change STORAGE")
         self._total = sum(source.rows for source in prepared.splits.values())
         if max(source.rows for source in prepared.splits.values()) > dataset_dir.SHARD_ROWS:
             title = f"data set {self._path.name}"

@@ -94,7 +94,10 @@ class Holder:
 
     def has_ended(self) -> bool:
         """Return True if the holder is known to have ended, without waiting."""
-        return self.is_here() and _process_start(self.pid) != self.process_start
+        if not self.is_here():
+            return False
+        start = _process_start(self.pid)
+        return start != self.process_start and (start is not None or not _is_hidden(self.pid))
 
 
 def _site() -> str:
@@ -134,6 +137,17 @@ def _process_start(pid: int) -> int | None:
         return None
     fields = status.rpartition(")")[2].split()  # the name before it can contain anything
     return None if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def _is_hidden(pid: int) -> bool:
+    """Return True if a process exists that /proc does not show, as with `hidepid`."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return False  # one of the same user, which ended meanwhile
 
 
 def _process_start_without_proc(pid: int) -> int | None:

@@ -15,6 +15,7 @@ A `ProcessGroup` merges the streams of several children.
 """
 
 from common.processes.group import ProcessGroup, StopSignals
+from common.processes.heartbeats import Heartbeats
 from common.processes.managed import ManagedProcess, Output
 from common.processes.system import (
     LIVENESS_SECONDS,
@@ -30,7 +31,7 @@ from common.processes.system import (
 )
 
 __all__ = [
-    "LIVENESS_SECONDS", "ManagedProcess", "Output", "ProcessGroup", "StopSignals",
+    "LIVENESS_SECONDS", "Heartbeats", "ManagedProcess", "Output", "ProcessGroup", "StopSignals",
     "clean_environment", "cpu_count", "cpu_sets", "describe_exit", "exit_code", "find_child",
     "free_ports", "pinned", "usable_cpus",
 ]  # fmt: skip

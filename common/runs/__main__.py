@@ -105,7 +105,7 @@ def compare(console: Console, root: StoragePath, names: list[str]) -> None:
     table.add_section()
     for metric, numbers in found.metrics:
         if any(number is not None for number in numbers):
-            table.add_row(metric, *map(_text, numbers))
+            table.add_row(_shown(metric), *map(_text, numbers))
     console.print(table)
 
 

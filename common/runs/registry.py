@@ -297,8 +297,6 @@ def delete(root: StoragePath, names: Sequence[str]) -> None:
                 f"run {run.name} is promoted as {promoted[run.name]}: promote another run, or"
                 f" delete the alias too (`make runs DELETE={run.name},{promoted[run.name]}`)"
             )
-    for name in deleted:
-        storage.delete(root / name)
     linked = [run for run in runs if isinstance(run.path, Path) and run.path.is_symlink()]
     runs = [run for run in runs if run not in linked]
     with contextlib.ExitStack() as on_exit:
@@ -307,8 +305,8 @@ def delete(root: StoragePath, names: Sequence[str]) -> None:
             _remove_damaged_lease(run)
             leases.append(lease.Lease(run.path, f"delete-{run.name}").acquire())
             on_exit.callback(leases[-1].close)
-        for run in linked:
-            storage.delete(run.path)
+        for path in [*(root / name for name in deleted), *(run.path for run in linked)]:
+            storage.delete(path)
         for run, own in zip(runs, leases, strict=True):
             # The result goes first and the record last. After an interruption, the run can be
             # deleted again and does not count as finished.

@@ -5,6 +5,7 @@ content of its file where settings are read, so that a run, its workers and its 
 by the rates, or by the part of the device that holds its best lines of qubits.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def name_of(noise: str) -> str:
     if not noise.startswith(INLINE):
         return noise
     name = inline_calibration(noise).name
-    return name if _file_of(name).is_file() and content_of(name) == noise else noise
+    return name if os.path.isfile(_file_of(name)) and content_of(name) == noise else noise
 
 
 def read_calibration(name: str | Path) -> Calibration:
@@ -81,7 +82,7 @@ def _path_of(value: str) -> Path:
     if _is_path(value):
         return Path(value)
     path = _file_of(value)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise SettingsError(
             f"NOISE={value} needs the calibration {path}, which does not exist: write it with"
             f" `make calibration DEVICE={value}`, which lists all devices without DEVICE"

@@ -5,6 +5,7 @@ would read them as octal and as base 60. Aliases, tags, lists and duplicate name
 lines of them can describe more than any memory holds, or hide a value behind another.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -125,8 +126,10 @@ def _compose_file(path: Path, title: str, kind: str) -> Any:
     Raises:
         SettingsError: The file can't be read.
     """
-    if not path.is_file():
-        raise SettingsError(f"{title} is not a file: give the path of a YAML file")
+    if not os.path.isfile(path):  # Path.is_file raises where a folder may not be searched
+        raise SettingsError(
+            f"{title} is not a file, or its folder can't be read: give the path of a YAML file"
+        )
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)

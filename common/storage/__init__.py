@@ -18,7 +18,7 @@ import contextlib
 import json
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,7 @@ __all__ = [
     "remove_partial_files",
     "retry_seconds",
     "sizes",
+    "temporary_folder",
     "translate_errors",
     "write_atomic",
     "write_if",
@@ -298,7 +299,7 @@ def foreign_entry(path: StoragePath) -> str:
     """Describe the first entry of a folder that is neither a plain file nor a folder.
 
     Args:
-        path: The folder, all of whose content is looked at.
+        path: The folder, all of whose content is looked at; it must not be a link itself.
 
     Returns:
         For example "runs/x/model is a symbolic link"; empty if there is none, or in the cloud.
@@ -315,11 +316,30 @@ def delete(path: StoragePath) -> None:
         _backend(path).delete(path)
 
 
-def remove_partial_files(path: StoragePath) -> None:
-    """Delete incomplete files that killed processes left below a folder (never in the cloud)."""
+def remove_partial_files(path: StoragePath, kept: Collection[str] = ()) -> None:
+    """Delete incomplete files that killed processes left below a folder (never in the cloud).
+
+    Args:
+        path: The folder.
+        kept: Names of folders directly in it that other processes may be writing to.
+    """
     if isinstance(path, Path):
         with translate_errors(path):
-            local.remove_partial_files(path)
+            local.remove_partial_files(path, kept)
+
+
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """Create an empty folder on a local disk, which is deleted with the returned object.
+
+    Raises:
+        StorageError, StorageUnavailable: It can't be created.
+    """
+    title = "the folder for temporary files (TMPDIR)"
+    try:
+        with translate_errors(title):
+            return tempfile.TemporaryDirectory(prefix="qfleet-", ignore_cleanup_errors=True)
+    except FileNotFoundError as error:
+        raise StorageError(f"{title} can't be used: {error.strerror}") from None
 
 
 @contextlib.contextmanager
@@ -341,7 +361,7 @@ def local_copy(path: StoragePath, max_bytes: int | None = None) -> Iterator[Path
         yield path
         return
     data = read_bytes(path, max_bytes)
-    with tempfile.TemporaryDirectory(prefix="qfleet-") as folder:
+    with temporary_folder() as folder:
         copy = Path(folder, path.name)
         with translate_errors(copy):
             copy.write_bytes(data)

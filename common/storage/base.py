@@ -27,6 +27,9 @@ GENERATION_SUFFIX = ".generation"
 INTERNAL_SUFFIXES = (PARTIAL_SUFFIX, GENERATION_SUFFIX)
 """Suffixes of files that are never listed."""
 
+MAX_VERSIONED_BYTES = 1 << 20
+"""Most bytes of a file with versions: those of `write_if` are small."""
+
 ErrorTranslator = Callable[[BaseException, object], QfleetError | None]
 """Converts an exception of a backend's library, which concerns a path; None for any other."""
 
@@ -73,7 +76,11 @@ class StorageBackend(Protocol[_P]):
         """Write a file unless one exists; return True if it was written."""
 
     def read_versioned(self, path: _P, retry_seconds: float | None) -> Versioned:
-        """Return the current content of a file with its version."""
+        """Return the current content of a file with its version.
+
+        Raises:
+            StorageError: It has more than MAX_VERSIONED_BYTES.
+        """
 
     def write_if(self, path: _P, data: bytes, version: str, retry_seconds: float | None) -> str:
         """Write a file if it has this version, and return the new one.

@@ -46,6 +46,9 @@ MAX_OPEN_CONNECTIONS = 16
 RETRY_LOG_INTERVAL_SECONDS = 15.0
 """Interval of log lines while one request is retried."""
 
+_MAX_ERROR_BYTES = 1 << 16
+"""Most bytes that are read of the response to a failed request."""
+
 _ABSENT = "0"
 """Generation of an object that does not exist."""
 
@@ -137,10 +140,11 @@ class GoogleCloudStorage:
         found = _bucket(path).list_blobs(prefix=prefix, delimiter="/", **_request_options())
         names = [blob.name for blob in found]  # `prefixes` is filled while this is read
         children = [name.removeprefix(prefix).rstrip("/") for name in [*names, *found.prefixes]]
-        return [path / child for child in children if child]
+        return [path / child for child in children if _is_plain(child)]
 
     def files(self, path: GSPath) -> list[GSPath]:
-        return list(_objects_below(path))
+        names = (name.removeprefix(_prefix(path)) for name in _names_below(path))
+        return [path / name for name in names if _is_plain(name)]
 
     def sizes(self, path: GSPath) -> dict[str, int]:
         prefix = f"{path.blob.rstrip('/')}/"
@@ -148,10 +152,11 @@ class GoogleCloudStorage:
         return {blob.name.removeprefix(prefix): int(blob.size) for blob in found}
 
     def delete(self, path: GSPath) -> None:
-        for each in [path, *_objects_below(path)]:
-            if each.blob:
+        bucket = _bucket(path)
+        for name in [path.blob, *_names_below(path)]:
+            if name:
                 try:
-                    _blob(each).delete(**_request_options())
+                    bucket.blob(name).delete(**_request_options())
                 except api.NotFound:
                     continue  # or deleted by a first try whose response was lost
 
@@ -240,10 +245,17 @@ def _prefix(path: GSPath) -> str:
     return f"{path.blob.rstrip('/')}/" if path.blob.rstrip("/") else ""
 
 
-def _objects_below(path: GSPath) -> Iterator[GSPath]:
-    prefix = _prefix(path)
-    for blob in _bucket(path).list_blobs(prefix=prefix, **_request_options()):
-        yield path / blob.name.removeprefix(prefix)
+def _names_below(path: GSPath) -> Iterator[str]:
+    for blob in _bucket(path).list_blobs(prefix=_prefix(path), **_request_options()):
+        yield blob.name
+
+
+def _is_plain(name: str) -> bool:
+    """Return True if the rest of an object's name stays below the path that it is appended to.
+
+    Names of objects may contain `..` and `//`, which paths resolve.
+    """
+    return {"", ".", ".."}.isdisjoint(name.split("/"))
 
 
 def _upload(path: GSPath, data: bytes, **conditions: int) -> None:
@@ -262,14 +274,17 @@ def _require_bucket(path: GSPath, retry_seconds: float | None = None) -> None:
 
 def _download_versioned(path: GSPath, retry_seconds: float | None) -> Versioned:
     """Download a small object with the generation of that content, in one request."""
-    response = _get(path, _timeouts(retry_seconds))
+    try:
+        response, content = _get(path, _timeouts(retry_seconds), base.MAX_VERSIONED_BYTES)
+    except base.FileTooLarge:
+        raise StorageError(f"{path} is damaged: delete it once no job uses {path.parent}") from None
     generation = response.headers.get("X-Goog-Generation", "")
     if not generation.isdecimal():
         raise StorageError(
             f"the server of {path} reports no generations of objects, which exclude two jobs from"
             " one run: use Google Cloud Storage, or an emulator with generations"
         )
-    return Versioned(response.data, generation)
+    return Versioned(content, generation)
 
 
 def _download(path: GSPath, max_bytes: int | None = None) -> bytes:
@@ -278,19 +293,24 @@ def _download(path: GSPath, max_bytes: int | None = None) -> bytes:
     This uses urllib3 directly: the layers above take two thirds of the processor time of reading
     an object, which slows training when it reads many shards.
     """
-    response = _get(path, _timeouts(), max_bytes)
+    response, content = _get(path, _timeouts(), max_bytes)
     for entry in response.headers.get("X-Goog-Hash", "").split(","):
         kind, _, expected = entry.strip().partition("=")
         if kind == "crc32c":
-            checksum = google_crc32c.value(response.data).to_bytes(4, "big")
+            checksum = google_crc32c.value(content).to_bytes(4, "big")
             if base64.b64encode(checksum).decode() != expected:
                 raise requests.ConnectionError(f"{path} was corrupted on the way")
-    return response.data
+    return content
 
 
 def _get(
     path: GSPath, timeouts: tuple[float, float], max_bytes: int | None = None
-) -> urllib3.BaseHTTPResponse:
+) -> tuple[urllib3.BaseHTTPResponse, bytes]:
+    """Return the response, which has been read, and its content.
+
+    Raises:
+        FileTooLarge: The content has more than `max_bytes`. The rest of it is not read.
+    """
     client = path.client.client
     name = quote(path.blob, safe="")
     url = f"{client.api_endpoint}/download/storage/v1/b/{path.bucket}/o/{name}?alt=media"
@@ -301,15 +321,22 @@ def _get(
             # A response that is read here is closed as well where the credentials are refused.
             preload_content=max_bytes is None,
         )  # fmt: skip
-        if max_bytes is not None and int(response.headers.get("Content-Length", 0)) > max_bytes:
-            response.close()  # the connection ends: the rest is not read
-            raise base.FileTooLarge(max_bytes)
-        _ = response.data  # read it here, where errors of the connection are converted
+        # Read here, where errors of the connection are converted. The server may state no length.
+        if max_bytes is None:
+            content = response.data
+        else:
+            failed = response.status >= 400
+            limit = max(max_bytes, _MAX_ERROR_BYTES) if failed else max_bytes
+            content = response.read(limit + 1)
+            if len(content) > limit:
+                response.close()  # the connection ends: the rest is not read
+                if not failed:
+                    raise base.FileTooLarge(max_bytes)
     except (urllib3.exceptions.HTTPError, google.auth.exceptions.TransportError) as error:
         raise requests.ConnectionError(error) from error  # which is retried
     if response.status >= 400:
-        raise api.from_http_status(response.status, f"GET {url}: {response.data[:160]!r}")
-    return response
+        raise api.from_http_status(response.status, f"GET {url}: {content[:160]!r}")
+    return response, content
 
 
 @functools.cache

@@ -21,7 +21,13 @@ import uuid
 from pathlib import Path
 
 from common.errors import StorageError
-from common.storage.base import GENERATION_SUFFIX, PARTIAL_SUFFIX, VersionConflict, Versioned
+from common.storage.base import (
+    GENERATION_SUFFIX,
+    MAX_VERSIONED_BYTES,
+    PARTIAL_SUFFIX,
+    VersionConflict,
+    Versioned,
+)
 from common.storage.durable import link_exclusive, partial_file
 
 DELETED = b""
@@ -29,8 +35,6 @@ DELETED = b""
 
 KEPT_GENERATIONS = 4
 """Generations before the newest that are kept, so that one that is being read rarely vanishes."""
-
-MAX_BYTES = 1 << 20
 
 _CHAIN = re.compile(rb"[0-9a-f]{16}")
 
@@ -136,9 +140,9 @@ def _read_file(file: Path) -> bytes:
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as opened:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_VERSIONED_BYTES:
             raise StorageError(f"{file} is damaged: delete it once no job uses {file.parent}")
-        return opened.read(MAX_BYTES)
+        return opened.read(MAX_VERSIONED_BYTES)
 
 
 def _copy_for_people(path: Path) -> None:

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Collection
 from pathlib import Path
 from typing import BinaryIO
 
@@ -115,7 +116,9 @@ def require_regular(path: Path, max_bytes: int | None) -> None:
 
 
 def foreign_entry(path: Path) -> str:
-    """Describe the first entry below a folder that is neither a plain file nor a folder."""
+    """Describe a folder that is a link, or the first entry below it that is no plain file."""
+    if path.is_symlink():
+        return f"{path} is a symbolic link"
     for folder, folders, names in os.walk(path):
         for name in sorted([*folders, *names]):
             found = os.lstat(os.path.join(folder, name)).st_mode
@@ -126,10 +129,11 @@ def foreign_entry(path: Path) -> str:
     return ""
 
 
-def remove_partial_files(path: Path) -> None:
-    """Delete incomplete files that killed processes left below a folder."""
+def remove_partial_files(path: Path, kept: Collection[str]) -> None:
+    """Delete incomplete files below a folder, but not those in its folders `kept`."""
     for part in path.rglob(f".*{PARTIAL_SUFFIX}"):
-        part.unlink(missing_ok=True)
+        if part.relative_to(path).parts[0] not in kept:
+            part.unlink(missing_ok=True)
 
 
 def translate_error(error: BaseException, path: object) -> QfleetError | None:

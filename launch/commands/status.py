@@ -6,6 +6,7 @@ from common import runs
 from common.errors import ClusterError, StorageError, StorageUnavailable
 from common.metrics import line
 from common.settings import Settings
+from common.text import printable
 from launch import cluster_storage, diagnosis, job
 from launch.commands import select
 from launch.console import ClientConsole
@@ -82,9 +83,10 @@ def _print_stored_run(
         with cluster_storage.open_storage(cluster, location) as root:
             stored = runs.Run.at(root, run)
             if stored.finished():
-                test = stored.result()["metrics"]["test"]
+                test = stored.result()["metrics"].get("test", {})
                 known = {name: value for name, value in test.items() if value is not None}
-                console.print(f"run {run} is finished: test {line(known)}; it is in {stored.path}")
+                metrics = f": test {printable(line(known))}" if known else ""
+                console.print(f"run {run} is finished{metrics}; it is in {stored.path}")
             elif stored.exists():
                 console.print(
                     f"run {run} is unfinished, in {stored.path}: resume it with `make training"

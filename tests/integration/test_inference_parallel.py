@@ -94,7 +94,9 @@ def assert_equal_to_one_process(run: Run) -> None:
     assert not list(actual.rglob(".*.part"))
 
 
-@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "exit_code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143), (signal.SIGSTOP, 137)]
+)
 def test_lost_worker_is_restarted_by_itself(run: Run, number: int, exit_code: int) -> None:
     received = []
     with start(f"STORAGE={run.path.parent}", "PARALLELISM=2") as process:
@@ -104,7 +106,9 @@ def test_lost_worker_is_restarted_by_itself(run: Run, number: int, exit_code: in
                 find_worker(process, 1).send_signal(number)
                 break
         received += drain(process)
-    assert (process.exit_code, process.stderr_text) == (0, "")
+    stopped = "worker 1 did not respond for 20 seconds (stopped): killing it\n"
+    stderr = stopped if number == signal.SIGSTOP else ""
+    assert (process.exit_code, process.stderr_text) == (0, stderr)
     (lost,) = [event for event in received if event.kind == "worker_lost"]
     assert (lost.integer("worker"), lost.integer("exit_code")) == (1, exit_code)
     (restart,) = [event for event in received if event.kind == "restarting"]

@@ -1,11 +1,14 @@
 """Storage in gs:// against a real emulator, also one that answers 503 to every third request."""
 
+import contextlib
+import json
 import subprocess
 import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -88,6 +91,70 @@ def test_missing_bucket_exits_with_2(gs: str) -> None:
     assert done.stderr == (
         "qfleet: bucket gs://no-such-bucket does not exist: create it or change STORAGE\n"
     )
+
+
+def test_object_with_a_path_in_its_name_leads_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["run.json", "../x", "/other/y", "./z"]
+    deleted = []
+
+    class Bucket(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            listed = {"items": [{"name": f"runs/evil/{name}"} for name in names]}
+            if "delimiter" in self.path:
+                prefixes = [f"runs/evil/{first}/" for first in ("..", "", ".")]
+                listed = {"items": listed["items"][:1], "prefixes": prefixes}
+            content = json.dumps(listed).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def do_DELETE(self) -> None:
+            deleted.append(unquote(self.path.partition("/o/")[2].partition("?")[0]))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Bucket) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        point_to(monkeypatch, f"http://127.0.0.1:{server.server_port}")
+        run = storage.path(f"gs://{BUCKET}/runs/evil")
+        assert storage.children(run) == [run / "run.json"]
+        assert storage.files(run) == [run / "run.json"]
+        storage.delete(run)
+        server.shutdown()
+    assert deleted == ["runs/evil", *(f"runs/evil/{name}" for name in names)]
+
+
+def test_object_of_unknown_length_is_read_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = 0
+
+    class Endless(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            nonlocal sent
+            self.send_response(200)  # without a length: until the connection ends
+            self.send_header("X-Goog-Generation", "1")
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while sent < 1 << 28:
+                    sent += self.wfile.write(bytes(1 << 16))
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Endless) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        point_to(monkeypatch, f"http://127.0.0.1:{server.server_port}")
+        file = storage.path(f"gs://{BUCKET}/file")
+        with pytest.raises(storage.FileTooLarge):
+            storage.read_bytes(file, max_bytes=1000)
+        with pytest.raises(StorageError, match="is damaged"):
+            storage.read_versioned(file)
+        server.shutdown()
+    assert sent < 1 << 26
 
 
 def test_stopped_storage_is_retryable(monkeypatch: pytest.MonkeyPatch) -> None:

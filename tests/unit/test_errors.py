@@ -70,6 +70,23 @@ def test_run_main_library_error_exits_with_2(capsys):
     assert as_qfleet_error(ValueError("gate")) is None
 
 
+def test_run_main_lost_reader_of_the_output_is_no_error() -> None:
+    program = (
+        "import os\nfrom common.errors import run_main\n"
+        "os._exit(run_main(lambda: print('x' * 10**7, flush=True)))"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        process.stdout.close()
+    assert process.returncode == 0
+
+
+def test_run_main_lost_peer_of_a_socket_is_a_bug(capsys):
+    assert run_main(raising(BrokenPipeError(32, "Broken pipe"))) == errors.EXIT_BUG
+    assert "Traceback" in capsys.readouterr().err
+
+
 def test_run_main_interrupt_exits_with_130(capsys):
     assert run_main(raising(KeyboardInterrupt())) == 130
     assert capsys.readouterr().err == "qfleet: interrupted\n"

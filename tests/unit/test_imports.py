@@ -45,6 +45,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "processes": {"events", "text"},
     "settings": {"errors", "events", "text"},
     "storage": BASE,
+    "native_watchdog": {"events"},
     "uploads": BASE | {"storage"},
     "checkpoints": BASE | {"storage"},
     "lease": BASE | {"storage"},

@@ -10,10 +10,13 @@ import re
 import shutil
 import signal
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from common import storage
@@ -145,6 +148,33 @@ def test_read_chunk_altered_returns_none(tmp_path):
     for length in (0, 3, len(content) // 2, len(content) - 1):
         plan.path(first).write_bytes(content[:length])
         assert chunks.read_chunk(plan, first) is None
+
+
+@pytest.mark.parametrize(
+    ("metadata", "column"),
+    [
+        ("[" * 200_000, np.zeros(400)),
+        ("{}", np.zeros(3_000_000)),
+        ("{}", np.full(400, "x" * 1_000_000)),
+        ('{"worker": {}}', np.zeros(400)),
+    ],
+)
+def test_read_chunk_hostile_returns_none(tmp_path, metadata, column):
+    plan = ChunkPlan(tmp_path, "f", (400,), 400)
+    table = pa.table({"row": column}).replace_schema_metadata({chunks.METADATA_KEY: metadata})
+    pa.parquet.write_table(table, plan.path(plan.chunks[0]), compression="zstd")
+    tracemalloc.start()
+    try:
+        assert chunks.read_chunk(plan, plan.chunks[0]) is None
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_read_chunk_of_a_wrong_worker_returns_none(tmp_path):
+    plan = ChunkPlan(tmp_path, "f", (10,), 10)
+    chunks.write_chunk(plan, plan.chunks[0], random_predictions(10)._replace(worker="0"))
+    assert chunks.read_chunk(plan, plan.chunks[0]) is None
 
 
 def test_four_workers_write_the_results_of_one_process(run, infer):

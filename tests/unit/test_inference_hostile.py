@@ -161,6 +161,24 @@ def test_link_in_a_data_set_is_not_followed(root: Path, tmp_path: Path) -> None:
         resolve(root)
 
 
+@pytest.mark.parametrize("linked", ["set", "root"])
+def test_linked_data_set_folder_is_not_written(linked: str, root: Path, tmp_path: Path) -> None:
+    (folder,) = (root / "datasets").iterdir()
+    victim = tmp_path / "victim"
+    if linked == "set":
+        shutil.rmtree(folder)
+        victim.mkdir()
+        folder.symlink_to(victim)
+    else:
+        shutil.rmtree(root / "datasets")
+        victim.mkdir()
+        (root / "datasets").symlink_to(victim)
+    (victim / "writing.json").write_text("kept")
+    with pytest.raises(DataError, match="symbolic link"):
+        resolve(root)
+    assert [path.name for path in victim.iterdir()] == ["writing.json"]
+
+
 def test_packed_shard_is_refused(root: Path) -> None:
     (folder,) = (root / "datasets").iterdir()
     shard = next(folder.glob("test-*"))

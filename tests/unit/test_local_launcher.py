@@ -1,9 +1,18 @@
 """CPUs of the workers of a local training."""
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+from common.errors import SettingsError
 from common.processes import system
 from common.settings import Settings
+from qfleet.native.libraries import process_path
+from training import local_launcher
 from training.local_launcher import LocalLauncher
 
 
@@ -23,3 +32,37 @@ def test_workers_are_pinned_where_each_has_cpus(
     monkeypatch.setattr(system, "usable_cpus", lambda: [0, 1, 2, 3])
     launcher = LocalLauncher(Settings.from_args(["RUN=hybrid", *settings]))
     assert launcher.worker_cpus() == cpus
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no LD_PRELOAD")
+def test_nothing_listens_outside_from_a_folder_with_a_blank(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "my folder").mkdir()
+    library = Path(shutil.copy(process_path(), tmp_path / "my folder"))
+    monkeypatch.setattr(local_launcher, "process_path", lambda: library)
+    program = """
+import socket
+opened = socket.socket()
+opened.bind(("0.0.0.0", 0))
+print(opened.getsockname()[0])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **local_launcher.loopback_environment()},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("127.0.0.1\n", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no LD_PRELOAD")
+def test_folder_that_the_loader_would_split_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "my;folder").mkdir()
+    library = Path(shutil.copy(process_path(), tmp_path / "my;folder"))
+    monkeypatch.setattr(local_launcher, "process_path", lambda: library)
+    with pytest.raises(SettingsError, match="semicolon"):
+        local_launcher.loopback_environment()

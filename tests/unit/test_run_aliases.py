@@ -7,6 +7,7 @@ import pytest
 from common import runs
 from common.environments import code_version
 from common.errors import RunError
+from common.lease import Lease
 from common.runs import Run
 from common.runs.__main__ import main
 from common.settings import Settings
@@ -48,6 +49,17 @@ def test_promoted_run_is_not_deleted(shared, monkeypatch) -> None:
     call(monkeypatch, shared, "DELETE=kept", "YES=1")
     assert Run.at(shared, "one").finished()
     assert "kept" not in runs.aliases(shared)
+
+
+def test_alias_is_kept_if_a_run_to_delete_is_in_use(shared, monkeypatch) -> None:
+    call(monkeypatch, shared, "PROMOTE=one", "AS=used")
+    training = Lease(Run.at(shared, "two").path, "a training").acquire()
+    with pytest.raises(RunError, match="two"):
+        call(monkeypatch, shared, "DELETE=used,one,two", "YES=1")
+    training.close()
+    assert runs.aliases(shared)["used"].name == "one"
+    assert runs.names(shared) == ["one", "two"]
+    call(monkeypatch, shared, "DELETE=used", "YES=1")
 
 
 @pytest.mark.parametrize(

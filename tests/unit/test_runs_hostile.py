@@ -98,6 +98,9 @@ def test_terminal_escapes_are_shown_escaped(root: Path) -> None:
     runs_shown = table(root)
     assert "\\x1b]0;title" in runs_shown
     change(root / "mine", "run.json", **record)
+    result = json.loads((root / "mine" / "result.json").read_text())
+    result["metrics"]["test"] = {"mse": 1.0, escape: 1.0, "[/red]": 2.0}
+    change(root / "mine", "result.json", metrics=result["metrics"])
     with (root / "compared.txt").open("w") as file:
         command.compare(Console(width=200, file=file), root, ["mine", "other"])
     compared = (root / "compared.txt").read_text()

@@ -275,6 +275,23 @@ def without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(holder, "PROC", tmp_path / "no-proc")
 
 
+def test_holder_that_proc_hides_has_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Holder.here("a")
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "stat").touch()
+    monkeypatch.setattr(holder, "PROC", tmp_path)
+    monkeypatch.setattr(Holder, "is_here", lambda self: True)
+    assert here.has_ended(), "a process of this user, which /proc would show"
+
+    def forbid(pid: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", forbid)
+    assert not here.has_ended()
+
+
 @pytest.mark.usefixtures("without_proc")
 def test_acquire_without_proc_finds_ended_local_holder(tmp_path: Path) -> None:
     here = Holder.here("a")

@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from common import storage
-from common.errors import StorageError, StorageFull, StorageUnavailable
+from common.data.formats import read_bytes
+from common.errors import QfleetError, StorageError, StorageFull, StorageUnavailable
+from common.settings import Settings
 
 
 def test_write_atomic_then_read_returns_the_content(tmp_path: Path) -> None:
@@ -37,6 +40,31 @@ def test_read_missing_file_raises_file_not_found(tmp_path: Path) -> None:
     assert storage.children(tmp_path / "nothing") == []
     assert storage.files(tmp_path / "nothing") == []
     storage.delete(tmp_path / "nothing")
+
+
+def test_partial_files_of_other_writers_are_kept(tmp_path: Path) -> None:
+    parts = [tmp_path / name for name in (".a.part", "model/x/.w.part", "attempts/.b.part")]
+    for part in parts:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        part.touch()
+    storage.remove_partial_files(tmp_path, kept=("attempts",))
+    assert [part.exists() for part in parts] == [False, False, True]
+
+
+def test_missing_temporary_folder_is_a_storage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(StorageError, match="TMPDIR"):
+        storage.temporary_folder()
+
+
+@pytest.mark.parametrize("setting", ["CONFIG", "NOISE", "DATA"])
+def test_impossible_file_name_is_a_mistake_of_the_user(setting: str) -> None:
+    name = f"{'x' * 300}.{'csv' if setting == 'DATA' else 'yaml'}"
+    with pytest.raises(QfleetError) as caught:
+        read_bytes(Settings.from_args([f"{setting}={name}"]).data.data, 1)
+    assert caught.value.exit_code == 2
 
 
 def test_children_files_and_delete_on_a_tree(tmp_path: Path) -> None:

@@ -35,6 +35,12 @@ def refusal(code: UserCode, model: str, source: dict | None) -> str:
     return ""
 
 
+def test_no_part_of_this_installation_is_a_users_model() -> None:
+    folders = {path.parent for path in user_code.ROOT.glob("[a-z]*/*.py")}
+    assert len(folders) > 10
+    assert folders <= set(user_code._OWN_FOLDERS)
+
+
 def test_named_model_and_built_in_model_need_no_source(folder: Path) -> None:
     assert not refusal(UserCode("handmade:build"), "handmade:build", None)
     assert not refusal(UserCode(), "hybrid", None)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import DeadlineReached, StorageUnavailable
-from training.local_launcher import Heartbeats
+from common.processes import Heartbeats
 from training.watchdog import Watchdog
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,7 +172,7 @@ def test_limit_follows_recent_calls_within_bounds(monkeypatch):
 
 def test_supervisor_counts_only_its_own_time(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("training.local_launcher.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("common.processes.heartbeats.time.monotonic", lambda: now[0])
     files = {name: tmp_path / name for name in ("a", "b")}
     for file in files.values():
         file.touch()

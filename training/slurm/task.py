@@ -6,18 +6,23 @@ and records its outcome in the run's folder, also if it was killed.
 
 import logging
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from common import events, runs, storage
 from common.errors import EXIT_BUG, QfleetError, as_qfleet_error, one_line, run_main
-from common.processes import LIVENESS_SECONDS, ManagedProcess, StopSignals, clean_environment
+from common.processes import (
+    LIVENESS_SECONDS,
+    Heartbeats,
+    ManagedProcess,
+    StopSignals,
+    clean_environment,
+)
 from common.runs.slurm_job import Outcome, record_outcome
 from common.settings import Settings
 from training import logging_setup
 from training.cluster import TF_CONFIG
-from training.local_launcher import POLL_INTERVAL_SECONDS, WORKER_COMMAND, Heartbeats
+from training.local_launcher import POLL_INTERVAL_SECONDS, WORKER_COMMAND
 from training.slurm.environment import SlurmTask
 
 log = logging.getLogger("qfleet")
@@ -37,7 +42,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
     logging_setup.start_console(task.rank, verbose=settings.job.verbose)
     run = runs.Run.at(storage.path(settings.job.storage), settings.run_name)
     try:
-        with tempfile.TemporaryDirectory(prefix="qfleet-", ignore_cleanup_errors=True) as folder:
+        with storage.temporary_folder() as folder:
             outcome = _run_worker(settings, task, worker_command, Path(folder))
     except Exception as error:
         known = as_qfleet_error(error)

@@ -4,13 +4,20 @@ A call into a library that keeps the lock, such as the loading of TensorFlow fro
 all Python threads. This thread continues: it touches the heartbeat file, and ends the process.
 """
 
+import contextlib
 import ctypes
+import os
+import threading
+import time
 from pathlib import Path
 
 from common import events
 from qfleet.native.libraries import process_path
 
 NO_LIMIT_SECONDS = 1e15
+
+TOUCH_SECONDS = 0.5
+"""Interval between two touches of a heartbeat file without a watchdog."""
 
 
 class NativeWatchdog:
@@ -60,3 +67,19 @@ class NativeWatchdog:
 def _report(text: str, exit_code: int) -> tuple[int, bytes, int]:
     fd, line = events.encode("error", text, exit_code=exit_code)
     return fd, line, len(line)
+
+
+def start_heartbeat(file: Path) -> None:
+    """Touch a file from now on, as long as this process is not stopped."""
+    file.touch()
+    try:
+        NativeWatchdog(file, TOUCH_SECONDS)
+    except OSError:  # the library is not built
+        threading.Thread(target=_touch, args=(file,), name="heartbeat", daemon=True).start()
+
+
+def _touch(file: Path) -> None:
+    while True:
+        with contextlib.suppress(OSError):
+            os.utime(file)
+        time.sleep(TOUCH_SECONDS)
