@@ -23,7 +23,10 @@ def split_measurements(circuit: cirq.AbstractCircuit) -> tuple[cirq.Circuit, lis
         CircuitError: An operation follows a measurement, or a measurement is not by `cirq.measure`.
     """
     if any(isinstance(op.untagged, cirq.CircuitOperation) for op in circuit.all_operations()):
-        circuit = cirq.unroll_circuit_op(circuit, deep=True, tags_to_check=None)
+        try:
+            circuit = cirq.unroll_circuit_op(circuit, deep=True, tags_to_check=None)
+        except ValueError as error:
+            raise CircuitError(f"a CircuitOperation can't be unrolled: {error}") from error
     if not circuit.are_all_measurements_terminal():
         raise CircuitError(
             "the circuit has an operation after a measurement: only terminal measurements are"
@@ -39,7 +42,8 @@ def split_measurements(circuit: cirq.AbstractCircuit) -> tuple[cirq.Circuit, lis
                     f"the measurement {operation} is not supported: use cirq.measure"
                 )
         measurements += measured
-        moments.append(moment if not measured else cirq.Moment(set(moment) - set(measured)))
+        others = (op for op in moment if not cirq.is_measurement(op))
+        moments.append(cirq.Moment(others) if measured else moment)
     return cirq.Circuit(moments), measurements
 
 

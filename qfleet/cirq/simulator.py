@@ -1,7 +1,7 @@
 """Cirq's simulator interfaces on the engine."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ class _Parts:
     circuit: cirq.Circuit
     measured: list[cirq.Operation]
     names: tuple[str, ...]
-    key: cirq.FrozenCircuit
+    key: Hashable
 
 
 class _Cache(OrderedDict[Any, Any]):
@@ -157,6 +157,9 @@ class Simulator(
             CircuitError: The circuit, a value, an observable or the initial state is not supported.
             ValueError: The circuit has measurements that are not permitted.
         """
+        if (points := _without_values(observables, params)) is not None:
+            yield from ([] for _ in range(points))
+            return
         case = self._expectation_case(
             program, observables, params, qubit_order, initial_state, permit_terminal_measurements
         )
@@ -224,6 +227,8 @@ class Simulator(
             CircuitError: The circuit, a value, an observable or the initial state is not supported.
             ValueError: The circuit has measurements that are not permitted.
         """
+        if (points := _without_values(observables, params)) is not None:
+            return [[] for _ in range(points)]
         compiled, values = self._expectation_case(
             program, observables, params, qubit_order, initial_state, permit_terminal_measurements
         )
@@ -307,7 +312,7 @@ class Simulator(
 
     def _split(self, program: cirq.AbstractCircuit) -> _Parts:
         """Separate the measurements of a circuit, or return the parts from the cache."""
-        key = program.freeze()
+        key = _circuit_key(program)
 
         def split() -> _Parts:
             circuit, measured = terminal.split_measurements(program)
@@ -351,6 +356,31 @@ class Simulator(
             None if start is None else start.tobytes(),
         )
         return self._compiled.get_or_make(key, compile_circuit)
+
+
+def _without_values(observables: object, params: cirq.Sweepable) -> int | None:
+    """Return the number of points if there is nothing to compute; None if there is."""
+    points = len(sweep_points(params))
+    return points if not points or (isinstance(observables, list) and not observables) else None
+
+
+def _circuit_key(program: cirq.AbstractCircuit) -> Hashable:
+    """Return a key that is equal for equal circuits only; a new one if they can't be compared."""
+    frozen = program.freeze()
+    try:
+        hash(frozen)
+    except TypeError:
+        return object()
+    # Cirq calls PhasedXZGates equal that differ by a phase, which is physical under a control.
+    phased = (repr(one) for one in program.all_operations() if _may_have_phased_gate(one))
+    return frozen, tuple(phased)
+
+
+def _may_have_phased_gate(operation: cirq.Operation) -> bool:
+    gate = operation.untagged.gate
+    while isinstance(gate, cirq.ControlledGate):
+        gate = gate.sub_gate
+    return gate is None or isinstance(gate, cirq.PhasedXZGate)
 
 
 def _ordered_qubits(

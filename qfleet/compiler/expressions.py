@@ -15,6 +15,9 @@ import sympy
 Affine = tuple[dict[str, float], float]
 Evaluator = Callable[[Mapping[str, Any]], Any]
 
+IMAGINARY_TOLERANCE = 1e-12
+"""Imaginary part of a constant that is a rounding error."""
+
 # Name of the function in sympy -> name in `tf.math`.
 FUNCTIONS: Mapping[str, str] = {
     "sin": "sin",
@@ -127,6 +130,18 @@ def unsupported(expression: sympy.Expr) -> str | None:
         if node.is_Function and type(node).__name__ in FUNCTIONS:
             continue
         return str(node) if node.is_Atom else type(node).__name__
+    return _complex_constant(expression)
+
+
+def _complex_constant(expression: sympy.Expr) -> str | None:
+    """Return a part without symbols that is not a real number."""
+    traversal = sympy.preorder_traversal(expression)
+    for node in traversal:
+        if not node.free_symbols:
+            traversal.skip()
+            value = complex(node)
+            if not np.isfinite(value) or abs(value.imag) > IMAGINARY_TOLERANCE:
+                return str(node)
     return None
 
 

@@ -17,7 +17,7 @@ from qfleet.compiler import expressions, parity
 from qfleet.compiler.channel import MAX_CHANNEL_QUBITS, NoiseChannel, channel_of
 from qfleet.compiler.factor import Factor, fixed_factor, parametrized_factor
 from qfleet.compiler.synthesis import decompose, synthesize
-from qfleet.errors import CircuitError
+from qfleet.errors import CircuitError, LibraryError
 
 MAX_NAME_LENGTH = 80  # characters of a gate in an error message
 # Gates on one or two qubits that are equal if their exponent, shift and dimension are.
@@ -27,6 +27,7 @@ PLAIN_GATES = frozenset(
     | {cirq.XXPowGate, cirq.YYPowGate, cirq.ZZPowGate}
     | {type(cirq.X), type(cirq.Y), type(cirq.Z)}
 )
+UNITARY_TOLERANCE = 1e-5  # of a matrix, whose numbers may be float32
 MATRIX_QUBITS = 4  # the widest gate without parameters that is synthesized from its unitary
 
 
@@ -68,7 +69,12 @@ def lower_noisy(
                 continue
             qubit = next(iter(operation.qubits), first)
             location = _Location(operation, index, qubit, allows_noise)
-            factors += _lower(operation, location)
+            try:
+                factors += _lower(operation, location)
+            except LibraryError:
+                raise
+            except (ValueError, ArithmeticError) as error:  # of Cirq, for the gate's arguments
+                raise location.error(str(error)) from error
             if key is not None:
                 known[key] = factors[-1]
     return factors
@@ -110,7 +116,7 @@ def describe_location(operation: cirq.Operation, moment: int) -> str:
 
 
 def _lower(operation: cirq.Operation, location: _Location) -> Iterator[Factor | NoiseChannel]:
-    operation = operation.untagged
+    operation = _with_integer_controls(operation.untagged)
     if any(qubit.dimension != 2 for qubit in operation.qubits):
         raise location.error("qudits are not supported; use qubits")
     if isinstance(operation, cirq.ClassicallyControlledOperation):
@@ -120,7 +126,10 @@ def _lower(operation: cirq.Operation, location: _Location) -> Iterator[Factor | 
     if cirq.is_measurement(operation):
         raise location.error("it is a measurement; remove it and read observables instead")
     if isinstance(operation, cirq.CircuitOperation):
-        for part in decompose(operation) or ():
+        parts = decompose(operation)
+        if parts is None:
+            raise location.error("its repetitions are not a number; resolve them first")
+        for part in parts:
             yield from _lower(part, location)
     elif cirq.is_parameterized(operation):
         yield from _lower_parametrized(operation, location)
@@ -128,6 +137,23 @@ def _lower(operation: cirq.Operation, location: _Location) -> Iterator[Factor | 
         yield _channel(operation, location)
     else:
         yield from _lower_fixed(operation, location)
+
+
+def _with_integer_controls(operation: cirq.Operation) -> cirq.Operation:
+    """Return an operation whose control values are integers: Cirq takes True and False as masks."""
+    controlled = operation if isinstance(operation, cirq.ControlledOperation) else operation.gate
+    if not isinstance(controlled, cirq.ControlledOperation | cirq.ControlledGate):
+        return operation
+    values = list(controlled.control_values.expand())
+    if all(type(value) is int for each in values for value in each):
+        return operation
+    integers = cirq.SumOfProducts([[int(value) for value in each] for each in values])
+    if isinstance(controlled, cirq.ControlledOperation):
+        return cirq.ControlledOperation(
+            controlled.controls, controlled.sub_operation, control_values=integers
+        )
+    count = controlled.num_controls()
+    return cirq.ControlledGate(controlled.sub_gate, count, integers).on(*operation.qubits)
 
 
 def _channel(operation: cirq.Operation, location: _Location) -> NoiseChannel:
@@ -149,10 +175,10 @@ def _channel(operation: cirq.Operation, location: _Location) -> NoiseChannel:
 def _lower_fixed(operation: cirq.Operation, location: _Location) -> Iterator[Factor | NoiseChannel]:
     qubits = operation.qubits
     if not qubits:
-        yield from _narrow(fixed_factor((), cirq.unitary(operation)), location)
+        yield from _narrow(fixed_factor((), _unitary(operation, location)), location)
         return
     if len(qubits) <= 2:
-        yield fixed_factor(qubits, cirq.unitary(operation))
+        yield fixed_factor(qubits, _unitary(operation, location))
         return
     parts = decompose(operation)
     if parts is not None:
@@ -164,8 +190,16 @@ def _lower_fixed(operation: cirq.Operation, location: _Location) -> Iterator[Fac
             f"it acts on {len(qubits)} qubits and Cirq has no decomposition of it; matrix gates act"
             f" on at most {MATRIX_QUBITS} qubits"
         )
-    for part in synthesize(qubits, cirq.unitary(operation)):
+    for part in synthesize(qubits, _unitary(operation, location)):
         yield from _lower_fixed(part, location)
+
+
+def _unitary(operation: cirq.Operation, location: _Location) -> np.ndarray:
+    matrix = cirq.unitary(operation)
+    product = matrix.conj().T @ matrix
+    if not np.allclose(product, np.eye(len(matrix)), atol=UNITARY_TOLERANCE):  # or NaN
+        raise location.error("its matrix is not unitary, or not finite")
+    return matrix
 
 
 def _lower_parametrized(
@@ -245,7 +279,9 @@ def _eigen_factor(
         return parametrized_factor(
             qubits, half_turns, projectors, _require_supported(expression, location)
         )
-    phases = np.exp(1j * np.pi * half_turns * float(expression))
+    if not np.isfinite(exponent := float(expression)):
+        raise location.error(f"its exponent is {exponent}")
+    phases = np.exp(1j * np.pi * half_turns * exponent)
     return fixed_factor(qubits, np.einsum("k,kij->ij", phases, projectors))
 
 
@@ -286,7 +322,9 @@ def _require_supported(exponent: sympy.Expr, location: _Location) -> sympy.Expr:
             f"its exponent {exponent} contains {unsupported}; allowed are + - * / **, numbers and"
             f" {', '.join(sorted(expressions.FUNCTIONS))}, Min, Max"
         )
-    return exponent
+    # Symbols are known by name: those of one name but other assumptions are one symbol.
+    plain = {symbol: sympy.Symbol(symbol.name) for symbol in exponent.free_symbols}
+    return exponent.xreplace(plain)
 
 
 def _lower_controlled(

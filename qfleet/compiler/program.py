@@ -326,7 +326,10 @@ def ordered_qubits(
     """
     simulated = frozenset(measured).union(*(factor.qubits for factor in factors))
     unlisted = sorted(simulated.difference(qubits))
-    return (*(q for q in qubits if q in simulated), *unlisted) or tuple(qubits)[:1]
+    ordered = (*(q for q in qubits if q in simulated), *unlisted) or tuple(qubits)[:1]
+    if not ordered:
+        raise CircuitError("the circuit and its observables have no qubits")
+    return ordered
 
 
 def _checked_initial_state(

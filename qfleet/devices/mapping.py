@@ -8,6 +8,8 @@ import cirq
 from qfleet.devices.calibration import Calibration
 from qfleet.devices.native_gates import to_native_gates, to_two_qubit_gates
 from qfleet.devices.routing import route
+from qfleet.engine.arguments import checked_observables
+from qfleet.errors import NoiseError
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,12 @@ def map_to_device(
     Raises:
         NoiseError: The device is too small, or a gate can't be compiled to its gates.
     """
-    sums = tuple(cirq.PauliSum.wrap(one) for one in observables)
+    sums = checked_observables(observables)
     if qubits is None:
         measured = {qubit for one in sums for qubit in one.qubits}
         qubits = sorted(circuit.all_qubits() | measured)
+    if not qubits:
+        raise NoiseError("the circuit and its observables have no qubits")
     routed = route(to_two_qubit_gates(circuit), calibration, qubits)
     native = to_native_gates(routed.circuit, calibration.gate, calibration.pulse)
     moved = tuple(

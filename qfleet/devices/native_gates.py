@@ -27,11 +27,10 @@ def to_two_qubit_gates(circuit: cirq.AbstractCircuit) -> cirq.Circuit:
     Raises:
         NoiseError: An operation can't be decomposed.
     """
-    return cirq.Circuit(
-        cirq.decompose(
-            circuit, keep=lambda operation: len(operation.qubits) <= 2, on_stuck_raise=_stuck
-        )
+    operations = cirq.decompose(
+        circuit, keep=lambda operation: len(operation.qubits) <= 2, on_stuck_raise=_stuck
     )
+    return cirq.Circuit(one for one in operations if one.qubits)  # without global phases
 
 
 def to_native_gates(circuit: cirq.AbstractCircuit, gate: str, pulse: str) -> cirq.Circuit:

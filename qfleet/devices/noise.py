@@ -8,6 +8,7 @@ import cirq
 
 from qfleet.devices.calibration import Calibration, PairCalibration, QubitCalibration, ordered
 from qfleet.devices.routing import qubit_name
+from qfleet.errors import NoiseError
 
 _NANOSECONDS = 1e-3  # in microseconds, the unit of T1 and T2
 
@@ -106,10 +107,16 @@ def gate_rates(
 ) -> tuple[QubitCalibration | PairCalibration, float]:
     """Return the rates of a gate on one or two qubits, and the angle of its coherent error."""
     names = [qubit_name(qubit) for qubit in qubits]
-    if len(names) == 1:
-        qubit = calibration.qubits[names[0]]
-        return qubit, qubit.over_rotation
-    pair = calibration.pairs[ordered(*names)]
+    try:
+        if len(names) == 1:
+            qubit = calibration.qubits[names[0]]
+            return qubit, qubit.over_rotation
+        pair = calibration.pairs[ordered(*names)]
+    except KeyError:
+        raise NoiseError(
+            f"{calibration.name} has no gate on {' and '.join(names)}: map the circuit with"
+            " map_to_device first"
+        ) from None
     return pair, pair.crosstalk
 
 

@@ -1,6 +1,5 @@
 """Checks of the arguments of compiled circuits. Every error names the argument."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -92,7 +91,10 @@ def checked_point(
         if width:
             raise ArgumentError(f"inputs are missing: the circuit has {width} inputs")
         inputs = _NO_VALUES
-    rows = np.asarray(inputs)
+    try:
+        rows = np.asarray(inputs)
+    except ValueError:
+        raise ArgumentError("inputs have rows of different lengths: pass an array") from None
     batched = rows.ndim != 1
     shape = ("batch", width) if batched else (width,)
     rows = checked_values(rows, shape, "inputs", because=f"the circuit has {width} inputs")
@@ -206,11 +208,16 @@ def checked_values(
         raise ArgumentError(f"{argument} has dtype {array.dtype}: pass real numbers")
     _check_shape(array, shape, argument, because)
     array = np.ascontiguousarray(array, np.float64)
+    require_finite(array, argument)
+    return array
+
+
+def require_finite(array: np.ndarray, argument: str) -> None:
+    """Check that there is neither NaN nor infinity in an array."""
     # The sum of squares is a quick test; it may overflow although all numbers are finite.
-    if not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
+    if not np.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
         at = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
         raise ArgumentError(f"{argument} is {array[at]} at index {at}: pass finite numbers")
-    return array
 
 
 def checked_complex(

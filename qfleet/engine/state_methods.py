@@ -57,6 +57,7 @@ class StateMethods(PreparedCircuit):
         point = self._point(inputs, parameters)
         exponents = self.symbols(*point.symbols)
         upstream = point.states(upstream, len(self.qubits), "upstream")
+        arguments.require_finite(upstream, "upstream")
         if states is None:
             states = self.program.state(*exponents)
         else:

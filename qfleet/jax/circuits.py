@@ -1,6 +1,5 @@
 """Compiled circuits in JAX: checked arguments, exponents, circuits without shared exponents."""
 
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,15 +15,18 @@ from qfleet.jax.exponents import JaxExponents
 
 T = TypeVar("T")
 
+_CACHE = "_jax"
+"""Attribute of a circuit: results of functions by function."""
+
 
 def cached_by_circuit(make: Callable[[CompiledCircuit], T]) -> Callable[[CompiledCircuit], T]:
-    """Return `make` with a cache that does not keep circuits alive."""
-    cache: weakref.WeakKeyDictionary[CompiledCircuit, T] = weakref.WeakKeyDictionary()
+    """Return `make` with a cache in each circuit, which its results refer to and may outlive."""
 
     def cached(compiled: CompiledCircuit) -> T:
-        if compiled not in cache:
-            cache[compiled] = make(compiled)
-        return cache[compiled]
+        cache: dict[Callable, Any] = vars(compiled).setdefault(_CACHE, {})
+        if make not in cache:
+            cache[make] = make(compiled)
+        return cache[make]
 
     return cached
 

@@ -26,8 +26,8 @@ def evaluate(op: PackedCircuit, *, gradients: frozenset[str] = frozenset()) -> n
     program = packed.program
     parameters, inputs = op.arrays()
     if parameters.ndim > 1 or inputs.ndim > 2:
-        lead, rows = _per_example(parameters, inputs)
-        return _finish(_plain(program, rows, None), program).reshape((*lead, -1))
+        lead, aligned = _aligned(packed, parameters, inputs)
+        return _finish(_plain(program, _rows(aligned), None), program).reshape((*lead, -1))
     if program.is_state or not gradients:
         packed.states = None
         return _finish(_plain(program, inputs, parameters), program)
@@ -54,8 +54,7 @@ def pull_back(
     packed = op.packed
     parameters, inputs = op.arrays()
     upstream = np.asarray(upstream)
-    lead = upstream.shape[:-1]
-    if len(lead) > (packed.batch is not None):
+    if parameters.ndim > 1 or max(inputs.ndim, upstream.ndim) > 1 + (packed.batch is not None):
         found = _pull_back_mapped(packed, parameters, inputs, upstream)
     else:
         found = _pull_back_batch(packed, parameters, inputs, upstream, "inputs" in wanted, release)
@@ -80,17 +79,32 @@ def _finish(results: np.ndarray, program: CircuitProgram) -> np.ndarray:
     return results.astype(np.complex128 if program.is_state else np.float64, copy=False)
 
 
-def _per_example(parameters: np.ndarray, inputs: np.ndarray) -> tuple[tuple[int, ...], np.ndarray]:
-    """Return the leading axes, and the rows [product of these, P + I] of all angles."""
-    if inputs.ndim == 3 and parameters.ndim == 2:  # mapped over a tape with a batch
-        parameters = parameters[:, None]
-    if inputs.ndim == 2 and parameters.ndim == 2 and not inputs.shape[1]:
-        inputs = np.zeros((len(parameters), 0))
-    lead = np.broadcast_shapes(parameters.shape[:-1], inputs.shape[:-1])
-    rows = np.concatenate(
-        [np.broadcast_to(one, (*lead, one.shape[-1])) for one in (parameters, inputs)], axis=-1
-    )
-    return lead, np.ascontiguousarray(rows).reshape(-1, rows.shape[-1])
+def _aligned(
+    packed: Packed, parameters: np.ndarray, inputs: np.ndarray, *upstream: np.ndarray
+) -> tuple[tuple[int, ...], list[np.ndarray]]:
+    """Return the leading axes, and the arrays with all of these.
+
+    The axes that vmap added come first, then that of the tape's batch. Not every array has them.
+    """
+    own = int(packed.batch is not None)
+    if not inputs.shape[-1]:
+        inputs = np.zeros(0)
+    with_own = [(parameters, 0), (inputs, min(own, inputs.ndim - 1)), *((u, own) for u in upstream)]
+    mapped = [one.ndim - 1 - axes for one, axes in with_own]
+    shaped = [
+        one.reshape(
+            *one.shape[:count], *(1,) * (max(mapped) - count + own - axes), *one.shape[count:]
+        )
+        for (one, axes), count in zip(with_own, mapped, strict=True)
+    ]
+    lead = np.broadcast_shapes(*(one.shape[:-1] for one in shaped))
+    return lead, [np.broadcast_to(one, (*lead, one.shape[-1])) for one in shaped]
+
+
+def _rows(aligned: list[np.ndarray]) -> np.ndarray:
+    """Return parameters and inputs as one matrix with a row per example."""
+    joined = np.concatenate(aligned, axis=-1)
+    return joined.reshape(-1, joined.shape[-1])
 
 
 def _pull_back_batch(
@@ -126,15 +140,8 @@ def _pull_back_mapped(
     packed: Packed, parameters: np.ndarray, inputs: np.ndarray, upstream: np.ndarray
 ) -> dict[str, np.ndarray | None]:
     """Return gradients per element of the axis that vmap added, which is the first."""
-    lead = upstream.shape[:-1]
-    width = parameters.shape[-1]
-    if parameters.ndim == 2:
-        parameters = parameters.reshape((-1,) + (1,) * (len(lead) - 1) + (width,))
-    if inputs.ndim == 2 and packed.batch is None and len(lead) > 1:
-        inputs = inputs.reshape((-1,) + (1,) * (len(lead) - 1) + inputs.shape[-1:])
-    rows = np.concatenate(
-        [np.broadcast_to(one, (*lead, one.shape[-1])) for one in (parameters, inputs)], axis=-1
-    ).reshape(-1, width + inputs.shape[-1])
+    lead, (*angles, upstream) = _aligned(packed, parameters, inputs, upstream)
+    width, rows = parameters.shape[-1], _rows(angles)
     flat = upstream.reshape(-1, upstream.shape[-1])
     compiled = packed.program.per_example
     if packed.program.is_state:

@@ -278,8 +278,12 @@ def _controlled(op: op_math.Controlled, data: Data, qubits: Qubits) -> Iterator[
     controls = tuple(qubits[wire] for wire in op.control_wires)
     on = np.zeros(2 ** len(controls))
     on[int("".join(str(int(value)) for value in op.control_values), 2)] = 1
-    if isinstance(op.base, qml.GlobalPhase):
-        inner = [_free_phase(data[0])]
+    base, inverse = op.base, False
+    while isinstance(base, op_math.Adjoint):
+        base, inverse = base.base, not inverse
+    if isinstance(base, qml.GlobalPhase):  # a phase of no qubit, which the controls make physical
+        phase = _free_phase(data[0])
+        inner = [_inverse(phase) if inverse else phase]
     else:
         inner = list(lower(op.base, data, qubits))
     for factor in inner:

@@ -1,5 +1,6 @@
 """Compiled circuits as differentiable functions of tensors."""
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -98,12 +99,12 @@ def sample(
         MemoryLimitError: The states do not fit into the free memory.
     """
     _require_state(compiled, "sample")
-    if isinstance(shots, bool) or not isinstance(shots, int) or shots < 1:
+    if isinstance(shots, bool) or not isinstance(shots, int | np.integer) or shots < 1:
         raise ArgumentError(f"shots is {shots!r}: use an integer of at least 1")
     angles, parameters = _arguments(compiled, inputs, parameters)
     rows, qubits = _rows(angles).detach(), len(compiled.qubits)
     seed = torch.randint(2**63 - 1, (), generator=generator)
-    bits = state_ops.sample(rows, parameters.detach(), seed, _number(compiled), qubits, shots)
+    bits = state_ops.sample(rows, parameters.detach(), seed, _number(compiled), qubits, int(shots))
     return bits if rows.shape == angles.shape else bits.reshape(*angles.shape[:-1], shots, qubits)
 
 

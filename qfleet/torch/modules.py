@@ -7,6 +7,7 @@ import cirq
 import torch
 from torch import Tensor, nn
 
+from qfleet.engine.arguments import checked_observables
 from qfleet.engine.compiled_circuit import compile_circuit
 from qfleet.errors import ArgumentError
 from qfleet.torch import functional
@@ -51,7 +52,7 @@ class CircuitModule(nn.Module):
     ) -> None:
         super().__init__()
         _require_supported(dtype)
-        self.circuit, self.observables = circuit, tuple(observables)
+        self.circuit, self.observables = circuit, checked_observables(observables)
         self.compiled = compile_circuit(
             circuit, inputs, parameters, self.observables, dtype=_COMPLEX[dtype]
         )

@@ -1,5 +1,8 @@
 """The JAX functions: values and derivatives under jit, grad and vmap, as XLA custom calls."""
 
+import gc
+import weakref
+
 import cirq
 import jax
 import jax.numpy as jnp
@@ -247,3 +250,13 @@ def test_circuit_without_observables_is_refused() -> None:
 def test_empty_batch_has_no_values() -> None:
     inputs, parameters = np.zeros((0, 3)), np.zeros(4)
     assert qfleet.jax.expectation(compiled_ansatz(), inputs, parameters).shape == (0, 2)
+
+
+def test_circuit_that_was_used_is_freed() -> None:
+    compiled = qfleet.compile(ansatz(), map(str, X), observables=OBSERVABLES, dtype="complex128")
+    qfleet.jax.expectation(compiled, jnp.zeros((2, 3)), jnp.zeros(4))
+    reference = weakref.ref(compiled)
+    del compiled
+    jax.clear_caches()
+    gc.collect()
+    assert reference() is None

@@ -35,6 +35,7 @@ OPERATIONS = [
     qml.ctrl(qml.RX(0.3, 0), control=[1, 2], control_values=[0, 1]),
     qml.ctrl(qml.IsingXX(0.3, [0, 1]), control=[3]),
     qml.ctrl(qml.GlobalPhase(0.3), control=[2]),
+    qml.ctrl(qml.adjoint(qml.GlobalPhase(0.3)), control=[0]),
     qml.ctrl(qml.Hadamard(0), control=[2, 1, 3], control_values=[1, 0, 1]),
     qml.ctrl(qml.Rot(0.1, 0.2, 0.3, 0), control=[1]),
     qml.MultiControlledX(wires=[0, 1, 2, 3], control_values=[1, 0, 1]),

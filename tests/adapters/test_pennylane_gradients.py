@@ -254,3 +254,15 @@ def test_torch_layer_trains() -> None:
                 weights -= 0.3 * weights.grad
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("count", [2, len(INPUTS)])
+@pytest.mark.parametrize("inner", [jax.jit, jax.grad, lambda loss: jax.jit(jax.grad(loss))])
+def test_vmap_over_weights_of_a_batch_of_inputs(inner: Callable, count: int) -> None:
+    weights = np.stack([WEIGHTS + 0.1 * at for at in range(count)])
+
+    def mapped(node: qml.QNode) -> Any:
+        return jax.vmap(inner(lambda weights: sum(part.sum() for part in node(INPUTS, weights))))
+
+    actual, expected = (np.asarray(mapped(node)(weights)) for node in nodes(expectations))
+    np.testing.assert_allclose(actual, expected, atol=1e-10)

@@ -407,3 +407,13 @@ def test_circuit_for_the_other_function_is_refused() -> None:
         state(COMPILED, *point())
     with pytest.raises(ArgumentError, match="shots"):
         sample(STATES, *point(), shots=0)
+
+
+def test_one_sum_is_one_observable() -> None:
+    module = Expectation(CIRCUIT, INPUTS, observables=SUMS[0])
+    assert module(torch.zeros(3, 2)).shape == (3, 1)
+
+
+def test_shots_may_be_a_numpy_integer() -> None:
+    bits = sample(STATES, *point(grad=False), shots=np.int64(5))
+    assert bits.shape == (4, 5, 3)

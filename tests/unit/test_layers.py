@@ -194,3 +194,15 @@ def test_layer_with_another_circuit_evaluates_it() -> None:
     assert layer.get_config()["circuit"] == fresh.get_config()["circuit"]
     with pytest.raises(NotImplementedError):
         Samples(CIRCUIT, INPUTS, 3).set_circuit(shorter)
+
+
+def test_one_sum_is_one_observable() -> None:
+    for kind in (Expectation, ControlledExpectation):
+        assert len(kind(CIRCUIT, INPUTS, SUMS[0]).observables) == 1
+    assert Expectation(CIRCUIT, INPUTS, cirq.Z(A)).observables == (cirq.PauliSum.wrap(cirq.Z(A)),)
+
+
+def test_shots_are_a_positive_integer() -> None:
+    assert SampledExpectation(CIRCUIT, INPUTS, SUMS, shots=np.int64(5)).shots == 5
+    with pytest.raises(ValueError, match="shots is True"):
+        SampledExpectation(CIRCUIT, INPUTS, SUMS, shots=True)

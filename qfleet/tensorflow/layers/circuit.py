@@ -13,6 +13,7 @@ from qfleet.circuits.circuit_json import to_json, value_from_json
 from qfleet.compiler.methods import Method
 from qfleet.compiler.program import Program, compile_program
 from qfleet.compiler.sampling import EXACT, Sampling
+from qfleet.engine.arguments import checked_observables
 from qfleet.tensorflow.backends import Backend
 from qfleet.tensorflow.runtime import keras, tf
 from qfleet.tensorflow.sampling import SampledReadouts
@@ -232,7 +233,7 @@ class PauliReadouts(TrainedCircuit):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, **circuit_args)
-        self.observables = tuple(cirq.PauliSum.wrap(observable) for observable in observables)
+        self.observables = checked_observables(observables)
 
     def get_config(self) -> dict[str, Any]:
         """Return the layer's configuration; circuit and observables are Cirq JSON."""

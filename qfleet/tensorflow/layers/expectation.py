@@ -8,6 +8,7 @@ import cirq
 from qfleet.circuits.circuit_json import to_json
 from qfleet.compiler.methods import AnyProgram
 from qfleet.compiler.sampling import EXACT
+from qfleet.engine.arguments import checked_observables
 from qfleet.engine.sampled_forward import SampledForward
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.layers.circuit import CircuitLayer, PauliReadouts
@@ -140,7 +141,7 @@ class ControlledExpectation(CircuitLayer):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, **circuit_args)
-        self.observables = tuple(cirq.PauliSum.wrap(observable) for observable in observables)
+        self.observables = checked_observables(observables)
         names = (*self.inputs, *self.parameters)
         self._simulator = build_simulator(
             circuit, names, (), self.observables, **self._simulator_args

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 import cirq
+import numpy as np
 
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.layers.circuit import PauliReadouts, TrainedCircuit, resolve_seed
@@ -171,6 +172,6 @@ class SampledExpectation(PauliReadouts):
 
 
 def _check_shots(shots: int) -> int:
-    if not isinstance(shots, int) or shots < 1:
+    if isinstance(shots, bool) or not isinstance(shots, int | np.integer) or shots < 1:
         raise ValueError(f"shots is {shots}: use an integer of at least 1")
-    return shots
+    return int(shots)

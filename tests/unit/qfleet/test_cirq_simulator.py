@@ -275,3 +275,38 @@ def test_compiled_circuit_is_reused_for_other_values() -> None:
     for value in (0.1, 0.2, 0.3):
         simulator.simulate(ansatz(), {"x": value, "y": value})
     assert len(simulator._compiled) == 1
+
+
+def test_gates_that_differ_by_a_phase_have_their_own_results(simulator: Factory) -> None:
+    one = simulator(dtype=np.complex128)
+    gates = [
+        cirq.PhasedXZGate(x_exponent=1, z_exponent=0.3, axis_phase_exponent=0.2),
+        cirq.PhasedXZGate(x_exponent=1, z_exponent=-0.7, axis_phase_exponent=0.7),
+    ]
+    found = [
+        one.simulate_expectation_values(
+            cirq.Circuit(cirq.H(A), cirq.ControlledGate(gate)(A, B), cirq.CNOT(A, B)),
+            [cirq.X(A), cirq.Y(A)],
+        )
+        for gate in gates
+    ]
+    np.testing.assert_allclose(found, [[0, 1], [1, 0]], atol=1e-7)
+
+
+def test_circuit_without_a_hash_is_simulated(simulator: Factory) -> None:
+    circuit = cirq.Circuit(cirq.X(A), cirq.measure(A, key="a", invert_mask=[True]))
+    for _ in range(2):
+        assert not simulator().run(circuit).measurements["a"].any()
+
+
+def test_nothing_to_compute_is_an_empty_result(simulator: Factory) -> None:
+    circuit, none = cirq.Circuit(cirq.X(A)), cirq.ListSweep([])
+    assert simulator().simulate_expectation_values_sweep(circuit, [cirq.Z(A)], none) == []
+    assert simulator().simulate_expectation_values(circuit, []) == []
+
+
+def test_gradients_of_no_points_are_an_empty_list() -> None:
+    found = qfleet.cirq.Simulator().simulate_expectation_gradients_sweep(
+        cirq.Circuit(cirq.rx(x)(A)), [cirq.Z(A)], cirq.ListSweep([])
+    )
+    assert found == []

@@ -218,3 +218,13 @@ def test_relaxation_that_leaves_nothing_is_simulated() -> None:
     circuit = cirq.Circuit(cirq.X(A), cirq.X(B), cirq.CZ(A, B))
     assert noisy_value(circuit, device, cirq.Z(A)) == pytest.approx(1, abs=1e-6)
     assert 0 < predict_fidelity(circuit, device) < 0.5
+
+
+def test_global_phase_is_dropped_and_other_mistakes_are_one_sentence() -> None:
+    device = made_up_device()
+    mapped = map_to_device(cirq.Circuit(cirq.X(A), cirq.global_phase_operation(1j)), device)
+    assert len(mapped.circuit.all_qubits()) == 1
+    with pytest.raises(NoiseError, match="no qubits"):
+        map_to_device(cirq.Circuit(), device)
+    with pytest.raises(NoiseError, match="map_to_device"):
+        add_device_noise(cirq.Circuit(cirq.CZ(A, D)), device)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import sympy
 
+import qfleet.cirq
 from qfleet.compiler.lowering import lower
 from qfleet.compiler.program import check_symbols
 from qfleet.errors import CircuitError
@@ -52,3 +53,72 @@ def test_unknown_symbol_names_its_first_gate() -> None:
     circuit = cirq.Circuit(cirq.rx(T)(A), cirq.ry(sympy.Symbol("u"))(A), cirq.rx(T)(B))
     with pytest.raises(CircuitError, match=r"ry|Ry.*moment 1.*u"):
         check_symbols(circuit, (), ("t",))
+
+
+def test_symbolic_repetitions_are_refused() -> None:
+    repeated = cirq.CircuitOperation(cirq.FrozenCircuit(cirq.X(A)), repetitions=T)
+    with pytest.raises(CircuitError, match=r"in moment 0 .* repetitions"):
+        lower(cirq.Circuit(repeated))
+    with pytest.raises(CircuitError, match="repetitions"):
+        qfleet.cirq.Simulator().simulate(cirq.Circuit(repeated))
+
+
+@pytest.mark.parametrize("controlled", [cirq.ControlledGate, None], ids=["gate", "operation"])
+@pytest.mark.parametrize("value", [False, True])
+@pytest.mark.parametrize("gate", [cirq.X, cirq.Y**0.5, cirq.rx(T)])
+def test_boolean_control_values_are_numbers(controlled, value, gate) -> None:
+    def circuit(control_value: int) -> cirq.Circuit:
+        if controlled:
+            wide = cirq.ControlledGate(gate, control_values=[control_value])(A, B)
+        else:
+            wide = cirq.ControlledOperation([A], gate(B), control_values=[control_value])
+        return cirq.Circuit(cirq.H(A), wide)
+
+    expected = [factor.key for factor in lower(circuit(int(value)))]
+    assert [factor.key for factor in lower(circuit(value))] == expected
+
+
+def test_superposition_gate_of_cirq_has_its_state() -> None:
+    qubits = cirq.LineQubit.range(3)
+    circuit = cirq.Circuit(cirq.UniformSuperpositionGate(5, 3)(*qubits))
+    state = qfleet.compile(circuit, dtype="complex128").state()
+    np.testing.assert_allclose(np.abs(state) ** 2, [0.2] * 5 + [0] * 3, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        cirq.rx(float("nan")),
+        cirq.X**sympy.nan,
+        cirq.X ** float("inf"),
+        cirq.DiagonalGate([float("nan")]),
+        cirq.MatrixGate(np.array([[1, 1], [0, 1]]), unitary_check=False),
+    ],
+    ids=["nan angle", "nan exponent", "infinite exponent", "diagonal", "matrix"],
+)
+def test_gate_that_is_not_finite_or_unitary_is_refused(gate: cirq.Gate) -> None:
+    with pytest.raises(CircuitError, match="in moment 0"):
+        lower(cirq.Circuit(gate.on(*cirq.LineQubit.range(cirq.num_qubits(gate)))))
+
+
+def test_symbols_of_one_name_are_one_symbol() -> None:
+    other = sympy.Symbol("t", positive=True)
+    compiled = qfleet.compile(cirq.Circuit(cirq.rx(T + other)(A)), ["t"], observables=[cirq.Z(A)])
+    values, gradients = compiled.value_and_gradient([[0.3]])
+    np.testing.assert_allclose(values, [[np.cos(0.6)]], atol=1e-6)
+    np.testing.assert_allclose(gradients.inputs, [[-2 * np.sin(0.6)]], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "exponent",
+    [(-1) ** sympy.Rational(1, 3) * T, sympy.asin(2) * T, sympy.asin(2) * T**2, T + sympy.acos(3)],
+    ids=str,
+)
+def test_complex_constant_is_refused(exponent: sympy.Expr) -> None:
+    with pytest.raises(CircuitError, match="its exponent"):
+        lower(cirq.Circuit(cirq.X(A) ** exponent))
+
+
+def test_circuit_without_qubits_is_refused() -> None:
+    with pytest.raises(CircuitError, match="no qubits"):
+        qfleet.compile(cirq.Circuit(), observables=[cirq.PauliString()])
