@@ -232,7 +232,7 @@ def run_main(main: Callable[[], int | None]) -> int:
 
 
 def _has_lost_reader() -> bool:
-    """Return True if nobody reads this process's output any more."""
+    """Return True if no process reads this one's output any more."""
     poll = select.poll()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or not a file

@@ -113,7 +113,7 @@ def read_chunk(plan: ChunkPlan, chunk: Chunk) -> ChunkPredictions | None:
 
 
 def _has_size(file: pa.parquet.ParquetFile, rows: int) -> bool:
-    """Return True if a file has so many rows of numbers: a small file may contain large ones."""
+    """Return True if a file has this many rows of numbers: a small file may contain large ones."""
     types = file.schema_arrow.types
     numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in types)
     return numbers and len(types) <= MAX_COLUMNS and file.metadata.num_rows == rows

@@ -116,7 +116,7 @@ def require_regular(path: Path, max_bytes: int | None) -> None:
 
 
 def foreign_entry(path: Path) -> str:
-    """Describe a folder that is a link, or the first entry below it that is no plain file."""
+    """Describe a folder that is a link, or the first entry below it other than plain files."""
     if path.is_symlink():
         return f"{path} is a symbolic link"
     for folder, folders, names in os.walk(path):

@@ -220,7 +220,7 @@ def test_relaxation_that_leaves_nothing_is_simulated() -> None:
     assert 0 < predict_fidelity(circuit, device) < 0.5
 
 
-def test_global_phase_is_dropped_and_other_mistakes_are_one_sentence() -> None:
+def test_phase_is_dropped_and_mistakes_are_one_sentence() -> None:
     device = made_up_device()
     mapped = map_to_device(cirq.Circuit(cirq.X(A), cirq.global_phase_operation(1j)), device)
     assert len(mapped.circuit.all_qubits()) == 1
