@@ -76,7 +76,7 @@ def test_noise_passes_gradcheck_and_has_no_second_derivatives() -> None:
     inputs, parameters = point()
     loss = expectation(compiled, inputs, parameters).sum()
     (slopes,) = torch.autograd.grad(loss, parameters, create_graph=True)
-    with pytest.raises(ArgumentError, match="Hessian"):
+    with pytest.raises(NotImplementedError, match="noise"):
         slopes.sum().backward()
 
 
@@ -417,14 +417,3 @@ def test_one_sum_is_one_observable() -> None:
 def test_shots_may_be_a_numpy_integer() -> None:
     bits = sample(STATES, *point(grad=False), shots=np.int64(5))
     assert bits.shape == (4, 5, 3)
-
-
-def test_second_derivative_of_a_noisy_circuit_is_not_implemented() -> None:
-    noisy = CIRCUIT + cirq.depolarize(0.1).on(QUBITS[0])
-    compiled = qfleet.compile(noisy, INPUTS, PARAMETERS, SUMS)
-    inputs, parameters = point()
-    (first,) = torch.autograd.grad(
-        expectation(compiled, inputs, parameters).sum(), parameters, create_graph=True
-    )
-    with pytest.raises(NotImplementedError, match="noise"):
-        first.sum().backward()
