@@ -3,6 +3,7 @@
 The test writes the run into the cluster's storage, so that no training is needed.
 """
 
+import signal
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from chaos import node
 from common import events, storage
 from common.errors import run_main
 from common.events import Event
@@ -69,9 +71,9 @@ class InferenceClient:
         ]
 
 
-def pods() -> list[tuple[int, str, str]]:
+def pods(job: str = JOB) -> list[tuple[int, str, str]]:
     """Return rank, name and uid of the Job's pods."""
-    found = kube.get("pods", selector=f"batch.kubernetes.io/job-name={JOB}")
+    found = kube.get("pods", selector=f"batch.kubernetes.io/job-name={job}")
     number = "batch.kubernetes.io/job-completion-index"
     return [(int(p["metadata"]["labels"][number]), p["metadata"]["name"], p["metadata"]["uid"])
             for p in found]  # fmt: skip
@@ -120,6 +122,22 @@ def test_deleted_pod_restarts_only_and_report_is_complete(
         f"inference in 3 pods: pod 1 deleted at {deleted:.0f} s, replaced at {again:.0f} s, all"
         f" chunks predicted at {last:.0f} s"
     )
+
+
+def test_stopped_pod_is_killed_and_restarted(root: storage.StoragePath) -> None:
+    run = finish(root, "stopped", f"TEST_EXAMPLES={EXAMPLES}", "QUBITS=6")
+    client = InferenceClient("RUN=stopped", "PARALLELISM=2", f"BATCH={BATCH}")
+    kube.until(lambda: client.events("chunk_done", 1), 120, "a chunk of worker 1")
+    (name,) = (name for number, name, _ in pods("qfleet-stopped-inference") if number == 1)
+    pids = kube.processes(name)
+    if not pids:
+        pytest.skip("the node's processes are not this machine's")
+    node.send(pids, signal.SIGSTOP)
+    code, output = client.end(), client.output
+    assert code == 0, output
+    assert "worker 1 was killed" in output
+    assert len(client.events("chunks_assigned", 1)) == 2
+    assert storage.exists(run.predictions / "test.csv")
 
 
 def test_altered_weights_fail_the_job_at_once(
