@@ -57,7 +57,7 @@ ASSIGNED = {
     "tests/e2e/test_faults.py::test_workers_restart_after_a_fault[evict-1]": NIGHTLY,
     "tests/e2e/test_faults.py::test_workers_restart_after_a_fault[force-1]": NIGHTLY,
     "tests/e2e/test_faults.py::test_workers_restart_after_a_fault[kill-0]": NIGHTLY,
-    # The probe that kills it is that of a training, and a local inference is stopped in each CI run.
+    # Each CI run stops a process of a local inference.
     "tests/e2e/test_inference_parallel.py::test_stopped_pod_is_killed_and_restarted": NIGHTLY,
     "tests/e2e/test_kueue.py": NIGHTLY,
     "tests/e2e/test_lost_node.py": NIGHTLY,
