@@ -70,7 +70,7 @@ def main() -> None:
         markup=False,
     )
     qubits = f" QUBITS={settings.model.qubits}" if settings.model.qubits != DEFAULT_QUBITS else ""
-    console.print(f"next:  make training DATA={found.path}{qubits}", markup=False)
+    console.print(f"Next steps:\n  make training DATA={found.path}{qubits}", markup=False)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def test_killed_generation_resumes_with_the_same_bytes(
 
     again = start(tmp_path / "a", *LARGE, module="common.data", **short_retries)
     assert again.wait() == 0, again.output
-    assert f"next:  make training DATA={folder}" in again.output
+    assert f"Next steps:\n  make training DATA={folder}" in again.output
     assert f"{altered} was altered: it is written again" in again.output
     kept = [path for path, when in there.items() if path.stat().st_mtime_ns == when]
     assert len(kept) == 39  # the five segments that were noted, but for the altered one
