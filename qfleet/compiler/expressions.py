@@ -121,28 +121,25 @@ def affine_matrix(
 def unsupported(expression: sympy.Expr) -> str | None:
     """Return the name of an unsupported part of a real expression; None if all is supported."""
     for node in sympy.preorder_traversal(expression):
-        if node.is_Symbol or node.is_Add or node.is_Mul or node.is_Pow:
+        if node.is_Symbol or node.is_Add or node.is_Mul:
             continue
         if node.is_Number and node.is_finite:
             continue
         if isinstance(node, sympy.NumberSymbol | sympy.Min | sympy.Max):
             continue
-        if node.is_Function and type(node).__name__ in FUNCTIONS:
-            continue
+        if node.is_Pow or (node.is_Function and type(node).__name__ in FUNCTIONS):
+            if node.free_symbols or _is_real(node):
+                continue
+            return str(node)
         return str(node) if node.is_Atom else type(node).__name__
-    return _complex_constant(expression)
-
-
-def _complex_constant(expression: sympy.Expr) -> str | None:
-    """Return a part without symbols that is not a real number."""
-    traversal = sympy.preorder_traversal(expression)
-    for node in traversal:
-        if not node.free_symbols:
-            traversal.skip()
-            value = complex(node)
-            if not np.isfinite(value) or abs(value.imag) > IMAGINARY_TOLERANCE:
-                return str(node)
     return None
+
+
+# Many expressions have the same constants, such as 1/pi, and sympy evaluates each slowly.
+@functools.lru_cache(maxsize=1 << 12)
+def _is_real(constant: sympy.Expr) -> bool:
+    value = complex(constant)
+    return bool(np.isfinite(value)) and abs(value.imag) <= IMAGINARY_TOLERANCE
 
 
 def evaluate(

@@ -324,7 +324,8 @@ def _require_supported(exponent: sympy.Expr, location: _Location) -> sympy.Expr:
         )
     # Symbols are known by name: those of one name but other assumptions are one symbol.
     plain = {symbol: sympy.Symbol(symbol.name) for symbol in exponent.free_symbols}
-    return exponent.xreplace(plain)
+    different = {symbol: other for symbol, other in plain.items() if symbol != other}
+    return exponent.xreplace(different) if different else exponent
 
 
 def _lower_controlled(
