@@ -206,3 +206,8 @@ def test_shots_are_a_positive_integer() -> None:
     assert SampledExpectation(CIRCUIT, INPUTS, SUMS, shots=np.int64(5)).shots == 5
     with pytest.raises(ValueError, match="shots is True"):
         SampledExpectation(CIRCUIT, INPUTS, SUMS, shots=True)
+
+
+def test_complex_angles_are_refused() -> None:
+    with pytest.raises(ValueError, match="takes real angles"):
+        Expectation(CIRCUIT, INPUTS, SUMS)(np.ones((2, len(INPUTS)), np.complex64))

@@ -212,6 +212,9 @@ class TrainedCircuit(CircuitLayer):
 
     def _symbols(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return [B, inputs] and [parameters] values of the symbols, in the layer's dtype."""
+        inputs = tf.convert_to_tensor(inputs)
+        if inputs.dtype.is_complex:
+            raise ValueError(f"the layer {self.name} takes real angles, not {inputs.dtype.name}")
         return tf.cast(inputs, self.compute_dtype), tf.convert_to_tensor(self.angles)
 
 
