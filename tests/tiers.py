@@ -136,7 +136,9 @@ _INTEGRATION = {
     "test_inference_parallel.py": EXHAUSTIVE,
     # test_inference_chunks.py interrupts it in the process of the test.
     "test_inference_parallel.py::test_interrupted_inference_continues_from_its_chunks": NIGHTLY,
+    # A stopped worker [19-137] is killed in the end.
     "test_inference_parallel.py::test_lost_worker_is_restarted_by_itself[15-143]": NIGHTLY,
+    "test_inference_parallel.py::test_lost_worker_is_restarted_by_itself[9-137]": NIGHTLY,
     "test_layers_distributed.py": EXHAUSTIVE,
     "test_lost_peers.py::test_chief_inside_tensorflow_leaves_a_lost_worker": EXHAUSTIVE,
     # test_peer_lost_before_the_strategy_is_noticed kills the worker too.
