@@ -327,8 +327,9 @@ def _get(
         else:
             failed = response.status >= 400
             limit = max(max_bytes, _MAX_ERROR_BYTES) if failed else max_bytes
-            content = response.read(limit + 1)
-            if len(content) > limit:
+            stated = int(response.headers.get("Content-Length", 0))
+            content = b"" if stated > limit else response.read(limit + 1)
+            if max(stated, len(content)) > limit:
                 response.close()  # the connection ends: the rest is not read
                 if not failed:
                     raise base.FileTooLarge(max_bytes)
