@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.parse import unquote
@@ -16,6 +17,24 @@ from common import storage
 from common.errors import StorageError, StorageUnavailable
 from common.storage import StoragePath
 from tests.support.storage_emulator import BUCKET, Emulator, Proxy, point_to
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Base class of the servers of this module, which log nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Ignore a request."""
+
+
+@contextlib.contextmanager
+def serving(handler: type[Handler]) -> Iterator[str]:
+    """Run a server; its address is http://127.0.0.1:PORT."""
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
 
 
 def test_read_is_never_cached(root: StoragePath) -> None:
@@ -97,7 +116,7 @@ def test_object_with_a_path_in_its_name_leads_nowhere_else(monkeypatch: pytest.M
     names = ["run.json", "../x", "/other/y", "./z"]
     deleted = []
 
-    class Bucket(BaseHTTPRequestHandler):
+    class Bucket(Handler):
         def do_GET(self) -> None:
             listed = {"items": [{"name": f"runs/evil/{name}"} for name in names]}
             if "delimiter" in self.path:
@@ -115,24 +134,19 @@ def test_object_with_a_path_in_its_name_leads_nowhere_else(monkeypatch: pytest.M
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Bucket) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        point_to(monkeypatch, f"http://127.0.0.1:{server.server_port}")
+    with serving(Bucket) as address:
+        point_to(monkeypatch, address)
         run = storage.path(f"gs://{BUCKET}/runs/evil")
         assert storage.children(run) == [run / "run.json"]
         assert storage.files(run) == [run / "run.json"]
         storage.delete(run)
-        server.shutdown()
     assert deleted == ["runs/evil", *(f"runs/evil/{name}" for name in names)]
 
 
 def test_object_of_unknown_length_is_read_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = 0
 
-    class Endless(BaseHTTPRequestHandler):
+    class Endless(Handler):
         def do_GET(self) -> None:
             nonlocal sent
             self.send_response(200)  # without a length: until the connection ends
@@ -142,18 +156,13 @@ def test_object_of_unknown_length_is_read_up_to_the_limit(monkeypatch: pytest.Mo
                 while sent < 1 << 28:
                     sent += self.wfile.write(bytes(1 << 16))
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Endless) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        point_to(monkeypatch, f"http://127.0.0.1:{server.server_port}")
+    with serving(Endless) as address:
+        point_to(monkeypatch, address)
         file = storage.path(f"gs://{BUCKET}/file")
         with pytest.raises(storage.FileTooLarge):
             storage.read_bytes(file, max_bytes=1000)
         with pytest.raises(StorageError, match="is damaged"):
             storage.read_versioned(file)
-        server.shutdown()
     assert sent < 1 << 26
 
 
@@ -230,7 +239,7 @@ def test_missing_credentials_are_a_storage_error(
 def test_read_uses_the_configured_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    class Through(BaseHTTPRequestHandler):
+    class Through(Handler):
         def do_GET(self) -> None:
             asked.append(self.path)
             self.send_response(200)
@@ -238,15 +247,10 @@ def test_read_uses_the_configured_proxy(monkeypatch: pytest.MonkeyPatch) -> None
             self.end_headers()
             self.wfile.write(b"hello")
 
-        def log_message(self, *_: object) -> None:
-            pass
-
     for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://storage.invalid:4443")
-    with HTTPServer(("127.0.0.1", 0), Through) as proxy:
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.server_port}")
+    with serving(Through) as address:
+        monkeypatch.setenv("http_proxy", address)
         assert storage.read_bytes(storage.path("gs://bucket/file")) == b"hello"
-        proxy.shutdown()
     assert asked == ["http://storage.invalid:4443/download/storage/v1/b/bucket/o/file?alt=media"]

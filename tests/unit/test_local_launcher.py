@@ -1,4 +1,4 @@
-"""CPUs of the workers of a local training."""
+"""CPUs and environment of the workers of a local training."""
 
 import os
 import shutil
@@ -34,13 +34,18 @@ def test_workers_are_pinned_where_each_has_cpus(
     assert launcher.worker_cpus() == cpus
 
 
+def install(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Put the library that workers preload into a folder."""
+    folder.mkdir()
+    library = Path(shutil.copy(process_path(), folder))
+    monkeypatch.setattr(local_launcher, "process_path", lambda: library)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no LD_PRELOAD")
 def test_nothing_listens_outside_from_a_folder_with_a_blank(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "my folder").mkdir()
-    library = Path(shutil.copy(process_path(), tmp_path / "my folder"))
-    monkeypatch.setattr(local_launcher, "process_path", lambda: library)
+    install(monkeypatch, tmp_path / "my folder")
     program = """
 import socket
 opened = socket.socket()
@@ -61,8 +66,6 @@ print(opened.getsockname()[0])
 def test_folder_that_the_loader_would_split_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "my;folder").mkdir()
-    library = Path(shutil.copy(process_path(), tmp_path / "my;folder"))
-    monkeypatch.setattr(local_launcher, "process_path", lambda: library)
+    install(monkeypatch, tmp_path / "my;folder")
     with pytest.raises(SettingsError, match="semicolon"):
         local_launcher.loopback_environment()
