@@ -69,8 +69,11 @@ def _report(text: str, exit_code: int) -> tuple[int, bytes, int]:
     return fd, line, len(line)
 
 
-def start_heartbeat(file: Path) -> None:
-    """Touch a file from now on, as long as this process is not stopped."""
+def start_heartbeat(heartbeat_file: str) -> None:
+    """Touch a file from now on, as long as this process is not stopped; "" is none."""
+    if not heartbeat_file:
+        return
+    file = Path(heartbeat_file)
     file.touch()
     try:
         NativeWatchdog(file, TOUCH_SECONDS)

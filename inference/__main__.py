@@ -3,7 +3,6 @@
 import logging
 import sys
 import uuid
-from pathlib import Path
 
 from common.errors import SettingsError, run_main
 from common.native_watchdog import start_heartbeat
@@ -15,8 +14,7 @@ from inference import model_source
 def main() -> int:
     """Choose the model and the examples, then predict in this process or with local workers."""
     settings = Settings.from_args(sys.argv[1:])
-    if heartbeat_file := settings.fault_tolerance.heartbeat_file:
-        start_heartbeat(Path(heartbeat_file))
+    start_heartbeat(settings.fault_tolerance.heartbeat_file)
     if settings.job.target != "local":
         raise SettingsError(f"TARGET={settings.job.target}: inference runs with TARGET=local only")
     logging.basicConfig(format="%(message)s")

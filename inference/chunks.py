@@ -15,7 +15,7 @@ from inference.chunk_plan import Chunk, ChunkPlan
 METADATA_KEY = b"qfleet"
 
 MAX_COLUMNS = 20_000
-"""Most columns of a chunk file. A model has at most 4,096 readouts per observable."""
+"""Most columns of a chunk file: more than any model has outputs and readouts."""
 
 
 class ChunkPredictions(NamedTuple):

@@ -94,16 +94,16 @@ class LocalWorkers:
     ) -> int:
         files = [folder / f"worker-{i}" for i in range(self.settings.inference.parallelism)]
         workers = {self._start(group, index, file): index for index, file in enumerate(files)}
-        running = {index: process for process, index in workers.items()}
+        running = {process.name: process for process in workers}
         stopped: set[ManagedProcess] = set()
-        heartbeats = Heartbeats({str(index): file for index, file in enumerate(files)})
+        heartbeats = Heartbeats(dict(zip(running, files, strict=True)))
         while running and stop.received is None:
             received = group.next_event(POLL_SECONDS)
             for name in heartbeats.stale(LIVENESS_SECONDS):
-                if (process := running.get(int(name))) and process not in stopped:
+                if (process := running.get(name)) and process not in stopped:
                     stopped.add(process)
                     log.warning(
-                        f"worker {name} did not respond for {LIVENESS_SECONDS:.0f} seconds"
+                        f"{name} did not respond for {LIVENESS_SECONDS:.0f} seconds"
                         " (stopped): killing it"
                     )
                     process.kill()
@@ -115,7 +115,7 @@ class LocalWorkers:
             elif event.kind != "exit":
                 display.show(event)
             elif (code := event.integer("exit_code")) == 0:
-                del running[workers[process]]
+                del running[process.name]
             elif code in FINAL_EXIT_CODES:
                 display.close()
                 self._report_failure(process, code)
@@ -123,8 +123,8 @@ class LocalWorkers:
             else:
                 index = workers[process]
                 self._report_restart(display, index, event)
-                running[index] = self._start(group, index, files[index])
-                workers[running[index]] = index
+                running[process.name] = started = self._start(group, index, files[index])
+                workers[started] = index
         return 0
 
     def _start(self, group: ProcessGroup, index: int, heartbeat_file: Path) -> ManagedProcess:

@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common import events, storage
@@ -52,8 +51,7 @@ def main() -> None:
 
 def _run() -> None:
     settings = Settings.from_args(sys.argv[1:])
-    if heartbeat_file := settings.fault_tolerance.heartbeat_file:
-        start_heartbeat(Path(heartbeat_file))
+    start_heartbeat(settings.fault_tolerance.heartbeat_file)
     logging.basicConfig(format="%(message)s", handlers=[events.LogHandler()])
     chunk_plan.check_settings(settings.training)
     settings = settings.replace(job_id=settings.job.job_id or uuid.uuid4().hex)

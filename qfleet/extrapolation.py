@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from qfleet.errors import ArgumentError
-from qfleet.zne_factors import FITS, LEAST_FACTORS
+from qfleet.zne_factors import LEAST_FACTORS, check_fit
 
 MAX_GAIN = 2.0
 """Largest ratio of the exponential fit to the linear one. Above, a value is mostly random."""
@@ -46,8 +46,7 @@ def extrapolate(
             f"factors are {list(factors)} for values of shape {list(y.shape)}: pass"
             f" {LEAST_FACTORS} different factors or more, and as many values"
         )
-    if fit not in FITS:
-        raise ArgumentError(f"fit is {fit!r}: use {', '.join(FITS)}")
+    check_fit(fit)
     if fit == "richardson":
         return np.tensordot(_lagrange_weights(x), y, 1)
     line = np.tensordot(_line_weights(x), y, 1)

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike, DTypeLike
 from qfleet.circuits.folding import circuit_then_reverse, fold, join_zeros
 from qfleet.engine.arguments import checked_names
 from qfleet.engine.compiled_circuit import compile_circuit
-from qfleet.errors import ArgumentError
 from qfleet.extrapolation import extrapolate
-from qfleet.zne_factors import FITS, check_factors
+from qfleet.zne_factors import check_factors, check_fit
 
 Noise = Callable[[cirq.Circuit, int], cirq.Circuit]
 """Returns a folded circuit with noise. The second argument is the factor; `add_noise` repeats the
@@ -66,8 +65,7 @@ class MitigatedCircuit:
         dtype: DTypeLike = "complex128",
     ) -> None:
         check_factors(factors)
-        if fit not in FITS:
-            raise ArgumentError(f"fit is {fit!r}: use {', '.join(FITS)}")
+        check_fit(fit)
         self.factors, self.fit = tuple(factors), fit
         names = (
             checked_names(inputs, "inputs"),

@@ -52,6 +52,16 @@ def check_factors(factors: Sequence[int]) -> None:
         )
 
 
+def check_fit(fit: str) -> None:
+    """Check the name of a fit.
+
+    Raises:
+        ArgumentError: It is not one of FITS.
+    """
+    if fit not in FITS:
+        raise ArgumentError(f"fit is {fit!r}: use {', '.join(FITS)}")
+
+
 def check_factor(factor: int) -> None:
     """Check that circuits can be folded by a factor.
 

@@ -146,8 +146,8 @@ def _is_hidden(pid: int) -> bool:
     except PermissionError:
         return True
     except (ProcessLookupError, OverflowError):
-        return False
-    return False  # one of the same user, which ended meanwhile
+        pass
+    return False  # /proc would show a process of the same user
 
 
 def _process_start_without_proc(pid: int) -> int | None:

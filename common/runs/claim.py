@@ -21,7 +21,7 @@ from qfleet.devices.calibration import short_name
 
 log = logging.getLogger("qfleet")
 
-SHARED_FOLDERS = ("attempts", "slurm")
+_SHARED_FOLDERS = ("attempts", "slurm")
 """Folders of a run to which all workers write."""
 
 _BEFORE_RECORD = ("lease.json", "attempts", "rendezvous", "slurm", "text", "logs")
@@ -101,7 +101,7 @@ class ClaimedRun:
             RunError: The run has other settings or data, or was lost to another job.
         """
         self.confirm()
-        storage.remove_partial_files(self.run.path, kept=SHARED_FOLDERS)
+        storage.remove_partial_files(self.run.path, kept=_SHARED_FOLDERS)
         record = {
             "format": FORMAT,
             "run": self.run.name,

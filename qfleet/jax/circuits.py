@@ -20,7 +20,7 @@ _CACHE = "_jax"
 
 
 def cached_by_circuit(make: Callable[[CompiledCircuit], T]) -> Callable[[CompiledCircuit], T]:
-    """Return `make` with a cache in each circuit, which its results refer to and may outlive."""
+    """Return `make` with a cache that each circuit holds, so that both are freed together."""
 
     def cached(compiled: CompiledCircuit) -> T:
         cache: dict[Callable, Any] = vars(compiled).setdefault(_CACHE, {})
