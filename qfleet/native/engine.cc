@@ -7,6 +7,7 @@
 
 #include "amplitude_order.h"
 #include "engine_internal.h"
+#include "heisenberg_engine.h"
 
 namespace qfleet {
 
@@ -48,6 +49,15 @@ StateVectorEngine<T>::StateVectorEngine(std::shared_ptr<const Program> program,
 
 template <class T>
 StateVectorEngine<T>::~StateVectorEngine() = default;
+
+template <class T>
+HeisenbergEngine<T>* StateVectorEngine<T>::HeisenbergFor(const Batch& batch) {
+  std::call_once(heisenberg_once_, [this] {
+    const HeisenbergCut cut = FindHeisenbergCut(*program_);
+    if (cut.head) heisenberg_ = std::make_unique<HeisenbergEngine<T>>(*program_, cut, kernels_);
+  });
+  return heisenberg_ && heisenberg_->IsFasterFor(batch) ? heisenberg_.get() : nullptr;
+}
 
 template <class T>
 TileLayout StateVectorEngine<T>::TileLayoutFor(const Batch& batch) const {

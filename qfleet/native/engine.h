@@ -62,6 +62,15 @@ struct Batch {
   const double* per_example_tangents = nullptr;
 };
 
+// Observables on 2 to kMaxReducedQubits qubits, as Hermitian matrices.
+struct ReducedObservables {
+  std::vector<int64_t> bits;     // of the index, ascending
+  std::vector<double> matrices;  // [readouts][2**qubits][2**qubits] (re, im), set for row <= col
+};
+
+template <class T>
+class HeisenbergEngine;
+
 template <class T>
 class StateVectorEngine {
  public:
@@ -102,6 +111,21 @@ class StateVectorEngine {
   void SubspaceGradient(const Batch& batch, const Subspace& subspace, const T* upstream,
                         const T* states, double* shared_gradients);
   int64_t SubspaceReals(const Subspace& subspace) const;  // of `states`
+
+  // The engine that applies the program's last blocks to the observables, if this is faster for the
+  // batch; else null.
+  HeisenbergEngine<T>* HeisenbergFor(const Batch& batch);
+
+  // As Expectation and Gradient, with other observables than the program's, whose bits are not in
+  // the lanes. `cached` has ReducedCachedReals. The gradient also adds
+  // sum_b upstream[b][k] rho_b^T to matrix_gradients, for all rows and columns.
+  int64_t ReducedCachedReals(const TileLayout& layout, int64_t qubits, int64_t most) const;
+  void ReducedExpectation(const Batch& batch, const ReducedObservables& observables, T* values,
+                          T* cached, int64_t cached_reals);
+  void ReducedGradient(const Batch& batch, const ReducedObservables& observables, const T* upstream,
+                       T* cached, int64_t cached_reals, bool cached_is_mutable,
+                       bool want_per_example, double* shared_gradients,
+                       double* per_example_gradients, double* matrix_gradients);
 
   // states[b][2**N] (re, im). Bit i of the program's index is bit order[i] of the state's index.
   void State(const Batch& batch, const int64_t* order, T* states);
@@ -196,6 +220,17 @@ class StateVectorEngine {
   // gram[k][i][j] (re, im) = <i| O_k |j> for basis states i <= j.
   std::vector<double> GramMatrices(const Call& call, int64_t count, const T* states);
 
+  struct ReducedCall;
+  // The reduced density matrices of a tile, and what follows from them: values, and the sums of
+  // ReducedGradient.
+  void Reduce(const ReducedCall& reduced, const Parallel& parallel, const T* psi, T* density);
+  void ReducedValues(const ReducedCall& reduced, int64_t tile, const T* density, T* values);
+  void ReducedWeights(const ReducedCall& reduced, int64_t tile, const T* density, const T* upstream,
+                      double* matrix_gradients);
+  // lambda = sum_k upstream_k O_k psi.
+  void ApplyReduced(const ReducedCall& reduced, int64_t tile, const Parallel& parallel,
+                    const T* psi, const T* upstream, T* lambda);
+
   // Calls job(tile, parallel) for all tiles: one tile per thread, or all threads on each tile.
   template <class Job>
   void ForEachTile(const Call& call, const Job& job);
@@ -214,6 +249,8 @@ class StateVectorEngine {
   std::shared_ptr<const SharedMatrices> last_matrices_;
   std::mutex pool_mutex_;
   std::vector<std::unique_ptr<Buffer>> pool_;
+  std::once_flag heisenberg_once_;
+  std::unique_ptr<HeisenbergEngine<T>> heisenberg_;
 };
 
 }  // namespace qfleet

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "aligned_array.h"
+#include "heisenberg_engine.h"
 
 namespace qfleet {
 namespace {
@@ -33,14 +34,16 @@ Evaluation<T>::Evaluation(StateVectorEngine<T>* engine, const Program& program, 
                           const EvaluationLimits& limits)
     : engine_(engine), program_(program), batch_(batch), limits_(limits) {
   if (limits.allow_subspace) subspace_ = engine_->SubspaceFor(batch_, limits.memory_bytes);
+  if (!subspace_.states) heisenberg_ = engine_->HeisenbergFor(batch_);
 }
 
 template <class T>
 int64_t Evaluation<T>::StateReals() const {
   if (subspace_.states) return engine_->SubspaceReals(subspace_);
   if (batch_.size == 0) return 0;
-  return engine_->CachedReals(engine_->TileLayoutFor(batch_),
-                              std::min(kMaxKeptBytes, limits_.memory_bytes));
+  const int64_t most = std::min(kMaxKeptBytes, limits_.memory_bytes);
+  if (heisenberg_) return heisenberg_->CachedReals(batch_, most);
+  return engine_->CachedReals(engine_->TileLayoutFor(batch_), most);
 }
 
 template <class T>
@@ -73,7 +76,11 @@ void Evaluation<T>::Expectation(T* values, T* kept, int64_t kept_reals) {
   }
   if (program_.readouts == 0) return;  // then no buffer bounds the number of examples
   if (!subspace_.states) {
-    engine_->Expectation(batch_, values, states, kept_reals ? StateReals() : 0);
+    const int64_t reals = kept_reals ? StateReals() : 0;
+    if (heisenberg_)
+      heisenberg_->Expectation(batch_, values, states, reals);
+    else
+      engine_->Expectation(batch_, values, states, reals);
     return;
   }
   std::unique_ptr<AlignedArray<T>> own;
@@ -98,6 +105,7 @@ void Evaluation<T>::Gradient(const T* upstream, T* kept, int64_t kept_reals, boo
     } else {
       if (!(method >= 1 && method <= kMaxBatchThreads)) throw WrongKept();
       batch_.threads = static_cast<int64_t>(method);
+      heisenberg_ = engine_->HeisenbergFor(batch_);
     }
     if (kept_reals != KeptReals()) throw WrongKept();
     states = kept + static_cast<int64_t>(offset);
@@ -114,8 +122,13 @@ void Evaluation<T>::Gradient(const T* upstream, T* kept, int64_t kept_reals, boo
   }
   const bool want_per_example = per_example_gradients != nullptr;
   if (want_per_example) std::fill_n(per_example_gradients, batch_.size * program_.per_example, 0.0);
-  engine_->Gradient(batch_, upstream, states, states ? StateReals() : 0, kept_is_mutable,
-                    want_per_example, shared_gradients, per_example_gradients);
+  const int64_t reals = states ? StateReals() : 0;
+  if (heisenberg_)
+    heisenberg_->Gradient(batch_, upstream, states, reals, kept_is_mutable, want_per_example,
+                          shared_gradients, per_example_gradients);
+  else
+    engine_->Gradient(batch_, upstream, states, reals, kept_is_mutable, want_per_example,
+                      shared_gradients, per_example_gradients);
 }
 
 template <class T>

@@ -1,5 +1,6 @@
-// How a batch is evaluated: in its subspace or example by example, and with which states kept
-// between the forward pass and its gradient. All adapters share these choices.
+// How a batch is evaluated: in its subspace or example by example, with the last blocks applied to
+// the states or to the observables, and with which states kept between the forward pass and its
+// gradient. All adapters share these choices.
 #ifndef QFLEET_EVALUATION_H_
 #define QFLEET_EVALUATION_H_
 
@@ -54,6 +55,7 @@ class Evaluation {
   Batch batch_;
   EvaluationLimits limits_;
   Subspace subspace_;
+  HeisenbergEngine<T>* heisenberg_ = nullptr;  // null: all blocks are applied to the states
 };
 
 }  // namespace qfleet

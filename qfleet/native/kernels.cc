@@ -10,6 +10,7 @@
 #include "density_kernels.h"
 #include "matrix_kernels.h"
 #include "pauli_kernels.h"
+#include "reduced_kernels.h"
 #include "tangent_kernels.h"
 
 namespace qfleet {
@@ -148,7 +149,7 @@ constexpr Kernels<T> kTable = {
     ChunkKernels<T>::ForwardTangent, ChunkKernels<T>::BackwardTangent, ChunkKernels<T>::Initialize,
     PauliKernels<T>::Measure,        PauliKernels<T>::ApplyStrings,    PauliKernels<T>::Dot,
     PauliKernels<T>::Combine,        ContractionKernels<T>::Contract,  DensityKernels<T>::Apply,
-    DensityKernels<T>::Correlate};
+    DensityKernels<T>::Correlate,    ReducedKernels<T>::Reduce,        ReducedKernels<T>::Apply};
 
 }  // namespace
 

@@ -17,6 +17,7 @@ namespace qfleet {
 constexpr int kMaxLanes = 16;           // reals in the widest vector
 constexpr int kMaxTransformBits = 6;    // log2 of the groups per Walsh-Hadamard transform
 constexpr int kBlockSumReals = 2 * 16;  // reals in a block's gradient sums, per sample
+constexpr int kMaxReducedQubits = 5;    // of a reduced density matrix
 constexpr int kChunkBytes = 1 << 18;    // of one state: two chunks stay in a core's L2
 
 // A block of one or two qubits, as it acts on groups. For each tuple it reads `rows` groups, one
@@ -93,6 +94,14 @@ struct DensityView {
   int64_t rows[16];     // offsets in coefficients
 };
 
+// The reduced density matrix of 2 to 5 qubits outside the lanes, [2**qubits][2**qubits] (re, im)
+// [lanes]. A tuple holds the groups that differ in these qubits only.
+struct ReducedView {
+  int32_t qubits;
+  int32_t bits[kMaxReducedQubits];                // of the group index, ascending
+  int64_t rows[int64_t{1} << kMaxReducedQubits];  // groups from the tuple's first group
+};
+
 template <class T>
 struct Kernels {
   int32_t lanes;
@@ -139,6 +148,12 @@ struct Kernels {
   // sums [size * size] [samples] += lambda[row] before[col], over columns [first, end).
   void (*density_correlate)(const DensityView&, const T* lambda, const T* before, int64_t first,
                             int64_t end, double* sums);
+  // density[row][col] += the sum over tuples [first, end) of psi[row] conj(psi[col]), for
+  // row <= col; other entries are undefined.
+  void (*reduce)(const ReducedView&, const T* psi, int64_t first, int64_t end, T* density);
+  // lambda = matrix [2**qubits][2**qubits] (re, im) [lanes] times psi, for these tuples.
+  void (*apply_reduced)(const ReducedView&, const T* matrix, const T* psi, T* lambda, int64_t first,
+                        int64_t end);
 };
 
 // Loops over small matrices, which matrix_batch.h describes.

@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "../heisenberg_engine.h"
+
 namespace qfleet {
 namespace tests {
 namespace {
@@ -221,6 +223,54 @@ void CompareSubspace(const CircuitCase& test_case, StateVectorEngine<T>* engine,
 }
 
 template <class T>
+bool CompareHeisenberg(const CircuitCase& test_case, const Kernels<T>& kernels, int64_t size,
+                       int64_t threads, const std::string& context) {
+  const Circuit& circuit = test_case.circuit;
+  const HeisenbergCut cut = FindHeisenbergCut(*test_case.program);
+  CHECK(cut.head > 0, context + ", no cut");
+  HeisenbergEngine<T> engine(*test_case.program, cut, kernels);
+  const ExactBuffer<double> shared(test_case.shared),
+      per_example = Rows<double>(test_case, size, each_of);
+  const ExactBuffer<T> upstream = Rows<T>(test_case, size, upstream_of);
+  const Batch batch = {shared.data(), per_example.data(), size, threads, RunOnThreads(threads)};
+  if (!engine.Supports(batch)) return false;
+  const Scale scale = ScaleOf(test_case, size);
+  const double tolerance = kTolerance<T>;
+  ExactBuffer<T> values(upstream.size());
+  engine.Expectation(batch, values.data(), nullptr, 0);
+  CheckClose(values, Rows<double>(test_case, size, values_of), tolerance * scale.strings,
+             context + ", values");
+  ExactBuffer<double> gradients(circuit.shared), each(size * circuit.per_example);
+  engine.Gradient(batch, upstream.data(), nullptr, 0, false, true, gradients.data(), each.data());
+  CheckClose(gradients, Sum(test_case, size, &Example::gradients), tolerance * scale.upstream,
+             context + ", shared gradients");
+  CheckClose(each,
+             Rows<double>(test_case, size,
+                          [](const Example& example) { return example.gradients.per_example; }),
+             tolerance * scale.example, context + ", per-example gradients");
+  ExactBuffer<double> only_shared(circuit.shared);
+  engine.Gradient(batch, upstream.data(), nullptr, 0, false, false, only_shared.data(), nullptr);
+  CheckClose(only_shared, gradients, tolerance * scale.upstream,
+             context + ", shared gradients only");
+  for (int64_t most : {int64_t{1} << 40, int64_t{1}}) {
+    const int64_t reals = engine.CachedReals(batch, most);
+    ExactBuffer<T> cached(reals), again(upstream.size());
+    engine.Expectation(batch, again.data(), cached.data(), reals);
+    CHECK(again == values, context + ", caching states");
+    const ExactBuffer<T> before(cached);
+    for (bool is_mutable : {false, true}) {
+      ExactBuffer<double> shared_gradients(circuit.shared), per_example_gradients(each.size());
+      engine.Gradient(batch, upstream.data(), cached.data(), reals, is_mutable, true,
+                      shared_gradients.data(), per_example_gradients.data());
+      CHECK(shared_gradients == gradients && per_example_gradients == each,
+            context + ", from cached states");
+      CHECK(is_mutable || cached == before, context + ", cached states that are not mutable");
+    }
+  }
+  return true;
+}
+
+template <class T>
 void CallAll(const Program& program, StateVectorEngine<T>* engine, int64_t size, int64_t threads,
              double exponent) {
   const ExactBuffer<double> shared(program.shared, exponent),
@@ -250,6 +300,10 @@ template void CompareSubspace(const CircuitCase&, StateVectorEngine<float>*, int
                               const std::string&);
 template void CompareSubspace(const CircuitCase&, StateVectorEngine<double>*, int64_t, int64_t,
                               const std::string&);
+template bool CompareHeisenberg(const CircuitCase&, const Kernels<float>&, int64_t, int64_t,
+                                const std::string&);
+template bool CompareHeisenberg(const CircuitCase&, const Kernels<double>&, int64_t, int64_t,
+                                const std::string&);
 template void CallAll(const Program&, StateVectorEngine<float>*, int64_t, int64_t, double);
 template void CallAll(const Program&, StateVectorEngine<double>*, int64_t, int64_t, double);
 

@@ -55,6 +55,12 @@ template <class T>
 void CompareSubspace(const CircuitCase& test_case, StateVectorEngine<T>* engine, int64_t batch,
                      int64_t threads, const std::string& context);
 
+// Compares values and gradients with the last blocks applied to the observables. Returns false if
+// this does not support the batch; the program must have a cut.
+template <class T>
+bool CompareHeisenberg(const CircuitCase& test_case, const Kernels<T>& kernels, int64_t batch,
+                       int64_t threads, const std::string& context);
+
 // Calls all four with `exponent` for every exponent and ignores the results.
 template <class T>
 void CallAll(const Program& program, StateVectorEngine<T>* engine, int64_t batch, int64_t threads,

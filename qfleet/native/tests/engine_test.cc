@@ -127,6 +127,37 @@ void SubspaceCircuits(bool light) {
   }
 }
 
+void HeisenbergCircuits(bool light) {
+  Random random(11);
+  struct Shape {
+    int64_t qubits, tail, window, examples;
+  };
+  std::vector<Shape> shapes = {{3, 2, 0, 17}, {6, 2, 5, 33}, {7, 3, 0, 17}, {9, 5, 0, 17}};
+  if (!light)
+    shapes.insert(shapes.end(),
+                  {{8, 4, 6, 33}, {12, 3, 0, 5}, {13, 5, 0, 4}, {16, 4, 14, 2}, {17, 2, 14, 1}});
+  for (const Shape& shape : shapes)
+    for (bool initial : {false, true}) {
+      CircuitSpec spec = {shape.qubits, 8, initial ? 2 : 0, shape.window, initial};
+      spec.tail = shape.tail;
+      const CircuitCase test_case(RandomCircuit(spec, &random), shape.examples, &random);
+      const auto check = [&](auto zero) {
+        using T = decltype(zero);
+        for (const InstructionSet<T>& set : InstructionSets<T>()) {
+          bool supported = false;
+          for (int64_t batch : {int64_t{1}, shape.examples})
+            for (int64_t threads : {1, 5})
+              supported |= CompareHeisenberg(test_case, *set.kernels, batch, threads,
+                                             Describe(test_case, set, batch, threads) +
+                                                 ", tail of " + std::to_string(shape.tail));
+          CHECK(supported, test_case.name);
+        }
+      };
+      check(0.0f);
+      check(0.0);
+    }
+}
+
 void EmptyPrograms(bool) {
   Random random(4);
   const auto check = [&](const Circuit& circuit, const std::string& name) {

@@ -24,6 +24,8 @@ constexpr Test kTests[] = {
     {"wide", "results are correct with copied chunks and shared tiles",
      qfleet::tests::WideCircuits},
     {"subspace", "results are correct in the subspace of a batch", qfleet::tests::SubspaceCircuits},
+    {"heisenberg", "results are correct with the last blocks applied to the observables",
+     qfleet::tests::HeisenbergCircuits},
     {"empty", "results are correct without blocks, exponents, readouts or strings",
      qfleet::tests::EmptyPrograms},
     {"independent", "a call does not affect later calls, even after NaN",

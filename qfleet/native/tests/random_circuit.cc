@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 namespace qfleet {
@@ -13,21 +14,35 @@ Circuit RandomCircuit(const CircuitSpec& spec, Random* random) {
   circuit.shared = RandomInt(random, 1, 4);
   circuit.per_example = RandomInt(random, 1, 3);
   circuit.prefix = spec.prefix;
+  bool only_shared = spec.subspace;
   const auto exponents = [&] {
     std::vector<int64_t> found;
     for (int64_t left = RandomInt(random, 0, 2); left > 0; --left)
       found.push_back(
-          RandomInt(random, spec.subspace ? 0 : -circuit.per_example, circuit.shared - 1));
+          RandomInt(random, only_shared ? 0 : -circuit.per_example, circuit.shared - 1));
     return found;
   };
-  for (int64_t b = 0; b < spec.blocks; ++b) {
+  std::vector<int64_t> bits(spec.qubits);  // those of the tail first
+  std::iota(bits.begin(), bits.end(), 0);
+  if (spec.tail) {  // not among the lowest, which may be in the lanes
+    std::rotate(bits.begin(), bits.begin() + std::min<int64_t>(4, spec.qubits - spec.tail),
+                bits.end());
+    std::shuffle(bits.begin(), bits.begin() + std::max(spec.tail, spec.qubits - 4), *random);
+  }
+  const int64_t tail_blocks = 8 * spec.tail;
+  for (int64_t b = 0; b < spec.blocks + tail_blocks; ++b) {
+    const bool in_tail = b >= spec.blocks;
+    only_shared |= in_tail;
+    const int64_t width = in_tail ? spec.tail : spec.qubits;
     Block block;
-    block.bits.push_back(RandomInt(random, 0, spec.qubits - 1));
-    if (spec.qubits > 1 && RandomInt(random, 0, 3)) {
-      const int64_t other = RandomInt(random, 0, spec.qubits - 2);
-      block.bits.push_back(other + (other >= block.bits[0]));
+    const int64_t first = RandomInt(random, 0, width - 1);
+    block.bits.push_back(bits[first]);
+    if (width > 1 && RandomInt(random, 0, 3)) {
+      const int64_t other = RandomInt(random, 0, width - 2);
+      block.bits.push_back(bits[other + (other >= first)]);
     }
-    if (b > spec.prefix && RandomInt(random, 0, 3) == 0) {  // repeat the gates of an earlier block
+    if (!in_tail && b > spec.prefix &&
+        RandomInt(random, 0, 3) == 0) {  // repeat the gates of an earlier block
       const Block& like = circuit.blocks[RandomInt(random, spec.prefix, b - 1)];
       if (like.bits.size() == block.bits.size()) block.gates = like.gates;
     }
@@ -56,10 +71,15 @@ Circuit RandomCircuit(const CircuitSpec& spec, Random* random) {
   }
   if (spec.window) circuit.windows = MakeWindows(circuit, spec.window);
   const int64_t readouts = RandomInt(random, 1, 3), most = (int64_t{1} << spec.qubits) - 1;
+  int64_t measured = most;
+  if (spec.tail) {
+    measured = 0;
+    for (int64_t i = 0; i < spec.tail; ++i) measured |= int64_t{1} << bits[i];
+  }
   for (int64_t flips = 0; flips < 3; ++flips) {
-    const int64_t flip = flips ? RandomInt(random, 0, most) : 0;
+    const int64_t flip = flips ? RandomInt(random, 0, most) & measured : 0;
     for (int64_t left = RandomInt(random, 1, 3); left > 0; --left) {
-      Pauli string = {flip, RandomInt(random, 0, most), 0, {}};
+      Pauli string = {flip, RandomInt(random, 0, most) & measured, 0, {}};
       string.ys = __builtin_popcountll(string.flip & string.z);
       for (int64_t k = 0; k < readouts; ++k) string.weights.push_back(RandomReal(random, -1, 1));
       circuit.strings.push_back(string);

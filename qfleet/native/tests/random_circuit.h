@@ -50,6 +50,7 @@ struct CircuitSpec {
   int64_t window = 0;  // largest number of bits per window; 0 for no windows
   bool initial = false;
   bool subspace = false;  // per-example exponents have two eigenvalues and occur once
+  int64_t tail = 0;       // qubits of the last blocks, which all examples share, and of the strings
 };
 
 // A circuit of one- and two-qubit blocks with dense, diagonal, permuting and controlled gates.

@@ -10,6 +10,7 @@ void ReferenceGradients(bool light);
 void SmallCircuits(bool light);
 void WideCircuits(bool light);
 void SubspaceCircuits(bool light);
+void HeisenbergCircuits(bool light);
 void EmptyPrograms(bool light);
 void IndependentCalls(bool light);
 void ConcurrentCalls(bool light);

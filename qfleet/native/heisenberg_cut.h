@@ -1,0 +1,36 @@
+// Divides a program in two, so that its last blocks act on observables instead of states.
+//
+// The last blocks of many circuits, such as pooling networks, act on few qubits. In the Heisenberg
+// picture they turn an observable O on these qubits into U^dagger O U, a small matrix that all
+// examples share. Then the states are evolved up to the cut only, and values need no more of them
+// than their reduced density matrix.
+#ifndef QFLEET_HEISENBERG_CUT_H_
+#define QFLEET_HEISENBERG_CUT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "program.h"
+
+namespace qfleet {
+
+struct HeisenbergCut {
+  int32_t head = 0;  // blocks before the cut; 0 if there is no useful cut
+  std::vector<int64_t>
+      bits;          // of the index, ascending: all that the other blocks and observables use
+  double saved = 0;  // multiply-adds of a training step, per amplitude of an example
+  double tail = 0;   // of the other blocks alone, likewise
+};
+
+// Finds the cut that saves most.
+HeisenbergCut FindHeisenbergCut(const Program& program);
+
+// The blocks before the cut, without observables.
+Program HeadProgram(const Program& program, const HeisenbergCut& cut);
+
+// The other blocks with the observables. Bit i of its index is cut.bits[i].
+Program TailProgram(const Program& program, const HeisenbergCut& cut);
+
+}  // namespace qfleet
+
+#endif  // QFLEET_HEISENBERG_CUT_H_
