@@ -19,7 +19,7 @@ struct HeisenbergCut {
   std::vector<int64_t>
       bits;          // of the index, ascending: all that the other blocks and observables use
   double saved = 0;  // multiply-adds of a training step, per amplitude of an example
-  double tail = 0;   // of the other blocks alone, likewise
+  double tail = 0;   // the same, of the other blocks
 };
 
 // Finds the cut that saves most.
