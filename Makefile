@@ -154,7 +154,8 @@ test-tfq: ## run the default tests with TensorFlow Quantum, in its environment
 test-all: test test-rest ## run all tests but those that need a cluster: 45 minutes
 
 test-rest: test-environments
-	@$(pytest) $(call files_of,infra exhaustive) -m 'infra or exhaustive' $(report:%=%/rest.xml)
+	@# File by file: groups of processes that a file shares are started once.
+	@$(pytest) --dist=loadfile $(call files_of,infra exhaustive) -m 'infra or exhaustive' $(report:%=%/rest.xml)
 	@# The wheel beside the C++ tests: a build uses all CPUs, but installations only one.
 	@$(pytest) --dist=loadfile $(call files_of,native) -m native $(report:%=%/native.xml)
 	@tests/run.sh .venv-tfq/bin/python tests/tfq -m tfq_exhaustive $(report:%=%/tfq-rest.xml)

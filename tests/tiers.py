@@ -39,6 +39,7 @@ ASSIGNED = {
     "tests/native/": NATIVE,
     # The test of the wheel builds the library with a Clang too.
     "tests/native/test_native_builds.py::test_cpp_tests_built_by_clang_pass": NIGHTLY,
+    "tests/native/test_native_builds.py::test_cpp_tests_under_address_sanitizer_pass[all]": NIGHTLY,
     "tests/infra/": INFRA,
     "tests/exhaustive/": EXHAUSTIVE,
     "tests/e2e/": E2E,
@@ -64,6 +65,10 @@ ASSIGNED = {
     "tests/e2e/test_workers.py::test_stopped_run_resumes_with_more_workers": NIGHTLY,
     "tests/exhaustive/test_run_mutations.py": NIGHTLY,
     "tests/exhaustive/test_storage_outage.py": NIGHTLY,
+    # Another number of layers, and the other pooling, at the same width.
+    "tests/exhaustive/test_wide_circuits.py::test_networks_equal_states[20-3-halves]": NIGHTLY,
+    "tests/exhaustive/test_wide_circuits.py::test_networks_equal_states[20-4-halves]": NIGHTLY,
+    "tests/exhaustive/test_wide_circuits.py::test_networks_equal_states[20-4-neighbours]": NIGHTLY,
     "tests/slurm/": EXHAUSTIVE,
     "tests/slurm/test_slurm.py::test_cancelled_job_is_not_requeued_and_resumes": NIGHTLY,
     "tests/slurm/test_slurm.py::test_sigterm_of_slurm_is_requeued_with_equal_weights": NIGHTLY,
@@ -109,6 +114,7 @@ ASSIGNED = {
 # Real processes: other forms of what the default tier tests once.
 _INTEGRATION = {
     "test_noise.py": EXHAUSTIVE,
+    "test_noise.py::test_circuits_on_a_device_train_and_predict": NIGHTLY,
     "test_noise.py::test_killed_noisy_training_resumes_with_equal_weights": NIGHTLY,
     "test_noise.py::test_sampled_training_has_equal_weights_for_any_workers": NIGHTLY,
     "test_process_group.py::test_attempt_with_new_checkpoint_resets_the_limit": EXHAUSTIVE,

@@ -12,6 +12,7 @@ from qfleet.native import libraries
 RACES = (
     "wide",
     "subspace",
+    "heisenberg",
     "concurrent",
     "hvp-wide",
     "hvp-concurrent",
@@ -57,9 +58,10 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="require
 
 @needs_compiler
 @pytest.mark.timeout(900)
-def test_cpp_tests_under_address_sanitizer_pass(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [["--light"], []], ids=["light", "all"])
+def test_cpp_tests_under_address_sanitizer_pass(tmp_path: Path, options: list[str]) -> None:
     made = build_tests(tmp_path, CMAKE_CXX_COMPILER="g++", QFLEET_SANITIZE="address,undefined")
-    run(*without_address_randomization(), made)
+    run(*without_address_randomization(), made, *options)
 
 
 @needs_compiler
