@@ -158,6 +158,25 @@ void HeisenbergCircuits(bool light) {
     }
 }
 
+void HeisenbergChoice(bool) {
+  Random random(12);
+  CircuitSpec spec = {7, 8};
+  spec.tail = 3;
+  const CircuitCase test_case(RandomCircuit(spec, &random), 0, &random);
+  StateVectorEngine<float> engine(test_case.program, BestKernels<float>());
+  Batch batch = {};
+  batch.threads = 1;
+  batch.size = 1;
+  CHECK(!engine.HeisenbergFor(batch), "one example");
+  batch.size = 20000;
+  CHECK(engine.HeisenbergFor(batch), "many examples");
+  const std::vector<int64_t> bits = {0};
+  const std::vector<double> seeds(4 * batch.size);
+  batch.seeds = seeds.data();
+  batch.seed_bits = &bits;
+  CHECK(!engine.HeisenbergFor(batch), "a stage");
+}
+
 void EmptyPrograms(bool) {
   Random random(4);
   const auto check = [&](const Circuit& circuit, const std::string& name) {

@@ -26,6 +26,8 @@ constexpr Test kTests[] = {
     {"subspace", "results are correct in the subspace of a batch", qfleet::tests::SubspaceCircuits},
     {"heisenberg", "results are correct with the last blocks applied to the observables",
      qfleet::tests::HeisenbergCircuits},
+    {"heisenberg-choice", "large batches have the last blocks applied to the observables",
+     qfleet::tests::HeisenbergChoice},
     {"empty", "results are correct without blocks, exponents, readouts or strings",
      qfleet::tests::EmptyPrograms},
     {"independent", "a call does not affect later calls, even after NaN",

@@ -11,6 +11,7 @@ void SmallCircuits(bool light);
 void WideCircuits(bool light);
 void SubspaceCircuits(bool light);
 void HeisenbergCircuits(bool light);
+void HeisenbergChoice(bool light);
 void EmptyPrograms(bool light);
 void IndependentCalls(bool light);
 void ConcurrentCalls(bool light);
