@@ -43,6 +43,8 @@ ASSIGNED = {
     "tests/infra/": INFRA,
     "tests/exhaustive/": EXHAUSTIVE,
     "tests/e2e/": E2E,
+    # Random faults on the cluster: test_faults.py has each kind, `make chaos TARGET=k8s` has many.
+    "tests/e2e/test_chaos.py": NIGHTLY,
     "tests/e2e/test_partitions.py::test_training_continues_after_a_partition": NIGHTLY,
     "tests/e2e/test_partitions.py::test_training_continues_after_a_partition[worker-20]": E2E,
     "tests/e2e/test_engines.py::test_error_of_the_user_is_final[trainjob]": NIGHTLY,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from qfleet.compiler.dense_fusion import FusedBlock
 
-CACHE_BLOCK_QUBITS = {"complex64": 15, "complex128": 14}  # kChunkBytes of amplitudes in kernels.h
+CACHE_BLOCK_QUBITS = {"complex64": 16, "complex128": 15}  # kChunkBytes of amplitudes in kernels.h
 LANE_QUBITS = 4
 FEW_CHUNKS_BITS = 3  # more qubits outside of a chunk: the first cache block costs next to nothing
 

@@ -2,8 +2,8 @@
 //
 // A batch is divided into tiles. A tile places its examples side by side in the lanes of a vector.
 // If lanes stay free, or the state would not fit into a core's L2, the lowest qubits share the
-// lanes. States wider than that are processed in chunks of at most kChunkBytes, and beyond 2**15
-// amplitudes a tile holds a single example.
+// lanes. States wider than that are processed in chunks of at most kChunkBytes, and from 2**15
+// amplitudes on a tile holds a single example.
 //
 // Gradients use the adjoint method (Jones and Gacon, https://arxiv.org/abs/2009.02823). With
 // lambda = sum_k upstream_k O_k psi, the blocks are uncomputed from both states. For a factor

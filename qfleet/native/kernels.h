@@ -18,7 +18,7 @@ constexpr int kMaxLanes = 16;           // reals in the widest vector
 constexpr int kMaxTransformBits = 6;    // log2 of the groups per Walsh-Hadamard transform
 constexpr int kBlockSumReals = 2 * 16;  // reals in a block's gradient sums, per sample
 constexpr int kMaxReducedQubits = 5;    // of a reduced density matrix
-constexpr int kChunkBytes = 1 << 18;    // of one state: two chunks stay in a core's L2
+constexpr int kChunkBytes = 1 << 19;    // of one state: two chunks fill a core's L2
 
 // A block of one or two qubits, as it acts on groups. For each tuple it reads `rows` groups, one
 // per value of the block's qubits outside the lanes. It makes `cols` inputs of them, each group in

@@ -90,12 +90,12 @@ void WideCircuits(bool light) {
   const CircuitCase middle(RandomCircuit({12, 6}, &random), 5, &random);
   CompareAll<float>(middle, {1, 5}, {2});
   CompareAll<double>(middle, {5}, {5});
-  // The largest windows that fit into a chunk: 15 qubits in float, 14 in double.
-  CircuitSpec spec = {16, 6, 2, 15};
+  // The largest windows that fit into a chunk: 16 qubits in float, 15 in double.
+  CircuitSpec spec = {17, 6, 2, 16};
   const CircuitCase float_case(RandomCircuit(spec, &random), 2, &random);
   CompareAll<float>(float_case, light ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 2}, {5});
   if (light) return;
-  spec = {16, 6, 1, 14};
+  spec = {16, 6, 1, 15};
   const CircuitCase narrow_windows(RandomCircuit(spec, &random), 2, &random);
   CompareAll<float>(narrow_windows, {1}, {1, 2});
   CompareAll<double>(narrow_windows, {2}, {5});

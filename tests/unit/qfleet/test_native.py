@@ -95,8 +95,8 @@ def test_cache_blocks_apply_each_block_once_in_valid_order() -> None:
 
 
 def test_state_of_one_chunk_has_no_cache_blocks() -> None:
-    assert not build_native(15).plan.cache_blocks
-    assert build_native(15, dtype="complex128").plan.cache_blocks
+    assert not build_native(16).plan.cache_blocks
+    assert build_native(16, dtype="complex128").plan.cache_blocks
 
 
 @pytest.mark.parametrize(("qubits", "batch"), [(4, 1), (9, 40), (12, 3), (16, 5), (17, 2)])
