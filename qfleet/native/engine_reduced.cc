@@ -215,16 +215,19 @@ void StateVectorEngine<T>::ReducedGradient(const Batch& batch,
         const int64_t cached_tiles = cached_reals / (reals + reduced.density_reals);
         const int64_t at = tile - (layout.tiles - cached_tiles);
         T* lambda = acquire();
-        T* psi = at < 0 ? acquire() : cached + at * reals;
+        T *psi = nullptr, *density = nullptr;
         std::unique_ptr<Buffer> own_density;
-        const T* density = cached + cached_tiles * reals + at * reduced.density_reals;
         if (at < 0) {
+          psi = acquire();
           own_density = AcquireBuffer(reduced.density_reals);
           density = own_density->data;
           Evolve(call, tile, parallel, psi);
-          Reduce(reduced, parallel, psi, own_density->data);
-        } else if (!cached_is_mutable) {
-          psi = static_cast<T*>(std::memcpy(acquire(), psi, reals * sizeof(T)));
+          Reduce(reduced, parallel, psi, density);
+        } else {
+          psi = cached + at * reals;
+          density = cached + cached_tiles * reals + at * reduced.density_reals;
+          if (!cached_is_mutable)
+            psi = static_cast<T*>(std::memcpy(acquire(), psi, reals * sizeof(T)));
         }
         ApplyReduced(reduced, tile, parallel, psi, upstream, lambda);
         weights[tile].resize(observables.matrices.size());

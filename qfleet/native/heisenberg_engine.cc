@@ -64,8 +64,7 @@ HeisenbergEngine<T>::HeisenbergEngine(const Program& program, const HeisenbergCu
 
 template <class T>
 bool HeisenbergEngine<T>::Supports(const Batch& batch) const {
-  if (batch.seeds || batch.is_stage || batch.shared_tangents || batch.per_example_tangents)
-    return false;
+  if (batch.is_stage || batch.shared_tangents || batch.per_example_tangents) return false;
   const TileLayout layout = head_.TileLayoutFor(batch);
   const int64_t sums =
       head_program_->readouts * static_cast<int64_t>(basis_.size() * sizeof(double));
@@ -94,6 +93,7 @@ Batch HeisenbergEngine<T>::TailBatch(const Batch& batch) const {
   tail.size = int64_t{1} << cut_.bits.size();
   tail.seeds = basis_.data();
   tail.seed_bits = &tail_bits_;
+  tail.seed_gradients = nullptr;
   return tail;
 }
 

@@ -170,10 +170,7 @@ void HeisenbergChoice(bool) {
   CHECK(!engine.HeisenbergFor(batch), "one example");
   batch.size = 20000;
   CHECK(engine.HeisenbergFor(batch), "many examples");
-  const std::vector<int64_t> bits = {0};
-  const std::vector<double> seeds(4 * batch.size);
-  batch.seeds = seeds.data();
-  batch.seed_bits = &bits;
+  batch.is_stage = true;
   CHECK(!engine.HeisenbergFor(batch), "a stage");
 }
 
