@@ -12,7 +12,7 @@ _HEADER = (
 )
 
 ROOFLINE_NOTE = """\
-Operations are those of the blocks that a result needs; a multiply-add is two.
+Operations are those of the blocks that a result needs, applied to states; a multiply-add is two.
 Bytes are one read and one write per cache block of each state; the adjoint pass has two states.
 The time also includes readouts, matrices of gates and everything outside of the engine.
 The peaks are the median of measurements after each round, with all cores: multiply-adds in
