@@ -66,9 +66,11 @@ TileLayout StateVectorEngine<T>::TileLayoutFor(const Batch& batch) const {
 }
 
 template <class T>
-int64_t StateVectorEngine<T>::CachedReals(const TileLayout& layout, int64_t most) const {
-  const int64_t fitting = most / (layout.tile_reals * static_cast<int64_t>(sizeof(T)));
-  return std::min(layout.tiles, std::max<int64_t>(fitting, 1)) * layout.tile_reals;
+int64_t StateVectorEngine<T>::CachedReals(const TileLayout& layout, int64_t most,
+                                          int64_t density_reals) const {
+  const int64_t tile_reals = layout.tile_reals + density_reals;
+  const int64_t fitting = most / (tile_reals * static_cast<int64_t>(sizeof(T)));
+  return std::min(layout.tiles, std::max<int64_t>(fitting, 1)) * tile_reals;
 }
 
 template <class T>

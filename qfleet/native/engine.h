@@ -83,7 +83,7 @@ class StateVectorEngine {
 
   // The number of reals that Expectation can cache for Gradient: the states of the last tiles, as
   // many as fit into `most` bytes, but at least one tile.
-  int64_t CachedReals(const TileLayout& layout, int64_t most) const;
+  int64_t CachedReals(const TileLayout& layout, int64_t most, int64_t density_reals = 0) const;
 
   // The batch's subspace if using it is faster and its states fit into `memory_limit_bytes`.
   Subspace SubspaceFor(const Batch& batch, int64_t memory_limit_bytes) const;
@@ -117,9 +117,8 @@ class StateVectorEngine {
   HeisenbergEngine<T>* HeisenbergFor(const Batch& batch);
 
   // As Expectation and Gradient, with other observables than the program's, whose bits are not in
-  // the lanes. `cached` has ReducedCachedReals. The gradient also adds
-  // sum_b upstream[b][k] rho_b^T to matrix_gradients, for all rows and columns.
-  int64_t ReducedCachedReals(const TileLayout& layout, int64_t qubits, int64_t most) const;
+  // the lanes. `cached` also holds the density matrices, `density_reals` per tile. The gradient
+  // adds sum_b upstream[b][k] rho_b^T to matrix_gradients, for all rows and columns.
   void ReducedExpectation(const Batch& batch, const ReducedObservables& observables, T* values,
                           T* cached, int64_t cached_reals);
   void ReducedGradient(const Batch& batch, const ReducedObservables& observables, const T* upstream,

@@ -27,6 +27,15 @@ struct StateVectorEngine<T>::ReducedCall {
     tuples = call.layout.groups / size;
     density_reals = 2 * size * size * lanes;
   }
+  // weights[lane] = upstream[sample * stride] of the lane's sample; 0 where there is no example.
+  void GetWeights(int64_t tile, const T* upstream, int64_t stride, T* weights) const {
+    const int64_t samples = call.layout.samples;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      const int64_t sample = lane & (samples - 1);
+      weights[lane] =
+          sample < call.present(tile) ? upstream[(tile * samples + sample) * stride] : T{0};
+    }
+  }
   const double* matrix(int64_t k) const { return &observables.matrices[2 * k * size * size]; }
 
   const Call& call;
@@ -34,14 +43,6 @@ struct StateVectorEngine<T>::ReducedCall {
   ReducedView view;
   int64_t lanes, size, tuples, density_reals;
 };
-
-template <class T>
-int64_t StateVectorEngine<T>::ReducedCachedReals(const TileLayout& layout, int64_t qubits,
-                                                 int64_t most) const {
-  const int64_t tile_reals = layout.tile_reals + (int64_t{2} << 2 * qubits) * kernels_.lanes;
-  const int64_t fitting = most / (tile_reals * static_cast<int64_t>(sizeof(T)));
-  return std::min(layout.tiles, std::max<int64_t>(fitting, 1)) * tile_reals;
-}
 
 template <class T>
 void StateVectorEngine<T>::Reduce(const ReducedCall& reduced, const Parallel& parallel,
@@ -107,13 +108,10 @@ void StateVectorEngine<T>::ReducedWeights(const ReducedCall& reduced, int64_t ti
                                           const T* density, const T* upstream,
                                           double* matrix_gradients) {
   const Program& program = *program_;
-  const int64_t samples = reduced.call.layout.samples, lanes = reduced.lanes, size = reduced.size;
-  const int64_t present = reduced.call.present(tile);
+  const int64_t lanes = reduced.lanes, size = reduced.size;
   for (int64_t k = 0; k < program.readouts; ++k, matrix_gradients += 2 * size * size) {
     T weights[kMaxLanes] = {};
-    for (int64_t lane = 0; lane < lanes; ++lane)
-      if ((lane & (samples - 1)) < present)
-        weights[lane] = upstream[(tile * samples + (lane & (samples - 1))) * program.readouts + k];
+    reduced.GetWeights(tile, upstream + k, program.readouts, weights);
     for (int64_t row = 0; row < size; ++row)
       for (int64_t col = row; col < size; ++col) {
         const T* rho = density + 2 * (row * size + col) * lanes;
@@ -138,15 +136,12 @@ void StateVectorEngine<T>::ApplyReduced(const ReducedCall& reduced, int64_t tile
                                         const Parallel& parallel, const T* psi, const T* upstream,
                                         T* lambda) {
   const Program& program = *program_;
-  const int64_t samples = reduced.call.layout.samples, lanes = reduced.lanes, size = reduced.size;
-  const int64_t present = reduced.call.present(tile);
+  const int64_t lanes = reduced.lanes, size = reduced.size;
   std::unique_ptr<Buffer> matrix = AcquireBuffer(reduced.density_reals);
   std::fill_n(matrix->data, reduced.density_reals, T{0});
   for (int64_t k = 0; k < program.readouts; ++k) {
     T weights[kMaxLanes] = {};
-    for (int64_t lane = 0; lane < lanes; ++lane)
-      if ((lane & (samples - 1)) < present)
-        weights[lane] = upstream[(tile * samples + (lane & (samples - 1))) * program.readouts + k];
+    reduced.GetWeights(tile, upstream + k, program.readouts, weights);
     for (int64_t row = 0; row < size; ++row)
       for (int64_t col = 0; col < size; ++col) {
         const double* entry =
@@ -240,8 +235,6 @@ void StateVectorEngine<T>::ReducedGradient(const Batch& batch,
 }
 
 #define QFLEET_INSTANTIATE(T)                                                                     \
-  template int64_t StateVectorEngine<T>::ReducedCachedReals(const TileLayout&, int64_t, int64_t)  \
-      const;                                                                                      \
   template void StateVectorEngine<T>::ReducedExpectation(const Batch&, const ReducedObservables&, \
                                                          T*, T*, int64_t);                        \
   template void StateVectorEngine<T>::ReducedGradient(const Batch&, const ReducedObservables&,    \

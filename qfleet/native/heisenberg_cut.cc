@@ -8,7 +8,7 @@
 namespace qfleet {
 namespace {
 
-constexpr size_t kMinReducedQubits = 2;
+constexpr int kMinReducedQubits = 2;
 
 // Of a training step, per amplitude of an example.
 double MultiplyAdds(const Block& block) {
@@ -18,12 +18,11 @@ double MultiplyAdds(const Block& block) {
          (block.needs_uncompute[0] ? 2 * applied : 0);
 }
 
-// Adds the bits of a mask to an ascending list.
-void AddBits(int64_t mask, std::vector<int64_t>* bits) {
+std::vector<int64_t> BitsOf(int64_t mask) {
+  std::vector<int64_t> bits;
   for (int64_t bit = 0; mask >> bit; ++bit)
-    if (mask >> bit & 1) bits->push_back(bit);
-  std::sort(bits->begin(), bits->end());
-  bits->erase(std::unique(bits->begin(), bits->end()), bits->end());
+    if (mask >> bit & 1) bits.push_back(bit);
+  return bits;
 }
 
 int64_t IndexOf(int64_t bit, const std::vector<int64_t>& bits) {
@@ -63,24 +62,24 @@ void RemoveUnusedGates(Program* program) {
 
 HeisenbergCut FindHeisenbergCut(const Program& program) {
   HeisenbergCut best;
-  std::vector<int64_t> bits;
+  int64_t mask = 0;  // the bits that observables and later blocks use
   for (const PauliGroup& group : program.pauli_groups) {
-    AddBits(group.flip, &bits);
-    for (int64_t z : group.z) AddBits(z, &bits);
+    mask |= group.flip;
+    for (int64_t z : group.z) mask |= z;
   }
   double tail = 0;
   for (size_t b = program.blocks.size(); b-- > 1 && !program.pauli_groups.empty();) {
     const Block& block = program.blocks[b];
-    for (int q = 0; q < block.qubits; ++q) AddBits(int64_t{1} << block.bits[q], &bits);
-    if (block.per_example || bits.size() > kMaxReducedQubits ||
-        b < static_cast<size_t>(program.prefix))
+    for (int q = 0; q < block.qubits; ++q) mask |= int64_t{1} << block.bits[q];
+    const int qubits = __builtin_popcountll(mask);
+    if (block.per_example || qubits > kMaxReducedQubits || b < static_cast<size_t>(program.prefix))
       break;
     tail += MultiplyAdds(block);
     // A row of the matrix, and on average half a row of the density matrix, in blocks of 4.
-    const double size = static_cast<double>(1 << bits.size()), saved = tail - size - (size + 4) / 2;
-    if (bits.size() < kMinReducedQubits || saved <= best.saved) continue;
+    const double size = static_cast<double>(1 << qubits), saved = tail - size - (size + 4) / 2;
+    if (qubits < kMinReducedQubits || saved <= best.saved) continue;
     best.head = static_cast<int32_t>(b);
-    best.bits = bits;
+    best.bits = BitsOf(mask);
     best.saved = saved;
     best.tail = tail;
   }

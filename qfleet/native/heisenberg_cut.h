@@ -15,11 +15,10 @@
 namespace qfleet {
 
 struct HeisenbergCut {
-  int32_t head = 0;  // blocks before the cut; 0 if there is no useful cut
-  std::vector<int64_t>
-      bits;          // of the index, ascending: all that the other blocks and observables use
-  double saved = 0;  // multiply-adds of a training step, per amplitude of an example
-  double tail = 0;   // the same, of the other blocks
+  int32_t head = 0;           // blocks before the cut; 0 if there is no useful cut
+  std::vector<int64_t> bits;  // that the other blocks and the observables use, ascending
+  double saved = 0;           // multiply-adds of a training step, per amplitude of an example
+  double tail = 0;            // the same, of the other blocks
 };
 
 // Finds the cut that saves most.

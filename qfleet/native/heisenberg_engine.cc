@@ -1,6 +1,5 @@
 #include "heisenberg_engine.h"
 
-#include <complex>
 #include <numeric>
 #include <utility>
 
@@ -50,6 +49,7 @@ template <class T>
 HeisenbergEngine<T>::HeisenbergEngine(const Program& program, const HeisenbergCut& cut,
                                       const Kernels<T>& kernels)
     : cut_(cut),
+      kernels_(kernels),
       head_program_(std::make_shared<const Program>(HeadProgram(program, cut))),
       tail_program_(std::make_shared<const Program>(TailProgram(program, cut))),
       head_(head_program_, kernels),
@@ -83,7 +83,7 @@ bool HeisenbergEngine<T>::IsFasterFor(const Batch& batch) const {
 
 template <class T>
 int64_t HeisenbergEngine<T>::CachedReals(const Batch& batch, int64_t most) const {
-  return head_.ReducedCachedReals(head_.TileLayoutFor(batch), cut_.bits.size(), most);
+  return head_.CachedReals(head_.TileLayoutFor(batch), most, basis_.size() * kernels_.lanes);
 }
 
 template <class T>

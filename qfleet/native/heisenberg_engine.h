@@ -41,6 +41,7 @@ class HeisenbergEngine {
   void ComputeTail(const Batch& batch, Tail* tail);
 
   HeisenbergCut cut_;
+  const Kernels<T>& kernels_;
   std::shared_ptr<const Program> head_program_, tail_program_;
   StateVectorEngine<T> head_, tail_;
   std::vector<double> basis_;       // the tail's initial states: all basis states
