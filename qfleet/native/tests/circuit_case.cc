@@ -70,6 +70,55 @@ const auto values_of = [](const Example& example) { return example.values; };
 const auto each_of = [](const Example& example) { return example.per_example; };
 const auto upstream_of = [](const Example& example) { return example.upstream; };
 
+// Compares the values and gradients of an engine with the reference. They are bit-identical with
+// kept states, of which cached_reals(most) reals are cached.
+template <class T, class Engine, class CachedReals>
+void CompareExpectations(const CircuitCase& test_case, Engine* engine, const Batch& batch,
+                         const CachedReals& cached_reals, const std::string& context,
+                         ExactBuffer<T>* values, ExactBuffer<double>* shared,
+                         ExactBuffer<double>* per_example) {
+  const int64_t size = batch.size;
+  const ExactBuffer<T> upstream = Rows<T>(test_case, size, upstream_of);
+  const Scale scale = ScaleOf(test_case, size);
+  const double tolerance = kTolerance<T>;
+
+  engine->Expectation(batch, values->data(), nullptr, 0);
+  CheckClose(*values, Rows<double>(test_case, size, values_of), tolerance * scale.strings,
+             context + ", values");
+  engine->Gradient(batch, upstream.data(), nullptr, 0, false, true, shared->data(),
+                   per_example->data());
+  CheckClose(*shared, Sum(test_case, size, &Example::gradients), tolerance * scale.upstream,
+             context + ", shared gradients");
+  CheckClose(*per_example,
+             Rows<double>(test_case, size,
+                          [](const Example& example) { return example.gradients.per_example; }),
+             tolerance * scale.example, context + ", per-example gradients");
+
+  // Without per-example gradients; shared gradients are added to the output.
+  ExactBuffer<double> added(test_case.circuit.shared, 1.0);
+  engine->Gradient(batch, upstream.data(), nullptr, 0, false, false, added.data(), nullptr);
+  for (size_t e = 0; e < added.size(); ++e) added[e] -= 1;
+  CheckClose(added, *shared, tolerance * scale.upstream, context + ", shared gradients only");
+
+  // With cached states of all tiles, or of the last one.
+  for (int64_t most : {int64_t{1} << 40, int64_t{1}}) {
+    const int64_t reals = cached_reals(most);
+    ExactBuffer<T> cached(reals), again(values->size());
+    engine->Expectation(batch, again.data(), cached.data(), reals);
+    CHECK(again == *values, context + ", caching states");
+    const ExactBuffer<T> before(cached);
+    for (bool is_mutable : {false, true}) {
+      ExactBuffer<double> shared_gradients(test_case.circuit.shared),
+          per_example_gradients(per_example->size());
+      engine->Gradient(batch, upstream.data(), cached.data(), reals, is_mutable, true,
+                       shared_gradients.data(), per_example_gradients.data());
+      CHECK(shared_gradients == *shared && per_example_gradients == *per_example,
+            context + ", from cached states");
+      CHECK(is_mutable || cached == before, context + ", cached states that are not mutable");
+    }
+  }
+}
+
 }  // namespace
 
 CircuitCase::CircuitCase(const Circuit& circuit_, int64_t count, Random* random, int64_t max_active)
@@ -136,46 +185,12 @@ Results<T> Compare(const CircuitCase& test_case, StateVectorEngine<T>* engine, i
       ExactBuffer<double>(circuit.shared), ExactBuffer<double>(size * circuit.per_example),
       ExactBuffer<double>(circuit.shared), ExactBuffer<double>(size * circuit.per_example)};
 
-  const Scale scale = ScaleOf(test_case, size);
   const double tolerance = kTolerance<T>;
 
-  engine->Expectation(batch, results.values.data(), nullptr, 0);
-  CheckClose(results.values, Rows<double>(test_case, size, values_of), tolerance * scale.strings,
-             context + ", values");
-  engine->Gradient(batch, upstream.data(), nullptr, 0, false, true, results.shared.data(),
-                   results.per_example.data());
-  CheckClose(results.shared, Sum(test_case, size, &Example::gradients), tolerance * scale.upstream,
-             context + ", shared gradients");
-  CheckClose(results.per_example,
-             Rows<double>(test_case, size,
-                          [](const Example& example) { return example.gradients.per_example; }),
-             tolerance * scale.example, context + ", per-example gradients");
-
-  // Without per-example gradients; shared gradients are added to the output.
-  ExactBuffer<double> added(circuit.shared, 1.0);
-  engine->Gradient(batch, upstream.data(), nullptr, 0, false, false, added.data(), nullptr);
-  for (size_t e = 0; e < added.size(); ++e) added[e] -= 1;
-  CheckClose(added, results.shared, tolerance * scale.upstream,
-             context + ", shared gradients only");
-
-  // With cached states of all tiles, or of the last one.
-  const TileLayout layout = engine->TileLayoutFor(batch);
-  for (int64_t most : {int64_t{1} << 40, int64_t{1}}) {
-    const int64_t reals = engine->CachedReals(layout, most);
-    ExactBuffer<T> cached(reals), values(size * readouts);
-    engine->Expectation(batch, values.data(), cached.data(), reals);
-    CHECK(values == results.values, context + ", caching states");
-    const ExactBuffer<T> before(cached);
-    for (bool is_mutable : {false, true}) {
-      ExactBuffer<double> shared_gradients(circuit.shared),
-          per_example_gradients(size * circuit.per_example);
-      engine->Gradient(batch, upstream.data(), cached.data(), reals, is_mutable, true,
-                       shared_gradients.data(), per_example_gradients.data());
-      CHECK(shared_gradients == results.shared && per_example_gradients == results.per_example,
-            context + ", from cached states");
-      CHECK(is_mutable || cached == before, context + ", cached states that are not mutable");
-    }
-  }
+  CompareExpectations(
+      test_case, engine, batch,
+      [&](int64_t most) { return engine->CachedReals(engine->TileLayoutFor(batch), most); },
+      context, &results.values, &results.shared, &results.per_example);
 
   engine->State(batch, test_case.order.data(), results.states.data());
   CheckClose(
@@ -231,42 +246,13 @@ bool CompareHeisenberg(const CircuitCase& test_case, const Kernels<T>& kernels, 
   HeisenbergEngine<T> engine(*test_case.program, cut, kernels);
   const ExactBuffer<double> shared(test_case.shared),
       per_example = Rows<double>(test_case, size, each_of);
-  const ExactBuffer<T> upstream = Rows<T>(test_case, size, upstream_of);
   const Batch batch = {shared.data(), per_example.data(), size, threads, RunOnThreads(threads)};
   if (!engine.Supports(batch)) return false;
-  const Scale scale = ScaleOf(test_case, size);
-  const double tolerance = kTolerance<T>;
-  ExactBuffer<T> values(upstream.size());
-  engine.Expectation(batch, values.data(), nullptr, 0);
-  CheckClose(values, Rows<double>(test_case, size, values_of), tolerance * scale.strings,
-             context + ", values");
+  ExactBuffer<T> values(size * circuit.offsets.size());
   ExactBuffer<double> gradients(circuit.shared), each(size * circuit.per_example);
-  engine.Gradient(batch, upstream.data(), nullptr, 0, false, true, gradients.data(), each.data());
-  CheckClose(gradients, Sum(test_case, size, &Example::gradients), tolerance * scale.upstream,
-             context + ", shared gradients");
-  CheckClose(each,
-             Rows<double>(test_case, size,
-                          [](const Example& example) { return example.gradients.per_example; }),
-             tolerance * scale.example, context + ", per-example gradients");
-  ExactBuffer<double> only_shared(circuit.shared);
-  engine.Gradient(batch, upstream.data(), nullptr, 0, false, false, only_shared.data(), nullptr);
-  CheckClose(only_shared, gradients, tolerance * scale.upstream,
-             context + ", shared gradients only");
-  for (int64_t most : {int64_t{1} << 40, int64_t{1}}) {
-    const int64_t reals = engine.CachedReals(batch, most);
-    ExactBuffer<T> cached(reals), again(upstream.size());
-    engine.Expectation(batch, again.data(), cached.data(), reals);
-    CHECK(again == values, context + ", caching states");
-    const ExactBuffer<T> before(cached);
-    for (bool is_mutable : {false, true}) {
-      ExactBuffer<double> shared_gradients(circuit.shared), per_example_gradients(each.size());
-      engine.Gradient(batch, upstream.data(), cached.data(), reals, is_mutable, true,
-                      shared_gradients.data(), per_example_gradients.data());
-      CHECK(shared_gradients == gradients && per_example_gradients == each,
-            context + ", from cached states");
-      CHECK(is_mutable || cached == before, context + ", cached states that are not mutable");
-    }
-  }
+  CompareExpectations(
+      test_case, &engine, batch, [&](int64_t most) { return engine.CachedReals(batch, most); },
+      context, &values, &gradients, &each);
   return true;
 }
 
