@@ -178,7 +178,6 @@ Results<T> Compare(const CircuitCase& test_case, StateVectorEngine<T>* engine, i
   const int64_t readouts = circuit.offsets.size(), amplitudes = int64_t{1} << circuit.qubits;
   const ExactBuffer<double> shared(test_case.shared);
   const ExactBuffer<double> per_example = Rows<double>(test_case, size, each_of);
-  const ExactBuffer<T> upstream = Rows<T>(test_case, size, upstream_of);
   const Batch batch = {shared.data(), per_example.data(), size, threads, RunOnThreads(threads)};
   Results<T> results = {
       ExactBuffer<T>(size * readouts),     ExactBuffer<T>(2 * size * amplitudes),
