@@ -1,5 +1,6 @@
-"""The Python environments of this checkout, commands that run in them, and its version."""
+"""The Python environments of this checkout, commands that run in them, and versions."""
 
+import importlib.metadata
 import os
 import subprocess
 from pathlib import Path
@@ -25,6 +26,20 @@ def cluster_client_command() -> list[str]:
             "the environment of the cluster client is missing: `make scaling TARGET=k8s` creates it"
         )
     return [str(_CLIENT), "-m", "launch"]
+
+
+def package_version(name: str) -> str:
+    """Return the version of an installed package; tensorflow-cpu is TensorFlow, too.
+
+    Raises:
+        importlib.metadata.PackageNotFoundError: It is not installed.
+    """
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        if name != "tensorflow":
+            raise
+        return importlib.metadata.version("tensorflow-cpu")
 
 
 def code_version() -> str:

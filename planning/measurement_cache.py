@@ -5,7 +5,6 @@ that the content depends on: machine or cluster, native library, TensorFlow, cir
 """
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import platform
@@ -18,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from common.environments import package_version
 from common.processes import usable_cpus
 from common.settings import Scope, Settings, names_in_scope
 from planning.fit import FitPoint
@@ -47,7 +47,7 @@ def machine_key(settings: Settings) -> dict[str, Any]:
         **machine,
         "native library": native.tensorflow_path().name,
         "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in packages},
+        **{name: package_version(name) for name in packages},
     }
 
 

@@ -5,13 +5,12 @@ import logging
 import platform
 import time
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 from common import checkpoints, runs, storage
 from common.data import Dataset, prepare
 from common.data.class_weights import class_factors
-from common.environments import code_version
+from common.environments import code_version, package_version
 from common.errors import (
     RendezvousTimeout,
     RunError,
@@ -22,7 +21,6 @@ from common.errors import (
 )
 from common.events import log_event
 from common.metrics import NO_METRICS, line
-from common.model_circuits import require_prunable
 from training.attempt import WorkerAttempt
 from training.checkpointing import STATE_COUNTERS, TrainingState
 from training.contraction_paths import record_paths
@@ -95,7 +93,10 @@ class Chief:
             self._settings, self._root / runs.DATASETS, lambda done, total: watchdog.progress()
         )
         class_factors(data.target, self._settings.data.class_weights, data.class_counts)
-        require_prunable(self._settings, data.target.members)
+        if self._settings.training.prune:
+            from common.model_circuits import require_prunable  # Cirq takes a second to import
+
+            require_prunable(self._settings, data.target.members)
         watchdog.enter("recording the run", STORAGE_SECONDS, StorageUnavailable)
         self.claimed.record(data.fingerprint, _versions(), other=self._lineage(data))
         watchdog.enter("compiling the circuits", limits.stall_timeout_max)
@@ -264,4 +265,4 @@ class Chief:
 
 def _versions() -> dict[str, str]:
     names = ("tensorflow", "tf_keras", "cirq-core", "numpy")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+    return {"python": platform.python_version(), **{name: package_version(name) for name in names}}

@@ -20,7 +20,7 @@ FILE = "contraction_paths.json"
 
 def may_contract(settings: Settings) -> bool:
     """Return True if the model may be simulated by tensor networks."""
-    from qfleet.compiler.methods import FEW_QUBITS
+    from qfleet.compiler.contraction_path import FEW_QUBITS
 
     model = settings.model
     if ":" in model.model or model.simulator != "qfleet" or settings.training.state_shards > 1:

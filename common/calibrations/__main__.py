@@ -1,6 +1,6 @@
 """`make calibration DEVICE=NAME`: write the calibration of a device; without DEVICE, list all.
 
-It runs in .venv-devices, which has the packages of the calibrations.
+It runs in .venv-launch, which has the packages of the calibrations.
 """
 
 import sys

@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -12,17 +12,17 @@ from common.data import dataset_dir
 from common.data.dataset import Dataset
 from common.data.encoding import Encoding
 from common.data.formats import FORMATS
-from common.data.problems import PROBLEMS
 from common.data.recipe import folder, recipe
 from common.data.sampling import WorkerSampler
 from common.data.shuffling import SINGLE_SHARD
-from common.data.splits import GENERATORS, SPLITS, read_user_table
+from common.data.splits import GENERATORS, SPLITS, PreparedSplits, read_user_table
 from common.data.table_limits import DEFAULT_MEMORY_MIB
 from common.data.tables import read_table
 from common.data.task_fit import require_fit
 from common.data.writer import DatasetWriter, Progress
 from common.errors import DataError, SettingsError
 from common.settings import Settings, micro_batch_count
+from common.settings.groups import PROBLEM_FILES, DataSettings
 from common.storage import StoragePath
 from common.text import plural
 
@@ -56,10 +56,8 @@ def prepare(
         content = recipe(data, settings.model.qubits)
         path = folder(data, content, root)
         if not storage.exists(path / dataset_dir.MANIFEST):
-            default = GENERATORS.get(data.data, read_user_table)
-            generate = PROBLEMS.get(data.task, default)
             with _report_memory(data.data):
-                splits = generate(data, settings.model.qubits)
+                splits = _generator(data)(data, settings.model.qubits)
             writer = DatasetWriter(path, content, data.partitions, progress)
             writer.write(splits, data.seed, settings.job.job_id or uuid.uuid4().hex)
         found = load(path, settings.data.data_memory)
@@ -121,6 +119,14 @@ def load(path: StoragePath, memory: int = DEFAULT_MEMORY_MIB) -> Dataset:
     return Dataset(path, dataset_dir.read_manifest(path), memory)
 
 
+def _generator(data: DataSettings) -> Callable[[DataSettings, int], PreparedSplits]:
+    if data.task in PROBLEM_FILES:
+        from common.data.problems import PROBLEMS  # Cirq takes a second to import
+
+        return PROBLEMS[data.task]
+    return GENERATORS.get(data.data, read_user_table)
+
+
 def _existing(settings: Settings) -> Dataset | None:
     """Return the data set in the folder DATA; None if DATA is a generator or a table.
 
@@ -129,7 +135,7 @@ def _existing(settings: Settings) -> Dataset | None:
         SettingsError: A setting does not fit the data set.
     """
     data = settings.data
-    is_problem = data.task in PROBLEMS
+    is_problem = data.task in PROBLEM_FILES
     if not is_problem and (data.data in GENERATORS or data.data.lower().endswith(tuple(FORMATS))):
         return None
     path = storage.path(data.data.rstrip("/") or "/")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from common.data.encoding import Encoding
-from common.data.formats import read_bytes
+from common.data.problem_files import read_problem
 from common.data.splits import SPLITS, Examples, PreparedSplits, RowSource
 from common.data.target import Target
 from common.errors import DataError, SettingsError
@@ -23,23 +23,8 @@ from qfleet.problems import HAMILTONIANS, HamiltonianFamily, named, parse, targe
 MAX_STATE_QUBITS = 12
 """Width of target states, whose amplitudes are the columns of a data set."""
 
-MAX_FILE_MIB = 64
-
-CONTENTS = {"energy": "a Hamiltonian", "state": "target states"}
-"""Contents of such a file, by task."""
-
 NUMBER = "number"
 """Name of the last column: the number of the row."""
-
-
-def read_problem(data: DataSettings) -> bytes:
-    """Return the content of the file DATA.
-
-    Raises:
-        DataError: It is missing, unreadable or too large.
-    """
-    kind = f"{CONTENTS[data.task]} ({', '.join(PROBLEM_FILES[data.task])})"
-    return read_bytes(data.data, min(data.data_memory, MAX_FILE_MIB), kind)
 
 
 def energies(data: DataSettings, qubits: int) -> PreparedSplits:

@@ -7,9 +7,9 @@ from typing import Any
 
 from common.data import dataset_dir
 from common.data.formats import sha256_file
-from common.data.problems import PROBLEMS, read_problem
+from common.data.problem_files import read_problem
 from common.data.splits import GENERATORS
-from common.settings.groups import DataSettings
+from common.settings.groups import PROBLEM_FILES, DataSettings
 from common.storage import StoragePath
 
 
@@ -33,14 +33,14 @@ def recipe(data: DataSettings, qubits: int) -> dict[str, Any]:
         "validation_examples": data.validation_examples,
         "test_examples": data.test_examples,
     }
-    if data.data != "excitations" and data.task not in PROBLEMS:
+    if data.data != "excitations" and data.task not in PROBLEM_FILES:
         result |= {
             "classes": data.classes,
             "encoder": data.encoder,
             "label_column": data.label_column,
             "task": data.task,
         }
-    if data.task in PROBLEMS:
+    if data.task in PROBLEM_FILES:
         result |= {"task": data.task}
         if data.is_problem_file:
             result["sha256"] = hashlib.sha256(read_problem(data)).hexdigest()

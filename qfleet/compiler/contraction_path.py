@@ -26,6 +26,9 @@ TINY, CHEAP, HOPELESS = 5e3, 1e6, 1e12
 """Multiplications. A network of less than TINY ones is searched once. One of more than HOPELESS
 ones after the first searches stays hopeless."""
 
+FEW_QUBITS = 12
+"""A state of so few qubits is evolved without a look at networks, whose paths take time to find."""
+
 SECONDS = 60.0
 """Time of the searches for one network, after which the best path so far is taken."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from qfleet.compiler import kernel_fusion, lowering
 from qfleet.compiler.channel import NoiseChannel
-from qfleet.compiler.contraction_path import estimate_width
+from qfleet.compiler.contraction_path import FEW_QUBITS, estimate_width
 from qfleet.compiler.density_program import DensityProgram, compile_density
 from qfleet.compiler.factor import Factor
 from qfleet.compiler.light_cones import Cone
@@ -33,8 +33,6 @@ NOISY_METHODS = ("density_matrix", "trajectories")
 MAX_AUTO_DENSITY_QUBITS = 12
 """Up to here, "auto" chooses density matrices for noise, which are exact; above, trajectories."""
 
-FEW_QUBITS = 12
-"""A state of so few qubits is evolved without a look at networks, whose paths take time to find."""
 MANY_QUBITS = 28
 """From here on, networks are looked at even if every observable depends on most qubits."""
 MAX_STATE_QUBITS = 34

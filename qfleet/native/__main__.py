@@ -80,12 +80,12 @@ def run_cmake(folder: Path) -> None:
         "QFLEET_CORE_NAME": libraries.core_path().stem.removeprefix("lib"),
         "QFLEET_PYTHON": sys.executable,
     }
-    if libraries.core_is_packaged():
+    if libraries.core_path().is_file():  # of the wheel, or built in another environment
         options["QFLEET_CORE"] = str(libraries.core_path())
-    else:
+    if not libraries.core_is_packaged() and not libraries.process_path().is_file():
         options["QFLEET_PROCESS"] = "ON"
         options["QFLEET_PROCESS_NAME"] = libraries.process_path().stem.removeprefix("lib")
-    if libraries.tensorflow_version() is not None:
+    if libraries.tensorflow_version() is not None and not libraries.tensorflow_path().is_file():
         options["QFLEET_TENSORFLOW"] = "ON"
         options["QFLEET_TENSORFLOW_NAME"] = libraries.tensorflow_path().stem.removeprefix("lib")
     if libraries.jax_version() is not None and not libraries.jax_path().is_file():
