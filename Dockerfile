@@ -30,8 +30,8 @@ WORKDIR /qfleet
 USER 65532:65532
 
 FROM build AS storage-build
-COPY requirements/storage.txt requirements/
-RUN environment.sh make requirements/storage.txt && environment.sh slim
+COPY requirements/installer.txt requirements/storage.txt requirements/
+RUN environment.sh make --requirement=requirements/storage.txt && environment.sh slim
 COPY --from=runtime /var/lib/dpkg/status /var/lib/dpkg/status.base
 COPY images/sbom.py VERSION ./
 RUN python3 sbom.py storage requirements/storage.txt /opt/venv/sbom.cdx.json
@@ -42,8 +42,8 @@ COPY --from=source /qfleet/k8s k8s
 COPY k8s/emulator.py k8s/
 
 FROM build AS tensorboard-build
-COPY requirements/tensorboard.txt requirements/
-RUN environment.sh make requirements/tensorboard.txt && environment.sh slim
+COPY requirements/installer.txt requirements/tensorboard.txt requirements/
+RUN environment.sh make --requirement=requirements/tensorboard.txt && environment.sh slim
 COPY --from=runtime /var/lib/dpkg/status /var/lib/dpkg/status.base
 COPY images/sbom.py VERSION ./
 RUN python3 sbom.py tensorboard requirements/tensorboard.txt /opt/venv/sbom.cdx.json
@@ -53,8 +53,8 @@ COPY --from=tensorboard-build /opt/venv /opt/venv
 COPY --from=source /qfleet /qfleet
 
 FROM build AS worker-build
-COPY requirements/worker-cpu.txt requirements/
-RUN environment.sh make requirements/worker-cpu.txt
+COPY requirements/installer.txt requirements/worker.txt requirements/
+RUN environment.sh make --requirement=requirements/worker.txt
 # Only the native library's sources: other changes do not rebuild it.
 COPY qfleet/__init__.py qfleet/
 COPY qfleet/tensorflow/__init__.py qfleet/tensorflow/runtime.py qfleet/tensorflow/
@@ -63,7 +63,7 @@ RUN /opt/venv/bin/python -m qfleet.native && test -d qfleet/native/built
 RUN environment.sh slim
 COPY --from=runtime /var/lib/dpkg/status /var/lib/dpkg/status.base
 COPY images/sbom.py VERSION ./
-RUN python3 sbom.py worker requirements/worker-cpu.txt /opt/venv/sbom.cdx.json
+RUN python3 sbom.py worker requirements/worker.txt /opt/venv/sbom.cdx.json
 
 FROM runtime AS worker
 COPY --from=worker-build /opt/venv /opt/venv
@@ -71,8 +71,8 @@ COPY --from=source /qfleet /qfleet
 COPY --from=worker-build /qfleet/qfleet/native/built qfleet/native/built
 
 FROM build AS worker-gpu-build
-COPY requirements/worker-gpu.txt requirements/
-RUN environment.sh make requirements/worker-gpu.txt
+COPY requirements/installer.txt requirements/worker.txt requirements/gpu.txt requirements/
+RUN environment.sh make --requirement=requirements/worker.txt --requirement=requirements/gpu.txt
 COPY qfleet/__init__.py qfleet/
 COPY qfleet/tensorflow/__init__.py qfleet/tensorflow/runtime.py qfleet/tensorflow/
 COPY qfleet/native qfleet/native
@@ -80,7 +80,7 @@ RUN /opt/venv/bin/python -m qfleet.native && test -d qfleet/native/built
 RUN environment.sh slim
 COPY --from=runtime /var/lib/dpkg/status /var/lib/dpkg/status.base
 COPY images/sbom.py VERSION ./
-RUN python3 sbom.py worker-gpu requirements/worker-gpu.txt /opt/venv/sbom.cdx.json
+RUN python3 sbom.py worker-gpu requirements/worker.txt requirements/gpu.txt /opt/venv/sbom.cdx.json
 
 FROM runtime AS worker-gpu
 COPY --from=worker-gpu-build /opt/venv /opt/venv

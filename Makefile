@@ -49,17 +49,12 @@ override simulator := $(lastword $(filter SIMULATOR=% SIMULATOR:=%,SIMULATOR=$(v
 override tfq := .venv-tfq tfq
 override worker := $(if $(filter %=tfq,$(simulator)),$(tfq),.venv worker)
 override python := $(firstword $(worker))/bin/python
-override dev := .venv worker dev studies
-override tensorboard := .venv-tensorboard tensorboard
-override peers := .venv-peers peers
-override peers-torch := .venv-peers-torch peers-torch
+override dev := .venv worker dev
 override launch := .venv-launch launch
-override docs := .venv-docs docs
-override adapters := .venv-adapters adapters
-override mitiq := .venv-mitiq mitiq
+override tensorboard := $(launch) tensorboard
+override devices := $(launch) devices
+override peers := .venv-peers peers
 override wheel := .venv-wheel wheel
-override audit := .venv-audit audit
-override devices := .venv-devices devices
 # Not empty if the job runs in a cluster: from the command line, else from the environment.
 override targets := $(or $(filter TARGET=% TARGET:=%,$(words)),TARGET=$(value QFLEET_TARGET))
 override cluster := $(filter TARGET=k8s TARGET:=k8s,$(lastword $(targets)))
@@ -87,7 +82,7 @@ dataset: ## write a data set for many trainings: make dataset TRAIN_EXAMPLES=100
 .PHONY: calibration
 calibration: ## list the devices with calibrations, or write one for NOISE: make calibration DEVICE=ibm_sherbrooke
 	@$(setup) $(devices)
-	@exec .venv-devices/bin/python -m common.calibrations $(settings)
+	@exec .venv-launch/bin/python -m common.calibrations $(settings)
 
 .PHONY: inference
 inference: ## score the latest finished run, or RUN=name, on its test split or INPUT=file, in PARALLELISM processes or pods
@@ -109,7 +104,7 @@ runs: ## list the runs below STORAGE or the trials of STUDY; compare, promote an
 .PHONY: tensorboard
 tensorboard: ## show all runs below STORAGE, or only RUN=name, during and after training
 	@$(setup) $(if $(cluster),$(launch),$(tensorboard))
-	@exec $(if $(cluster),.venv-launch/bin/python -m launch tensorboard,.venv-tensorboard/bin/python -m training.tensorboard_launcher) $(settings)
+	@exec .venv-launch/bin/python -m $(if $(cluster),launch tensorboard,training.tensorboard_launcher) $(settings)
 
 .PHONY: images push
 images: ## build the container images: make images BASE=image ENGINE=podman GPU=1
@@ -170,14 +165,14 @@ test-nightly: test-environments ## run the tests that take longest: more than 30
 	@$(pytest) -m nightly
 
 test-adapters: ## run the tests of the PyTorch, JAX and PennyLane adapters, in an environment of 5 GB
-	@$(no_settings)$(setup) $(adapters)
-	@.venv-adapters/bin/python -m qfleet.native >/dev/null
-	@tests/run.sh .venv-adapters/bin/python --numprocesses=2 --dist=worksteal \
+	@$(no_settings)$(setup) $(peers)
+	@.venv-peers/bin/python -m qfleet.native >/dev/null
+	@tests/run.sh .venv-peers/bin/python --numprocesses=2 --dist=worksteal \
 		--confcutdir=tests/adapters tests/adapters $(report:%=%/adapters.xml)
 
 test-mitiq: ## compare zero-noise extrapolation with mitiq, in its environment
-	@$(no_settings)$(setup) $(mitiq)
-	@tests/run.sh .venv-mitiq/bin/python --confcutdir=tests/mitiq tests/mitiq $(report:%=%/mitiq.xml)
+	@$(no_settings)$(setup) $(tfq)
+	@tests/run.sh .venv-tfq/bin/python --confcutdir=tests/mitiq tests/mitiq $(report:%=%/mitiq.xml)
 
 test-changed: test-environments ## run the tests that your changes since branch main can affect
 	@files=$$(.venv/bin/python -m tools.changed_tests main); [[ -z $$files ]] || \
@@ -209,7 +204,7 @@ audit: ## compare the locks with reviewed advisories, and with an advisory servi
 	@$(no_settings)$(setup) $(dev)
 	@.venv/bin/python -m tools.audit
 	@service=$$(.venv/bin/python -m tools.audit --service); [[ -z $$service ]] || \
-		{ $(setup) $(audit) && .venv/bin/python -m tools.audit --pip-audit .venv-audit/bin/pip-audit "$$service"; }
+		.venv/bin/python -m tools.audit --pip-audit .venv/bin/pip-audit "$$service"
 
 .PHONY: verify
 verify: docs audit ## check style, types, prose, import rules, links, generated files and advisories
@@ -220,6 +215,7 @@ verify: docs audit ## check style, types, prose, import rules, links, generated 
 	@.venv/bin/python -m tools.prose_lint
 	@git ls-files '*.cc' '*.h' | xargs .venv/bin/clang-format --dry-run --Werror
 	@git ls-files '*.sh' .ci/run | xargs .venv/bin/shellcheck --external-sources --source-path=SCRIPTDIR:.
+	@.venv/bin/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@.venv/bin/python -m pytest --quiet tests/unit/test_imports.py
 	@.venv/bin/python -m common.settings --check docs/configuration.md
 	@.venv/bin/python -m benchmarks.documentation --check
@@ -227,8 +223,8 @@ verify: docs audit ## check style, types, prose, import rules, links, generated 
 
 .PHONY: docs
 docs: ## build the documentation in site/, with strict links
-	@$(no_settings)$(setup) $(docs)
-	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
+	@$(no_settings)$(setup) $(dev)
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
 
 .PHONY: wheel
 wheel: ## build the wheel of the library for Linux x86_64 in dist/, or PLATFORM=linux-aarch64 or macos-arm64
@@ -245,7 +241,6 @@ benchmark: ## compare the simulator's speed with its peers: 45 minutes, or 3 wit
 	@$(setup) .venv worker
 	@$(setup) $(tfq)
 	@$(setup) $(peers)
-	@$(if $(filter QUICK=1 QUICK:=1,$(words)),,$(setup) $(peers-torch))
 	@exec .venv/bin/python -m benchmarks $(settings)
 
 .PHONY: fleet
@@ -271,21 +266,28 @@ settings-table: ## regenerate the table of settings in docs/configuration.md
 	@$(no_settings)$(setup) $(worker)
 	@.venv/bin/python -m common.settings --write docs/configuration.md
 
+# GROUP, GROUP:BASE with the versions of another group, or GROUP+BASE, installed on top of that: without
+# its packages.
+override groups := installer worker gpu+worker studies+worker dev+worker tfq launch tensorboard:launch \
+	devices+launch peers storage wheel
+
 .PHONY: lock upgrade
-lock: ## regenerate requirements/*.txt from requirements/*.in, keeping versions where possible
+lock: ## regenerate requirements/*.txt from the groups of pyproject.toml, keeping versions where possible
 upgrade: ## regenerate requirements/*.txt with the newest allowed versions
 lock upgrade:
-	@$(no_settings)$(setup) $(dev)
-	@for name in worker worker-cpu worker-gpu tfq dev tensorboard peers peers-torch adapters mitiq launch storage docs wheel audit devices studies; do \
-		case $$name in \
-			tfq | peers | peers-torch | adapters | mitiq | worker-gpu) where='--python-platform x86_64-unknown-linux-gnu';; \
-			*) where=--universal;; \
+	@$(no_settings)$(setup) $(worker)
+	@for entry in $(groups); do \
+		group=$${entry%%[:+]*} base=requirements/$${entry##*[:+]}.txt options=(); \
+		[[ $$entry != *[:+]* ]] || options+=(--constraint $$base); \
+		[[ $$entry != *+* ]] || options+=($$(sed -nE 's/^([A-Za-z0-9._-]+)==[^;]*$$/--no-emit-package=\1/p' $$base)); \
+		case $$group in \
+			gpu | tfq | peers) options+=(--python-platform x86_64-unknown-linux-gnu);; \
+			*) options+=(--universal);; \
 		esac; \
-		case $$name in adapters | peers-torch) overrides=torch;; *) overrides=$$name;; esac; \
-		[[ ! -f requirements/$$overrides.overrides ]] || where+=" --override requirements/$$overrides.overrides"; \
-		.venv/bin/uv pip compile --quiet $$where --generate-hashes --no-emit-index-url \
-			--python-version 3.11 --custom-compile-command 'make lock' $(if $(filter upgrade,$@),--upgrade) \
-			requirements/$$name.in --output-file requirements/$$name.txt; \
+		[[ ! -f requirements/$$group.overrides ]] || options+=(--override requirements/$$group.overrides); \
+		.uv/bin/uv pip compile --quiet "$${options[@]}" --only-binary :all: --generate-hashes --no-emit-index-url \
+			--no-annotate --python-version 3.11 --custom-compile-command 'make lock' \
+			$(if $(filter upgrade,$@),--upgrade) --group $$group --output-file requirements/$$group.txt; \
 	done
 
 .PHONY: e2e
@@ -318,6 +320,6 @@ infra-down: ## delete the resources of infra-up after confirmation
 
 .PHONY: clean
 clean: ## remove environments and caches; runs stay
-	@$(no_settings)rm -rf .venv .venv-* site dist .durations
+	@$(no_settings)rm -rf .uv .venv .venv-* site dist .durations
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis qfleet/native/built
 	@find . -name __pycache__ -prune -exec rm -rf {} +

@@ -4,8 +4,9 @@
 #   ./setup.sh PYTHON FOLDER LOCK...        ./setup.sh '' .venv worker dev
 #
 # PYTHON is the interpreter to use ('': a Python 3.11, 3.12 or 3.13 of this machine). The first LOCK
-# (requirements/LOCK.txt) creates the environment, the others are added to it. Errors of the user are
-# one sentence and exit code 2. This script runs in bash 3.2, the version of macOS.
+# (requirements/LOCK.txt) creates the environment, the others are added to it. uv installs them; it is
+# itself installed from requirements/installer.txt into .uv. Errors of the user are one sentence and
+# exit code 2. This script runs in bash 3.2, the version of macOS.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -14,7 +15,8 @@ locks=("${@:3}")
 locks=("${locks[@]/#/requirements/}")
 locks=("${locks[@]/%/.txt}")
 stamp=$venv/installed.sha256 # the installed locks, written last
-network_errors='NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|ProtocolError|HTTP error (429|5[0-9][0-9])'
+network_errors='NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|ProtocolError'
+network_errors+='|HTTP error (429|5[0-9][0-9])|error sending request|[Ff]ailed to fetch|timed out|connection (closed|reset)'
 pythons='3.11, 3.12 or 3.13'
 [[ ${locks[0]} != requirements/tfq.txt ]] || pythons='3.11 or 3.12' # TensorFlow Quantum's
 
@@ -25,13 +27,13 @@ refuse() {
 
 command -v sha256sum >/dev/null || sha256sum() { shasum -a 256 "$@"; }
 
-# Succeeds if the environment contains the current versions of the given locks.
+# holds STAMP FILE...: succeeds if the stamp has the current digests of these files.
 holds() {
-    [[ -x $venv/bin/python && -f $stamp ]] || return
+    [[ -x ${1%/*}/bin/python && -f $1 ]] || return
     local sums
     # Not in one pipeline: if grep ends first, sha256sum fails, and pipefail reports that.
-    sums=$(sha256sum "$@")
-    ! grep -qvxFf "$stamp" <<<"$sums"
+    sums=$(sha256sum "${@:2}")
+    ! grep -qvxFf "$1" <<<"$sums"
 }
 
 # Prints the version of an interpreter as 3.11; nothing if it does not run.
@@ -41,7 +43,7 @@ version() {
 
 check_platform() {
     local platform
-    [[ ! ${locks[0]} =~ /(launch|wheel|audit|devices)\.txt$ ]] || return 0 # hold no TensorFlow
+    [[ ! ${locks[0]} =~ /(launch|wheel)\.txt$ ]] || return 0 # hold no TensorFlow
     platform="$(uname -s) $(uname -m)"
     case $platform in
     'Linux x86_64') ;;
@@ -77,22 +79,53 @@ find_python() {
         refuse "$python has no venv module: install it (apt-get install python3.11-venv on Debian and Ubuntu), or use another, for example make training PYTHON=/path/to/python3.11."
 }
 
-install() {
-    local log=$venv/pip.log requirements=("${locks[@]/#/--requirement=}") pause
-    rm -f "$stamp" # after an interruption from here on, everything is installed again
-    for pause in 5 20 0; do # pip itself retries a request for a few seconds only, and not after every error
-        # The locks are complete, so pip has nothing to resolve. Python compiles only what it imports.
-        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
-            --no-compile --no-deps --only-binary=:all: --require-hashes "${requirements[@]}" >"$log" 2>&1 && return
-        if [[ $pause == 0 ]] || ! grep -qE "$network_errors" "$log"; then break; fi
-        echo "The package index does not answer; trying again in $pause seconds." >&2
-        sleep "$pause"
-    done
-    tail -n 15 "$log" >&2
-    if grep -qE "$network_errors" "$log"; then
+# lock FILE: waits until no other call holds it, and holds it until this script ends.
+lock() {
+    exec 9<"$1"
+    "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
+}
+
+# explain LOG: ends with the cause of a failed installation.
+explain() {
+    tail -n 15 "$1" >&2
+    if grep -qE "$network_errors" "$1"; then
         refuse "the package index cannot be reached: check the network, then retry the command."
     fi
-    refuse "pip could not install ${locks[*]} (its last lines are above, the rest in $log)."
+    refuse "${locks[*]} could not be installed (the last lines are above, the rest in $1)."
+}
+
+# Installs uv, which retries requests, downloads in parallel and links files from one cache.
+install_uv() {
+    local installer=requirements/installer.txt
+    ! holds .uv/installed.sha256 $installer || return 0
+    lock "${BASH_SOURCE[0]}"
+    ! holds .uv/installed.sha256 $installer || return 0
+    rm -rf .uv
+    "$python" -m venv .uv
+    .uv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --retries=10 --no-deps \
+        --only-binary=:all: --require-hashes --requirement=$installer >.uv/pip.log 2>&1 || explain .uv/pip.log
+    # pip's index is uv's too.
+    .uv/bin/python -m pip --disable-pip-version-check config get global.index-url >.uv/index 2>/dev/null || true
+    sha256sum $installer >.uv/installed.sha256
+}
+
+# Makes the environment what its locks say: those given, and those that it has already.
+install() {
+    local index lock others=() requirements=("${locks[@]}")
+    index=${UV_DEFAULT_INDEX:-${PIP_INDEX_URL:-$(cat .uv/index)}}
+    if [[ -f $stamp ]]; then
+        while read -r _ lock; do
+            [[ " ${locks[*]} " == *" $lock "* || ! -f $lock ]] || others+=("$lock")
+        done <"$stamp"
+    fi
+    rm -f "$stamp" # after an interruption from here on, everything is installed again
+    export UV_SYSTEM_CERTS=1 UV_HTTP_RETRIES=10 UV_LINK_MODE=${UV_LINK_MODE:-hardlink} UV_NO_CONFIG=1
+    # The locks are complete, so there is nothing to resolve. Python compiles only what it imports.
+    .uv/bin/uv pip sync --quiet --python "$venv" ${index:+--default-index "$index"} --allow-empty-requirements \
+        --no-build --require-hashes "${requirements[@]}" ${others[@]+"${others[@]}"} >"$venv/install.log" 2>&1 ||
+        explain "$venv/install.log"
+    sha256sum "${locks[@]}" ${others[@]+"${others[@]}"} >"$stamp.new"
+    mv "$stamp.new" "$stamp"
 }
 
 # Builds the native library for workers if it is missing or its sources have changed.
@@ -112,29 +145,24 @@ build_native() {
     sha256sum "${files[@]}" >"$stamp"
 }
 
-if holds "${locks[@]}"; then
+if holds "$stamp" "${locks[@]}"; then
     build_native
     exit
 fi
 check_platform
-if holds "${locks[0]}"; then python=$venv/bin/python; else find_python; fi
-exec 9<"${BASH_SOURCE[0]}" # a lock: two calls install one after the other
-"$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
-if holds "${locks[@]}"; then
+if [[ -f $stamp && -x $venv/bin/python ]]; then python=$venv/bin/python; else find_python; fi
+install_uv
+mkdir -p "$venv"
+lock "$venv" # two calls install one after the other
+if holds "$stamp" "${locks[@]}"; then
     build_native
     exit
 fi
-
-others=''
-if holds "${locks[0]}"; then
-    echo "Installing ${locks[*]:1} into $venv." >&2
-    others=$(grep -vFf <(printf ' %s\n' "${locks[@]}") "$stamp" || true)
-else
-    echo "Installing ${locks[*]} into $venv; takes a few minutes, only the first time." >&2
-    rm -rf "$venv"
-    "$python" -m venv "$venv"
+echo "Installing ${locks[*]} into $venv; takes a minute or more, only the first time." >&2
+if [[ ! -f $stamp ]]; then # new, or an installation was interrupted
+    [[ $python != "$venv"/* ]] || find_python
+    find "$venv" -mindepth 1 -delete
+    .uv/bin/uv venv --quiet --allow-existing --no-config --no-python-downloads --python "$python" "$venv"
 fi
 install
-{ [[ -z $others ]] || echo "$others"; sha256sum "${locks[@]}"; } >"$stamp.new"
-mv "$stamp.new" "$stamp"
 build_native

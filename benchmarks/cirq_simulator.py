@@ -4,7 +4,7 @@ python -m benchmarks.cirq_simulator [QUBITS]
 
 Each round times one simulator after the other, with new values of the symbols; a time is the
 fastest of the rounds. qsim runs with all CPUs and its fastest width of fused gates. Both compute in
-complex64 and cache the translated circuit as they do by default. Run it in `.venv-adapters`.
+complex64 and cache the translated circuit as they do by default. Run it in `.venv-peers`.
 """
 
 import argparse

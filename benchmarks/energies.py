@@ -1,6 +1,6 @@
 """Energy gradients: qfleet and PennyLane's lightning.qubit in turns; families at once and in turn.
 
-    .venv-adapters/bin/python -m benchmarks.energies
+    .venv-peers/bin/python -m benchmarks.energies
 
 Prints Markdown tables of the medians over all rounds. Values and gradients of both simulators are
 compared first.

@@ -1,7 +1,7 @@
 """Noisy circuits: density matrices of qfleet, of Cirq and of PennyLane's default.mixed, in turns,
 and trajectories of qfleet and of qsim.
 
-    .venv-adapters/bin/python -m benchmarks.noise
+    .venv-peers/bin/python -m benchmarks.noise
 
 Each qubit is rotated by an angle of the example. Each layer rotates by parameters and entangles
 neighbours; every gate is followed by depolarizing noise. All values are compared first. Prints

@@ -96,7 +96,7 @@ SYSTEMS = {
             "torchquantum",
             "TorchQuantum-NG",
             "benchmarks.peers",
-            ".venv-peers-torch",
+            ".venv-peers",
             "a batched device with autograd, Adam, complex64",
         ),
         System(

@@ -19,7 +19,7 @@ from benchmarks.circuit_models import RandomInputs, model, random_inputs
 from benchmarks.subprocess_protocol import Channel, Message, SubprocessSystem, versions
 from benchmarks.systems import ROOT
 
-ENVIRONMENTS = {"torch": ".venv-adapters", "keras": ".venv"}
+ENVIRONMENTS = {"torch": ".venv-peers", "keras": ".venv"}
 PACKAGES = {"torch": ["torch", "numpy"], "keras": ["tensorflow", "tf_keras", "numpy"]}
 BLOCK_SECONDS = 0.05
 WARM_UP_STEPS = 100

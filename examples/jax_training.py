@@ -1,7 +1,7 @@
 """Train a classifier of a circuit in JAX: the whole training step is one compiled function.
 
 Run:   python examples/jax_training.py    (with a wheel of qfleet[jax])
-       PYTHONPATH=. .venv-adapters/bin/python examples/jax_training.py    (in a checkout)
+       PYTHONPATH=. .venv-peers/bin/python examples/jax_training.py    (in a checkout)
 Takes: ten seconds.
 Shows: loss and accuracy, and the time of a step.
 """

@@ -1,7 +1,7 @@
 """Train an 8-qubit classifier with Lightning and DistributedDataParallel on 1 and 2 processes.
 
 Run:   python examples/pytorch_lightning_ddp.py    (with a wheel of qfleet[torch], and Lightning)
-       PYTHONPATH=. .venv-adapters/bin/python examples/pytorch_lightning_ddp.py    (in a checkout)
+       PYTHONPATH=. .venv-peers/bin/python examples/pytorch_lightning_ddp.py    (in a checkout)
 Takes: two minutes.
 Shows: milliseconds per circuit and the efficiency of 2 processes, with one thread per process. A
        circuit is one example in one training step: forward pass, gradients and optimizer.

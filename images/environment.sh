@@ -1,22 +1,24 @@
 #!/bin/bash
-# For the Dockerfile's build stages: environment.sh make LOCK | slim
+# For the Dockerfile's build stages: environment.sh make --requirement=LOCK... | slim
 #
-# `make` installs a lock into /opt/venv. `slim` removes files that are not needed at run time and
+# `make` installs locks into /opt/venv. `slim` removes files that are not needed at run time and
 # compiles the rest to bytecode. A read-only container would compile it again at every start.
 set -euo pipefail
 
 case $1 in
 make)
     python3 -m venv --without-pip /opt/venv
-    python3 -m venv /opt/installer # keeps pip out of the image
-    # The locks are complete, so pip has nothing to resolve.
-    /opt/installer/bin/python -m pip --python /opt/venv/bin/python install --quiet --disable-pip-version-check \
-        --no-cache-dir --no-compile --no-deps --only-binary=:all: --require-hashes --requirement "$2"
-    cd /opt/venv/lib/python3.*/site-packages
-    # TensorFlow without CUDA has another name; packages look up the version of "tensorflow".
-    for info in tensorflow_cpu-*.dist-info; do
-        [[ ! -d $info ]] || cp -r "$info" "${info/_cpu/}"
-    done
+    python3 -m venv /opt/installer # keeps pip and uv out of the image
+    /opt/installer/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-compile --no-deps \
+        --only-binary=:all: --require-hashes --requirement requirements/installer.txt
+    # requirements/gpu.txt has a TensorFlow that replaces tensorflow-cpu.
+    [[ $* != *gpu.txt* ]] || echo tensorflow-cpu >/opt/installer/excludes
+    touch /opt/installer/excludes
+    # The locks are complete, so there is nothing to resolve.
+    UV_SYSTEM_CERTS=1 UV_HTTP_RETRIES=10 UV_LINK_MODE=hardlink UV_CACHE_DIR=/opt/installer/cache \
+        /opt/installer/bin/uv pip install --quiet --python /opt/venv --no-deps --no-build --require-hashes \
+        --excludes /opt/installer/excludes "${@:2}"
+    rm -r /opt/installer
     ;;
 slim)
     cd /opt/venv/lib/python3.*/site-packages

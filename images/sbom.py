@@ -1,8 +1,8 @@
 """Write the software bill of materials of an image: CycloneDX 1.6, as JSON.
 
-    sbom.py STAGE LOCK OUTPUT        in a build stage of the Dockerfile, after `environment.sh slim`
+    sbom.py STAGE LOCK... OUTPUT     in a build stage of the Dockerfile, after `environment.sh slim`
 
-It lists the Python packages that are installed in /opt/venv, each of which LOCK must pin, the
+It lists the Python packages that are installed in /opt/venv, each of which a LOCK must pin, the
 Debian packages of the base image, and Python. It needs Python's standard library only. The same
 content gives the same file: there is no time in it.
 """
@@ -31,24 +31,24 @@ Component = dict[str, Any]
 
 
 class UnpinnedPackage(Exception):
-    """An installed package is not in the lock."""
+    """An installed package is in none of the locks."""
 
 
-def python_packages(site: Path, lock: str) -> Iterator[Component]:
+def python_packages(site: Path, locks: str) -> Iterator[Component]:
     """Yield the packages that are installed in a folder.
 
     Raises:
-        UnpinnedPackage: The lock has no such version.
+        UnpinnedPackage: The locks have no such version.
     """
     pinned = {
         (_normal(name), version)
-        for name, version in re.findall(r"^([\w.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", lock, re.M)
+        for name, version in re.findall(r"^([\w.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", locks, re.M)
     }
     found = {}
     for one in distributions(path=[str(site)]):
         name, version = _normal(one.metadata["Name"]), one.version
         if (name, version) not in pinned:
-            raise UnpinnedPackage(f"{name} {version} is installed, but the lock does not pin it")
+            raise UnpinnedPackage(f"{name} {version} is installed, but no lock pins it")
         found[name] = _component(name, version, f"pkg:pypi/{name}@{version}", one.metadata)
     for name in sorted(found):
         yield found[name]
@@ -120,12 +120,12 @@ def bill(stage: str, version: str, components: Sequence[Component]) -> Mapping[s
 
 def main() -> None:
     """Write the bill of one image."""
-    stage, lock, output = sys.argv[1:]
+    stage, *locks, output = sys.argv[1:]
     (site,) = SITE.glob("python3.*/site-packages")
     python = platform.python_version()
     components = [
         _component("python", python, f"pkg:generic/python@{python}", {}),
-        *python_packages(site, Path(lock).read_text(encoding="utf-8")),
+        *python_packages(site, "".join(Path(lock).read_text(encoding="utf-8") for lock in locks)),
         *debian_packages(DEBIAN.read_text(encoding="utf-8")),
     ]
     version = Path("VERSION").read_text(encoding="utf-8").strip()

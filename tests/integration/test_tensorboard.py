@@ -23,7 +23,7 @@ from common import storage
 from qfleet.tensorflow.runtime import tf
 
 ROOT = Path(__file__).parents[2]
-PYTHON = ROOT / ".venv-tensorboard" / "bin" / "python"
+PYTHON = ROOT / ".venv-launch" / "bin" / "python"
 
 
 def free_port() -> int:

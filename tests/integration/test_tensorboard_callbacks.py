@@ -55,7 +55,7 @@ print(json.dumps({row["stepnum"]: row["stepTimeMs"] for row in rows}))
 
 def step_times(profile):
     """Return milliseconds by step from the profiler's page, which drops the ends of over five."""
-    command = [ROOT / ".venv-tensorboard" / "bin" / "python", "-c", STEP_TIMES, profile]
+    command = [ROOT / ".venv-launch" / "bin" / "python", "-c", STEP_TIMES, profile]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -51,8 +51,11 @@ def make_project(folder: Path) -> Path:
     (locks / "worker.txt").write_text(f"./{wheel.name} --hash=sha256:{digest}\n")
     (locks / "dev.txt").write_text("# nothing\n")
     (locks / "tfq.txt").write_text("# nothing, too\n")
+    (locks / "launch.txt").write_text("# nothing\n")
     (locks / "tensorboard.txt").write_text("# nothing\n")
-    (locks / "docs.txt").write_text("# nothing here\n")
+    (locks / "studies.txt").write_text("# nothing here\n")
+    shutil.copy(ROOT / "requirements/installer.txt", locks)
+    (folder / ".uv").symlink_to(ROOT / ".uv")
     return folder
 
 
@@ -67,8 +70,8 @@ def pretend_installed(folder: Path) -> Path:
 
 
 def make(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `make WORDS` without the variables of an outer make, pip or qfleet."""
-    outer = {n: v for n, v in os.environ.items() if not re.match("MAKE|MFLAGS|PIP_|QFLEET_", n)}
+    """Run `make WORDS` without the variables of an outer make, pip, uv or qfleet."""
+    outer = {n: v for n, v in os.environ.items() if not re.match("MAKE|MFLAGS|PIP_|UV_|QFLEET_", n)}
     return subprocess.run(
         ["make", *words],
         cwd=folder,
