@@ -127,8 +127,8 @@ delete-training delete-inference delete-tensorboard:
 	@exec .venv-launch/bin/python -m launch delete $(@:delete-%=%) $(settings)
 
 override pytest := tests/run.sh .venv/bin/python --numprocesses=2 --dist=worksteal
-# Files of tiers, to collect no others.
-override files_of = $$(.venv/bin/python -m tests.tiers $(1))
+# Files with the marker of a tier, to collect no others.
+override marked = $$(grep -rlw --include='test_*.py' 'mark\.$(1)' tests | sort)
 # TensorFlow Quantum is the referee of these tests.
 override pytest_tfq := tests/run.sh .venv-tfq/bin/python --numprocesses=2 --dist=worksteal \
 	tests/tfq tests/unit/qfleet tests/unit/test_layers.py
@@ -139,8 +139,7 @@ test: test-worker test-tfq ## run the default tests: 5 minutes
 test-worker: ## run the default tests without TensorFlow Quantum
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(tensorboard)
-	@$(pytest) -m 'not native and not infra and not exhaustive and not e2e and not nightly and not tfq and not tfq_exhaustive' \
-		$(report:%=%/default.xml)
+	@$(pytest) -m default $(report:%=%/default.xml)
 
 test-tfq: ## run the default tests with TensorFlow Quantum, in its environment
 	@$(no_settings)$(setup) $(tfq)
@@ -150,16 +149,17 @@ test-all: test test-rest ## run all tests but those that need a cluster: 45 minu
 
 test-rest: test-environments
 	@# File by file: groups of processes that a file shares are started once.
-	@$(pytest) --dist=loadfile $(call files_of,infra exhaustive) -m 'infra or exhaustive' $(report:%=%/rest.xml)
+	@$(pytest) --dist=loadfile tests/infra tests/exhaustive tests/slurm $(call marked,exhaustive) \
+		-m 'infra or exhaustive' $(report:%=%/rest.xml)
 	@# The wheel beside the C++ tests: a build uses all CPUs, but installations only one.
-	@$(pytest) --dist=loadfile $(call files_of,native) -m native $(report:%=%/native.xml)
+	@$(pytest) --dist=loadfile tests/native $(call marked,native) -m native $(report:%=%/native.xml)
 	@tests/run.sh .venv-tfq/bin/python tests/tfq -m tfq_exhaustive $(report:%=%/tfq-rest.xml)
 
 test-native: test-environments ## run the tests of the C++ engine: sanitizers, other processors
-	@$(pytest) $(call files_of,native) -m native
+	@$(pytest) tests/native $(call marked,native) -m native
 
 test-infra: test-environments ## run the tests of setup.sh and the Google Cloud scripts
-	@$(pytest) $(call files_of,infra) -m infra
+	@$(pytest) tests/infra -m infra
 
 test-nightly: test-environments ## run the tests that take longest: more than 30 minutes
 	@$(pytest) -m nightly
@@ -176,7 +176,7 @@ test-mitiq: ## compare zero-noise extrapolation with mitiq, in its environment
 
 test-changed: test-environments ## run the tests that your changes since branch main can affect
 	@files=$$(.venv/bin/python -m tools.changed_tests main); [[ -z $$files ]] || \
-		{ $(pytest) -m 'not native and not infra and not exhaustive and not nightly and not tfq and not tfq_exhaustive' $$files && \
+		{ $(pytest) -m default $$files && \
 		.venv-tfq/bin/python -m pytest -m tfq $$files; } || [[ $$? == 5 ]]
 
 test-durations: ## run all tests and list the slowest in tests/README.md

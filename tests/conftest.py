@@ -1,4 +1,4 @@
-"""Fixtures for all tests, and the assignment of tests to tiers."""
+"""Fixtures for all tests, and the law of tiers: each test gets the marker of exactly one tier."""
 
 import gc
 import signal
@@ -7,7 +7,6 @@ import socket
 import pytest
 
 from common.errors import GC_THRESHOLD
-from tests.tiers import DEFAULT, MARKERS, tier_of
 
 pytest_plugins = ["tests.support.storage_emulator"]
 
@@ -15,6 +14,25 @@ pytest_plugins = ["tests.support.storage_emulator"]
 collect_ignore = ["adapters", "mitiq"]
 
 gc.set_threshold(GC_THRESHOLD)  # as run_main does: saves a fifth of the time of compiling tests
+
+TIERS = {
+    "default": "runs before every commit",
+    "native": "builds the C++ engine in other ways: sanitizers, other processors",
+    "infra": "runs setup.sh and the Google Cloud scripts",
+    "exhaustive": "takes long and rarely finds what the default tier misses",
+    "e2e": "needs the Kubernetes cluster of `make cluster`",
+    "nightly": "takes minutes: other moments and lengths of faults",
+    "tfq": "compares with TensorFlow Quantum, in its environment",
+    "tfq_exhaustive": "the same, and takes long",
+}
+FOLDERS = {
+    "native": "native",
+    "infra": "infra",
+    "exhaustive": "exhaustive",
+    "slurm": "exhaustive",
+    "e2e": "e2e",
+    "tfq": "tfq",
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,16 +42,28 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    for name, meaning in MARKERS.items():
+    for name, meaning in TIERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test with its tier."""
-    for item in items:
-        tier = tier_of(item.nodeid)
-        if tier != DEFAULT:
-            item.add_marker(tier)
+    """Leave the marker of one tier on every test, so that `-m TIER` selects it once."""
+    tiers = [tier_of(item) for item in items]
+    for item, tier in zip(items, tiers, strict=True):
+        for node in item.iter_parents():
+            node.own_markers[:] = [mark for mark in node.own_markers if mark.name not in TIERS]
+        item.add_marker(tier)
+
+
+def tier_of(item: pytest.Item) -> str:
+    """Return the tier of the closest marker: of the parameter, function, file, else of the folder.
+
+    A test function's own markers end with those of its parameter.
+    """
+    for node in item.iter_parents():
+        if tiers := [mark.name for mark in node.own_markers if mark.name in TIERS]:
+            return tiers[-1]
+    return FOLDERS.get(item.nodeid.split("/")[1], "default")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FUNDAMENTAL = ("pyproject.toml", "tests/conftest.py", "tests/tiers.py", "requirements/", "setup.sh")
+FUNDAMENTAL = ("pyproject.toml", "tests/conftest.py", "requirements/", "setup.sh")
 
 
 def changed_files(base: str) -> set[str]:

@@ -10,6 +10,9 @@ import pytest
 from chaos.report import MAX_SILENCE_SECONDS, Report
 from tests.e2e import kube
 
+# test_faults.py has each kind of fault, `make chaos TARGET=k8s` has many.
+pytestmark = pytest.mark.nightly
+
 # Two jobs of two workers each, one with faults of the node.
 SEED = int(os.environ.get("CHAOS_SEED", "743"))
 JOBS = 2

@@ -28,7 +28,7 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(params=["jobset", "trainjob"])
+@pytest.fixture(params=["jobset", pytest.param("trainjob", marks=pytest.mark.nightly)])
 def api(cluster: str, request: pytest.FixtureRequest) -> str:
     """JOB_API."""
     kind = ENGINES[request.param].kind
@@ -116,6 +116,7 @@ def broken(calm: Job) -> Iterator[Job]:
     job.delete()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("fault", "rank"), FAULTS)
 def test_workers_restart_after_each_fault(
     broken: Job, measured: Callable[[str], None], fault: Fault, rank: int
@@ -124,6 +125,7 @@ def test_workers_restart_after_each_fault(
     measured(f"JobSet, {fault.__name__} worker {rank}: {took:.1f} s to the first epoch")
 
 
+@pytest.mark.nightly
 def test_weights_after_all_faults_equal_the_undisturbed(
     broken: Job, root: storage.StoragePath, tmp_path: Path
 ) -> None:

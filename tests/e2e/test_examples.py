@@ -70,6 +70,7 @@ def test_kubernetes_example_trains_and_predicts(trained: str, place: str) -> Non
         assert "True" in (conditions.get("Succeeded"), conditions.get("Complete"))
 
 
+@pytest.mark.nightly
 def test_energies_of_a_molecule_are_found_on_the_cluster(place: str) -> None:
     settings = [
         "TARGET=k8s",
@@ -84,6 +85,7 @@ def test_energies_of_a_molecule_are_found_on_the_cluster(place: str) -> None:
     assert float(error) <= float(largest) <= 0.0016, shown
 
 
+@pytest.mark.nightly
 def test_device_noise_trains_and_predicts(place: str, tmp_path: Path) -> None:
     settings = ["TARGET=k8s", in_(place), "CONFIG=examples/kubernetes/settings.yaml", "RUN=noisy"]
     device = write_device(tmp_path)
@@ -95,6 +97,8 @@ def test_device_noise_trains_and_predicts(place: str, tmp_path: Path) -> None:
     assert 0 < float(fidelity) < 1
 
 
+# test_launch.py starts TensorBoard by the same command.
+@pytest.mark.nightly
 def test_kubernetes_example_shows_tensorboard(trained: str, place: str, free_port: int) -> None:
     settings = [in_(place), f"TENSORBOARD_PORT={free_port}"]
     shown = subprocess.Popen(

@@ -82,9 +82,19 @@ def seconds() -> list[float]:
 
 @pytest.mark.parametrize(
     ("fault", "rank"),
-    [(delete, 1), (delete, 0), (evict, 1), (evict, 0), (force, 1), (force, 0), (kill, 1),
-     (kill, 0), (starve, 1)],
-)  # fmt: skip
+    [
+        # Each kind of fault is tested on one of the two workers.
+        (delete, 1),
+        pytest.param(delete, 0, marks=pytest.mark.nightly),
+        pytest.param(evict, 1, marks=pytest.mark.nightly),
+        (evict, 0),
+        pytest.param(force, 1, marks=pytest.mark.nightly),
+        (force, 0),
+        (kill, 1),
+        pytest.param(kill, 0, marks=pytest.mark.nightly),
+        (starve, 1),
+    ],
+)
 def test_workers_restart_after_a_fault(
     broken: Job,
     seconds: list[float],

@@ -124,6 +124,8 @@ def test_deleted_pod_restarts_only_and_report_is_complete(
     )
 
 
+# Each CI run stops a process of a local inference.
+@pytest.mark.nightly
 def test_stopped_pod_is_killed_and_restarted(root: storage.StoragePath) -> None:
     run = finish(root, "stopped", f"TEST_EXAMPLES={EXAMPLES}", "QUBITS=6")
     client = InferenceClient("RUN=stopped", "PARALLELISM=2", f"BATCH={BATCH}")

@@ -13,6 +13,8 @@ from tests.e2e import kube
 from tests.e2e.faults import attempt, weights
 from tests.e2e.kube import Job, kubectl, until
 
+pytestmark = pytest.mark.nightly
+
 QUEUE = "team"
 SETTINGS = (
     "MODEL=hybrid", "QUBITS=4", "TRAIN_EXAMPLES=200", "VALIDATION_EXAMPLES=50",

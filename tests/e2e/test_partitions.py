@@ -50,9 +50,19 @@ def continues(job: Job, since: datetime) -> float:
     return float(until(logged, limit[0] + 30, f"an epoch of {job.name} after the partition"))
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seconds", [20, 50, 90])
-@pytest.mark.parametrize("other", ["worker", "storage"])
+@pytest.mark.parametrize(
+    ("other", "seconds"),
+    [
+        pytest.param("worker", 20, marks=pytest.mark.e2e),
+        ("worker", 50),
+        ("worker", 90),
+        ("storage", 20),
+        ("storage", 50),
+        ("storage", 90),
+    ],
+)
 def test_training_continues_after_a_partition(
     job: Job, namespace: str, seconds: int, other: str, measured: Callable[[str], None]
 ) -> None:

@@ -50,6 +50,7 @@ def test_1024_qubits_train_and_predict(root: storage.StoragePath) -> None:
     job.delete()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # three workers on two cores, next to other tests
 def test_stopped_run_resumes_with_more_workers(root: storage.StoragePath) -> None:
     settings = (*SETTINGS, "EPOCHS=300", "RUN=wide")

@@ -6,6 +6,8 @@ import pytest
 
 from tests.unit.test_runs_mutations import check_all, made, short_lease
 
+pytestmark = pytest.mark.nightly
+
 __all__ = ["made", "short_lease"]
 
 

@@ -10,6 +10,8 @@ from qfleet.circuits import qcnn
 from qfleet.circuits.qcnn import POOLINGS, Pooling, full_layers
 
 VALUES, GRADIENTS = 1e-5, 1e-4  # tolerances in complex64; of gradients, relative to the largest
+# The exhaustive tier has other numbers of layers, and the other pooling, at the same width.
+NIGHTLY = [(20, 3, "halves"), (20, 4, "halves"), (20, 4, "neighbours")]
 CASES = [
     (qubits, layers, pool)
     for qubits in (8, 13, 20)
@@ -27,7 +29,10 @@ def one_thread() -> Iterator[None]:
     qfleet.set_num_threads(threads)
 
 
-@pytest.mark.parametrize(("qubits", "layers", "pool"), CASES)
+@pytest.mark.parametrize(
+    ("qubits", "layers", "pool"),
+    [pytest.param(*case, marks=pytest.mark.nightly) if case in NIGHTLY else case for case in CASES],
+)
 def test_networks_equal_states(qubits: int, layers: int, pool: Pooling) -> None:
     made = qcnn(qubits, layers=layers, pool=pool)
     circuit = made.circuit, made.inputs, made.parameters, made.observables

@@ -84,6 +84,7 @@ def test_killed_generation_resumes_with_the_same_bytes(
         assert (folder / name).read_bytes() == same.read_bytes()
 
 
+@pytest.mark.nightly
 def test_storage_outage_in_mid_epoch_exits_with_145(
     tmp_path: Path,
     short_retries: dict[str, str],

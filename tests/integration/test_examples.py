@@ -12,6 +12,8 @@ import matplotlib as mpl
 import pytest
 import yaml
 
+pytestmark = pytest.mark.exhaustive
+
 ROOT = Path(__file__).parents[2]
 REPLACED = (".git", ".venv", ".venv-launch", "examples", "infra", "runs", "setup.sh")
 OWN = ("STORAGE=gs://b/runs", "IMAGE=registry/q", "SERVICE_ACCOUNT=a@b.iam.gserviceaccount.com")
@@ -99,6 +101,7 @@ def test_custom_table_predicts_every_new_row(checkout: Path) -> None:
     assert len(predictions) == 1 + 100
 
 
+@pytest.mark.nightly
 def test_published_benchmark_compares_with_baselines(checkout: Path) -> None:
     short = "--tasks two-curves --models dressed --rates 0.1 --seeds 0 1 --features 4 --epochs 4"
     module = "examples.better_than_classical.run"
@@ -134,6 +137,7 @@ def test_cluster_settings_render(checkout: Path, example: str, workers: int) -> 
     assert spot == (example == "gke_spot")
 
 
+@pytest.mark.default
 def test_gke_spot_dry_run_creates_spot_pool(checkout: Path) -> None:
     infra_up = ["make", "infra-up", "PARAMETERS=examples/gke_spot/parameters.env", "DRY_RUN=1"]
     printed = run_example(checkout, *infra_up, "PROJECT=my-project")
@@ -141,6 +145,7 @@ def test_gke_spot_dry_run_creates_spot_pool(checkout: Path) -> None:
     assert {"--spot", "--min-nodes=0", "--max-nodes=8"} <= set(pool.split())
 
 
+@pytest.mark.nightly
 def test_noise_example_is_extrapolated(checkout: Path) -> None:
     config = "CONFIG=examples/noise/noisy_digits.yaml"
     run_example(checkout, sys.executable, "-m", "training", config, "WORKERS=1")
@@ -149,7 +154,10 @@ def test_noise_example_is_extrapolated(checkout: Path) -> None:
         assert "unmitigated_prediction" in next(csv.reader(file))
 
 
-@pytest.mark.parametrize("name", ["ten_digits", "diabetes", "hydrogen", "w_state"])
+@pytest.mark.parametrize(
+    "name",
+    ["ten_digits", "diabetes", pytest.param("hydrogen", marks=pytest.mark.nightly), "w_state"],
+)
 def test_example_of_each_task_runs(checkout: Path, name: str) -> None:
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}
     config = f"examples/tasks/{name}.yaml"

@@ -61,7 +61,14 @@ def config(rank, port=1):
     return json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}})
 
 
-@pytest.mark.parametrize("module", ["training.train", "common.data.loading", "numpy"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "training.train",
+        pytest.param("common.data.loading", marks=pytest.mark.exhaustive),
+        pytest.param("numpy", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_chief_killed_before_the_rendezvous_ends_with_the_limit(start, tmp_path, killer, module):
     """A supervisor starts it again each time, without any memory of its own."""
     root = tmp_path / "runs"
@@ -95,6 +102,7 @@ def test_worker_killed_in_its_start_ends_the_chief_too(start, tmp_path, killer, 
         assert "out of memory?" in process.output
 
 
+@pytest.mark.exhaustive
 def test_job_survives_four_kills_in_its_start_with_pauses(start, tmp_path, killer):
     root = tmp_path / "runs"
     environment = killer("training.train", 0, kills=4)

@@ -4,6 +4,8 @@ import pytest
 
 from benchmarks.fleet_validation import ValidationTask, run_with_kills
 
+pytestmark = pytest.mark.nightly
+
 
 def test_killed_chief_resumes_as_simulated(tmp_path):
     task = ValidationTask.of(epochs=40, checkpoint_interval=12, examples=1024)

@@ -18,6 +18,8 @@ from common.processes import ManagedProcess, clean_environment, find_child
 from common.runs import Run
 from tests.support.finished_run import finish
 
+pytestmark = pytest.mark.exhaustive
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = 5_000  # five chunks
 # With data on every qubit, a chunk takes long enough to be interrupted.
@@ -95,7 +97,13 @@ def assert_equal_to_one_process(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "exit_code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143), (signal.SIGSTOP, 137)]
+    ("number", "exit_code"),
+    [
+        # A stopped worker is killed in the end.
+        pytest.param(signal.SIGKILL, 137, marks=pytest.mark.nightly),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.nightly),
+        (signal.SIGSTOP, 137),
+    ],
 )
 def test_lost_worker_is_restarted_by_itself(run: Run, number: int, exit_code: int) -> None:
     received = []
@@ -122,6 +130,8 @@ def test_lost_worker_is_restarted_by_itself(run: Run, number: int, exit_code: in
     assert_equal_to_one_process(run)
 
 
+# test_inference_chunks.py interrupts an inference in the process of the test.
+@pytest.mark.nightly
 def test_interrupted_inference_continues_from_its_chunks(run: Run) -> None:
     settings = [f"STORAGE={run.path.parent}", "PARALLELISM=2"]
     with start(*settings) as process:

@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.training_processes import run_two_workers
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:

@@ -18,6 +18,8 @@ from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.runtime import tf
 from tests.support.reference import Reference
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parents[2]
 PEERS = ROOT / ".venv-peers" / "bin" / "python"
 FAMILIES = 28

@@ -15,6 +15,8 @@ from tests.support.training_processes import (
     training_processes,
 )
 
+pytestmark = pytest.mark.exhaustive
+
 start = pytest.fixture(training_processes)
 
 SAMPLED = ("SHOTS=200", "TRAJECTORIES=20")
@@ -53,6 +55,7 @@ def test_noisy_training_and_inference(start, tmp_path):
     assert channels >= {cirq.DepolarizingChannel, cirq.AmplitudeDampingChannel}
 
 
+@pytest.mark.nightly
 def test_circuits_on_a_device_train_and_predict(start, tmp_path):
     device = write_device(tmp_path)
     other = write_device(tmp_path / "other", made_up_device(p10=0.3))
@@ -78,6 +81,7 @@ def test_run_with_other_calibration_is_refused(start, tmp_path):
     assert "NOISE=made_up (sha256" in resumed.output
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("samples", [(), SAMPLED], ids=["exact", "sampled"])
 def test_killed_noisy_training_resumes_with_equal_weights(start, tmp_path, samples):
     assert_killed_run_has_equal_weights(
@@ -85,6 +89,7 @@ def test_killed_noisy_training_resumes_with_equal_weights(start, tmp_path, sampl
     )
 
 
+@pytest.mark.nightly
 def test_sampled_training_has_equal_weights_for_any_workers(start, tmp_path):
     found = []
     for workers in (1, 3):

@@ -16,6 +16,8 @@ from tests.support.training_processes import (
     weights,
 )
 
+pytestmark = pytest.mark.nightly
+
 start = pytest.fixture(training_processes)
 
 FOUR_QUBITS = ("QUBITS=4", *SMALL[1:-1])
@@ -38,7 +40,7 @@ def recorded(run):
     return rows, json.loads((run / "result.json").read_text())["metrics"]
 
 
-@pytest.mark.parametrize("model", ["hybrid", "qcnn"])
+@pytest.mark.parametrize("model", [pytest.param("hybrid", marks=pytest.mark.exhaustive), "qcnn"])
 def test_workers_and_threads_do_not_change_a_bit(start, tmp_path, model):
     settings = (
         *FOUR_QUBITS[:5], "INITIALIZATIONS=2", "INITIALIZATION_EPOCHS=2", "EPOCHS=6",
@@ -103,7 +105,7 @@ def test_workers_without_a_micro_batch_take_part(start, tmp_path):
     [
         (3, "weight:1:9", "worker 1 has other weights"),
         (2, "later:1:9", "workers 0, 1 have different weights"),
-        (2, "slot:0:9", "worker 0"),
+        pytest.param(2, "slot:0:9", "worker 0", marks=pytest.mark.exhaustive),
         (3, "later:0:9", "worker 0 has other weights"),
     ],
 )
@@ -119,6 +121,7 @@ def test_damaged_memory_restarts_from_an_agreed_state(start, tmp_path, workers, 
     assert distance(storage / "hybrid", expected) == 0
 
 
+@pytest.mark.exhaustive
 def test_infinite_loss_keeps_the_last_checkpoint(start, tmp_path):
     settings = (*SMALL[:-1], "EPOCHS=8", "LEARNING_RATE=1", "KEEP_CHECKPOINTS=1")
     model = "tests.support.user_models:diverging"

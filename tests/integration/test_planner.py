@@ -21,6 +21,7 @@ WORKLOAD = (
 )
 
 
+@pytest.mark.exhaustive
 def test_plan_is_measured_once_and_used_by_training(start, tmp_path):
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}

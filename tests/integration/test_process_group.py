@@ -113,7 +113,7 @@ def test_events_stream_from_a_worker_on_stdout(start, tmp_path):
     assert {event["rank"] for event in events} == {0}
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.exhaustive), 1])
 def test_killed_worker_restarts_all_with_equal_weights(start, tmp_path, undisturbed, rank):
     run = tmp_path / "hybrid"
     set_pace(tmp_path, seconds=0.02)
@@ -134,7 +134,11 @@ def test_killed_worker_restarts_all_with_equal_weights(start, tmp_path, undistur
     assert attempts(run)["attempts"] == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.default), signal.SIGHUP],
+)
 def test_stop_signal_checkpoints_at_a_step_and_resumes(start, tmp_path, undisturbed, number):
     run = tmp_path / "hybrid"
     set_pace(tmp_path, seconds=0.05)
@@ -210,6 +214,7 @@ def test_max_attempts_ends_permanently_with_cause(start, tmp_path):
     assert attempts(tmp_path / "hybrid")["attempts"] == 2
 
 
+@pytest.mark.exhaustive
 def test_attempt_with_new_checkpoint_resets_the_limit(start, tmp_path):
     run = tmp_path / "hybrid"
     for step in (5, 10, 15):
@@ -222,6 +227,7 @@ def test_attempt_with_new_checkpoint_resets_the_limit(start, tmp_path):
     assert attempts(run)["attempts"] == 4
 
 
+@pytest.mark.exhaustive
 def test_deadline_exits_146_with_checkpoint_and_resumes(start, tmp_path, undisturbed):
     run = tmp_path / "hybrid"
     set_pace(tmp_path, seconds=0.1)
@@ -362,6 +368,7 @@ def test_text_logs_record_the_reason_of_the_exit(start, tmp_path):
     assert "ERROR worker 0 lost a peer" in log_of(run, 0, 1)
 
 
+@pytest.mark.exhaustive
 def test_training_on_flaky_gs_storage_uploads_its_logs(start, flaky_gs):
     """Every third request fails."""
     process = start(str(flaky_gs), *SMALL, "LOG_UPLOAD_INTERVAL=0.5")
@@ -375,6 +382,7 @@ def test_training_on_flaky_gs_storage_uploads_its_logs(start, flaky_gs):
         assert "Traceback" not in storage.read_bytes(run.text_log(rank, 1)).decode()
 
 
+@pytest.mark.exhaustive
 def test_storage_that_goes_away_exits_145(start, tmp_path, monkeypatch):
     site = tmp_path / "site"
     site.mkdir()

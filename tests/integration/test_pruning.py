@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.training_processes import inference_output, training_processes
 
+pytestmark = pytest.mark.exhaustive
+
 start = pytest.fixture(training_processes)
 
 ENERGY = ("TASK=energy", "DATA=tfim:4:1.0", "MODEL=hardware-efficient", "LAYERS=4", "QUBITS=4",
@@ -25,6 +27,7 @@ def pruned_angles(run) -> list[float]:
     return [json.loads(line)["pruned_angles"] for line in lines]
 
 
+@pytest.mark.nightly
 def test_worker_killed_after_pruning_ends_with_equal_weights(start, tmp_path):
     found = []
     for name in ("calm", "killed"):

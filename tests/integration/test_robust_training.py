@@ -12,6 +12,8 @@ from tests.support.training_processes import (
     training_processes,
 )
 
+pytestmark = pytest.mark.exhaustive
+
 start = pytest.fixture(training_processes)
 
 NOISE = "NOISE=two-qubit-depolarizing:0.01,over-rotation:0.05,crosstalk:0.02"
@@ -28,6 +30,7 @@ def infer(storage: Path, *args: str) -> list[float]:
     return [float(number) for number in found.split()]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("settings", [STATE, DIGITS], ids=["noiseless", "normalized"])
 def test_killed_training_resumes_with_equal_weights(start, tmp_path, settings):
     assert_killed_run_has_equal_weights(
@@ -35,6 +38,7 @@ def test_killed_training_resumes_with_equal_weights(start, tmp_path, settings):
     )
 
 
+@pytest.mark.nightly
 def test_normalized_inference_adapts_to_another_noise(start, tmp_path):
     trained = start(tmp_path, *COMMON, *DIGITS, "GRADIENT=noiseless")
     assert trained.wait() == 0, trained.output

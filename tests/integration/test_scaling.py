@@ -14,6 +14,8 @@ from planning.benchmark_group import measure_group
 from planning.scaling_point import scaling_points, turns_by_case
 from planning.step_measurement import StepMeasurement
 
+pytestmark = pytest.mark.exhaustive
+
 TURN: list[dict[str, Any]] = [
     {"batch": 64},
     {"batch": 32, "independent": "all"},

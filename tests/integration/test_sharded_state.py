@@ -13,9 +13,12 @@ from qfleet.tensorflow.runtime import tf
 from tests.support.reference import Reference
 from tests.support.sharding_cases import CASES, ShardingCase
 
-pytestmark = pytest.mark.skipif(
-    native.unavailable_reason() is not None, reason=str(native.unavailable_reason())
-)
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.skipif(
+        native.unavailable_reason() is not None, reason=str(native.unavailable_reason())
+    ),
+]
 
 
 def free_ports(count: int) -> int:

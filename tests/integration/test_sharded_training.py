@@ -29,6 +29,7 @@ def unsharded(tmp_path_factory):
     return storage / "hybrid"
 
 
+@pytest.mark.exhaustive
 def test_sharded_training_survives_a_killed_worker(start, tmp_path, unsharded):
     run = tmp_path / "hybrid"
     process = start(tmp_path, *WIDE, "WORKERS=2", "STATE_SHARDS=2")
@@ -44,6 +45,7 @@ def test_sharded_training_survives_a_killed_worker(start, tmp_path, unsharded):
     assert {line["examples"] for line in metrics(run)} == {100}
 
 
+@pytest.mark.nightly
 def test_groups_of_shards_split_the_rows(start, tmp_path, unsharded):
     process = start(tmp_path, *WIDE, "WORKERS=4", "STATE_SHARDS=2", "THREADS=1")
     assert process.wait() == 0, process.output
@@ -52,6 +54,7 @@ def test_groups_of_shards_split_the_rows(start, tmp_path, unsharded):
         assert losses[step] == pytest.approx(expected[step], abs=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_too_narrow_circuit_exits_2_before_training(start, tmp_path):
     settings = {word.partition("=")[0]: word for word in [*WIDE, "WORKERS=2", "STATE_SHARDS=2"]}
     settings |= {"QUBITS": "QUBITS=2", "MODEL": "MODEL=qcnn"}
@@ -73,6 +76,7 @@ def test_invalid_state_shards_are_refused(args, name):
         Settings.from_args([*WIDE, *args])
 
 
+@pytest.mark.exhaustive
 def test_other_simulator_is_refused(start, tmp_path):
     process = start(tmp_path, *WIDE, "WORKERS=2", "STATE_SHARDS=2", "SIMULATOR=tensorflow")
     assert process.wait(60) == 2, process.output

@@ -17,6 +17,8 @@ from tests.support.training_processes import (
     training_processes,
 )
 
+pytestmark = pytest.mark.exhaustive
+
 _start = pytest.fixture(training_processes)
 
 EPOCHS = (*SMALL[:-1], "EPOCHS=6")
@@ -43,8 +45,22 @@ def set_fault(storage, **faults):
     (storage / "pace.json").write_text(json.dumps(faults))
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("place", ["build", "step 7", "measure test", "save", "barrier"])
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("place", "rank"),
+    [
+        ("build", 0),
+        ("build", 1),
+        ("step 7", 0),
+        pytest.param("step 7", 1, marks=pytest.mark.exhaustive),
+        ("measure test", 0),
+        ("measure test", 1),
+        ("save", 0),
+        ("save", 1),
+        ("barrier", 0),
+        ("barrier", 1),
+    ],
+)
 def test_stopped_worker_is_killed_and_all_restart(start, tmp_path, undisturbed, place, rank):
     if place == "save" and rank == 1:
         pytest.skip("only the chief saves the model")
@@ -56,6 +72,7 @@ def test_stopped_worker_is_killed_and_all_restart(start, tmp_path, undisturbed, 
     assert distance(tmp_path / "hybrid", undisturbed) == 0
 
 
+@pytest.mark.default
 def test_worker_stopped_at_its_start_is_replaced(start, tmp_path, undisturbed):
     process = start(tmp_path, *EPOCHS, **LIVENESS)
     process.wait_until(lambda: has_worker(process, 1), pause=0.001)
@@ -78,7 +95,7 @@ def test_stopped_group_is_replaced(start, tmp_path, undisturbed):
     assert distance(tmp_path / "hybrid", undisturbed) == 0
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.default), 1])
 def test_hanging_step_ends_at_its_limit(start, tmp_path, undisturbed, rank):
     set_fault(tmp_path, hang="step 7", rank=rank)
     process = start(tmp_path, *EPOCHS, "STALL_TIMEOUT_MIN=3", "STALL_TIMEOUT_MAX=60")
@@ -88,6 +105,7 @@ def test_hanging_step_ends_at_its_limit(start, tmp_path, undisturbed, rank):
     assert distance(tmp_path / "hybrid", undisturbed) == 0
 
 
+@pytest.mark.default
 def test_deadline_leaves_a_checkpoint_of_a_hanging_group(start, tmp_path):
     set_fault(tmp_path, hang="step 7", rank=1)
     process = start(tmp_path, *EPOCHS, "CHECKPOINT_INTERVAL=1000", "DEADLINE=6")

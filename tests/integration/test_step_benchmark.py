@@ -8,6 +8,8 @@ import pytest
 from tests.support.step_worker import PAUSE, ROWS, STEPS
 from tests.support.training_processes import run_two_workers
 
+pytestmark = pytest.mark.exhaustive
+
 INPUT, OTHER = 2, 3
 
 

@@ -12,6 +12,8 @@ from common import storage
 from common.processes import find_child
 from tests.support.training_processes import SMALL, training_processes
 
+pytestmark = pytest.mark.exhaustive
+
 STUDY = "tests.support.fake_study"
 TRIALS = (*SMALL, "NAME=s", "SEEDS=0..1", "LAYERS=1,2", "MODEL=hybrid", "QUBITS=4")
 FIELDS = ("trial", "run", "state", "layers", "seed", "test mse", "trained epochs")
@@ -58,6 +60,7 @@ def wait_until_gone(root):
         time.sleep(0.1)
 
 
+@pytest.mark.nightly
 def test_killed_study_ends_with_the_table_of_an_undisturbed_one(study, tmp_path):
     calm, killed = tmp_path / "calm", tmp_path / "killed"
     process = study(calm)
@@ -84,6 +87,7 @@ def test_killed_study_ends_with_the_table_of_an_undisturbed_one(study, tmp_path)
     assert not [path.name for path in killed.glob("s-*-2")]
 
 
+@pytest.mark.nightly
 def test_killed_tpe_search_keeps_its_proposals(study, tmp_path):
     pytest.importorskip("optuna")
     args = ("SEARCH=tpe", "TRIALS=6", "SEEDS=0", "LEARNING_RATE=0.01..1", "LAYERS=1")
@@ -106,6 +110,7 @@ def test_killed_tpe_search_keeps_its_proposals(study, tmp_path):
     assert len({one["learning_rate"] for one in final.values()}) == len(final) == 6
 
 
+@pytest.mark.nightly
 def test_killed_study_keeps_its_pruned_trials(study, tmp_path):
     pytest.importorskip("optuna")
     args = ("PRUNER=halving", "MIN_EPOCHS=2", "REDUCTION_FACTOR=6", "LAYERS=1", "BATCH=10,20,50",
@@ -133,6 +138,7 @@ def test_killed_study_keeps_its_pruned_trials(study, tmp_path):
     assert not any((run / "result.json").exists() for run in runs)
 
 
+@pytest.mark.default
 def test_failed_trial_is_recorded_and_the_study_continues(study, tmp_path):
     (tmp_path / "s-0001").mkdir()
     (tmp_path / "s-0001" / "foreign").touch()
@@ -155,6 +161,7 @@ def test_study_ends_when_more_than_half_of_its_trials_failed(study, tmp_path):
     assert [row[2] for row in rows].count("failed") == 3
 
 
+@pytest.mark.nightly
 def test_trial_ended_by_another_process_is_started_again(study, tmp_path):
     set_pace(tmp_path, 0.05)
     process = study(tmp_path, "LAYERS=1", "SEEDS=0", "PARALLELISM=1")
@@ -180,6 +187,7 @@ def test_budget_ends_the_study_which_more_budget_continues(study, tmp_path):
     assert [row[2] for row in tables(tmp_path)[0][1:]] == ["finished"] * 2
 
 
+@pytest.mark.nightly
 def test_study_in_a_bucket_continues_after_a_kill(study, gs):
     root = storage.path(gs)
     process = study(gs, "LAYERS=1")
@@ -229,6 +237,7 @@ def test_killed_study_of_a_cluster_follows_its_jobs(study, tmp_path):
     wait_until_gone(tmp_path)
 
 
+@pytest.mark.nightly
 def test_budget_stops_the_jobs_of_a_cluster(study, tmp_path):
     set_pace(tmp_path, 0.5)
     process = study(tmp_path, "TARGET=k8s", "LAYERS=1", "BUDGET=4s")

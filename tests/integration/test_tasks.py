@@ -14,6 +14,8 @@ from tests.support.training_processes import (
     training_processes,
 )
 
+pytestmark = pytest.mark.exhaustive
+
 start = pytest.fixture(training_processes)
 
 TASKS = {
@@ -49,7 +51,18 @@ def predictions(storage: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize("task", TASKS)
+# test_examples.py has an example of each other task.
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "task",
+    [
+        "classes",
+        "number",
+        pytest.param("energy", marks=pytest.mark.default),
+        pytest.param("shared", marks=pytest.mark.exhaustive),
+        "state",
+    ],
+)
 def test_task_trains_and_predicts(start, tmp_path, task):
     # The test below trains classes in two workers too.
     workers = 1 if task == "classes" else 2
@@ -92,7 +105,10 @@ def test_task_trains_and_predicts(start, tmp_path, task):
         assert float(rows[0]["fidelity"]) > 0.99
 
 
-@pytest.mark.parametrize("task", ["classes", "number", "energy"])
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "task", [pytest.param("classes", marks=pytest.mark.exhaustive), "number", "energy"]
+)
 def test_task_is_reproducible_with_any_workers(start, tmp_path, task):
     weights = []
     for workers in (1, 2):
@@ -114,6 +130,7 @@ def test_task_is_reproducible_with_any_workers(start, tmp_path, task):
             np.testing.assert_array_equal(content[0][name], content[1][name])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("task", ["classes", "number", "energy", "state"])
 def test_killed_task_resumes_with_equal_weights(start, tmp_path, task):
     # The training lasts until after the kill.
@@ -133,6 +150,7 @@ def test_killed_task_resumes_with_equal_weights(start, tmp_path, task):
     assert predictions(tmp_path / "calm") == predictions(tmp_path / "killed")
 
 
+@pytest.mark.nightly
 def test_sharded_energies_equal_those_of_one_process(start, tmp_path):
     arguments = ("TASK=energy", "DATA=tfim:6:0.5..1.5/4", "MODEL=hardware-efficient", "LAYERS=2",
                  "QUBITS=6", "EPOCHS=10", "INITIALIZATIONS=1", "RUN=r")  # fmt: skip

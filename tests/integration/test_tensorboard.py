@@ -147,6 +147,7 @@ def test_folder_is_shown(runs: Path) -> None:
         check_pages(url, runs)
 
 
+@pytest.mark.exhaustive
 def test_bucket_is_shown(runs: Path, gs: str, tmp_path: Path) -> None:
     upload(runs, storage.path(gs))
     before = storage.files(storage.path(gs))
@@ -156,11 +157,13 @@ def test_bucket_is_shown(runs: Path, gs: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_single_run_is_shown(runs: Path) -> None:
     with tensorboard(f"STORAGE={runs}", "RUN=second") as url:
         wait_for(url, "data/runs", ["logs/train"])
 
 
+@pytest.mark.exhaustive
 def test_growing_run_in_a_bucket_is_shown(gs: str, tmp_path: Path) -> None:
     def steps(url: str) -> list[int]:
         points = ask(url, "data/plugin/scalars/scalars?run=live/logs/train&tag=mse")

@@ -13,6 +13,8 @@ from qfleet.tensorflow.runtime import tf
 from tests.support.training_processes import ROOT, SMALL, metrics, training_processes
 from training.limits import STEP_PARTS
 
+pytestmark = pytest.mark.exhaustive
+
 start = pytest.fixture(training_processes)
 
 
@@ -118,6 +120,7 @@ def capture(address, folder):
     return False
 
 
+@pytest.mark.nightly
 def test_profile_is_captured_on_demand(start, tmp_path):
     port = two_free_ports()
     process = start(tmp_path, *SMALL[:-1], "EPOCHS=100000", f"PROFILER_PORT={port}")

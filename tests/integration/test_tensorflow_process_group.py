@@ -19,6 +19,8 @@ from tests.support.training_processes import (
 )
 from training.cluster import ClusterSpec, loopback_addresses
 
+pytestmark = pytest.mark.exhaustive
+
 start = pytest.fixture(training_processes)
 
 LONG = (*SMALL[:-1], "EPOCHS=40", "REPRODUCIBLE=true", "MICRO_BATCH=8")
@@ -94,6 +96,7 @@ def test_peer_lost_before_the_strategy_is_noticed(start, tmp_path):
     assert not (tmp_path / "hybrid" / "metrics.jsonl").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("seconds", [4, 8])
@@ -132,6 +135,8 @@ def test_killed_worker_resumes_with_equal_weights(start, tmp_path, undisturbed, 
     assert list(temporary.iterdir()) == []  # TensorFlow removes files at exit, which a kill skips
 
 
+# test_process_group.py ends a process group of the fake trainer by SIGTERM.
+@pytest.mark.nightly
 def test_sigterm_resumes_within_an_epoch(start, tmp_path, undisturbed):
     run = tmp_path / "hybrid"
     process = start(tmp_path, *LONG, "STEPS_PER_CALL=1", "CHECKPOINT_INTERVAL=40")

@@ -19,6 +19,8 @@ from tests.support.training_processes import (
     training_processes,
 )
 
+pytestmark = pytest.mark.exhaustive
+
 start = pytest.fixture(training_processes)
 
 SINGLE = (*SMALL, "WORKERS=1")
@@ -34,6 +36,7 @@ def test_user_model_of_the_readme_trains(start, tmp_path):
     assert (tmp_path / "my-model-build" / "result.json").exists()
 
 
+@pytest.mark.default
 @pytest.mark.parametrize(
     ("code", "message"),
     [
@@ -74,6 +77,7 @@ def test_error_in_user_model_is_one_sentence(tmp_path, code, message, monkeypatc
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.default
 def test_verbose_shows_the_user_part_of_a_traceback(tmp_path, monkeypatch, caplog):
     from common.errors import SettingsError
     from common.models import build_model
@@ -116,6 +120,7 @@ def build(features, settings):
 """
 
 
+@pytest.mark.default
 @pytest.mark.parametrize(
     ("line", "cause"),
     [
@@ -144,6 +149,7 @@ def test_error_in_call_of_user_model_is_one_sentence(tmp_path, line, cause, monk
     assert "{{" not in message
 
 
+@pytest.mark.default
 def test_error_in_user_layer_names_its_line(tmp_path, monkeypatch):
     from common.errors import SettingsError
     from common.models import build_model
@@ -156,6 +162,7 @@ def test_error_in_user_layer_names_its_line(tmp_path, monkeypatch):
         build_model(2, Settings.from_values(model="called_inside:build"))
 
 
+@pytest.mark.default
 @pytest.mark.parametrize(
     ("raised", "expected"),
     [(KeyError("a bug"), KeyError), (ValueError("angles have shape"), None)],
@@ -192,6 +199,7 @@ def test_error_in_subclassed_model_exits_2(start, tmp_path):
     assert "Traceback" not in process.output
 
 
+@pytest.mark.nightly
 def test_subclassed_model_trains_and_predicts(start, tmp_path):
     """Its first call must create variables on all workers together."""
     (tmp_path / "subclassed.py").write_text(
@@ -226,6 +234,7 @@ def test_user_table_trains_multi_filter_and_predicts(start, tmp_path):
     assert list(pd.read_csv(predictions)["predicted_label"]) == ["yes", "no"]
 
 
+@pytest.mark.nightly
 def test_digits_reach_logistic_regression(start, tmp_path):
     process = start(tmp_path, "DATA=digits", "WORKERS=1", "PROFILER_PORT=0", "RUN=r")
     assert process.wait() == 0, process.output
@@ -237,6 +246,7 @@ def test_digits_reach_logistic_regression(start, tmp_path):
     assert ours >= theirs - 5e-4  # printed with three digits
 
 
+@pytest.mark.nightly
 def test_training_on_flaky_gs_storage(start, tmp_path, flaky_gs):
     """Every third request fails. The run is loaded from there afterwards."""
     from common import storage
@@ -256,6 +266,7 @@ def test_training_on_flaky_gs_storage(start, tmp_path, flaky_gs):
     assert loaded.model(np.zeros((1, 2), np.float32)).shape == (1, 1)
 
 
+@pytest.mark.default
 def test_missing_bucket_exits_2(start, gs):
     process = start("gs://no-such-bucket-here/runs", *SINGLE, module=FAKE_TRAINING)
     assert process.wait(60) == 2
@@ -263,6 +274,7 @@ def test_missing_bucket_exits_2(start, gs):
     assert "Traceback" not in process.output
 
 
+@pytest.mark.default
 def test_help_and_misspelt_setting_are_quick():
     def call(*args: str) -> subprocess.CompletedProcess:
         return subprocess.run(

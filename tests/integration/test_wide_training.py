@@ -9,6 +9,8 @@ from planning.workload_analysis import analyze_workload
 from tests.support.training_processes import training_processes
 from training.contraction_paths import FILE
 
+pytestmark = pytest.mark.exhaustive
+
 start = pytest.fixture(training_processes)
 
 WIDE = (
@@ -30,6 +32,7 @@ def no_search(tmp_path):
     return {"PYTHONPATH": str(folder), "XDG_CACHE_HOME": str(tmp_path / "empty")}
 
 
+@pytest.mark.nightly
 def test_1024_qubits_survive_a_kill_and_predict(start, tmp_path, no_search):
     settings = ("QUBITS=1024", *WIDE, "WORKERS=2")
     whole = start(tmp_path / "whole", *settings)
@@ -69,6 +72,7 @@ def test_a_resumed_run_contracts_in_the_recorded_order(start, tmp_path, no_searc
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.default
 def test_a_width_without_a_plan_is_refused_before_the_run_starts(start, tmp_path):
     process = start(tmp_path, "QUBITS=128", "WORKERS=2", "EPOCHS=1", "INITIALIZATIONS=1")
     assert process.wait() == 2, process.output

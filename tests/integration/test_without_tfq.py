@@ -3,8 +3,12 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from common.processes import ManagedProcess, clean_environment
 from tests.support.training_processes import SMALL
+
+pytestmark = pytest.mark.exhaustive
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_SECONDS = 240.0

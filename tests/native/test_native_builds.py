@@ -58,7 +58,10 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="require
 
 @needs_compiler
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("options", [["--light"], []], ids=["light", "all"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(["--light"], id="light"), pytest.param([], id="all", marks=pytest.mark.nightly)],
+)
 def test_cpp_tests_under_address_sanitizer_pass(tmp_path: Path, options: list[str]) -> None:
     made = build_tests(tmp_path, CMAKE_CXX_COMPILER="g++", QFLEET_SANITIZE="address,undefined")
     run(*without_address_randomization(), made, *options)
@@ -71,6 +74,8 @@ def test_cpp_tests_under_thread_sanitizer_pass(tmp_path: Path) -> None:
     run(*without_address_randomization(), made, "--light", *RACES)
 
 
+# The test of the wheel builds the library with a Clang too.
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("clang++") is None, reason="requires clang")
 @pytest.mark.timeout(900)
 def test_cpp_tests_built_by_clang_pass(tmp_path: Path) -> None:

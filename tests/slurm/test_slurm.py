@@ -27,6 +27,7 @@ def test_killed_worker_is_requeued_with_equal_weights(
     assert weights(tmp_path) == reference
 
 
+@pytest.mark.nightly
 def test_cancelled_job_is_not_requeued_and_resumes(
     cluster: SlurmCluster, reference: bytes, tmp_path: Path
 ) -> None:
@@ -42,6 +43,7 @@ def test_cancelled_job_is_not_requeued_and_resumes(
     assert weights(tmp_path) == reference
 
 
+@pytest.mark.nightly
 def test_sigterm_of_slurm_is_requeued_with_equal_weights(
     cluster: SlurmCluster, reference: bytes, tmp_path: Path
 ) -> None:

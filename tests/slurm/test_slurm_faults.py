@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.slurm import ROOT, SETTINGS, SlurmCluster, weights
 
+pytestmark = pytest.mark.nightly
+
 LONG = ("EPOCHS=12000",)
 
 

@@ -7,6 +7,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.support.slurm import SlurmCluster
 
 TRIALS = (
@@ -15,6 +17,7 @@ TRIALS = (
 )  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_killed_study_follows_its_array(cluster: SlurmCluster, tmp_path: Path) -> None:
     """No trial is submitted twice, and a killed worker is requeued by its own task."""
     study = cluster.study(f"STORAGE={tmp_path}", *TRIALS)
@@ -41,6 +44,7 @@ def test_killed_study_follows_its_array(cluster: SlurmCluster, tmp_path: Path) -
     assert record["other"]["study"] == "s"
 
 
+@pytest.mark.nightly
 def test_budget_cancels_the_array(cluster: SlurmCluster, tmp_path: Path) -> None:
     args = (f"STORAGE={tmp_path}", *TRIALS, "EPOCHS=3000", "BUDGET=12s")
     (tmp_path / "studies" / "s").mkdir(parents=True)

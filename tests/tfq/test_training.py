@@ -5,6 +5,8 @@ import pytest
 from common import runs
 from tests.support.training_processes import SMALL, training_processes
 
+pytestmark = pytest.mark.tfq_exhaustive
+
 start = pytest.fixture(training_processes)
 
 

@@ -114,6 +114,8 @@ def test_bombs_are_refused_in_one_sentence_each(tmp_path: Path) -> None:
     check(BOMBS, tmp_path)
 
 
+# Writing the bombs takes half a minute.
+@pytest.mark.nightly
 def test_large_bombs_are_refused_in_one_sentence_each(tmp_path: Path) -> None:
     check(LARGE_BOMBS, tmp_path)
 

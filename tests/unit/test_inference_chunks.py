@@ -328,6 +328,8 @@ def test_local_workers_are_at_most_as_many_as_chunks(tmp_path, capsys):
     assert not capsys.readouterr().out
 
 
+# Starts processes that import TensorFlow.
+@pytest.mark.exhaustive
 def test_local_workers_report_a_final_error_once(run, capsys):
     source = model_source.choose_model(Settings.from_args([f"STORAGE={run.path.parent}"]))
     settings = Settings.from_args([f"STORAGE={run.path.parent}", "PARALLELISM=2", "JOB_ID=g"])

@@ -135,7 +135,7 @@ def test_float16_layer_raises(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-@pytest.mark.parametrize("backend", ["tensorflow", "tfq"])
+@pytest.mark.parametrize("backend", ["tensorflow", pytest.param("tfq", marks=pytest.mark.tfq)])
 def test_layer_gives_equal_results_on_every_backend(name: str, backend: str) -> None:
     found = trained(MAKERS[name](backend=backend))(ANGLES)
     wanted = trained(MAKERS[name]())(ANGLES)

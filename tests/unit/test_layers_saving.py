@@ -44,7 +44,9 @@ def test_gradients_reach_every_layer(model: keras.Model) -> None:
     assert all(bool(tf.reduce_any(g != 0)) for g in gradients if g is not None)
 
 
-@pytest.mark.parametrize("name", ["model.keras", "model.h5", "saved_model"])
+@pytest.mark.parametrize(
+    "name", ["model.keras", "model.h5", pytest.param("saved_model", marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.filterwarnings("ignore:.*saving your model as an HDF5 file:UserWarning")
 def test_saved_model_predicts_and_trains_equally(
     model: keras.Model, name: str, tmp_path: Path

@@ -87,7 +87,12 @@ def test_other_simulators_compile_themselves():
     [
         (("QUBITS=64", "MODEL=qcnn"), "set QUBITS=24 or less, or MODEL=hybrid with LAYERS=3"),
         (("QUBITS=128",), "set LAYERS=3, or POOLING=neighbours"),
-        (("QUBITS=128", "LAYERS=6", "POOLING=neighbours"), "set LAYERS=4"),
+        # Searches paths.
+        pytest.param(
+            ("QUBITS=128", "LAYERS=6", "POOLING=neighbours"),
+            "set LAYERS=4",
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_a_contraction_that_takes_too_long_is_refused(arguments, words):

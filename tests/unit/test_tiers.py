@@ -1,4 +1,4 @@
-"""The tiers together contain every test, and every entry of the table is in use."""
+"""Every test file is collected, every test has one tier, and make selects it once."""
 
 import subprocess
 import sys
@@ -7,100 +7,128 @@ from pathlib import Path
 
 import pytest
 
-from tests import tiers
+from tests.conftest import TIERS
 
 ROOT = Path(__file__).parents[2]
+PYTEST = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+PRINT_MARKERS = """
+import sys
+import pytest
+
+class Plugin:
+    def pytest_collection_finish(self, session):
+        for item in session.items:
+            print(item.nodeid, *(mark.name for mark in item.iter_markers()), sep="\\t")
+
+sys.exit(pytest.main(sys.argv[1:], plugins=[Plugin()]))
+"""
+MARKED = """
+import pytest
+
+pytestmark = pytest.mark.nightly
+
+def test_of_file(): ...
+
+@pytest.mark.e2e
+def test_of_function(): ...
+
+@pytest.mark.default
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.native)])
+def test_of_parameter(number): ...
+"""
 
 
-@pytest.fixture(scope="module")
-def collected() -> list[str]:
-    """Node IDs of all tests below tests/, e2e included."""
+def collect(root: Path) -> dict[str, list[str]]:
+    """Return the names of the markers of each test below tests/, by node ID."""
+    config = f"--config-file={ROOT / 'pyproject.toml'}"
     found = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests"],
+        [sys.executable, "-c", PRINT_MARKERS, config, f"--rootdir={root}", "--collect-only", "-qq",
+         str(root / "tests")],
         cwd=ROOT, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert found.returncode == 0, found.stdout[-2000:] + found.stderr[-2000:]
-    return [line for line in found.stdout.splitlines() if line.startswith("tests/")]
+    rows = [line.split("\t") for line in found.stdout.splitlines() if line.startswith("tests/")]
+    return {node_id: markers for node_id, *markers in rows if markers}
 
 
-def test_collection_finds_every_test_file(collected: list[str]) -> None:
+@pytest.fixture(scope="module")
+def collected() -> dict[str, list[str]]:
+    """Markers of all tests, e2e included."""
+    return collect(ROOT)
+
+
+def pytest_arguments(*targets: str) -> list[list[str]]:
+    """Return the arguments of each pytest that targets of the Makefile start."""
+    printed = subprocess.run(
+        ["make", "--dry-run", *targets], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.replace("\\\n", "")
+    runs = [line for line in printed.splitlines() if line.startswith("tests/run.sh ")]
+    script = "\n".join(f"printf '%s\\t' {line}; echo" for line in runs)
+    done = subprocess.run(
+        ["bash", "-euc", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [line.split("\t")[2:-1] for line in done.stdout.splitlines()]
+
+
+def selects(arguments: list[str], node_id: str, markers: list[str]) -> bool:
+    """Return True if pytest with these arguments runs a test."""
+    paths = [word for word in arguments if word.startswith("tests/")] or PYTEST["testpaths"]
+    expression = arguments[arguments.index("-m") + 1]
+    names = {name: name in markers for name in (*TIERS, "alone")}
+    return node_id.startswith(tuple(paths)) and eval(expression, names)
+
+
+@pytest.mark.exhaustive  # it imports all tests
+def test_collection_finds_every_test_file(collected: dict[str, list[str]]) -> None:
     files = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
     separate = ("tests/adapters/", "tests/mitiq/")
     files = {name for name in files if not name.startswith(separate)}
     assert files == {node_id.partition("::")[0] for node_id in collected}
 
 
-def test_tfq_tests_lie_in_the_paths_of_their_command(collected: list[str]) -> None:
-    found = [one for one in collected if tiers.tier_of(one) in (tiers.TFQ, tiers.TFQ_EXHAUSTIVE)]
-    assert len(found) > 50
-    assert [one for one in found if not one.startswith(tiers.TFQ_PATHS)] == []
-    paths = " ".join(path.rstrip("/") for path in tiers.TFQ_PATHS)
-    assert paths in (ROOT / "Makefile").read_text()
+@pytest.mark.exhaustive
+def test_every_test_has_one_tier(collected: dict[str, list[str]]) -> None:
+    tiers = {node_id: TIERS.keys() & markers for node_id, markers in collected.items()}
+    assert {node_id: found for node_id, found in tiers.items() if len(found) != 1} == {}
 
 
-def exists(entry: str, collected: set[str]) -> bool:
-    """Return True if an entry names a folder, a file, a function or a collected parameter."""
-    path, _, test = entry.partition("::")
-    if "[" in test:
-        return entry in collected
-    return (ROOT / path).exists() and (not test or f"def {test}(" in (ROOT / path).read_text())
-
-
-def test_entry_names_an_existing_test(collected: list[str]) -> None:
-    found = set(collected)
-    assert [entry for entry in tiers.ASSIGNED if not exists(entry, found)] == []
-
-
-def test_make_targets_select_each_tier_once() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    default = " and ".join(f"not {name}" for name in tiers.MARKERS)
-    assert f"-m '{default}'" in makefile
-    assert "-m native" in makefile
-    assert "-m infra" in makefile
-    assert "-m 'infra or exhaustive'" in makefile
-    assert "$(pytest) -m nightly" in makefile
-    assert "tests/e2e -m nightly" in makefile
-    assert "-m 'not alone and not nightly'" in makefile
-    assert "-m 'alone and not nightly'" in makefile
-    assert "$(pytest_tfq) -m tfq " in makefile
-    assert "tests/tfq -m tfq_exhaustive " in makefile
-
-
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    ("node_id", "tier"),
+    ("targets", "tiers"),
     [
-        ("tests/unit/test_text.py::test_plural[1]", tiers.DEFAULT),
-        ("tests/native/test_x.py::test_y", tiers.NATIVE),
-        ("tests/e2e/test_faults.py::test_y", tiers.E2E),
-        ("tests/tfq/test_x.py::test_y", tiers.TFQ),
-        ("tests/unit/qfleet/test_x.py::test_y[tfq]", tiers.TFQ),
-        ("tests/unit/qfleet/test_x.py::test_y[4-tfq-None]", tiers.TFQ),
-        ("tests/unit/qfleet/test_x.py::test_tfq[tfqs]", tiers.DEFAULT),
+        (("test-all", "test-nightly", "e2e", "e2e-nightly"), [*TIERS]),
+        (("test-native",), ["native"]),
+        (("test-infra",), ["infra"]),
     ],
 )
-def test_tier_of_folder_entries(node_id: str, tier: str) -> None:
-    assert tiers.tier_of(node_id) == tier
+def test_make_selects_each_test_of_its_tiers_once(
+    collected: dict[str, list[str]], targets: tuple[str, ...], tiers: list[str]
+) -> None:
+    runs = pytest_arguments(*targets)
+    wrong = {}
+    for node_id, markers in collected.items():
+        times = sum(selects(arguments, node_id, markers) for arguments in runs)
+        if times != any(tier in markers for tier in tiers):
+            wrong[node_id] = times
+    assert wrong == {}
 
 
-def test_paths_of_tiers_cover_their_entries_once() -> None:
-    paths = tiers.paths_of(tiers.NATIVE, tiers.EXHAUSTIVE)
-    assert "tests/native/" in paths
-    for entry, tier in tiers.ASSIGNED.items():
-        found = [path for path in paths if entry.startswith(path)]
-        assert len(found) <= 1
-        assert found or tier not in (tiers.NATIVE, tiers.EXHAUSTIVE)
-
-
-def test_covers_matches_whole_names_only() -> None:
-    assert tiers.covers("tests/a.py::test_b", "tests/a.py::test_b[1]")
-    assert tiers.covers("tests/a.py", "tests/a.py::test_b")
-    assert not tiers.covers("tests/a.py::test_b", "tests/a.py::test_bc")
-
-
-def test_folders_of_tiers_are_collected_by_default() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    paths = settings["tool"]["pytest"]["ini_options"]["testpaths"]
-    # They have commands of their own.
-    separate = {"tests/adapters", "tests/e2e", "tests/mitiq", "tests/tfq"}
-    folders = {f"tests/{path.parent.name}" for path in (ROOT / "tests").glob("*/test_*.py")}
-    assert set(paths) == folders - separate
+def test_closest_marker_wins(tmp_path: Path) -> None:
+    for folder in ("unit", "slurm"):
+        (tmp_path / "tests" / folder).mkdir(parents=True)
+        (tmp_path / "tests" / folder / "test_bare.py").write_text("def test_of_folder(): ...")
+    (tmp_path / "tests/slurm/test_marked.py").write_text(MARKED)
+    hooks = "from tests.conftest import pytest_collection_modifyitems, pytest_configure"
+    (tmp_path / "conftest.py").write_text(hooks)
+    found = {
+        node_id.removeprefix("tests/"): [name for name in markers if name in TIERS]
+        for node_id, markers in collect(tmp_path).items()
+    }
+    assert found == {
+        "unit/test_bare.py::test_of_folder": ["default"],
+        "slurm/test_bare.py::test_of_folder": ["exhaustive"],
+        "slurm/test_marked.py::test_of_file": ["nightly"],
+        "slurm/test_marked.py::test_of_function": ["e2e"],
+        "slurm/test_marked.py::test_of_parameter[1]": ["default"],
+        "slurm/test_marked.py::test_of_parameter[2]": ["native"],
+    }

@@ -17,7 +17,7 @@ from tests.support.random_circuits import TABLES, Case, check_each, draw_cases
         ("qfleet", "complex64", None),
         ("qfleet", "complex128", None),
         ("tensorflow", "complex128", None),
-        ("tfq", "complex64", 1e-4),
+        pytest.param("tfq", "complex64", 1e-4, marks=pytest.mark.tfq),
     ],
 )
 @pytest.mark.parametrize("encoder", ["angle", "reupload"])
@@ -69,6 +69,7 @@ def test_random_circuits_in_tensorflow_agree_with_cirq() -> None:
     check_each(draw_cases(10, 10, most_qubits=7), lambda case: compare(case, backend="tensorflow"))
 
 
+@pytest.mark.tfq
 @pytest.mark.parametrize("backend", ["tfq"])
 def test_random_circuits_in_tfq_agree_with_cirq(backend: str) -> None:
     check_each(
@@ -83,7 +84,7 @@ def test_random_circuits_in_tfq_agree_with_cirq(backend: str) -> None:
         ("qfleet", "complex64", 6),
         ("qfleet", "complex128", 10),
         ("tensorflow", "complex128", 6),
-        ("tfq", "complex64", 6),
+        pytest.param("tfq", "complex64", 6, marks=pytest.mark.tfq),
     ],
 )
 def test_states_of_random_circuits_agree_with_cirq(backend: str, dtype: str, count: int) -> None:

@@ -15,7 +15,7 @@ from qfleet.tensorflow.runtime import tf
 from qfleet.tensorflow.simulator import Simulator
 
 SHAPE_ERRORS = (TypeError, ValueError, tf.errors.InvalidArgumentError)
-BACKENDS = ("qfleet", "tensorflow", "tfq")
+BACKENDS = ("qfleet", "tensorflow", pytest.param("tfq", marks=pytest.mark.tfq))
 
 
 def build(backend: str, *, observables: bool = True) -> Simulator:

@@ -5,6 +5,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
+# Starts processes that import TensorFlow and compute for 10 s.
+pytestmark = pytest.mark.exhaustive
+
 ROOT = Path(__file__).parents[3]
 PROCESSES, ROUNDS = 2, 4
 

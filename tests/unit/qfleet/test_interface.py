@@ -27,7 +27,7 @@ def point(batch: int) -> tuple[tf.Tensor, tf.Tensor]:
     )
 
 
-@pytest.mark.parametrize("backend", ["qfleet", "tfq"])
+@pytest.mark.parametrize("backend", ["qfleet", pytest.param("tfq", marks=pytest.mark.tfq)])
 def test_expectation_in_graph_and_loop_equals_eager(backend: str) -> None:
     simulator = build(backend)
     angles, parameters = point(3)
@@ -50,7 +50,7 @@ def test_expectation_in_graph_and_loop_equals_eager(backend: str) -> None:
     np.testing.assert_allclose(looped(parameters), eager, atol=1e-5)
 
 
-@pytest.mark.parametrize("backend", ["qfleet", "tfq"])
+@pytest.mark.parametrize("backend", ["qfleet", pytest.param("tfq", marks=pytest.mark.tfq)])
 def test_graph_accepts_every_batch_size(backend: str) -> None:
     simulator = build(backend)
     width = len(MODEL.inputs)
@@ -94,7 +94,7 @@ def test_expectation_without_inputs_is_equal_for_all_examples() -> None:
     np.testing.assert_allclose(values, np.full((3, 1), 2 * np.cos(0.3) + 1), atol=1e-6)
 
 
-@pytest.mark.parametrize("backend", ["qfleet", "tfq"])
+@pytest.mark.parametrize("backend", ["qfleet", pytest.param("tfq", marks=pytest.mark.tfq)])
 def test_constant_observable_returns_the_constant(backend: str) -> None:
     qubit = cirq.LineQubit(0)
     circuit = cirq.Circuit(cirq.rx(sympy.Symbol("x")).on(qubit))

@@ -12,6 +12,9 @@ import pytest
 from qfleet import native
 from qfleet.engine import library
 
+# TensorFlow waits for 10 s before it reports a failed allocation.
+pytestmark = pytest.mark.native
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -253,6 +253,8 @@ def paths_of_24_qubits() -> str:
     return str([one.path for one in compile_networks(placed, inputs, parameters).networks])
 
 
+# Starts processes that search paths.
+@pytest.mark.exhaustive
 def test_path_is_the_same_in_every_process() -> None:
     code = "from tests.unit.qfleet import test_networks as t; print(t.paths_of_24_qubits())"
     output = subprocess.check_output([sys.executable, "-c", code], text=True)

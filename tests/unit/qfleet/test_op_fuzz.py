@@ -14,6 +14,9 @@ from qfleet import native
 from qfleet.engine import library
 from tests.unit.qfleet.test_native_ops import program
 
+# TensorFlow waits for 10 s before it reports a failed allocation.
+pytestmark = pytest.mark.native
+
 ROOT = Path(__file__).parents[3]
 SECONDS = 15
 QUBITS, EXAMPLES = 5, 3

@@ -33,6 +33,6 @@ def test_layer_exposes_simulator_and_program() -> None:
     assert layer.program is layer.simulator.program
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", "tfq"])
+@pytest.mark.parametrize("backend", ["tensorflow", pytest.param("tfq", marks=pytest.mark.tfq)])
 def test_layer_of_other_backend_has_a_program(backend: str) -> None:
     assert State(CIRCUIT, ["x"], backend=backend).program.qubits == (A, B)

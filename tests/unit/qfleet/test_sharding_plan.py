@@ -103,7 +103,7 @@ def test_group_size_not_power_of_two_raises(size: int) -> None:
         state_group.StateGroup(size=size, rank=0, key=1)
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", "tfq"])
+@pytest.mark.parametrize("backend", ["tensorflow", pytest.param("tfq", marks=pytest.mark.tfq)])
 def test_sharded_build_with_other_backend_raises(backend: str) -> None:
     qubit = cirq.LineQubit(0)
     with (

@@ -13,7 +13,7 @@ from qfleet.tensorflow.runtime import tf
 QUBITS = cirq.LineQubit.range(3)
 A, B, C = QUBITS
 X, P = sympy.symbols("x p")
-BACKENDS = ["qfleet", "tensorflow", "tfq"]
+BACKENDS = ["qfleet", "tensorflow", pytest.param("tfq", marks=pytest.mark.tfq)]
 TOLERANCE = {"qfleet": 1e-6, "tensorflow": 1e-6, "tfq": 1e-5}
 
 
@@ -125,6 +125,7 @@ def test_state_with_observables_raises(backend: str) -> None:
         simulator.state(tf.zeros([1, 1]), tf.zeros([0]))
 
 
+@pytest.mark.tfq
 @pytest.mark.parametrize("backend", ["tfq"])
 def test_tfq_state_gradient_raises(backend: str) -> None:
     simulator = build_simulator(cirq.Circuit(cirq.rx(X).on(A)), ["x"], (), (), backend=backend)

@@ -30,6 +30,8 @@ CHANNELS = {
     "depolarizing on two qubits": cirq.depolarize(0.3, 2),
     "random gate": cirq.RandomGateChannel(sub_gate=cirq.X**0.3, probability=0.4),
 }
+# Thousands of trajectories each: the others are in the exhaustive tier.
+DEFAULT_CHANNELS = ("generalized amplitude damping", "Kraus operators", "random gate")
 OBSERVABLES = [
     cirq.Z(LINE[0]) * cirq.X(LINE[1]),
     0.7 * cirq.Y(LINE[2]) - 1.5 * cirq.Z(LINE[1]) + 0.25,
@@ -58,7 +60,13 @@ def slopes(circuit: CompiledCircuit) -> np.ndarray:
     return np.concatenate([values.ravel(), gradients.inputs.ravel(), gradients.parameters])
 
 
-@pytest.mark.parametrize("name", CHANNELS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in DEFAULT_CHANNELS else [pytest.mark.exhaustive])
+        for name in CHANNELS
+    ],
+)
 def test_means_converge_to_those_of_density_matrices(name: str) -> None:
     seeds, trajectories = 48, 64
     exact = slopes(compiled(CHANNELS[name], method="density_matrix"))
@@ -71,7 +79,14 @@ def test_means_converge_to_those_of_density_matrices(name: str) -> None:
     assert found.std(axis=0).max() < 3 / np.sqrt(trajectories)
 
 
-@pytest.mark.parametrize("qubits", [3, 5, 7])
+@pytest.mark.parametrize(
+    "qubits",
+    [
+        pytest.param(3, marks=pytest.mark.exhaustive),
+        5,
+        pytest.param(7, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_random_circuits_converge(qubits: int) -> None:
     circuit, inputs, parameters, observables = random_case(3, qubits=qubits, depth=20)
     compile_ = functools.partial(qfleet.compile, circuit, inputs, parameters, observables)
