@@ -119,7 +119,7 @@ install() {
         done <"$stamp"
     fi
     rm -f "$stamp" # after an interruption from here on, everything is installed again
-    export UV_SYSTEM_CERTS=1 UV_HTTP_RETRIES=10 UV_LINK_MODE=${UV_LINK_MODE:-hardlink} UV_NO_CONFIG=1
+    export UV_SYSTEM_CERTS=1 UV_HTTP_RETRIES=${UV_HTTP_RETRIES:-5} UV_LINK_MODE=${UV_LINK_MODE:-hardlink} UV_NO_CONFIG=1
     # The locks are complete, so there is nothing to resolve. Python compiles only what it imports.
     .uv/bin/uv pip sync --quiet --python "$venv" ${index:+--default-index "$index"} --allow-empty-requirements \
         --no-build --require-hashes "${requirements[@]}" ${others[@]+"${others[@]}"} >"$venv/install.log" 2>&1 ||
