@@ -1,12 +1,14 @@
-"""Fixtures for all tests, and the assignment of tests to tiers."""
+"""Fixtures for all tests; marks tests with their tier, scales limits, and reports failures."""
 
 import gc
 import signal
-import socket
+from collections.abc import Iterator
 
 import pytest
 
 from common.errors import GC_THRESHOLD
+from common.processes import free_ports
+from tests.support import patience
 from tests.tiers import DEFAULT, MARKERS, tier_of
 
 pytest_plugins = ["tests.support.storage_emulator"]
@@ -26,19 +28,23 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
+    patience.factor()  # measured once, before other processes start
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test with its tier."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark every test with its tier, and scale its time limit."""
     for item in items:
         tier = tier_of(item.nodeid)
         if tier != DEFAULT:
             item.add_marker(tier)
+        marker = item.get_closest_marker("timeout")
+        if config.getoption("timeout") is None:  # --timeout=0 is for debuggers
+            limit = marker.args[0] if marker else float(config.getini("timeout"))
+            item.add_marker(pytest.mark.timeout(patience.seconds(limit)), append=False)
 
 
 @pytest.fixture
-def free_port() -> int:
-    """Return a port of this machine on which nothing listens."""
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        return holder.getsockname()[1]
+def free_port() -> Iterator[int]:
+    """A port of this machine that no other process gets, and on which nothing listens."""
+    with free_ports(1) as (port,):
+        yield port
