@@ -9,6 +9,7 @@ import pytest
 from common.errors import GC_THRESHOLD
 from common.processes import free_ports
 from tests.support import patience
+from tests.support.machine import describe_machine
 from tests.tiers import DEFAULT, MARKERS, tier_of
 
 pytest_plugins = ["tests.support.storage_emulator"]
@@ -41,6 +42,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if config.getoption("timeout") is None:  # --timeout=0 is for debuggers
             limit = marker.args[0] if marker else float(config.getini("timeout"))
             item.add_marker(pytest.mark.timeout(patience.seconds(limit)), append=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[pytest.TestReport]:
+    """Add what the machine was doing to the report of a failure."""
+    report: pytest.TestReport = yield
+    if report.failed:
+        report.sections.append(("machine", describe_machine(call.duration)))
+    return report
 
 
 @pytest.fixture
