@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from common.errors import GC_THRESHOLD
-from common.processes import free_ports
 from tests.support import patience
 from tests.support.machine import describe_machine
+from tests.support.ports import own_port
 from tests.tiers import DEFAULT, MARKERS, tier_of
 
 pytest_plugins = ["tests.support.storage_emulator"]
@@ -56,7 +56,6 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture
-def free_port() -> Iterator[int]:
-    """A port of this machine that no other process gets, and on which nothing listens."""
-    with free_ports(1) as (port,):
-        yield port
+def free_port() -> int:
+    """Return a port of this machine that no other process gets, and on which nothing listens."""
+    return own_port()
