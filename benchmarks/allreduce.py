@@ -20,10 +20,9 @@ SUMS_PER_CALL, CALLS = 50, 20
 
 def main(workers: int, floats: int) -> int:
     """Run the workers; return the largest exit code."""
-    with free_ports(workers) as ports:
-        addresses = [f"127.0.0.1:{port}" for port in ports]
     cpus = usable_cpus()
-    with ProcessGroup() as group:
+    with free_ports(workers) as ports, ProcessGroup() as group:
+        addresses = [f"127.0.0.1:{port}" for port in ports]
         for rank in range(workers):
             task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
             group.start(

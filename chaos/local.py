@@ -48,12 +48,11 @@ class StorageServer:
 
     Args:
         folder: Folder of its objects.
+        port: A free port.
     """
 
-    def __init__(self, folder: Path) -> None:
-        with free_ports(1) as (port,):
-            self._port = port
-        self._folder = folder
+    def __init__(self, folder: Path, port: int) -> None:
+        self._folder, self._port = folder, port
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -128,15 +127,19 @@ class LocalPlace:
         self._settings, self._command = [*SETTINGS, *settings], list(command)
         self._environment = environment or {}
         self._folder = tempfile.TemporaryDirectory(prefix="qfleet-chaos-")
-        self._server = StorageServer(Path(self._folder.name))
+        self._held = contextlib.ExitStack()
+        self._server: StorageServer
 
     def __enter__(self) -> Self:
+        (port,) = self._held.enter_context(free_ports(1))
+        self._server = StorageServer(Path(self._folder.name), port)
         self._server.start()
         os.environ["STORAGE_EMULATOR_HOST"] = self._server.address
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.stop()
+        self._held.close()
         self._folder.cleanup()
 
     @contextlib.contextmanager

@@ -71,11 +71,11 @@ def measure_group(
         QfleetError: A worker refused a case or was lost; the message is that of the worker.
     """
     settings = settings or Settings.from_record({})
-    with ProcessGroup(GRACE_SECONDS) as group:
+    with free_ports(workers + 1) as ports, ProcessGroup(GRACE_SECONDS) as group:
         if settings.job.target == "k8s":
             start_client(group, cases, workers, settings)
         else:
-            _start_workers(group, encode_cases(cases), workers, settings, cpus)
+            _start_workers(group, encode_cases(cases), ports, settings, cpus)
         return group_by_case(cases, collect_measurements(group, on_measurement))
 
 
@@ -91,8 +91,9 @@ class StandbyGroup:
 
     def __init__(self, workers: int, settings: Settings) -> None:
         with ExitStack() as stack:
+            ports = stack.enter_context(free_ports(workers + 1))
             self._group = stack.enter_context(ProcessGroup(GRACE_SECONDS))
-            _start_workers(self._group, LATER, workers, settings)
+            _start_workers(self._group, LATER, ports, settings)
             self._stack = stack.pop_all()
         self._early: list[tuple[ManagedProcess, Event]] = []
 
@@ -130,14 +131,14 @@ class StandbyGroup:
 def _start_workers(
     group: ProcessGroup,
     cases: str,
-    workers: int,
+    ports: Sequence[int],
     settings: Settings,
     cpus: Sequence[Sequence[int]] | None = None,
 ) -> None:
-    """Start the workers of a group on this machine."""
+    """Start a worker of a group on each port but the last, which is that of the rendezvous."""
+    *worker_ports, rendezvous_port = ports
+    workers = len(worker_ports)
     cpus = cpus or cpu_sets(workers)
-    with free_ports(workers + 1) as ports:
-        *worker_ports, rendezvous_port = ports
     command = [sys.executable, "-m", "training.step_benchmark_worker", cases]
     command += [*common_arguments(settings), f"workers={workers}"]
     command += [f"rendezvous_port={rendezvous_port}", f"verbose={settings.job.verbose}"]

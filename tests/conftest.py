@@ -1,12 +1,15 @@
-"""Fixtures for all tests, and the law of tiers: each test gets the marker of exactly one tier."""
+"""Fixtures for all tests, the law of tiers, limits that scale, and reports of failures."""
 
 import gc
 import signal
-import socket
+from collections.abc import Iterator
 
 import pytest
 
 from common.errors import GC_THRESHOLD
+from tests.support import patience
+from tests.support.machine import describe_machine
+from tests.support.ports import own_port
 
 pytest_plugins = ["tests.support.storage_emulator"]
 
@@ -44,15 +47,20 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for name, meaning in TIERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
+    patience.factor()  # measured once, before other processes start
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave the marker of one tier on every test, so that `-m TIER` selects it once."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the marker of one tier on every test, and scale its time limit."""
     tiers = [tier_of(item) for item in items]
     for item, tier in zip(items, tiers, strict=True):
         for node in item.iter_parents():
             node.own_markers[:] = [mark for mark in node.own_markers if mark.name not in TIERS]
         item.add_marker(tier)
+        marker = item.get_closest_marker("timeout")
+        if config.getoption("timeout") is None:  # --timeout=0 is for debuggers
+            limit = marker.args[0] if marker else float(config.getini("timeout"))
+            item.add_marker(pytest.mark.timeout(patience.seconds(limit)), append=False)
 
 
 def tier_of(item: pytest.Item) -> str:
@@ -66,9 +74,18 @@ def tier_of(item: pytest.Item) -> str:
     return FOLDERS.get(item.nodeid.split("/")[1], "default")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[pytest.TestReport]:
+    """Add what the machine was doing to the report of a failure."""
+    report: pytest.TestReport = yield
+    if report.failed:
+        report.sections.append(("machine", describe_machine(call.duration)))
+    return report
+
+
 @pytest.fixture
 def free_port() -> int:
-    """Return a port of this machine on which nothing listens."""
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        return holder.getsockname()[1]
+    """Return a port of this machine that no other process gets, and on which nothing listens."""
+    return own_port()

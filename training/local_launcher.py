@@ -125,13 +125,13 @@ class LocalLauncher:
     def _run_workers(self, signals: StopSignals) -> int:
         """Start all workers once, wait for them, and return the exit code that counts."""
         size = self._settings.training.workers
-        with free_ports(size + 1) as (*ports, rendezvous_port):
-            addresses = loopback_addresses(ports)
         with (
+            free_ports(size + 1) as (*ports, rendezvous_port),
             storage.temporary_folder() as folder,
             ProcessGroup() as group,
             TrainingDisplay() as display,
         ):
+            addresses = loopback_addresses(ports)
             files = [Path(folder, f"worker-{rank}") for rank in range(size)]
             cpus = self.worker_cpus()
             for rank, file in enumerate(files):

@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -101,6 +102,10 @@ def describe_exit(returncode: int, detail: str = "") -> str:
 def free_ports(count: int, host: str = "127.0.0.1") -> Iterator[list[int]]:
     """Choose TCP ports that no process uses, and hold them until the context ends.
 
+    The system gives a held port to no other process. A server that reuses addresses, as those of
+    Python, gRPC and Go do, may listen on it meanwhile. Only Linux allows that: on other systems the
+    ports are not held.
+
     Args:
         count: How many different ports.
         host: The address that they are free on.
@@ -109,8 +114,11 @@ def free_ports(count: int, host: str = "127.0.0.1") -> Iterator[list[int]]:
         ports = []
         for _ in range(count):
             holder = held.enter_context(socket.socket())
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             holder.bind((host, 0))
             ports.append(int(holder.getsockname()[1]))
+        if sys.platform != "linux":
+            held.close()
         yield ports
 
 

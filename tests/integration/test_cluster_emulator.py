@@ -5,13 +5,13 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from common import storage
 from common.errors import StorageUnavailable
+from tests.support.patience import seconds, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,19 +21,20 @@ def start(folder: Path, port: int) -> subprocess.Popen:
         [sys.executable, "-m", "k8s.emulator", str(folder), str(port), "qfleet"],
         cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        peer = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-        try:
-            peer.request("GET", "/storage/v1/b/qfleet")
-            assert peer.getresponse().status == 200
-            return process
-        except OSError:
-            assert process.poll() is None, "the emulator did not start"
-            time.sleep(0.05)
-        finally:
-            peer.close()
-    raise AssertionError("the emulator does not respond")
+    wait_until(lambda: process.poll() is not None or responds(port), 30)
+    assert process.poll() is None, "the emulator did not start"
+    return process
+
+
+def responds(port: int) -> bool:
+    peer = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds(5))
+    try:
+        peer.request("GET", "/storage/v1/b/qfleet")
+        return peer.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        peer.close()
 
 
 @pytest.fixture
@@ -71,17 +72,15 @@ def test_writes_survive_a_kill(place: storage.StoragePath, tmp_path: Path, free_
             pass
         assert killer is not None, "it must be killed while it is written to"
         killer.wait()
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(seconds(10)) == -signal.SIGKILL
         assert number > 1, "it must be killed while it is written to"
     assert len(written) > 10
 
 
 def test_sigterm_ends_it_quickly(tmp_path: Path, free_port: int) -> None:
     process = start(tmp_path, free_port)
-    began = time.monotonic()
     process.terminate()
-    process.wait(20)
-    assert time.monotonic() - began < 5
+    process.wait(seconds(5))
 
 
 def test_deleted_and_replaced_content_is_freed(
@@ -93,5 +92,5 @@ def test_deleted_and_replaced_content_is_freed(
     storage.write_atomic(place / "other", b"y")
     storage.delete(place / "other")
     process.terminate()
-    process.wait(20)
+    process.wait(seconds(20))
     assert sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()) < 30_000

@@ -115,11 +115,12 @@ def test_job_survives_four_kills_in_its_start_with_pauses(start, tmp_path, kille
     assert "out of memory?" in pauses[0]
 
 
-def test_sigterm_in_the_start_does_not_count(start, tmp_path):
+def test_sigterm_in_the_start_does_not_count(start, tmp_path, free_port):
     """A worker that waits for others is evicted more often than MAX_ATTEMPTS."""
     record = tmp_path / "hybrid" / "attempts" / "worker-1.json"
     for number in range(1, 4):
-        worker = start(tmp_path, *SMALL, "WORKERS=2", "MAX_ATTEMPTS=1", module=FAKE_WORKER,
+        worker = start(tmp_path, *SMALL, "WORKERS=2", "MAX_ATTEMPTS=1",
+                       f"RENDEZVOUS_PORT={free_port}", module=FAKE_WORKER,
                        TF_CONFIG=config(1))  # fmt: skip
         worker.wait_until(lambda n=number: record.exists()
                           and json.loads(record.read_text())["attempts"] == n)  # fmt: skip

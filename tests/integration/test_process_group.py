@@ -5,6 +5,7 @@ test_tensorflow_process_group.py uses the same entry point with TensorFlow.
 
 import json
 import os
+import resource
 import signal
 import socket
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from common import storage
 from common.runs import Run
+from tests.support.patience import seconds
 from tests.support.storage_emulator import BUCKET, Emulator, point_to
 from tests.support.training_processes import (
     FAKE_TRAINING,
@@ -68,13 +70,12 @@ def log_of(run, rank, attempt):
 
 def test_fake_worker_starts_in_under_a_second(start, tmp_path):
     """Also the reason why user errors appear quickly: nothing heavy is imported before training."""
-    fastest = 60.0
-    for attempt in range(3):
-        began = time.monotonic()
-        process = start(tmp_path / str(attempt), *SMALL, "WORKERS=1", module=FAKE_WORKER)
-        assert process.wait(60) == 0, process.output
-        fastest = min(fastest, time.monotonic() - began)
-    assert fastest < 5  # 0.7 s on an idle machine; tests share the machine
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    process = start(tmp_path, *SMALL, "WORKERS=1", module=FAKE_WORKER)
+    assert process.wait(60) == 0, process.output
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # Processor time, 0.9 s on an idle machine; TensorFlow's import alone takes 5 s.
+    assert after.ru_utime - before.ru_utime < 3
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -116,14 +117,12 @@ def test_events_stream_from_a_worker_on_stdout(start, tmp_path):
 @pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.exhaustive), 1])
 def test_killed_worker_restarts_all_with_equal_weights(start, tmp_path, undisturbed, rank):
     run = tmp_path / "hybrid"
-    set_pace(tmp_path, seconds=0.02)
+    set_pace(tmp_path, seconds=0.1)
     process = start(tmp_path, *LONG)
     process.wait_until(lambda: len(checkpoints(run)) >= 3)
     other = process.worker(1 - rank)
     process.worker(rank).kill()
-    killed = time.monotonic()
     process.wait_until(lambda: not other.is_running() or other.status() == "zombie", timeout=60)
-    assert time.monotonic() - killed < 10
     set_pace(tmp_path)
     assert process.wait() == 0, process.output
     assert "restarting all workers (restart 1 of 10)" in process.output
@@ -141,7 +140,7 @@ def test_killed_worker_restarts_all_with_equal_weights(start, tmp_path, undistur
 )
 def test_stop_signal_checkpoints_at_a_step_and_resumes(start, tmp_path, undisturbed, number):
     run = tmp_path / "hybrid"
-    set_pace(tmp_path, seconds=0.05)
+    set_pace(tmp_path, seconds=0.2)
     process = start(tmp_path, *LONG, "CHECKPOINT_INTERVAL=40")
     process.wait_until(lambda: (run / "metrics.jsonl").exists())
     process.process.send_signal(number)
@@ -230,8 +229,9 @@ def test_attempt_with_new_checkpoint_resets_the_limit(start, tmp_path):
 @pytest.mark.exhaustive
 def test_deadline_exits_146_with_checkpoint_and_resumes(start, tmp_path, undisturbed):
     run = tmp_path / "hybrid"
-    set_pace(tmp_path, seconds=0.1)
-    process = start(tmp_path, *LONG, "CHECKPOINT_INTERVAL=40", "DEADLINE=2")
+    set_pace(tmp_path, seconds=seconds(0.1))
+    deadline = f"DEADLINE={seconds(2):.0f}"
+    process = start(tmp_path, *LONG, "CHECKPOINT_INTERVAL=40", deadline)
     assert process.wait(90) == 146, process.output
     assert "DEADLINE" in process.output
     assert "restarting" not in process.output
@@ -245,12 +245,11 @@ def test_deadline_exits_146_with_checkpoint_and_resumes(start, tmp_path, undistu
 def test_chief_killed_after_its_result_ends_well(start, tmp_path):
     """The other worker waits in the last barrier, so all restart and find the run finished."""
     run = tmp_path / "hybrid"
+    set_pace(tmp_path, stop="barrier", rank=1)
     process = start(tmp_path, *SMALL)
-    process.wait_until(lambda: len(checkpoints(run)) >= 3)
+    process.wait_until((tmp_path / "stop.done").exists)
     chief, other = process.worker(0), process.worker(1)
-    process.wait_until((run / "model").exists, pause=0.001)
-    other.suspend()
-    process.wait_until((run / "result.json").exists, pause=0.001)
+    process.wait_until((run / "result.json").exists)
     chief.kill()
     other.resume()
     assert process.wait() == 0, process.output
@@ -386,8 +385,8 @@ def test_training_on_flaky_gs_storage_uploads_its_logs(start, flaky_gs):
 def test_storage_that_goes_away_exits_145(start, tmp_path, monkeypatch):
     site = tmp_path / "site"
     site.mkdir()
-    # Retries end after seconds instead of minutes.
-    code = "from common import storage\nstorage.limit_retries(3.0)\n"
+    # Retries end after seconds instead of a minute.
+    code = f"from common import storage\nstorage.limit_retries({seconds(1.5)})\n"
     (site / "sitecustomize.py").write_text(code)
     emulator = Emulator().start()
     try:

@@ -1,6 +1,5 @@
 """States sharded over real processes give the results of one process."""
 
-import socket
 import subprocess
 import sys
 
@@ -10,6 +9,8 @@ import pytest
 from qfleet import native
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.runtime import tf
+from tests.support.patience import seconds
+from tests.support.ports import own_ports
 from tests.support.reference import Reference
 from tests.support.sharding_cases import CASES, ShardingCase
 
@@ -19,22 +20,6 @@ pytestmark = [
         native.unavailable_reason() is not None, reason=str(native.unavailable_reason())
     ),
 ]
-
-
-def free_ports(count: int) -> int:
-    """Return the first of `count` consecutive free ports."""
-    for first in range(23000, 60000, 100):
-        holders = []
-        try:
-            for port in range(first, first + count):
-                holders.append(socket.create_server(("127.0.0.1", port)))
-        except OSError:
-            continue
-        finally:
-            for holder in holders:
-                holder.close()
-        return first
-    raise AssertionError("no ports are free")
 
 
 def unsharded(case: ShardingCase, name: str, upstream: np.ndarray, *, add: float = 0.0) -> list:
@@ -52,11 +37,11 @@ def unsharded(case: ShardingCase, name: str, upstream: np.ndarray, *, add: float
 def parts(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray]]:
     """Run the processes of the largest group and return the results of each."""
     folder, count = tmp_path_factory.mktemp("sharded"), max(CASES)
-    port = free_ports(count)
+    ports = ",".join(map(str, own_ports(count)))
     command = [sys.executable, "-m", "tests.support.sharding_worker"]
     workers = [
         subprocess.Popen(
-            [*command, str(rank), str(count), str(port), str(folder / f"{rank}.npz")],
+            [*command, str(rank), ports, str(folder / f"{rank}.npz")],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -64,7 +49,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray
         for rank in range(count)
     ]
     try:
-        outputs = [worker.communicate(timeout=400)[0] for worker in workers]
+        outputs = [worker.communicate(timeout=seconds(400))[0] for worker in workers]
         # A failure ends all processes, so the message contains all outputs.
         assert not any(worker.returncode for worker in workers), "\n".join(
             w[-3000:] for w in outputs

@@ -6,10 +6,11 @@ not depend on the number of workers. Before each step, workers send each other a
 worker is noticed in the next step, as with a real all-reduce.
 
 A file `pace.json` in the folder STORAGE sets `seconds` per step, and `kill_at_step`, at which a
-worker kills itself. It may change at any time. `stop` and `hang` are faults that happen once per
-folder, in the worker of rank `rank`: their value is the place, such as "step 7", "commit 8" or
-"barrier". A stopped worker sends itself SIGSTOP. A hanging one blocks the thread that is there.
-FAKE_STEP_SECONDS is the default of `seconds`. FAKE_REFUSED refuses the model.
+worker kills itself, after it has saved its checkpoints. It may change at any time. `stop` and
+`hang` are faults that happen once per folder, in the worker of rank `rank`: their value is the
+place, such as "step 7", "commit 8" or "barrier". A stopped worker sends itself SIGSTOP. A hanging
+one blocks the thread that is there. FAKE_STEP_SECONDS is the default of `seconds`. FAKE_REFUSED
+refuses the model.
 """
 
 import contextlib
@@ -27,6 +28,7 @@ import numpy as np
 
 from common.checkpoints import BestEpoch, Checkpoint
 from common.errors import PeerLost, Preempted, SettingsError, WeightsError
+from tests.support import patience
 from tests.support.fake_faults import strike
 from training.checkpointing import CheckpointWriter, TrainingState
 from training.cluster import ClusterSpec
@@ -71,18 +73,19 @@ class StepBarrier:
         self._peers: list[socket.socket] = []
 
     def __enter__(self) -> "StepBarrier":
-        deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
+        limit = patience.seconds(CONNECT_TIMEOUT_SECONDS)
+        deadline = time.monotonic() + limit
         others = self._cluster.size - 1
         if others and self._cluster.is_chief:
             with create_listener(self._cluster, self._port) as server:
-                server.settimeout(CONNECT_TIMEOUT_SECONDS)
+                server.settimeout(limit)
                 self._peers = [server.accept()[0] for _ in range(others)]
             for peer in self._peers:
                 peer.sendall(b".")
         while others and not self._peers:
             try:
                 address = (self._cluster.chief_host, self._port)
-                peer = socket.create_connection(address, timeout=CONNECT_TIMEOUT_SECONDS)
+                peer = socket.create_connection(address, timeout=limit)
                 _receive(peer)
                 self._peers = [peer]
             except (ConnectionError, EOFError):
@@ -235,6 +238,8 @@ class FakeTrainer:
         faults = _read_pace(self._pace)
         time.sleep(faults.get("seconds", float(os.environ.get("FAKE_STEP_SECONDS", "0"))))
         if self._steps == faults.get("kill_at_step", -1):
+            if self.writer:
+                self.writer.wait_for_pending_save()
             os.kill(os.getpid(), signal.SIGKILL)
         batch = self._context.settings.training.global_batch
         first = self._step * batch

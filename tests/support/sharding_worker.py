@@ -1,4 +1,4 @@
-"""One of several processes: `python -m tests.support.sharding_worker RANK WORKERS PORT FILE`.
+"""One of several processes: `python -m tests.support.sharding_worker RANK PORTS FILE`.
 
 The first two processes are a group, then the first four, and so on. Each writes the values and its
 partial gradients of every case of its groups to FILE. For the first case of each size it also
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-rank, count, port = (int(text) for text in sys.argv[1:4])
-workers = [f"127.0.0.1:{port + index}" for index in range(count)]
+rank = int(sys.argv[1])
+workers = [f"127.0.0.1:{port}" for port in sys.argv[2].split(",")]
 os.environ["TF_CONFIG"] = json.dumps(
     {"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}
 )
@@ -50,7 +50,7 @@ def main() -> None:
             if at == 0:
                 steps = strategy.run(three_steps, (simulator, upstream, *arguments))
                 found[f"{name}: three"] = steps.numpy()
-    np.savez(sys.argv[4], **found)
+    np.savez(sys.argv[3], **found)
 
 
 @tf.function

@@ -5,11 +5,9 @@ Each starts real processes or sockets on free ports of 127.0.0.1.
 """
 
 import http.client
-import socket
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +17,8 @@ from typing import Self
 import pytest
 
 from common import storage
+from tests.support.patience import seconds, wait_until
+from tests.support.ports import own_port
 
 BUCKET = "qfleet-test"
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +33,7 @@ class Emulator:
     """
 
     def __init__(self, port: int | None = None, folder: Path | str = "") -> None:
-        self.port, self.folder = port or _free_port(), str(folder)
+        self.port, self.folder = port or own_port(), str(folder)
         self._process: subprocess.Popen | None = None
 
     @property
@@ -54,17 +54,14 @@ class Emulator:
         self._process = subprocess.Popen(
             self.command(), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        end = time.monotonic() + 30
-        while not _answers(self.port):
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError("the emulator did not start")
-            time.sleep(0.05)
+        wait_until(lambda: self._process.poll() is not None or _answers(self.port), 30)
+        assert self._process.poll() is None, "the emulator did not start"
         self.create_bucket()
         return self
 
     def request(self, method: str, path: str, body: str) -> None:
         """Send a request of JSON."""
-        peer = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        peer = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds(30))
         peer.request(method, path, body, {"Content-Type": "application/json"})
         assert peer.getresponse().status == 200
         peer.close()
@@ -100,7 +97,7 @@ class Proxy:
                 if status is not None:
                     self._answer(status, {}, b'{"error": {"message": "made to fail"}}')
                     return
-                peer = http.client.HTTPConnection("127.0.0.1", emulator.port, timeout=30)
+                peer = http.client.HTTPConnection("127.0.0.1", emulator.port, timeout=seconds(30))
                 try:
                     peer.request(self.command, self.path, body, dict(self.headers))
                     answer = peer.getresponse()
@@ -152,14 +149,8 @@ def every_third(number: int) -> int | None:
     return 503 if number % 3 == 0 else None
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def _answers(port: int) -> bool:
-    peer = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    peer = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds(5))
     try:
         peer.request("GET", "/storage/v1/b")
         return peer.getresponse().read() is not None

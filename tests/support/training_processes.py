@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from unittest import mock
 import numpy as np
 import psutil
 
-from common.processes import free_ports
+from tests.support import patience
+from tests.support.ports import own_ports
 
 # Small enough to start quickly, with several steps per epoch and an incomplete last batch.
 SMALL = (
@@ -53,8 +53,8 @@ class TrainingProcess:
         self._output: str | None = None
 
     def wait(self, timeout: float = 240) -> int:
-        """Wait for the end and return the exit code."""
-        self._output = self.process.communicate(timeout=timeout)[0]
+        """Wait for the end, for seconds of an idle machine at most, and return the exit code."""
+        self._output = self.process.communicate(timeout=patience.seconds(timeout))[0]
         return self.process.returncode
 
     @property
@@ -78,11 +78,14 @@ class TrainingProcess:
         self, condition: Callable[[], object], timeout: float = 120, pause: float = 0.02
     ) -> None:
         """Wait until the condition holds; fail if the process ends before."""
-        deadline = time.monotonic() + timeout
-        while not condition():
+
+        def holds() -> bool:
+            if condition():
+                return True
             assert self.process.poll() is None, self.process.communicate()[0]
-            assert time.monotonic() < deadline, "timeout"
-            time.sleep(pause)
+            return False
+
+        patience.wait_until(holds, timeout, pause)
 
     def close(self) -> None:
         """Kill it and its workers, if it has not ended."""
@@ -121,8 +124,7 @@ def start_workers(
     file = storage / "addresses.json"
     if not file.exists():  # late workers join the same group
         storage.mkdir(parents=True, exist_ok=True)
-        with free_ports(size + 1) as ports:
-            file.write_text(json.dumps(ports))
+        file.write_text(json.dumps(own_ports(size + 1)))
     *ports, rendezvous = json.loads(file.read_text())
     addresses = [f"127.0.0.1:{port}" for port in ports]
     settings = (*args, f"RENDEZVOUS_PORT={rendezvous}", "RUN=hybrid", "JOB_ID=test")
@@ -253,8 +255,7 @@ def run_two_workers(module: str, *args: str) -> list[dict[str, Any]]:
     Returns:
         By rank, the JSON that `python -m module` printed after "RESULT".
     """
-    with free_ports(2) as ports:
-        addresses = [f"127.0.0.1:{port}" for port in ports]
+    addresses = [f"127.0.0.1:{port}" for port in own_ports(2)]
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}
     workers = []
     for rank in range(2):
@@ -272,7 +273,7 @@ def run_two_workers(module: str, *args: str) -> list[dict[str, Any]]:
     results = []
     try:
         for worker in workers:
-            out, err = worker.communicate(timeout=400)
+            out, err = worker.communicate(timeout=patience.seconds(400))
             lines = [line for line in out.splitlines() if line.startswith("RESULT ")]
             assert lines, err[-3000:]
             results.append(json.loads(lines[0].removeprefix("RESULT ")))

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -107,11 +108,20 @@ def test_exit_code_and_text_follow_the_return_code(returncode: int, code: int, t
     assert processes.describe_exit(returncode, "why") == text
 
 
-def test_free_ports_are_different_and_free_later() -> None:
+def test_free_ports_are_different_and_usable_by_a_server() -> None:
     with processes.free_ports(8) as ports:
         assert len(set(ports)) == 8
-    with processes.free_ports(1):
-        pass
+        socket.create_server(("127.0.0.1", ports[0])).close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds them")
+def test_free_ports_go_to_nobody_else() -> None:
+    with (
+        processes.free_ports(1) as (port,),
+        socket.socket() as other,
+        pytest.raises(OSError, match="in use"),
+    ):
+        other.bind(("127.0.0.1", port))
 
 
 def test_find_child_matches_the_environment() -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from common.errors import PeerLost, RendezvousTimeout, RunError
 from common.settings import Settings
+from tests.support.patience import seconds, wait_until
+from tests.support.ports import own_port
 from training import peer_watch
 from training.cluster import ClusterSpec, loopback_addresses
 from training.peer_channel import PeerChannel, ProtocolError, connect_to_chief, receive
@@ -20,18 +22,18 @@ from training.rendezvous_server import RendezvousServer
 
 MESSAGE = StartMessage("hybrid", 3, "/data", "abc", 12)
 SAME = {"SEED": "0"}
+# Limits that end no test which works, and limits that tests wait for.
+LONG, SHORT = round(seconds(10)), round(seconds(1))
 
 
 class Group:
     """Sides of the rendezvous of one process group, in threads of this process."""
 
     def __init__(self, folder, size=3):
-        with socket.socket() as holder:
-            holder.bind(("127.0.0.1", 0))
-            self.port = holder.getsockname()[1]
+        self.port = own_port()
         self.folder, self.size = folder / "run", size
         self.settings = Settings.from_values(workers=size).replace(
-            rendezvous_port=self.port, rendezvous_timeout=10, peer_timeout=10
+            rendezvous_port=self.port, rendezvous_timeout=LONG, peer_timeout=LONG
         )
         self.lost = {rank: [] for rank in range(size)}
         self.received, self.sides, self.threads = {}, [], []
@@ -74,26 +76,33 @@ class Group:
 
     def wait(self):
         for thread in self.threads:
-            thread.join(30)
+            thread.join(3 * LONG)
             assert not thread.is_alive()
 
     def connect(self):
-        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=LONG)
 
     def start(self):
         """Start all workers, and return all sides by rank."""
         server = self.server()
         sides = [server, *(self.join(rank) for rank in range(1, self.size))]
-        server.start_all(MESSAGE, 20)
+        server.start_all(MESSAGE, LONG)
         self.wait()
         return sides
 
-    def wait_for_loss(self, rank, seconds=20.0):
-        deadline = time.monotonic() + seconds
-        while not self.lost[rank]:
-            assert time.monotonic() < deadline, f"worker {rank} noticed nothing"
-            time.sleep(0.02)
+    def wait_for_loss(self, rank):
+        wait_until(lambda: self.lost[rank])
         return self.lost[rank][0]
+
+
+def wait_for_worker_1(server):
+    """Wait until the chief misses only worker 2."""
+
+    def has_joined():
+        with server._connections.changed:
+            return list(server._missing()) == [2]
+
+    wait_until(has_joined)
 
 
 @pytest.fixture
@@ -116,7 +125,7 @@ def test_workers_before_and_after_the_chief_get_its_message(group):
     time.sleep(0.3)
     server = group.server()
     group.join(2)
-    server.start_all(MESSAGE, 10)
+    server.start_all(MESSAGE, LONG)
     group.wait()
     assert group.received == started(group)
 
@@ -134,7 +143,7 @@ def test_secret_is_private_and_deleted_after_the_start(group):
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     for rank in (1, 2):
         group.join(rank)
-    server.start_all(MESSAGE, 10)
+    server.start_all(MESSAGE, LONG)
     assert not file.parent.exists()
 
 
@@ -153,7 +162,7 @@ def test_secret_that_another_process_deletes_is_written_again(group, monkeypatch
     file.unlink()
     group.join(1)
     group.join(2)
-    server.start_all(MESSAGE, 10)
+    server.start_all(MESSAGE, LONG)
     group.wait()
     assert group.received == started(group)
 
@@ -170,8 +179,9 @@ def test_damaged_secret_is_none(group, content):
 def test_chief_names_missing_workers(group):
     server = group.server()
     group.join(1)
+    wait_for_worker_1(server)
     with pytest.raises(RendezvousTimeout, match=r"^worker 2 \(127.0.0.1:9003\) "):
-        server.start_all(MESSAGE, 1)
+        server.start_all(MESSAGE, 0.1)
 
 
 def test_chief_and_worker_log_whom_they_wait_for(group, caplog, monkeypatch):
@@ -179,8 +189,9 @@ def test_chief_and_worker_log_whom_they_wait_for(group, caplog, monkeypatch):
     caplog.set_level("INFO", logger="qfleet")
     server = group.server()
     group.join(1)
+    wait_for_worker_1(server)
     with pytest.raises(RendezvousTimeout):
-        server.start_all(MESSAGE, 1.5)
+        server.start_all(MESSAGE, SHORT)
     waits = [record for record in caplog.records if record.event_kind == "waiting"]
     texts = {record.getMessage() for record in waits}
     assert "Waiting for worker 2 (127.0.0.1:9003)" in texts
@@ -188,8 +199,7 @@ def test_chief_and_worker_log_whom_they_wait_for(group, caplog, monkeypatch):
     chief = "the chief (127.0.0.1:9001)"
     assert any(text.startswith(f"Waiting for {chief}, which waits for worker 2") for text in texts)
     server.close()
-    time.sleep(1)
-    assert any("it has not written" in record.getMessage() for record in caplog.records)
+    wait_until(lambda: "it has not written" in caplog.text)
 
 
 def test_worker_names_a_missing_chief(group):
@@ -205,11 +215,9 @@ def test_worker_leaves_a_chief_that_is_silent(group):
     group.settings = group.settings.replace(rendezvous_timeout=1)
     group.secret().write()
     with socket.create_server(("127.0.0.1", group.port)):
-        began = time.monotonic()
         group.join(1)
         group.wait()
     assert isinstance(group.received[1], RendezvousTimeout)
-    assert time.monotonic() - began < 8
 
 
 def test_worker_leaves_a_chief_that_falls_silent(group, monkeypatch):
@@ -224,7 +232,7 @@ def test_worker_leaves_a_chief_that_falls_silent(group, monkeypatch):
 def test_worker_that_connected_and_died_is_not_counted(group):
     server = group.server()
     key = group.secret(1).read()
-    connect_to_chief(("127.0.0.1", group.port), 1, key, 5).close()
+    connect_to_chief(("127.0.0.1", group.port), 1, key, LONG).close()
     with pytest.raises(RendezvousTimeout, match=r"worker 1 .* worker 2 "):
         server.start_all(MESSAGE, 0.7)
 
@@ -248,7 +256,7 @@ def test_stranger_takes_no_rank_and_hears_nothing(group, junk):
     with group.connect() as stranger:
         stranger.sendall(junk)
         group.join(2)
-        server.start_all(MESSAGE, 10)
+        server.start_all(MESSAGE, LONG)
         group.wait()
         heard = b""
         with contextlib.suppress(ConnectionError):
@@ -271,7 +279,7 @@ def test_recorded_handshake_can_not_be_replayed(group):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("training.peer_channel.PeerChannel", Recorder)
-        connect_to_chief(("127.0.0.1", group.port), 1, key, 5).close()
+        connect_to_chief(("127.0.0.1", group.port), 1, key, LONG).close()
     (proof,) = [message for message in sent if "proof" in message]
     with group.connect() as stranger:
         stranger.sendall(json.dumps(proof).encode() + b"\n")
@@ -290,17 +298,17 @@ def test_worker_does_not_introduce_itself_to_a_stranger(group):
     def answer(server):
         channel = PeerChannel(server.accept()[0])
         channel.send({"qfleet": 2, "nonce": "0" * 32})
-        receive(channel, time.monotonic() + 10)
+        receive(channel, time.monotonic() + LONG)
         channel.send({"proof": "0" * 64})
         with contextlib.suppress(OSError):
-            heard.append(receive(channel, time.monotonic() + 10))
+            heard.append(receive(channel, time.monotonic() + LONG))
         channel.close()
 
     with socket.create_server(("127.0.0.1", group.port)) as server:
         thread = threading.Thread(target=answer, args=(server,))
         thread.start()
         with pytest.raises(ProtocolError):
-            connect_to_chief(("127.0.0.1", group.port), 1, key, 5)
+            connect_to_chief(("127.0.0.1", group.port), 1, key, LONG)
         thread.join()
     assert heard == []
 
@@ -308,11 +316,11 @@ def test_worker_does_not_introduce_itself_to_a_stranger(group):
 def test_changed_message_ends_the_connection(group):
     server = group.server()
     key = group.secret(1).read()
-    channel = connect_to_chief(("127.0.0.1", group.port), 1, key, 5)
+    channel = connect_to_chief(("127.0.0.1", group.port), 1, key, LONG)
     channel._unsent += b'0000 {"kind": "hello", "fingerprint": {}}\n'
     channel.flush()
     with pytest.raises(ConnectionError):
-        receive(channel, time.monotonic() + 10)
+        receive(channel, time.monotonic() + LONG)
     channel.close()
     with pytest.raises(RendezvousTimeout, match="worker 1 "):
         server.start_all(MESSAGE, 0.1)
@@ -331,31 +339,28 @@ def test_dribbling_strangers_hold_up_nobody(group):
 
     thread = threading.Thread(target=dribble)
     thread.start()
-    began = time.monotonic()
     for rank in (1, 2):
         group.join(rank)
-    server.start_all(MESSAGE, 20)
-    seconds = time.monotonic() - began
+    server.start_all(MESSAGE, LONG)  # one after the other, the strangers take 500 s
     done.set()
     thread.join()
     group.wait()
     for stranger in strangers:
         stranger.close()
     assert group.received == started(group)
-    assert seconds < 4  # 0.3 s on an idle machine
 
 
 def test_dribbling_stranger_is_dropped_at_the_deadline(group, monkeypatch):
     monkeypatch.setattr("training.chief_connections.HANDSHAKE_TIMEOUT_SECONDS", 0.5)
     group.server()
-    with group.connect() as stranger:
-        began = time.monotonic()
-        with contextlib.suppress(ConnectionError):
-            while time.monotonic() - began < 20 and stranger.recv(4096):
-                for _ in range(50):
-                    stranger.send(b"{")
-                    time.sleep(0.1)
-        assert time.monotonic() - began < 10
+
+    def dribble(stranger):
+        for _ in range(10 * LONG):
+            stranger.send(b"{")
+            time.sleep(0.1)
+
+    with group.connect() as stranger, pytest.raises(ConnectionError):
+        dribble(stranger)
 
 
 def test_half_open_connections_are_limited(group, monkeypatch):
@@ -364,7 +369,7 @@ def test_half_open_connections_are_limited(group, monkeypatch):
     strangers = [group.connect() for _ in range(40)]
     for rank in (1, 2):
         group.join(rank)
-    server.start_all(MESSAGE, 20)
+    server.start_all(MESSAGE, LONG)
     open_count = 0
     for stranger in strangers:
         stranger.close()
@@ -383,7 +388,7 @@ def test_finished_run_is_sent_as_none(group):
     server = group.server()
     for rank in (1, 2):
         group.join(rank)
-    server.start_all(None, 10)
+    server.start_all(None, LONG)
     group.wait()
     assert group.received == {1: None, 2: None}
 
@@ -400,7 +405,7 @@ def test_different_workers_end_with_one_sentence(group, last):
     for rank in (1, 2):
         group.join(rank, {"SEED": "7"} if rank == last else SAME)
     with pytest.raises(RunError) as raised:
-        server.start_all(MESSAGE, 10)
+        server.start_all(MESSAGE, LONG)
     group.wait()
     same = " and ".join(str(rank) for rank in (0, 1, 2) if rank != last)
     assert f"SEED is 0 on workers {same}, 7 on worker {last}" in str(raised.value)
@@ -420,7 +425,7 @@ def test_closed_connection_is_a_lost_worker_for_all(group):
 
 
 def test_silent_worker_is_lost_after_peer_timeout(group, monkeypatch):
-    group.settings = group.settings.replace(peer_timeout=1)
+    group.settings = group.settings.replace(peer_timeout=SHORT)
     _, one, _ = group.start()
     monkeypatch.setattr(one, "_is_over", True)  # it sends no heartbeat, but its socket is open
     error = group.wait_for_loss(0)
@@ -430,7 +435,7 @@ def test_silent_worker_is_lost_after_peer_timeout(group, monkeypatch):
 
 
 def test_silent_chief_is_lost_for_all(group, monkeypatch):
-    group.settings = group.settings.replace(peer_timeout=1)
+    group.settings = group.settings.replace(peer_timeout=SHORT)
     server, _, _ = group.start()
     monkeypatch.setattr(server, "_is_over", True)
     for rank in (1, 2):
@@ -438,9 +443,9 @@ def test_silent_chief_is_lost_for_all(group, monkeypatch):
 
 
 def test_heartbeats_keep_a_group_alive(group):
-    group.settings = group.settings.replace(peer_timeout=1)
+    group.settings = group.settings.replace(peer_timeout=SHORT)
     group.start()
-    time.sleep(2.5)
+    time.sleep(1.5 * SHORT)
     assert group.lost == {0: [], 1: [], 2: []}
 
 
@@ -490,7 +495,7 @@ def test_group_starts_without_a_missing_worker(group):
     elastic(group)
     server = group.server()
     group.join(2)
-    message = server.start_all(MESSAGE, 10)
+    message = server.start_all(MESSAGE, LONG)
     group.wait()
     assert message.members == (0, 2)
     assert group.received == {2: message}
@@ -506,14 +511,14 @@ def test_late_worker_waits_and_ends_with_the_run(group, caplog, monkeypatch):
     monkeypatch.setattr(peer_watch, "WAIT_LOG_SECONDS", 0.3)
     caplog.set_level("INFO", logger="qfleet")
     elastic(group)
-    group.settings = group.settings.replace(rendezvous_timeout=1)
+    group.settings = group.settings.replace(rendezvous_timeout=SHORT)
     server = group.server()
     two = group.join(2)
-    server.start_all(MESSAGE, 10)
+    server.start_all(MESSAGE, LONG)
     group.join(1)
-    time.sleep(2)
+    wait_until(lambda: "which trains without it until the next restart" in caplog.text)
+    time.sleep(1.5 * SHORT)
     assert 1 not in group.received
-    assert "which trains without it until the next restart" in caplog.text
     two.finish()
     server.finish()
     group.wait()
@@ -523,7 +528,7 @@ def test_late_worker_waits_and_ends_with_the_run(group, caplog, monkeypatch):
 
 def connect_with_hello(group, rank):
     """Return the connection of a new process to the chief, after its first message."""
-    channel = connect_to_chief(("127.0.0.1", group.port), rank, group.secret(rank).read(), 5)
+    channel = connect_to_chief(("127.0.0.1", group.port), rank, group.secret(rank).read(), LONG)
     channel.send({"kind": "hello", "fingerprint": SAME})
     return channel
 
@@ -532,9 +537,9 @@ def test_late_worker_that_dies_is_no_loss(group):
     elastic(group)
     server = group.server()
     group.join(2)
-    server.start_all(MESSAGE, 10)
+    server.start_all(MESSAGE, LONG)
     channel = connect_with_hello(group, 1)
-    assert receive(channel, time.monotonic() + 10)["kind"] == "waiting"
+    assert receive(channel, time.monotonic() + LONG)["kind"] == "waiting"
     channel.close()
     time.sleep(0.5)
     assert group.lost == {0: [], 1: [], 2: []}
@@ -544,7 +549,7 @@ def test_new_process_of_a_member_means_that_it_was_lost(group):
     elastic(group)
     server = group.server()
     group.join(2)
-    server.start_all(MESSAGE, 10)
+    server.start_all(MESSAGE, LONG)
     channel = connect_with_hello(group, 2)
     assert "a new process has taken its place" in str(group.wait_for_loss(0))
     channel.close()
@@ -556,7 +561,7 @@ def test_groups_of_state_shards_stay_whole(tmp_path):
     server = group.server()
     for rank in (1, 3):
         group.join(rank)
-    message = server.start_all(MESSAGE, 10)
+    message = server.start_all(MESSAGE, LONG)
     assert message.members == (0, 1)
     server.finish()
     group.wait()

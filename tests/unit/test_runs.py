@@ -20,6 +20,7 @@ from common.formats import MODEL_FORMAT
 from common.runs import __main__ as command
 from common.storage import StoragePath
 from tests.support.finished_run import model_folder
+from tests.support.patience import seconds
 
 IDENTITY = {"model": "hybrid", "qubits": 8, "data": "excitations", "seed": 0, "classes": ""}
 VERSIONS = {"tensorflow": "2.18.1"}
@@ -29,8 +30,8 @@ METRICS = {"test": {"mse": 0.1234567, "accuracy": 0.98}, "train": {"mse": 0.11, 
 @pytest.fixture(autouse=True)
 def short_intervals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Shorten the intervals of leases."""
-    monkeypatch.setattr(lease, "RENEW_INTERVAL_SECONDS", 0.5)
-    monkeypatch.setattr(lease, "EXPIRY_SECONDS", 1.5)
+    monkeypatch.setattr(lease, "RENEW_INTERVAL_SECONDS", seconds(0.25))
+    monkeypatch.setattr(lease, "EXPIRY_SECONDS", seconds(0.75))
     return iter([None])
 
 
