@@ -7,8 +7,8 @@ source "${BASH_SOURCE[0]%/*}/base.sh"
 source "${BASH_SOURCE[0]%/*}/builds.sh"
 source "${BASH_SOURCE[0]%/*}/node.sh"
 
-packages=(ca-certificates conntrack containernetworking-plugins curl debootstrap docker.io ipset iproute2
-  iptables openssl procps python3 socat)
+packages=(ca-certificates conntrack containernetworking-plugins curl docker.io ipset iproute2
+  iptables mmdebstrap openssl procps python3 socat)
 
 install_packages() {
   dpkg --status "${packages[@]}" >/dev/null 2>&1 && return
@@ -96,7 +96,7 @@ flock --nonblock 9 || fail "another make cluster is at work in $home"
 if command -v apt-get >/dev/null && grep -q '^ID=debian' /etc/os-release; then
   step packages install_packages
 fi
-for program in ctr containerd curl debootstrap docker go ip iptables nsenter openssl pgrep runc unshare; do
+for program in ctr containerd curl docker go ip iptables mmdebstrap nsenter openssl pgrep runc unshare; do
   command -v "$program" >/dev/null || fail "$program is missing: install it and run this again"
 done
 
