@@ -2,6 +2,8 @@
 # Start a Kubernetes of one node with the training operator, the JobSet controller and this project's
 # images. Run again, it updates what has changed:  up.sh  (make cluster)
 # TRAINER=1 adds Kubeflow Trainer v2 and KUEUE=1 adds Kueue, which only nightly tests use.
+#
+# `up.sh prepare` only builds the programs, which takes no running cluster: CI does it ahead.
 set -euo pipefail
 source "${BASH_SOURCE[0]%/*}/base.sh"
 source "${BASH_SOURCE[0]%/*}/builds.sh"
@@ -31,6 +33,11 @@ free_space() {
 }
 
 make_images() { make --no-print-directory -C "$repository" images BASE=qfleet-base:local; }
+
+controllers() {
+  step "build operator" build_operator
+  step "build JobSet" build_jobset
+}
 
 import_dns() { # the cluster's program, under the name of CoreDNS
   local inputs
@@ -93,6 +100,13 @@ began=$SECONDS
 mkdir -p "$home"/{bin,logs}
 exec 9>"$home/lock"
 flock --nonblock 9 || fail "another make cluster is at work in $home"
+if [[ ${1-} == prepare ]]; then
+  command -v go >/dev/null || fail "go is missing: install it and run this again"
+  step "build pause" build_pause
+  step "build Kubernetes" build_kubernetes
+  controllers
+  exit
+fi
 if command -v apt-get >/dev/null && grep -q '^ID=debian' /etc/os-release; then
   step packages install_packages
 fi
@@ -120,7 +134,7 @@ set -m
 (step "base image" build_base; step "make images" make_images) & images=$!
 trap 'kill -- -$images ${operator:+-$operator} 2>/dev/null || true' EXIT
 step "build Kubernetes" build_kubernetes
-(step "build operator" build_operator; step "build JobSet" build_jobset) & operator=$!
+controllers & operator=$!
 set +m
 step "image of DNS" import_dns
 if ! control_plane_answers; then
