@@ -34,6 +34,12 @@ free_space() {
 
 make_images() { make --no-print-directory -C "$repository" images BASE=qfleet-base:local; }
 
+own_images() { # builds and loads this project's images: the container runtime runs before the cluster does
+  step "base image" build_base
+  step "make images" make_images
+  step "load images" load_images qfleet-{storage,tensorboard,worker}:"$(cat "$repository/VERSION")"
+}
+
 controllers() {
   step "build operator" build_operator
   step "build JobSet" build_jobset
@@ -124,6 +130,7 @@ if ! first_process >/dev/null; then
   step namespaces open_namespaces
 fi
 step docker start_docker
+step containerd start_containerd
 step "free space" free_space
 docker image inspect localhost/pause:1 >/dev/null 2>&1 ||
   tar -C "$home/bin" -c pause | docker import -c 'ENTRYPOINT ["/pause"]' - localhost/pause:1 >/dev/null
@@ -131,7 +138,7 @@ docker image inspect localhost/pause:1 >/dev/null 2>&1 ||
 # Two chains of jobs in parallel: the images that run in the cluster, and its own programs. Each job in
 # the background is a process group (set -m), to be stopped whole where this script ends early.
 set -m
-(step "base image" build_base; step "make images" make_images) & images=$!
+own_images & images=$!
 trap 'kill -- -$images ${operator:+-$operator} 2>/dev/null || true' EXIT
 step "build Kubernetes" build_kubernetes
 controllers & operator=$!
@@ -145,7 +152,6 @@ wait $operator
 step "apply operator" apply_operator
 step "apply JobSet" apply_jobset
 wait $images
-step "load images" load_images qfleet-{storage,tensorboard,worker}:"$(cat "$repository/VERSION")"
 step "operator ready" ready kubeflow training-operator 120s
 step "JobSet ready" ready jobset-system jobset-controller-manager 180s
 if [[ -n ${TRAINER:-} ]]; then
