@@ -12,8 +12,11 @@ build_base() {
   rm -rf "$root"
   mirror=$(grep -hsoE '^(URIs:|deb) .*' /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list |
     grep -oE 'https?://[^ ]+' | head -n 1 || true)
-  debootstrap --variant=minbase --include=ca-certificates,python3,python3-pip,python3-venv \
-    bookworm "$root" "${mirror:-http://deb.debian.org/debian}"
+  # Like Debian's slim images: /usr is merged without perl, no documentation, and dpkg does not wait for the disk.
+  mmdebstrap --variant=minbase --include=usr-is-merged,ca-certificates,python3,python3-pip,python3-venv \
+    --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr --dpkgopt=force-unsafe-io \
+    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+    --dpkgopt='path-exclude=/usr/share/locale/*' bookworm "$root" "${mirror:-http://deb.debian.org/debian}"
   ln -s /usr/bin/python3 "$root/usr/local/bin/python"
   ln -s /usr/bin/python3 "$root/usr/local/bin/python3"
   if compgen -G "$certificates/*.crt" >/dev/null; then
@@ -21,8 +24,7 @@ build_base() {
     chroot "$root" update-ca-certificates
   fi
   printf '[global]\ncert = /etc/ssl/certs/ca-certificates.crt\n' >"$root/etc/pip.conf"
-  rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* "$root"/usr/share/{doc,man,locale}/* \
-    "$root"/usr/lib/python3.11/EXTERNALLY-MANAGED
+  rm "$root"/usr/lib/python3.11/EXTERNALLY-MANAGED
   tar -C "$root" -c . | docker import -c "LABEL inputs=$inputs" -c 'CMD ["python3"]' - qfleet-base:local
   rm -rf "$root"
 }

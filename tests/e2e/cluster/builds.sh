@@ -2,11 +2,14 @@
 # Sourced by up.sh: the programs of the cluster, from their Go modules.
 source "${BASH_SOURCE[0]%/*}/common.sh"
 
-build() { # build NAME MODULE PACKAGE [LDFLAGS]: unless its module and Go are what they were
+# build NAME MODULE PACKAGE [LDFLAGS]: unless its module, this file and Go are what they were. These options
+# halve the compiler's time: no inlining, no debug information, no garbage collection below 2 GiB.
+build() {
   local inputs
-  inputs="$(inputs_of "$2") $(go version)"
+  inputs="$(inputs_of "$2" builds.sh) $(go version)"
   [[ -x $home/bin/$1 && $(cat "$home/bin/$1.inputs" 2>/dev/null) == "$inputs" ]] && return
-  (cd "$here/$2" && CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "-s -w ${4:-}" -o "$home/bin/$1" "$3")
+  (cd "$here/$2" && CGO_ENABLED=0 GOGC=off GOMEMLIMIT=2GiB go build -buildvcs=false -trimpath \
+    -gcflags 'all=-l -dwarf=false' -ldflags "-s -w ${4:-}" -o "$home/bin/$1" "$3")
   echo "$inputs" >"$home/bin/$1.inputs"
 }
 

@@ -114,15 +114,21 @@ start_control_plane() {
   daemon kube-scheduler "$home/bin/kube-scheduler" --kubeconfig "$kubeconfig" --leader-elect=false
 }
 
+start_containerd() { # it takes images before the node's other programs run
+  ! enter ctr --address "$node_state/containerd.sock" version >/dev/null 2>&1 || return 0
+  configure containerd.toml
+  daemon containerd containerd --config "$node_state/conf/containerd.toml"
+  wait_for 30 enter ctr --address "$node_state/containerd.sock" version
+}
+
 # The programs of a node. Policies are enforced before its first pod starts.
 start_kubelet() {
-  configure containerd.toml kubelet.yaml kube-proxy.yaml cni/bridge.conflist
-  daemon containerd containerd --config "$node_state/conf/containerd.toml"
+  start_containerd
+  configure kubelet.yaml kube-proxy.yaml cni/bridge.conflist
   enter iptables --wait --table nat --append POSTROUTING --source "$subnet" ! --destination $all_pods --jump MASQUERADE
   daemon kube-proxy "$home/bin/kube-proxy" --config "$node_state/conf/kube-proxy.yaml" --hostname-override "$node"
   daemon policies /usr/bin/python3 "$here/policies/agent.py" "$node" "$node_state/policies.sock"
   wait_for 10 test -S "$node_state/policies.sock"
-  wait_for 30 enter ctr --address "$node_state/containerd.sock" version
   load_images localhost/pause:1
   daemon kubelet "$home/bin/kubelet" --kubeconfig "$home/kubeconfig" --config "$node_state/conf/kubelet.yaml" \
     --hostname-override "$node" --node-ip "$node_ip" --root-dir "$node_state/kubelet" --cert-dir "$node_state/kubelet/pki"

@@ -2,13 +2,15 @@
 # Start a Kubernetes of one node with the training operator, the JobSet controller and this project's
 # images. Run again, it updates what has changed:  up.sh  (make cluster)
 # TRAINER=1 adds Kubeflow Trainer v2 and KUEUE=1 adds Kueue, which only nightly tests use.
+#
+# `up.sh prepare` only builds the programs, which takes no running cluster: CI does it ahead.
 set -euo pipefail
 source "${BASH_SOURCE[0]%/*}/base.sh"
 source "${BASH_SOURCE[0]%/*}/builds.sh"
 source "${BASH_SOURCE[0]%/*}/node.sh"
 
-packages=(ca-certificates conntrack containernetworking-plugins curl debootstrap docker.io ipset iproute2
-  iptables openssl procps python3 socat)
+packages=(ca-certificates conntrack containernetworking-plugins curl docker.io ipset iproute2
+  iptables mmdebstrap openssl procps python3 socat)
 
 install_packages() {
   dpkg --status "${packages[@]}" >/dev/null 2>&1 && return
@@ -31,6 +33,17 @@ free_space() {
 }
 
 make_images() { make --no-print-directory -C "$repository" images BASE=qfleet-base:local; }
+
+own_images() { # builds and loads this project's images: the container runtime runs before the cluster does
+  step "base image" build_base
+  step "make images" make_images
+  step "load images" load_images qfleet-{storage,tensorboard,worker}:"$(cat "$repository/VERSION")"
+}
+
+controllers() {
+  step "build operator" build_operator
+  step "build JobSet" build_jobset
+}
 
 import_dns() { # the cluster's program, under the name of CoreDNS
   local inputs
@@ -93,10 +106,17 @@ began=$SECONDS
 mkdir -p "$home"/{bin,logs}
 exec 9>"$home/lock"
 flock --nonblock 9 || fail "another make cluster is at work in $home"
+if [[ ${1-} == prepare ]]; then
+  command -v go >/dev/null || fail "go is missing: install it and run this again"
+  step "build pause" build_pause
+  step "build Kubernetes" build_kubernetes
+  controllers
+  exit
+fi
 if command -v apt-get >/dev/null && grep -q '^ID=debian' /etc/os-release; then
   step packages install_packages
 fi
-for program in ctr containerd curl debootstrap docker go ip iptables nsenter openssl pgrep runc unshare; do
+for program in ctr containerd curl docker go ip iptables mmdebstrap nsenter openssl pgrep runc unshare; do
   command -v "$program" >/dev/null || fail "$program is missing: install it and run this again"
 done
 
@@ -110,6 +130,7 @@ if ! first_process >/dev/null; then
   step namespaces open_namespaces
 fi
 step docker start_docker
+step containerd start_containerd
 step "free space" free_space
 docker image inspect localhost/pause:1 >/dev/null 2>&1 ||
   tar -C "$home/bin" -c pause | docker import -c 'ENTRYPOINT ["/pause"]' - localhost/pause:1 >/dev/null
@@ -117,10 +138,10 @@ docker image inspect localhost/pause:1 >/dev/null 2>&1 ||
 # Two chains of jobs in parallel: the images that run in the cluster, and its own programs. Each job in
 # the background is a process group (set -m), to be stopped whole where this script ends early.
 set -m
-(step "base image" build_base; step "make images" make_images) & images=$!
+own_images & images=$!
 trap 'kill -- -$images ${operator:+-$operator} 2>/dev/null || true' EXIT
 step "build Kubernetes" build_kubernetes
-(step "build operator" build_operator; step "build JobSet" build_jobset) & operator=$!
+controllers & operator=$!
 set +m
 step "image of DNS" import_dns
 if ! control_plane_answers; then
@@ -131,7 +152,6 @@ wait $operator
 step "apply operator" apply_operator
 step "apply JobSet" apply_jobset
 wait $images
-step "load images" load_images qfleet-{storage,tensorboard,worker}:"$(cat "$repository/VERSION")"
 step "operator ready" ready kubeflow training-operator 120s
 step "JobSet ready" ready jobset-system jobset-controller-manager 180s
 if [[ -n ${TRAINER:-} ]]; then
