@@ -29,6 +29,7 @@ slim)
     find . -name 'libtensorflow_*.so.*' -exec strip --strip-unneeded {} +
     # unchecked-hash: bytecode is not compared with its source, as neither changes in an image.
     /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash .
-    chmod -R a+rX /opt/venv
+    # Only what needs it: a file that is touched is copied into the next layer.
+    find /opt/venv \( ! -perm -a=r -o -type d ! -perm -a=x \) -exec chmod a+rX {} +
     ;;
 esac
