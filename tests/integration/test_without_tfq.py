@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from common.processes import ManagedProcess, clean_environment
+from tests.support.patience import seconds
 from tests.support.training_processes import SMALL
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,7 @@ def run(python_path: Path, *args: str) -> tuple[int, str]:
         stderr="stdout",
         emits=False,
     ) as process:
-        code = process.wait(TIMEOUT_SECONDS)
+        code = process.wait(seconds(TIMEOUT_SECONDS))
     return code, process.stdout_text
 
 

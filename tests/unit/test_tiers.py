@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import tiers
+from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,7 +18,7 @@ def collected() -> list[str]:
     """Node IDs of all tests below tests/, e2e included."""
     found = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests"],
-        cwd=ROOT, capture_output=True, text=True, timeout=300,
+        cwd=ROOT, capture_output=True, text=True, timeout=seconds(300),
     )  # fmt: skip
     assert found.returncode == 0, found.stdout[-2000:] + found.stderr[-2000:]
     return [line for line in found.stdout.splitlines() if line.startswith("tests/")]

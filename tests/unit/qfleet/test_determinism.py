@@ -5,6 +5,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.support.patience import seconds
+
 ROOT = Path(__file__).parents[3]
 PROCESSES, ROUNDS = 2, 4
 
@@ -54,7 +56,7 @@ print("moved", batch, digest(simulator, angles, parameters))
 def digests() -> list[str]:
     """Return the lines of one process."""
     run = subprocess.run(
-        [sys.executable, "-c", RUN], cwd=ROOT, capture_output=True, text=True, timeout=200
+        [sys.executable, "-c", RUN], cwd=ROOT, capture_output=True, text=True, timeout=seconds(200)
     )
     assert run.returncode == 0, run.stderr
     return run.stdout.splitlines()
