@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import seconds
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -22,7 +24,13 @@ def run_example(name: str, *arguments: str, folder: Path = ROOT) -> str:
     command = [sys.executable, f"examples/{name}", *arguments]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=seconds(300),
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import seconds
+
 CHECKOUT = Path(__file__).parents[2]
 TIME_LIMIT_SECONDS = 550
 SHOTS = (None, 20_000)
@@ -40,7 +42,7 @@ def suites(plugin_folder: Path) -> Iterator[Suites]:
 
 @pytest.mark.parametrize("shots", SHOTS)
 def test_device_suite_passes(suites: Suites, shots: int | None) -> None:
-    output, errors = suites[shots].communicate(timeout=TIME_LIMIT_SECONDS)
+    output, errors = suites[shots].communicate(timeout=seconds(TIME_LIMIT_SECONDS))
     assert suites[shots].returncode == 0, output[-3000:] + errors[-1000:]
     passed = re.search(r"(\d+) passed", output)
     assert passed is not None

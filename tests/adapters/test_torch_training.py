@@ -1,6 +1,5 @@
 """PyTorch adapter in training: torch.compile, DistributedDataParallel and Lightning."""
 
-import socket
 import warnings
 from pathlib import Path
 
@@ -89,10 +88,10 @@ def test_compiled_function_tells_circuits_apart() -> None:
         )
 
 
-def train_replica(rank: int, model: nn.Module, port: int, folder: str) -> None:
+def train_replica(rank: int, model: nn.Module, folder: str) -> None:
     """Compute the gradients of half of the examples in one of two processes."""
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    distributed.init_process_group("gloo", f"file://{folder}/rendezvous", rank=rank, world_size=2)
     try:
         replica = DistributedDataParallel(model)
         result = gradients(replica, examples()[0][rank::2])
@@ -102,11 +101,8 @@ def train_replica(rank: int, model: nn.Module, port: int, folder: str) -> None:
 
 
 def test_two_processes_average_their_gradients(tmp_path: Path) -> None:
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        port = holder.getsockname()[1]
     model = nn.Sequential(Expectation(CIRCUITS[0], INPUTS, OBSERVABLES), nn.Linear(1, 1))
-    torch.multiprocessing.spawn(train_replica, (model, port, str(tmp_path)), nprocs=2)
+    torch.multiprocessing.spawn(train_replica, (model, str(tmp_path)), nprocs=2)
     values, *wanted = gradients(model, examples()[0])
     for rank in (0, 1):
         found, *averaged = torch.load(tmp_path / f"{rank}.pt")

@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from tests.e2e import kube
+from tests.support.ports import own_port
 
 SMALL = ("MODEL=qcnn", "QUBITS=2", "INITIALIZATIONS=1", "EPOCHS=3", "TRAIN_EXAMPLES=100")
 """A run of a few seconds."""
@@ -251,7 +252,7 @@ def without_groups(*hidden: str) -> Iterator[str]:
 
     kubectl's proxy passes requests on, and these API groups are removed from the responses.
     """
-    port = kube.free_port()
+    port = own_port()
     proxy = subprocess.Popen(
         ["kubectl", "proxy", f"--port={port}"], stdout=subprocess.PIPE, text=True
     )

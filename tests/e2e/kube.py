@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -278,10 +277,3 @@ def kill(pod: str) -> bool:
 def run_out_of_memory(pod: str) -> None:
     """Allocate the container's memory until the kernel kills its first process."""
     kubectl("exec", pod, "--", "python", "-c", ALLOCATE, check=False)
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 without a listener."""
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        return holder.getsockname()[1]

@@ -11,6 +11,7 @@ import pytest
 from tests.e2e import client_environments as places
 from tests.e2e import kube
 from tests.e2e.client_environments import SMALL, Checkout, in_, refused
+from tests.support.ports import own_port
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +124,7 @@ def test_inference_predicts_and_can_be_repeated(
 
 
 def test_tensorboard_is_forwarded(checkout: Checkout, place: str, trained: str) -> None:
-    port = kube.free_port()
+    port = own_port()
     words = (f"TENSORBOARD_PORT={port}", in_(place))
     with checkout.start("tensorboard", *words) as started:
         started.wait_for(f"http://127.0.0.1:{port}")

@@ -10,6 +10,7 @@ import pytest
 from tests.e2e import client_environments as places
 from tests.e2e import kube
 from tests.e2e.client_environments import SMALL, Checkout, in_, refused
+from tests.support.ports import own_port
 
 READ = {"verbs": ["get", "list", "watch"]}
 ALL = {"apiGroups": ["*"], "resources": ["*"]}
@@ -50,7 +51,7 @@ def test_missing_kubectl(checkout: Checkout, tmp_path: Path) -> None:
 
 
 def test_server_that_is_down(checkout: Checkout, tmp_path: Path) -> None:
-    config = places.at(f"https://127.0.0.1:{kube.free_port()}", tmp_path)
+    config = places.at(f"https://127.0.0.1:{own_port()}", tmp_path)
     output = refused(checkout, "run", KUBECONFIG=config, seconds=15)
     assert "can't be reached (" in output
     assert "refused" in output

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from chaos.report import MAX_SILENCE_SECONDS, Entry, Report, summary
+from tests.support.patience import seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = int(os.environ.get("CHAOS_SEED", "77"))
@@ -36,7 +37,7 @@ def finish(campaign: subprocess.Popen[str], folder: Path) -> list[Entry]:
     assert campaign.returncode == 0, output
     found = Report(folder).entries()
     print(summary(found))
-    assert all(entry.passed and entry.silence <= MAX_SILENCE_SECONDS for entry in found)
+    assert all(entry.passed and entry.silence <= seconds(MAX_SILENCE_SECONDS) for entry in found)
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.infra import fake_cloud
+from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("gcloud", "kubectl", "curl", "git", "gke-gcloud-auth-plugin", "sleep")
@@ -77,7 +78,7 @@ class Checkout:
             env=environment | {"QFLEET_CLOUD": str(self.file)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=seconds(120),
             check=False,
             **{"stdin": subprocess.DEVNULL, **more},
         )

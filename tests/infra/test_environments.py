@@ -8,11 +8,11 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.support.patience import wait_until
 from tests.support.small_project import (
     KERNEL,
     PYTHON,
@@ -53,8 +53,7 @@ def test_interrupted_installation_is_repeated(project: Path) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    while not started.exists():
-        time.sleep(0.01)
+    wait_until(started.exists, 60, pause=0.01)
     os.killpg(setup.pid, signal.SIGKILL)
     setup.wait()
     (project / ".venv/half").touch()

@@ -12,15 +12,16 @@ import pytest
 
 from common import storage
 from common.data import load
+from tests.support.patience import seconds
 from tests.support.storage_emulator import BUCKET, Emulator
 from tests.support.training_processes import ROOT, TrainingProcess, metrics, training_processes
 
 LARGE = ("TRAIN_EXAMPLES=70000", "QUBITS=2", "VALIDATION_EXAMPLES=20", "TEST_EXAMPLES=20")
-# Limits retries to 5 s, and stops after a number of shards if STOPS_AFTER is set.
-QUICK = """
+# Shortens retries, and stops after a number of shards if STOPS_AFTER is set.
+QUICK = f"""
 import itertools, os, time
 from common import storage
-storage.limit_retries(5.0)
+storage.limit_retries({seconds(2.5)})
 if most := os.environ.get("STOPS_AFTER"):
     write, written = storage.write_atomic, itertools.count()
     def stopping(path, data):

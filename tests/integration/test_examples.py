@@ -12,6 +12,8 @@ import matplotlib as mpl
 import pytest
 import yaml
 
+from tests.support.patience import seconds
+
 pytestmark = pytest.mark.exhaustive
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +51,7 @@ def run_example(checkout: Path, *command: str) -> str:
     done = subprocess.run(
         [*QUICK, *command],
         cwd=checkout, env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=500, check=False,
+        timeout=seconds(500), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -174,7 +176,7 @@ def test_example_of_each_task_runs(checkout: Path, name: str) -> None:
             env=clean,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=seconds(200),
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -9,6 +9,7 @@ from common.errors import run_main
 from common.processes import clean_environment
 from inference.__main__ import main
 from tests.support.finished_run import finish
+from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +22,7 @@ def infer(*args: str) -> subprocess.CompletedProcess:
         env=clean_environment(),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=seconds(200),
     )
 
 
@@ -67,6 +68,8 @@ def test_mistake_is_reported_without_importing_tensorflow(tmp_path):
         "code = run_main(main); sys.exit(99 if 'tensorflow' in sys.modules else code)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, f"STORAGE={tmp_path}", "RUN=none"], cwd=ROOT, timeout=60
+        [sys.executable, "-c", program, f"STORAGE={tmp_path}", "RUN=none"],
+        cwd=ROOT,
+        timeout=seconds(60),
     )
     assert done.returncode == 2

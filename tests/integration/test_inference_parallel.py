@@ -17,6 +17,7 @@ from common.lease import Lease
 from common.processes import ManagedProcess, clean_environment, find_child
 from common.runs import Run
 from tests.support.finished_run import finish
+from tests.support.patience import seconds
 
 pytestmark = pytest.mark.exhaustive
 
@@ -54,7 +55,7 @@ def command(*args: str) -> list[str]:
 def infer(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(*args), cwd=ROOT, env=clean_environment(), capture_output=True, text=True,
-        timeout=200, check=False,
+        timeout=seconds(200), check=False,
     )  # fmt: skip
 
 

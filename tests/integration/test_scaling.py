@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import time
 from typing import Any
 
 import psutil
@@ -13,6 +12,7 @@ from common.processes import cpu_sets
 from planning.benchmark_group import measure_group
 from planning.scaling_point import scaling_points, turns_by_case
 from planning.step_measurement import StepMeasurement
+from tests.support.patience import seconds
 
 pytestmark = pytest.mark.exhaustive
 
@@ -63,7 +63,7 @@ def test_measure_group_steps_are_equal_and_consistent(
     for ranks in measured:
         assert len({(one.steps, one.steps_per_call) for one in ranks}) == 1
         for one in ranks:
-            assert 0.01 < one.seconds < 10  # other programs may slow a measurement down
+            assert 0.01 < one.seconds < seconds(10)  # 0.3 s are asked for
             assert one.examples_per_second == pytest.approx(one.batch * one.steps / one.seconds)
             assert sum(one.step_ms.values()) == pytest.approx(1e3 * one.step_seconds, rel=0.05)
             assert 0 < one.cpu_seconds < 1.2 * one.seconds * one.threads + 0.1
@@ -74,8 +74,8 @@ def test_measure_group_steps_are_equal_and_consistent(
 
 def test_independent_steps_have_no_exchange(measured: list[list[StepMeasurement]]) -> None:
     together, independent, *_ = measured
-    assert all(one.step_ms["exchange"] < 0.01 for one in independent)
-    assert all(one.step_ms["exchange"] > 0.02 for one in together)
+    exchanges = [[one.step_ms["exchange"] for one in ranks] for ranks in (independent, together)]
+    assert max(exchanges[0]) < min(exchanges[1])
     # Each worker waits at times, but not during the transfer itself.
     assert all(0 <= one.wait_ms < one.step_ms["exchange"] for one in together)
     assert sum(one.wait_ms for one in together) > 0
@@ -102,10 +102,8 @@ def test_scaling_points_use_measured_rates(measured: list[list[StepMeasurement]]
 
 
 def test_measure_group_invalid_case_raises_one_sentence() -> None:
-    started = time.monotonic()
     with pytest.raises(SettingsError, match=r"^QUBITS=5000 is not allowed"):
         measure_group([{"qubits": 5000}], workers=2)
-    assert time.monotonic() - started < 20
     assert not benchmark_workers()
 
 

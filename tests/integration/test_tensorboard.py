@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -21,20 +20,16 @@ import pytest
 
 from common import storage
 from qfleet.tensorflow.runtime import tf
+from tests.support import patience
+from tests.support.ports import own_port
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-launch" / "bin" / "python"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def ask(url: str, route: str) -> object:
     request = urllib.request.Request(f"{url}/{route}")
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=patience.seconds(60)) as answer:
         text = answer.read()
     # The profile pages answer with gzip, asked or not.
     if text[:2] == b"\x1f\x8b":
@@ -42,20 +37,20 @@ def ask(url: str, route: str) -> object:
     return json.loads(text)
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
+def wait_until(holds: Callable[[], bool]) -> None:
     """Look again and again; no answer, or 404, is a no."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+
+    def condition() -> bool:
         with contextlib.suppress(urllib.error.URLError, ConnectionError):
-            if holds():
-                return
-        time.sleep(0.2)
+            return holds()
+        return False
+
+    patience.wait_until(condition, 60, pause=0.2)
 
 
 def wait_for(url: str, route: str, wanted: object) -> None:
     """Ask until the answer is the wanted one: TensorBoard looks every five seconds."""
     wait_until(lambda: ask(url, route) == wanted)
-    assert ask(url, route) == wanted
 
 
 def start(*settings: str, **environment: str) -> subprocess.Popen[str]:
@@ -73,7 +68,7 @@ def start(*settings: str, **environment: str) -> subprocess.Popen[str]:
 @contextlib.contextmanager
 def tensorboard(*settings: str, **environment: str) -> Iterator[str]:
     """TensorBoard with the settings given; its URL."""
-    port = free_port()
+    port = own_port()
     process = start(*settings, f"TENSORBOARD_PORT={port}", **environment)
     try:
         url = f"http://127.0.0.1:{port}"
@@ -83,7 +78,7 @@ def tensorboard(*settings: str, **environment: str) -> Iterator[str]:
         yield url
     finally:
         process.send_signal(signal.SIGTERM)
-        _, output = process.communicate(timeout=30)
+        _, output = process.communicate(timeout=patience.seconds(30))
     assert (process.returncode, output) == (0, "")
 
 
@@ -184,7 +179,7 @@ def test_growing_run_in_a_bucket_is_shown(gs: str, tmp_path: Path) -> None:
 def refused(*settings: str, **environment: str) -> str:
     """Return the only line of a TensorBoard that exits with 2."""
     process = start(*settings, **environment)
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=patience.seconds(60))
     assert process.returncode == 2, error
     assert len(error.splitlines()) == 1
     return error
@@ -199,7 +194,7 @@ def test_taken_port_is_refused(runs: Path) -> None:
 
 @pytest.mark.usefixtures("gs")
 def test_missing_bucket_is_refused() -> None:
-    error = refused("STORAGE=gs://nowhere/runs", f"TENSORBOARD_PORT={free_port()}")
+    error = refused("STORAGE=gs://nowhere/runs", f"TENSORBOARD_PORT={own_port()}")
     assert "bucket gs://nowhere does not exist" in error
 
 

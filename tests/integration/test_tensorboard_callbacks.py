@@ -10,6 +10,8 @@ import sys
 import pytest
 
 from qfleet.tensorflow.runtime import tf
+from tests.support.patience import seconds
+from tests.support.ports import own_ports
 from tests.support.training_processes import ROOT, SMALL, metrics, training_processes
 from training.limits import STEP_PARTS
 
@@ -18,13 +20,16 @@ pytestmark = pytest.mark.exhaustive
 start = pytest.fixture(training_processes)
 
 
-def two_free_ports():
-    """Return a port that is free with its successor, below the kernel's ephemeral ports."""
-    for port in range(20_000, 30_000, 2):
-        with contextlib.suppress(OSError):
-            for number in (port, port + 1):
-                socket.create_server(("", number)).close()
-            return port
+@pytest.fixture
+def two_ports():
+    """A port that is free with its successor, both held: see common.processes.free_ports."""
+    for port in own_ports(20):
+        with socket.socket() as successor:
+            successor.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                successor.bind(("127.0.0.1", port + 1))
+                yield port
+                return
     raise AssertionError("no free port")
 
 
@@ -58,7 +63,7 @@ print(json.dumps({row["stepnum"]: row["stepTimeMs"] for row in rows}))
 def step_times(profile):
     """Return milliseconds by step from the profiler's page, which drops the ends of over five."""
     command = [ROOT / ".venv-launch" / "bin" / "python", "-c", STEP_TIMES, profile]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds(120))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -113,7 +118,9 @@ def capture(address, folder):
     """
     command = [sys.executable, "-c", CAPTURE, address, folder]
     for _ in range(3):
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=ROOT, timeout=seconds(120)
+        )
         if done.returncode == 0:
             return True
         assert "did not have trace data" in done.stderr
@@ -121,13 +128,13 @@ def capture(address, folder):
 
 
 @pytest.mark.nightly
-def test_profile_is_captured_on_demand(start, tmp_path):
-    port = two_free_ports()
+def test_profile_is_captured_on_demand(start, tmp_path, two_ports):
+    port = two_ports
     process = start(tmp_path, *SMALL[:-1], "EPOCHS=100000", f"PROFILER_PORT={port}")
     process.wait_until(lambda: (tmp_path / "hybrid" / "metrics.jsonl").exists())
     folder = tmp_path / "taken"
     for number in (port, port + 1):
-        socket.create_connection(("127.0.0.1", number), timeout=5).close()
+        socket.create_connection(("127.0.0.1", number), timeout=seconds(5)).close()
     if not capture(f"grpc://127.0.0.1:{port + 1}", str(folder)):
         pytest.skip("TensorFlow's profiler server answered without trace data")
     (profile,) = folder.glob("plugins/profile/*/*.xplane.pb")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from common.processes import ManagedProcess, clean_environment
+from tests.support.patience import seconds
 from tests.support.training_processes import SMALL
 
 pytestmark = pytest.mark.exhaustive
@@ -33,7 +34,7 @@ def run(python_path: Path, *args: str) -> tuple[int, str]:
         stderr="stdout",
         emits=False,
     ) as process:
-        code = process.wait(TIMEOUT_SECONDS)
+        code = process.wait(seconds(TIMEOUT_SECONDS))
     return code, process.stdout_text
 
 

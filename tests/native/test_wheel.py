@@ -16,9 +16,9 @@ ENVIRONMENT = ROOT / ".venv-wheel"
 EXAMPLE = ROOT / "examples/numpy_gradients.py"
 PROGRAM = """
 import time
-start = time.perf_counter()
+start = time.process_time()
 import qfleet
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start
 import json, sys
 import cirq, numpy as np, sympy
 qubits = cirq.LineQubit.range(2)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import seconds
 from tests.support.slurm import SlurmCluster
 
 TRIALS = (
@@ -21,7 +22,7 @@ TRIALS = (
 def test_killed_study_follows_its_array(cluster: SlurmCluster, tmp_path: Path) -> None:
     """No trial is submitted twice, and a killed worker is requeued by its own task."""
     study = cluster.study(f"STORAGE={tmp_path}", *TRIALS)
-    end = time.monotonic() + 120
+    end = time.monotonic() + seconds(120)
     while not (workers := cluster.workers(tmp_path)):
         assert study.process.poll() is None, study.output
         assert time.monotonic() < end, study.output

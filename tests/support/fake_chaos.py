@@ -5,13 +5,14 @@ import sys
 from chaos.__main__ import Options, run
 from chaos.local import LocalPlace
 from common.errors import exit_on_signals, run_main
+from tests.support.patience import seconds
 
 TRAINING = (sys.executable, "-m", "tests.support.fake_training")
 STEP_SECONDS = "0.01"
-LIMIT_SECONDS = 300.0
+LIMIT_SECONDS = seconds(300.0)
 # Shorter than in real campaigns: a stopped worker is lost after PEER_TIMEOUT.
 LONGEST_FAULT_SECONDS = 15.0
-SETTINGS = ("PEER_TIMEOUT=8",)
+SETTINGS = (f"PEER_TIMEOUT={seconds(4):.0f}",)
 
 
 def main() -> int:

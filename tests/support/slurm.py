@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from common.runs import Run
+from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "tests" / "slurm"
@@ -65,7 +66,7 @@ class SlurmCluster:
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
-        end = time.monotonic() + START_SECONDS
+        end = time.monotonic() + seconds(START_SECONDS)
         while not (self.folder / "ready").exists():
             if self._process.poll() is not None or time.monotonic() > end:
                 self.__exit__(None, None, None)
@@ -116,7 +117,7 @@ class SlurmCluster:
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=300,
+            timeout=seconds(300),
         )
         assert done.returncode == code, f"exit code {done.returncode}:\n{done.stdout}"
         return done.stdout
@@ -209,7 +210,7 @@ class Client:
 
     def wait_for(self, text: str, timeout_seconds: float = 90.0) -> None:
         """Wait until its output contains a text."""
-        end = time.monotonic() + timeout_seconds
+        end = time.monotonic() + seconds(timeout_seconds)
         while text not in self.output:
             assert self.process.poll() is None, self.output
             assert time.monotonic() < end, self.output
@@ -223,7 +224,7 @@ class Client:
             timeout_seconds: Longest time to wait.
         """
         try:
-            found = self.process.wait(timeout_seconds)
+            found = self.process.wait(seconds(timeout_seconds))
         finally:
             self.process.kill()
         assert found == code, self.output

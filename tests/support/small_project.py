@@ -10,6 +10,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from tests.support.patience import seconds
+
 ROOT = Path(__file__).parents[2]
 VERSION = "{}.{}".format(*sys.version_info)
 PYTHON = Path(sys.base_prefix) / "bin" / f"python{VERSION}"
@@ -78,7 +80,7 @@ def make(folder: Path, *words: str, **environment: str) -> subprocess.CompletedP
         env={**outer, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=seconds(120),
         check=False,
     )
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
+from tests.support.patience import seconds
+
 
 class StoppedThread:
     """Calls a function in a thread up to its line number `stop`, and then waits for `resume`.
@@ -31,12 +33,12 @@ class StoppedThread:
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        assert self._paused.wait(60)
+        assert self._paused.wait(seconds(60))
 
     def resume(self) -> None:
         """Let the function continue to its end."""
         self._resume.set()
-        self._thread.join(60)
+        self._thread.join(seconds(60))
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -56,6 +58,6 @@ class StoppedThread:
             if self._left == 0:
                 self.stopped = True
                 self._paused.set()
-                self._resume.wait(60)
+                self._resume.wait(seconds(60))
             self._left -= 1
         return self._trace

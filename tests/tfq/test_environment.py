@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from common.processes import tfq_environment
+from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -22,7 +23,7 @@ def start(simulator: str, python: Path) -> list[str]:
     """Return the lines of a program that starts with an interpreter."""
     command = [str(python), "-c", PROGRAM, simulator, "A=1 2"]
     return subprocess.run(
-        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60
+        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=seconds(60)
     ).stdout.splitlines()
 
 

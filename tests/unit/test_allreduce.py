@@ -59,7 +59,7 @@ def test_silent_peer_is_named_at_the_limit(peers):
         PeerErrorTranslator(cluster, Preemption(Watchdog(), is_chief=False)),
     ):
         reduce(peers)
-    assert 0.4 < time.monotonic() - began < 30
+    assert time.monotonic() - began > 0.4
 
 
 def test_limit_changes_while_an_all_reduce_waits(peers):

@@ -16,6 +16,7 @@ from benchmarks.rounds import Disagreement, compare
 from benchmarks.subprocess_protocol import SubprocessSystem, SystemFailed
 from benchmarks.systems import of_task
 from common.errors import SettingsError
+from tests.support.patience import seconds
 
 
 def row(system: str, qubits: int, batch: int, ms: float, task: str = "train") -> dict:
@@ -144,7 +145,7 @@ def test_predicted_compilation_follows_a_power_law() -> None:
 
 
 def measured(system: SubprocessSystem, monkeypatch: pytest.MonkeyPatch) -> BenchmarkResults:
-    monkeypatch.setattr(rounds, "COMPILATION_SECONDS", 2.0)
+    monkeypatch.setattr(rounds, "COMPILATION_SECONDS", seconds(1))
     return rounds.measure([system], SpeedCase("qcnn", 4, 1), "train", 1)
 
 
@@ -155,7 +156,7 @@ def test_measure_too_long_or_large_is_omitted(
     action: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = CHILD.replace('request["action"]', repr(action))
-    system = SubprocessSystem("tfq", [sys.executable, "-c", child], timeout_seconds=1.0)
+    system = SubprocessSystem("tfq", [sys.executable, "-c", child], timeout_seconds=seconds(1))
     try:
         found = measured(system, monkeypatch)
     finally:
@@ -270,7 +271,7 @@ channel.serve({"versions": {}}, handle)
 @pytest.fixture
 def system() -> Iterator[SubprocessSystem]:
     """A system in a real process, which responds, fails or exits on request."""
-    system = SubprocessSystem("tfq", [sys.executable, "-c", CHILD], timeout_seconds=20.0)
+    system = SubprocessSystem("tfq", [sys.executable, "-c", CHILD], timeout_seconds=seconds(20))
     yield system
     system.close()
 

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from common.errors import DeadlineReached, Preempted, StorageUnavailable
+from tests.support.patience import seconds
 from training.checkpointing import CheckpointWriter, TrainingState
 from training.preemption import Preemption
 from training.watchdog import Watchdog
@@ -26,7 +27,7 @@ class BlockingStorage:
         self.concurrent += 1
         self.max_concurrent = max(self.max_concurrent, self.concurrent)
         self.requested.set()
-        assert self.open.wait(20)
+        assert self.open.wait(seconds(20))
         self.concurrent -= 1
         if self.is_unavailable:
             raise StorageUnavailable("storage is unavailable")
@@ -60,7 +61,7 @@ def test_training_continues_during_a_save(
 ) -> None:
     writer.on_step_boundary(state(1), due=True)
     writer.on_step_boundary(state(1, 2))  # does not wait
-    assert storage.requested.wait(20)
+    assert storage.requested.wait(seconds(20))
     assert storage.written == []
     storage.open.set()
     writer.on_step_boundary(state(2), due=True)
@@ -93,7 +94,7 @@ def test_sigterm_waits_for_the_save_and_saves_the_newest(
     writer: CheckpointWriter, storage: BlockingStorage, preemption: Preemption
 ) -> None:
     writer.on_step_boundary(state(1), due=True)
-    assert storage.requested.wait(20)
+    assert storage.requested.wait(seconds(20))
     preemption.requested.set()
     threading.Timer(0.2, storage.open.set).start()
     with pytest.raises(Preempted, match="epoch 2, step 2"):

@@ -1,7 +1,6 @@
 """A split that is read by parts gives what memory would give, in memory that was counted."""
 
 import threading
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from common.data.memory_plan import plan_memory
 from common.data.shard_stream import ShardStream
 from common.errors import DataError, SettingsError
 from common.settings import Settings
+from tests.support.patience import wait_until
 
 ROWS = 6007
 MEMORY = 60_000  # bytes; the split has 216,252
@@ -226,10 +226,8 @@ def test_stream_damaged_shard_raises_and_stops_threads(
     with pytest.raises(DataError, match=f"{shard.file} .*{words}"):
         epoch()
     assert isinstance(stream.failure, DataError)
-    deadline = time.monotonic() + 10
-    while any(thread.name.startswith("shard") for thread in threading.enumerate()):
-        assert time.monotonic() < deadline, "threads that read outlive the failure"
-        time.sleep(0.01)
+    # No thread that reads outlives the failure.
+    wait_until(lambda: not any(one.name.startswith("shard") for one in threading.enumerate()))
 
 
 def test_released_stream_starts_again(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from common.events import (
     render,
     schema,
 )
+from tests.support.patience import seconds
 
 LOG = logging.getLogger("qfleet")
 
@@ -160,7 +161,7 @@ def test_emit_to_stdout_writes_json_lines() -> None:
     code += "import os; os.dup2(2, 1); events.emit('benchmark_ready'); print('text')"
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],
-        env={**os.environ, "QFLEET_EVENTS": "stdout"}, capture_output=True, timeout=20,
+        env={**os.environ, "QFLEET_EVENTS": "stdout"}, capture_output=True, timeout=seconds(20),
     )  # fmt: skip
     found = [parse(line) for line in done.stdout.splitlines()]
     assert [event.kind for event in found if event] == ["log", "benchmark_ready"]
@@ -181,7 +182,7 @@ def test_emit_to_stalled_reader_waits_once_and_keeps_order(pipe: Pipe) -> None:
     began = time.monotonic()
     for number in range(100):
         assert emit("nodes", text, nodes=[number])
-    assert time.monotonic() - began < 4 * events.STALL_SECONDS
+    assert time.monotonic() - began < seconds(4 * events.STALL_SECONDS)  # 20 s if each waited
     found: list[int] = []
     splitter = LineSplitter()
     while len(found) < 100:
@@ -277,7 +278,7 @@ if pid:
     try:
         subprocess.run(
             [sys.executable, "-S", "-c", code], env={**os.environ, "QFLEET_EVENTS": f"fd:{writer}"},
-            pass_fds=[writer], timeout=20, check=True,
+            pass_fds=[writer], timeout=seconds(20), check=True,
         )  # fmt: skip
         event = parse(os.read(reader, 1000))
         assert event

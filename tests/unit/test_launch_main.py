@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from launch.__main__ import COMMANDS, help_text
+from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,7 +16,7 @@ def launch(*words: str) -> subprocess.CompletedProcess[str]:
     """Run `python -m launch WORDS` without kubectl and without a cluster."""
     return subprocess.run(
         [sys.executable, "-m", "launch", *words],
-        cwd=ROOT, env={"PATH": "/nowhere"}, capture_output=True, text=True, timeout=60,
+        cwd=ROOT, env={"PATH": "/nowhere"}, capture_output=True, text=True, timeout=seconds(60),
     )  # fmt: skip
 
 

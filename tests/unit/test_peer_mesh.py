@@ -11,6 +11,8 @@ import pytest
 
 from qfleet import native
 from qfleet.tensorflow.runtime import tf
+from tests.support.patience import seconds
+from tests.support.ports import own_port
 from training import peer_mesh
 from training.cluster import ClusterSpec, loopback_addresses
 from training.peer_mesh import PeerMesh, connect_mesh
@@ -24,6 +26,8 @@ pytestmark = pytest.mark.skipif(
     native.unavailable_reason() is not None, reason="there is no native kernel"
 )
 
+LIMIT = seconds(5)
+
 
 class WorkerThreads:
     """Workers as threads, which sum vectors as TensorFlow's all-reduce does."""
@@ -33,7 +37,7 @@ class WorkerThreads:
         self.ports: list[int] = []
         self.on_ports: Callable[[list[int]], None] = lambda ports: None
         self._vectors: list[Sequence[float]] = [()] * size
-        self._all = threading.Barrier(size, timeout=20)
+        self._all = threading.Barrier(size, timeout=seconds(20))
 
     def _all_reduce(self, rank: int, values: Sequence[float]) -> np.ndarray:
         self._vectors[rank] = values
@@ -61,8 +65,9 @@ class WorkerThreads:
 
 
 @pytest.fixture
-def start_workers() -> Iterator[Callable[[int], WorkerThreads]]:
+def start_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], WorkerThreads]]:
     """Create workers, and close their connections."""
+    monkeypatch.setattr(peer_mesh, "CONNECT_TIMEOUT_SECONDS", LIMIT)
     meshes: list[PeerMesh] = []
     yield lambda size: WorkerThreads(size, meshes)
     for mesh in meshes:
@@ -104,14 +109,14 @@ def test_unauthenticated_client_is_rejected(start_workers, greeting: bytes) -> N
 
     def connect(ports: list[int]) -> None:
         for port in ports:
-            clients.append(socket.create_connection(("127.0.0.1", port), timeout=5))
+            clients.append(socket.create_connection(("127.0.0.1", port), timeout=LIMIT))
             clients[-1].sendall(greeting)
 
     workers.on_ports = connect
     found = workers.run()
     assert all(own is not None for own in found)
     for client in clients:
-        client.settimeout(5)
+        client.settimeout(LIMIT)
         with contextlib.suppress(ConnectionResetError):
             assert client.recv(1) == b""
         client.close()
@@ -135,7 +140,9 @@ def test_dribbling_strangers_hold_up_no_handshake(start_workers) -> None:
         def connect(ports: list[int]) -> None:
             for port in ports:
                 clients = [
-                    opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+                    opened.enter_context(
+                        socket.create_connection(("127.0.0.1", port), timeout=LIMIT)
+                    )
                     for _ in range(15)  # the backlog has room for more
                 ]
                 threads.append(threading.Thread(target=dribble, args=(clients,)))
@@ -151,9 +158,7 @@ def test_dribbling_strangers_hold_up_no_handshake(start_workers) -> None:
 
 def test_chief_of_pods_leaves_the_rendezvous_port_alone(start_workers) -> None:
     """Late workers may connect there while others train."""
-    with socket.create_server(("127.0.0.1", 0)) as holder:
-        port = holder.getsockname()[1]
-    workers = start_workers(2)
+    port, workers = own_port(), start_workers(2)
     found = workers.run(("127.0.0.1:1", "localhost:2"), port)  # each on a host of its own
     assert all(own is not None for own in found)
     assert workers.ports[0] != port

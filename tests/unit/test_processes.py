@@ -16,7 +16,9 @@ import pytest
 
 from common import processes
 from common.processes import ManagedProcess, ProcessGroup, StopSignals, managed, output
+from tests.support.patience import seconds, wait_until
 
+LIMIT = seconds(20)
 READY = "import time, sys; print('ready', flush=True); "
 STUBBORN = (
     "import signal; [signal.signal(n, signal.SIG_IGN) for n in (signal.SIGTERM, signal.SIGHUP)]; "
@@ -29,7 +31,7 @@ def python(code: str) -> list[str]:
 
 
 def wait_until_ready(process: ManagedProcess) -> None:
-    event = process.next_event(10)
+    event = process.next_event(LIMIT)
     assert event
     assert event.message == "ready"
 
@@ -70,7 +72,7 @@ def test_cpus_without_affinity_calls_are_all(monkeypatch: pytest.MonkeyPatch) ->
     assert processes.usable_cpus() == [0, 1, 2]
     assert processes.cpu_count() == 3
     with processes.pinned([1]), ManagedProcess(python(""), cpus=[0]) as child:
-        assert child.wait(10) == 0
+        assert child.wait(LIMIT) == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no pinning here")
@@ -79,7 +81,7 @@ def test_managed_process_with_cpus_is_pinned() -> None:
     before = processes.usable_cpus()
     code = "import os; print(os.sched_getaffinity(0))"
     with ManagedProcess(python(code), cpus=[cpu], stdout="capture") as child:
-        assert child.wait(10) == 0
+        assert child.wait(LIMIT) == 0
     assert child.stdout_text == f"{{{cpu}}}\n"
     assert processes.usable_cpus() == before
 
@@ -150,14 +152,14 @@ def test_managed_process_returns_code_and_streams() -> None:
 def test_managed_process_merges_stderr_into_stdout() -> None:
     code = "import sys; print('a', flush=True); print('b', file=sys.stderr)"
     with ManagedProcess(python(code), stdout="capture", stderr="stdout") as child:
-        child.wait(10)
+        child.wait(LIMIT)
     assert child.stdout_text == "a\nb\n"
 
 
 def test_managed_process_has_its_own_session_and_no_stdin() -> None:
     code = "import os, sys; print(os.getsid(0) == os.getpid(), repr(sys.stdin.read()))"
     with ManagedProcess(python(code), stdout="capture") as child:
-        child.wait(10)
+        child.wait(LIMIT)
     assert child.stdout_text == "True ''\n"
 
 
@@ -176,7 +178,7 @@ def test_managed_process_passes_events_on_stdout() -> None:
     code = "import os; os.environ['QFLEET_EVENTS'] = 'stdout'; " + EMIT
     code += "events.emit('nodes', nodes=['a'])"
     with ManagedProcess(python(code), stdout="capture", emits=False) as child:
-        first = child.next_event(10)
+        first = child.next_event(LIMIT)
         assert first
         assert first.items("nodes") == ["a"]
 
@@ -200,15 +202,15 @@ def test_managed_process_killed_reports_the_signal() -> None:
         assert child.exit_code is None
         assert child.describe_exit() == "running"
         os.kill(child.pid, signal.SIGKILL)
-        assert child.wait(10) == 137
+        assert child.wait(LIMIT) == 137
     assert child.describe_exit() == "killed by SIGKILL"
 
 
 def test_stop_ends_a_willing_child_with_sigterm() -> None:
     with ManagedProcess(python(READY + "time.sleep(60)"), stdout="capture") as child:
         wait_until_ready(child)
-        assert child.stop(10) == 143
-        assert child.stop(10) == 143
+        assert child.stop(LIMIT) == 143
+        assert child.stop(LIMIT) == 143
 
 
 def test_stop_kills_a_child_that_ignores_sigterm() -> None:
@@ -216,7 +218,7 @@ def test_stop_kills_a_child_that_ignores_sigterm() -> None:
         wait_until_ready(child)
         began = time.monotonic()
         assert child.stop(0.2) == 137
-        assert 0.2 <= time.monotonic() - began < 5
+        assert time.monotonic() - began >= 0.2
 
 
 def test_kill_ends_children_in_other_sessions() -> None:
@@ -224,21 +226,18 @@ def test_kill_ends_children_in_other_sessions() -> None:
     code = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', sys.argv[1]],"
     code += " start_new_session=True); print(p.pid, flush=True); p.wait()"
     with ManagedProcess([*python(STUBBORN + code), grandchild], stdout="capture") as child:
-        event = child.next_event(10)
+        event = child.next_event(LIMIT)
         assert event
         below = psutil.Process(int(event.message))
         assert child.stop(0.1) == 137
-        deadline = time.monotonic() + 5
-        while below.is_running() and below.status() != psutil.STATUS_ZOMBIE:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: not below.is_running() or below.status() == psutil.STATUS_ZOMBIE)
 
 
 def test_exit_is_seen_while_a_grandchild_holds_pipes() -> None:
     code = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'import time;"
     code += " time.sleep(60)']); print(p.pid)"
     with ManagedProcess(python(code), stdout="capture", stderr="capture") as child:
-        assert child.wait(10) == 0
+        assert child.wait(LIMIT) == 0
     os.kill(int(child.stdout_text), signal.SIGKILL)
 
 
@@ -250,7 +249,7 @@ def test_flooded_pipes_do_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
     code += "for i in range(200): events.emit('measurement', result={'text': 'y' * 9000})\n"
     command = python(code)
     with ManagedProcess(command, cwd=Path.cwd(), stdout="capture", stderr="capture") as child:
-        assert child.wait(30) == 0
+        assert child.wait(LIMIT) == 0
         found = [event.kind for event in child.events()]
     assert len(child.stdout_text) == len(child.stderr_text) == 1000
     assert found.count("measurement") == 200
@@ -263,7 +262,7 @@ def test_send_line_reaches_stdin() -> None:
         assert child.send_line("hello")
         child.close_stdin()
         assert not child.send_line("again")
-        child.wait(10)
+        child.wait(LIMIT)
     assert child.stdout_text == "HELLO\n\n"
 
 
@@ -274,7 +273,7 @@ def test_send_line_without_reader_returns_false() -> None:
         child.stop(0)
         assert not child.send_line("x")
     with ManagedProcess(python(""), stdin=True) as child:
-        child.wait(10)
+        child.wait(LIMIT)
         assert not child.send_line("x")
 
 
@@ -302,7 +301,7 @@ def test_managed_process_does_not_inherit_another_ones_pipes() -> None:
         wait_until_ready(first)
         code = "import os; print([fd for fd in range(3, 99) if os.path.exists(f'/dev/fd/{fd}')])"
         with ManagedProcess(python(code), emits=False, stdout="capture") as second:
-            second.wait(10)
+            second.wait(LIMIT)
         assert second.stdout_text.strip() in ("[]", "[3]")  # 3 is the listing's own
         first.stop(0)
 
@@ -313,7 +312,7 @@ def test_process_group_merges_events_and_replaces_one() -> None:
             group.start(python(f"raise SystemExit({rank})"), name=f"worker {rank}")
         ended: dict[str, int | None] = {}
         while len(ended) < 2:
-            found = group.next_event(10)
+            found = group.next_event(LIMIT)
             assert found
             process, event = found
             assert event.kind == "exit"
@@ -328,10 +327,10 @@ def test_process_group_stop_all_shares_one_grace_time() -> None:
         for _ in range(3):
             group.start(python(STUBBORN + READY + "time.sleep(60)"), stdout="capture")
         for _ in range(3):
-            assert group.next_event(10)
+            assert group.next_event(LIMIT)
         began = time.monotonic()
-        group.stop_all(0.4)
-        assert time.monotonic() - began < 0.4 * 2.5
+        group.stop_all(grace := seconds(0.2))
+        assert time.monotonic() - began < 2.5 * grace
         assert [process.exit_code for process in group.processes] == [137] * 3
 
 
@@ -351,13 +350,13 @@ def test_second_signal_does_not_interrupt_the_clean_up() -> None:
     with ManagedProcess([sys.executable, "-c", code], stdin=True, stdout="capture") as child:
         wait_until_ready(child)
         child.terminate()
-        event = child.next_event(10)
+        event = child.next_event(LIMIT)
         assert event
         assert event.message == "cleaning"
         child.terminate()
         child.send_signal(signal.SIGHUP)
         child.send_line("clean")
-        assert child.wait(10) == 143
+        assert child.wait(LIMIT) == 143
         assert "clean\n" in child.stdout_text
 
 
@@ -374,5 +373,5 @@ def test_stop_signals_are_recorded_and_restored() -> None:
 def test_import_without_psutil_works() -> None:
     code = "import sys; sys.modules['psutil'] = None; from common import processes as p\n"
     code += "with p.ManagedProcess(['sleep', '60']) as child: child.stop(0)\n"
-    done = subprocess.run(python(code), capture_output=True, text=True, timeout=20)
+    done = subprocess.run(python(code), capture_output=True, text=True, timeout=LIMIT)
     assert (done.returncode, done.stderr) == (0, "")

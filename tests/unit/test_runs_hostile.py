@@ -14,13 +14,14 @@ from common.settings import Settings
 from inference import model_loading, model_source
 from qfleet.compiler.sampling import EXACT
 from tests.support.finished_run import finish, model_folder
+from tests.support.patience import seconds
 from tests.support.run_mutations import nested
 
 
 @pytest.fixture(autouse=True)
 def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "EXPIRY_SECONDS", 0.3)
-    monkeypatch.setattr(lease, "RENEW_INTERVAL_SECONDS", 0.1)
+    monkeypatch.setattr(lease, "EXPIRY_SECONDS", seconds(0.15))
+    monkeypatch.setattr(lease, "RENEW_INTERVAL_SECONDS", seconds(0.05))
 
 
 @pytest.fixture

@@ -19,9 +19,10 @@ from common.runs import __main__ as command
 from common.settings import Settings
 from inference import inference_input, model_source
 from tests.support.finished_run import finish
+from tests.support.patience import seconds
 from tests.support.run_mutations import Mutation, mutations
 
-LIMIT_SECONDS = 20
+LIMIT_SECONDS = round(seconds(20))
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +50,8 @@ def _set_finished(run: Path, when: str) -> None:
 
 @pytest.fixture(autouse=True)
 def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "EXPIRY_SECONDS", 0.2)
-    monkeypatch.setattr(lease, "RENEW_INTERVAL_SECONDS", 0.1)
+    monkeypatch.setattr(lease, "EXPIRY_SECONDS", seconds(0.1))
+    monkeypatch.setattr(lease, "RENEW_INTERVAL_SECONDS", seconds(0.05))
 
 
 @contextmanager

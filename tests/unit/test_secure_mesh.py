@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from common.errors import PeerLost, RendezvousTimeout
-from common.processes import free_ports
 from qfleet import native
 from qfleet.tensorflow.runtime import tf
+from tests.support.patience import seconds
+from tests.support.ports import own_ports
 from training import allreduce
 from training.cluster import ClusterSpec, loopback_addresses
 from training.mesh_strategy import MeshStrategy
@@ -24,8 +25,7 @@ SECRET = b"0123456789abcdef0123456789abcdef"
 @pytest.fixture
 def addresses(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """Return addresses of as many workers as the test's parameter `size`."""
-    with free_ports(request.node.callspec.params.get("size", 2)) as ports:
-        return loopback_addresses(ports)
+    return loopback_addresses(own_ports(request.node.callspec.params.get("size", 2)))
 
 
 def connect(
@@ -36,7 +36,7 @@ def connect(
     def one(rank: int) -> PeerMesh | BaseException:
         try:
             secret = (secrets or {}).get(rank, SECRET)
-            return connect_secure_mesh(ClusterSpec(addresses, rank), secret, timeout)
+            return connect_secure_mesh(ClusterSpec(addresses, rank), secret, seconds(timeout))
         except (PeerLost, RendezvousTimeout) as error:
             return error
 

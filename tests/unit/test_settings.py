@@ -441,10 +441,10 @@ def test_aliases_that_multiply_are_refused_at_once(tmp_path):
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
     file.write_text("\n".join(lines))
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(SettingsError, match="alias"):
         Settings.from_args([f"CONFIG={file}"])
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_file_has_the_values_of_the_command_line(tmp_path):

@@ -1,7 +1,6 @@
 """Studies in clusters: what trials do with the client of Kubernetes and the commands of Slurm."""
 
 import shlex
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +18,7 @@ from studies.kubernetes_trials import KubernetesTrials, open_cluster_storage
 from studies.slurm_trials import SlurmTrials
 from studies.targets import parallel_trials
 from studies.trial_launcher import TrialHandle, TrialOutcome, TrialRequest
+from tests.support.patience import wait_until
 
 REQUEST = TrialRequest(0, "s-0000", ["--run=s-0000"])
 EVENT = """echo '{"event":"%s","time":0,"message":"",%s}' >&${QFLEET_EVENTS#fd:}"""
@@ -31,10 +31,9 @@ def phase(name: str) -> str:
 
 def outcome(handle: TrialHandle) -> TrialOutcome:
     """Wait for the end of a trial."""
-    end = time.monotonic() + 20
-    while (found := handle.poll()) is None:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_until(lambda: handle.poll() is not None)
+    found = handle.poll()
+    assert found
     return found
 
 
@@ -82,11 +81,13 @@ def test_client_that_fails_is_no_end_of_its_job() -> None:
 def test_job_is_running_in_some_phases_only() -> None:
     handle = start_job(f"{phase('Suspended')}; read -t 0.5 <><(:); {phase('Running')}; sleep 60")
     seen = set()
-    end = time.monotonic() + 20
-    while True not in seen:
-        assert time.monotonic() < end
+
+    def has_run() -> bool:
         handle.poll()
         seen.add(handle.is_running)
+        return handle.is_running
+
+    wait_until(has_run)
     assert False in seen
     handle.close()
 

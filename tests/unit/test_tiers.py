@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import TIERS
+from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[2]
 PYTEST = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
@@ -44,7 +45,7 @@ def collect(root: Path) -> dict[str, list[str]]:
     found = subprocess.run(
         [sys.executable, "-c", PRINT_MARKERS, config, f"--rootdir={root}", "--collect-only", "-qq",
          str(root / "tests")],
-        cwd=ROOT, capture_output=True, text=True, timeout=300,
+        cwd=ROOT, capture_output=True, text=True, timeout=seconds(300),
     )  # fmt: skip
     assert found.returncode == 0, found.stdout[-2000:] + found.stderr[-2000:]
     rows = [line.split("\t") for line in found.stdout.splitlines() if line.startswith("tests/")]

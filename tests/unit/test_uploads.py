@@ -2,21 +2,14 @@
 
 import logging
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from common import storage
 from common.uploads import Uploader
+from tests.support.patience import wait_until
 from tests.support.storage_emulator import BUCKET, Emulator, Proxy, point_to
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 def content(path: storage.StoragePath) -> bytes:
@@ -30,7 +23,7 @@ def test_uploader_growing_file_is_uploaded_repeatedly(flaky_gs: str, tmp_path: P
     events.parent.mkdir(parents=True)
     for grown in (b"one", b"one two", b"one two three"):
         events.write_bytes(grown)
-        until(lambda grown=grown: content(remote / "logs" / "events") == grown)
+        wait_until(lambda grown=grown: content(remote / "logs" / "events") == grown)
     profile = tmp_path / "scratch" / "plugins" / "profile" / "x.xplane.pb"
     profile.parent.mkdir(parents=True)
     profile.write_bytes(b"last words")
@@ -48,11 +41,14 @@ def test_uploader_unchanged_file_is_uploaded_once(
         point_to(monkeypatch, proxy.address)
         remote = storage.path(f"gs://{BUCKET}/unchanged")
         with Uploader(tmp_path, remote, interval_seconds=0.02):
-            until(lambda: content(remote / "events") == b"x")
-            time.sleep(0.2)
-            known = len(requests)
-            time.sleep(0.2)
-    assert len(requests) == known
+            wait_until(lambda: content(remote / "events") == b"x")
+
+            def is_quiet() -> bool:
+                known = len(requests)
+                time.sleep(0.2)
+                return len(requests) == known
+
+            wait_until(is_quiet)
 
 
 def test_uploader_storage_outage_warns_once_and_catches_up(
@@ -69,9 +65,9 @@ def test_uploader_storage_outage_warns_once_and_catches_up(
         point_to(monkeypatch, proxy.address)
         remote = storage.path(f"gs://{BUCKET}/away")
         with Uploader(tmp_path, remote, interval_seconds=0.02):
-            until(lambda: proxy.failed > 6)
+            wait_until(lambda: proxy.failed > 6)
             away[0] = False
-            until(lambda: any(message.endswith("again") for message in caplog.messages))
+            wait_until(lambda: any(message.endswith("again") for message in caplog.messages))
         assert content(remote / "events") == b"x"
     assert [message.split(":")[0] for message in caplog.messages] == [
         "logs are not uploaded at the moment",
@@ -92,7 +88,7 @@ def test_refused_upload_is_logged_and_tried_again(
         point_to(monkeypatch, proxy.address)
         remote = storage.path(f"gs://{BUCKET}/refused")
         with Uploader(tmp_path, remote, interval_seconds=0.02):
-            until(lambda: caplog.messages[-1:] and caplog.messages[-1].endswith("again"))
+            wait_until(lambda: caplog.messages[-1:] and caplog.messages[-1].endswith("again"))
         assert content(remote / "events") == b"x"
     assert "is denied" in caplog.messages[0]
 

@@ -11,6 +11,7 @@ import pytest
 
 from common.errors import DeadlineReached, StorageUnavailable
 from common.processes import Heartbeats
+from tests.support.patience import seconds, wait_until
 from training.watchdog import Watchdog
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,10 +21,12 @@ from pathlib import Path
 from common import events
 from common.errors import StorageUnavailable
 from training import watchdog as module
+from tests.support.patience import seconds
 from training.logging_setup import start_console
 from training.watchdog import Watchdog
 
-module.END_SECONDS, module.COMMIT_TIMEOUT_SECONDS, module.BOUNDARY_TIMEOUT_SECONDS = 1.0, 0.5, 0.5
+module.END_SECONDS = seconds(1.0)
+module.COMMIT_TIMEOUT_SECONDS = module.BOUNDARY_TIMEOUT_SECONDS = seconds(0.5)
 module.DEADLINE_GRACE_SECONDS = 0.0
 folder = Path(sys.argv[1])
 start_console(1, verbose=False)
@@ -33,118 +36,110 @@ watchdog.record_end = lambda text, code: (folder / "cause").write_text(text)
 watchdog.start()
 print("ready", flush=True)
 """
-HOLD_INTERPRETER_LOCK = "ctypes.PyDLL(None).sleep(60)"
+# Longer than any limit of these tests.
+FOREVER = "time.sleep(3600)"
+HOLD_INTERPRETER_LOCK = "ctypes.PyDLL(None).sleep(3600)"
 
 
 @pytest.fixture
 def run(tmp_path):
-    """Run statements in a process with a watchdog; return its exit code, output and seconds."""
+    """Run statements in a process with a watchdog; return its exit code and output."""
 
-    def run_program(*statements: str) -> tuple[int, str, float]:
+    def run_program(*statements: str) -> tuple[int, str]:
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM + "\n".join(statements), str(tmp_path)],
             cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
-        began = time.monotonic()
-        output = process.communicate(timeout=60)[0]
-        return process.returncode, output, time.monotonic() - began
+        output = process.communicate(timeout=seconds(60))[0]
+        return process.returncode, output
 
     return run_program
 
 
 def test_stage_without_progress_ends_with_its_code(run, tmp_path):
-    code, output, seconds = run(
-        "watchdog.enter('the claim', 0.5, StorageUnavailable)", "time.sleep(60)"
-    )
+    code, output = run("watchdog.enter('the claim', 0.5, StorageUnavailable)", FOREVER)
     assert code == StorageUnavailable.exit_code
     assert "worker 1" in output
     assert "the claim" in output
-    assert seconds > 0.4
     assert "the claim" in (tmp_path / "cause").read_text()
     assert (tmp_path / "committed").exists()
 
 
 def test_hung_commit_does_not_keep_the_process(run):
-    code, _, seconds = run(
+    code, _ = run(
         "watchdog.commit_newest = threading.Event().wait",
         "watchdog.enter('a stage', 0.2)",
-        "time.sleep(60)",
+        FOREVER,
     )
     assert code == 147
-    assert seconds < 30
 
 
 def test_limit_holds_while_the_interpreter_lock_is_held(run):
-    code, output, seconds = run("watchdog.enter('a call', 0.5)", HOLD_INTERPRETER_LOCK)
+    code, output = run("watchdog.enter('a call', 0.5)", HOLD_INTERPRETER_LOCK)
     assert code == 147
     assert "a call" in output
-    assert seconds < 30
 
 
 def test_progress_restarts_the_limit(run):
-    code, _, seconds = run(
-        "watchdog.enter('a loop', 1.5)",
-        "for _ in range(30):",
+    limit = seconds(0.75)
+    code, _ = run(
+        f"watchdog.enter('a loop', {limit})",
+        f"end = time.monotonic() + 2 * {limit}",
+        "while time.monotonic() < end:",
         "    time.sleep(0.1)",
         "    watchdog.progress()",
         "import os",
         "os._exit(7)",
     )
     assert code == 7
-    assert seconds > 2.5
 
 
-@pytest.mark.parametrize("stuck", ["time.sleep(60)", HOLD_INTERPRETER_LOCK])
+@pytest.mark.parametrize("stuck", [FOREVER, HOLD_INTERPRETER_LOCK])
 def test_deadline_holds_while_the_main_thread_is_stuck(run, stuck):
-    code, output, seconds = run("watchdog.set_deadline(time.monotonic() + 0.5)", stuck)
+    code, output = run("watchdog.set_deadline(time.monotonic() + 0.5)", stuck)
     assert code == DeadlineReached.exit_code
     assert "DEADLINE reached" in output
-    assert seconds < 30
 
 
 def test_end_reports_the_original_error_if_it_hangs(run):
-    code, output, _ = run(
-        "module.EXIT_SECONDS = 0.3",
+    code, output = run(
+        "module.EXIT_SECONDS = seconds(0.3)",
         "with watchdog.orderly_end():",
         "    try:",
         "        with watchdog.orderly_end():",
         "            raise StorageUnavailable('no response')",
         "    finally:",
-        "        time.sleep(60)",
+        f"        {FOREVER}",
     )
     assert code == StorageUnavailable.exit_code
     assert "no response" in output
 
 
 def test_stage_that_waits_is_logged(run):
-    code, output, _ = run(
-        "module.REPORT_SECONDS = 0.2", "watchdog.enter('slow storage', 2)", "time.sleep(60)"
+    code, output = run(
+        "module.REPORT_SECONDS = 0.2", f"watchdog.enter('slow storage', {seconds(1)})", FOREVER
     )
     assert code == 147
     assert "Waiting: slow storage" in output
 
 
 def test_heartbeat_file_is_touched_within_limits_only(tmp_path):
-    program = PROGRAM + "watchdog.enter('a call', 3)\nmodule.END_SECONDS = 60\n"
-    program += "watchdog.enter('a call', 3)\n" + HOLD_INTERPRETER_LOCK
+    program = PROGRAM + f"module.END_SECONDS = 3600\nwatchdog.enter('a call', {seconds(1.5)})\n"
+    program += HOLD_INTERPRETER_LOCK
     file = tmp_path / "heartbeat"
     with subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout
         process.stdout.readline()
-        first = file.stat().st_mtime_ns
-        time.sleep(1.5)
-        second = file.stat().st_mtime_ns
-        time.sleep(4)
-        late = file.stat().st_mtime_ns
-        time.sleep(1)
-        last = file.stat().st_mtime_ns
+        touched = [file.stat().st_mtime_ns]
+        for _ in range(2):
+            wait_until(lambda: file.stat().st_mtime_ns > touched[-1])
+            touched.append(file.stat().st_mtime_ns)
+        wait_until(lambda: time.time_ns() - file.stat().st_mtime_ns > 1e9 * seconds(2))
         process.send_signal(signal.SIGKILL)
-    assert first < second < late
-    assert late == last
 
 
 def test_limit_follows_recent_calls_within_bounds(monkeypatch):

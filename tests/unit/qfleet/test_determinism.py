@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import seconds
+
 # Starts processes that import TensorFlow and compute for 10 s.
 pytestmark = pytest.mark.exhaustive
 
@@ -59,7 +61,7 @@ print("moved", batch, digest(simulator, angles, parameters))
 def digests() -> list[str]:
     """Return the lines of one process."""
     run = subprocess.run(
-        [sys.executable, "-c", RUN], cwd=ROOT, capture_output=True, text=True, timeout=200
+        [sys.executable, "-c", RUN], cwd=ROOT, capture_output=True, text=True, timeout=seconds(200)
     )
     assert run.returncode == 0, run.stderr
     return run.stdout.splitlines()

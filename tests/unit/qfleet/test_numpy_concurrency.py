@@ -14,6 +14,7 @@ import sympy
 
 import qfleet
 from qfleet.circuits.qcnn import qcnn
+from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[3]
 MODEL = qcnn(8, encoder="reupload", features=8)
@@ -138,7 +139,7 @@ print("equal")
 def test_forked_process_computes_the_same() -> None:
     # In a process of its own: other tests start threads that do not survive a fork.
     run = subprocess.run(
-        [sys.executable, "-c", FORK], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", FORK], cwd=ROOT, capture_output=True, text=True, timeout=seconds(120)
     )
     assert run.stdout == "equal\n", run.stderr
 
@@ -163,6 +164,6 @@ def test_environment_sets_the_number_of_threads(variables: dict[str, str], wante
         env={"PATH": "/usr/bin:/bin", **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=seconds(60),
     )
     assert run.stdout == f"{wanted}\n", run.stderr

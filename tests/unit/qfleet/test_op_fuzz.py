@@ -41,7 +41,7 @@ def call_at_random(seconds: float, seed: int = 0) -> None:
     """Call all operations with random arguments; print each call before it is made.
 
     Args:
-        seconds: How long.
+        seconds: How long, in processor time.
         seed: Seed of the arguments.
 
     Raises:
@@ -59,8 +59,8 @@ def call_at_random(seconds: float, seed: int = 0) -> None:
     pool: dict[Any, list[Any]] = {}  # states and kept states, as operands of later calls
     accepted: Counter[str] = Counter()
     rejected: Counter[str] = Counter()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
         for call in calls:
             operands, attributes = call.arguments(pool)
             # Shape functions run in graphs only, and raise ValueError. So do wrong data types.

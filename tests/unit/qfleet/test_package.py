@@ -10,6 +10,7 @@ import pytest
 import qfleet
 from qfleet import errors
 from qfleet.engine import memory
+from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[3]
 
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 def run_python(code: str) -> str:
     """Return what a program prints in a new process."""
     run = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=seconds(120)
     )
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()
@@ -54,7 +55,7 @@ def test_example_agrees_with_cirq(arguments: tuple[str, ...], compared: int) -> 
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=seconds(120),
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.count("difference ") == compared

@@ -105,10 +105,10 @@ def test_terms_of_one_pauli_word_are_added():
 
 
 def test_long_text_without_terms_is_refused_at_once():
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(ProblemError):
         parse("1" * 1_000_000, "file")
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_huge_family_is_refused_before_it_is_made():
