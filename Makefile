@@ -135,7 +135,7 @@ override marked = $$(grep -rlw --include='test_*.py' 'mark\.$(1)' tests | sort)
 override pytest_tfq := tests/run.sh .venv-tfq/bin/python --numprocesses=2 --dist=worksteal \
 	tests/tfq tests/unit/qfleet tests/unit/test_layers.py
 
-.PHONY: test test-worker test-tfq test-rest test-all test-adapters test-mitiq test-native test-infra test-nightly test-changed test-durations
+.PHONY: test test-worker test-tfq test-rest test-all test-adapters test-native test-infra test-nightly test-changed test-durations
 test: test-worker test-tfq ## run the default tests: 5 minutes
 
 test-worker: ## run the default tests without TensorFlow Quantum
@@ -164,6 +164,7 @@ test-infra: test-environments ## run the tests of setup.sh and the Google Cloud 
 	@$(pytest) tests/infra -m infra
 
 test-nightly: test-environments ## run the tests that take longest: more than 30 minutes
+	@$(setup) $(peers)
 	@$(pytest) -m nightly
 
 test-adapters: ## run the tests of the PyTorch, JAX and PennyLane adapters, in an environment of 5 GB
@@ -171,10 +172,6 @@ test-adapters: ## run the tests of the PyTorch, JAX and PennyLane adapters, in a
 	@.venv-peers/bin/python -m qfleet.native >/dev/null
 	@tests/run.sh .venv-peers/bin/python --numprocesses=2 --dist=worksteal \
 		--confcutdir=tests/adapters tests/adapters $(report:%=%/adapters.xml)
-
-test-mitiq: ## compare zero-noise extrapolation with mitiq, in its environment
-	@$(no_settings)$(setup) $(tfq)
-	@tests/run.sh .venv-tfq/bin/python --confcutdir=tests/mitiq tests/mitiq $(report:%=%/mitiq.xml)
 
 test-changed: test-environments ## run the tests that your changes since branch main can affect
 	@files=$$(.venv/bin/python -m tools.changed_tests main); [[ -z $$files ]] || \
@@ -194,7 +191,6 @@ test-environments:
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(tfq)
 	@$(setup) $(tensorboard)
-	@$(setup) $(peers)
 
 .PHONY: chaos
 chaos: ## train with random faults and compare the weights: make chaos JOBS=20 SEED=1, TARGET=k8s for a cluster

@@ -13,8 +13,7 @@ from tests.support.ports import own_port
 
 pytest_plugins = ["tests.support.storage_emulator"]
 
-# They need environments of their own: make test-adapters, make test-mitiq.
-collect_ignore = ["adapters", "mitiq"]
+collect_ignore = ["adapters"]  # their environment is that of `make test-adapters`
 
 gc.set_threshold(GC_THRESHOLD)  # as run_main does: saves a fifth of the time of compiling tests
 

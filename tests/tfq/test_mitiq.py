@@ -1,11 +1,11 @@
-"""Folded circuits and fits against mitiq, which needs an older Cirq: make test-mitiq."""
+"""Folded circuits and fits against mitiq, which needs an older Cirq, as TensorFlow Quantum does.
+
+Tests import it, so that other environments can collect them.
+"""
 
 import cirq
 import numpy as np
 import pytest
-from mitiq.zne import execute_with_zne
-from mitiq.zne.inference import ExpFactory, LinearFactory, RichardsonFactory
-from mitiq.zne.scaling import fold_global
 
 from qfleet.circuits import fold, hardware_efficient
 from qfleet.extrapolation import extrapolate
@@ -33,6 +33,8 @@ def execute(folded: cirq.Circuit) -> float:
 
 @pytest.mark.parametrize("factor", [1, 3, 5, 7])
 def test_folded_circuit_equals_that_of_mitiq(factor: int) -> None:
+    from mitiq.zne.scaling import fold_global
+
     ideal = circuit(0)
     own, other = fold(ideal, factor), fold_global(ideal, factor)
     assert len(list(own.all_operations())) == len(list(other.all_operations()))
@@ -42,6 +44,8 @@ def test_folded_circuit_equals_that_of_mitiq(factor: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_fits_equal_those_of_mitiq(seed: int) -> None:
+    from mitiq.zne.inference import ExpFactory, LinearFactory, RichardsonFactory
+
     values = [execute(fold(circuit(seed), factor)) for factor in FACTORS]
     expected = {
         "linear": LinearFactory.extrapolate(FACTORS, values),
@@ -55,12 +59,18 @@ def test_fits_equal_those_of_mitiq(seed: int) -> None:
 
 
 def test_exponential_of_a_decay_equals_that_of_mitiq() -> None:
+    from mitiq.zne.inference import ExpFactory
+
     values = [0.8 * np.exp(-0.07 * factor) for factor in FACTORS]
     expected = ExpFactory.extrapolate(FACTORS, values, asymptote=0.0)
     assert extrapolate(FACTORS, values) == pytest.approx(expected, abs=1e-9)
 
 
 def test_mitigated_value_equals_execute_with_zne() -> None:
+    from mitiq.zne import execute_with_zne
+    from mitiq.zne.inference import RichardsonFactory
+    from mitiq.zne.scaling import fold_global
+
     ideal = circuit(1)
     factory = RichardsonFactory(scale_factors=list(FACTORS))
     expected = execute_with_zne(ideal, execute, factory=factory, scale_noise=fold_global)
