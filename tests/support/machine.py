@@ -1,4 +1,4 @@
-"""What the machine was doing: a section in the report of a failed test."""
+"""Section "machine" in the report of a failed test: what the machine was doing."""
 
 import os
 import shutil
