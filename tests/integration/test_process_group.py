@@ -190,7 +190,7 @@ def test_killed_launcher_leaves_no_workers(start, tmp_path):
     process.wait_until(lambda: checkpoints(tmp_path / "hybrid"))
     workers = [process.worker(0), process.worker(1)]
     process.process.kill()
-    gone, alive = psutil.wait_procs(workers, timeout=30)
+    gone, alive = psutil.wait_procs(workers, timeout=seconds(30))
     assert (len(gone), alive) == (2, [])
 
 

@@ -1,4 +1,4 @@
-"""What the machine was doing: a section in the report of a failed test."""
+"""Section "machine" in the report of a failed test: what the machine was doing."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ def describe_machine(elapsed_seconds: float) -> str:
             time.sleep(SAMPLE_SECONDS)
         found.sort(key=lambda info: info["cpu_percent"] or 0.0, reverse=True)
         for info in found[:PROCESSES]:
-            command = " ".join(info["cmdline"] or ["?"])
+            command = " ".join(" ".join(info["cmdline"] or ["?"]).split())
             lines.append(f"{info['cpu_percent']:4.0f} % CPU  {info['pid']:>7}  {command[:100]}")
         return "\n".join(lines)
     except Exception as error:  # the report of the failure matters more

@@ -30,7 +30,7 @@ def seconds(limit: float) -> float:
     """Return a time limit for this machine.
 
     Args:
-        limit: The limit on an idle machine, in seconds.
+        limit: What suffices on an idle machine, in seconds.
     """
     return limit * factor()
 
@@ -40,7 +40,7 @@ def wait_until(condition: Callable[[], object], limit: float = 20.0, pause: floa
 
     Args:
         condition: Called until it returns a true value.
-        limit: Longest time on an idle machine, in seconds.
+        limit: What suffices on an idle machine, in seconds.
         pause: Time between two calls, in seconds.
 
     Raises:

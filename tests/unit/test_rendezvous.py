@@ -341,7 +341,7 @@ def test_dribbling_strangers_hold_up_nobody(group):
     thread.start()
     for rank in (1, 2):
         group.join(rank)
-    server.start_all(MESSAGE, LONG)  # one after the other, the strangers take 500 s
+    server.start_all(MESSAGE, LONG)  # unauthenticated peers in turn take 500 s
     done.set()
     thread.join()
     group.wait()
