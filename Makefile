@@ -62,8 +62,6 @@ override targets := $(or $(filter TARGET=% TARGET:=%,$(words)),TARGET=$(value QF
 override cluster := $(filter TARGET=k8s TARGET:=k8s,$(lastword $(targets)))
 override slurm := $(filter TARGET=slurm TARGET:=slurm,$(lastword $(targets)))
 
-override report :=
-
 .PHONY: help
 help: ## list the targets
 	@printf 'make TARGET [SETTING=value ...], where TARGET is one of\n\n'
@@ -135,27 +133,27 @@ override marked = $$(grep -rlw --include='test_*.py' 'mark\.$(1)' tests | sort)
 override pytest_tfq := tests/run.sh .venv-tfq/bin/python --numprocesses=2 --dist=worksteal \
 	tests/tfq tests/unit/qfleet tests/unit/test_layers.py
 
-.PHONY: test test-worker test-tfq test-rest test-all test-adapters test-native test-infra test-nightly test-changed test-durations
+.PHONY: test test-worker test-tfq test-rest test-all test-adapters test-native test-infra test-nightly test-changed
 test: test-worker test-tfq ## run the default tests: 5 minutes
 
 test-worker: ## run the default tests without TensorFlow Quantum
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(tensorboard)
-	@$(pytest) -m default $(report:%=%/default.xml)
+	@$(pytest) -m default
 
 test-tfq: ## run the default tests with TensorFlow Quantum, in its environment
 	@$(no_settings)$(setup) $(tfq)
-	@$(pytest_tfq) -m tfq $(report:%=%/tfq.xml)
+	@$(pytest_tfq) -m tfq
 
 test-all: test test-rest ## run all tests but those that need a cluster: 45 minutes
 
 test-rest: test-environments
 	@# File by file: groups of processes that a file shares are started once.
 	@$(pytest) --dist=loadfile tests/infra tests/exhaustive tests/slurm $(call marked,exhaustive) \
-		-m 'infra or exhaustive' $(report:%=%/rest.xml)
+		-m 'infra or exhaustive'
 	@# The wheel beside the C++ tests: a build uses all CPUs, but installations only one.
-	@$(pytest) --dist=loadfile tests/native $(call marked,native) -m native $(report:%=%/native.xml)
-	@tests/run.sh .venv-tfq/bin/python tests/tfq -m tfq_exhaustive $(report:%=%/tfq-rest.xml)
+	@$(pytest) --dist=loadfile tests/native $(call marked,native) -m native
+	@tests/run.sh .venv-tfq/bin/python tests/tfq -m tfq_exhaustive
 
 test-native: test-environments ## run the tests of the C++ engine: sanitizers, other processors
 	@$(pytest) tests/native $(call marked,native) -m native
@@ -171,22 +169,14 @@ test-adapters: ## run the tests of the PyTorch, JAX and PennyLane adapters, in a
 	@$(no_settings)$(setup) $(peers)
 	@.venv-peers/bin/python -m qfleet.native >/dev/null
 	@tests/run.sh .venv-peers/bin/python --numprocesses=2 --dist=worksteal \
-		--confcutdir=tests/adapters tests/adapters $(report:%=%/adapters.xml)
+		--confcutdir=tests/adapters tests/adapters
 
 test-changed: test-environments ## run the tests that your changes since branch main can affect
 	@files=$$(.venv/bin/python -m tools.changed_tests main); [[ -z $$files ]] || \
 		{ $(pytest) -m default $$files && \
 		.venv-tfq/bin/python -m pytest -m tfq $$files; } || [[ $$? == 5 ]]
 
-test-durations: ## run all tests and list the slowest in tests/README.md
-	@rm -rf .durations
-	@$(MAKE) --no-print-directory test-all-reported
-	@.venv/bin/python -m tools.durations .durations/*.xml
-
-.PHONY: test-environments test-all-reported
-test-all-reported: override report := --junit-xml=.durations
-test-all-reported: test-all
-
+.PHONY: test-environments
 test-environments:
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(tfq)
@@ -318,6 +308,6 @@ infra-down: ## delete the resources of infra-up after confirmation
 
 .PHONY: clean
 clean: ## remove environments and caches; runs stay
-	@$(no_settings)rm -rf .uv .venv .venv-* site dist .durations
+	@$(no_settings)rm -rf .uv .venv .venv-* site dist
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis qfleet/native/built
 	@find . -name __pycache__ -prune -exec rm -rf {} +

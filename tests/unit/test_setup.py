@@ -23,7 +23,7 @@ from tests.support.small_project import (
     write_script,
 )
 
-INTERNAL_TARGETS = {"test-environments", "test-rest", "test-all-reported"}
+INTERNAL_TARGETS = {"test-environments", "test-rest"}
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
-"""The tools below tools/: tests affected by a change, the table of durations."""
-
-from datetime import date
+"""The tools below tools/: tests affected by a change."""
 
 import pytest
 
-from tools import changed_tests, durations
+from tools import changed_tests
 
 
 def test_affected_tests_follows_imports_of_functions() -> None:
@@ -34,19 +32,3 @@ def test_affected_tests_of_a_fundamental_file_are_all(name: str) -> None:
 def test_affected_tests_of_an_unknown_file_are_none() -> None:
     name = "".join(reversed("zyx.eman-nwonknu"))  # this file must not mention it
     assert changed_tests.affected_tests({f"nowhere/{name}"}) == []
-
-
-def test_durations_table_lists_the_slowest_first(tmp_path) -> None:
-    report = tmp_path / "report.xml"
-    report.write_text(
-        '<testsuites><testsuite><testcase classname="tests.unit.test_a" name="test_x" time="1.5"/>'
-        '<testcase classname="tests.unit.test_a" name="test_y[a|b]" time="2"/></testsuite>'
-        "</testsuites>"
-    )
-    found = durations.table(durations.read_durations([report]), date(2026, 1, 2))
-    first = "2026-01-02: 2 tests, 4 s of processor time in all, on two processes."
-    assert found.splitlines()[0] == first
-    assert found.splitlines()[4:] == [
-        "| 2.0 | `unit.test_a::test_y[a/b]` |",
-        "| 1.5 | `unit.test_a::test_x` |",
-    ]
