@@ -126,7 +126,8 @@ delete-training delete-inference delete-tensorboard:
 	@$(setup) $(launch)
 	@exec .venv-launch/bin/python -m launch delete $(@:delete-%=%) $(settings)
 
-override pytest := tests/run.sh .venv/bin/python --numprocesses=2 --dist=worksteal
+# Many tests wait for processes: four run at a time, also on two CPUs. Each takes up to 4 GB.
+override pytest := tests/run.sh .venv/bin/python --numprocesses=4 --dist=worksteal
 # Files with the marker of a tier, to collect no others.
 override marked = $$(grep -rlw --include='test_*.py' 'mark\.$(1)' tests | sort)
 # TensorFlow Quantum is the referee of these tests.
@@ -149,10 +150,8 @@ test-all: test test-rest ## run all tests but those that need a cluster: 45 minu
 
 test-rest: test-environments
 	@# File by file: groups of processes that a file shares are started once.
-	@$(pytest) --dist=loadfile tests/infra tests/exhaustive tests/slurm $(call marked,exhaustive) \
-		-m 'infra or exhaustive'
-	@# The wheel beside the C++ tests: a build uses all CPUs, but installations only one.
-	@$(pytest) --dist=loadfile tests/native $(call marked,native) -m native
+	@$(pytest) --dist=loadfile tests/infra tests/exhaustive tests/slurm tests/native \
+		$(call marked,exhaustive) $(call marked,native) -m 'infra or exhaustive or native'
 	@tests/run.sh .venv-tfq/bin/python tests/tfq -m tfq_exhaustive
 
 test-native: test-environments ## run the tests of the C++ engine: sanitizers, other processors
