@@ -68,7 +68,7 @@ def build(platform: Platform, out: Path) -> Path:
         source.mkdir()
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, stdout=-1)
         subprocess.run(["tar", "x"], cwd=source, check=True, input=archive.stdout)
-        pip_wheel(source, built, platform)
+        build_wheel(source, built, platform)
         (untagged,) = built.glob("*.whl")
         tag = ["-m", "wheel", "tags", "--remove", f"--platform-tag={platform.tag}", untagged]
         subprocess.run([sys.executable, *tag], check=True, stdout=subprocess.DEVNULL)
@@ -80,20 +80,20 @@ def build(platform: Platform, out: Path) -> Path:
     return out / wheel.name
 
 
-def pip_wheel(source: Path, built: Path, platform: Platform) -> None:
-    """Run `pip wheel` with the compiler of a platform."""
+def build_wheel(source: Path, built: Path, platform: Platform) -> None:
+    """Run `uv build` with the compiler of a platform."""
     import ziglang
 
     toolchain = ROOT / "tools/zig.cmake"
-    command = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    command += ["--check-build-dependencies", "--wheel-dir", built, source]
-    setting = f"--config-settings=cmake.define.CMAKE_TOOLCHAIN_FILE={toolchain}"
+    command = [ROOT / ".uv/bin/uv", "build", "--quiet", "--wheel", "--no-build-isolation"]
+    command += [f"--python={sys.executable}", f"--out-dir={built}", source]
+    setting = f"--config-setting=cmake.define.CMAKE_TOOLCHAIN_FILE={toolchain}"
     zig = {"ZIG": str(Path(ziglang.__file__).with_name("zig")), "ZIG_TARGET": platform.zig}
     # No stripping after the build: the linker does it, and strip knows this machine's files only.
-    strip = "--config-settings=install.strip=false"
-    headers = f"--config-settings=cmake.define.QFLEET_PYTHON={sys.executable}"  # of its jaxlib
+    strip = "--config-setting=install.strip=false"
+    headers = f"--config-setting=cmake.define.QFLEET_PYTHON={sys.executable}"  # of its jaxlib
     command += [setting, strip, headers]
-    subprocess.run([sys.executable, *command], check=True, env={**os.environ, **zig})
+    subprocess.run(command, check=True, env={**os.environ, **zig})
 
 
 def check_c_library(wheel: Path, tag: str) -> None:

@@ -86,9 +86,10 @@ def test_wheel_contains_only_the_library(wheel: Path) -> None:
 @pytest.mark.parametrize("python", interpreters(), ids=lambda path: Path(path).parts[-3])
 def test_wheel_works_in_a_bare_environment(wheel: Path, python: str, tmp_path: Path) -> None:
     environment = tmp_path / "venv"
-    subprocess.run([python, "-m", "venv", environment], check=True)
+    subprocess.run([python, "-m", "venv", "--without-pip", environment], check=True)
     installed = environment / "bin/python"
-    subprocess.run([installed, "-m", "pip", "install", "--quiet", wheel], check=True)
+    uv = [ROOT / ".uv/bin/uv", "pip", "install", "--quiet", f"--python={installed}"]
+    subprocess.run([*uv, wheel], check=True)
     empty = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     empty["PATH"] = str(tmp_path / "nothing")  # no compiler
 
