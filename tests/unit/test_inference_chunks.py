@@ -151,17 +151,20 @@ def test_read_chunk_altered_returns_none(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("metadata", "column"),
+    ("metadata", "rows", "value"),
     [
-        ("[" * 200_000, np.zeros(400)),
-        ("{}", np.zeros(3_000_000)),
-        ("{}", np.full(400, "x" * 1_000_000)),
-        ('{"worker": {}}', np.zeros(400)),
+        ("[" * 200_000, 400, 0.0),
+        ("{}", 3_000_000, 0.0),
+        ("{}", 400, "x" * 1_000_000),
+        ('{"worker": {}}', 400, 0.0),
     ],
+    ids=["nested metadata", "many rows", "long texts", "worker"],
 )
-def test_read_chunk_hostile_returns_none(tmp_path, metadata, column):
+def test_read_chunk_hostile_returns_none(tmp_path, metadata, rows, value):
     plan = ChunkPlan(tmp_path, "f", (400,), 400)
-    table = pa.table({"row": column}).replace_schema_metadata({chunks.METADATA_KEY: metadata})
+    table = pa.table({"row": pa.array([value] * rows)}).replace_schema_metadata(
+        {chunks.METADATA_KEY: metadata}
+    )
     pa.parquet.write_table(table, plan.path(plan.chunks[0]), compression="zstd")
     tracemalloc.start()
     try:
