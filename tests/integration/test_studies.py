@@ -212,20 +212,25 @@ def test_second_start_of_a_running_study_is_refused(study, tmp_path):
     assert "in use by another job" in second.output
 
 
-def submissions(root):
+def submissions(root, kind="submissions"):
     """The number of submissions of each job."""
-    return {path.stem: path.read_text().count("\n") for path in root.glob(".jobs/*.submissions")}
+    return {path.stem: path.read_text().count("\n") for path in root.glob(f".jobs/*.{kind}")}
+
+
+def clients(root):
+    """The number of clients that have followed each job."""
+    return submissions(root, "clients")
 
 
 def test_killed_study_of_a_cluster_follows_its_jobs(study, tmp_path):
     set_pace(tmp_path, 1.0)
     args = ("TARGET=k8s", "LAYERS=1")
     process = study(tmp_path, *args)
-    process.wait_until(lambda: len(submissions(tmp_path)) == 2)
+    process.wait_until(lambda: clients(tmp_path) == {"s-0000": 1, "s-0001": 1})
     process.process.kill()
     process.wait()
     process = study(tmp_path, *args)
-    process.wait_until((tmp_path / "s-0000" / "run.json").is_file)
+    process.wait_until(lambda: clients(tmp_path)["s-0000"] == 2)
     process.process.send_signal(signal.SIGINT)
     assert process.wait() == 130
     assert "jobs keep running" in process.output

@@ -1,7 +1,7 @@
 """`python -m tests.support.fake_cluster_client COMMAND SETTINGS`: a cluster for tests of studies.
 
 A job is a fake training on this machine, which outlives the client. STORAGE/.jobs has its process,
-its submissions and its exit code.
+its submissions, the clients that follow it, and its exit code.
 """
 
 import contextlib
@@ -44,6 +44,8 @@ def main() -> int:
             start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
+    with job.with_suffix(".clients").open("a") as file:
+        file.write(f"{os.getpid()}\n")
     while not (text := read(job.with_suffix(".exit"))):
         if not events.emit("job_phase", job=job.name, phase="Running"):
             return 0
