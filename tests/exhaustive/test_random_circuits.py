@@ -15,7 +15,9 @@ from tests.support.random_circuits import (
 )
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=pytest.mark.nightly if part > 4 else ()) for part in PARTS]
+)
 def test_random_circuits_agree_with_cirq(part: int) -> None:
     dtype = "complex64" if part % 4 == 0 else "complex128"
     check_each(draw_cases(part, PART_SIZE), lambda case: compare(case, dtype=dtype))
