@@ -159,7 +159,7 @@ if holds "$stamp" "${locks[@]}"; then
     exit
 fi
 echo "Installing ${locks[*]} into $venv; takes a minute or more, only the first time." >&2
-if [[ ! -f $stamp ]]; then # new, or an installation was interrupted
+if [[ ! -f $stamp || ! -x $venv/bin/python ]]; then # new, interrupted, or its Python is gone
     [[ $python != "$venv"/* ]] || find_python
     find "$venv" -mindepth 1 -delete
     .uv/bin/uv venv --quiet --allow-existing --no-config --no-python-downloads --python "$python" "$venv"

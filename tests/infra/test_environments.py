@@ -64,6 +64,13 @@ def test_interrupted_installation_is_repeated(project: Path) -> None:
     assert not (project / ".venv/half").exists()
 
 
+def test_environment_whose_python_is_gone_is_made_again(project: Path) -> None:
+    make(project, "training", f"PYTHON={PYTHON}")
+    (project / ".venv/bin/python").unlink()
+    (project / ".venv/bin/python").symlink_to(project / "gone")
+    assert arguments(make(project, "training", f"PYTHON={PYTHON}")) == []
+
+
 def test_package_that_left_its_lock_is_removed(project: Path) -> None:
     make(project, "training", f"PYTHON={PYTHON}")
     (project / "requirements/worker.txt").write_text("# nothing\n")
