@@ -135,7 +135,7 @@ override pytest_tfq := tests/run.sh .venv-tfq/bin/python --numprocesses=2 --dist
 	tests/tfq tests/unit/qfleet tests/unit/test_layers.py
 
 .PHONY: test test-worker test-tfq test-rest test-all test-adapters test-native test-infra test-nightly test-changed
-test: test-worker test-tfq ## run the default tests: 5 minutes
+test: test-worker test-tfq ## run the default tests: 4 minutes
 
 test-worker: ## run the default tests without TensorFlow Quantum
 	@$(no_settings)$(setup) $(dev)
@@ -146,7 +146,7 @@ test-tfq: ## run the default tests with TensorFlow Quantum, in its environment
 	@$(no_settings)$(setup) $(tfq)
 	@$(pytest_tfq) -m tfq
 
-test-all: test test-rest ## run all tests but those that need a cluster: 45 minutes
+test-all: test test-rest ## run all tests but those that need a cluster: 25 minutes
 
 test-rest: test-environments
 	@# File by file: groups of processes that a file shares are started once.
