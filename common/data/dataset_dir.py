@@ -160,8 +160,11 @@ def _float32(values: np.ndarray) -> pa.Array:
 
 
 def _to_numpy(column: pa.ChunkedArray) -> np.ndarray:
-    """Return a column without empty fields; `to_numpy` would import pandas."""
-    array = column.cast(pa.float32()).combine_chunks()
+    """Return a column, empty fields as NaN; its own `to_numpy` would import pandas."""
+    column = column.cast(pa.float32())
+    if column.null_count:
+        column = column.fill_null(float("nan"))
+    array = column.combine_chunks()
     return np.frombuffer(array.buffers()[1], np.float32, len(array), 4 * array.offset)
 
 

@@ -1,11 +1,14 @@
 """Data sets are generated once, completely, and verified on use."""
 
+import io
 import json
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from common import storage
@@ -21,6 +24,16 @@ SMALL = {"train_examples": 50, "validation_examples": 20, "test_examples": 30, "
 
 def small(root: Path, **changed: object) -> Dataset:
     return prepare(Settings.from_values(**{**SMALL, **changed}), root)
+
+
+def test_columns_of_a_shard_with_empty_fields_are_nan() -> None:
+    sink = io.BytesIO()
+    table = pa.table({"x": pa.array([1.5, None], pa.float32()), "label": pa.array([2.0, 3.0])})
+    pa.parquet.write_table(table, sink)
+    angles, labels = dataset_dir.columns_of(sink.getvalue())
+    assert angles.dtype == labels.dtype == np.float32
+    np.testing.assert_array_equal(angles, [1.5, np.nan])
+    np.testing.assert_array_equal(labels, [2.0, 3.0])
 
 
 def test_excitations_distribution_and_labels(tmp_path: Path) -> None:
