@@ -22,7 +22,6 @@ from benchmarks.subprocess_protocol import (
     versions,
 )
 from qfleet.compiler.cost import pass_costs
-from qfleet.native import libraries
 from qfleet.tensorflow.layers import Expectation
 from qfleet.tensorflow.native import NativeSimulator
 from qfleet.tensorflow.runtime import keras, tf
@@ -277,6 +276,8 @@ def _resolved(definition: BenchmarkModel, data: RandomInputs) -> list[cirq.Circu
 if __name__ == "__main__":
     channel = Channel()
     system = KerasSystem(sys.argv[1], channel)
-    packages = {"qfleet": ["tf_keras", "numpy"], "tfq": ["tensorflow-quantum", "cirq-core"]}
-    found = {"tensorflow": libraries.tensorflow_version(), **versions(packages[sys.argv[1]])}
-    channel.serve({"versions": found}, system.handle)
+    packages = {
+        "qfleet": ["tensorflow", "tf_keras", "numpy"],
+        "tfq": ["tensorflow-quantum", "tensorflow", "cirq-core"],
+    }
+    channel.serve({"versions": versions(packages[sys.argv[1]])}, system.handle)

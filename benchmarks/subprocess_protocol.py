@@ -13,11 +13,11 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from common import events
+from common.environments import package_version
 from common.processes import ManagedProcess
 
 Message = dict[str, Any]
@@ -141,7 +141,7 @@ def _status_gib(name: str) -> float:
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
     """Return the versions of installed packages by name."""
-    return {name: metadata.version(name) for name in packages}
+    return {name: package_version(name) for name in packages}
 
 
 class Channel:
