@@ -170,6 +170,9 @@ test-adapters: ## run the tests of the PyTorch, JAX and PennyLane adapters, in a
 	@tests/run.sh .venv-peers/bin/python --numprocesses=2 --dist=worksteal \
 		--confcutdir=tests/adapters tests/adapters
 
+gpu-check: ## build, test and measure the engine on this machine's GPU, without network: DEVICE=host practises
+	@exec tests/gpu_check.sh $(call quote,$(value PYTHON)) $(settings)
+
 test-changed: test-environments ## run the tests that your changes since branch main can affect
 	@files=$$(.venv/bin/python -m tools.changed_tests main); [[ -z $$files ]] || \
 		{ $(pytest) -m default $$files && \
@@ -200,7 +203,7 @@ verify: docs audit ## check style, types, prose, import rules, links, generated 
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@.venv/bin/python -m tools.prose_lint
-	@git ls-files '*.cc' '*.h' | xargs .venv/bin/clang-format --dry-run --Werror
+	@git ls-files '*.cc' '*.h' '*.cu' | xargs .venv/bin/clang-format --dry-run --Werror
 	@git ls-files '*.sh' .ci/run | xargs .venv/bin/shellcheck --external-sources --source-path=SCRIPTDIR:.
 	@.venv/bin/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@.venv/bin/python -m pytest --quiet tests/unit/test_imports.py

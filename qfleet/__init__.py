@@ -10,7 +10,8 @@ Public names, which are imported when they are first used:
     MitigatedCircuit                                   zero-noise extrapolation
     NoisyForward, SampledForward                       noisy values, noiseless gradients
     num_threads, set_num_threads                       threads of the engine
-    LibraryError, ArgumentError, CircuitError, MemoryLimitError, ShardingError     exceptions
+    LibraryError, ArgumentError, CircuitError, DeviceError, MemoryLimitError, ShardingError
+                                                       exceptions
     __version__
 
 Subpackages:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from qfleet.errors import (
         ArgumentError,
         CircuitError,
+        DeviceError,
         LibraryError,
         MemoryLimitError,
         ShardingError,
@@ -52,6 +54,7 @@ _LAZY_NAMES = {
     "ArgumentError": ("qfleet.errors", "ArgumentError"),
     "CircuitError": ("qfleet.errors", "CircuitError"),
     "CompiledCircuit": ("qfleet.engine.compiled_circuit", "CompiledCircuit"),
+    "DeviceError": ("qfleet.errors", "DeviceError"),
     "Gradients": ("qfleet.engine.gradients", "Gradients"),
     "LibraryError": ("qfleet.errors", "LibraryError"),
     "MemoryLimitError": ("qfleet.errors", "MemoryLimitError"),
@@ -70,6 +73,7 @@ __all__ = [
     "ArgumentError",
     "CircuitError",
     "CompiledCircuit",
+    "DeviceError",
     "Gradients",
     "LibraryError",
     "MemoryLimitError",

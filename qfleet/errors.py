@@ -5,6 +5,7 @@ ValueError
     ├── ArgumentError            an argument has the wrong shape, type or value
     ├── CircuitError             a circuit, its symbols or its observables can't be simulated
     │   └── MemoryLimitError     the state does not fit into memory
+    ├── DeviceError              a GPU, its driver or the device library is missing or fails
     ├── NoiseError               a noise is unknown, or its rate is out of range
     ├── ProblemError             a Hamiltonian or a target state can't be read or is unknown
     ├── ShardingError            a state can't be sharded over this many processes
@@ -26,6 +27,10 @@ class CircuitError(LibraryError):
 
 class MemoryLimitError(CircuitError):
     """The state of the circuit does not fit into the memory of this machine."""
+
+
+class DeviceError(LibraryError):
+    """A GPU is missing, lost or cannot be used, or the device library is not built."""
 
 
 class ShardingError(LibraryError):

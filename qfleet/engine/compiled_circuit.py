@@ -19,7 +19,8 @@ from qfleet.compiler.channel import NoiseChannel
 from qfleet.compiler.factor import Factor
 from qfleet.compiler.methods import Method, compile_circuit_by, compile_factors_by
 from qfleet.compiler.sampling import Sampling
-from qfleet.engine import arguments
+from qfleet.engine import arguments, devices
+from qfleet.engine.devices import CPU
 from qfleet.engine.expectation_methods import ExpectationMethods
 from qfleet.engine.state_methods import StateMethods
 from qfleet.errors import ArgumentError, CircuitError
@@ -41,6 +42,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
         program: Compiled for the target "native", tensor networks, density matrices, or
             trajectories.
         dtype: Of the states, "complex64" or "complex128".
+        device: As for `compile_circuit`.
 
     Attributes:
         inputs: Names of the I inputs, in the order of the columns.
@@ -49,6 +51,8 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
             Qubits that no observable depends on are left out.
         readouts: K, the number of observables; 0 if the result is the state.
         method: "state_vector", "tensor_network", "density_matrix" or "trajectories".
+        device: The device that computes values, gradients and states; the CPU for all methods but
+            "state_vector".
         dtype: NumPy dtype of states.
         real_dtype: NumPy dtype of expectation values.
         program: For adapters: the program in the engine, a function of the exponents of gates.
@@ -70,6 +74,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
         trajectories: int | None = None,
         shots: int | None = None,
         seed: int = 0,
+        device: str | None = None,
     ) -> "CompiledCircuit":
         """Compile a product of factors: the entry point of front ends other than Cirq's.
 
@@ -86,12 +91,15 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
             trajectories: As for `compile_circuit`.
             shots: As for `compile_circuit`.
             seed: As for `compile_circuit`.
+            device: As for `compile_circuit`.
 
         Raises:
             ArgumentError: As for `compile_circuit`.
             CircuitError: As for `compile_circuit`.
             MemoryLimitError: As for `compile_circuit`.
+            DeviceError: As for `compile_circuit`.
         """
+        place = str(devices.resolve(device))
         names = sorted(frozenset[str]().union(*(factor.symbols for factor in factors)))
         columns, shared = arguments.checked_symbols(inputs, parameters, names)
         unlisted = [name for name in names if name not in {*columns, *shared}]
@@ -110,22 +118,23 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
             initial_state=arguments.checked_initial_state(initial_state),
             sampling=Sampling(trajectories, shots, seed),
         )
-        return cls(program, arguments.checked_dtype(dtype))
+        return cls(program, arguments.checked_dtype(dtype), place)
 
     def with_all_inputs(self) -> "CompiledCircuit":
         """Return the circuit with its parameters as further inputs, after the others.
 
         Every example then has values and gradients of its own for all symbols.
         """
-        return CompiledCircuit(self._source.with_inputs(), self.dtype.name)
+        return CompiledCircuit(self._source.with_inputs(), self.dtype.name, str(self.device))
 
     def __reduce__(self) -> tuple:
-        return CompiledCircuit, (self._source, self.dtype.name)
+        return CompiledCircuit, (self._source, self.dtype.name, str(self.device))
 
     def __repr__(self) -> str:
+        where = "" if self.device == CPU else f", {self.device}"
         return (
             f"<CompiledCircuit of {len(self.qubits)} qubits, {len(self.inputs)} inputs,"
-            f" {len(self.parameters)} parameters, {self.readouts} observables, {self.dtype}>"
+            f" {len(self.parameters)} parameters, {self.readouts} observables, {self.dtype}{where}>"
         )
 
 
@@ -141,6 +150,7 @@ def compile_circuit(
     trajectories: int | None = None,
     shots: int | None = None,
     seed: int = 0,
+    device: str | None = None,
 ) -> CompiledCircuit:
     """Compile a Cirq circuit for the engine: `qfleet.compile`.
 
@@ -168,6 +178,9 @@ def compile_circuit(
             Values are estimates from shots, gradients are those of the expectation values.
         seed: Seed of trajectories and shots. Examples with equal inputs draw equal numbers,
             whatever the parameters, so that values are smooth in these.
+        device: "cpu"; or "cuda" or "cuda:N", an Nvidia GPU, for values, gradients, states and
+            samples of state vectors. The environment variable QFLEET_DEVICE, or else the CPU,
+            unless given. All other methods, and Hessian-vector products, use the CPU.
 
     Returns:
         The compiled circuit.
@@ -178,7 +191,9 @@ def compile_circuit(
             names the gate, the moment and the qubits.
         MemoryLimitError: A state does not fit into the free memory.
         LibraryError: The core library is not available.
+        DeviceError: The GPU is missing or fails, or its library is not built.
     """
+    place = str(devices.resolve(device))
     if not isinstance(circuit, cirq.AbstractCircuit):
         raise ArgumentError(f"circuit is a {type(circuit).__name__}: pass a cirq.Circuit")
     columns, shared = arguments.checked_symbols(
@@ -194,4 +209,4 @@ def compile_circuit(
         initial_state=arguments.checked_initial_state(initial_state),
         sampling=Sampling(trajectories, shots, seed),
     )
-    return CompiledCircuit(program, name)
+    return CompiledCircuit(program, name, place)

@@ -6,7 +6,8 @@ from ctypes import byref, c_int64
 
 import numpy as np
 
-from qfleet.engine import library
+from qfleet.engine import devices, library
+from qfleet.engine.devices import CPU, Device
 from qfleet.engine.library import Batch, BatchPlan, ProgramInfo, address
 
 _ALIGNMENT_BYTES, _TRAILER_REALS = 64, 2  # as in native/evaluation.cc
@@ -20,6 +21,7 @@ class CoreProgram:
     Args:
         serialized: Bytes of qfleet.compiler.serialize.
         real_bytes: Bytes of a real number of the states, 4 or 8.
+        device: Computes values, gradients and states.
 
     Attributes:
         handle: The program's number in the C interface.
@@ -30,16 +32,21 @@ class CoreProgram:
         ArgumentError: The bytes are not a program.
         MemoryLimitError: There is not enough memory.
         LibraryError: The core library is not available.
+        DeviceError: The device is missing or fails, or its library is not built.
     """
 
-    def __init__(self, serialized: bytes, real_bytes: int) -> None:
+    def __init__(self, serialized: bytes, real_bytes: int, device: Device = CPU) -> None:
         self.library = library.core()
         handle, self.info = c_int64(), ProgramInfo()
-        library.check(
-            self.library.qfleet_program_create(
-                serialized, len(serialized), real_bytes, byref(handle)
+        program = serialized, len(serialized), real_bytes
+        if device == CPU:
+            status = self.library.qfleet_program_create(*program, byref(handle))
+        else:
+            path = bytes(devices.library_path_of(device))
+            status = self.library.qfleet_program_create_on(
+                *program, path, device.number, byref(handle)
             )
-        )
+        library.check(status)
         self.handle = handle.value
         self._release = weakref.finalize(self, self.library.qfleet_program_destroy, self.handle)
         self._release.atexit = False  # the process frees all memory

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from qfleet.engine import memory
+from qfleet.engine import devices, memory
 from qfleet.engine.core_program import CoreProgram, kept_states_array, make_batch
+from qfleet.engine.devices import Device
 from qfleet.engine.library import Batch, BatchPlan
 
 REAL_DTYPES: dict[str, np.dtype[Any]] = {
@@ -29,6 +30,7 @@ class EngineProgram:
         memory_limit: Most bytes of states that a forward pass keeps for the gradient; a quarter of
             the free memory unless given.
         subspace: If `allow_subspace` has an effect.
+        device: Computes values, gradients and states; QFLEET_DEVICE, or else the CPU, unless given.
 
     Attributes:
         handle: The program's number in the C interface.
@@ -41,11 +43,13 @@ class EngineProgram:
         memory_limit: As the argument.
         bit_order: [N] int64, as the argument.
         subspace: As the argument.
+        device: The device of the program.
 
     Raises:
-        ArgumentError: The bytes are not a program.
+        ArgumentError: The bytes are not a program, or QFLEET_DEVICE is not a device.
         MemoryLimitError: There is not enough memory.
         LibraryError: The core library is not available.
+        DeviceError: The device is missing or fails, or its library is not built.
     """
 
     def __init__(
@@ -56,9 +60,11 @@ class EngineProgram:
         bit_order: Sequence[int] | None = None,
         memory_limit: int | None = None,
         subspace: bool = True,
+        device: Device | None = None,
     ) -> None:
         self.dtype, self.real_dtype = np.dtype(dtype), REAL_DTYPES[dtype]
-        self._core = CoreProgram(serialized, self.real_dtype.itemsize)
+        self.device = devices.resolve(None) if device is None else device
+        self._core = CoreProgram(serialized, self.real_dtype.itemsize, self.device)
         self._library = self._core.library
         self.handle, info = self._core.handle, self._core.info
         self.qubits = info.qubits
@@ -69,8 +75,8 @@ class EngineProgram:
         self.bit_order = np.array(range(self.qubits) if bit_order is None else bit_order, np.int64)
 
     def __reduce__(self) -> tuple:
-        order = self.bit_order.tolist()
-        return _rebuild, (self._serialized, self.dtype.name, order, self.subspace)
+        order, device = self.bit_order.tolist(), str(self.device)
+        return _rebuild, (self._serialized, self.dtype.name, order, self.subspace, device)
 
     def plan(
         self, shared: np.ndarray, per_example: np.ndarray, *, allow_subspace: bool = False
@@ -172,6 +178,43 @@ class EngineProgram:
             overwrite_kept,
             per_example=per_example_gradients,
         )
+
+    def value_and_gradient(
+        self,
+        shared: np.ndarray,
+        per_example: np.ndarray,
+        upstream: np.ndarray,
+        *,
+        per_example_gradients: bool = True,
+        allow_subspace: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Compute expectation values and the gradients of sum(upstream * values) in one call.
+
+        Args:
+            shared: [E] exponents.
+            per_example: [B, F] exponents.
+            upstream: [B, K].
+            per_example_gradients: False if these are not wanted.
+            allow_subspace: As in `expectation`.
+
+        Returns:
+            [B, K] of `real_dtype`; [E] and [B, F] float64, the last None if it is not wanted.
+
+        Raises:
+            ArgumentError: As for `expectation`.
+            MemoryLimitError: As for `expectation`.
+        """
+        batch = self._batch(shared, per_example, allow_subspace)
+        upstream = np.ascontiguousarray(upstream, self.real_dtype)
+        values = np.empty((batch.size, self.readouts), self.real_dtype)
+        by_shared, by_example = self._core.gradients(
+            self._library.qfleet_value_and_gradient,
+            batch,
+            upstream,
+            values,
+            per_example=per_example_gradients,
+        )
+        return values, by_shared, by_example
 
     def hvp(
         self,
@@ -313,5 +356,13 @@ class EngineProgram:
         return make_batch(shared, per_example, self.memory_limit, subspace)
 
 
-def _rebuild(serialized: bytes, dtype: str, bit_order: list[int], subspace: bool) -> EngineProgram:
-    return EngineProgram(serialized, dtype, bit_order=bit_order, subspace=subspace)
+def _rebuild(
+    serialized: bytes, dtype: str, bit_order: list[int], subspace: bool, device: str
+) -> EngineProgram:
+    return EngineProgram(
+        serialized,
+        dtype,
+        bit_order=bit_order,
+        subspace=subspace,
+        device=devices.resolve(device),
+    )

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from qfleet.engine import devices
 from qfleet.engine.gradients import Gradients, Residuals
 from qfleet.engine.prepared_circuit import PreparedCircuit
 from qfleet.errors import ArgumentError
@@ -54,10 +55,19 @@ class ExpectationMethods(PreparedCircuit):
         point = self._point(inputs, parameters)
         weights = point.weights(upstream, self.readouts)
         exponents = self.symbols(*point.symbols)
-        values, residuals = self._forward(exponents, input_gradients)
-        changes = self._exponent_gradients(
-            exponents, weights, residuals, input_gradients, overwrite=True
-        )
+        if self.program.device == devices.CPU:
+            values, residuals = self._forward(exponents, input_gradients)
+            changes = self._exponent_gradients(
+                exponents, weights, residuals, input_gradients, overwrite=True
+            )
+        else:  # keeps no states between calls
+            values, by_shared, by_example = self.program.value_and_gradient(
+                *exponents,
+                weights,
+                per_example_gradients=input_gradients or self.symbols.mixed,
+                allow_subspace=self._allow_subspace(input_gradients),
+            )
+            changes = by_shared, by_example
         return point.result(values), self._gradients(point, changes, input_gradients)
 
     def forward(

@@ -7,17 +7,17 @@ A wheel has the library in `qfleet/native/lib/`. A checkout has one in `qfleet/n
 import ctypes
 import functools
 from collections.abc import Callable
-from ctypes import POINTER, Structure, c_char_p, c_int32, c_int64, c_uint64, c_void_p
+from ctypes import POINTER, Structure, c_char, c_char_p, c_int32, c_int64, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
-from qfleet.errors import ArgumentError, LibraryError, MemoryLimitError
+from qfleet.errors import ArgumentError, DeviceError, LibraryError, MemoryLimitError
 from qfleet.native.libraries import core_path
 
-ABI_VERSION = 2  # QFLEET_ABI_VERSION in native/qfleet.h
-_INVALID_ARGUMENT, _OUT_OF_MEMORY = 1, 2
+ABI_VERSION = 3  # QFLEET_ABI_VERSION in native/qfleet.h
+_INVALID_ARGUMENT, _OUT_OF_MEMORY, _DEVICE_FAILED = 1, 2, 4
 _view: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 
 
@@ -66,18 +66,35 @@ class ProgramInfo(Structure):
     )
 
 
+class DeviceInfo(Structure):
+    """qfleet_device_info: a GPU, or the host executor."""
+
+    _fields_ = (
+        ("name", c_char * 128),
+        ("total_bytes", c_int64),
+        ("free_bytes", c_int64),
+        ("multiprocessors", c_int32),
+        ("is_host_executor", c_int32),
+    )
+
+
 _BATCH, _BUFFER = POINTER(Batch), (c_void_p, c_int64)
 # Functions that return a status, with the types of their arguments.
 _STATUS_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "qfleet_set_thread_count": (c_int32,),
     "qfleet_program_create": (c_char_p, c_int64, c_int32, POINTER(c_int64)),
+    "qfleet_program_create_on": (
+        *(c_char_p, c_int64, c_int32, c_char_p, c_int32, POINTER(c_int64)),
+    ),
     "qfleet_program_destroy": (c_int64,),
     "qfleet_program_describe": (c_int64, POINTER(ProgramInfo)),
+    "qfleet_device_describe": (c_char_p, c_int32, POINTER(DeviceInfo)),
     "qfleet_plan_batch": (c_int64, _BATCH, POINTER(BatchPlan)),
     "qfleet_expectation": (c_int64, _BATCH, *_BUFFER, *_BUFFER),
     "qfleet_expectation_gradient": (
         *(c_int64, _BATCH, *_BUFFER, *_BUFFER, c_int32, *_BUFFER, *_BUFFER),
     ),
+    "qfleet_value_and_gradient": (c_int64, _BATCH, *(4 * _BUFFER)),
     "qfleet_expectation_hvp": (c_int64, _BATCH, *(6 * _BUFFER)),
     "qfleet_state": (c_int64, _BATCH, *_BUFFER, *_BUFFER),
     "qfleet_state_gradient": (c_int64, _BATCH, *(5 * _BUFFER)),
@@ -129,6 +146,8 @@ def _fail(status: int) -> NoReturn:
         raise ArgumentError(message)
     if status == _OUT_OF_MEMORY:
         raise MemoryLimitError(message)
+    if status == _DEVICE_FAILED:
+        raise DeviceError(message)
     raise LibraryError(message)
 
 

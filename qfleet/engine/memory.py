@@ -9,7 +9,9 @@ from qfleet.errors import MemoryLimitError
 MAX_WAITING_STATE_BYTES = 4 << 30
 """Most bytes of states kept for the adjoint pass (kMaxKeptBytes in native/evaluation.h)."""
 
-_UNCHECKED_BYTES = 64 << 20  # reading the free memory takes 0.1 ms
+UNCHECKED_BYTES = 64 << 20
+"""Smaller arrays are not checked: reading the free memory takes 0.1 ms."""
+
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP_FILES = (  # (limit, usage) of a container, which /proc/meminfo does not include
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -104,7 +106,7 @@ def require_bytes(
         MemoryLimitError: The message states the needed and the free bytes.
     """
     needed *= processes
-    if needed <= _UNCHECKED_BYTES:
+    if needed <= UNCHECKED_BYTES:
         return
     free = available_bytes()
     if needed > free:

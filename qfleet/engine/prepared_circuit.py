@@ -12,10 +12,11 @@ from qfleet.compiler.network_writer import NetworkWriter
 from qfleet.compiler.noisy_writer import NoisyWriter
 from qfleet.compiler.trajectory_program import TrajectoryProgram
 from qfleet.compiler.trajectory_writer import TrajectoryWriter
-from qfleet.engine import arguments, library, memory
+from qfleet.engine import arguments, devices, library
 from qfleet.engine.arguments import Point
 from qfleet.engine.density_memory import describe_density, require_density_memory
 from qfleet.engine.description import describe_native
+from qfleet.engine.devices import CPU
 from qfleet.engine.engine_program import EngineProgram
 from qfleet.engine.gradients import Gradients
 from qfleet.engine.network_memory import describe_networks, require_network_memory
@@ -29,9 +30,13 @@ class PreparedCircuit:
     Args:
         program: As for `CompiledCircuit`.
         dtype: As for `CompiledCircuit`.
+        device: As for `CompiledCircuit`.
     """
 
-    def __init__(self, program: AnyProgram, dtype: str = "complex128") -> None:
+    def __init__(
+        self, program: AnyProgram, dtype: str = "complex128", device: str | None = None
+    ) -> None:
+        wanted = devices.resolve(device)
         self.inputs, self.parameters = program.inputs, program.parameters
         self.qubits = program.qubits
         self.readouts = program.readouts
@@ -42,27 +47,30 @@ class PreparedCircuit:
             self.method: Method = "tensor_network"
             require_network_memory(program, self.dtype.itemsize // 2)
             serialized = NetworkWriter(program)
-            self.program = EngineProgram(serialized.bytes(), dtype, bit_order=())
         elif isinstance(program, DensityProgram):
             self.method = "density_matrix"
             require_density_memory(program, self.dtype.itemsize // 2, 1)
             serialized = DensityWriter(program)
-            self.program = EngineProgram(serialized.bytes(), dtype, bit_order=())
         elif isinstance(program, TrajectoryProgram):
             self.method = "trajectories"
             require_trajectory_memory(program, self.dtype.itemsize // 2, 1)
             serialized = TrajectoryWriter(program)
-            self.program = EngineProgram(serialized.bytes(), dtype, bit_order=())
         else:
             self.method = "state_vector"
-            memory.require_memory(len(self.qubits), self.dtype.itemsize, 1)
+            devices.require_memory(wanted, len(self.qubits), self.dtype.itemsize)
             serialized = self._native = prepare_native_program(program, dtype)
             self.program = EngineProgram(
                 serialized.serialized,
                 dtype,
                 bit_order=serialized.bit_order,
                 subspace=program.subspace,
+                device=wanted,
             )
+        if not isinstance(serialized, NativeProgram):
+            if wanted != CPU:
+                devices.warn_once(self.method, wanted)
+            self.program = EngineProgram(serialized.bytes(), dtype, bit_order=(), device=CPU)
+        self.device = self.program.device
         self.real_dtype = self.program.real_dtype
         self.symbols = SymbolMap(
             serialized.shared, serialized.per_example, self.inputs, self.parameters
@@ -85,7 +93,7 @@ class PreparedCircuit:
             return describe_density(self._source, real_bytes)
         if isinstance(self._source, TrajectoryProgram):
             return describe_trajectories(self._source, real_bytes)
-        return describe_native(
+        text = describe_native(
             self._source,
             self._native.plan,
             prefix=self._native.prefix,
@@ -93,6 +101,7 @@ class PreparedCircuit:
             batch=batch,
             threads=threads,
         )
+        return text if self.device == CPU else f"{devices.describe(self.device)}\n{text}"
 
     def _require_gradient_memory(self) -> None:
         """Check the memory of a gradient of a circuit with noise, which is more than of values."""

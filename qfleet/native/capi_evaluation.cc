@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "aligned_array.h"
 #include "capi_internal.h"
 #include "evaluation.h"
 #include "sampling.h"
@@ -90,6 +91,18 @@ NoisyEvaluation<TrajectoryEngine<T>> MakeEvaluation(const TrajectoryEngine<T>* e
                                                     const TrajectoryProgram& program,
                                                     const qfleet_batch* batch) {
   return {engine, program, MakeBatch(program, batch), batch->memory_limit};
+}
+
+// Checks the buffers of gradients by shared and by per-example exponents.
+void CheckGradients(const ProgramSizes& program, const qfleet_batch& batch,
+                    const double* shared_gradients, int64_t shared_count,
+                    const double* per_example_gradients, int64_t per_example_count) {
+  CheckBuffer("shared_gradients", shared_gradients, shared_count, program.shared, sizeof(double));
+  CheckOptional("per_example_gradients", per_example_gradients, per_example_count,
+                Product(batch.size, program.per_example));
+  if (per_example_gradients && batch.allow_subspace)
+    throw std::invalid_argument(
+        "per_example_gradients must be null if batch.allow_subspace is set");
 }
 
 template <class Evaluation>
@@ -207,15 +220,36 @@ qfleet_status qfleet_expectation_gradient(qfleet_program program, const qfleet_b
     const T* in =
         Checked<T>("upstream", upstream, upstream_count, Product(batch->size, loaded.readouts));
     T* states = Checked<T>("kept", kept, kept_count, std::max<int64_t>(kept_count, 0));
-    CheckBuffer("shared_gradients", shared_gradients, shared_gradient_count, loaded.shared,
-                sizeof(double));
-    CheckOptional("per_example_gradients", per_example_gradients, per_example_gradient_count,
-                  Product(batch->size, loaded.per_example));
-    if (per_example_gradients && batch->allow_subspace)
-      throw std::invalid_argument(
-          "per_example_gradients must be null if batch.allow_subspace is set");
+    CheckGradients(loaded, *batch, shared_gradients, shared_gradient_count, per_example_gradients,
+                   per_example_gradient_count);
     RequireWorkspace(evaluation, loaded);
     evaluation.Gradient(in, states, kept_count, kept_is_mutable != 0, shared_gradients,
+                        per_example_gradients);
+  });
+}
+
+qfleet_status qfleet_value_and_gradient(qfleet_program program, const qfleet_batch* batch,
+                                        const void* upstream, int64_t upstream_count, void* values,
+                                        int64_t value_count, double* shared_gradients,
+                                        int64_t shared_gradient_count,
+                                        double* per_example_gradients,
+                                        int64_t per_example_gradient_count) {
+  return WithEngine(__func__, program, [&](auto* engine, const auto& loaded) {
+    using T = RealOf<decltype(engine)>;
+    auto evaluation = MakeEvaluation(engine, loaded, batch);
+    const int64_t count = Product(batch->size, loaded.readouts);
+    const T* in = Checked<T>("upstream", upstream, upstream_count, count);
+    T* out = Checked<T>("values", values, value_count, count);
+    CheckGradients(loaded, *batch, shared_gradients, shared_gradient_count, per_example_gradients,
+                   per_example_gradient_count);
+    RequireWorkspace(evaluation, loaded);
+    if constexpr (kHasStates<std::remove_pointer_t<decltype(engine)>>)
+      if (DeviceEngine* device = engine->device())
+        return device->ValuesAndGradient(MakeBatch(loaded, batch), in, out, shared_gradients,
+                                         per_example_gradients);
+    AlignedArray<T> kept(evaluation.KeptReals());
+    evaluation.Expectation(out, kept.data(), kept.size());
+    evaluation.Gradient(in, kept.data(), kept.size(), true, shared_gradients,
                         per_example_gradients);
   });
 }

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "density_engine.h"
+#include "device_engine.h"
 #include "engine.h"
 #include "network_engine.h"
 #include "qfleet.h"
@@ -79,6 +80,9 @@ qfleet_status RunGuarded(const char* function, const Body& body) noexcept {
     return QFLEET_OK;
   } catch (const std::invalid_argument& error) {
     return Fail(QFLEET_INVALID_ARGUMENT, function, error.what());
+  } catch (const DeviceFailure& error) {
+    return Fail(error.is_memory ? QFLEET_OUT_OF_MEMORY : QFLEET_DEVICE_FAILED, function,
+                error.what());
   } catch (const OutOfMemory& error) {
     return Fail(QFLEET_OUT_OF_MEMORY, function, error.what());
   } catch (const std::bad_alloc&) {

@@ -1,9 +1,11 @@
 // qfleet.h: version, machine, threads and programs.
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
 
 #include "capi_internal.h"
+#include "program_reader.h"
 #include "thread_pool.h"
 #include "tile_layout.h"
 
@@ -25,8 +27,16 @@ Registry& ProcessRegistry() {
   return registry;
 }
 
+// Where a program's states are: on a device, or on the CPU without a library.
+struct Place {
+  const char* library = nullptr;
+  int32_t device = 0;
+};
+
 template <class T>
-void Load(const std::string& bytes, LoadedProgram* loaded) {
+void Load(const std::string& bytes, const Place& place, LoadedProgram* loaded) {
+  if (place.library && FormatOf(bytes) != Program::kFormat)
+    throw std::invalid_argument("only programs of state vectors run on a device");
   if (NetworkProgram::IsNetworkProgram(bytes)) {
     loaded->networks = std::make_shared<const NetworkProgram>(bytes);
     loaded->engine = std::make_unique<NetworkEngine<T>>(loaded->networks, BestKernels<T>());
@@ -38,7 +48,11 @@ void Load(const std::string& bytes, LoadedProgram* loaded) {
     loaded->engine = std::make_unique<TrajectoryEngine<T>>(loaded->trajectories, BestKernels<T>());
   } else {
     loaded->program = std::make_shared<const Program>(bytes);
-    loaded->engine = std::make_unique<StateVectorEngine<T>>(loaded->program, BestKernels<T>());
+    auto engine = std::make_unique<StateVectorEngine<T>>(loaded->program, BestKernels<T>());
+    if (place.library)
+      engine->UseDevice(
+          std::make_unique<DeviceEngine>(place.library, place.device, *loaded->program, sizeof(T)));
+    loaded->engine = std::move(engine);
   }
 }
 
@@ -51,6 +65,26 @@ int32_t SimdLanes(int32_t real_bytes) {
 void CheckRealBytes(int32_t real_bytes) {
   if (!SimdLanes(real_bytes))
     throw std::invalid_argument("real_bytes must be 4 or 8, not " + std::to_string(real_bytes));
+}
+
+// Creates a program and gives it a handle.
+void Register(const void* bytes, int64_t size, int32_t real_bytes, const Place& place,
+              qfleet_program* program) {
+  if (!program) throw std::invalid_argument("program must not be null");
+  *program = 0;
+  if (size < 0) throw std::invalid_argument("size must not be negative");
+  if (!bytes) throw std::invalid_argument("bytes must not be null");
+  CheckRealBytes(real_bytes);
+  auto loaded = std::make_shared<LoadedProgram>();
+  const std::string program_bytes(static_cast<const char*>(bytes), size);
+  if (real_bytes == sizeof(float))
+    Load<float>(program_bytes, place, loaded.get());
+  else
+    Load<double>(program_bytes, place, loaded.get());
+  Registry& registry = ProcessRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  registry.programs.emplace(registry.last + 1, std::move(loaded));
+  *program = ++registry.last;
 }
 
 }  // namespace
@@ -87,22 +121,29 @@ qfleet_status qfleet_set_thread_count(int32_t count) {
 
 qfleet_status qfleet_program_create(const void* bytes, int64_t size, int32_t real_bytes,
                                     qfleet_program* program) {
+  return RunGuarded(__func__, [&] { Register(bytes, size, real_bytes, {}, program); });
+}
+
+qfleet_status qfleet_program_create_on(const void* bytes, int64_t size, int32_t real_bytes,
+                                       const char* library, int32_t device,
+                                       qfleet_program* program) {
   return RunGuarded(__func__, [&] {
-    if (!program) throw std::invalid_argument("program must not be null");
-    *program = 0;
-    if (size < 0) throw std::invalid_argument("size must not be negative");
-    if (!bytes) throw std::invalid_argument("bytes must not be null");
-    CheckRealBytes(real_bytes);
-    auto loaded = std::make_shared<LoadedProgram>();
-    const std::string program_bytes(static_cast<const char*>(bytes), size);
-    if (real_bytes == sizeof(float))
-      Load<float>(program_bytes, loaded.get());
-    else
-      Load<double>(program_bytes, loaded.get());
-    Registry& registry = ProcessRegistry();
-    const std::lock_guard<std::mutex> lock(registry.mutex);
-    registry.programs.emplace(registry.last + 1, std::move(loaded));
-    *program = ++registry.last;
+    if (!library) throw std::invalid_argument("library must not be null");
+    Register(bytes, size, real_bytes, {library, device}, program);
+  });
+}
+
+qfleet_status qfleet_device_describe(const char* library, int32_t device,
+                                     qfleet_device_info* info) {
+  return RunGuarded(__func__, [&] {
+    if (!library || !info) throw std::invalid_argument("library and info must not be null");
+    const device::DeviceDescription found = DescribeDevice(library, device);
+    *info = {};
+    std::copy_n(found.name, sizeof(info->name), info->name);
+    info->total_bytes = found.total_bytes;
+    info->free_bytes = found.free_bytes;
+    info->multiprocessors = found.multiprocessors;
+    info->is_host_executor = found.host_executor;
   });
 }
 

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "amplitude_order.h"
+#include "device_engine.h"
 #include "engine_internal.h"
 #include "heisenberg_engine.h"
 
@@ -51,7 +52,13 @@ template <class T>
 StateVectorEngine<T>::~StateVectorEngine() = default;
 
 template <class T>
+void StateVectorEngine<T>::UseDevice(std::unique_ptr<DeviceEngine> device) {
+  device_ = std::move(device);
+}
+
+template <class T>
 HeisenbergEngine<T>* StateVectorEngine<T>::HeisenbergFor(const Batch& batch) {
+  if (device_) return nullptr;
   std::call_once(heisenberg_once_, [this] {
     const HeisenbergCut cut = FindHeisenbergCut(*program_);
     if (cut.head) heisenberg_ = std::make_unique<HeisenbergEngine<T>>(*program_, cut, kernels_);
@@ -68,6 +75,7 @@ TileLayout StateVectorEngine<T>::TileLayoutFor(const Batch& batch) const {
 template <class T>
 int64_t StateVectorEngine<T>::CachedReals(const TileLayout& layout, int64_t most,
                                           int64_t density_reals) const {
+  if (device_) return 0;
   const int64_t tile_reals = layout.tile_reals + density_reals;
   const int64_t fitting = most / (tile_reals * static_cast<int64_t>(sizeof(T)));
   return std::min(layout.tiles, std::max<int64_t>(fitting, 1)) * tile_reals;
@@ -252,6 +260,7 @@ template <class T>
 void StateVectorEngine<T>::Expectation(const Batch& batch, T* values, T* cached,
                                        int64_t cached_reals) {
   if (batch.size == 0) return;
+  if (device_) return device_->Expectation(batch, values);
   Call call(batch, TileLayoutFor(batch));
   call.plan = &PlanFor(call, Region::kForward);
   BeginCall(&call);
@@ -273,6 +282,9 @@ void StateVectorEngine<T>::Gradient(const Batch& batch, const T* upstream, T* ca
                                     int64_t cached_reals, bool cached_is_mutable,
                                     bool want_per_example, double* shared_gradients,
                                     double* per_example_gradients) {
+  if (device_ && batch.size)
+    return device_->Gradient(batch, upstream, shared_gradients,
+                             want_per_example ? per_example_gradients : nullptr);
   AdjointOverTiles(
       batch, TileLayoutFor(batch), want_per_example, shared_gradients, per_example_gradients,
       [&](const Call& call, int64_t tile, const Parallel& parallel, const auto& acquire) {
@@ -295,6 +307,7 @@ void StateVectorEngine<T>::Gradient(const Batch& batch, const T* upstream, T* ca
 template <class T>
 void StateVectorEngine<T>::State(const Batch& batch, const int64_t* order, T* states) {
   if (batch.size == 0) return;
+  if (device_) return device_->State(batch, order, states);
   Call call(batch, TileLayoutFor(batch));
   call.plan = &PlanFor(call, Region::kForward);
   BeginCall(&call);
@@ -317,6 +330,9 @@ template <class T>
 void StateVectorEngine<T>::StateGradient(const Batch& batch, const int64_t* order, const T* states,
                                          const T* upstream, bool want_per_example,
                                          double* shared_gradients, double* per_example_gradients) {
+  if (device_ && batch.size)
+    return device_->StateGradient(batch, order, states, upstream, shared_gradients,
+                                  want_per_example ? per_example_gradients : nullptr);
   const BitPermutation permutation(order, program_->qubits);
   const int32_t lanes = kernels_.lanes;
   AdjointOverTiles(

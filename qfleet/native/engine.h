@@ -33,6 +33,7 @@
 namespace qfleet {
 
 struct Exponents;
+class DeviceEngine;
 struct KernelPlan;
 struct SharedMatrices;
 enum class Region;
@@ -78,6 +79,11 @@ class StateVectorEngine {
 
   StateVectorEngine(std::shared_ptr<const Program> program, const Kernels<T>& kernels);
   ~StateVectorEngine();
+
+  // From now on, values, gradients and states of whole programs are computed on a device. It keeps
+  // no states between calls. Stages and Hessian-vector products stay here.
+  void UseDevice(std::unique_ptr<DeviceEngine> device);
+  DeviceEngine* device() const { return device_.get(); }  // null: all is computed here
 
   TileLayout TileLayoutFor(const Batch& batch) const;
 
@@ -248,6 +254,7 @@ class StateVectorEngine {
   std::shared_ptr<const SharedMatrices> last_matrices_;
   std::mutex pool_mutex_;
   std::vector<std::unique_ptr<Buffer>> pool_;
+  std::unique_ptr<DeviceEngine> device_;
   std::once_flag heisenberg_once_;
   std::unique_ptr<HeisenbergEngine<T>> heisenberg_;
 };

@@ -33,7 +33,8 @@ template <class T>
 Evaluation<T>::Evaluation(StateVectorEngine<T>* engine, const Program& program, const Batch& batch,
                           const EvaluationLimits& limits)
     : engine_(engine), program_(program), batch_(batch), limits_(limits) {
-  if (limits.allow_subspace) subspace_ = engine_->SubspaceFor(batch_, limits.memory_bytes);
+  if (limits.allow_subspace && !engine_->device())
+    subspace_ = engine_->SubspaceFor(batch_, limits.memory_bytes);
   if (!subspace_.states) heisenberg_ = engine_->HeisenbergFor(batch_);
 }
 
@@ -54,7 +55,7 @@ int64_t Evaluation<T>::KeptReals() const {
 
 template <class T>
 int64_t Evaluation<T>::WorkspaceBytes() const {
-  if (batch_.size == 0) return 0;
+  if (batch_.size == 0 || engine_->device()) return 0;
   const TileLayout layout = engine_->TileLayoutFor(batch_);
   const int64_t tiles = subspace_.states ? subspace_.states : layout.tiles;
   // Each thread evolves a tile, unless all work on the same. An adjoint pass has two states, and

@@ -35,7 +35,8 @@ int64_t Compress(int64_t mask, const std::vector<int64_t>& bits) {
   return compressed;
 }
 
-// Removes the factors and sequences that no block uses.
+}  // namespace
+
 void RemoveUnusedGates(Program* program) {
   std::map<int64_t, int64_t> factors, sequences;  // old and new numbers
   GateTables used;
@@ -57,8 +58,6 @@ void RemoveUnusedGates(Program* program) {
   program->factors = std::move(used.factors);
   program->sequences = std::move(used.sequences);
 }
-
-}  // namespace
 
 HeisenbergCut FindHeisenbergCut(const Program& program) {
   HeisenbergCut best;

@@ -30,6 +30,9 @@ Program HeadProgram(const Program& program, const HeisenbergCut& cut);
 // The other blocks with the observables. Bit i of its index is cut.bits[i].
 Program TailProgram(const Program& program, const HeisenbergCut& cut);
 
+// Removes the factors and sequences that no block uses.
+void RemoveUnusedGates(Program* program);
+
 }  // namespace qfleet
 
 #endif  // QFLEET_HEISENBERG_CUT_H_

@@ -2,11 +2,12 @@
 
 A wheel contains the core and the XLA handlers in `lib/`. In a checkout `python -m qfleet.native`
 builds the core, the TensorFlow ops, the guards of worker processes and the XLA handlers into
-`built/`. There, a name contains a
-digest of everything that the library depends on, so that a library of other sources, another
-framework or another processor is never loaded.
+`built/`, and `python -m qfleet.native.cuda` the device libraries. There, a name contains a digest
+of everything that the library depends on, so that a library of other sources, another framework or
+another processor is never loaded.
 """
 
+import functools
 import hashlib
 import importlib.metadata
 import platform
@@ -17,8 +18,10 @@ SOURCE_DIR = Path(__file__).parent
 BUILT = SOURCE_DIR / "built"
 PROCESSORS = ("x86_64", "aarch64", "arm64")  # arm64: the name of aarch64 on macOS
 _PACKAGED_CORE = SOURCE_DIR / "lib" / "libqfleet.so"
+_PACKAGED_CUDA = SOURCE_DIR / "lib" / "libqfleet_cuda.so"
 _PACKAGED_JAX = SOURCE_DIR / "lib" / "libqfleet_jax.so"
 _BUILD_FILES = (SOURCE_DIR / "CMakeLists.txt", SOURCE_DIR / "exports.map")
+_CUDA = SOURCE_DIR / "cuda"
 
 
 def core_is_packaged() -> bool:
@@ -31,6 +34,7 @@ def core_path() -> Path:
     if core_is_packaged():
         return _PACKAGED_CORE
     sources = [*SOURCE_DIR.glob("*.cc"), *SOURCE_DIR.glob("*.h"), *_BUILD_FILES]
+    sources += _CUDA.glob("device_interface.h")
     return BUILT / f"libqfleet-{_digest(sources, platform.machine())}.so"
 
 
@@ -74,6 +78,29 @@ def jax_path() -> Path:
     version = str(jax_version())
     digest = _digest([*sources, *_BUILD_FILES], version, core_path().name)
     return BUILT / f"libqfleet_jax-{version}-{digest}.so"
+
+
+def cuda_path() -> Path:
+    """Return the path of the device library for Nvidia GPUs; the file may not exist."""
+    if _PACKAGED_CUDA.is_file():
+        return _PACKAGED_CUDA
+    return BUILT / f"libqfleet_cuda-{_cuda_digest()}.so"
+
+
+def host_path() -> Path:
+    """Return the path of the device library for the host executor; the file may not exist."""
+    return BUILT / f"libqfleet_host-{_cuda_digest()}.so"
+
+
+def cuda_sources() -> list[Path]:
+    """Return the sources that a device library is compiled from; none in a wheel."""
+    return sorted(_CUDA.glob("*.cu"))
+
+
+@functools.cache  # a path is asked for by each program
+def _cuda_digest() -> str:
+    sources = [*cuda_sources(), *_CUDA.glob("*.h"), *_CUDA.glob("*.cc")]
+    return _digest([*sources, *_CUDA.glob("__main__.py")], platform.machine())
 
 
 def _digest(files: Iterable[Path], *words: str) -> str:

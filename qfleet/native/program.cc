@@ -8,7 +8,6 @@
 namespace qfleet {
 namespace {
 
-constexpr int64_t kFormat = 1;
 constexpr int64_t kMaxQubits = 40;
 
 Block ReadBlock(Reader* in, const Program& program) {

@@ -95,6 +95,8 @@ struct Program : GateTables {
   std::vector<double> offsets;  // [readouts]
   std::vector<double> initial;  // [2**N] (re, im), or empty for |0...0>
 
+  static constexpr int64_t kFormat = 1;  // the first integer
+
   // Parses the number of integers, the integers, and the reals up to the end, 8 bytes each. Throws
   // std::invalid_argument if the program is not valid.
   explicit Program(const std::string& serialized);

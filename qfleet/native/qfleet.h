@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define QFLEET_ABI_VERSION 2
+#define QFLEET_ABI_VERSION 3
 #define QFLEET_API __attribute__((visibility("default")))
 
 typedef enum {
@@ -30,6 +30,7 @@ typedef enum {
   QFLEET_INVALID_ARGUMENT = 1,
   QFLEET_OUT_OF_MEMORY = 2,
   QFLEET_INTERNAL = 3,
+  QFLEET_DEVICE_FAILED = 4,  // a device is missing, lost or cannot be used
 } qfleet_status;
 
 typedef int64_t qfleet_program;  // 0 is not a program
@@ -69,6 +70,13 @@ typedef struct {
 // products.
 QFLEET_API qfleet_status qfleet_program_create(const void* bytes, int64_t size, int32_t real_bytes,
                                                qfleet_program* program);
+// The same for a device, such as a GPU: `library` is the path of a device library (cuda/), `device`
+// the number of the device. Values, gradients and states of state vectors are computed there, and
+// no states are kept between calls; Hessian-vector products and stages are computed on the CPU.
+// Programs of other kinds are an error.
+QFLEET_API qfleet_status qfleet_program_create_on(const void* bytes, int64_t size,
+                                                  int32_t real_bytes, const char* library,
+                                                  int32_t device, qfleet_program* program);
 QFLEET_API qfleet_status qfleet_program_destroy(qfleet_program program);
 
 typedef struct {
@@ -79,6 +87,15 @@ typedef struct {
   int64_t real_bytes;
 } qfleet_program_info;
 QFLEET_API qfleet_status qfleet_program_describe(qfleet_program program, qfleet_program_info* info);
+
+typedef struct {
+  char name[128];
+  int64_t total_bytes, free_bytes;  // of the device's memory
+  int32_t multiprocessors;
+  int32_t is_host_executor;  // 1: the kernels run on the CPU, thread by thread, for tests
+} qfleet_device_info;
+QFLEET_API qfleet_status qfleet_device_describe(const char* library, int32_t device,
+                                                qfleet_device_info* info);
 
 // ---------------------------------------------------------------------------------------------
 // Expectation values and states
@@ -129,6 +146,12 @@ QFLEET_API qfleet_status qfleet_expectation_gradient(
     void* kept, int64_t kept_count, int32_t kept_is_mutable, double* shared_gradients,
     int64_t shared_gradient_count, double* per_example_gradients,
     int64_t per_example_gradient_count);
+
+// Both in one call, for a caller that has `upstream` before the values. No states leave the call.
+QFLEET_API qfleet_status qfleet_value_and_gradient(
+    qfleet_program program, const qfleet_batch* batch, const void* upstream, int64_t upstream_count,
+    void* values, int64_t value_count, double* shared_gradients, int64_t shared_gradient_count,
+    double* per_example_gradients, int64_t per_example_gradient_count);
 
 // Directional derivatives of values and gradients, for tangents of the exponents: with J = dvalues/
 // dexponents and H the Hessian of sum(upstream * values), writes

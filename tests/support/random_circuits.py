@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
+from typing import TYPE_CHECKING
 
 import cirq
 import numpy as np
 import sympy
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
+
+if TYPE_CHECKING:  # a machine with a GPU may not have hypothesis
+    from hypothesis import strategies as st
 
 INPUTS = ("x0", "x1", "x2")
 PARAMETERS = ("p0", "p1", "p2", "p3")
@@ -246,29 +248,35 @@ class _Draw:
         return total
 
 
-def cases(most_qubits: int = 10) -> st.SearchStrategy[Case]:
-    """Draw circuits of 2 to `most_qubits` qubits with 1 to 3 observables."""
+def draw_case(random: Random, width: int) -> Case:
+    """Draw a circuit of up to `width` qubits with 1 to 3 observables."""
+    draw = _Draw(random, list(cirq.LineQubit.range(width)))
+    circuit = cirq.Circuit(draw.operation() for _ in range(random.randint(3, MOST_GATES)))
+    observables = tuple(draw.observable() for _ in range(random.randint(1, 3)))
+    return Case(
+        circuit,
+        observables,
+        random.choice(BATCHES),
+        random.randrange(2**16),
+        frozenset(draw.kinds),
+    )
 
-    def made(random: Random) -> Case:
-        qubits: list[cirq.Qid] = list(cirq.LineQubit.range(random.randint(2, most_qubits)))
-        draw = _Draw(random, qubits)
-        circuit = cirq.Circuit(draw.operation() for _ in range(random.randint(3, MOST_GATES)))
-        observables = tuple(draw.observable() for _ in range(random.randint(1, 3)))
-        return Case(
-            circuit,
-            observables,
-            random.choice(BATCHES),
-            random.randrange(2**16),
-            frozenset(draw.kinds),
-        )
+
+def cases(most_qubits: int = 10) -> "st.SearchStrategy[Case]":
+    """Draw circuits of 2 to `most_qubits` qubits with 1 to 3 observables."""
+    from hypothesis import strategies as st
 
     # A single draw: hypothesis would follow a circuit of many draws by five variations of it.
-    return st.randoms(use_true_random=True).map(made)
+    return st.randoms(use_true_random=True).map(
+        lambda random: draw_case(random, random.randint(2, most_qubits))
+    )
 
 
 @cache
 def draw_cases(part: int, count: int, most_qubits: int = 10) -> list[Case]:
     """Draw random circuits: the same in every run, others in each part."""
+    from hypothesis import HealthCheck, Phase, given, seed, settings
+
     drawn: list[Case] = []
 
     @seed(part)

@@ -78,6 +78,14 @@ struct Arguments {
         each ? per_example_gradients.data() : nullptr, each ? per_example_gradients.size() : 0);
   }
 
+  qfleet_status ValueAndGradient(qfleet_program program) {
+    const bool each = !batch.allow_subspace;
+    return qfleet_value_and_gradient(
+        program, &batch, upstream.data(), upstream.size(), values.data(), values.size(),
+        shared_gradients.data(), shared_gradients.size(),
+        each ? per_example_gradients.data() : nullptr, each ? per_example_gradients.size() : 0);
+  }
+
   int64_t readouts, reals;
   ExactBuffer<double> shared, per_example;
   ExactBuffer<T> upstream;
@@ -131,6 +139,12 @@ void CompareGradients(const CircuitCase& test_case, int64_t size, bool subspace,
               context + ", from kept states");
       }
   }
+  const ExactBuffer<T> values(arguments.values);
+  std::fill_n(arguments.values.data(), arguments.values.size(), T{0});
+  CHECK_OK(arguments.ValueAndGradient(program.handle()), context);
+  CHECK(arguments.values == values && arguments.shared_gradients == shared &&
+            arguments.per_example_gradients == each,
+        context + ", in one call");
 }
 
 // States kept with another number of threads, whose layout differs.
@@ -207,6 +221,23 @@ void CallConcurrently(const CircuitCase& test_case) {
   CHECK(wrong == 0, std::to_string(wrong) + " wrong results");
 }
 
+// Devices whose library is missing; tests in Python cover those that exist.
+void RejectMissingDevices(const CircuitCase& test_case) {
+  const std::string bytes = test_case.circuit.Serialize();
+  const auto create = [&](const char* library) {
+    qfleet_program program = 7;
+    const qfleet_status status =
+        qfleet_program_create_on(bytes.data(), bytes.size(), sizeof(float), library, 0, &program);
+    CHECK(program == 0, "a failed call leaves no handle");
+    return status;
+  };
+  CHECK(create(nullptr) == QFLEET_INVALID_ARGUMENT, "no library");
+  CHECK(create("/nowhere/libqfleet_cuda.so") == QFLEET_DEVICE_FAILED, "a missing library");
+  qfleet_device_info info;
+  CHECK(qfleet_device_describe("/nowhere/libqfleet_cuda.so", 0, &info) == QFLEET_DEVICE_FAILED,
+        "a missing library");
+}
+
 }  // namespace
 
 void CInterface(bool light) {
@@ -230,6 +261,7 @@ void CInterface(bool light) {
   CompareGradients<double>(spanned, 40, true, &executor);
   CompareSamples<float>(CircuitCase(RandomCircuit({3, 6}, &random), 3, &random), 10000);
   CompareSamples<double>(CircuitCase(RandomCircuit({10, 6}, &random), 1, &random), 10000);
+  RejectMissingDevices(CircuitCase(RandomCircuit({3, 6}, &random), 1, &random));
   CallConcurrently(CircuitCase(RandomCircuit({6, 6}, &random), 17, &random));
 }
 

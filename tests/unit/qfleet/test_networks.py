@@ -323,7 +323,7 @@ def test_estimated_width_is_near_that_of_the_path(case: Parts) -> None:
 
 def test_networks_beyond_the_free_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qfleet.engine.memory.available_bytes", lambda: 1 << 20)
-    monkeypatch.setattr("qfleet.engine.memory._UNCHECKED_BYTES", 0)
+    monkeypatch.setattr("qfleet.engine.memory.UNCHECKED_BYTES", 0)
     with pytest.raises(qfleet.MemoryLimitError, match=r"width \d+ on"):
         qfleet.compile(*model(12, 2), method="tensor_network")
 

@@ -1,0 +1,148 @@
+"""Devices that run the engine's kernels, by name: "cpu", "cuda", "cuda:1".
+
+"host" is the host executor, for tests: it runs the kernels of GPUs on the CPU, thread by thread,
+and is slow. A device library is loaded when a device other than the CPU is asked for.
+"""
+
+import functools
+import os
+import re
+import warnings
+from ctypes import byref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from qfleet.engine import library, memory
+from qfleet.engine.library import DeviceInfo
+from qfleet.errors import ArgumentError, DeviceError, MemoryLimitError
+from qfleet.native.libraries import cuda_path, host_path
+
+VARIABLE = "QFLEET_DEVICE"
+_CUDA = re.compile(r"cuda(?::([0-9]{1,3}))?")
+
+
+@dataclass(frozen=True)
+class Device:
+    """The CPU, a GPU, or the host executor.
+
+    Attributes:
+        kind: "cpu", "cuda" or "host".
+        number: Of the GPU, from 0.
+    """
+
+    kind: Literal["cpu", "cuda", "host"]
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"cuda:{self.number}" if self.kind == "cuda" else self.kind
+
+
+CPU = Device("cpu")
+
+
+def resolve(name: str | None) -> Device:
+    """Return the device of a name.
+
+    Args:
+        name: "cpu", "cuda", "cuda:N" or "host"; the environment variable QFLEET_DEVICE, or else
+            "cpu", for None.
+
+    Raises:
+        ArgumentError: There is no device of this name.
+    """
+    source = "device"
+    if name is None:
+        source, name = VARIABLE, os.environ.get(VARIABLE) or "cpu"
+    if name == "cpu":
+        return CPU
+    if name == "host":
+        return Device("host")
+    cuda = _CUDA.fullmatch(name) if isinstance(name, str) else None
+    if cuda is None:
+        raise ArgumentError(
+            f"{source} is {name!r}: choose cpu, cuda or cuda:N, where N is the number of a GPU"
+        )
+    return Device("cuda", int(cuda[1] or 0))
+
+
+def library_path_of(device: Device) -> Path:
+    """Return the path of the built device library.
+
+    Args:
+        device: Not the CPU.
+
+    Raises:
+        DeviceError: It is not built.
+    """
+    is_host = device.kind == "host"
+    path = host_path() if is_host else cuda_path()
+    if not path.is_file():
+        build = "python -m qfleet.native.cuda" + (" --host" if is_host else "")
+        compiler = "g++" if is_host else "nvcc of CUDA 12 or later"
+        raise DeviceError(
+            f"the library {path.name} of the device {device} does not exist: run `{build}` in a"
+            f" checkout, with {compiler}"
+        )
+    return path
+
+
+def info_of(device: Device) -> DeviceInfo:
+    """Return the name and the memory of a device.
+
+    Args:
+        device: Not the CPU.
+
+    Raises:
+        DeviceError: The device is missing or fails, or its library is not built.
+    """
+    info = DeviceInfo()
+    path = bytes(library_path_of(device))
+    library.check(library.core().qfleet_device_describe(path, device.number, byref(info)))
+    return info
+
+
+def require_memory(device: Device, qubits: int, amplitude_bytes: int) -> None:
+    """Check that a state fits into the free memory of a device.
+
+    Args:
+        device: Any.
+        qubits: Qubits of the state.
+        amplitude_bytes: Bytes per amplitude, 8 or 16.
+
+    Raises:
+        MemoryLimitError: The message states the needed and the free bytes.
+        DeviceError: As for `info_of`.
+    """
+    if device == CPU:
+        memory.require_memory(qubits, amplitude_bytes, 1)
+        return
+    needed = memory.state_bytes(qubits, amplitude_bytes)
+    if needed > memory.UNCHECKED_BYTES and needed > (free := info_of(device).free_bytes):
+        raise MemoryLimitError(
+            f"simulating {qubits} qubits takes {needed:,} bytes for 1 state, but {free:,} bytes of"
+            f" {device} are free: use fewer qubits, or another device"
+        )
+
+
+def describe(device: Device) -> str:
+    """Return a line with the name and the memory of a device; see `info_of`."""
+    info = info_of(device)
+    free, total = info.free_bytes / 2**30, info.total_bytes / 2**30
+    name = info.name.decode(errors="replace")
+    return f"device: {device}, {name} ({free:.0f} of {total:.0f} GiB free)"
+
+
+@functools.cache
+def warn_once(method: str, device: Device) -> None:
+    """Warn that a method runs on the CPU, although another device was asked for.
+
+    Args:
+        method: Name of the method.
+        device: The wanted device.
+    """
+    warnings.warn(
+        f"the method {method} runs on the CPU, not on {device}: only state vectors have kernels for"
+        " GPUs",
+        stacklevel=4,  # the caller of `compile_circuit`
+    )

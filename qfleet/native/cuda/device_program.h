@@ -1,0 +1,31 @@
+// A program on a device: its tables, its memory, and the launches of a call.
+#ifndef QFLEET_CUDA_DEVICE_PROGRAM_H_
+#define QFLEET_CUDA_DEVICE_PROGRAM_H_
+
+#include <memory>
+#include <mutex>
+
+#include "device_interface.h"
+
+namespace qfleet {
+namespace device {
+
+// Calls of several threads run one after the other. All methods throw DeviceError.
+struct Program {
+  virtual ~Program() = default;
+  // Writes values [size][K] unless they are null, and, given upstream = dL/dvalues [size][K], the
+  // gradient's results.
+  virtual void Evaluate(const Call& call, void* values, const void* upstream,
+                        const GradientResults* results) = 0;
+  virtual void State(const Call& call, const int64_t* order, void* states) = 0;
+  virtual void StateGradient(const Call& call, const int64_t* order, const void* states,
+                             const void* upstream, const GradientResults& results) = 0;
+};
+
+std::unique_ptr<Program> MakeFloatProgram(int32_t device, const ProgramTables& tables);
+std::unique_ptr<Program> MakeDoubleProgram(int32_t device, const ProgramTables& tables);
+
+}  // namespace device
+}  // namespace qfleet
+
+#endif  // QFLEET_CUDA_DEVICE_PROGRAM_H_

@@ -1,0 +1,79 @@
+// The functions of the device library.
+#include <cstdio>
+#include <cstring>
+
+#include "device_program.h"
+#include "runtime.h"
+
+namespace qfleet {
+namespace device {
+namespace {
+
+template <class Body>
+Status Guarded(char* error, int64_t error_size, const Body& body) noexcept {
+  try {
+    body();
+    return kOk;
+  } catch (const DeviceError& failure) {
+    std::snprintf(error, error_size, "%s", failure.what());
+    return failure.is_memory ? kOutOfMemory : kDeviceFailed;
+  } catch (const std::bad_alloc&) {
+    std::snprintf(error, error_size, "there is not enough memory on the host");
+    return kOutOfMemory;
+  } catch (const std::exception& failure) {
+    std::snprintf(error, error_size, "%s", failure.what());
+    return kDeviceFailed;
+  }
+}
+
+Status Describe(int32_t device, DeviceDescription* description, char* error, int64_t size) {
+  return Guarded(error, size, [&] {
+    UseDevice(device);
+    const DeviceFacts facts = FactsOf(device);
+    *description = {};
+    std::snprintf(description->name, sizeof(description->name), "%s", facts.name.c_str());
+    FreeMemory(&description->free_bytes, &description->total_bytes);
+    description->multiprocessors = facts.multiprocessors;
+    description->host_executor = kIsHostExecutor;
+  });
+}
+
+Status Create(int32_t device, const ProgramTables* tables, Program** program, char* error,
+              int64_t size) {
+  return Guarded(error, size, [&] {
+    *program = (tables->real_bytes == sizeof(float) ? MakeFloatProgram(device, *tables)
+                                                    : MakeDoubleProgram(device, *tables))
+                   .release();
+  });
+}
+
+void Destroy(Program* program) { delete program; }
+
+Status Evaluate(Program* program, const Call* call, void* values, const void* upstream,
+                const GradientResults* results, char* error, int64_t size) {
+  return Guarded(error, size, [&] { program->Evaluate(*call, values, upstream, results); });
+}
+
+Status State(Program* program, const Call* call, const int64_t* order, void* states, char* error,
+             int64_t size) {
+  return Guarded(error, size, [&] { program->State(*call, order, states); });
+}
+
+Status StateGradient(Program* program, const Call* call, const int64_t* order, const void* states,
+                     const void* upstream, const GradientResults* results, char* error,
+                     int64_t size) {
+  return Guarded(error, size,
+                 [&] { program->StateGradient(*call, order, states, upstream, *results); });
+}
+
+constexpr Interface kInterface = {kInterfaceVersion, Describe, Create,       Destroy,
+                                  Evaluate,          State,    StateGradient};
+
+}  // namespace
+}  // namespace device
+}  // namespace qfleet
+
+extern "C" __attribute__((visibility("default"))) const qfleet::device::Interface*
+qfleet_device_interface() {
+  return &qfleet::device::kInterface;
+}

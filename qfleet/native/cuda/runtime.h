@@ -1,0 +1,201 @@
+// What the kernels and their launches need of a device. With nvcc it is a GPU; with other compilers
+// it is the host executor, which runs the same sources thread by thread, for tests.
+#ifndef QFLEET_CUDA_RUNTIME_H_
+#define QFLEET_CUDA_RUNTIME_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#else
+#include "host_executor.h"
+#endif
+
+namespace qfleet {
+namespace device {
+
+// A call of the device's interface failed; `is_memory` if the device has too little memory.
+class DeviceError : public std::runtime_error {
+ public:
+  DeviceError(const std::string& message, bool is_memory)
+      : std::runtime_error(message), is_memory(is_memory) {}
+  const bool is_memory;
+};
+
+// Facts about a device on which launches depend.
+struct DeviceFacts {
+  std::string name;
+  int32_t multiprocessors = 1;
+  int64_t shared_bytes = 0;  // that a thread block may use
+  int64_t cache_bytes = 0;   // of the second-level cache
+};
+
+#ifdef __CUDACC__
+
+inline void Check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // clears errors of the call, not those of the device
+  if (status == cudaErrorNoKernelImageForDevice)
+    throw DeviceError(
+        "the device library has no code for this GPU: build it on this machine by `python -m "
+        "qfleet.native.cuda --arch native`",
+        false);
+  throw DeviceError(std::string(what) + ": " + cudaGetErrorString(status),
+                    status == cudaErrorMemoryAllocation);
+}
+
+using Stream = cudaStream_t;
+
+template <class Kernel, class... Arguments>
+void Launch(Kernel* kernel, dim3 grid, int32_t threads, int64_t shared_bytes, Stream stream,
+            Arguments... arguments) {
+  kernel<<<grid, threads, shared_bytes, stream>>>(arguments...);
+  Check(cudaGetLastError(), "a kernel could not be started");
+}
+
+// Lets a kernel use more dynamic shared memory than 48 KiB.
+template <class Kernel>
+void AllowShared(Kernel* kernel, int64_t bytes) {
+  Check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+        "shared memory");
+}
+
+// Thread blocks of a kernel that run on a multiprocessor at once.
+template <class Kernel>
+int32_t BlocksPerMultiprocessor(Kernel* kernel, int32_t threads, int64_t shared_bytes) {
+  int blocks = 0;
+  Check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes),
+        "occupancy");
+  return blocks < 1 ? 1 : blocks;
+}
+
+#define QFLEET_SHARED_MEMORY(name)                \
+  extern __shared__ __align__(16) char name##_[]; \
+  char* const name = name##_
+
+constexpr bool kIsHostExecutor = false;
+
+// The driver must support the CUDA version with which this library was built.
+inline void RequireDriver() {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);  // 0 if there is none
+  cudaRuntimeGetVersion(&runtime);
+  const auto name = [](int version) {
+    return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+  };
+  if (driver == 0)
+    throw DeviceError("this machine has no NVIDIA driver: install it, or choose the device cpu",
+                      false);
+  if (driver / 1000 < runtime / 1000)
+    throw DeviceError("the NVIDIA driver supports CUDA " + name(driver) +
+                          ", but the device library was built with CUDA " + name(runtime) +
+                          ": update the driver, or build the library with an older nvcc",
+                      false);
+}
+
+inline void UseDevice(int32_t device) {
+  RequireDriver();
+  int count = 0;
+  Check(cudaGetDeviceCount(&count), "there is no usable NVIDIA GPU");
+  if (device < 0 || device >= count)
+    throw DeviceError("there is no GPU " + std::to_string(device) + ": this machine has " +
+                          std::to_string(count) + ", numbered from 0",
+                      false);
+  Check(cudaSetDevice(device), "the device cannot be used");
+}
+
+inline DeviceFacts FactsOf(int32_t device) {
+  cudaDeviceProp properties;
+  Check(cudaGetDeviceProperties(&properties, device), "the device cannot be described");
+  DeviceFacts facts;
+  facts.name = properties.name;
+  facts.multiprocessors = properties.multiProcessorCount;
+  facts.shared_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
+  facts.cache_bytes = properties.l2CacheSize;
+  return facts;
+}
+
+inline void FreeMemory(int64_t* free_bytes, int64_t* total_bytes) {
+  size_t free_size = 0, total = 0;
+  Check(cudaMemGetInfo(&free_size, &total), "the device's memory cannot be read");
+  *free_bytes = static_cast<int64_t>(free_size);
+  *total_bytes = static_cast<int64_t>(total);
+}
+
+inline Stream MakeStream() {
+  Stream stream;
+  Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream cannot be made");
+  return stream;
+}
+inline void EndStream(Stream stream) { cudaStreamDestroy(stream); }
+inline void* AllocateOnDevice(int64_t bytes) {
+  void* data = nullptr;
+  Check(cudaMalloc(&data, bytes), "the device's memory");
+  return data;
+}
+inline void FreeOnDevice(void* data) { cudaFree(data); }
+// Memory of the host that the device reads and writes by itself.
+inline void* AllocatePinned(int64_t bytes) {
+  void* data = nullptr;
+  Check(cudaMallocHost(&data, bytes), "pinned memory");
+  return data;
+}
+inline void FreePinned(void* data) { cudaFreeHost(data); }
+inline void CopyToDevice(void* to, const void* from, int64_t bytes, Stream stream) {
+  Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "a copy to the device");
+}
+inline void CopyToHost(void* to, const void* from, int64_t bytes, Stream stream) {
+  Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "a copy to the host");
+}
+inline void FillZero(void* data, int64_t bytes, Stream stream) {
+  Check(cudaMemsetAsync(data, 0, bytes, stream), "the device's memory");
+}
+inline void Synchronize(Stream stream) {
+  Check(cudaStreamSynchronize(stream), "the device failed");
+}
+
+#else
+
+constexpr bool kIsHostExecutor = true;
+
+inline void UseDevice(int32_t device) {
+  if (device != 0) throw DeviceError("the host executor has the device 0 only", false);
+}
+inline DeviceFacts FactsOf(int32_t) {
+  DeviceFacts facts;
+  facts.name = "host executor";
+  facts.multiprocessors = 2;
+  facts.shared_bytes = 32 << 10;  // small, so that tests reach wide states with few qubits
+  facts.cache_bytes = 1 << 20;
+  return facts;
+}
+inline void FreeMemory(int64_t* free_bytes, int64_t* total_bytes) {
+  *free_bytes = *total_bytes = int64_t{1} << 31;
+}
+inline Stream MakeStream() { return 0; }
+inline void EndStream(Stream) {}
+inline void* AllocateOnDevice(int64_t bytes) { return ::operator new(bytes); }
+inline void FreeOnDevice(void* data) { ::operator delete(data); }
+inline void* AllocatePinned(int64_t bytes) { return ::operator new(bytes); }
+inline void FreePinned(void* data) { ::operator delete(data); }
+inline void CopyToDevice(void* to, const void* from, int64_t bytes, Stream) {
+  if (bytes) std::memcpy(to, from, bytes);
+}
+inline void CopyToHost(void* to, const void* from, int64_t bytes, Stream) {
+  if (bytes) std::memcpy(to, from, bytes);
+}
+inline void FillZero(void* data, int64_t bytes, Stream) { std::memset(data, 0, bytes); }
+inline void Synchronize(Stream) {}
+
+#endif
+
+}  // namespace device
+}  // namespace qfleet
+
+#endif  // QFLEET_CUDA_RUNTIME_H_

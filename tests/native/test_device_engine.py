@@ -1,0 +1,250 @@
+"""The engine on a device, compared with the engine on the CPU.
+
+QFLEET_TEST_DEVICE names the device: "host" unless set, or "cuda" on a machine with a GPU. These
+tests need no framework and no hypothesis.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import cirq
+import numpy as np
+import pytest
+import sympy
+
+import qfleet
+from tests.support.random_circuits import INPUTS, PARAMETERS, draw_case
+
+ROOT = Path(__file__).parents[2]
+DEVICE = os.environ.get("QFLEET_TEST_DEVICE", "host")
+TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
+NARROW, WIDE = tuple(range(1, 8)), tuple(range(8, 15))
+BATCHES = (1, 3, 17)
+CIRCUITS = 3  # of each width
+POINT = np.array([[0.3, -0.8, 1.1]]), np.array([0.7, -0.2, 0.4, -1.3])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def device_library() -> None:
+    """Build the library of the device."""
+    option = ["--host"] if DEVICE == "host" else []
+    command = [sys.executable, "-m", "qfleet.native.cuda", *option]
+    done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def draw_circuit(width: int, seed: int) -> tuple[cirq.Circuit, list[cirq.PauliSum]]:
+    """Draw a circuit of all supported gates, and observables that depend on every qubit."""
+    qubits = cirq.LineQubit.range(width)
+    case = draw_case(Random(100 * width + seed), width)
+    symbols = sympy.symbols((*INPUTS, *PARAMETERS))
+    first = [cirq.ry(symbols[at % len(symbols)] + at).on(one) for at, one in enumerate(qubits)]
+    chain = [cirq.CNOT(*pair) for pair in pairwise(qubits)]
+    total = sum((0.1 * at + 0.5) * cirq.Z(one) for at, one in enumerate(qubits))
+    return cirq.Circuit(first, case.circuit, chain), [*case.observables, total]
+
+
+@cache
+def compile_pair(
+    width: int, seed: int, *, dtype: str = "complex128", state: bool = False
+) -> tuple[qfleet.CompiledCircuit, qfleet.CompiledCircuit]:
+    """Compile a random circuit for the device and for the CPU."""
+    circuit, observables = draw_circuit(width, seed)
+    made, wanted = (
+        qfleet.compile(
+            circuit,
+            INPUTS,
+            PARAMETERS,
+            () if state else observables,
+            dtype=dtype,
+            method="subspace",
+            device=device,
+        )
+        for device in (DEVICE, "cpu")
+    )
+    assert len(made.qubits) == width
+    assert made.device.kind == DEVICE.partition(":")[0]
+    return made, wanted
+
+
+def draw_point(seed: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw inputs and parameters."""
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-1.5, 1.5, (batch, len(INPUTS))), rng.uniform(-1.5, 1.5, len(PARAMETERS))
+
+
+def assert_close(found: np.ndarray | None, wanted: np.ndarray | None, dtype: str) -> None:
+    """Compare arrays to within TOLERANCE of their largest number, or of 1."""
+    assert found is not None
+    assert wanted is not None
+    assert found.dtype == wanted.dtype
+    scale = max(1.0, np.abs(wanted).max(initial=0))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE[dtype] * scale)
+
+
+def check_values(width: int, seed: int, batch: int, dtype: str) -> None:
+    """Compare values and gradients of one circuit and batch."""
+    made, wanted = compile_pair(width, seed, dtype=dtype)
+    point = draw_point(seed, batch)
+    upstream = np.random.default_rng(seed + 1).normal(size=(batch, made.readouts))
+    assert_close(made.expectation(*point), wanted.expectation(*point), dtype)
+    for by_inputs in (True, False):
+        options = {"input_gradients": by_inputs}
+        values, gradients = made.value_and_gradient(*point, upstream, **options)
+        right_values, right = wanted.value_and_gradient(*point, upstream, **options)
+        assert_close(values, right_values, dtype)
+        assert_close(gradients.parameters, right.parameters, dtype)
+        if by_inputs:
+            assert_close(gradients.inputs, right.inputs, dtype)
+        else:
+            assert gradients.inputs is None
+
+
+def check_states(width: int, seed: int, batch: int, dtype: str) -> None:
+    """Compare states and their gradients of one circuit and batch."""
+    made, wanted = compile_pair(width, seed, dtype=dtype, state=True)
+    point = draw_point(seed, batch)
+    states = wanted.state(*point)
+    assert_close(made.state(*point), states, dtype)
+    rng = np.random.default_rng(seed + 1)
+    upstream = rng.normal(size=states.shape) + 1j * rng.normal(size=states.shape)
+    upstream /= np.linalg.norm(upstream, axis=1, keepdims=True)
+    gradients = made.state_vjp(*point, upstream, states)
+    right = wanted.state_vjp(*point, upstream, states)
+    assert_close(gradients.inputs, right.inputs, dtype)
+    assert_close(gradients.parameters, right.parameters, dtype)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("width", NARROW)
+def test_values_and_gradients_equal_those_of_the_cpu(width: int, batch: int, dtype: str) -> None:
+    for seed in range(CIRCUITS):
+        check_values(width, seed, batch, dtype)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("width", NARROW)
+def test_states_and_gradients_equal_those_of_the_cpu(width: int, batch: int, dtype: str) -> None:
+    for seed in range(CIRCUITS):
+        check_states(width, seed, batch, dtype)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("width", WIDE)
+def test_wide_values_and_gradients_equal_those_of_the_cpu(width: int, dtype: str) -> None:
+    check_values(width, 0, 1, dtype)
+    check_values(width, 1, 3, dtype)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("width", WIDE)
+def test_wide_states_and_gradients_equal_those_of_the_cpu(width: int, dtype: str) -> None:
+    check_states(width, 0, 3, dtype)
+
+
+@pytest.mark.parametrize("width", [1, 4, 7, WIDE[-1]])
+def test_samples_with_equal_seeds_equal_those_of_the_cpu(width: int) -> None:
+    made, wanted = compile_pair(width, 0, state=True)
+    point = draw_point(5, 3)
+    found = made.sample(*point, shots=50, seed=7)
+    np.testing.assert_array_equal(found, wanted.sample(*point, shots=50, seed=7))
+
+
+@pytest.mark.parametrize("state", [False, True])
+@pytest.mark.parametrize("width", [3, WIDE[-1]])
+def test_initial_state_is_evolved(width: int, state: bool) -> None:
+    circuit, observables = draw_circuit(width, 2)
+    start = cirq.testing.random_superposition(2**width, random_state=3)
+    made, wanted = (
+        qfleet.compile(
+            circuit,
+            INPUTS,
+            PARAMETERS,
+            () if state else observables,
+            initial_state=start,
+            device=device,
+        )
+        for device in (DEVICE, "cpu")
+    )
+    if state:
+        assert_close(made.state(*POINT), wanted.state(*POINT), "complex128")
+    else:
+        assert_close(made.expectation(*POINT), wanted.expectation(*POINT), "complex128")
+
+
+def test_forward_keeps_no_states_and_vjp_evolves_again() -> None:
+    made, _ = compile_pair(4, 0)
+    upstream = np.ones((1, made.readouts))
+    values, residuals = made.forward(*POINT)
+    assert residuals.kept.size == 0
+    np.testing.assert_array_equal(values, made.expectation(*POINT))
+    _, right = made.value_and_gradient(*POINT, upstream)
+    for kept in (residuals, None):
+        found = made.vjp(*POINT, upstream, residuals=kept)
+        assert_close(found.parameters, right.parameters, "complex128")
+        assert_close(found.inputs, right.inputs, "complex128")
+
+
+def test_hessian_vector_product_equals_that_of_the_cpu() -> None:
+    made, wanted = compile_pair(4, 0)
+    arguments = *POINT, None, np.ones((1, len(INPUTS))), np.ones(len(PARAMETERS))
+    values, gradients = made.hvp(*arguments)
+    right_values, right = wanted.hvp(*arguments)
+    assert_close(values, right_values, "complex128")
+    assert_close(gradients.parameters, right.parameters, "complex128")
+    assert_close(gradients.inputs, right.inputs, "complex128")
+
+
+def test_empty_batch_returns_empty_arrays() -> None:
+    made, _ = compile_pair(3, 0)
+    values, gradients = made.value_and_gradient(np.empty((0, len(INPUTS))), POINT[1])
+    assert values.shape == (0, made.readouts)
+    assert gradients.inputs is not None
+    assert gradients.inputs.shape == (0, len(INPUTS))
+    np.testing.assert_array_equal(gradients.parameters, np.zeros(len(PARAMETERS)))
+
+
+def test_circuit_without_symbols_has_values_and_state() -> None:
+    qubits = cirq.LineQubit.range(2)
+    circuit = cirq.Circuit(cirq.H(qubits[0]), cirq.CNOT(*qubits))
+    state = qfleet.compile(circuit, device=DEVICE).state()
+    np.testing.assert_allclose(state, np.array([1, 0, 0, 1]) / np.sqrt(2), atol=1e-15)
+    observable = cirq.Z(qubits[0]) * cirq.Z(qubits[1]) + 0.25
+    compiled = qfleet.compile(circuit, observables=observable, device=DEVICE)
+    np.testing.assert_allclose(compiled.expectation(), [1.25], atol=1e-15)
+
+
+def test_many_programs_are_created_and_freed() -> None:
+    made, wanted = compile_pair(2, 0)
+    for _ in range(20):
+        copied = pickle.loads(pickle.dumps(made))
+        assert copied.device == made.device
+        assert_close(copied.expectation(*POINT), wanted.expectation(*POINT), "complex128")
+
+
+def test_description_begins_with_the_device() -> None:
+    made, wanted = compile_pair(3, 0)
+    first, _, rest = made.describe(batch=4).partition("\n")
+    assert first.startswith(f"device: {made.device}, ")
+    assert first.endswith("GiB free)")
+    assert rest.splitlines()[0] == wanted.describe(batch=4).splitlines()[0]
+
+
+def test_too_wide_state_exceeds_the_memory_of_the_device() -> None:
+    circuit = cirq.Circuit(cirq.rx(sympy.Symbol("p")).on_each(cirq.LineQubit.range(45)))
+    with pytest.raises(qfleet.MemoryLimitError, match=f"45 qubits.*{DEVICE}"):
+        qfleet.compile(circuit, device=DEVICE)
+
+
+@pytest.mark.skipif(not DEVICE.startswith("cuda"), reason="the host executor has no numbers")
+def test_missing_gpu_is_a_device_error() -> None:
+    with pytest.raises(qfleet.DeviceError):
+        qfleet.compile(cirq.Circuit(cirq.X(cirq.LineQubit(0))), device="cuda:99").state()
