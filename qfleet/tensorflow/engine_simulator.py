@@ -7,8 +7,9 @@ from typing import Any
 import sympy
 
 from qfleet import native
-from qfleet.engine import memory
+from qfleet.engine import devices, memory
 from qfleet.engine.cpus import usable_cpu_count
+from qfleet.engine.devices import CPU, Device
 from qfleet.tensorflow.exponents import BatchGateExponents
 from qfleet.tensorflow.micro_batch import MEMORY_LIMIT, current_micro_batch
 from qfleet.tensorflow.runtime import is_watched, tf
@@ -31,6 +32,7 @@ class EngineSimulator(Simulator):
         """Threads of TensorFlow's pool, which the engine uses."""
         return tf.config.threading.get_intra_op_parallelism_threads() or usable_cpu_count()
 
+    _device: Device = CPU
     _subspace = True  # if a batch may be computed from the states that span it
 
     def _load(
@@ -42,8 +44,12 @@ class EngineSimulator(Simulator):
             serialized: Its bytes.
             shared: Its exponents of trained symbols only.
             per_example: Its other exponents.
+
+        Raises:
+            DeviceError: The library of the device is not built.
         """
         self._serialized = serialized
+        self._device_attributes = device_attributes(self._device)
         self._free = memory.available_bytes()
         self._exponents = BatchGateExponents(shared, per_example, self.inputs, self.parameters)
         self._mixed = self._exponents.mixed
@@ -64,6 +70,7 @@ class EngineSimulator(Simulator):
                 program=self._serialized,
                 T=self.dtype,
                 keep_states=bool(by_angles or by_parameters),
+                **self._device_attributes,
                 **self._plan_attributes(not by_angles),
             )
 
@@ -133,6 +140,7 @@ class EngineSimulator(Simulator):
                 *operands,
                 per_example_gradients=by_each,
                 program=self._serialized,
+                **self._device_attributes,
                 **attributes,
             )
             targets, gradients = [exponents[0]], [by_shared]
@@ -160,3 +168,17 @@ class EngineSimulator(Simulator):
             return result, second
 
         return tuple(first(angles, parameters, upstream))
+
+
+def device_attributes(device: Device) -> dict[str, Any]:
+    """Return the attributes of an operation that place its program on a device.
+
+    Args:
+        device: Computes values, gradients and states.
+
+    Raises:
+        DeviceError: The library of the device is not built.
+    """
+    if device == CPU:
+        return {}
+    return {"device_library": str(devices.library_path_of(device)), "device": device.number}

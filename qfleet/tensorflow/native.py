@@ -15,8 +15,9 @@ from qfleet import native
 from qfleet.compiler.native_program import prepare_native_program
 from qfleet.compiler.program import Program, compile_program
 from qfleet.distributed import plan
-from qfleet.engine import library
+from qfleet.engine import devices, library
 from qfleet.engine.description import describe_native
+from qfleet.engine.devices import CPU
 from qfleet.tensorflow.dense import TensorFlowSimulator
 from qfleet.tensorflow.engine_simulator import EngineSimulator
 from qfleet.tensorflow.micro_batch import current_micro_batch
@@ -27,6 +28,9 @@ from qfleet.tensorflow.simulator import COMPLEX_DTYPES, REAL_DTYPES
 @final
 class NativeSimulator(EngineSimulator):
     """Runs a program in the C++ engine, differentiated by the adjoint method.
+
+    QFLEET_DEVICE names the device of values, gradients and states at the time of the construction;
+    it is the CPU unless given. Second derivatives are computed on the CPU.
 
     Jones and Gacon, "Efficient calculation of gradients in classical simulations of variational
     quantum algorithms" (arXiv:2009.02823).
@@ -42,6 +46,8 @@ class NativeSimulator(EngineSimulator):
     Raises:
         CircuitError: The circuit, its symbols or the observables are not supported.
         MemoryLimitError: A state does not fit into the free memory.
+        ArgumentError: QFLEET_DEVICE is not a device.
+        DeviceError: The device is missing or fails, or its library is not built.
     """
 
     def __init__(
@@ -63,7 +69,10 @@ class NativeSimulator(EngineSimulator):
         self.dtype = REAL_DTYPES[dtype]
         self._complex = COMPLEX_DTYPES[dtype]
         self._source = (circuit, tuple(inputs), tuple(parameters), tuple(readouts), dtype)
-        self.require_memory(1)
+        self._device = devices.resolve(None)
+        if self._device != CPU:
+            devices.info_of(self._device)  # an error of an operation would be an OpError
+        devices.require_memory(self._device, len(self.qubits), self._complex.size)
         prepared = prepare_native_program(self.program, dtype)
         self.plan, self.prefix = prepared.plan, prepared.prefix
         self._load(prepared.serialized, prepared.shared, prepared.per_example)
@@ -83,7 +92,7 @@ class NativeSimulator(EngineSimulator):
                 the place of `batch`.
         """
         lanes = library.simd_lanes(self.dtype.size)
-        return describe_native(
+        text = describe_native(
             self.program,
             self.plan,
             prefix=self.prefix,
@@ -92,6 +101,15 @@ class NativeSimulator(EngineSimulator):
             threads=self._threads,
             subspace=None if angles is None else self.subspace_size(angles),
         )
+        return text if self._device == CPU else f"{devices.describe(self._device)}\n{text}"
+
+    def require_memory(self, states: int, processes: int = 1) -> None:
+        """Check the memory as Simulator.require_memory; of the CPU only.
+
+        The memory of another device is checked at construction: later, the operations hold some.
+        """
+        if self._device == CPU:
+            super().require_memory(states, processes)
 
     def subspace_size(self, angles: np.ndarray) -> int:
         """Return the number of states that span the states of a batch.
@@ -105,7 +123,10 @@ class NativeSimulator(EngineSimulator):
         angles = tf.convert_to_tensor(angles, self.dtype)
         exponents = self._exponents(angles, tf.zeros([len(self.parameters)], self.dtype))
         size = native.ops().qfleet_subspace_size(
-            *exponents, program=self._serialized, **self._plan_attributes(True)
+            *exponents,
+            program=self._serialized,
+            **self._device_attributes,
+            **self._plan_attributes(True),
         )
         return int(size)
 
@@ -134,6 +155,7 @@ class NativeSimulator(EngineSimulator):
                 T=self._complex,
                 order=self._order,
                 fixed_layout=current_micro_batch() is not None,
+                **self._device_attributes,
             )
 
             def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -13,6 +13,7 @@ from qfleet.compiler.network_writer import NetworkWriter
 from qfleet.compiler.noisy_writer import NoisyWriter
 from qfleet.compiler.trajectory_program import TrajectoryProgram
 from qfleet.compiler.trajectory_writer import TrajectoryWriter
+from qfleet.engine import devices
 from qfleet.engine.density_memory import describe_density, require_density_memory
 from qfleet.engine.network_memory import describe_networks, require_network_memory
 from qfleet.engine.trajectory_memory import describe_trajectories, require_trajectory_memory
@@ -35,6 +36,7 @@ class StatelessSimulator(EngineSimulator):
 
     has_no_state = True
     _kind: ClassVar[str]
+    _method: ClassVar[str]
 
     def __init__(
         self,
@@ -46,6 +48,8 @@ class StatelessSimulator(EngineSimulator):
         self.qubits: tuple[cirq.Qid, ...] = program.qubits
         self.readouts = program.readouts
         self.dtype = REAL_DTYPES[dtype]
+        if (wanted := devices.resolve(None)) != devices.CPU:
+            devices.warn_once(self._method, wanted)
         self.require_memory(1)
         writer = self._writer()
         self._load(writer.bytes(), writer.shared, writer.per_example)
@@ -71,7 +75,7 @@ class StatelessSimulator(EngineSimulator):
 class NetworkSimulator(StatelessSimulator):
     """Contracts the light cone of each observable; see `qfleet.compile`."""
 
-    _kind = "tensor networks"
+    _kind, _method = "tensor networks", "tensor_network"
 
     def __init__(self, program: NetworkProgram, *, dtype: str = "complex64") -> None:
         self.networks = program
@@ -100,7 +104,7 @@ class NetworkSimulator(StatelessSimulator):
 class DensitySimulator(StatelessSimulator):
     """Evolves density matrices through noise channels; see `qfleet.compile`."""
 
-    _kind = "density matrices"
+    _kind, _method = "density matrices", "density_matrix"
 
     def __init__(self, program: DensityProgram, *, dtype: str = "complex64") -> None:
         self.density = program
@@ -126,7 +130,7 @@ class DensitySimulator(StatelessSimulator):
 class TrajectorySimulator(StatelessSimulator):
     """Averages over quantum trajectories; see `qfleet.compile`."""
 
-    _kind = "trajectories"
+    _kind = _method = "trajectories"
 
     def __init__(self, program: TrajectoryProgram, *, dtype: str = "complex64") -> None:
         self.trajectories = program

@@ -106,7 +106,11 @@ class ClockOp : public tf::OpKernel {
 
 }  // namespace
 
-QFLEET_OP("QfleetExpectation")
+// An op of a whole program, on the CPU unless device_library is the path of a device library.
+#define QFLEET_WHOLE_OP(name) \
+  QFLEET_OP(name).Attr("device_library: string = ''").Attr("device: int = 0")
+
+QFLEET_WHOLE_OP("QfleetExpectation")
     .Output("values: T")
     .Output("kept: T")
     .Attr("T: {float, double}")
@@ -114,7 +118,7 @@ QFLEET_OP("QfleetExpectation")
     .Attr("allow_subspace: bool")
     .Attr("memory_limit: int")
     .SetShapeFn(RowsShape);
-QFLEET_OP("QfleetExpectationGradient")
+QFLEET_WHOLE_OP("QfleetExpectationGradient")
     .Input("upstream: T")
     .Input("kept: T")
     .Output("shared_gradients: double")
@@ -124,17 +128,17 @@ QFLEET_OP("QfleetExpectationGradient")
     .Attr("allow_subspace: bool")
     .Attr("memory_limit: int")
     .SetShapeFn(GradientShape);
-QFLEET_OP("QfleetSubspaceSize")
+QFLEET_WHOLE_OP("QfleetSubspaceSize")
     .Output("states: int64")
     .Attr("allow_subspace: bool")
     .Attr("memory_limit: int")
     .SetShapeFn(tf::shape_inference::ScalarShape);
-QFLEET_OP("QfleetState")
+QFLEET_WHOLE_OP("QfleetState")
     .Output("states: T")
     .Attr("T: {complex64, complex128}")
     .Attr("order: list(int)")
     .SetShapeFn(RowsShape);
-QFLEET_OP("QfleetStateGradient")
+QFLEET_WHOLE_OP("QfleetStateGradient")
     .Input("states: T")
     .Input("upstream: T")
     .Output("shared_gradients: double")

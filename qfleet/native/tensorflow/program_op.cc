@@ -41,13 +41,16 @@ absl::Status ToStatus(qfleet_status status) {
       return tf::errors::InvalidArgument(qfleet_last_error());
     case QFLEET_OUT_OF_MEMORY:
       return tf::errors::ResourceExhausted(qfleet_last_error());
+    case QFLEET_DEVICE_FAILED:
+      return tf::errors::Unavailable(qfleet_last_error());
     default:
       return tf::errors::Internal(qfleet_last_error());
   }
 }
 
 ProgramOp::ProgramOp(OpKernelConstruction* context) : OpKernel(context) {
-  std::string bytes;
+  std::string bytes, library;
+  int32_t device = 0;
   tf::DataType type = tf::DT_FLOAT;
   ReadAttribute(context, "program", &bytes);
   ReadAttribute(context, "T", &type);
@@ -60,11 +63,18 @@ ProgramOp::ProgramOp(OpKernelConstruction* context) : OpKernel(context) {
   ReadAttribute(context, "memory_limit", &memory_limit_);
   ReadAttribute(context, "lane_qubits", &lane_qubits_);
   ReadAttribute(context, "fixed_layout", &fixed_layout_);
+  ReadAttribute(context, "device_library", &library);
+  ReadAttribute(context, "device", &device);
   if (!context->status().ok()) return;
   OP_REQUIRES(context, lane_qubits_ >= 0 && lane_qubits_ <= QFLEET_ANY_LANE_QUBITS,
               tf::errors::InvalidArgument("lane_qubits must be a number of qubits"));
-  OP_REQUIRES_OK(context, ToStatus(qfleet_program_create(bytes.data(), bytes.size(),
-                                                         RealBytes(type), &program_)));
+  const int64_t size = bytes.size();
+  const int32_t real_bytes = RealBytes(type);
+  const qfleet_status created =
+      library.empty() ? qfleet_program_create(bytes.data(), size, real_bytes, &program_)
+                      : qfleet_program_create_on(bytes.data(), size, real_bytes, library.c_str(),
+                                                 device, &program_);
+  OP_REQUIRES_OK(context, ToStatus(created));
   OP_REQUIRES_OK(context, ToStatus(qfleet_program_describe(program_, &info_)));
   // The sizes of outputs depend on it; the C interface checks the rest.
   OP_REQUIRES(context, static_cast<int64_t>(bit_positions_.size()) <= info_.qubits,

@@ -74,7 +74,7 @@ def call_at_random(seconds: float, seed: int = 0) -> None:
             except (*errors, TypeError, ValueError):
                 rejected[call.name] += 1
             except tf.errors.UnavailableError:
-                assert call.name in NEVER_ACCEPTED
+                assert call.name in NEVER_ACCEPTED or attributes["device_library"]
                 rejected[call.name] += 1
             else:
                 accepted[call.name] += 1
@@ -162,6 +162,8 @@ class _RandomCalls:
             "sockets": [10**6, -1],  # no such file descriptor
             "lane_qubits": 0,
             "memory_limit": 1 << 20,
+            "device_library": b"",
+            "device": 0,
         }
         if self._rarely():
             if attribute.type == "list(int)":
@@ -172,6 +174,8 @@ class _RandomCalls:
                 return int(self._one_of(NUMBERS))
             if attribute.type == "type":
                 return self._one_of((tf.int32, tf.float32, tf.complex128))
+            if attribute.name == "device_library":
+                return b"no_such_library.so"
         if attribute.type == "bool":
             return bool(self.random.integers(2))
         return usual[attribute.name]
