@@ -8,12 +8,10 @@ import sys
 import time
 
 import qfleet
-from benchmarks.circuit_models import BenchmarkModel, model, random_inputs
+from benchmarks.circuit_models import model, random_inputs
 from benchmarks.machine_peaks import MachinePeaks, measure_peaks
+from benchmarks.step_cost import step_cost
 from benchmarks.subprocess_protocol import peak_gib
-from qfleet.compiler.cost import PassCost, pass_costs
-from qfleet.compiler.native_program import prepare_native_program
-from qfleet.compiler.program import compile_program
 
 SECONDS, STEPS = 2.0, 3
 """Steps are repeated for so long, and so often. The first one is not counted."""
@@ -40,7 +38,7 @@ def main(name: str, qubits: int, batch: int) -> None:
         compiled.value_and_gradient(data.angles, data.parameters, input_gradients=False)
         times.append(time.perf_counter() - start)
     median, memory = statistics.median(times[1:]), peak_gib()
-    cost, peaks = _cost(definition), _median_peaks()
+    cost, peaks = step_cost(definition), _median_peaks()
     print(
         f"{name}, {qubits} qubits, batch {batch}: {median * 1e3:.4g} ms per step,"
         f" {memory:.2f} GiB at most, {batch * cost.operations / median / 1e9:.0f} of"
@@ -55,20 +53,6 @@ def _median_peaks() -> MachinePeaks:
         statistics.median(peaks.operations for peaks in each),
         statistics.median(peaks.bytes for peaks in each),
     )
-
-
-def _cost(definition: BenchmarkModel) -> PassCost:
-    """Return operations and bytes of both passes, per circuit."""
-    program = compile_program(
-        definition.circuit,
-        definition.inputs,
-        definition.parameters,
-        definition.observables,
-        target="native",
-    )
-    native = prepare_native_program(program, "complex64")
-    forward, backward = pass_costs(native.plan, native.prefix, 8, frozenset(definition.inputs))
-    return forward + backward
 
 
 if __name__ == "__main__":

@@ -1,0 +1,425 @@
+"""Peers of the engine on a GPU: batched state vectors in PyTorch and in JAX, and TensorCircuit-NG.
+
+python -m benchmarks.peers.gpu_states [DEVICE [SYSTEM ...]]
+
+checks all peers, or some, against the engine on the CPU.
+
+PyTorch and JAX run the same simulation, in float32 without TF32. The real and imaginary parts of
+the amplitudes are one more axis of the state, so the gates are real matrices: that is as much work
+as complex arithmetic, and PyTorch's compiler generates code for real numbers only. Gates are merged
+into blocks of a few qubits; each block is one matrix product with the state.
+"""
+
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.circuit_models import MODELS, BenchmarkModel, RandomInputs, model, random_inputs
+from benchmarks.peers.gates import Gate, gate_list
+
+SYSTEMS = ("torch eager", "torch compile", "torch graph", "jax", "tensorcircuit")
+BATCH, PARTS = -2, -1
+"""Axes of a state in addition to the qubits: the examples; real and imaginary part."""
+DATA_WIDTH = 2
+"""Qubits of a block of data rotations, which is a matrix per example."""
+SMALL_STATES, SMALL_WIDTH, WIDTH = 1 << 18, 3, 5
+"""Qubits of a trained block: matrices of many qubits pay if the batch has many amplitudes."""
+
+Step = Callable[[], tuple[np.ndarray, np.ndarray]]
+
+_PAULIS = {
+    "i": np.eye(2),
+    "x": np.array([[0, 1], [1, 0]]),
+    "y": np.array([[0, -1j], [1j, 0]]),
+    "z": np.diag([1, -1]),
+}
+_FIXED = {
+    "h": {"x": 0.5**0.5, "z": 0.5**0.5},
+    "cz": {"ii": 0.5, "zi": 0.5, "iz": 0.5, "zz": -0.5},
+    "cnot": {"ii": 0.5, "zi": 0.5, "ix": 0.5, "zx": -0.5},
+}
+
+
+def make_step(
+    system: str,
+    definition: BenchmarkModel,
+    data: RandomInputs,
+    upstream: np.ndarray,
+    device: str,
+    *,
+    compile_seconds: int = 120,
+    width: int | None = None,
+) -> Step:
+    """Build and compile one peer's training step.
+
+    Args:
+        system: One of SYSTEMS.
+        definition: The model.
+        data: Angles [B, I] and parameters [P], copied to the device in each step.
+        upstream: float32 [B, K], the derivatives by the values.
+        device: "cpu" or "cuda".
+        compile_seconds: Longest compilation by "torch compile".
+        width: Most qubits of a block of trained gates; by the number of amplitudes unless given.
+
+    Returns:
+        A function that runs a step, and returns values [B, K] and the derivatives of
+        sum(upstream * values) by the parameters [P].
+
+    Raises:
+        TimeoutError: "torch compile" takes longer than `compile_seconds`.
+        ValueError: The system is unknown, or a gate with data follows a trained one.
+    """
+    if system not in SYSTEMS:
+        raise ValueError(f"the system {system!r} is none of {', '.join(SYSTEMS)}")
+    if width is None:
+        width = SMALL_WIDTH if len(upstream) << len(definition.inputs) < SMALL_STATES else WIDTH
+    if system.startswith("torch"):
+        simulation = Simulation(definition, width)
+        flat = _torch_step(system, simulation, data, upstream, device, compile_seconds)
+    else:
+        flat = _jax_step(system, definition, width, data, upstream, device)
+
+    def step() -> tuple[np.ndarray, np.ndarray]:
+        result = flat()
+        return result[: upstream.size].reshape(upstream.shape), result[upstream.size :]
+
+    return step
+
+
+Arrays = tuple[Any, Any, Any]
+"""Of blocks: `select` [V, blocks * L] takes values to half angles a; each gate is
+cos(a) C + sin(a) S, with C and S transposed in [blocks, L, D, D]."""
+
+
+class Simulation:
+    """The values of a model by a batched state vector, for NumPy, PyTorch or JAX.
+
+    Args:
+        definition: The model.
+        width: Qubits of a block of trained gates, at most.
+    """
+
+    def __init__(self, definition: BenchmarkModel, width: int) -> None:
+        circuit = gate_list(definition)
+        qubits = circuit.qubits
+        fixed, data, trained = _stages(circuit.gates)
+        self._data, data_arrays = _blocks(data, len(definition.inputs), qubits, DATA_WIDTH)
+        self._trained, arrays = _blocks(trained, len(definition.parameters), qubits, width)
+        # The gates before the data are the same in each step, and run once.
+        wires, fixed_arrays = _blocks(fixed, 1, qubits, width)
+        state = np.zeros([1] + [2] * (qubits + 1), np.float32)
+        state[(0,) * (qubits + 2)] = 1
+        matrices = _matrices(np, np.zeros(1, np.float32), fixed_arrays)
+        state, self._axes = _apply(np, state, [BATCH, *range(qubits), PARTS], wires, matrices)
+        axes = self._axes
+        for targets, per_example in ((self._data, True), (self._trained, False)):
+            for block in targets:
+                axes = _order(axes, block, per_example)
+        half = (qubits + 1) // 2
+        axes = [axis for axis in axes if axis != BATCH]
+        self._halves = 1 << half, 1 << qubits + 1 - half
+        signs = {2: _signs(axes[:half], circuit.readouts), 1: _signs(axes[half:], circuit.readouts)}
+        self._summed = [axis for axis, columns in signs.items() if columns.any()]
+        arrays_of_signs = tuple(signs[axis] for axis in self._summed)
+        self.constants = state, data_arrays, arrays, arrays_of_signs
+        """Arrays for the device."""
+
+    def values(self, library: Any, constants: Any, angles: Any, parameters: Any) -> Any:
+        """Return the values [B, K] of a batch.
+
+        Args:
+            library: torch, jax.numpy or numpy.
+            constants: `self.constants` on the device.
+            angles: [B, I].
+            parameters: [P].
+        """
+        state, data, trained, signs = constants
+        matrices = _matrices(library, angles, data)
+        state, axes = _apply(library, state, self._axes, self._data, matrices)
+        matrices = _matrices(library, parameters, trained)
+        state, axes = _apply(library, state, axes, self._trained, matrices)
+        state = _permute(library, state, axes, _order(axes, (), True))
+        shares = (state * state).reshape(len(angles), *self._halves)
+        halves = zip(self._summed, signs, strict=True)
+        return sum(shares.sum(axis) @ columns for axis, columns in halves)
+
+
+def _stages(gates: Sequence[Gate]) -> tuple[list[Gate], list[Gate], list[Gate]]:
+    """Divide gates: fixed ones before the data, data rotations, and the rest."""
+    stages: tuple[list[Gate], list[Gate], list[Gate]] = ([], [], [])
+    reached: dict[int, int] = {}
+    for gate in gates:
+        before = max(reached.get(wire, 0) for wire in gate.wires)
+        stage = {None: 2 if before else 0, "inputs": 1, "parameters": 2}[gate.values]
+        if stage < before:
+            raise ValueError(f"the data rotation of input {gate.index} follows a trained gate")
+        reached.update(dict.fromkeys(gate.wires, stage))
+        stages[stage].append(gate)
+    return stages
+
+
+def _blocks(
+    gates: Sequence[Gate], values: int, qubits: int, width: int
+) -> tuple[list[tuple[int, ...]], Arrays]:
+    """Merge gates into blocks of `width` qubits; return the qubits of each, and the arrays."""
+    width = min(width, qubits)
+    merged: list[tuple[set[int], list[Gate]]] = []
+    last: dict[int, int] = {}  # the last block on each qubit
+    for gate in gates:
+        first = max((last.get(wire, 0) for wire in gate.wires), default=0)
+        found = first
+        while found < len(merged) and len(merged[found][0].union(gate.wires)) > width:
+            found += 1
+        if found == len(merged):
+            merged.append((set(), []))
+        merged[found][0].update(gate.wires)
+        merged[found][1].append(gate)
+        last.update(dict.fromkeys(gate.wires, found))
+    length = 1 << (max(len(members) for _, members in merged) - 1).bit_length() if merged else 1
+    select = np.zeros((values, len(merged), length), np.float32)
+    cosine = np.zeros((len(merged), length, 2 << width, 2 << width), np.float32)
+    cosine[:] = np.eye(2 << width)
+    sine = np.zeros_like(cosine)
+    wires = []
+    for row, (used, members) in enumerate(merged):
+        others = [wire for wire in range(qubits) if wire not in used]
+        wires.append((*sorted(used), *others[: width - len(used)]))
+        for column, gate in enumerate(members):
+            if gate.values is None:
+                cosine[row, column] = _real_matrix(_FIXED[gate.name], gate.wires, wires[-1])
+            else:  # exp(-i a P) = cos(a) - i sin(a) P with a = angle / 2
+                select[gate.index, row, column] = gate.coefficient / 2
+                sine[row, column] = _real_matrix({gate.name[1:]: -1j}, gate.wires, wires[-1])
+    return wires, (select.reshape(values, -1), cosine, sine)
+
+
+def _real_matrix(
+    terms: dict[str, complex], targets: Sequence[int], wires: Sequence[int]
+) -> np.ndarray:
+    """Return a sum of Pauli products on some of the wires, as a real matrix, transposed."""
+    total: Any = 0
+    for letters, coefficient in terms.items():
+        product: Any = np.eye(1) * coefficient
+        for wire in wires:
+            letter = letters[targets.index(wire)] if wire in targets else "i"
+            product = np.kron(product, _PAULIS[letter])
+        total = total + product
+    turned = np.array([[0, -1], [1, 0]])  # the factor i on (real, imaginary)
+    return (np.kron(np.real(total), np.eye(2)) + np.kron(np.imag(total), turned)).T
+
+
+def _matrices(library: Any, values: Any, arrays: Arrays) -> Any:
+    """Return the transposed matrices [..., blocks, D, D] of blocks for values [..., V]."""
+    select, cosine, sine = arrays
+    angles = (values @ select).reshape(*values.shape[:-1], *cosine.shape[:2], 1, 1)
+    found = library.cos(angles) * cosine + library.sin(angles) * sine
+    while found.shape[-3] > 1:
+        found = found[..., ::2, :, :] @ found[..., 1::2, :, :]
+    return found[..., 0, :, :]
+
+
+def _apply(
+    library: Any, state: Any, axes: list[int], blocks: Sequence[tuple[int, ...]], matrices: Any
+) -> tuple[Any, list[int]]:
+    """Apply blocks; return the state and its axes, which a product leaves in another order."""
+    per_example = matrices.ndim == 4
+    for index, wires in enumerate(blocks):
+        matrix = matrices[..., index, :, :]
+        ordered = _order(axes, wires, per_example)
+        state = _permute(library, state, axes, ordered)
+        shape = (-1, *state.shape[1:])
+        lead = (len(state), -1) if per_example else (-1,)
+        state, axes = (state.reshape(*lead, matrix.shape[-1]) @ matrix).reshape(shape), ordered
+    return state, axes
+
+
+def _order(axes: list[int], wires: Sequence[int], per_example: bool) -> list[int]:
+    """Return axes with the wires and the parts last, and the batch first if needed."""
+    first, end = [BATCH] if per_example else [], [*wires, PARTS]
+    return [*first, *(axis for axis in axes if axis not in (*first, *end)), *end]
+
+
+def _permute(library: Any, state: Any, axes: list[int], ordered: list[int]) -> Any:
+    permute = library.permute if hasattr(library, "permute") else library.permute_dims
+    return permute(state, [axes.index(axis) for axis in ordered])
+
+
+def _signs(axes: list[int], readouts: Sequence[int]) -> np.ndarray:
+    """Return the signs of each Z for the indices of some axes; 0 for a qubit not among them."""
+    signs = np.zeros((1 << len(axes), len(readouts)), np.float32)
+    for column, wire in enumerate(readouts):
+        if wire in axes:
+            bits = np.arange(1 << len(axes)) >> (len(axes) - 1 - axes.index(wire))
+            signs[:, column] = 1 - 2 * (bits & 1)
+    return signs
+
+
+def _torch_step(
+    system: str,
+    simulation: Simulation,
+    data: RandomInputs,
+    upstream: np.ndarray,
+    device: str,
+    compile_seconds: int,
+) -> Callable[[], np.ndarray]:
+    """Return a step of PyTorch with automatic differentiation, whose result is flat."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    *constants, angles, parameters, weights = _map(
+        lambda array: torch.tensor(array, device=device),
+        (*simulation.constants, data.angles, data.parameters, upstream),
+    )
+    parameters.requires_grad_()
+    forward = partial(simulation.values, torch, constants)
+    if system == "torch compile":
+        torch.compiler.reset()  # PyTorch counts compilations of a function, up to a limit
+        forward = torch.compile(forward, fullgraph=True, dynamic=False)
+
+    def differentiate() -> Any:
+        values = forward(angles, parameters)
+        (gradient,) = torch.autograd.grad(values, parameters, weights)
+        return torch.cat([values.detach().flatten(), gradient])
+
+    run = _captured(differentiate) if system == "torch graph" else differentiate
+
+    def step() -> np.ndarray:
+        with torch.no_grad():
+            angles.copy_(torch.from_numpy(data.angles))
+            parameters.copy_(torch.from_numpy(data.parameters))
+        result: np.ndarray = run().cpu().numpy()
+        return result
+
+    if system == "torch compile":
+        with _time_limit(compile_seconds):
+            step()
+    return step
+
+
+def _captured(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Capture a function of the GPU in a CUDA graph; return a function that replays it."""
+    import torch
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):  # outside of the graph: libraries allocate their work space
+            function()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = function()
+
+    def replay() -> Any:
+        graph.replay()
+        return result
+
+    return replay
+
+
+def _jax_step(
+    system: str,
+    definition: BenchmarkModel,
+    width: int,
+    data: RandomInputs,
+    upstream: np.ndarray,
+    device: str,
+) -> Callable[[], np.ndarray]:
+    """Return a compiled step of JAX, whose result is flat."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other systems share the GPU
+    import jax
+    from jax import numpy as jnp
+
+    constants: Any = ()
+    if system == "tensorcircuit":
+        from benchmarks.peers.tensorcircuit_jax import readouts
+
+        values = lambda _, angles, weights: jax.vmap(  # noqa: E731
+            partial(readouts, gate_list(definition)), in_axes=(0, None)
+        )(angles, weights)
+    else:
+        simulation = Simulation(definition, width)
+        constants, values = simulation.constants, partial(simulation.values, jnp)
+
+    def differentiate(constants: Any, upstream: Any, angles: Any, parameters: Any) -> Any:
+        found, pull = jax.vjp(lambda weights: values(constants, angles, weights), parameters)
+        return jnp.concatenate([found.reshape(-1), *pull(upstream)])
+
+    fixed = jax.device_put((constants, upstream), jax.devices(device)[0])
+    with jax.default_matmul_precision("highest"):  # float32 products without TF32
+        lowered = jax.jit(differentiate).lower(*fixed, data.angles, data.parameters)
+    compiled = lowered.compile()
+    return lambda: np.asarray(compiled(*fixed, data.angles, data.parameters))
+
+
+def _map(function: Callable[[Any], Any], arrays: Any) -> Any:
+    """Apply a function to each array of nested tuples."""
+    if isinstance(arrays, tuple):
+        return tuple(_map(function, array) for array in arrays)
+    return function(arrays)
+
+
+@contextmanager
+def _time_limit(seconds: int) -> Iterator[None]:
+    """Raise TimeoutError after some seconds; works in the main thread only."""
+    message = f"the compilation takes more than {seconds} s"
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError(message)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    except Exception as error:  # PyTorch's compiler wraps errors in its own
+        if message in str(error):
+            raise TimeoutError(message) from None
+        raise
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def main() -> None:
+    """Compare values and gradients of the peers with the engine on the CPU."""
+    import qfleet
+
+    device = sys.argv[1] if len(sys.argv) > 1 else "cpu"
+    for name, qubits in itertools.product(MODELS, (4, 6)):
+        definition = model(name, qubits)
+        data = random_inputs(definition, 3, None)
+        upstream = np.random.default_rng(1).normal(size=(3, len(definition.observables)))
+        compiled = qfleet.compile(
+            definition.circuit,
+            definition.inputs,
+            definition.parameters,
+            definition.observables,
+            dtype="complex128",
+        )
+        values, gradients = compiled.value_and_gradient(
+            data.angles, data.parameters, upstream, input_gradients=False
+        )
+        for system in sys.argv[2:] or SYSTEMS:
+            if system == "torch graph" and device == "cpu":
+                continue  # CUDA graphs are of the GPU
+            try:
+                weights = upstream.astype(np.float32)
+                found = make_step(system, definition, data, weights, device)()
+            except (ImportError, TimeoutError) as error:
+                print(f"{system:14} {error}", flush=True)
+                continue
+            difference = max(
+                np.abs(found[0] - values).max(), np.abs(found[1] - gradients.parameters).max()
+            )
+            print(f"{system:14} {name:10} {qubits} qubits: {difference:.1e}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

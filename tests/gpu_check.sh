@@ -1,0 +1,43 @@
+#!/bin/bash
+# Build, test and measure the device library on this machine's GPU: tests/gpu_check.sh PYTHON [DEVICE=cuda] [FOLDER=benchmarks/gpu]
+#
+# It needs no network: nvcc, g++, cmake and ninja, and a Python (python3 if PYTHON is empty) with NumPy, Cirq and
+# pytest; PyTorch and JAX are measured if they are there. DEVICE=host practises without a GPU. Figures are written to
+# FOLDER/gpu.json. At most 9 minutes.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+python=${1:-python3} device=cuda folder=benchmarks/gpu
+for setting in "${@:2}"; do
+	case $setting in
+	DEVICE=cuda | DEVICE=host) device=${setting#*=} ;;
+	FOLDER=?*) folder=${setting#*=} ;;
+	*)
+		echo "gpu-check: $setting is not a setting: pass DEVICE=cuda, DEVICE=host or FOLDER=folder" >&2
+		exit 2
+		;;
+	esac
+done
+for package in cirq numpy pytest; do
+	if ! "$python" -c "import $package"; then
+		echo "gpu-check: $python has no package $package: set PYTHON to a Python with NumPy, Cirq and pytest" >&2
+		exit 2
+	fi
+done
+export QFLEET_TEST_DEVICE=$device PYTHONPATH=${PYTHONPATH:+$PYTHONPATH:}. PYTHONUNBUFFERED=1
+test_device=("$python" -m pytest -q -c /dev/null --rootdir=. --noconftest -p no:cacheprovider tests/native/test_device_engine.py)
+mkdir -p "$folder"
+
+"$python" -m qfleet.native
+if [[ $device == host ]]; then
+	"$python" -m qfleet.native.cuda --host
+	timeout 120 "${test_device[@]}"
+	exec timeout 120 "$python" -m benchmarks.gpu --device host --qubits 4 --batches 1 32 --json "$folder/gpu.json"
+fi
+"$python" -m qfleet.native.cuda
+timeout 120 "${test_device[@]}"
+timeout 240 "$python" -m benchmarks.gpu --cpu --json "$folder/gpu.json" \
+	--peers "torch graph" jax "torch compile" --peer-seconds 100
+# Both paths, for small and for wide states. The compilers that the tests start are not examined.
+sanitize=(timeout 90 compute-sanitizer --target-processes application-only --error-exitcode 9)
+"${sanitize[@]}" --tool memcheck "${test_device[@]}" -k "wide_values and 14 or values and 5-3 or values and 2-17"
+"${sanitize[@]}" --tool racecheck "${test_device[@]}" -k "wide_values and 14-complex64 or values and 5-3-complex64"
