@@ -180,6 +180,18 @@ def test_initial_state_is_evolved(width: int, state: bool) -> None:
         assert_close(made.expectation(*POINT), wanted.expectation(*POINT), "complex128")
 
 
+@pytest.mark.parametrize("width", [5, 9, WIDE[-1]])
+def test_calls_have_equal_bits(width: int) -> None:
+    made, _ = compile_pair(width, 0, dtype="complex64")
+    point = draw_point(3, 17)
+    values, gradients = made.value_and_gradient(*point)
+    for _ in range(2):
+        again, repeated = made.value_and_gradient(*point)
+        np.testing.assert_array_equal(again, values)
+        np.testing.assert_array_equal(repeated.parameters, gradients.parameters)
+        np.testing.assert_array_equal(repeated.inputs, gradients.inputs)
+
+
 def test_forward_keeps_no_states_and_vjp_evolves_again() -> None:
     made, _ = compile_pair(4, 0)
     upstream = np.ones((1, made.readouts))
