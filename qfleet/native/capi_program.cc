@@ -128,6 +128,7 @@ qfleet_status qfleet_program_create_on(const void* bytes, int64_t size, int32_t 
                                        const char* library, int32_t device,
                                        qfleet_program* program) {
   return RunGuarded(__func__, [&] {
+    if (program) *program = 0;
     if (!library) throw std::invalid_argument("library must not be null");
     Register(bytes, size, real_bytes, {library, device}, program);
   });
