@@ -7,10 +7,9 @@ import statistics
 import sys
 import time
 
-import qfleet
 from benchmarks.circuit_models import model, random_inputs
+from benchmarks.engine_model import compile_model, step_cost
 from benchmarks.machine_peaks import MachinePeaks, measure_peaks
-from benchmarks.step_cost import step_cost
 from benchmarks.subprocess_protocol import peak_gib
 
 SECONDS, STEPS = 2.0, 3
@@ -23,14 +22,7 @@ def main(name: str, qubits: int, batch: int) -> None:
     """Print the median time of a step by trained symbols, and the peak memory of the process."""
     definition = model(name, qubits)
     data = random_inputs(definition, batch, None)
-    compiled = qfleet.compile(
-        definition.circuit,
-        definition.inputs,
-        definition.parameters,
-        definition.observables,
-        dtype="complex64",
-        method="state_vector",
-    )
+    compiled = compile_model(definition)
     times: list[float] = []
     end = time.monotonic() + SECONDS
     while len(times) < STEPS or time.monotonic() < end:

@@ -20,7 +20,7 @@ import numpy as np
 
 import qfleet
 from benchmarks.circuit_models import MODELS, BenchmarkModel, RandomInputs, model, random_inputs
-from benchmarks.step_cost import step_cost
+from benchmarks.engine_model import compile_model, step_cost
 from qfleet.engine import devices
 
 QUBITS = (4, 8, 10, 12, 13, 14, 16, 18, 20, 24, 28, 30)
@@ -151,19 +151,6 @@ def engine_step(definition: BenchmarkModel, data: RandomInputs, device: str) -> 
     """Return a step of the engine's NumPy interface."""
     compiled = compile_model(definition, device)
     return lambda: compiled.value_and_gradient(data.angles, data.parameters, input_gradients=False)
-
-
-def compile_model(definition: BenchmarkModel, device: str) -> qfleet.CompiledCircuit:
-    """Compile a model for a device."""
-    return qfleet.compile(
-        definition.circuit,
-        definition.inputs,
-        definition.parameters,
-        definition.observables,
-        dtype="complex64",
-        method="state_vector",
-        device=device,
-    )
 
 
 def peer_step(system: str, definition: BenchmarkModel, data: RandomInputs, device: str) -> Step:

@@ -255,10 +255,19 @@ std::shared_ptr<const SharedMatrices> DeviceEngine::MatricesOf(const Batch& batc
   return last_matrices_;
 }
 
-device::Call DeviceEngine::MakeCall(const Batch& batch, const SharedMatrices& matrices,
-                                    std::vector<double>* packed) const {
-  packed->assign((matrices.products.size() + tables_->combined.size()) * kMatrixReals, 0.0);
-  double* to = packed->data();
+// A call, and what it refers to.
+struct DeviceEngine::PreparedCall {
+  std::shared_ptr<const SharedMatrices> matrices;
+  std::vector<double> packed;  // [matrices][kMatrixReals]
+  device::Call call;
+};
+
+void DeviceEngine::Prepare(const Batch& batch, PreparedCall* prepared) {
+  prepared->matrices = MatricesOf(batch);
+  const SharedMatrices& matrices = *prepared->matrices;
+  prepared->packed.assign((matrices.products.size() + tables_->combined.size()) * kMatrixReals,
+                          0.0);
+  double* to = prepared->packed.data();
   for (const std::vector<double>& matrix : matrices.products) {
     std::copy(matrix.begin(), matrix.end(), to);
     to += kMatrixReals;
@@ -269,17 +278,27 @@ device::Call DeviceEngine::MakeCall(const Batch& batch, const SharedMatrices& ma
     std::copy(matrix.begin(), matrix.end(), to);
     to += kMatrixReals;
   }
-  return {batch.size, batch.shared, batch.per_example, packed->data()};
+  prepared->call = {batch.size, batch.shared, batch.per_example, prepared->packed.data()};
+}
+
+template <class Function>
+void DeviceEngine::ComputeGradient(const Batch& batch, double* shared_gradients,
+                                   double* per_example_gradients, const Function& run) {
+  PreparedCall prepared;
+  Prepare(batch, &prepared);
+  Results results(*tables_);
+  const device::GradientResults view = results.View(per_example_gradients);
+  run(&prepared.call, &view);
+  Complete(batch, *prepared.matrices, results, per_example_gradients != nullptr, shared_gradients);
 }
 
 void DeviceEngine::Expectation(const Batch& batch, void* values) {
   if (batch.size == 0) return;
-  const std::shared_ptr<const SharedMatrices> matrices = MatricesOf(batch);
-  std::vector<double> packed;
-  const device::Call call = MakeCall(batch, *matrices, &packed);
+  PreparedCall prepared;
+  Prepare(batch, &prepared);
   const void* no_upstream = nullptr;
   const device::GradientResults* no_results = nullptr;
-  Run(interface_->evaluate, program_, &call, values, no_upstream, no_results);
+  Run(interface_->evaluate, program_, &prepared.call, values, no_upstream, no_results);
 }
 
 void DeviceEngine::Gradient(const Batch& batch, const void* upstream, double* shared_gradients,
@@ -291,34 +310,28 @@ void DeviceEngine::ValuesAndGradient(const Batch& batch, const void* upstream, v
                                      double* shared_gradients, double* per_example_gradients) {
   std::fill_n(shared_gradients, source_.shared, 0.0);
   if (batch.size == 0) return;
-  const std::shared_ptr<const SharedMatrices> matrices = MatricesOf(batch);
-  std::vector<double> packed;
-  const device::Call call = MakeCall(batch, *matrices, &packed);
-  Results results(*tables_);
-  const device::GradientResults view = results.View(per_example_gradients);
-  Run(interface_->evaluate, program_, &call, values, upstream, &view);
-  Complete(batch, *matrices, results, per_example_gradients != nullptr, shared_gradients);
+  ComputeGradient(batch, shared_gradients, per_example_gradients,
+                  [&](const device::Call* call, const device::GradientResults* results) {
+                    Run(interface_->evaluate, program_, call, values, upstream, results);
+                  });
 }
 
 void DeviceEngine::State(const Batch& batch, const int64_t* order, void* states) {
   if (batch.size == 0) return;
-  const std::shared_ptr<const SharedMatrices> matrices = MatricesOf(batch);
-  std::vector<double> packed;
-  const device::Call call = MakeCall(batch, *matrices, &packed);
-  Run(interface_->state, program_, &call, order, states);
+  PreparedCall prepared;
+  Prepare(batch, &prepared);
+  Run(interface_->state, program_, &prepared.call, order, states);
 }
 
 void DeviceEngine::StateGradient(const Batch& batch, const int64_t* order, const void* states,
                                  const void* upstream, double* shared_gradients,
                                  double* per_example_gradients) {
   if (batch.size == 0) return;
-  const std::shared_ptr<const SharedMatrices> matrices = MatricesOf(batch);
-  std::vector<double> packed;
-  const device::Call call = MakeCall(batch, *matrices, &packed);
-  Results results(*tables_);
-  const device::GradientResults view = results.View(per_example_gradients);
-  Run(interface_->state_gradient, program_, &call, order, states, upstream, &view);
-  Complete(batch, *matrices, results, per_example_gradients != nullptr, shared_gradients);
+  ComputeGradient(batch, shared_gradients, per_example_gradients,
+                  [&](const device::Call* call, const device::GradientResults* results) {
+                    Run(interface_->state_gradient, program_, call, order, states, upstream,
+                        results);
+                  });
 }
 
 void DeviceEngine::Complete(const Batch& batch, const SharedMatrices& matrices,

@@ -47,10 +47,14 @@ class DeviceEngine {
  private:
   struct Tables;
   struct Results;
+  struct PreparedCall;
   // The last call's matrices, if it had the same exponents: a gradient follows its forward pass.
   std::shared_ptr<const SharedMatrices> MatricesOf(const Batch& batch);
-  device::Call MakeCall(const Batch& batch, const SharedMatrices& matrices,
-                        std::vector<double>* packed) const;
+  void Prepare(const Batch& batch, PreparedCall* prepared);
+  // Calls run(call, results), and then adds the gradients of shared exponents.
+  template <class Function>
+  void ComputeGradient(const Batch& batch, double* shared_gradients, double* per_example_gradients,
+                       const Function& run);
   void Complete(const Batch& batch, const SharedMatrices& matrices, const Results& results,
                 bool want_per_example, double* shared_gradients) const;
 

@@ -230,12 +230,6 @@ T __shfl_xor_sync(unsigned, T value, int lane_mask) {
   return executor->Exchange(value, executor->lane() ^ lane_mask);
 }
 
-template <class T>
-T __shfl_sync(unsigned, T value, int source_lane) {
-  using qfleet::device::HostExecutor;
-  return HostExecutor::current->Exchange(value, source_lane & (HostExecutor::kLanes - 1));
-}
-
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __popcll(unsigned long long bits) { return __builtin_popcountll(bits); }
 inline int __clz(int bits) { return bits ? __builtin_clz(static_cast<unsigned>(bits)) : 32; }
@@ -247,11 +241,6 @@ T atomicAdd(T* address, T value) {
   const T old = *address;
   *address = old + value;
   return old;
-}
-
-template <class T>
-T __ldg(const T* address) {
-  return *address;
 }
 
 // Reduces the angle to a quarter turn first, so that multiples of 1/2 are exact.

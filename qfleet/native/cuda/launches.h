@@ -68,7 +68,9 @@ class TypedProgram : public Program {
   };
   // How a call is divided: `chunk` examples at once, by `units` that keep sums of their own.
   struct Division {
-    int64_t chunk, units, grid, parts;
+    int64_t chunk, units;
+    int64_t grid;   // thread blocks for small states
+    int64_t parts;  // thread blocks that share a wide state
     int32_t threads;
     int64_t shared_bytes;
   };
@@ -134,7 +136,7 @@ class TypedProgram : public Program {
 template <class T>
 TypedProgram<T>::TypedProgram(int32_t device, const ProgramTables& tables)
     : device_(device),
-      facts_((UseDevice(device), FactsOf(device))),
+      facts_((RequireDevice(device), UseDevice(device), FactsOf(device))),
       stream_(MakeStream()),
       sizes_(tables) {
   const std::vector<BlockTable> blocks(tables.blocks, tables.blocks + tables.block_count);
@@ -314,7 +316,6 @@ typename TypedProgram<T>::Division TypedProgram<T>::DivideSmall(int64_t size, bo
   division.grid = std::min<int64_t>(DivideUp(division.chunk, groups),
                                     static_cast<int64_t>(resident) * facts_.multiprocessors);
   division.units = division.grid * (lanes_ ? division.threads / kWarp : 1);
-  division.parts = 1;
   return division;
 }
 
@@ -348,7 +349,6 @@ typename TypedProgram<T>::Division TypedProgram<T>::DivideWide(int64_t size, boo
                           Mebibytes(bytes(1)) + " of the device's memory, but " +
                           Mebibytes(usable) + " are free",
                       true);
-  division.grid = division.parts;
   division.units = division.chunk * division.parts;
   return division;
 }

@@ -28,6 +28,7 @@ Status Guarded(char* error, int64_t error_size, const Body& body) noexcept {
 
 Status Describe(int32_t device, DeviceDescription* description, char* error, int64_t size) {
   return Guarded(error, size, [&] {
+    RequireDevice(device);
     UseDevice(device);
     const DeviceFacts facts = FactsOf(device);
     *description = {};

@@ -143,16 +143,6 @@ __device__ void BackwardPass(const PassBlock* blocks, int32_t count, const Matri
   }
 }
 
-// psi[i ^ flip] times the sign and the phase of a Pauli string: the string applied to psi, at i.
-template <class T>
-__device__ __forceinline__ Complex<T> TimesPhase(const PauliString& string, int64_t index,
-                                                 Complex<T> x) {
-  const bool minus = ((string.ys >> 1) ^ __popcll(index & string.z)) & 1;
-  if (string.ys & 1) x = {x.im, -x.re};
-  if (minus) x = {-x.re, -x.im};
-  return x;
-}
-
 }  // namespace device
 }  // namespace qfleet
 

@@ -32,7 +32,6 @@ struct DeviceFacts {
   std::string name;
   int32_t multiprocessors = 1;
   int64_t shared_bytes = 0;  // that a thread block may use
-  int64_t cache_bytes = 0;   // of the second-level cache
 };
 
 #ifdef __CUDACC__
@@ -99,7 +98,8 @@ inline void RequireDriver() {
                       false);
 }
 
-inline void UseDevice(int32_t device) {
+// Checks once, for a program, that the device exists.
+inline void RequireDevice(int32_t device) {
   RequireDriver();
   int count = 0;
   Check(cudaGetDeviceCount(&count), "there is no usable NVIDIA GPU");
@@ -107,8 +107,10 @@ inline void UseDevice(int32_t device) {
     throw DeviceError("there is no GPU " + std::to_string(device) + ": this machine has " +
                           std::to_string(count) + ", numbered from 0",
                       false);
-  Check(cudaSetDevice(device), "the device cannot be used");
 }
+
+// Each thread chooses its device, for its later calls.
+inline void UseDevice(int32_t device) { Check(cudaSetDevice(device), "the device cannot be used"); }
 
 inline DeviceFacts FactsOf(int32_t device) {
   cudaDeviceProp properties;
@@ -117,7 +119,6 @@ inline DeviceFacts FactsOf(int32_t device) {
   facts.name = properties.name;
   facts.multiprocessors = properties.multiProcessorCount;
   facts.shared_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
-  facts.cache_bytes = properties.l2CacheSize;
   return facts;
 }
 
@@ -164,15 +165,15 @@ inline void Synchronize(Stream stream) {
 
 constexpr bool kIsHostExecutor = true;
 
-inline void UseDevice(int32_t device) {
+inline void RequireDevice(int32_t device) {
   if (device != 0) throw DeviceError("the host executor has the device 0 only", false);
 }
+inline void UseDevice(int32_t) {}
 inline DeviceFacts FactsOf(int32_t) {
   DeviceFacts facts;
   facts.name = "host executor";
   facts.multiprocessors = 2;
   facts.shared_bytes = 32 << 10;  // small, so that tests reach wide states with few qubits
-  facts.cache_bytes = 1 << 20;
   return facts;
 }
 inline void FreeMemory(int64_t* free_bytes, int64_t* total_bytes) {
