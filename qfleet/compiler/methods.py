@@ -1,4 +1,4 @@
-"""The choice between evolving a state and contracting tensor networks."""
+"""The choice of a method: state vector, subspace, networks, density matrix or trajectories."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
