@@ -149,8 +149,8 @@ test-tfq: ## run the default tests with TensorFlow Quantum, in its environment
 test-all: test test-rest ## run all tests but those that need a cluster: 25 minutes
 
 test-rest: test-environments
-	@# File by file: groups of processes that a file shares are started once.
-	@$(pytest) --dist=loadfile tests/infra tests/exhaustive tests/slurm tests/native \
+	@# File by file: groups of processes that a file shares are started once. The longest files come first.
+	@$(pytest) --dist=loadfile --no-loadscope-reorder tests/native tests/slurm tests/exhaustive tests/infra \
 		$(call marked,exhaustive) $(call marked,native) -m 'infra or exhaustive or native'
 	@tests/run.sh .venv-tfq/bin/python tests/tfq -m tfq_exhaustive
 
