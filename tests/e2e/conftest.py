@@ -82,7 +82,7 @@ def cluster_storage(namespace: str) -> None:
     kept = [text for text in documents if "\nkind: TFJob\n" not in f"\n{text}"]
     assert len(kept) == len(documents) - 1
     kube.kubectl("apply", "--server-side", "-f", "-", given="\n---\n".join(kept))
-    kube.kubectl("rollout", "status", "deployment/qfleet-storage", "--timeout=120s")
+    kube.kubectl("rollout", "status", "deployment/qfleet-storage", timeout=120)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from common import storage
 from common.runs import Run
 from tests.e2e import kube
 from tests.e2e.kube import Job, kubectl, until
+from tests.support.patience import seconds
 
 Fault = Callable[[Job, int], None]
 
@@ -43,7 +44,7 @@ class ChiefLog:
 
     def last_epoch(self) -> int:
         """Return the last epoch of the pod, once it has ended."""
-        text, _ = self._child.communicate(timeout=60)
+        text, _ = self._child.communicate(timeout=seconds(60))
         found = kube.parse_events(text, "epoch")
         return max((event.integer("epoch") for event in found), default=0)
 

@@ -21,6 +21,7 @@ from common.events import Event
 from launch.engines import ENGINES
 from launch.engines.engine import true_conditions
 from launch.job import Pod, is_finished, phase, sorted_pods
+from tests.support import patience
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = ROOT / ".venv-launch" / "bin" / "python"
@@ -28,11 +29,20 @@ LAUNCH = ROOT / ".venv-launch" / "bin" / "python"
 JOB = "training.kubeflow.org/job-name"
 
 
-def kubectl(*words: str, given: str | None = None, check: bool = True) -> str:
-    """Return the output of kubectl; it must succeed, unless `check` is false."""
+def kubectl(*words: str, given: str | None = None, check: bool = True, timeout: float = 0) -> str:
+    """Return the output of kubectl; it must succeed, unless `check` is false.
+
+    Args:
+        words: Its arguments.
+        given: Its standard input.
+        check: Assert that it succeeds.
+        timeout: What suffices for its own waiting on an idle machine, in seconds; 0 is its default.
+    """
+    waiting = [f"--timeout={patience.seconds(timeout):.0f}s"] if timeout else []
     done = subprocess.run(
-        ["kubectl", *words], input=given, capture_output=True, text=True, timeout=120, check=False
-    )
+        ["kubectl", *words, *waiting], input=given, capture_output=True, text=True,
+        timeout=patience.seconds(max(120, 2 * timeout)), check=False,
+    )  # fmt: skip
     assert not check or done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
     return done.stdout
 
@@ -46,13 +56,21 @@ def get(kind: str, name: str = "", selector: str = "") -> Any:
 
 
 def until(condition: Callable[[], Any], timeout: float, what: str, pause: float = 0.3) -> Any:
-    """Return the first true result of `condition`, which is called repeatedly."""
-    end = time.monotonic() + timeout
+    """Return the first true result of `condition`, which is called repeatedly.
+
+    Args:
+        condition: Called until its result is true.
+        timeout: What suffices on an idle machine, in seconds.
+        what: Names it where it does not happen.
+        pause: Time between two calls, in seconds.
+    """
+    limit = patience.seconds(timeout)
+    end = time.monotonic() + limit
     while time.monotonic() < end:
         if found := condition():
             return found
         time.sleep(pause)
-    raise AssertionError(f"{what}: not within {timeout:g} seconds")
+    raise AssertionError(f"{what}: not within {limit:.0f} seconds")
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -70,7 +88,7 @@ def launch(*words: str, timeout: float = 300, **environ: str) -> subprocess.Comp
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=patience.seconds(timeout),
         check=False,
     )
 

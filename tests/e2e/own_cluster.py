@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.e2e import kube
+from tests.support.patience import seconds
 
 FOLDER = Path(__file__).parent / "cluster"
 HOME = Path(
@@ -35,8 +36,8 @@ def second_node(*words: str) -> None:
     environment = {**os.environ, "KUBECONFIG": str(HOME / "kubeconfig")}
     done = subprocess.run(
         [str(FOLDER / "second_node.sh"), *words],
-        env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400,
-        check=False,
+        env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=seconds(400), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
@@ -47,7 +48,7 @@ def _iptables(action: str, sender: str, receiver: str) -> None:
         ["nsenter", f"--target={process}", "--net", "iptables", "--wait", "--table", "mangle",
          f"--{action}", "FORWARD", "--source", sender, "--destination", receiver,
          "--jump", "DROP"],
-        check=True, capture_output=True, timeout=30,
+        check=True, capture_output=True, timeout=seconds(30),
     )  # fmt: skip
 
 

@@ -81,9 +81,7 @@ def start(name: str, program: str = ECHO, *, namespace: str, **labels: str) -> N
 def wait(*names: str, namespace: str) -> None:
     """Wait until pods run."""
     targets = [f"pod/{name}" for name in names]
-    kube.kubectl(
-        "wait", "--for=condition=Ready", *targets, f"--namespace={namespace}", "--timeout=60s"
-    )
+    kube.kubectl("wait", "--for=condition=Ready", *targets, f"--namespace={namespace}", timeout=60)
 
 
 def address(name: str, namespace: str) -> str:

@@ -16,6 +16,7 @@ from tests.e2e import client_environments as places
 from tests.e2e import kube
 from tests.e2e.client_environments import in_
 from tests.support.devices import write_device
+from tests.support.patience import seconds
 
 QUICK = ("bash", "-c", '. examples/quick.env && exec "$@"', "bash")
 COMMANDS = {
@@ -56,7 +57,7 @@ def run(command: Sequence[str]) -> str:
     done = subprocess.run(
         command,
         cwd=kube.ROOT, env=kube.environment(), stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=400, check=False,
+        text=True, timeout=seconds(400), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -16,6 +16,7 @@ import pytest
 
 from tests.e2e.kube import ROOT
 from tests.e2e.registry import Registry
+from tests.support.patience import seconds
 
 VERSION = (ROOT / "VERSION").read_text().strip()
 # Megabytes, including the base of 130. The worker has 1,957: 1,677 with TensorFlow
@@ -30,7 +31,7 @@ CONFINED = ("--read-only", "--tmpfs=/tmp:mode=1777", "--cap-drop=ALL", "--networ
 def docker(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run docker; it must succeed, unless `check` is false."""
     done = subprocess.run(
-        ["docker", *words], capture_output=True, text=True, timeout=300, check=False
+        ["docker", *words], capture_output=True, text=True, timeout=seconds(300), check=False
     )
     assert not check or done.returncode == 0, f"docker {' '.join(words)}: {done.stderr}"
     return done
@@ -206,7 +207,7 @@ def answer(image: str, command: tuple[str, ...], url: str) -> str:
         f"import urllib.request; print(urllib.request.urlopen({url!r}, timeout=5).read().decode())"
     )
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + seconds(60)
         while (done := docker("exec", name, "python", "-c", ask, check=False)).returncode:
             state = docker("inspect", "--format={{.State.Running}}", name).stdout.strip()
             if state != "true" or time.monotonic() > end:
@@ -258,7 +259,7 @@ def checkout(tmp_path: Path, engine: None) -> Iterator[Path]:
 def script(folder: Path, name: str, *words: str, **environ: str) -> tuple[int, str, str]:
     done = subprocess.run(
         [folder / "images" / name, *words], env={**os.environ, **environ},
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=seconds(120), check=False,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 

@@ -11,6 +11,7 @@ import pytest
 from tests.e2e import client_environments as places
 from tests.e2e import kube
 from tests.e2e.client_environments import SMALL, Checkout, in_, refused
+from tests.support.patience import seconds
 from tests.support.ports import own_port
 
 
@@ -39,7 +40,7 @@ def trained(checkout: Checkout, place: str) -> str:
     """The output of `make training TARGET=k8s`."""
     done = subprocess.run(
         ["make", "training", "TARGET=k8s", *SMALL, in_(place)],
-        cwd=kube.ROOT, capture_output=True, text=True, timeout=400, check=False,
+        cwd=kube.ROOT, capture_output=True, text=True, timeout=seconds(400), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -147,7 +148,7 @@ def test_logs_are_printed_with_and_without_pods(
     assert "worker 0 | epoch 3/3" in living
     kube.kubectl("delete", "tfjob", "qfleet-qcnn", "--namespace", place)
     label = f"--selector={kube.JOB}=qfleet-qcnn"
-    kube.kubectl("wait", "--for=delete", "pod", label, "--timeout=60s", "--namespace", place)
+    kube.kubectl("wait", "--for=delete", "pod", label, "--namespace", place, timeout=60)
     kept = checkout.launch("logs", "qcnn", in_(place))
     assert kept.returncode == 0, kept.stderr
     for worker in (0, 1):

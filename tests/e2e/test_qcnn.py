@@ -22,6 +22,7 @@ from common import storage
 from qfleet.tensorflow.runtime import tf  # noqa: F401 - brings the protobufs of profiles
 from tests.e2e import kube
 from tests.e2e.kube import Job, kubectl, until
+from tests.support.patience import seconds
 
 K8S = kube.ROOT / "k8s"
 
@@ -30,7 +31,7 @@ K8S = kube.ROOT / "k8s"
 def board(cluster_storage: None) -> Iterator[str]:
     """TensorBoard's address, once it is ready."""
     kubectl("apply", "--server-side", "-f", str(K8S / "tensorboard.yaml"))
-    kubectl("rollout", "status", "deployment/qfleet-tensorboard", "--timeout=120s")
+    kubectl("rollout", "status", "deployment/qfleet-tensorboard", timeout=120)
     with kube.forwarded("service/qfleet-tensorboard", 5001) as port:
         yield f"http://127.0.0.1:{port}"
     kubectl("delete", "-f", str(K8S / "tensorboard.yaml"), "--wait=false")
@@ -142,7 +143,8 @@ def test_the_same_seed_on_this_machine_gives_the_same_loss(
 ) -> None:
     subprocess.run(
         [sys.executable, "-m", "training", "MODEL=qcnn", f"STORAGE={tmp_path}", "PROFILER_PORT=0"],
-        cwd=kube.ROOT, env=kube.environment(), check=True, capture_output=True, timeout=300,
+        cwd=kube.ROOT, env=kube.environment(), check=True, capture_output=True,
+        timeout=seconds(300),
     )  # fmt: skip
     here = storage.read_json(tmp_path / "qcnn" / "result.json")["metrics"]["train"]["mse"]
     there = storage.read_json(root / "qcnn" / "result.json")["metrics"]["train"]["mse"]
@@ -154,14 +156,14 @@ def test_inference_in_the_cluster_equals_local_inference(
     job: Job, root: storage.StoragePath
 ) -> None:
     kubectl("apply", "-f", str(K8S / "inference.yaml"))
-    kubectl("wait", "--for=condition=complete", "job/qfleet-qcnn-inference", "--timeout=100s")
+    kubectl("wait", "--for=condition=complete", "job/qfleet-qcnn-inference", timeout=100)
     logged = kube.parse_events(kubectl("logs", "job/qfleet-qcnn-inference"), "log")
     there = "\n".join(event.message for event in logged)
     answers = root / "qcnn" / "predictions" / "test.csv"
     written = storage.read_bytes(answers)
     here = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "inference", "RUN=qcnn", f"STORAGE={root}"],
-        cwd=kube.ROOT, check=True, capture_output=True, text=True, timeout=200,
+        cwd=kube.ROOT, check=True, capture_output=True, text=True, timeout=seconds(200),
     ).stdout  # fmt: skip
     assert storage.exists(root / "qcnn" / "predictions" / "report.html")
 

@@ -11,6 +11,7 @@ import pytest
 from tests.e2e import client_environments as places
 from tests.e2e import kube
 from tests.e2e.client_environments import in_
+from tests.support.patience import seconds
 
 SMALL = ("QUICK=1", "QUBITS=8", "BATCH=64", "WORKERS=2")
 
@@ -26,7 +27,7 @@ def scaling(place: str, storage: Path, *words: str) -> subprocess.CompletedProce
     """`make scaling TARGET=k8s`."""
     return subprocess.run(
         ["make", "scaling", "TARGET=k8s", f"STORAGE={storage}", *words, in_(place)],
-        cwd=kube.ROOT, env=kube.environment(), capture_output=True, text=True, timeout=400,
+        cwd=kube.ROOT, env=kube.environment(), capture_output=True, text=True, timeout=seconds(400),
         check=False,
     )  # fmt: skip
 
@@ -76,7 +77,7 @@ def test_stopped_benchmark_leaves_nothing(place: str, tmp_path: Path) -> None:
     ) as client:  # fmt: skip
         kube.until(lambda: "tfjob" in left(place), 60, "a benchmark job")
         client.send_signal(signal.SIGTERM)
-        output, _ = client.communicate(timeout=60)
+        output, _ = client.communicate(timeout=seconds(60))
     assert client.returncode == 143, output
     kube.until(lambda: "benchmark" not in left(place), 90, "the job's end")
 

@@ -9,6 +9,7 @@ import pytest
 from tests.e2e import client_environments as places
 from tests.e2e import kube
 from tests.e2e.client_environments import in_
+from tests.support.patience import seconds
 
 TRIALS = (
     "NAME=s", "SEEDS=0,1", "MODEL=qcnn", "QUBITS=4", "EPOCHS=2", "INITIALIZATIONS=1",
@@ -47,7 +48,7 @@ def test_killed_study_follows_its_jobs(place: str) -> None:
     first.communicate()
     before = jobs(place)
     second = start(place)
-    output, _ = second.communicate(timeout=200)
+    output, _ = second.communicate(timeout=seconds(200))
     assert second.returncode == 0, output
     assert output.count(": finished") == 2
     after = jobs(place)
