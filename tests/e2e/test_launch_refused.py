@@ -1,7 +1,6 @@
 """The client on a real cluster with a problem: one sentence, within seconds."""
 
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,9 +116,10 @@ def test_quota_on_pods(checkout: Checkout, empty: str) -> None:
 
 
 def test_quota_on_jobs(checkout: Checkout, empty: str) -> None:
-    hard = "--hard=count/tfjobs.kubeflow.org=0"
-    kube.kubectl("create", "quota", "none", hard, "--namespace", empty)
-    time.sleep(2)  # the quota's controller has to see a new kind
+    kind = "count/tfjobs.kubeflow.org"
+    kube.kubectl("create", "quota", "none", f"--hard={kind}=0", "--namespace", empty)
+    words = ("get", "quota", "none", "-o", "jsonpath={.status.hard}", "--namespace", empty)
+    kube.until(lambda: kind in kube.kubectl(*words), 60, "the quota in force")
     assert "quota none of the namespace" in refused(checkout, "run", *SMALL, in_(empty))
 
 
