@@ -168,7 +168,6 @@ def test_object_of_unknown_length_is_read_up_to_the_limit(monkeypatch: pytest.Mo
 
 
 def test_stopped_storage_is_retryable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage.base, "RETRY_SECONDS", 1.5)
     own = Emulator().start()
     try:
         point_to(monkeypatch, own.address)
@@ -176,6 +175,7 @@ def test_stopped_storage_is_retryable(monkeypatch: pytest.MonkeyPatch) -> None:
         storage.write_atomic(file, b"x")
     finally:
         own.stop()
+    monkeypatch.setattr(storage.base, "RETRY_SECONDS", 1.5)
     for act in (
         lambda: storage.write_atomic(file, b"y"),
         lambda: storage.read_bytes(file),

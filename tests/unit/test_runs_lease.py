@@ -277,9 +277,10 @@ def test_renewal_survives_temporary_storage_failure(
 def test_acquire_damaged_lease_succeeds(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "EXPIRY_SECONDS", 0.2)
+    monkeypatch.setattr(lease, "EXPIRY_SECONDS", 0.2)  # is waited for
     write(tmp_path / "r", content)
     held = Lease(tmp_path / "r", "b").acquire()
+    monkeypatch.setattr(lease, "EXPIRY_SECONDS", 1e6)  # the new lease stays fresh
     held.check()
     held.close()
 
