@@ -1,8 +1,10 @@
 """CSV, Parquet and NPZ files, read as Arrow tables."""
 
+import csv
 import hashlib
 import io
 import os
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -48,13 +50,19 @@ def sha256_file(path: str, memory: int) -> str:
     return hashlib.sha256(read_bytes(path, memory)).hexdigest()
 
 
-def read_file(path: str, memory: int, label: str | None = None) -> pa.Table:
+def normal(text: str) -> str:
+    """Return text in Unicode's form NFC, in which equal texts have equal characters."""
+    return unicodedata.normalize("NFC", text)
+
+
+def read_file(path: str, memory: int, text: str | None = None) -> pa.Table:
     """Return the columns of a file, of any type.
 
     Args:
         path: A path or gs:// address that ends in one of FORMATS.
         memory: DATA_MEMORY, in MiB.
-        label: Name of the label column, whose texts may repeat.
+        text: Name of a column whose cells are texts, which may repeat: in a CSV file, they are
+            returned as written. Types of other columns follow from all their cells.
 
     Raises:
         DataError: The file can't be read, needs more memory, or its suffix is not one of FORMATS.
@@ -67,7 +75,7 @@ def read_file(path: str, memory: int, label: str | None = None) -> pa.Table:
         raise DataError(f"{path} is empty: give a table with a header and rows")
     name, read = FORMATS[ending]
     try:
-        return read(content, memory, label)
+        return read(content, memory, text)
     except (_Unsupported, table_limits.TooLargeError) as error:
         raise DataError(f"{path} {error}") from None
     except MemoryError:
@@ -92,19 +100,18 @@ class _Unsupported(Exception):
     """A readable file has unsupported content. The message continues after the name of the file."""
 
 
-def _csv(content: bytes, memory: int, label: str | None) -> pa.Table:
-    del label
-    end = content.find(b"\n")
-    columns = 1 + content.count(b",", 0, end if end >= 0 else len(content))
-    lines = max(content.count(b"\n"), content.count(b"\r"))
-    # Each cell but the last of a row has a comma.
-    table_limits.check((content.count(b",") + lines) // columns, columns, memory)
+def _csv(content: bytes, memory: int, text: str | None) -> pa.Table:
     try:
         content.decode()
     except UnicodeDecodeError as error:
         raise _Unsupported(
             f"is not text in UTF-8 (at byte {error.start + 1}): save it as CSV in UTF-8"
         ) from None
+    header = _header(content)
+    columns = max(1, len(header))
+    lines = max(content.count(b"\n"), content.count(b"\r"))
+    # Each cell but the last of a row has a comma.
+    table_limits.check((content.count(b",") + lines) // columns, columns, memory)
     uneven: list[pa.csv.InvalidRow] = []
 
     def stop(row: pa.csv.InvalidRow) -> str:
@@ -119,6 +126,9 @@ def _csv(content: bytes, memory: int, label: str | None) -> pa.Table:
                 use_threads=False, block_size=min(2**20 + BLOCK_BYTES * columns, MAX_BLOCK_BYTES)
             ),
             parse_options=pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=stop),
+            convert_options=pa.csv.ConvertOptions(
+                column_types={name: pa.string() for name in header if normal(name) == text}
+            ),
         )
     except pa.ArrowInvalid:
         if not uneven:
@@ -131,23 +141,37 @@ def _csv(content: bytes, memory: int, label: str | None) -> pa.Table:
         ) from None
 
 
-def _parquet(content: bytes, memory: int, label: str | None) -> pa.Table:
-    # read_table refuses two columns of one name with an unclear error.
-    file = pa.parquet.ParquetFile(
-        io.BytesIO(content),
-        page_checksum_verification=True,
-        read_dictionary=[label] if label else None,  # a long text may repeat in every row
-    )
-    found = file.metadata
+def _header(content: bytes) -> list[str]:
+    """Return the names of the columns of a CSV file in UTF-8; none if it has only blank lines."""
+    lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
+    try:
+        return next(filter(None, csv.reader(lines)), [])
+    except csv.Error as error:
+        raise _Unsupported(
+            f"has no header that can be read ({error}): its first line names the columns"
+        ) from None
+
+
+def _parquet(content: bytes, memory: int, text: str | None) -> pa.Table:
+    found = pa.parquet.read_metadata(io.BytesIO(content))
     # Numbers may be packed: what counts is the number of rows. Texts are not packed any more.
     texts = sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
     table_limits.check(found.num_rows, found.num_columns, memory, other_bytes=max(0, texts))
+    names = [found.schema.column(i).path for i in range(found.num_columns)]
+    # read_table refuses two columns of one name with an unclear error.
+    file = pa.parquet.ParquetFile(
+        io.BytesIO(content),
+        metadata=found,
+        page_checksum_verification=True,
+        # A long text may repeat in every row.
+        read_dictionary=[name for name in names if normal(name) == text],
+    )
     with table_limits.limited(memory):
         return file.read()
 
 
-def _npz(content: bytes, memory: int, label: str | None) -> pa.Table:
-    del label
+def _npz(content: bytes, memory: int, text: str | None) -> pa.Table:
+    del text
     # Otherwise NumPy reports unknown content as a pickle.
     if not zipfile.is_zipfile(io.BytesIO(content)):
         raise _Unsupported("is not an NPZ file, or is incomplete: write it with numpy.savez")

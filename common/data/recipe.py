@@ -12,6 +12,9 @@ from common.data.splits import GENERATORS
 from common.settings.groups import PROBLEM_FILES, DataSettings
 from common.storage import StoragePath
 
+TABLE_READER = 2
+"""Version of the rules by which tables are read: data sets of another version are not taken."""
+
 
 def recipe(data: DataSettings, qubits: int) -> dict[str, Any]:
     """Return the recipe, which is plain data.
@@ -46,7 +49,8 @@ def recipe(data: DataSettings, qubits: int) -> dict[str, Any]:
             result["sha256"] = hashlib.sha256(read_problem(data)).hexdigest()
     elif data.data not in GENERATORS:
         # By content: the same table with another path is the same data.
-        result |= {"data": "table", "sha256": sha256_file(data.data, data.data_memory)}
+        digest = sha256_file(data.data, data.data_memory)
+        result |= {"data": "table", "sha256": digest, "reader": TABLE_READER}
     return result
 
 

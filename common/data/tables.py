@@ -1,7 +1,6 @@
 """Tables of the user: read and validated; errors name file, row and column."""
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from common.data.formats import read_file
+from common.data.formats import normal, read_file
 from common.data.table_limits import DEFAULT_MEMORY_MIB, MIB
 from common.errors import DataError
 
@@ -63,13 +62,13 @@ def read_table(
     Raises:
         DataError: The file is missing, unreadable or too large, or a row or column is invalid.
     """
-    label = None if label is None else _normal(label)
-    table = read_file(path, memory, label)
+    label = None if label is None else normal(label)
+    table = read_file(path, memory, None if numeric else label)
     # pandas stores its index in a column with such a name.
     table = table.drop_columns(
         [name for name in table.column_names if name.startswith("__index_level_")]
     )
-    names = [_normal(name) for name in table.column_names]
+    names = [normal(name) for name in table.column_names]
     counts = Counter(names)
     if len(counts) < len(names):
         repeated = next(name for name in names if counts[name] > 1)
@@ -89,7 +88,7 @@ def read_table(
         )
     features = [name for name in names if name != label]
     if columns is not None:
-        columns = [_normal(name) for name in columns]
+        columns = [normal(name) for name in columns]
         _check_columns(path, features, columns)
         features = columns
     if not features:
@@ -101,27 +100,25 @@ def read_table(
 
 
 def label_text(value: object) -> str:
-    """Return a label as text.
+    """Return a label as text, which depends on nothing but the label.
 
-    A decimal number is one label however it is written: 3, 3.0, '3' and '3.00'. Other texts are one
-    label if they look the same: without blanks around them, in Unicode's form NFC. '03' is a text.
+    A text is itself: '01', 'TRUE', '1e5', '12:30' and 'NA'. Labels that look the same are one: a
+    decimal number however it is written (3, 3.0, '3' and '3.00'), and texts that differ in blanks
+    around them or in Unicode's form. Typed labels of Parquet and NPZ files get the text that Python
+    prints, of a number with the digits that its type needs: 0.1, True, 2026-01-02. A missing label
+    is ''.
     """
     if value is None:
         return ""
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, (float, np.floating)) and value.is_integer():
         return str(int(value))
     text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    text = _normal(text.strip())
+    text = normal(text.strip())
     if number := _DECIMAL.fullmatch(text):
         sign, whole, fraction = number[1], number[2], (number[3] or "").rstrip("0")
         text = f"{whole}.{fraction}" if fraction else whole
         return text if text == "0" else sign + text
     return text
-
-
-def _normal(text: str) -> str:
-    """Return text in Unicode's form NFC, in which equal texts have equal characters."""
-    return unicodedata.normalize("NFC", text)
 
 
 def _list(names: Sequence[str]) -> str:
@@ -148,8 +145,14 @@ def _check_columns(path: str, found: Sequence[str], wanted: Sequence[str]) -> No
 def _labels(path: str, name: str, column: pa.ChunkedArray, memory: int) -> np.ndarray:
     encoded = column.combine_chunks()
     if not isinstance(encoded, pa.DictionaryArray):
-        encoded = encoded.dictionary_encode()
-    known = [label_text(value) for value in encoded.dictionary.to_pylist()]
+        try:
+            encoded = encoded.dictionary_encode()
+        except pa.ArrowNotImplementedError:
+            raise DataError(
+                f"{path} has labels of type {encoded.type} in column {name!r}: allowed are texts"
+                " and numbers"
+            ) from None
+    known = [label_text(value) for value in _values(encoded.dictionary)]
     longest = max(map(len, known), default=0)
     if longest > MAX_LABEL or longest * 4 * len(column) > memory * MIB:
         raise DataError(
@@ -165,6 +168,15 @@ def _labels(path: str, name: str, column: pa.ChunkedArray, memory: int) -> np.nd
             " one or delete the row"
         )
     return labels
+
+
+def _values(labels: pa.Array) -> Sequence[object]:
+    """Return the values of labels; numbers keep their type, by which their digits are chosen."""
+    if pa.types.is_floating(labels.type):
+        return list(labels.to_numpy(zero_copy_only=False))
+    if pa.types.is_timestamp(labels.type):  # Python has no nanoseconds
+        labels = labels.cast(pa.timestamp("us", labels.type.tz), safe=False)
+    return labels.to_pylist()
 
 
 def _targets(path: str, name: str, column: pa.ChunkedArray, memory: int) -> np.ndarray:
@@ -213,9 +225,15 @@ def _numbers(
 def _not_a_number(column: pa.ChunkedArray) -> tuple[int, str]:
     """Return the first row, from 1, whose value is not a number (default 1), and the value."""
     for row, value in enumerate(column.to_pylist(), start=1):
-        try:
-            float(value)
-        except (TypeError, ValueError):
+        if value is not None and not _is_number(value):
             text = repr(value) if isinstance(value, str) else str(value)
             return row, text if len(text) <= 40 else text[:40] + "..."
-    return 1, str(column[0])
+    return 1, f"the text {str(column[0])[:40]!r}"
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return "_" not in str(value)  # which Python allows between digits

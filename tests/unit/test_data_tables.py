@@ -1,12 +1,22 @@
 """The same table reads the same from CSV, Parquet and NPZ."""
 
+import contextlib
+import csv
+import datetime
+import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from common.data import Encoding, prepare, read_examples, read_table
+from common.data.tables import label_text
 from common.data.target import Target
 from common.errors import DataError
 from common.settings import Settings
@@ -80,6 +90,123 @@ def test_a_label_is_the_same_as_number_and_as_text(labels: list, tmp_path: Path)
     assert read_table(str(tmp_path / "t.npz"), "label").labels.tolist() == ["3", "6", "3"]
 
 
+ODD_LABELS = (
+    "01", "1", "TRUE", "true", "12:30", "1e5", "1E5", "9007199254740993", "2026-01-02", "NA",
+    "null", "+1", "-0", "inf", "0x10", "1_000", "2026-01-02 03:04", "-.5", "#N/A", "a,b", "'q'",
+)  # fmt: skip
+
+LABELS = st.sampled_from(ODD_LABELS) | st.from_regex(r"[0-9TF:.,e+-]{1,6}", fullmatch=True)
+TEXTS = LABELS | st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1
+).filter(lambda text: text.strip() and text.strip().lower() != "nan")
+
+
+def write_labels(path: Path, labels: Sequence[str]) -> None:
+    """Write a CSV table of one feature, and labels as they are given."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["x", "kind"], *([i, text] for i, text in enumerate(labels))])
+
+
+def read_labels(path: Path) -> list[str]:
+    labels = read_table(str(path), "kind").labels
+    assert labels is not None
+    return list(labels)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(labels=st.lists(TEXTS, min_size=1, max_size=8))
+def test_csv_label_depends_on_no_other_row(labels: list[str], tmp_path: Path) -> None:
+    """Any texts, such as numbers among dates: each is read as it is alone."""
+    write_labels(tmp_path / "t.csv", labels)
+    assert read_labels(tmp_path / "t.csv") == [label_text(text) for text in labels]
+
+
+@given(text=TEXTS)
+def test_label_text_is_the_text_unless_it_is_a_decimal(text: str) -> None:
+    found = label_text(text)
+    assert label_text(found) == found
+    try:
+        float(text)
+    except ValueError:
+        assert found == unicodedata.normalize("NFC", text.strip())
+    else:
+        assert float(found) == float(text)
+
+
+@pytest.mark.parametrize("text", ODD_LABELS)
+def test_csv_column_of_one_label_keeps_its_text(text: str, tmp_path: Path) -> None:
+    write_labels(tmp_path / "t.csv", [text, f" {text}  "])
+    assert read_labels(tmp_path / "t.csv") == ["0" if text == "-0" else text] * 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "texts"),
+    [
+        (pa.array([True, False]), ["True", "False"]),
+        (pa.array([2**53 + 1, 1]), ["9007199254740993", "1"]),
+        (pa.array([0.1, 3.0], pa.float32()), ["0.1", "3"]),
+        (pa.array([0.1, 1e-7]), ["0.1", "1e-07"]),
+        (pa.array([datetime.date(2026, 1, 2)] * 2), ["2026-01-02"] * 2),
+        (pa.array([10**18 + 1] * 2, pa.timestamp("ns")), ["2001-09-09 01:46:40"] * 2),
+        (pa.array(["01", "1"]), ["01", "1"]),
+        (pa.array([b"01", b"1"]), ["01", "1"]),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_typed_label_has_the_text_that_python_prints(
+    labels: pa.Array, texts: list[str], tmp_path: Path
+) -> None:
+    pa.parquet.write_table(pa.table({"x": [1, 2], "kind": labels}), tmp_path / "t.parquet")
+    assert read_labels(tmp_path / "t.parquet") == texts
+
+
+def test_labels_of_lists_are_refused(tmp_path: Path) -> None:
+    pa.parquet.write_table(pa.table({"x": [1, 2], "kind": [[1], [2]]}), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="column 'kind'"):
+        read_labels(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("bad", ["many", "1_000", "12:30", "1,5"])
+def test_target_that_is_no_number_is_named_with_its_row(bad: str, tmp_path: Path) -> None:
+    write_labels(tmp_path / "t.csv", ["1", "2.5", bad, "4"])
+    with pytest.raises(DataError, match=f"row 3 of column 'kind' holds '{bad}'"):
+        read_table(str(tmp_path / "t.csv"), "kind", numeric=True)
+
+
+def test_targets_of_a_csv_are_numbers(tmp_path: Path) -> None:
+    write_labels(tmp_path / "t.csv", ["01", "2.50", "1e1"])
+    labels = read_table(str(tmp_path / "t.csv"), "kind", numeric=True).labels
+    assert labels.tolist() == [1, 2.5, 10]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(header=st.text(st.sampled_from('ab",\r\n \x0b\u2028'), min_size=1, max_size=8))
+def test_csv_label_below_any_header_keeps_its_text(header: str, tmp_path: Path) -> None:
+    """Quotes, blank lines and line breaks: the readers of header and rows agree."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(f"id,{header},last\n".encode())
+    with path.open(newline="", encoding="utf-8") as file:
+        names = next(csv.reader(file), [])
+    assume(len(set(names)) == len(names) > 2)
+    path.write_bytes(f"id,{header},last\n{','.join(['01'] * len(names))}\n".encode())
+    with contextlib.suppress(DataError):  # a line break may end the header early
+        labels = read_table(str(path), names[-1]).labels
+        assert labels is not None
+        assert set(labels.tolist()) <= {"01", "last"}
+
+
+def test_inference_reads_labels_as_training_did(tmp_path: Path) -> None:
+    write_labels(tmp_path / "t.csv", ["01", "1", "1e0"] * 20)
+    trained = prepare(
+        Settings.from_values(data=str(tmp_path / "t.csv"), label_column="kind", workers=1),
+        tmp_path / "datasets",
+    )
+    assert trained.target.classes == ("01", "1", "1e0")
+    write_labels(tmp_path / "new.csv", ["1", "01"])
+    _, labels = read_examples(str(tmp_path / "new.csv"), trained.encoding)
+    assert labels.tolist() == [1, 0]
+
+
 def encoding() -> Encoding:
     """Of the columns of FRAME: center 0, matrix 1, so an angle is feature / 3 * pi / 2."""
     columns = ("height", "count", "wild")
@@ -89,11 +216,12 @@ def encoding() -> Encoding:
     )
 
 
-def test_new_examples_are_read_with_and_without_labels(tmp_path: Path) -> None:
-    angles, labels = read_examples(written(tmp_path, ".csv"), encoding())
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz"])
+def test_new_examples_are_read_with_and_without_labels(ending: str, tmp_path: Path) -> None:
+    angles, labels = read_examples(written(tmp_path, ending), encoding())
     assert labels.tolist() == [-1, 1, -1]
     np.testing.assert_allclose(angles[0], np.pi / 2 * np.array([0.5, 1 / 3, 1 / 3]), rtol=1e-6)
-    bare, none = read_examples(written(tmp_path, ".csv", FRAME.drop(columns="kind")), encoding())
+    bare, none = read_examples(written(tmp_path, ending, FRAME.drop(columns="kind")), encoding())
     assert none is None
     np.testing.assert_array_equal(bare, angles)
 
