@@ -3,7 +3,7 @@
 INPUT unset              the test split of the data set that the run was trained on
 INPUT=folder             the test split of a data set, local or gs://
 INPUT=folder/SPLIT       that split of a data set: train, validation or test
-INPUT=table              all rows of a .csv, .parquet or .npz table
+INPUT=table              all rows of a .csv, .csv.gz, .parquet or .npz table
 """
 
 import functools
@@ -18,7 +18,7 @@ import numpy as np
 
 from common import storage
 from common.data import Dataset, Encoding, load, manifest_check, prepare, read_examples
-from common.data.formats import FORMATS, sha256_file
+from common.data.formats import FORMATS, sha256_file, stem
 from common.data.splits import GENERATORS, SPLITS, generated_rows
 from common.data.target import Target
 from common.errors import DataError, QfleetError, WeightsError, one_line
@@ -217,7 +217,7 @@ def _from_table(
     angles, labels = read_examples(path, encoding, memory)
     block = ExampleBlock(np.arange(len(angles)), angles, labels)
     return InferenceInput(
-        name=_file_name(Path(path).stem),
+        name=_file_name(stem(path)),
         title=path,
         fingerprint=f"{sha256_file(path, memory)} {encoding.to_json()}",
         target=encoding.target,
@@ -231,8 +231,8 @@ def _from_table(
 
 
 def _file_name(text: str) -> str:
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:80] or "table"
-    return f"{stem}-table" if stem == TEST else stem
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:80] or "table"
+    return f"{name}-table" if name == TEST else name
 
 
 def _datasets_folder(job: JobSettings, source: ModelSource) -> StoragePath:

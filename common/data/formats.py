@@ -1,13 +1,17 @@
-"""CSV, Parquet and NPZ files, read as Arrow tables."""
+"""CSV (also gzipped), Parquet and NPZ files, read as Arrow tables."""
 
+import contextlib
 import csv
+import gzip
 import hashlib
 import io
+import itertools
 import os
 import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +59,11 @@ def normal(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+def stem(path: str) -> str:
+    """Return the name of a table's file without its ending, .csv.gz included."""
+    return Path(Path(path).name.removesuffix(".gz")).stem
+
+
 def read_file(path: str, memory: int, text: str | None = None) -> pa.Table:
     """Return the columns of a file, of any type.
 
@@ -83,12 +92,15 @@ def read_file(path: str, memory: int, text: str | None = None) -> pa.Table:
             f"{path} unpacks to more than DATA_MEMORY={memory} MiB: raise DATA_MEMORY, or provide"
             " fewer rows"
         ) from None
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, EOFError, zlib.error, ValueError) as error:
         raise DataError(
             f"{path} can't be read as {name} ({one_line(error)[:160]}): it is incomplete, damaged,"
             f" or not {name}"
         ) from None
 
+
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+"""Separators of columns in a CSV file, and their names."""
 
 BLOCK_BYTES = 2**18
 """Bytes of a CSV file that are parsed at a time, per column."""
@@ -107,11 +119,12 @@ def _csv(content: bytes, memory: int, text: str | None) -> pa.Table:
         raise _Unsupported(
             f"is not text in UTF-8 (at byte {error.start + 1}): save it as CSV in UTF-8"
         ) from None
-    header = _header(content)
+    separator, header = _header(content)
     columns = max(1, len(header))
     lines = max(content.count(b"\n"), content.count(b"\r"))
-    # Each cell but the last of a row has a comma.
-    table_limits.check((content.count(b",") + lines) // columns, columns, memory)
+    # Each cell but the last of a row has a separator.
+    cells = content.count(separator.encode()) + lines
+    table_limits.check(cells // columns, columns, memory)
     uneven: list[pa.csv.InvalidRow] = []
 
     def stop(row: pa.csv.InvalidRow) -> str:
@@ -125,7 +138,9 @@ def _csv(content: bytes, memory: int, text: str | None) -> pa.Table:
             read_options=pa.csv.ReadOptions(
                 use_threads=False, block_size=min(2**20 + BLOCK_BYTES * columns, MAX_BLOCK_BYTES)
             ),
-            parse_options=pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=stop),
+            parse_options=pa.csv.ParseOptions(
+                delimiter=separator, newlines_in_values=True, invalid_row_handler=stop
+            ),
             convert_options=pa.csv.ConvertOptions(
                 column_types={name: pa.string() for name in header if normal(name) == text}
             ),
@@ -137,19 +152,55 @@ def _csv(content: bytes, memory: int, text: str | None) -> pa.Table:
         # Arrow counts the header as row 1.
         raise _Unsupported(
             f"has {row.actual_columns} fields in row {row.number - 1} under a header of"
-            f" {row.expected_columns}: every row needs one for each column"
+            f" {row.expected_columns}, separated by {SEPARATORS[separator]}: every row needs one"
+            " for each column, and numbers have a decimal point"
         ) from None
 
 
-def _header(content: bytes) -> list[str]:
-    """Return the names of the columns of a CSV file in UTF-8; none if it has only blank lines."""
-    lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
-    try:
-        return next(filter(None, csv.reader(lines)), [])
-    except csv.Error as error:
+def _header(content: bytes) -> tuple[str, list[str]]:
+    """Return the separator of a CSV file in UTF-8, and the names of its columns.
+
+    The separator is the one by which the header has several fields; of several such, the one by
+    which the first row has as many.
+    """
+    rows: dict[str, list[list[str]]] = {}
+    for separator in SEPARATORS:
+        with contextlib.suppress(csv.Error):  # a field is too long: so this does not separate
+            rows[separator] = _first_rows(content, separator)
+    if not rows:
         raise _Unsupported(
-            f"has no header that can be read ({error}): its first line names the columns"
-        ) from None
+            "has a field that is too long in its first lines: look for a stray quote"
+        )
+    found = [one for one, (header, _) in rows.items() if len(header) > 1]
+    if len(found) > 1:
+        found = [one for one in found if len(rows[one][0]) == len(rows[one][1])] or found
+    if len(found) > 1:
+        raise _Unsupported(
+            f"has {' and '.join(SEPARATORS[one] for one in found)} in its header: separate columns"
+            " by one of them, and enclose names with another in double quotes"
+        )
+    separator = found[0] if found else next(iter(rows))
+    return separator, rows[separator][0]
+
+
+def _first_rows(content: bytes, separator: str) -> list[list[str]]:
+    """Return the header of a CSV file and its first row; an empty list is one that is missing."""
+    lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
+    rows = filter(None, csv.reader(lines, delimiter=separator))
+    return list(itertools.islice(itertools.chain(rows, ([], [])), 2))
+
+
+def _gzipped_csv(content: bytes, memory: int, text: str | None) -> pa.Table:
+    parts, size = [], 0
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+        while part := file.read(table_limits.MIB):
+            size += len(part)
+            if size > memory * table_limits.MIB:
+                raise MemoryError  # `read_file` has the message
+            parts.append(part)
+    if not parts:
+        raise _Unsupported("unpacks to nothing: give a table with a header and rows")
+    return _csv(b"".join(parts), memory, text)
 
 
 def _parquet(content: bytes, memory: int, text: str | None) -> pa.Table:
@@ -234,4 +285,5 @@ FORMATS: Mapping[str, tuple[str, Callable[[bytes, int, str | None], pa.Table]]] 
     ".csv": ("CSV", _csv),
     ".parquet": ("Parquet", _parquet),
     ".npz": ("NPZ", _npz),
+    ".csv.gz": ("gzipped CSV", _gzipped_csv),
 }

@@ -189,8 +189,8 @@ def read_examples(
     """Return new examples from a table, for inference.
 
     Args:
-        path: A .csv, .parquet or .npz table with the columns of the training data; in a CSV or
-            Parquet file in any order. The label column is optional.
+        path: A .csv, .csv.gz, .parquet or .npz table with the columns of the training data; in a
+            CSV or Parquet file in any order. The label column is optional.
         encoding: Encoding of the training data.
         memory: DATA_MEMORY, in MiB.
 

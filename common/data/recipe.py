@@ -2,11 +2,10 @@
 
 import hashlib
 import re
-from pathlib import Path
 from typing import Any
 
 from common.data import dataset_dir
-from common.data.formats import sha256_file
+from common.data.formats import sha256_file, stem
 from common.data.problem_files import read_problem
 from common.data.splits import GENERATORS
 from common.settings.groups import PROBLEM_FILES, DataSettings
@@ -56,6 +55,6 @@ def recipe(data: DataSettings, qubits: int) -> dict[str, Any]:
 
 def folder(data: DataSettings, recipe: dict[str, Any], root: StoragePath) -> StoragePath:
     """Return the folder of a generated data set below `root`."""
-    source = data.data if data.names_problem else Path(data.data).stem
+    source = data.data if data.names_problem else stem(data.data)
     name = re.sub(r"[^a-z0-9]+", "-", source.lower()).strip("-")[:40] or "table"
     return root / f"{name}-{dataset_dir.fingerprint(recipe)[:12]}"

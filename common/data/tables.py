@@ -18,6 +18,9 @@ MAX_LABEL = 1000
 
 _DECIMAL = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?")
 
+_COMMA = re.compile(r"'\s*[-+]?[0-9.]*,[0-9.,]+([eE][-+]?[0-9]+)?\s*'")
+"""A number with a decimal comma, or with separators of thousands, in quotes."""
+
 MAX_ABSOLUTE_VALUE = 1e100
 """Squares of larger numbers, for standard deviations, come near the limit of float64."""
 
@@ -52,7 +55,7 @@ def read_table(
     several [n, k], named NAME_0 to NAME_k-1. Messages count rows from 1.
 
     Args:
-        path: A path or gs:// address that ends in .csv, .parquet or .npz.
+        path: A path or gs:// address that ends in .csv, .csv.gz, .parquet or .npz.
         label: Name of the label column, or None if all columns are features.
         columns: Required features and their order; by default those of the table.
         labelled: The label column is required.
@@ -82,9 +85,10 @@ def read_table(
         read_labels = _targets if numeric else _labels
         labels = read_labels(path, label, table[label], memory)
     elif label is not None and labelled:
+        separated = ", and separate columns by commas, semicolons or tabs" * (len(names) == 1)
         raise DataError(
             f"{path} has no label column {label!r}, only {_list(names)}: set LABEL_COLUMN to the"
-            " column of labels"
+            f" column of labels{separated}"
         )
     features = [name for name in names if name != label]
     if columns is not None:
@@ -200,6 +204,8 @@ def _numbers(
     )
     if not numeric:
         number, value = _not_a_number(column)
+        if _COMMA.fullmatch(value):
+            advice = "write it with a decimal point, and without separators of thousands"
         raise DataError(
             f"{path}: row {number} of column {name!r} holds {value}, which is not a number:"
             f" {advice}"

@@ -124,7 +124,7 @@ CASES = [
     ),
     MalformedTable("an open quote", "t.csv", text('a,label\n"1,0\n2,1\n'), ("row 1",)),
     MalformedTable(
-        "semicolons", "t.csv", text("a;label\n1;0\n"), ("no label column 'label'", "a;label")
+        "decimal commas", "t.csv", text("a;label\n1,5;0\n"), ("row 1", "'1,5'", "decimal point")
     ),
     MalformedTable(
         "no label",

@@ -1,5 +1,6 @@
 """Small files that declare or unpack to more than any memory: one sentence, in time and memory."""
 
+import gzip
 import subprocess
 import sys
 import time
@@ -76,6 +77,11 @@ def columns_of_npz(path: Path) -> None:
     np.savez_compressed(path, x=np.zeros((0, 100_000_000), np.float32), label=np.zeros(0))
 
 
+def packed_csv(path: Path) -> None:
+    """Two gigabytes of rows, in two megabytes."""
+    path.write_bytes(gzip.compress(b"x,label\n" + b"1,0\n" * 2**22, 6) * 128)
+
+
 BOMBS: dict[str, tuple[Callable[[Path], None], str]] = {
     "texts.parquet": (texts, "a label of 500,000 characters"),
     "wide.csv": (columns_of_csv(120_000), "120,001 columns"),
@@ -85,6 +91,7 @@ LARGE_BOMBS: dict[str, tuple[Callable[[Path], None], str]] = {
     "rows.parquet": (rows, "500,000,000 rows"),
     "large.parquet": (large_text, "DATA_MEMORY"),
     "wider.csv": (columns_of_csv(1_500_000), "1,500,001 columns"),
+    "packed.csv.gz": (packed_csv, "unpacks to more than DATA_MEMORY"),
     "zeros.npz": (zeros_of_npz, "MiB: set DATA_MEMORY"),
 }
 
@@ -126,6 +133,12 @@ def test_table_within_its_memory_is_read(tmp_path: Path) -> None:
     columns_of_csv(30_000)(tmp_path / "t.csv")
     with pytest.raises(DataError, match="which need 2 MiB: set DATA_MEMORY"):
         read_table(str(tmp_path / "t.csv"), "label", memory=1)
+
+
+def test_gzipped_csv_larger_than_data_memory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"x,label\n" + b"1,0\n" * 2**18))
+    with pytest.raises(DataError, match="unpacks to more than DATA_MEMORY=1 MiB"):
+        read_table(str(tmp_path / "t.csv.gz"), "label", memory=1)
 
 
 def test_file_larger_than_data_memory_is_not_read(tmp_path: Path) -> None:

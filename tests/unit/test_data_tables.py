@@ -3,8 +3,10 @@
 import contextlib
 import csv
 import datetime
+import gzip
+import io
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +195,70 @@ def test_csv_label_below_any_header_keeps_its_text(header: str, tmp_path: Path) 
         labels = read_table(str(path), names[-1]).labels
         assert labels is not None
         assert set(labels.tolist()) <= {"01", "last"}
+
+
+NAMES = st.lists(
+    st.text(st.sampled_from("ab;, \t"), min_size=1, max_size=4), min_size=1, max_size=4, unique=True
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    names=NAMES,
+    label=TEXTS,
+    numbers=st.floats(-1e9, 1e9, allow_nan=False),
+    separator=st.sampled_from(",;\t"),
+    packed=st.booleans(),
+)
+def test_csv_reads_the_same_with_any_separator(
+    names: list[str], label: str, numbers: float, separator: str, packed: bool, tmp_path: Path
+) -> None:
+    """As pandas and R write them: texts with any separator in double quotes."""
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=separator, quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerows([["kind", *names], [label, *[numbers] * len(names)]])
+    path = tmp_path / ("t.csv.gz" if packed else "t.csv")
+    content = text.getvalue().encode()
+    path.write_bytes(gzip.compress(content) if packed else content)
+    table = read_table(str(path), "kind")
+    assert table.names == tuple(names)
+    assert table.features.tolist() == [[numbers] * len(names)]
+    assert table.labels.tolist() == [label_text(label)]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("a;kind\n1;0\n1,5;1\n", "row 2 of column 'a' holds '1,5'.*decimal point"),
+        ("a\tkind\n1,234.5\t0\n", "row 1 of column 'a' holds '1,234.5'.*decimal point"),
+        ("a,b,kind\n1,5,2,0\n", "4 fields in row 1.*commas.*decimal point"),
+        ("a|b|kind\n1|2|0\n", "separate columns by commas"),
+        ("a,x;b,kind\n1,2;3,0\n", "commas and semicolons in its header"),
+        ('"a,kind\n' + "1," * 100_000, "stray quote"),
+    ],
+)
+def test_separator_or_mark_that_is_not_read_is_named(
+    content: str, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(DataError, match=words):
+        read_table(str(tmp_path / "t.csv"), "kind")
+
+
+@pytest.mark.parametrize("header", ["speed; m/s,a,kind", "speed\t,a;b,kind"])
+def test_names_with_other_separators_are_read(header: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"{header}\n1,2,x\n")
+    assert read_table(str(tmp_path / "t.csv"), "kind").names == tuple(header.split(",")[:2])
+
+
+@pytest.mark.parametrize(
+    "change", [lambda c: c[:-9], lambda c: c[:20] + b"\xff" * 9, lambda c: b"a,kind\n1,0\n"]
+)
+def test_damaged_gzip_is_refused(change: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    packed = gzip.compress(b"a,kind\n" + b"1,0\n" * 50)
+    (tmp_path / "t.csv.gz").write_bytes(change(packed))
+    with pytest.raises(DataError, match="gzipped CSV"):
+        read_table(str(tmp_path / "t.csv.gz"), "kind")
 
 
 def test_inference_reads_labels_as_training_did(tmp_path: Path) -> None:

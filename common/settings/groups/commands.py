@@ -87,7 +87,8 @@ class InferenceSettings(SettingsGroup):
         Setting(
             "examples to predict: a table, or one split of a data set (test, unless named as in"
             " folder/train); default: the run's own test split",
-            allowed="the path of a .csv, .parquet or .npz table, or of a data set's folder",
+            allowed="the path of a .csv, .csv.gz, .parquet or .npz table, or of a data set's"
+            " folder",
         ),
     ] = ""
     zne: Annotated[

@@ -273,8 +273,9 @@ class DataSettings(SettingsGroup):
         Setting(
             "data set",
             identity=True,
-            allowed="excitations, digits, the path of a .csv, .parquet or .npz table, a folder"
-            " written by `make dataset`; a Hamiltonian (TASK=energy) or a state (TASK=state)",
+            allowed="excitations, digits, the path of a .csv, .csv.gz, .parquet or .npz table, a"
+            " folder written by `make dataset`; a Hamiltonian (TASK=energy) or a state"
+            " (TASK=state)",
         ),
     ] = "excitations"
     label_column: Annotated[
