@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import logging
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -25,6 +26,8 @@ from common.settings import Settings, micro_batch_count
 from common.settings.groups import PROBLEM_FILES, DataSettings
 from common.storage import StoragePath
 from common.text import plural
+
+log = logging.getLogger("qfleet")
 
 
 def prepare(
@@ -212,6 +215,8 @@ def read_examples(
             memory=memory,
         )
         angles = encoding.apply(table.features)
+    for note in table.notes:
+        log.warning(note)
     if table.labels is None:
         return angles, None
     if target.classes:

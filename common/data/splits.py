@@ -1,5 +1,6 @@
 """Splits of a data set before they are written: generated, or taken from a table."""
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -13,6 +14,8 @@ from common.data.target import SIGNS, Target, number_target
 from common.errors import DataError, SettingsError
 from common.settings.groups import DataSettings
 from qfleet.placement import data_symbols
+
+log = logging.getLogger("qfleet")
 
 SPLITS = ("train", "validation", "test")
 EXCITATION_ROWS = {"train": 400, "validation": 200, "test": 4000}
@@ -169,6 +172,8 @@ def read_user_table(data: DataSettings, qubits: int) -> PreparedSplits:
     """
     numeric = data.task == "regression"
     table = read_table(data.data, data.label_column, memory=data.data_memory, numeric=numeric)
+    for note in table.notes:
+        log.warning(note)
     return from_table(table, data, qubits, title=data.data, classes=data.classes)
 
 

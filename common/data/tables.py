@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from common.data.column_notes import is_nameless, listed, suspicious
 from common.data.formats import normal, read_file
 from common.data.table_limits import DEFAULT_MEMORY_MIB, MIB
 from common.errors import DataError
@@ -33,11 +34,13 @@ class Table(NamedTuple):
         labels: Text [n], from `label_text`, or float64 [n] for a column of numbers to predict; None
             if the table has no label.
         names: Names of the columns.
+        notes: Sentences about columns that are left out or probably no features, for a log.
     """
 
     features: np.ndarray
     labels: np.ndarray | None
     names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def read_table(
@@ -51,8 +54,8 @@ def read_table(
 ) -> Table:
     """Read a CSV, Parquet or NPZ table.
 
-    Every column except the label is a feature. In an NPZ file, each array is one column [n] or
-    several [n, k], named NAME_0 to NAME_k-1. Messages count rows from 1.
+    Every column with a name is a feature, except the label. In an NPZ file, each array is one
+    column [n] or several [n, k], named NAME_0 to NAME_k-1. Messages count rows from 1.
 
     Args:
         path: A path or gs:// address that ends in .csv, .csv.gz, .parquet or .npz.
@@ -67,15 +70,21 @@ def read_table(
     """
     label = None if label is None else normal(label)
     table = read_file(path, memory, None if numeric else label)
-    # pandas stores its index in a column with such a name.
-    table = table.drop_columns(
-        [name for name in table.column_names if name.startswith("__index_level_")]
-    )
     names = [normal(name) for name in table.column_names]
+    columns = None if columns is None else [normal(name) for name in columns]
+    wanted = {label, *(columns or ())}
+    kept = [i for i, name in enumerate(names) if name in wanted or not is_nameless(name)]
+    notes = []
+    if len(kept) < len(names):
+        left_out = ", ".join(str(i + 1) for i in sorted(set(range(len(names))) - set(kept)))
+        notes.append(
+            f"{path}: column {left_out[:40]} has no name, as pandas' index, and is left out"
+        )
+    table, names = table.select(kept), [names[i] for i in kept]
     counts = Counter(names)
     if len(counts) < len(names):
         repeated = next(name for name in names if counts[name] > 1)
-        raise DataError(f"{path} has two columns named {_list([repeated])}: rename one of them")
+        raise DataError(f"{path} has two columns named {listed([repeated])}: rename one of them")
     table = table.rename_columns(names)
     if table.num_rows == 0:
         raise DataError(f"{path} has no rows: a table needs at least one below its header")
@@ -87,12 +96,11 @@ def read_table(
     elif label is not None and labelled:
         separated = ", and separate columns by commas, semicolons or tabs" * (len(names) == 1)
         raise DataError(
-            f"{path} has no label column {label!r}, only {_list(names)}: set LABEL_COLUMN to the"
+            f"{path} has no label column {label!r}, only {listed(names)}: set LABEL_COLUMN to the"
             f" column of labels{separated}"
         )
     features = [name for name in names if name != label]
     if columns is not None:
-        columns = [normal(name) for name in columns]
         _check_columns(path, features, columns)
         features = columns
     if not features:
@@ -100,7 +108,9 @@ def read_table(
     read = np.empty((table.num_rows, len(features)))
     for i, name in enumerate(features):
         read[:, i] = _numbers(path, name, table[name])
-    return Table(read, labels, tuple(features))
+    if columns is None and labels is not None:
+        notes += [f"{path}: {note}" for note in suspicious(features, read, labels)]
+    return Table(read, labels, tuple(features), tuple(notes))
 
 
 def label_text(value: object) -> str:
@@ -125,24 +135,19 @@ def label_text(value: object) -> str:
     return text
 
 
-def _list(names: Sequence[str]) -> str:
-    shown = [repr(name if len(name) <= 40 else name[:40] + "...") for name in names[:8]]
-    return ", ".join(shown) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-
-
 def _check_columns(path: str, found: Sequence[str], wanted: Sequence[str]) -> None:
     present, needed = set(found), set(wanted)
     missing = [name for name in wanted if name not in present]
     unknown = [name for name in found if name not in needed]
     if missing:
         raise DataError(
-            f"{path} lacks {_list(missing)} of the {len(wanted)} columns that the model was trained"
-            f" on; it has {_list(found) or 'none'}"
+            f"{path} lacks {listed(missing)} of the {len(wanted)} columns that the model was"
+            f" trained on; it has {listed(found) or 'none'}"
         )
     if unknown:
         raise DataError(
-            f"{path} has {_list(unknown)}, which the model was not trained on: keep only"
-            f" {_list(wanted)}"
+            f"{path} has {listed(unknown)}, which the model was not trained on: keep only"
+            f" {listed(wanted)}"
         )
 
 

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from common.data import Encoding, prepare, read_examples, read_table
+from common.data.column_notes import suspicious
 from common.data.tables import label_text
 from common.data.target import Target
 from common.errors import DataError
@@ -198,7 +199,10 @@ def test_csv_label_below_any_header_keeps_its_text(header: str, tmp_path: Path) 
 
 
 NAMES = st.lists(
-    st.text(st.sampled_from("ab;, \t"), min_size=1, max_size=4), min_size=1, max_size=4, unique=True
+    st.text(st.sampled_from("ab;, \t"), max_size=4).map("c".__add__),
+    min_size=1,
+    max_size=4,
+    unique=True,
 )
 
 
@@ -259,6 +263,84 @@ def test_damaged_gzip_is_refused(change: Callable[[bytes], bytes], tmp_path: Pat
     (tmp_path / "t.csv.gz").write_bytes(change(packed))
     with pytest.raises(DataError, match="gzipped CSV"):
         read_table(str(tmp_path / "t.csv.gz"), "kind")
+
+
+@pytest.mark.parametrize("name", ["", " ", "Unnamed: 0"])
+def test_index_of_pandas_is_left_out_with_a_note(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    FRAME.to_csv(path, index_label=name or None)
+    table = read_table(str(path), "kind")
+    assert table.names == ("height", "count", "wild")
+    assert "column 1 has no name" in table.notes[0]
+
+
+def test_inference_takes_a_table_with_its_index_or_without(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": np.random.default_rng(0).normal(size=60), "label": [0, 1] * 30})
+    frame.to_csv(tmp_path / "t.csv")
+    data = prepare(
+        Settings.from_values(data=str(tmp_path / "t.csv"), workers=1), tmp_path / "datasets"
+    )
+    assert data.encoding.columns == ("a",)
+    expected, _ = read_examples(str(tmp_path / "t.csv"), data.encoding)
+    frame.to_csv(tmp_path / "bare.csv", index=False)
+    found, _ = read_examples(str(tmp_path / "bare.csv"), data.encoding)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_model_that_was_trained_on_an_index_gets_it(tmp_path: Path) -> None:
+    FRAME.to_csv(tmp_path / "t.csv")
+    table = read_table(str(tmp_path / "t.csv"), "kind", columns=("count", "", "height", "wild"))
+    assert table.features[:, 1].tolist() == [0, 1, 2]
+    assert not table.notes
+
+
+ROWS = np.arange(12)
+CLASSES = st.lists(st.sampled_from(["a", "b", "3"]), min_size=12, max_size=12).filter(
+    lambda labels: len(set(labels)) > 1
+)
+
+
+@given(
+    labels=CLASSES,
+    codes=st.permutations([1.5, -2.0, 3.0]),
+    first=st.sampled_from([0, 1]),
+    constant=st.floats(-9, 9),
+)
+def test_suspicious_columns_are_named_by_their_kind(
+    labels: list[str], codes: list[float], first: int, constant: float
+) -> None:
+    renamed = dict(zip(["a", "b", "3"], codes, strict=True))
+    good = np.sqrt(ROWS + 2)
+    columns = [good, [renamed[one] for one in labels], ROWS + first, np.full(12, constant)]
+    names = ["good", "answer", "number", "same"]
+    notes = suspicious(names, np.array(columns, float).T, np.array(labels))
+    kinds = ("one value", "numbers of the rows", "label of every row")
+    assert len(notes) == 3
+    for note, kind, name in zip(notes, kinds, ["same", "number", "answer"], strict=True):
+        assert kind in note
+        assert [one for one in names if repr(one) in note] == [name]
+
+
+def test_target_in_a_second_column_is_named() -> None:
+    targets = np.sqrt(ROWS)
+    notes = suspicious(["x", "y"], np.array([targets**2 + 3, targets]).T, targets)
+    assert len(notes) == 1
+    assert "'y'" in notes[0]
+
+
+def test_label_like_a_missing_value_is_named() -> None:
+    notes = suspicious(["x"], np.sqrt(ROWS)[:, None], np.array(["NA", "b"] * 6))
+    assert "'NA'" in notes[0]
+
+
+def test_prepare_logs_the_notes_of_a_table(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    frame = pd.DataFrame({"a": np.random.default_rng(0).normal(size=60), "label": [0, 1] * 30})
+    frame.assign(copy=frame["label"]).to_csv(tmp_path / "t.csv", index=False)
+    settings = Settings.from_values(data=str(tmp_path / "t.csv"), workers=1)
+    prepare(settings, tmp_path / "datasets")
+    assert "'copy'" in caplog.text
 
 
 def test_inference_reads_labels_as_training_did(tmp_path: Path) -> None:

@@ -1,0 +1,76 @@
+"""Columns of a table that are probably no features: a warning names each."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+_NAMELESS = re.compile(r"\s*|Unnamed: \d+(_level_\d+)?|__index_level_\d+__")
+_MISSING = ("na", "n/a", "#n/a", "<na>", "null", "none")
+_MAX_LISTED = 8
+
+
+def is_nameless(name: str) -> bool:
+    """Return True for the name of a column without one, as pandas writes its index.
+
+    pandas calls such a column `Unnamed: 0` when it reads it, and `__index_level_0__` in Parquet.
+    """
+    return bool(_NAMELESS.fullmatch(name))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the names of columns for a message, shortened."""
+    shown = [repr(name if len(name) <= 40 else name[:40] + "...") for name in names[:_MAX_LISTED]]
+    more = len(names) - _MAX_LISTED
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def suspicious(names: Sequence[str], features: np.ndarray, labels: np.ndarray) -> list[str]:
+    """Return a sentence for each kind of column that is probably no feature.
+
+    Args:
+        names: Names of the features.
+        features: float64 [n, columns].
+        labels: Text or float64 [n].
+    """
+    rows = np.arange(len(features))
+    answers = _answers(features, labels)
+    found: dict[str, list[str]] = {
+        "one value in all rows, from which a model learns nothing": [],
+        "the numbers of the rows": [],
+        "the label of every row under another name, which gives the answer away": [],
+    }
+    constant, numbers, label = found.values()
+    for i, name in enumerate(names):
+        column = features[:, i]
+        if (column == column[0]).all():
+            constant.append(name)
+        elif column[0] in (0, 1) and (column == rows + column[0]).all():
+            numbers.append(name)
+        elif i in answers:
+            label.append(name)
+    notes = [
+        f"{'columns have' if len(some) > 1 else 'column has'} {what}: {listed(some)}; delete"
+        f" {'each' if len(some) > 1 else 'it'} that is not a feature"
+        for what, some in found.items()
+        if some
+    ]
+    if labels.dtype.kind == "U":
+        missing = [one for one in np.unique(labels).tolist() if one.lower() in _MISSING]
+        if missing:
+            notes.append(f"rows have the label {listed(missing)}, which is read as a class")
+    return notes
+
+
+def _answers(features: np.ndarray, labels: np.ndarray) -> set[int]:
+    """Return the columns that have one value for each label, and another for each other label."""
+    if labels.dtype.kind == "f":
+        return {i for i in range(features.shape[1]) if (features[:, i] == labels).all()}
+    classes, first, codes = np.unique(labels, return_index=True, return_inverse=True)
+    if len(classes) == len(labels):
+        return set()
+    return {
+        i
+        for i, column in enumerate(features.T)
+        if len(set(values := column[first])) == len(classes) and (column == values[codes]).all()
+    }
