@@ -19,6 +19,8 @@ log = logging.getLogger("qfleet")
 PLANNER = (sys.executable, "-m", "planning.auto")
 """Command that chooses WORKERS and BATCH, in this environment."""
 
+DEFAULT_DATA = Settings.fields()["data"].default
+
 
 def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
     """Choose the run, resolve WORKERS=auto and BATCH=auto, and train in WORKERS processes.
@@ -28,6 +30,9 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
 
     Returns:
         The exit code of `LocalLauncher.train`.
+
+    Raises:
+        DataError: DATA can't be used; no worker was started.
     """
     settings = Settings.from_args(sys.argv[1:])
     if events.is_read_by_parent():
@@ -41,6 +46,10 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
     if name != settings.run_name:
         log.info(f"Run '{settings.run_name}' is finished; starting run '{name}'")
     settings = auto_settings.training_settings(settings, root, name)
+    if settings.data.data != DEFAULT_DATA:
+        from common import data  # it takes a second to import
+
+        data.check(settings)
     if auto_settings.is_automatic(settings):
         settings = _resolve_auto(settings)
     log.info(

@@ -3,7 +3,7 @@
 from common.data.dataset import Dataset
 from common.data.dataset_dir import Shard
 from common.data.encoding import Encoding
-from common.data.loading import load, prepare, read_examples
+from common.data.loading import check, load, prepare, read_examples
 from common.data.sampling import EpochPositions, WorkerSampler
 from common.data.shuffling import ShardLayout, epoch_order, partition_sizes
 from common.data.sources import BatchSource, InMemorySource
@@ -20,6 +20,7 @@ __all__ = [
     "Shard",
     "ShardLayout",
     "WorkerSampler",
+    "check",
     "epoch_order",
     "load",
     "partition_sizes",

@@ -50,8 +50,8 @@ def suspicious(names: Sequence[str], features: np.ndarray, labels: np.ndarray) -
         elif i in answers:
             label.append(name)
     notes = [
-        f"{'columns have' if len(some) > 1 else 'column has'} {what}: {listed(some)}; delete"
-        f" {'each' if len(some) > 1 else 'it'} that is not a feature"
+        f"{'columns have' if len(some) > 1 else 'column has'} {what}: {listed(some)}; delete what"
+        " is not a feature"
         for what, some in found.items()
         if some
     ]

@@ -5,6 +5,7 @@ import itertools
 import logging
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -13,12 +14,14 @@ from common.data import dataset_dir
 from common.data.dataset import Dataset
 from common.data.encoding import Encoding
 from common.data.formats import FORMATS
+from common.data.problem_files import read_problem
 from common.data.recipe import folder, recipe
 from common.data.sampling import WorkerSampler
 from common.data.shuffling import SINGLE_SHARD
 from common.data.splits import GENERATORS, SPLITS, PreparedSplits, read_user_table
-from common.data.table_limits import DEFAULT_MEMORY_MIB
+from common.data.table_limits import DEFAULT_MEMORY_MIB, MIB
 from common.data.tables import read_table
+from common.data.target import Target
 from common.data.task_fit import require_fit
 from common.data.writer import DatasetWriter, Progress
 from common.errors import DataError, SettingsError
@@ -28,6 +31,9 @@ from common.storage import StoragePath
 from common.text import plural
 
 log = logging.getLogger("qfleet")
+
+MAX_CHECKED_MIB = 64
+"""Largest table that is read before a training starts, which then reads it again."""
 
 
 def prepare(
@@ -64,12 +70,7 @@ def prepare(
             writer = DatasetWriter(path, content, data.partitions, progress)
             writer.write(splits, data.seed, settings.job.job_id or uuid.uuid4().hex)
         found = load(path, settings.data.data_memory)
-    if found.target.task != data.task:
-        raise SettingsError(
-            f"TASK={data.task} does not fit DATA={data.data}, which was generated for"
-            f" TASK={found.target.task}: set TASK={found.target.task}, or generate another data set"
-        )
-    require_fit(found.target, settings)
+    _require_target(found.target, settings)
     shards = [shard for split in SPLITS for shard in found.shards(split)]
     dataset_dir.check_sizes(found.path, shards)
     for split in SPLITS:
@@ -78,6 +79,50 @@ def prepare(
     if settings.training.workers > 0:  # otherwise the planner chooses later
         _check_memory(found, settings)
     return found
+
+
+def check(settings: Settings) -> None:
+    """Raise what `prepare` would raise, as far as little time and no writing show it.
+
+    Local tables of up to MAX_CHECKED_MIB are read and split. Of larger ones, and of those in a
+    bucket, only the existence and the size are checked. A folder's manifest is read.
+
+    Raises:
+        DataError: The data can't be read or used.
+        SettingsError: A setting does not fit the data set.
+    """
+    data = settings.data
+    if (found := _existing(settings)) is not None:
+        _require_target(found.target, settings)
+    elif data.task in PROBLEM_FILES:
+        if data.is_problem_file:
+            read_problem(data)
+    elif data.data not in GENERATORS and not _is_read_later(data):
+        with _report_memory(data.data):
+            splits = read_user_table(data, settings.model.qubits, is_logged=False)
+        _require_target(splits.encoding.target, settings)
+
+
+def _is_read_later(data: DataSettings) -> bool:
+    """Return True if a table exists, and takes long to read."""
+    location = storage.path(data.data)
+    if not storage.is_file(location):
+        return False  # reading it reports the reason
+    if not storage.is_local(location):
+        return True
+    size = Path(str(location)).stat().st_size
+    return MAX_CHECKED_MIB * MIB < size <= data.data_memory * MIB
+
+
+def _require_target(target: Target, settings: Settings) -> None:
+    """Raise if a target does not fit TASK, MODEL or LOSS."""
+    data = settings.data
+    if target.task != data.task:
+        raise SettingsError(
+            f"TASK={data.task} does not fit DATA={data.data}, which was generated for"
+            f" TASK={target.task}: set TASK={target.task}, or generate another data set"
+        )
+    require_fit(target, settings)
 
 
 @contextlib.contextmanager

@@ -164,15 +164,20 @@ def _require_classification(data: DataSettings) -> None:
         )
 
 
-def read_user_table(data: DataSettings, qubits: int) -> PreparedSplits:
+def read_user_table(data: DataSettings, qubits: int, *, is_logged: bool = True) -> PreparedSplits:
     """Load the table of the user, whose path is DATA.
+
+    Args:
+        data: Settings of the data set.
+        qubits: QUBITS.
+        is_logged: Log the notes of the table.
 
     Raises:
         DataError: The table can't be read, or is not usable for training.
     """
     numeric = data.task == "regression"
     table = read_table(data.data, data.label_column, memory=data.data_memory, numeric=numeric)
-    for note in table.notes:
+    for note in table.notes if is_logged else ():
         log.warning(note)
     return from_table(table, data, qubits, title=data.data, classes=data.classes)
 
