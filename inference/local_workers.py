@@ -95,18 +95,18 @@ class LocalWorkers:
         files = [folder / f"worker-{i}" for i in range(self.settings.inference.parallelism)]
         workers = {self._start(group, index, file): index for index, file in enumerate(files)}
         running = {process.name: process for process in workers}
-        stopped: set[ManagedProcess] = set()
-        heartbeats = Heartbeats(dict(zip(running, files, strict=True)))
+        heartbeats = Heartbeats()
+        for process, index in workers.items():
+            heartbeats.watch(process, files[index])
         while running and stop.received is None:
             received = group.next_event(POLL_SECONDS)
-            for name in heartbeats.stale(LIVENESS_SECONDS):
-                if (process := running.get(name)) and process not in stopped:
-                    stopped.add(process)
+            for silent in heartbeats.stale(LIVENESS_SECONDS):
+                if silent in running.values():
                     log.warning(
-                        f"{name} did not respond for {LIVENESS_SECONDS:.0f} seconds"
+                        f"{silent.name} did not respond for {LIVENESS_SECONDS:.0f} seconds"
                         " (stopped): killing it"
                     )
-                    process.kill()
+                    silent.kill()
             if received is None:
                 continue
             process, event = received
@@ -125,6 +125,7 @@ class LocalWorkers:
                 self._report_restart(display, index, event)
                 running[process.name] = started = self._start(group, index, files[index])
                 workers[started] = index
+                heartbeats.watch(started, files[index])
         return 0
 
     def _start(self, group: ProcessGroup, index: int, heartbeat_file: Path) -> ManagedProcess:

@@ -1,6 +1,6 @@
 """Parts that the manifests of training and inference jobs share."""
 
-from common.processes import LIVENESS_SECONDS
+from common.processes import LIVENESS_SECONDS, STARVED_FACTOR
 from common.settings import (
     ClusterSettings,
     Scope,
@@ -104,12 +104,17 @@ def probes() -> Object:
     """Return the probes of a worker, which touches its heartbeat file while it makes progress.
 
     The file appears within seconds of the start of Python, before TensorFlow is loaded. A worker
-    that does not touch it for LIVENESS_SECONDS is stopped or stuck, and the kubelet kills it.
+    that does not touch it for LIVENESS_SECONDS is stopped or stuck, and the kubelet kills it; one
+    that waits for a processor or its disk has STARVED_FACTOR times as long.
     """
     exists = ["test", "-e", HEARTBEAT_FILE]
     # The shell and find take milliseconds. One probe may fail: the node's clock may be set forward.
-    age = f"-newermt '-{LIVENESS_SECONDS:.0f} seconds'"
-    fresh = ["sh", "-c", f'test -n "$(find {HEARTBEAT_FILE} {age})"']
+    tests = [
+        f"test -n \"$(find {HEARTBEAT_FILE} -newermt '-{seconds:.0f} seconds')\""
+        for seconds in (LIVENESS_SECONDS, STARVED_FACTOR * LIVENESS_SECONDS)
+    ]
+    waits = "grep -q '^State:.[RD]' /proc/1/task/*/status"  # process 1 is the worker
+    fresh = ["sh", "-c", f"{tests[0]} || {{ {tests[1]} && {waits}; }}"]
     return {
         "startupProbe": {
             "exec": {"command": exists}, "periodSeconds": 5, "timeoutSeconds": 5,

@@ -216,8 +216,9 @@ class _Supervision:
         self._running = set(self._ranks)
         self._codes: dict[int, int] = {}  # by rank
         self._left_out: set[int] = set()  # ranks that the chief started without (MIN_WORKERS)
-        names = [process.name for process in group.processes]
-        self._heartbeats = Heartbeats(dict(zip(names, heartbeat_files, strict=True)))
+        self._heartbeats = Heartbeats()
+        for process, file in zip(group.processes, heartbeat_files, strict=True):
+            self._heartbeats.watch(process, file)
         self._trained = False
         self._refused = False  # a worker has reported a permanent failure
 
@@ -247,9 +248,8 @@ class _Supervision:
 
     def _kill_stale(self) -> None:
         """Kill workers that are stopped, or stuck so that they can't end themselves."""
-        stale = self._running.intersection(self._heartbeats.stale(LIVENESS_SECONDS))
-        for process in self._group.processes:
-            if process.name in stale:
+        for process in self._heartbeats.stale(LIVENESS_SECONDS):
+            if process.name in self._running:
                 log.warning(
                     f"Worker {self._ranks[process.name]} did not respond for"
                     f" {LIVENESS_SECONDS:.0f} seconds (stopped or stuck): killing it"

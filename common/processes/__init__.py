@@ -15,7 +15,7 @@ A `ProcessGroup` merges the streams of several children.
 """
 
 from common.processes.group import ProcessGroup, StopSignals
-from common.processes.heartbeats import Heartbeats
+from common.processes.heartbeats import STARVED_FACTOR, Heartbeats
 from common.processes.managed import ManagedProcess, Output
 from common.processes.system import (
     LIVENESS_SECONDS,
@@ -31,7 +31,7 @@ from common.processes.system import (
 )
 
 __all__ = [
-    "LIVENESS_SECONDS", "Heartbeats", "ManagedProcess", "Output", "ProcessGroup", "StopSignals",
-    "clean_environment", "cpu_count", "cpu_sets", "describe_exit", "exit_code", "find_child",
-    "free_ports", "pinned", "usable_cpus",
+    "LIVENESS_SECONDS", "STARVED_FACTOR", "Heartbeats", "ManagedProcess", "Output", "ProcessGroup",
+    "StopSignals", "clean_environment", "cpu_count", "cpu_sets", "describe_exit", "exit_code",
+    "find_child", "free_ports", "pinned", "usable_cpus",
 ]  # fmt: skip

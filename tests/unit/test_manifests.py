@@ -708,6 +708,23 @@ def test_liveness_probe_fails_for_an_old_heartbeat_file(tmp_path: Path):
     assert probe("livenessProbe", path) == 1
 
 
+@pytest.mark.parametrize(
+    ("state", "age", "code"),
+    [("R", 60, 0), ("D", 60, 0), ("T", 60, 1), ("S", 60, 1), ("R", 300, 1)],
+)
+def test_liveness_probe_spares_a_starved_worker(tmp_path: Path, state: str, age: int, code: int):
+    it = container(one(committed("qcnn"), "TFJob"))
+    (path := tmp_path / "heartbeat").touch()
+    os.utime(path, (time.time() - age,) * 2)
+    for thread, shown in (("1", "S (sleeping)"), ("7", f"{state} (of this test)")):
+        folder = tmp_path / "task" / thread
+        folder.mkdir(parents=True)
+        (folder / "status").write_text(f"Name:\tpython\nState:\t{shown}\n")
+    command = it["livenessProbe"]["exec"]["command"][-1]
+    command = command.replace("/tmp/heartbeat", str(path)).replace("/proc/1", str(tmp_path))
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == code
+
+
 def test_missing_kubectl_is_a_settings_error(k8s: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(k8s))
     with pytest.raises(SettingsError, match=r"there is no kubectl on the PATH.*install it"):

@@ -1,6 +1,5 @@
 """The watchdog: every stage has a limit, which holds whatever the main thread does."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from common.errors import DeadlineReached, StorageUnavailable
-from common.processes import Heartbeats
 from tests.support.patience import seconds, wait_until
 from training.watchdog import Watchdog
 
@@ -163,20 +161,3 @@ def test_limit_follows_recent_calls_within_bounds(monkeypatch):
     assert watchdog.limit("a step") == 80
     assert watchdog.limit("another") == 1800
     assert watchdog.stage == "start"
-
-
-def test_supervisor_counts_only_its_own_time(tmp_path, monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr("common.processes.heartbeats.time.monotonic", lambda: now[0])
-    files = {name: tmp_path / name for name in ("a", "b")}
-    for file in files.values():
-        file.touch()
-    heartbeats = Heartbeats(files)
-    assert heartbeats.stale(5) == []
-    now[0] += 3600  # the machine was suspended
-    assert heartbeats.stale(5) == []
-    for second in range(8):
-        now[0] += 1
-        (tmp_path / "a").write_text(json.dumps(second))
-        found = heartbeats.stale(5)
-    assert found == ["b"]

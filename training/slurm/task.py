@@ -75,12 +75,13 @@ def _run_worker(
         TMPDIR=str(folder),
         **{TF_CONFIG: cluster.to_config()},
     )
-    heartbeats = Heartbeats({"worker": heartbeat_file})
+    heartbeats = Heartbeats()
     terminated = ended = False
     with (
         StopSignals() as signals,
         ManagedProcess([*command, *settings.to_args()], name="worker", env=environment) as worker,
     ):
+        heartbeats.watch(worker, heartbeat_file)
         while not ended:
             if signals.received and not terminated:
                 terminated = True
