@@ -129,7 +129,7 @@ def _summary(tables: StudyTables) -> str:
     ]
     return section(
         "Means",
-        note("Mean over the seeds, with its 95 % bootstrap interval. The row with the best"
+        note("Mean over the seeds, with its 95 % t interval. The row with the best"
              " validation mean is bold."),
         _table([*(name.upper() for name in settings), *metrics], rows),
     )  # fmt: skip
@@ -148,7 +148,7 @@ def _differences(tables: StudyTables) -> str:
     return section(
         "Differences",
         note(f"Test {escape(tables.metric)} of the second combination minus that of the first, over"
-             " equal seeds. Bold: the 95 % interval does not contain 0."),
+             " equal seeds. Bold: the 95 % t interval does not contain 0."),
         _table(["from", "to", "seeds", "difference"], rows),
     )  # fmt: skip
 

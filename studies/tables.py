@@ -1,7 +1,7 @@
 """Tables of a study: its trials, the mean of each combination, and differences between them.
 
-Intervals are 95 % percentile bootstrap intervals of the mean over seeds
-(`scipy.stats.bootstrap`). A difference is paired: it uses the seeds that both combinations have.
+Intervals are 95 % t intervals of the mean over seeds. A difference is paired: it uses the seeds
+that both combinations have.
 """
 
 import contextlib
@@ -23,13 +23,16 @@ from studies.folder import Trial
 MAX_PAIRS_OF = 20
 """Combinations up to which all pairs are compared; of more, each is compared with the best one."""
 
-BOOTSTRAP_SAMPLES = 10_000
+CONFIDENCE = 0.95
 SPLITS = ("test", "validation")
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The mean of some numbers, and its 95 % interval, which is NaN for fewer than two numbers."""
+    """The mean of some numbers, and its 95 % interval.
+
+    The interval is NaN for fewer than two numbers and for equal ones, which show no spread.
+    """
 
     count: int
     mean: float
@@ -59,17 +62,17 @@ class StudyTables:
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
-    """Return the mean with its bootstrap interval; the same numbers give the same interval."""
+    """Return the mean with its t interval, which is right for few numbers, too."""
     numbers = np.asarray(values, float)
-    if len(numbers) < 2:
-        mean = float(numbers.mean()) if len(numbers) else np.nan
-        return Interval(len(numbers), mean, np.nan, np.nan)
-    from scipy import stats
+    count = len(numbers)
+    mean = float(numbers.mean()) if count else np.nan
+    if count < 2 or np.allclose(numbers, numbers[0], rtol=1e-9, atol=1e-12):
+        return Interval(count, mean, np.nan, np.nan)
+    from scipy import special
 
-    found = stats.bootstrap(
-        (numbers,), np.mean, n_resamples=BOOTSTRAP_SAMPLES, method="percentile", rng=0
-    ).confidence_interval
-    return Interval(len(numbers), float(numbers.mean()), float(found.low), float(found.high))
+    quantile = special.stdtrit(count - 1, (1 + CONFIDENCE) / 2)
+    half = float(quantile * numbers.std(ddof=1) / np.sqrt(count))
+    return Interval(count, mean, mean - half, mean + half)
 
 
 def make_tables(trials: Iterable[Trial], metric: str = "") -> StudyTables:
