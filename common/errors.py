@@ -7,6 +7,7 @@
     │   ├── SimulationError           a circuit: the gate, moment and qubits, or its memory
     │   ├── WeightsError              weights or a checkpoint that do not fit or were altered
     │   ├── StorageError              no such bucket, permission denied
+    │   │   └── StorageFull           a disk or a quota is full
     │   ├── RunError                  a run that is in use, missing, or has other settings
     │   ├── TrainingDiverged          a loss, gradient or weight that is infinite or NaN
     │   └── ClusterError              a Kubernetes that refuses, is unreachable, or has no room
@@ -15,7 +16,6 @@
         ├── Preempted           143   SIGTERM: the machine is needed elsewhere (128 + 15)
         ├── RendezvousTimeout   144   not all workers joined the rendezvous in time
         ├── StorageUnavailable  145   storage does not respond
-        │   └── StorageFull           a disk is full
         ├── DeadlineReached     146   DEADLINE seconds have passed
         ├── Stalled             147   a worker made no progress within a limit
         └── ReplicasDiffer      149   the weights of the workers are not equal
@@ -53,6 +53,9 @@ TERMINATION_LOG = Path("/dev/termination-log")
 MAX_TERMINATION_MESSAGE = 4000
 """Characters of a termination message; Kubernetes keeps 4096 bytes."""
 
+NO_SPACE = "no space left"
+"""In the text of each StorageFull, by which the parent of a process recognises it."""
+
 GC_THRESHOLD = 10_000
 """Garbage collection threshold of programs. Importing TensorFlow and Cirq allocates many long-lived
 objects; the default threshold of 700 rescans them repeatedly, a sixth of the start-up time."""
@@ -88,6 +91,10 @@ class WeightsError(UserError):
 
 class StorageError(UserError):
     """Storage refuses access: no such bucket, permission denied."""
+
+
+class StorageFull(StorageError):
+    """A disk or a quota has no space left: a restart makes no room."""
 
 
 class RunError(UserError):
@@ -130,10 +137,6 @@ class StorageUnavailable(RetryableError):
     """Storage does not respond, or reports that it is busy, after retries."""
 
     exit_code = 145
-
-
-class StorageFull(StorageUnavailable):
-    """A disk has no space left. It may be freed, so this is not a permanent failure."""
 
 
 class DeadlineReached(RetryableError):

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from common import events
-from common.errors import RetryableError, RunError, SettingsError, one_line
+from common.errors import (
+    NO_SPACE,
+    RetryableError,
+    RunError,
+    SettingsError,
+    StorageFull,
+    one_line,
+)
 from common.lease import Lease
 from common.metrics import line
 from common.processes import StopSignals
@@ -213,6 +220,11 @@ class StudyRunner:
         trial, code = ended.trial, outcome.exit_code
         if code == 0 and trial.state == "proposed":
             trial = self._judge(trial)
+        if code and NO_SPACE in outcome.reason:
+            raise StorageFull(
+                f"study {self.definition.name} ends, because trial {trial.number} failed with:"
+                f" {outcome.reason.rstrip('.')}; then run the same command again to continue"
+            )
         if trial.state == "pruned":
             pass  # it was recorded when it was stopped
         elif code == 0 and self.folder.run(trial).finished():

@@ -122,7 +122,8 @@ class Chief:
 
         Raises:
             RunError, PeerLost: Another process group or attempt has taken over the run.
-            StorageUnavailable: Storage does not respond, or stayed full, for RETRY_SECONDS.
+            StorageFull: The disk stayed full for RETRY_SECONDS.
+            StorageUnavailable: Storage does not respond for RETRY_SECONDS.
         """
         end = time.monotonic() + storage.retry_seconds()
         while True:

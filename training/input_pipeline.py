@@ -7,7 +7,7 @@ import numpy as np
 
 from common import storage
 from common.data import BatchSource, Dataset, Examples, InMemorySource, WorkerSampler
-from common.errors import StorageUnavailable
+from common.errors import StorageFull, StorageUnavailable
 from common.settings import Settings, micro_batch_count
 from qfleet.tensorflow.runtime import tf
 from training.cluster import ClusterSpec
@@ -121,6 +121,6 @@ def reraise_source_failure(
     except tf.errors.OpError:
         if source.failure is None:
             raise
-        with suppress(StorageUnavailable):
+        with suppress(StorageFull, StorageUnavailable):
             save_newest()
         raise source.failure from None

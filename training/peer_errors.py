@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from common.errors import PeerLost, Preempted, SimulationError, StorageFull
+from common.errors import NO_SPACE, PeerLost, Preempted, SimulationError, StorageFull
 from qfleet.tensorflow.runtime import tf
 from training.cluster import ClusterSpec
 from training.preemption import Preemption
@@ -62,7 +62,7 @@ class PeerErrorTranslator:
         rank = self._cluster.rank
         if isinstance(error, tf.errors.ResourceExhaustedError) and _is_full_disk(error):
             raise StorageFull(
-                f"worker {rank} has no space left for its logs ({_reason(error)}): free some"
+                f"worker {rank} has {NO_SPACE} for its logs ({_reason(error)}): free some"
             ) from error
         if isinstance(error, tf.errors.ResourceExhaustedError):
             raise SimulationError(

@@ -20,7 +20,14 @@ from dataclasses import replace
 from typing import Self
 
 from common import storage
-from common.errors import PeerLost, QfleetError, RunError, StorageError, StorageUnavailable
+from common.errors import (
+    PeerLost,
+    QfleetError,
+    RunError,
+    StorageError,
+    StorageFull,
+    StorageUnavailable,
+)
 from common.lease.holder import Final, Holder
 from common.storage import StoragePath, Versioned
 
@@ -163,7 +170,7 @@ class Lease:
                     raise self._lost
                 if confirmed:
                     return
-            except StorageUnavailable:
+            except (StorageFull, StorageUnavailable):  # room may come back within the limit
                 if _now() > end:
                     raise
             if self._stop.wait(RETRY_INTERVAL_SECONDS):
@@ -248,26 +255,29 @@ class Lease:
             self._lost = self._conflict(found.data)
 
     def _renew_until_closed(self) -> None:
-        failing = reported = False
+        failure: QfleetError | None = None
+        reported = False
         wait = RENEW_INTERVAL_SECONDS
         while not self._stop.wait(wait):
             wait = RENEW_INTERVAL_SECONDS
             try:
                 with self._lock:
                     self._renew()
-                failing = False
+                failure = None
             except (StorageError, StorageUnavailable) as error:
                 wait = min(RETRY_INTERVAL_SECONDS, RENEW_INTERVAL_SECONDS)
-                if not failing:
+                if failure is None:
                     log.warning(f"the lease of {self._title} was not renewed: {error}")
-                failing = True
+                failure = error
             if self._lost is not None:
                 log.warning(str(self._lost))
                 self._report(self._lost)
                 return
-            if failing and not reported and _now() - self._renewed > storage.retry_seconds():
+            if failure and not reported and _now() - self._renewed > storage.retry_seconds():
                 reported = True
-                self._report(self._not_renewed())
+                # A restart mends an outage only, so an error of a user keeps its exit code.
+                final = isinstance(failure, StorageError)
+                self._report(failure if final else self._not_renewed())
 
     def _report(self, error: QfleetError) -> None:
         if self._on_lost:

@@ -6,7 +6,7 @@ operating system and of Google's libraries become:
 
     FileNotFoundError      the file does not exist (the caller decides what that means)
     StorageError           exit 2: no such bucket, permission denied, blocked path
-    StorageUnavailable     exit 145: no response within RETRY_SECONDS, disk full
+    StorageUnavailable     exit 145: no response within RETRY_SECONDS
 
 `read_versioned`, `write_if` and `delete_if` exclude concurrent writers of a file: a process that
 was stopped between its read and its write can't overwrite what another one has written since.

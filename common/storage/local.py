@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import BinaryIO
 
-from common.errors import QfleetError, StorageError, StorageFull, StorageUnavailable
+from common.errors import NO_SPACE, QfleetError, StorageError, StorageFull, StorageUnavailable
 from common.storage import generations
 from common.storage.base import INTERNAL_SUFFIXES, PARTIAL_SUFFIX, FileTooLarge, Versioned
 from common.storage.durable import link_exclusive, partial_file
@@ -143,7 +143,7 @@ def translate_error(error: BaseException, path: object) -> QfleetError | None:
     reason = (error.strerror or str(error)).lower()
     if error.errno in _FULL or error.errno == errno.EFBIG:
         kind = StorageFull if error.errno in _FULL else StorageError
-        return kind(f"no space left to write {path} ({reason}): free some or change STORAGE")
+        return kind(f"{NO_SPACE} to write {path} ({reason}): free some or change STORAGE")
     if error.errno in _DENIED:
         return StorageError(
             f"{path} can't be read or written ({reason}): change its permissions or STORAGE"

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from common import lease, storage
-from common.errors import PeerLost, QfleetError, RunError, StorageUnavailable
+from common.errors import PeerLost, QfleetError, RunError, StorageFull, StorageUnavailable
 from common.lease import Lease, holder
 from common.lease.holder import Holder
 from common.storage import StoragePath
@@ -407,6 +407,23 @@ def test_long_outage_is_reported_once(
         held.confirm()
     up.set()
     assert [type(error) for error in reported] == [StorageUnavailable]
+    held.close()
+
+
+def test_lease_of_a_full_disk_ends_with_a_final_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[QfleetError] = []
+    held = Lease(tmp_path, "a", on_lost=reported.append).acquire()
+    monkeypatch.setattr(storage.base, "RETRY_SECONDS", 0.3)
+    with monkeypatch.context() as full:
+
+        def refuse(*_: object) -> None:
+            raise StorageFull("no space left")
+
+        full.setattr(storage, "write_if", refuse)
+        wait_until(lambda: reported)
+    assert isinstance(reported[0], StorageFull)
     held.close()
 
 

@@ -1,5 +1,7 @@
 """Local storage: atomic writes, and one sentence per error of the operating system."""
 
+import errno
+import os
 import subprocess
 import sys
 import tempfile
@@ -9,7 +11,14 @@ import pytest
 
 from common import storage
 from common.data.formats import read_bytes
-from common.errors import QfleetError, StorageError, StorageFull, StorageUnavailable
+from common.errors import (
+    NO_SPACE,
+    QfleetError,
+    RetryableError,
+    StorageError,
+    StorageFull,
+    StorageUnavailable,
+)
 from common.settings import Settings
 
 
@@ -160,10 +169,18 @@ def test_write_atomic_disk_full_leaves_nothing(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["small"]
 
 
-def test_full_device_is_retryable() -> None:
-    """Room may come back, so the failure is not permanent."""
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS])
+def test_refused_write_is_final(number: int) -> None:
+    """A restart neither makes room nor gives a permission."""
+    with pytest.raises(StorageError) as caught, storage.translate_errors("runs"):
+        raise OSError(number, os.strerror(number))
+    assert 0 < caught.value.exit_code < RetryableError.exit_code
+    assert isinstance(caught.value, StorageFull) == (number in (errno.ENOSPC, errno.EDQUOT))
+
+
+def test_full_device_is_full_storage() -> None:
     with (
-        pytest.raises(StorageFull, match="no space left to write"),
+        pytest.raises(StorageFull, match=NO_SPACE),
         storage.translate_errors("runs"),
         Path("/dev/full").open("wb", buffering=0) as device,
     ):

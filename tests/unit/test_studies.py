@@ -6,12 +6,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from common import runs
-from common.errors import RunError, SettingsError
+from common.errors import NO_SPACE, RunError, SettingsError, StorageFull
 from common.settings import Settings
 from studies import __main__ as program
 from studies.axes import parse_axis
@@ -23,7 +24,9 @@ from studies.hparams import write_hparams
 from studies.proposals import proposer_for
 from studies.pruning import TrialPruner
 from studies.results import write_results
+from studies.runner import StudyRunner
 from studies.tables import make_tables, mean_interval, write_tables
+from studies.trial_launcher import TrialOutcome
 
 
 def define(*args: str) -> StudyDefinition:
@@ -384,3 +387,19 @@ def test_tpe_gets_pruned_trials_with_their_rungs() -> None:
     ((_, value, state, rungs),) = propose._told([one, other], "mse")
     assert (value, state) == (None, "PRUNED")
     assert rungs == pytest.approx([0.3])
+
+
+def test_full_disk_ends_a_study_that_can_continue(tmp_path: Path) -> None:
+    definition = define("SEEDS=0..9")
+    folder = StudyFolder(tmp_path, "s")
+    folder.open(definition)
+    handle = Mock(is_running=False)
+    handle.poll.return_value = TrialOutcome(StorageFull.exit_code, f"{NO_SPACE} to write it.")
+    launcher = Mock(slots=1, outlives_study=False, **{"start.return_value": [handle]})
+    pruner = Mock(**{"is_due.return_value": False, "judge.return_value": None})
+    runner = StudyRunner(definition, folder, lambda index, trials: {}, pruner, launcher)
+    runner._judge = lambda trial, handle=None: trial  # type: ignore[method-assign]
+    with pytest.raises(StorageFull):
+        runner.run(Mock(), Mock(received=None))
+    assert launcher.start.call_count == 1
+    assert {trial.state for trial in folder.trials().values()} == {"proposed"}
