@@ -2,8 +2,8 @@
 
 import ctypes
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -11,6 +11,8 @@ import numpy as np
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.errors import LibraryError
 from qfleet.native.libraries import jax_path
+
+T = TypeVar("T")
 
 HANDLERS = ("expectation", "expectation_gradient", "expectation_hvp", "state", "state_gradient")
 
@@ -54,7 +56,8 @@ def call(
         The results.
     """
     register_handlers()
-    types = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in results]
+    operands, axes = _common_axes(operands)
+    types = [_array_type(shape, dtype, axes) for shape, dtype in results]
     function = jax.ffi.ffi_call(f"qfleet_{name}", types, vmap_method="sequential")
     return function(
         *operands,
@@ -62,6 +65,60 @@ def call(
         memory_limit=np.int64(compiled.program.memory_limit),
         **attributes,
     )
+
+
+def with_common_axes(function: Callable[..., T]) -> Callable[..., T]:
+    """Return `function` with operands that vary along the same manual axes of `jax.shard_map`.
+
+    A result of the engine varies along every axis of any operand. An operand that does not, such as
+    parameters that all devices have in common, is declared to vary before the call. JAX transposes
+    this step to a sum over the devices, so that a gradient is that of all rows.
+    """
+
+    def called(*operands: jax.Array) -> T:
+        return function(*_common_axes(operands)[0])
+
+    return called
+
+
+def _common_axes(operands: Sequence[jax.Array]) -> tuple[list[jax.Array], frozenset[str]]:
+    """Return operands that vary along the manual axes of all, and these axes."""
+    own = [_varying_axes(operand) for operand in operands]
+    axes = frozenset[str]().union(*own)
+    return [
+        _cast_to_varying(operand, tuple(sorted(axes - present)))
+        for operand, present in zip(operands, own, strict=True)
+    ], axes
+
+
+def _varying_axes(array: jax.Array) -> frozenset[str]:
+    """Return the manual axes along which an array varies; none with check_vma=False."""
+    if not hasattr(jax, "typeof"):  # before JAX 0.6, which has no such types
+        return frozenset()
+    kind: Any = jax.typeof(array)
+    return kind.mat.varying if hasattr(kind, "mat") else getattr(kind, "vma", frozenset())
+
+
+def _cast_to_varying(array: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+    """Return an array that also varies along `axes`."""
+    if not axes:
+        return array
+    if hasattr(jax.lax, "pcast"):
+        return jax.lax.pcast(array, axes, to="varying")
+    return jax.lax.pvary(array, axes)  # before JAX 0.9
+
+
+def _array_type(shape: tuple[int, ...], dtype: Any, axes: frozenset[str]) -> jax.ShapeDtypeStruct:
+    """Return the type of an array that varies along manual axes."""
+    if not axes:
+        return jax.ShapeDtypeStruct(shape, dtype)
+    sharding = jax.sharding.NamedSharding(
+        jax.sharding.get_abstract_mesh(), jax.sharding.PartitionSpec()
+    )
+    if hasattr(jax.sharding, "ManualAxisType"):
+        kind = jax.sharding.ManualAxisType(varying=axes)
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding, manual_axis_type=kind)
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding, vma=axes)  # before JAX 0.10
 
 
 def check_precision(compiled: CompiledCircuit) -> None:

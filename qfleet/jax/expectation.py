@@ -9,7 +9,7 @@ from jax.custom_batching import custom_vmap
 
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.jax import circuits
-from qfleet.jax.calls import call
+from qfleet.jax.calls import call, with_common_axes
 
 Exponents = tuple[jax.Array, jax.Array]  # shared [E], per example [B, F]
 
@@ -65,21 +65,23 @@ def _functions_of_batch(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
 
     def forward(shared: Any, rows: Any) -> tuple[jax.Array, Any]:
         result, kept = values_and_states(shared.value, rows.value)
-        # None is a static mark: data that is not differentiated needs no gradient.
-        mark = jnp.zeros(0) if rows.perturbed else None
+        # The shape is a static mark: data that is not differentiated needs no gradient. JAX keeps
+        # one structure of residuals for all derivatives of a traced call, so None cannot be one.
+        mark = jnp.zeros(int(rows.perturbed))
         return result, (shared.value, rows.value, jax.lax.stop_gradient(kept), mark)
 
-    def backward(residuals: Any, upstream: Any) -> Exponents:
+    def backward(residuals: Any, upstream: Any) -> tuple[jax.Array | None, jax.Array | None]:
         shared, rows, kept, mark = residuals
         if isinstance(upstream, jax.custom_derivatives.SymbolicZero):
-            return jnp.zeros_like(shared), jnp.zeros_like(rows)
-        if mark is not None:
+            return None, None
+        if mark.size:
             return gradient(shared, rows, upstream, kept)
         by_shared, _ = _gradient_of_batch(compiled, by_rows=False)(shared, rows, upstream, kept)
-        return by_shared, jnp.zeros_like(rows)
+        return by_shared, None
 
     values.defvjp(forward, backward, symbolic_zeros=True)
-    return values
+    # Outside jit, shard_map supports symbolic zeros only in a function that is compiled itself.
+    return with_common_axes(jax.jit(values, inline=True))
 
 
 def _gradient_of_batch(compiled: CompiledCircuit, *, by_rows: bool = True) -> Callable[..., Any]:
@@ -94,14 +96,16 @@ def _gradient_of_batch(compiled: CompiledCircuit, *, by_rows: bool = True) -> Ca
     ) -> Exponents:
         return _gradient(compiled, shared, rows, upstream, kept, by_rows=by_rows)
 
-    def backward(operands: tuple[jax.Array, ...], tangents: Exponents) -> tuple[jax.Array, ...]:
-        shared, rows, upstream, kept = operands
+    def backward(
+        operands: tuple[jax.Array, ...], tangents: Exponents
+    ) -> tuple[jax.Array | None, ...]:
+        shared, rows, upstream, _ = operands
         by_example = tangents[1] if by_rows else jnp.zeros_like(rows)
         values, *changes = _hvp(compiled, shared, rows, upstream, tangents[0], by_example)
-        return changes[0], changes[1], values, jnp.zeros_like(kept)
+        return changes[0], changes[1], values, None
 
     gradient.defvjp(lambda *operands: (gradient(*operands), operands), backward)
-    return gradient
+    return with_common_axes(gradient)
 
 
 def _no_states(compiled: CompiledCircuit) -> jax.Array:
@@ -186,7 +190,7 @@ def _differentiable_values(
         lambda shared, row: (values(shared, row), (shared, row)),
         lambda residuals, upstream: gradient(*residuals, upstream),
     )
-    return values
+    return with_common_axes(values)
 
 
 def _differentiable_gradient_of_single(
@@ -203,7 +207,7 @@ def _differentiable_gradient_of_single(
         return by_shared, by_row, values
 
     gradient.defvjp(lambda *operands: (gradient(*operands), operands), backward)
-    return gradient
+    return with_common_axes(gradient)
 
 
 def _forward(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.jax import circuits
-from qfleet.jax.calls import call
+from qfleet.jax.calls import call, with_common_axes
 
 
 def state(compiled: CompiledCircuit, inputs: Any, parameters: Any) -> jax.Array:
@@ -63,4 +63,4 @@ def _function(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
         return by_shared, by_rows
 
     states.defvjp(forward, backward)
-    return states
+    return with_common_axes(states)

@@ -1,8 +1,12 @@
 """Configuration of the adapters' tests, which run in an environment of their own."""
 
+import os
 from pathlib import Path
 
 import pytest
+
+# JAX reads it when the first test uses a device; tests of sharding need two.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
 
 THIRD_PARTY_WARNINGS = (  # PennyLane uses JAX so, and PyTorch NumPy
     r"ignore:jax\.core\.\w+ is deprecated:DeprecationWarning",
