@@ -71,8 +71,7 @@ def prepare(
             writer.write(splits, data.seed, settings.job.job_id or uuid.uuid4().hex)
         found = load(path, settings.data.data_memory)
     _require_target(found.target, settings)
-    shards = [shard for split in SPLITS for shard in found.shards(split)]
-    dataset_dir.check_sizes(found.path, shards)
+    _require_shards(found)
     for split in SPLITS:
         if found.layout(split) == SINGLE_SHARD:
             found.split(split)
@@ -85,7 +84,8 @@ def check(settings: Settings) -> None:
     """Raise what `prepare` would raise, as far as little time and no writing show it.
 
     Local tables of up to MAX_CHECKED_MIB are read and split. Of larger ones, and of those in a
-    bucket, only the existence and the size are checked. A folder's manifest is read.
+    bucket, only the existence and, of local ones, the size are checked. A folder's manifest is
+    read, and its shards are listed.
 
     Raises:
         DataError: The data can't be read or used.
@@ -94,6 +94,7 @@ def check(settings: Settings) -> None:
     data = settings.data
     if (found := _existing(settings)) is not None:
         _require_target(found.target, settings)
+        _require_shards(found)
     elif data.task in PROBLEM_FILES:
         if data.is_problem_file:
             read_problem(data)
@@ -112,6 +113,12 @@ def _is_read_later(data: DataSettings) -> bool:
         return True
     size = Path(str(location)).stat().st_size
     return MAX_CHECKED_MIB * MIB < size <= data.data_memory * MIB
+
+
+def _require_shards(found: Dataset) -> None:
+    """Raise if a shard of a data set is missing or incomplete."""
+    shards = [shard for split in SPLITS for shard in found.shards(split)]
+    dataset_dir.check_sizes(found.path, shards)
 
 
 def _require_target(target: Target, settings: Settings) -> None:

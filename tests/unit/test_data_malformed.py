@@ -64,6 +64,16 @@ def test_check_of_good_data_writes_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
+def test_check_folder_without_a_shard_is_refused(tmp_path: Path) -> None:
+    csv(tmp_path / "t.csv")
+    made = prepare(Settings.from_values(data=str(tmp_path / "t.csv")), tmp_path / "datasets")
+    settings = Settings.from_values(data=str(made.path))
+    check(settings)
+    (made.path / made.shards("train")[0].file).unlink()
+    with pytest.raises(DataError, match="is missing"):
+        check(settings)
+
+
 def test_check_does_not_read_a_large_table(tmp_path: Path) -> None:
     with (tmp_path / "t.csv").open("wb") as file:
         file.truncate((MAX_CHECKED_MIB + 1) * 2**20)
