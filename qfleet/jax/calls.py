@@ -81,6 +81,12 @@ def with_common_axes(function: Callable[..., T]) -> Callable[..., T]:
     return called
 
 
+def has_manual_axes() -> bool:
+    """Return True while `jax.shard_map` calls a function; always False before JAX 0.6."""
+    mesh = getattr(jax.sharding, "get_abstract_mesh", lambda: None)()
+    return bool(getattr(mesh, "manual_axes", ()))
+
+
 def _common_axes(operands: Sequence[jax.Array]) -> tuple[list[jax.Array], frozenset[str]]:
     """Return operands that vary along the manual axes of all, and these axes."""
     own = [_varying_axes(operand) for operand in operands]

@@ -9,7 +9,7 @@ from jax.custom_batching import custom_vmap
 
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.jax import circuits
-from qfleet.jax.calls import call, with_common_axes
+from qfleet.jax.calls import call, has_manual_axes, with_common_axes
 
 Exponents = tuple[jax.Array, jax.Array]  # shared [E], per example [B, F]
 
@@ -80,8 +80,13 @@ def _functions_of_batch(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
         return by_shared, None
 
     values.defvjp(forward, backward, symbolic_zeros=True)
-    # Outside jit, shard_map supports symbolic zeros only in a function that is compiled itself.
-    return with_common_axes(jax.jit(values, inline=True))
+    jitted = jax.jit(values, inline=True)
+
+    def called(shared: jax.Array, rows: jax.Array) -> jax.Array:
+        # Outside jit, shard_map supports symbolic zeros only in a function that is compiled itself.
+        return jitted(shared, rows) if has_manual_axes() else values(shared, rows)
+
+    return with_common_axes(called)
 
 
 def _gradient_of_batch(compiled: CompiledCircuit, *, by_rows: bool = True) -> Callable[..., Any]:
