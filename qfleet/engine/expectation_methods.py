@@ -108,17 +108,23 @@ class ExpectationMethods(PreparedCircuit):
             inputs: As for `expectation`.
             parameters: As for `expectation`.
             upstream: [B, K], or [K] for one example.
-            residuals: Result of `forward` for the same inputs and parameters. Without it, the
-                states are evolved again.
+            residuals: Result of this circuit's `forward` for equal inputs and parameters. Without
+                it, the states are evolved again.
             input_gradients: False if gradients by inputs are not wanted.
             overwrite_residuals: True if `residuals` is not used again, which saves a copy.
+
+        Raises:
+            ArgumentError: An argument has the wrong type or shape, or `residuals` are those of
+                another circuit, of other inputs or of other parameters.
         """
         self._require_observables()
         self._require_gradient_memory()
         point = self._point(inputs, parameters)
         weights = point.weights(upstream, self.readouts)
+        exponents = self.symbols(*point.symbols)
         if residuals is None:
-            residuals = Residuals(np.empty(0, self.real_dtype), input_gradients)
+            nothing = np.empty(0, self.real_dtype)
+            residuals = Residuals(nothing, input_gradients, exponents, self.program)
         elif not isinstance(residuals, Residuals):
             raise ArgumentError(f"residuals is a {type(residuals).__name__}: pass Residuals")
         elif residuals.kept.dtype != self.real_dtype or residuals.kept.ndim != 1:
@@ -131,9 +137,11 @@ class ExpectationMethods(PreparedCircuit):
                 "residuals have no gradients by inputs: call forward() with input_gradients=True,"
                 " or vjp() with input_gradients=False"
             )
-        exponents = residuals.exponents
-        if exponents is None or len(exponents[1]) != len(point.inputs):
-            exponents = self.symbols(*point.symbols)  # the core refuses states of another batch
+        elif not residuals.belong_to(self.program, exponents):
+            raise ArgumentError(
+                "residuals belong to another circuit, other inputs or other parameters: call"
+                " forward() of this circuit with the inputs and parameters of vjp()"
+            )
         changes = self._exponent_gradients(
             exponents, weights, residuals, input_gradients, overwrite=overwrite_residuals
         )
@@ -182,7 +190,7 @@ class ExpectationMethods(PreparedCircuit):
         values, kept = self.program.forward(
             *exponents, allow_subspace=self._allow_subspace(input_gradients)
         )
-        return values, Residuals(kept, input_gradients, exponents)
+        return values, Residuals(kept, input_gradients, exponents, self.program)
 
     def _exponent_gradients(
         self,

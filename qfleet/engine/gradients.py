@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from qfleet.engine.engine_program import EngineProgram
+
 
 class Gradients(NamedTuple):
     """Derivatives of a real number by the symbols of a circuit, float64.
@@ -22,13 +24,27 @@ class Gradients(NamedTuple):
 class Residuals:
     """States of a forward pass, which its gradient needs.
 
+    Residuals belong to one circuit, its inputs and its parameters: `vjp` refuses them for others.
+
     Attributes:
         kept: States, as an array of real numbers without a meaning of its own. It may be copied and
-            passed on, such as in a tensor. Empty if the gradient evolves the states again.
+            passed on, such as in a tensor; `dataclasses.replace` puts it back. Empty if the
+            gradient evolves the states again.
         input_gradients: As for `CompiledCircuit.forward`.
-        exponents: The shared and per-example exponents; None to compute them again.
+        exponents: The shared and per-example exponents of the forward pass.
+        program: The program that computed it.
     """
 
     kept: np.ndarray
-    input_gradients: bool = True
-    exponents: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
+    input_gradients: bool
+    exponents: tuple[np.ndarray, np.ndarray] = field(repr=False)
+    program: EngineProgram = field(repr=False)
+
+    def belong_to(self, program: EngineProgram, exponents: tuple[np.ndarray, np.ndarray]) -> bool:
+        """Return True if a forward pass of this program with these exponents made them.
+
+        Args:
+            program: The program of a gradient.
+            exponents: Its shared and per-example exponents.
+        """
+        return self.program is program and all(map(np.array_equal, self.exponents, exponents))

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 
 import cirq
 import numpy as np
@@ -114,7 +115,7 @@ def test_forward_and_vjp_equal_value_and_gradient(input_gradients: bool) -> None
     again, residuals = compiled.forward(*point, **options)
     np.testing.assert_array_equal(again, values)
     assert residuals.kept.size
-    moved = qfleet.Residuals(np.concatenate([[0], residuals.kept])[1:], input_gradients)
+    moved = replace(residuals, kept=np.concatenate([[0], residuals.kept])[1:])
     for kept in (residuals, residuals, moved, None):
         found = compiled.vjp(*point, upstream, residuals=kept, **options)
         np.testing.assert_allclose(found.parameters, wanted.parameters, rtol=1e-12, atol=1e-14)

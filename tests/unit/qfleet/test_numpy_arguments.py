@@ -1,6 +1,8 @@
 """Bad arguments of the NumPy interface: the error's type, and the name of the argument in it."""
 
+import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import cirq
@@ -113,10 +115,26 @@ def test_residuals_of_another_call_are_refused() -> None:
     with pytest.raises(ArgumentError, match="residuals"):
         READS.vjp(INPUTS, PARAMETERS, UPSTREAM, residuals=np.zeros(7))  # type: ignore[arg-type]
     for kept in (np.zeros(7), np.zeros((2, 3)), residuals.kept.astype(np.float32)):
+        other = replace(READS.forward(INPUTS, PARAMETERS)[1], kept=kept)
         with pytest.raises(ArgumentError, match="kept"):
-            READS.vjp(INPUTS, PARAMETERS, UPSTREAM, residuals=qfleet.Residuals(kept))
-    with pytest.raises(ArgumentError, match="kept"):
-        READS.vjp(INPUTS[:1], PARAMETERS, UPSTREAM[:1], residuals=READS.forward(INPUTS, [0.0])[1])
+            READS.vjp(INPUTS, PARAMETERS, UPSTREAM, residuals=other)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "parameters"),
+    [(INPUTS + 1, [2.0]), (INPUTS[:1] + 1, [1.0]), (INPUTS + 2, [1.0])],
+)
+def test_residuals_of_another_point_are_refused(inputs: np.ndarray, parameters: list) -> None:
+    """Kept states of other batches often have equal sizes, which are padded."""
+    _, residuals = READS.forward(inputs, parameters)
+    with pytest.raises(ArgumentError, match="residuals"):
+        READS.vjp(INPUTS + 1, [1.0], UPSTREAM, residuals=residuals)
+
+
+def test_residuals_of_an_equal_circuit_are_refused() -> None:
+    _, residuals = pickle.loads(pickle.dumps(READS)).forward(INPUTS, PARAMETERS)
+    with pytest.raises(ArgumentError, match="residuals"):
+        READS.vjp(INPUTS, PARAMETERS, UPSTREAM, residuals=residuals)
 
 
 def test_method_of_the_other_result_is_refused() -> None:
