@@ -87,14 +87,14 @@ def _forecast(
 ) -> StudyForecast | None:
     """Return the planner's prediction, from the first start if there was one.
 
-    Without BUDGET, only cached measurements are used.
+    Without a BUDGET of which something is left, only cached measurements are used.
 
     Raises:
         SettingsError: BUDGET is smaller than one trial.
     """
     forecast = folder.forecast()
     if forecast is None:
-        measures = budget.seconds is not None
+        measures = budget.seconds is not None and not budget.is_used_up(folder.clock())
         forecast = predict(definition, parallelism, may_measure=measures)
         if forecast:
             price = definition.settings.planning.price_per_worker_hour

@@ -338,6 +338,19 @@ def test_start_with_too_small_a_budget_leaves_nothing(tmp_path, monkeypatch) -> 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("wall", "measures"), [(71.0, False), (1.0, True)])
+def test_used_up_budget_is_not_measured_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wall: float, measures: bool
+) -> None:
+    predict = Mock(return_value=None)
+    monkeypatch.setattr(program, "predict", predict)
+    monkeypatch.setattr("sys.argv", ["studies", "NAME=s", f"STORAGE={tmp_path}", "BUDGET=20s"])
+    monkeypatch.setattr(program, "_run", lambda *_: 0)
+    monkeypatch.setattr(StudyFolder, "clock", lambda self: Clock(wall, wall))
+    assert program.main(("false",)) == 0
+    assert predict.call_args.kwargs == {"may_measure": measures}
+
+
 PRUNED = ("PRUNER=halving", "REDUCTION_FACTOR=2", "LAYERS=0,1,2", "EPOCHS=12")
 
 
