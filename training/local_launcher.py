@@ -15,8 +15,14 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from common import storage
-from common.errors import DeadlineReached, PeerLost, SettingsError, StorageUnavailable
+from common import checkpoints, runs, storage
+from common.errors import (
+    DeadlineReached,
+    PeerLost,
+    QfleetError,
+    SettingsError,
+    StorageUnavailable,
+)
 from common.events import Event, log_event
 from common.processes import (
     LIVENESS_SECONDS,
@@ -84,8 +90,19 @@ class LocalLauncher:
             code = self._train_with_restarts(signals)
         if signals.exit_code is None:
             return code
-        log.warning(f"Stopped. Run `make training RUN={self._name}` to resume from the checkpoint")
+        log.warning(f"Stopped. Run `make training RUN={self._name}` to {self._continuation()}")
         return signals.exit_code
+
+    def _continuation(self) -> str:
+        """Return what the next start of this run does."""
+        run = runs.Run.at(storage.path(self._settings.job.storage), self._name)
+        try:
+            step = checkpoints.newest_key(run.path)[1]
+        except QfleetError:
+            return "resume from the newest checkpoint, if there is one"
+        if step < 0:
+            return "train from the beginning: there is no checkpoint yet"
+        return f"resume from the checkpoint of step {step}"
 
     def worker_cpus(self) -> list[list[int]]:
         """Return the CPUs of each worker; none to leave that to the system.

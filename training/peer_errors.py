@@ -73,7 +73,7 @@ class PeerErrorTranslator:
             return
         self.on_peer_loss()
         if self._preemption.requested.is_set():
-            raise Preempted("stopped by SIGTERM; the last step is checkpointed") from None
+            raise Preempted("stopped by SIGTERM") from None
         raise PeerLost(
             f"worker {rank} lost a peer and exits, so that all workers restart ({_reason(error)})"
         ) from error

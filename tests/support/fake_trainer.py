@@ -56,7 +56,7 @@ def open_fake_trainer(context: TrainingContext) -> Iterator["FakeTrainer"]:
         if trainer and trainer.writer:
             trainer.writer.commit_newest()
         if context.preemption.requested.is_set():
-            raise Preempted("stopped by SIGTERM; the last step is checkpointed") from None
+            raise Preempted("stopped by SIGTERM") from None
         raise PeerLost(f"worker {context.cluster.rank} lost a peer ({error})") from error
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from common import checkpoints
 from common.errors import SettingsError
 from common.processes import system
 from common.settings import Settings
@@ -69,3 +70,15 @@ def test_folder_that_the_loader_would_split_is_refused(
     install(monkeypatch, tmp_path / "my;folder")
     with pytest.raises(SettingsError, match="semicolon"):
         local_launcher.loopback_environment()
+
+
+@pytest.mark.parametrize(("names", "text"), [((), "no checkpoint"), (("8", "12"), "step 12")])
+def test_stopped_run_reports_its_checkpoint(
+    tmp_path: Path, names: tuple[str, ...], text: str
+) -> None:
+    folder = tmp_path / "hybrid" / checkpoints.FOLDER
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / f"step-{int(name):08}-1.json").touch()
+    launcher = LocalLauncher(Settings.from_args(["RUN=hybrid", f"STORAGE={tmp_path}"]))
+    assert text in launcher._continuation()
