@@ -69,24 +69,58 @@ def affine(expression: sympy.Expr) -> Affine | None:
     Returns:
         The coefficients by symbol name, and the offset; None if the expression is not affine.
     """
-    symbols = sorted(expression.free_symbols, key=str)
-    if not symbols:
-        return {}, float(expression)
-    if len(symbols) == 1:  # the common case of a multiple, which needs no polynomial
-        multiple, rest = expression.as_independent(symbols[0], as_Add=False)
-        if rest == symbols[0] and multiple.is_real:
-            return {str(rest): float(multiple)}, 0.0
+    if not expression.free_symbols:
+        value = number(expression)
+        return ({}, value.real) if np.isfinite(value) and not value.imag else None
+    if expression.is_Symbol:
+        return {str(expression): 1.0}, 0.0
+    if expression.is_Add:
+        return _affine_sum(expression)
+    if expression.is_Mul:
+        return _affine_product(expression)
+    return None
+
+
+def _affine_sum(expression: sympy.Expr) -> Affine | None:
+    coefficients: dict[str, float] = {}
+    offset = 0.0
+    for part in expression.args:
+        found = affine(part)
+        if found is None:
+            return None
+        for name, coefficient in found[0].items():
+            coefficients[name] = coefficients.get(name, 0.0) + coefficient
+        offset += found[1]
+    return coefficients, offset
+
+
+def _affine_product(expression: sympy.Expr) -> Affine | None:
+    others = [part for part in expression.args if part.free_symbols]
+    multiple = affine(sympy.Mul(*(part for part in expression.args if not part.free_symbols)))
+    found = affine(others[0]) if len(others) == 1 else None
+    if multiple is None or found is None:
+        return None
+    coefficients = {name: multiple[1] * each for name, each in found[0].items()}
+    return coefficients, multiple[1] * found[1]
+
+
+def real_number(constant: sympy.Expr) -> float:
+    """Return the value of a real expression without symbols."""
+    return number(constant).real
+
+
+# Many expressions have the same constants, such as 1/pi, and sympy evaluates each slowly.
+@functools.lru_cache(maxsize=1 << 12)
+def number(constant: sympy.Expr) -> complex:
+    """Return the value of an expression without symbols; NaN if it has none.
+
+    An imaginary part that is a rounding error is 0.
+    """
     try:
-        poly = sympy.Poly(expression, *symbols)
-    except sympy.PolynomialError:
-        return None
-    if poly.total_degree() > 1:
-        return None
-    try:
-        coefficients = {str(s): float(poly.coeff_monomial(s)) for s in symbols}
-        return coefficients, float(poly.coeff_monomial(1))
-    except TypeError:  # complex or not a number
-        return None
+        value = complex(constant)
+    except (TypeError, ValueError, ArithmeticError):
+        return complex(np.nan)
+    return complex(value.real) if abs(value.imag) <= IMAGINARY_TOLERANCE else value
 
 
 def affine_matrix(
@@ -120,26 +154,52 @@ def affine_matrix(
 @functools.lru_cache(maxsize=1 << 16)
 def unsupported(expression: sympy.Expr) -> str | None:
     """Return the name of an unsupported part of a real expression; None if all is supported."""
-    for node in sympy.preorder_traversal(expression):
-        if node.is_Symbol or node.is_Add or node.is_Mul:
+    waiting = [expression]
+    while waiting:
+        node = waiting.pop()
+        if not node.free_symbols:
+            value = number(node)
+            if not np.isfinite(value) or value.imag:
+                return str(node)
             continue
-        if node.is_Number and node.is_finite:
-            continue
-        if isinstance(node, sympy.NumberSymbol | sympy.Min | sympy.Max):
-            continue
-        if node.is_Pow or (node.is_Function and type(node).__name__ in FUNCTIONS):
-            if node.free_symbols or _is_real(node):
-                continue
-            return str(node)
-        return str(node) if node.is_Atom else type(node).__name__
+        is_function = node.is_Function and type(node).__name__ in FUNCTIONS
+        is_operator = node.is_Symbol or node.is_Add or node.is_Mul or node.is_Pow
+        if not (is_function or is_operator or isinstance(node, sympy.Min | sympy.Max)):
+            return type(node).__name__
+        waiting += reversed(node.args)
     return None
 
 
-# Many expressions have the same constants, such as 1/pi, and sympy evaluates each slowly.
-@functools.lru_cache(maxsize=1 << 12)
-def _is_real(constant: sympy.Expr) -> bool:
-    value = complex(constant)
-    return bool(np.isfinite(value)) and abs(value.imag) <= IMAGINARY_TOLERANCE
+def real_and_imaginary(expression: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+    """Split an expression of real symbols.
+
+    Args:
+        expression: Functions of symbols are real, unless `unsupported` names a part of the result.
+
+    Returns:
+        The real and the imaginary part.
+    """
+    zero = sympy.Integer(0)
+    if not expression.free_symbols:
+        value = number(expression)
+        if not value.imag:
+            return expression, zero
+        return sympy.Float(value.real) if value.real else zero, sympy.Float(value.imag)
+    if expression.is_Symbol:
+        return expression, zero
+    parts = [real_and_imaginary(part) for part in expression.args]
+    if not (expression.is_Add or expression.is_Mul):
+        is_real = all(imaginary == 0 for _, imaginary in parts)
+        return expression.func(*(real for real, _ in parts)) if is_real else expression, zero
+    if expression.is_Add:
+        return sympy.Add(*(real for real, _ in parts)), sympy.Add(*(imag for _, imag in parts))
+    real, imaginary = parts[0]
+    for other, turned in parts[1:]:
+        real, imaginary = (
+            real * other - imaginary * turned,
+            real * turned + imaginary * other,
+        )
+    return real, imaginary
 
 
 def evaluate(
@@ -178,8 +238,8 @@ def evaluator(expression: sympy.Expr, *, constant: Callable[[float], Any], math:
             name = str(node)
             return lambda values: values[name]
         if not node.free_symbols:
-            number = float(node)
-            return lambda values: constant(number)
+            value = real_number(node)
+            return lambda values: constant(value)
         if node.is_Pow:
             return _power(build, node, math, constant)
         parts = [build(part) for part in node.args]

@@ -8,6 +8,7 @@ these by Cirq.
 import functools
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import cirq
 import numpy as np
@@ -73,7 +74,7 @@ def lower_noisy(
                 factors += _lower(operation, location)
             except LibraryError:
                 raise
-            except (ValueError, ArithmeticError) as error:  # of Cirq, for the gate's arguments
+            except (ValueError, ArithmeticError, TypeError) as error:  # of Cirq, for the gate
                 raise location.error(str(error)) from error
             if key is not None:
                 known[key] = factors[-1]
@@ -126,17 +127,44 @@ def _lower(operation: cirq.Operation, location: _Location) -> Iterator[Factor | 
     if cirq.is_measurement(operation):
         raise location.error("it is a measurement; remove it and read observables instead")
     if isinstance(operation, cirq.CircuitOperation):
-        parts = decompose(operation)
+        parts = decompose(_with_numbers(operation))
         if parts is None:
             raise location.error("its repetitions are not a number; resolve them first")
         for part in parts:
             yield from _lower(part, location)
     elif cirq.is_parameterized(operation):
-        yield from _lower_parametrized(operation, location)
+        operation = cirq.resolve_parameters(operation, _CONSTANTS)
+        if cirq.is_parameterized(operation):
+            yield from _lower_parametrized(operation, location)
+        else:
+            yield from _lower(operation, location)
     elif not cirq.has_unitary(operation):
         yield _channel(operation, location)
     else:
         yield from _lower_fixed(operation, location)
+
+
+class _Constants(cirq.ParamResolver):
+    """Makes numbers of sympy's expressions without symbols, which Cirq takes for parameters."""
+
+    def value_of(self, value: Any, recursive: bool = True) -> Any:
+        """Return a number for such an expression, and any other value itself."""
+        if not isinstance(value, sympy.Basic) or value.free_symbols:
+            return value
+        number = expressions.number(value)
+        return number if number.imag else number.real
+
+    def __bool__(self) -> bool:
+        return True  # a false resolver is not asked
+
+
+_CONSTANTS = _Constants()
+
+
+def _with_numbers(operation: cirq.CircuitOperation) -> cirq.CircuitOperation:
+    """Return a sub-circuit whose symbols get numbers in place of sympy's constants."""
+    values = {key: _CONSTANTS.value_of(v) for key, v in operation.param_resolver.param_dict.items()}
+    return operation.replace(param_resolver=cirq.ParamResolver(values))
 
 
 def _with_integer_controls(operation: cirq.Operation) -> cirq.Operation:
@@ -177,10 +205,10 @@ def _lower_fixed(operation: cirq.Operation, location: _Location) -> Iterator[Fac
     if not qubits:
         yield from _narrow(fixed_factor((), _unitary(operation, location)), location)
         return
-    if len(qubits) <= 2:
+    if len(qubits) <= 2 and cirq.unitary(operation, None) is not None:
         yield fixed_factor(qubits, _unitary(operation, location))
         return
-    parts = decompose(operation)
+    parts = decompose(operation)  # of BooleanHamiltonianGate, also with symbols
     if parts is not None:
         for part in parts:
             yield from _lower(part, location)
@@ -270,53 +298,67 @@ def _only_exponent(gate: cirq.EigenGate) -> bool:
 def _eigen_factor(
     qubits: tuple[cirq.Qid, ...], gate: cirq.EigenGate, location: _Location
 ) -> Factor:
-    expression = sympy.sympify(gate.exponent)
     # The eigenspaces do not depend on the exponent, which may be a symbol.
     unit = gate._with_exponent(1.0)
     of_cirq = type(gate).__module__.startswith("cirq.ops.")
-    half_turns, projectors = (_known_eigenspaces if of_cirq else _eigenspaces)(unit)
-    if expression.free_symbols:
-        return parametrized_factor(
-            qubits, half_turns, projectors, _require_supported(expression, location)
-        )
-    if not np.isfinite(exponent := float(expression)):
-        raise location.error(f"its exponent is {exponent}")
-    phases = np.exp(1j * np.pi * half_turns * exponent)
+    known = _known_eigenspaces if of_cirq else _eigenspaces
+    half_turns, projectors = known(unit, expressions.real_number(sympy.sympify(unit._global_shift)))
+    return _factor(qubits, half_turns, projectors, sympy.sympify(gate.exponent), location)
+
+
+def _factor(
+    qubits: tuple[cirq.Qid, ...],
+    half_turns: np.ndarray,
+    projectors: np.ndarray,
+    exponent: sympy.Expr,
+    location: _Location,
+) -> Factor:
+    """Return a factor with an exponent, which may be a number."""
+    exponent = _require_supported(exponent, location)
+    if exponent.free_symbols:
+        return parametrized_factor(qubits, half_turns, projectors, exponent)
+    phases = np.exp(1j * np.pi * half_turns * expressions.real_number(exponent))
     return fixed_factor(qubits, np.einsum("k,kij->ij", phases, projectors))
 
 
-def _eigenspaces(gate: cirq.EigenGate) -> tuple[np.ndarray, np.ndarray]:
-    """Return the half-turns [K] and the projectors [K, D, D] of a gate's eigenspaces."""
+def _eigenspaces(gate: cirq.EigenGate, shift: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the half-turns [K], shifted, and the projectors [K, D, D] of a gate's eigenspaces."""
     components = gate._eigen_components()
-    half_turns = np.array([float(one) + float(gate._global_shift) for one, _ in components])
+    half_turns = np.array([float(one) + shift for one, _ in components])
     return half_turns, np.stack([np.asarray(p, np.complex128) for _, p in components])
 
 
-# Cirq's own gates are equal only if their eigenspaces are. A wide circuit has few of them.
+# Cirq's own gates of one shift are equal only if their eigenspaces are; X shifted by 2 equals X.
+# A wide circuit has few of them.
 _known_eigenspaces = functools.lru_cache(maxsize=256)(_eigenspaces)
 
 
 def _phase_factor(gate: cirq.GlobalPhaseGate, location: _Location) -> Factor:
     """Return `exp(i pi t)` on no qubit, from powers such as `I**s` and `exp(I*s)`."""
     exponent = sympy.Integer(0)
-    for part in sympy.Mul.make_args(sympy.sympify(gate.coefficient)):
-        base, power = part.as_base_exp()
+    coefficient = sympy.sympify(gate.coefficient)
+    constant, rest = coefficient.as_independent(*coefficient.free_symbols, as_Add=False)
+    for part in (constant, *sympy.Mul.make_args(rest)):
+        base, power = part.as_base_exp() if part.free_symbols else (part, sympy.Integer(1))
         if base == sympy.E:
-            exponent += sympy.expand(power / sympy.I) / sympy.pi
-        elif base.free_symbols or not np.isclose(abs(complex(base)), 1):
+            real, imaginary = expressions.real_and_imaginary(power)
+            exponent += (imaginary - sympy.I * real) / sympy.pi
+        elif base.free_symbols or not np.isclose(abs(expressions.number(base)), 1):
             raise location.error(
                 f"{part} is not a phase; write phases as powers of numbers of absolute value 1"
             )
         else:
-            exponent += float(np.angle(complex(base)) / np.pi) * power
-    return parametrized_factor(
-        (), np.ones(1), np.ones((1, 1, 1)), _require_supported(exponent, location)
-    )
+            exponent += float(np.angle(expressions.number(base)) / np.pi) * power
+    return _factor((), np.ones(1), np.ones((1, 1, 1)), exponent, location)
 
 
 def _require_supported(exponent: sympy.Expr, location: _Location) -> sympy.Expr:
-    """Return an exponent if all of it can be evaluated."""
+    """Return a real exponent if all of it can be evaluated."""
     unsupported = expressions.unsupported(exponent)
+    if unsupported is not None:
+        real, imaginary = expressions.real_and_imaginary(exponent)
+        if imaginary == 0 and expressions.unsupported(real) is None:
+            exponent, unsupported = real, None
     if unsupported is not None:
         raise location.error(
             f"its exponent {exponent} contains {unsupported}; allowed are + - * / **, numbers and"
@@ -335,7 +377,7 @@ def _lower_controlled(
     for values in gate.control_values.expand():
         on[int("".join(map(str, values)), 2)] = 1
     off = np.kron(np.diag(1 - on), np.eye(2 ** len(inner.qubits)))
-    if inner.fixed:  # its exponent is a sympy number
+    if inner.fixed:  # its exponent is a number
         yield from _narrow(fixed_factor(qubits, off + np.kron(np.diag(on), inner.matrix)), location)
     elif len(qubits) > 2:
         for part in parity.controlled_phases(qubits[: gate.num_controls()], on, inner):

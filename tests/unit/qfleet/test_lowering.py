@@ -1,5 +1,7 @@
 """Lowering: a gate that occurs again gets the factor of its first occurrence, and only then."""
 
+from typing import Any
+
 import cirq
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from qfleet.compiler.lowering import lower
 from qfleet.compiler.program import check_symbols
 from qfleet.errors import CircuitError
 
-A, B = cirq.LineQubit.range(2)
+A, B, C = cirq.LineQubit.range(3)
 T = sympy.Symbol("t")
 
 
@@ -117,6 +119,63 @@ def test_symbols_of_one_name_are_one_symbol() -> None:
 def test_complex_constant_is_refused(exponent: sympy.Expr) -> None:
     with pytest.raises(CircuitError, match="its exponent"):
         lower(cirq.Circuit(cirq.X(A) ** exponent))
+
+
+W = sympy.Symbol("w")
+REAL = (
+    sympy.Rational(1, 3), sympy.GoldenRatio, sympy.sqrt(2) * sympy.pi / sympy.E,
+    (1 + sympy.I) * (1 - sympy.I), (1 + sympy.I) ** 4, sympy.gamma(sympy.Rational(1, 3)),
+)  # fmt: skip
+PLACES = {
+    "exponent": lambda c: (cirq.X**c)(A),
+    "exponent with a symbol": lambda c: (cirq.X ** (c * W + c))(A),
+    "within a function": lambda c: cirq.ry(sympy.sin(c * W) ** 2)(A),
+    "power of a symbol": lambda c: cirq.ry(W**c)(A),
+    "phase": lambda c: cirq.GlobalPhaseGate(sympy.exp(sympy.I * c))(),
+    "phase of -1": lambda c: cirq.GlobalPhaseGate((-1) ** c)(),
+    "phase with a symbol": lambda c: cirq.GlobalPhaseGate(
+        (1 + sympy.I) / sympy.sqrt(2) * sympy.exp(sympy.I * c * (W + 1))
+    )(),
+    "controlled phase": lambda c: cirq.GlobalPhaseGate(
+        sympy.exp(sympy.I * c)
+    ).controlled(2)(A, B),
+    "diagonal": lambda c: cirq.ThreeQubitDiagonalGate([c, 0, c, 1, 2, W, c, 0])(A, B, C),
+    "diagonal of numbers": lambda c: cirq.ThreeQubitDiagonalGate([c] * 4 + [0.1] * 4)(A, B, C),
+    "controlled FSim": lambda c: cirq.FSimGate(c, c).controlled()(A, B, C),
+    "Boolean Hamiltonian": lambda c: cirq.BooleanHamiltonianGate(["a", "b"], ["a & b"], c)(A, B),
+    "resolver of a sub-circuit": lambda c: cirq.CircuitOperation(
+        cirq.FrozenCircuit(cirq.ry(T)(A)), param_resolver={T: c}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize("constant", REAL, ids=str)
+def test_constant_of_sympy_has_its_value(place: Any, constant: sympy.Expr) -> None:
+    def state(value: Any) -> np.ndarray:
+        circuit = cirq.Circuit(cirq.H.on_each(A, B, C), place(value))
+        return qfleet.compile(circuit, parameters=["w"], dtype="complex128").state([], [0.37])
+
+    number = complex(constant).real
+    np.testing.assert_allclose(state(constant), state(number), atol=1e-12)
+
+
+@pytest.mark.parametrize("coefficient", [sympy.exp(sympy.I * 0.3), (-1) ** sympy.Float(0.3)])
+def test_phase_without_symbols_is_a_phase(coefficient: sympy.Expr) -> None:
+    (factor,) = lower(cirq.Circuit(cirq.GlobalPhaseGate(coefficient)(), cirq.I(A)))[:1]
+    np.testing.assert_allclose(factor.matrix, complex(coefficient) * np.eye(2), atol=1e-12)
+
+
+def test_phase_whose_symbol_cancels_is_fixed() -> None:
+    exponent = sympy.I * (W + 1) - sympy.I * W
+    (factor,) = lower(cirq.Circuit(cirq.GlobalPhaseGate(sympy.exp(exponent)).controlled()(A)))
+    assert factor.fixed
+
+
+def test_shifts_of_equal_gates_are_kept() -> None:
+    gates = [cirq.XPowGate(exponent=T, global_shift=shift) for shift in (0, 2)]
+    first, second = (lower(cirq.Circuit(gate(A)))[0] for gate in gates)
+    np.testing.assert_allclose(second.half_turns, first.half_turns + 2)
 
 
 def test_circuit_without_qubits_is_refused() -> None:
