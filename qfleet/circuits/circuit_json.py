@@ -6,6 +6,8 @@ Python.
 """
 
 import json
+import keyword
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +15,11 @@ import cirq
 import sympy
 from cirq.protocols.json_serialization import CirqEncoder, factory_from_json
 
+from qfleet.compiler import expressions
 from qfleet.compiler.expressions import FUNCTIONS
+from qfleet.compiler.lowering import describe_location, gate_key, lower
+from qfleet.compiler.parity import known_gates
+from qfleet.errors import CircuitError
 
 MAX_DEPTH = 200
 """Deepest nesting of the JSON of a circuit."""
@@ -22,14 +28,21 @@ MAX_OPERATIONS = 10_000_000
 """Most JSON objects of a circuit, with the repetitions of its parts."""
 
 MAX_INTEGER = 2**63
-MAX_POWER = 64
-"""Largest constant exponent, since sympy evaluates powers of numbers at once."""
+MAX_POWER = 1000
+"""Largest number in an exponent, since sympy evaluates powers of numbers at once."""
+
+MAX_BITS = 2**16
+"""Most bits of a power of numbers."""
+
+MAX_BOOLEAN_NAMES, MAX_BOOLEAN_LENGTH = 16, 1000
+"""Most names in a Boolean Hamiltonian, and characters of an expression."""
 
 _KNOWN = {*FUNCTIONS, "Min", "Max"}
 _OPERATORS = {
     "Symbol", "Integer", "Float", "Rational", "Add", "Mul", "Pow", "pi", "E", "EulerGamma",
 }  # fmt: skip
-_SYMPY = {f"sympy.{name}" for name in _KNOWN | _OPERATORS}
+_CONSTANTS = {"GoldenRatio", "Catalan", "TribonacciConstant", "I"}
+_SYMPY = {f"sympy.{name}" for name in _KNOWN | _OPERATORS | _CONSTANTS}
 _CLASSES = (
     cirq.Gate,
     cirq.Operation,
@@ -40,42 +53,135 @@ _CLASSES = (
     cirq.PauliSum,
     cirq.ProductOfSums,
     cirq.SumOfProducts,
+    cirq.Duration,
+    cirq.VirtualTag,
+    cirq.RoutingSwapTag,
     complex,
 )
 _TEXT_FIELDS = {
     "cirq_type", "name", "key", "tags", "parent_path", "repetition_ids", "measurement_key_map",
+    "parameter_names", "boolean_strs",
 }  # fmt: skip
 
 
 class _Encoder(CirqEncoder):
     def default(self, o: Any) -> Any:
-        name = type(o).__name__
-        if isinstance(o, sympy.Function | sympy.Min | sympy.Max) and name in _KNOWN:
-            return {"cirq_type": f"sympy.{name}", "args": o.args}
-        return super().default(o)
+        if isinstance(o, sympy.Expr):
+            o = _carried(o)
+            name = "I" if o == sympy.I else type(o).__name__
+            if name in _KNOWN:
+                return {"cirq_type": f"sympy.{name}", "args": o.args}
+            if name in _CONSTANTS:
+                return {"cirq_type": f"sympy.{name}"}
+        elif isinstance(o, cirq.ParamResolver):  # a key that is a text may not be read again
+            o = cirq.ParamResolver({_symbol(key): value for key, value in o.param_dict.items()})
+        try:
+            content = super().default(o)
+        except TypeError:
+            raise ValueError(f"JSON does not carry a {type(o).__name__}") from None
+        if isinstance(o, cirq.PauliInteractionGate):  # Cirq leaves its exponent out
+            content = {**content, "exponent": o.exponent}
+        return content
+
+
+def _carried(expression: sympy.Expr) -> sympy.Expr:
+    """Return an expression, or the number of 64 bits of a constant that JSON does not carry."""
+    name = type(expression).__name__
+    is_wide = (
+        isinstance(expression, sympy.Rational)
+        and max(abs(expression.p), expression.q) > MAX_INTEGER
+    )
+    is_known = expression.is_Add or expression.is_Mul or expression.is_Pow or name in _KNOWN
+    is_known = is_known or (expression.is_Atom and not is_wide)
+    if is_known or expression.free_symbols:
+        return expression
+    value = expressions.number(expression)
+    return sympy.Float(value.real) + sympy.I * value.imag if value.imag else sympy.Float(value.real)
+
+
+def _symbol(key: Any) -> Any:
+    return sympy.Symbol(key) if isinstance(key, str) else key
 
 
 def _resolver(cirq_type: str) -> Callable[..., sympy.Expr] | None:
     namespace, _, name = cirq_type.partition(".")
-    if namespace != "sympy" or name not in _KNOWN:
+    if namespace != "sympy":
         return None
-    # Without `sympify`, a text argument would be evaluated as Python.
-    return lambda args: getattr(sympy, name)(*(sympy.sympify(arg, strict=True) for arg in args))
+    if name == "Pow":
+        return lambda args: _power(*_expressions(args))
+    if name in _CONSTANTS:
+        return lambda: getattr(sympy, name)
+    if name in _KNOWN:
+        return lambda args: _finite(getattr(sympy, name)(*_expressions(args)))
+    return None
+
+
+def _expressions(args: list[Any]) -> list[sympy.Expr]:
+    # Without `strict`, a text argument would be evaluated as Python.
+    return [sympy.sympify(arg, strict=True) for arg in args]
+
+
+def _power(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
+    """Return a power, unless sympy could compute it to millions of digits."""
+    largest = max((abs(float(one)) for one in exponent.atoms(sympy.Number)), default=0.0)
+    if not exponent.free_symbols:
+        largest = max(largest, abs(expressions.number(exponent)))
+    if not largest <= MAX_POWER:
+        raise ValueError(f"the circuit has a number above {MAX_POWER} in an exponent")
+    bits = sum(one.p.bit_length() + one.q.bit_length() for one in base.atoms(sympy.Rational))
+    if bits * largest > MAX_BITS:
+        raise ValueError(f"the circuit has a power of numbers of more than {MAX_BITS:,} bits")
+    return _finite(sympy.Pow(base, exponent))
+
+
+def _finite(expression: sympy.Expr) -> sympy.Expr:
+    """Return an expression, unless it is a constant that a function would evaluate for long."""
+    # A constant such as floor(exp(10**18)) has more digits than the memory has bytes.
+    if expression.free_symbols or abs(expressions.number(expression)) < float("inf"):
+        return expression
+    raise ValueError("the circuit has a constant that is not finite")
 
 
 cirq.DEFAULT_RESOLVERS.append(_resolver)
+_RESOLVERS = [_resolver, *cirq.DEFAULT_RESOLVERS]
 
 
 def to_json(value: Any) -> str:
     """Serialize a circuit, or any other value that Cirq serializes, as JSON.
 
     Args:
-        value: The value.
+        value: The value. Gates of a circuit that JSON does not carry, such as a user's own, are
+            written as rotations and matrices of equal unitaries, and without their tags.
 
     Returns:
         Text for `from_json`.
+
+    Raises:
+        CircuitError: A gate that JSON does not carry cannot be compiled.
+        ValueError: JSON does not carry the value.
     """
-    return cirq.to_json(value, cls=_Encoder)
+    try:
+        return cirq.to_json(value, cls=_Encoder)
+    except ValueError:
+        if not isinstance(value, cirq.AbstractCircuit):
+            raise
+    return cirq.to_json(_in_known_gates(value), cls=_Encoder)
+
+
+def _in_known_gates(circuit: cirq.AbstractCircuit) -> cirq.Circuit:
+    """Return an equal circuit of gates that JSON carries."""
+    result = cirq.Circuit()
+    for moment in circuit:
+        kept: list[cirq.Operation] = []
+        others: list[cirq.Operation] = []
+        for operation in moment:
+            try:
+                cirq.to_json(operation, cls=_Encoder)
+                kept.append(operation)
+            except ValueError:
+                others += known_gates(lower(cirq.Circuit(operation)))
+        result += cirq.Circuit([cirq.Moment(kept)] if kept else [], others)
+    return result
 
 
 def from_json(text: str) -> cirq.Circuit:
@@ -99,7 +205,7 @@ def value_from_json(text: str) -> Any:
     try:
         content = json.loads(text)
         _check(content)
-        return cirq.read_json(json_text=text)
+        return cirq.read_json(json_text=text, resolvers=_RESOLVERS)
     except RecursionError:
         raise ValueError("the circuit is nested too deep") from None
     except ValueError:
@@ -191,9 +297,9 @@ def _check_type(kind: object, value: dict[str, Any]) -> None:
             raise ValueError(f"the circuit has an expression of type {kind[:40]}")
         if kind != "sympy.Symbol" and any(isinstance(one, str) for one in _all(value, "cirq_type")):
             raise ValueError(f"the circuit has a text in an expression of type {kind[:40]}")
-        if kind == "sympy.Pow":
-            _check_power(value)
         return
+    if kind == "BooleanHamiltonianGate":
+        _check_booleans(value)
     found: object = factory_from_json(kind)
     if not (isinstance(found, type) and issubclass(found, _CLASSES)):
         raise ValueError(f"the circuit has an object of type {kind[:40]}")
@@ -206,22 +312,43 @@ def _all(value: dict[str, Any], *ignored: str) -> Iterator[Any]:
             yield from one if isinstance(one, list) else [one]
 
 
-def _check_power(value: dict[str, Any]) -> None:
-    """Raise for a power of constants that sympy would compute to millions of digits."""
-    for exponent in list(_all(value, "cirq_type"))[1:]:
-        if isinstance(exponent, dict) and exponent.get("cirq_type") == "sympy.Integer":
-            exponent = exponent.get("i")
-        symbolic = isinstance(exponent, dict) and _has_symbol(exponent)
-        if not symbolic and not (isinstance(exponent, int | float) and abs(exponent) <= MAX_POWER):
-            raise ValueError(f"the circuit has a constant exponent above {MAX_POWER}")
-    base = next(_all(value, "cirq_type"), None)
-    if isinstance(base, dict) and not _has_symbol(base) and base.get("cirq_type") in (
-        "sympy.Pow", "sympy.Mul",
+def _check_booleans(value: dict[str, Any]) -> None:
+    """Raise for expressions that are no operators on names: Cirq 1.5 evaluates them as Python."""
+    names, texts = value.get("parameter_names"), value.get("boolean_strs")
+    if not (isinstance(names, list) and isinstance(texts, list)):
+        raise ValueError("the circuit has a Boolean Hamiltonian without expressions")
+    if len(names) > MAX_BOOLEAN_NAMES:
+        raise ValueError(f"a Boolean Hamiltonian has more than {MAX_BOOLEAN_NAMES} names")
+    if not all(
+        isinstance(name, str) and name.isidentifier() and name.isascii()
+        and not keyword.iskeyword(name) and not name.startswith("__") for name in names
     ):  # fmt: skip
-        raise ValueError("the circuit has a power of a constant power")
+        raise ValueError("a Boolean Hamiltonian has a name that is not an identifier")
+    for text in texts:
+        known = isinstance(text, str) and set(re.findall(r"\w+", text)) <= set(names)
+        if not known or re.search(r"[^\w\s&|^~()]|\w\s*\(", text):
+            raise ValueError("a Boolean Hamiltonian has other parts than names, & | ^ ~ and ( )")
+        if len(text) > MAX_BOOLEAN_LENGTH:
+            raise ValueError(f"a Boolean Hamiltonian has more than {MAX_BOOLEAN_LENGTH} characters")
 
 
-def _has_symbol(value: Any) -> bool:
-    if isinstance(value, dict) and value.get("cirq_type") == "sympy.Symbol":
-        return True
-    return any(_has_symbol(one) for one in _inner(value))
+def require_json(circuit: cirq.AbstractCircuit) -> None:
+    """Check that `from_json` returns a circuit, so that what is trained can be saved and loaded.
+
+    Raises:
+        CircuitError: The message names the gate, the moment and the qubits.
+    """
+    checked = set()
+    for index, moment in enumerate(circuit):
+        for operation in moment:
+            key = gate_key(operation)
+            kind = None if key is None else (key, *map(type, operation.qubits))
+            if kind is not None and kind in checked:
+                continue
+            try:
+                value_from_json(to_json(cirq.Circuit(operation)))
+            except ValueError as error:
+                raise CircuitError(
+                    f"{describe_location(operation, index)} cannot be saved: {error}"
+                ) from None
+            checked.add(kind)

@@ -6,11 +6,12 @@ phases. Wide gates are narrowed in the same way: the parity of many qubits is a 
 between CNOTs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import cirq
 import numpy as np
+import sympy
 
 from qfleet.compiler.factor import Factor, fixed_factor, parametrized_factor
 
@@ -33,6 +34,28 @@ def parity_phases(inner: Factor) -> Iterator[Factor]:
             yield part
         else:
             yield parametrized_factor((), part.half_turns[0], np.ones((1, 1, 1)), part.exponents[0])
+
+
+def known_gates(factors: Iterable[Factor]) -> Iterator[cirq.Operation]:
+    """Yield operations of Cirq's gates whose product has the unitary of the factors.
+
+    Args:
+        factors: Factors with at most one exponent each, first applied first.
+    """
+    for factor in factors:
+        if factor.fixed:
+            yield cirq.MatrixGate(factor.matrix).on(*factor.qubits)
+            continue
+        for part in parity_phases(factor):
+            if part.fixed:
+                yield cirq.MatrixGate(part.matrix).on(*part.qubits)
+                continue
+            turns = float(part.half_turns[0, 0]) * part.exponents[0]
+            if not part.qubits:
+                yield cirq.GlobalPhaseGate(sympy.exp(sympy.I * sympy.pi * turns)).on()
+                continue
+            kind = cirq.ZPowGate if len(part.qubits) == 1 else cirq.ZZPowGate
+            yield kind(exponent=-2 * turns, global_shift=-0.5).on(*part.qubits)
 
 
 def controlled_phases(

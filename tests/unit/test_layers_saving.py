@@ -6,7 +6,9 @@ from pathlib import Path
 import cirq
 import numpy as np
 import pytest
+import sympy
 
+from qfleet.errors import CircuitError
 from qfleet.tensorflow.layers import Expectation, Samples
 from qfleet.tensorflow.runtime import keras, tf
 from tests.support.layer_cases import (
@@ -99,3 +101,33 @@ def test_text_in_a_saved_circuit_is_not_evaluated(
     with pytest.raises(ValueError, match="text in an expression"):
         Expectation.from_config({**layer.get_config(), name: json.dumps(hostile)})
     assert not (tmp_path / "trace").exists()
+
+
+QUBIT = cirq.LineQubit(0)
+X, W = sympy.symbols("x w")
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        cirq.rx(X / sympy.sqrt(2) * sympy.GoldenRatio + W**1.5)(QUBIT).with_tags(cirq.VirtualTag()),
+        cirq.GlobalPhaseGate(sympy.I ** (W * X)).controlled()(QUBIT),
+    ],
+    ids=["rotation", "phase"],
+)
+def test_layer_that_compiles_is_loaded_again(operation: cirq.Operation, tmp_path: Path) -> None:
+    circuit = cirq.Circuit(cirq.H(QUBIT), cirq.wait(QUBIT, nanos=3), operation)
+    layer = Expectation(circuit, ["x"], [cirq.Y(QUBIT)])
+    made = keras.Sequential([keras.Input([1]), layer])
+    made.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(ANGLES[:, :1]), made(ANGLES[:, :1]))
+
+
+@pytest.mark.parametrize("field", ["circuit", "gradient_circuit"])
+def test_layer_that_cannot_be_saved_is_refused(field: str) -> None:
+    plain = cirq.Circuit(cirq.rx(X)(QUBIT))
+    circuits = {"circuit": plain, "gradient_circuit": plain}
+    circuits[field] = cirq.Circuit(cirq.rx(X**2000)(QUBIT))
+    with pytest.raises(CircuitError, match="in moment 0"):
+        Expectation(inputs=["x"], observables=[cirq.Z(QUBIT)], **circuits)

@@ -9,7 +9,7 @@ from typing import Any
 import cirq
 import numpy as np
 
-from qfleet.circuits.circuit_json import to_json, value_from_json
+from qfleet.circuits.circuit_json import require_json, to_json, value_from_json
 from qfleet.compiler.methods import Method
 from qfleet.compiler.program import Program, compile_program
 from qfleet.compiler.sampling import EXACT, Sampling
@@ -42,7 +42,7 @@ class CircuitLayer(keras.layers.Layer):
             float64 in complex128).
 
     Raises:
-        CircuitError: The circuit is not supported.
+        CircuitError: The circuit is not supported, or it cannot be saved.
         ValueError: The dtype is not float32 or float64.
     """
 
@@ -61,6 +61,7 @@ class CircuitLayer(keras.layers.Layer):
     ) -> None:
         super().__init__(**keras_args)
         self.circuit = circuit
+        require_json(circuit)
         self.inputs = tuple(map(str, inputs))
         others = sorted(set(cirq.parameter_names(circuit)) - set(self.inputs))
         self.parameters = tuple(map(str, others if parameters is None else parameters))

@@ -5,7 +5,7 @@ from typing import Any, final
 
 import cirq
 
-from qfleet.circuits.circuit_json import to_json
+from qfleet.circuits.circuit_json import require_json, to_json
 from qfleet.compiler.methods import AnyProgram
 from qfleet.compiler.sampling import EXACT
 from qfleet.engine.arguments import checked_observables
@@ -71,6 +71,8 @@ class Expectation(PauliReadouts):
     ) -> None:
         super().__init__(circuit, inputs, observables, **circuit_args)
         self.gradient_circuit = gradient_circuit
+        if gradient_circuit is not None:
+            require_json(gradient_circuit)
         self._sampler, self._shots = sampler, shots
         self._simulator = self._build_simulator(program)
 

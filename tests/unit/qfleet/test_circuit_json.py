@@ -1,14 +1,19 @@
 """Circuits as JSON: a round trip, and text of other people that runs no code."""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import cirq
+import numpy as np
 import pytest
 import sympy
 
-from qfleet.circuits.circuit_json import from_json, to_json
+import qfleet
+from qfleet.circuits.circuit_json import from_json, require_json, to_json
+from qfleet.errors import CircuitError
+from tests.support.random_circuits import INPUTS, PARAMETERS, draw_case
 
 X, Y = sympy.symbols("x y")
 A, B, C = cirq.LineQubit.range(3)
@@ -25,9 +30,56 @@ CIRCUITS = [
 ]
 
 
+CIRCUITS += [
+    cirq.Circuit(cirq.ry(exponent).on(A))
+    for exponent in (
+        X / sympy.sqrt(2), sympy.acos(sympy.sqrt(X)), X**1.5, X * sympy.GoldenRatio, X**-64,
+        X * sympy.Catalan, 2 ** (100 * X), X * (1 + sympy.I) ** 4,
+    )
+]  # fmt: skip
+CIRCUITS += [
+    cirq.Circuit(cirq.X(A).with_tags(cirq.VirtualTag(), "t"), cirq.wait(B, nanos=3)),
+    cirq.Circuit(cirq.BooleanHamiltonianGate(["a", "b"], ["a & ~(b)", "a ^ b"], 0.3)(A, B)),
+    cirq.Circuit(cirq.GlobalPhaseGate(sympy.I**X).controlled()(A)),
+    cirq.Circuit(cirq.PauliInteractionGate(cirq.Y, False, cirq.X, True, exponent=X)(A, B)),
+]
+
+
 @pytest.mark.parametrize("circuit", CIRCUITS, ids=str)
 def test_from_json_returns_the_circuit(circuit: cirq.Circuit) -> None:
     assert from_json(to_json(circuit)) == circuit
+
+
+def qubit(draw: random.Random, old: cirq.LineQubit) -> cirq.Qid:
+    others = [old, cirq.GridQubit(old.x, 1), cirq.NamedQubit(f"a {old.x}")]
+    return draw.choice(others)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_json_of_a_random_circuit_has_its_state(seed: int) -> None:
+    """Also gates of one's own, which are written as others."""
+    draw = random.Random(seed)
+    drawn = draw_case(draw, 4).circuit
+    qubits = {old: qubit(draw, old) for old in sorted(drawn.all_qubits())}
+    circuit = drawn.transform_qubits(qubits)
+    require_json(circuit)
+    point = np.random.default_rng(seed).uniform(-1, 1, 7)
+
+    def state(one: cirq.Circuit) -> np.ndarray:
+        compiled = qfleet.compile(one, INPUTS, parameters=PARAMETERS, dtype="complex128")
+        return compiled.state([point[:3]], point[3:])
+
+    np.testing.assert_allclose(state(from_json(to_json(circuit))), state(circuit), atol=1e-9)
+
+
+def test_tag_that_json_does_not_carry_is_left_out() -> None:
+    circuit = cirq.Circuit(cirq.rx(X)(A).with_tags(object()))
+    assert not any(one.tags for one in from_json(to_json(circuit)).all_operations())
+
+
+def test_circuit_that_cannot_be_saved_names_its_gate() -> None:
+    with pytest.raises(CircuitError, match=r"x\*\*2000.* in moment 1 on qubits q\(1\)"):
+        require_json(cirq.Circuit(cirq.rx(X)(B), cirq.rx(X**2000)(B)))
 
 
 def gate(exponent: Any, **changes: Any) -> str:
@@ -93,3 +145,29 @@ def test_repetitions_count_as_operations() -> None:
         circuit = cirq.FrozenCircuit(cirq.CircuitOperation(circuit, repetitions=100))
     with pytest.raises(ValueError, match="more than 10,000,000 operations"):
         from_json(to_json(cirq.Circuit(cirq.CircuitOperation(circuit))))
+
+
+def boolean(names: list[str], texts: list[str]) -> str:
+    one = {"cirq_type": "BooleanHamiltonianGate", "parameter_names": names, "theta": 0.1}
+    return gate(0, gate={**one, "boolean_strs": texts})
+
+
+def function(name: str, *args: Any) -> dict[str, Any]:
+    return {"cirq_type": f"sympy.{name}", "args": list(args)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(boolean(["a"], [text]) for text in ("a(a)", "a.b", "b", "a**9", "9", "a" + " " * 2000)),
+        *(boolean([name], []) for name in ("a b", "__import__", "lambda", "")),
+        boolean([f"a{at}" for at in range(17)], []), boolean([], "a"),
+        gate(function("floor", function("exp", integer(10**18)))),
+        gate(function("exp", function("exp", integer(100)))),
+        gate(function("Pow", integer(2), function("Mul", integer(2000), integer(1)))),
+    ],
+    ids=range(15),
+)  # fmt: skip
+def test_part_that_would_be_evaluated_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the reasons are many
+        from_json(text)
