@@ -64,7 +64,31 @@ _TEXT_FIELDS = {
 }  # fmt: skip
 
 
+class _References:
+    """References to circuits that a file has already.
+
+    Cirq would refer to equal ones, whose unitaries may differ.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, dict]] = {}  # with the object, which keeps its id
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, value: object) -> dict | None:
+        """Return the reference to an object."""
+        return self._known[id(value)][1] if id(value) in self._known else None
+
+    def __setitem__(self, value: object, reference: dict) -> None:
+        self._known[id(value)] = value, reference
+
+
 class _Encoder(CirqEncoder):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._memo: Any = _References()
+
     def default(self, o: Any) -> Any:
         if isinstance(o, sympy.Expr):
             o = _carried(o)

@@ -12,6 +12,7 @@ import cirq
 import numpy as np
 import sympy
 
+from qfleet.compiler.identity import identity
 from qfleet.errors import CircuitError
 
 # Fields of a gate that may differ between circuits, by the class that defines them.
@@ -58,6 +59,7 @@ class _GateShape(NamedTuple):
 
 
 _NUMBER = object()
+_PLACEHOLDERS = tuple(sympy.Dummy() for _ in range(3))  # equal to no symbol of a circuit
 
 
 class _ShapedOperation(NamedTuple):
@@ -71,7 +73,8 @@ class _ShapedOperation(NamedTuple):
     @property
     def comparison_key(self) -> tuple:
         """The content that must be equal in all circuits."""
-        return self.moment, self.operation.qubits, self.shape
+        without_numbers = _with_numbers(self, _PLACEHOLDERS[: len(self.numbers)])
+        return self.moment, self.operation.qubits, identity(without_numbers, self.moment)
 
 
 def circuits_to_angles(
@@ -127,8 +130,6 @@ def _operations(circuit: cirq.AbstractCircuit) -> list[_ShapedOperation]:
         for operation in sorted(moment.operations, key=lambda op: op.qubits):
             numbers: list[float] = []
             shape = _shape(operation.gate, numbers)
-            if operation.gate is None:
-                shape = _GateShape(None, (("operation", operation.untagged),))
             parts.append(_ShapedOperation(index, operation, shape, numbers))
     return parts
 
@@ -136,7 +137,7 @@ def _operations(circuit: cirq.AbstractCircuit) -> list[_ShapedOperation]:
 def _shape(gate: Any, numbers: list[float]) -> _GateShape:
     """Return a gate's shape and append its numbers to `numbers`."""
     kind = next((kind for kind in _NUMBERS if isinstance(gate, kind)), None)
-    if kind is None:
+    if kind is None or not type(gate).__module__.startswith("cirq."):
         return _GateShape(None, (("gate", gate),))
     fields: list[tuple[str, Any]] = []
     for name, value in kind._json_dict_(gate).items():

@@ -4,13 +4,14 @@ The idea of pruning by utility while a model trains is that of FIITED (arXiv:240
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 
 import cirq
 import numpy as np
 
 from qfleet.compiler import expressions
-from qfleet.compiler.lowering import MATRIX_QUBITS
+from qfleet.compiler.identity import identity
+from qfleet.compiler.lowering import MATRIX_QUBITS, is_plain
 
 NO_PERIOD = 0.0
 """Period of an angle whose gates are the identity at 0 only."""
@@ -21,6 +22,8 @@ _AXES: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Y", (cirq.YPowGate, cirq.YYPowGate)),
 )
 """Gates by the Pauli matrix that they are powers of; those with the same one commute."""
+
+_Wire = dict[int, tuple[Hashable, str]]  # by number of the operation: its identity and axis
 
 _HALF_TURNS = 2
 """Exponent at which a gate of _AXES is the identity again, up to a global phase."""
@@ -100,49 +103,43 @@ def _is_identity(operation: cirq.Operation) -> bool:
 
 def _axis(operation: cirq.Operation, place: int) -> str:
     """Return the Pauli matrix by which a gate acts on its qubit of a number; empty if by none."""
-    if isinstance(operation.gate, cirq.CXPowGate):
+    if is_plain(operation.gate, cirq.CXPowGate):
         return "ZX"[place]
-    return next((axis for axis, gates in _AXES if isinstance(operation.gate, gates)), "")
+    return next((axis for axis, gates in _AXES if is_plain(operation.gate, gates)), "")
 
 
 def _cancelled(operations: Sequence[cirq.Operation]) -> list[cirq.Operation]:
     """Return operations without pairs of fixed gates that cancel each other."""
-    wires: dict[cirq.Qid, list[int]] = defaultdict(list)
+    wires: dict[cirq.Qid, _Wire] = defaultdict(dict)
     removed: set[int] = set()
     for index, operation in enumerate(operations):
-        partners = {_partner(operations, wires, place, operation) for place in _places(operation)}
+        key, inverse = _identities(operation)
+        axes = {qubit: _axis(operation, at) for at, qubit in enumerate(operation.qubits)}
+        partners = {_partner(wires[qubit], inverse, axis) for qubit, axis in axes.items()}
         partner = partners.pop() if len(partners) == 1 else None
         if partner is not None:
             removed |= {index, partner}
-            for qubit in operation.qubits:
-                wires[qubit].remove(partner)
+            for qubit in axes:
+                del wires[qubit][partner]
             continue
-        for qubit in operation.qubits:
-            wires[qubit].append(index)
+        for qubit, axis in axes.items():
+            wires[qubit][index] = key, axis
     return [operation for index, operation in enumerate(operations) if index not in removed]
 
 
-def _places(operation: cirq.Operation) -> range:
-    """Return the numbers of the qubits of a gate that may cancel another; none for others."""
-    is_fixed = cirq.has_unitary(operation) and len(operation.qubits) <= 2
-    return range(len(operation.qubits) if is_fixed else 0)
+def _identities(operation: cirq.Operation) -> tuple[Hashable, Hashable]:
+    """Return the identities of a gate and of its inverse; None for gates that cancel no other."""
+    if len(operation.qubits) > 2 or not cirq.has_unitary(operation):
+        return None, None
+    inverse = cirq.inverse(operation, None)
+    return identity(operation), None if inverse is None else identity(inverse)
 
 
-def _partner(
-    operations: Sequence[cirq.Operation],
-    wires: dict[cirq.Qid, list[int]],
-    place: int,
-    operation: cirq.Operation,
-) -> int | None:
-    """Return the inverse gate that precedes a gate on one of its qubits, past commuting ones."""
-    qubit = operation.qubits[place]
-    axis, inverse = _axis(operation, place), None
-    for index in reversed(wires[qubit]):
-        earlier = operations[index]
-        if len(earlier.qubits) == len(operation.qubits) and cirq.has_unitary(earlier):
-            inverse = inverse or cirq.inverse(operation)
-            if earlier == inverse:
-                return index
-        if not axis or axis != _axis(earlier, earlier.qubits.index(qubit)):
+def _partner(wire: _Wire, inverse: Hashable, axis: str) -> int | None:
+    """Return the number of the inverse gate that is last on a wire, but for commuting gates."""
+    for index, (key, other) in reversed(wire.items()):
+        if inverse is not None and key == inverse:
+            return index
+        if not axis or axis != other:
             return None
     return None

@@ -1,7 +1,7 @@
 """Cirq's simulator interfaces on the engine."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from qfleet.cirq import measurements as terminal
 from qfleet.cirq.sweeps import sweep_points, symbol_values
 from qfleet.cirq.trial_result import StateVectorTrialResult
 from qfleet.compiler import lowering
+from qfleet.compiler.identity import circuit_identity, identity
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.errors import CircuitError
 
@@ -25,16 +26,18 @@ class _Parts:
     """A circuit without its measurements.
 
     Attributes:
+        whole: The circuit with its measurements.
         circuit: The gates.
         measured: The measurements, in order.
         names: Names of the symbols, sorted.
-        key: The circuit with its measurements, as a key of caches: its hash is computed once.
+        key: An object that circuits with the same gates share.
     """
 
+    whole: cirq.FrozenCircuit
     circuit: cirq.Circuit
     measured: list[cirq.Operation]
     names: tuple[str, ...]
-    key: Hashable
+    key: object
 
 
 class _Cache(OrderedDict[Any, Any]):
@@ -73,7 +76,7 @@ class Simulator(
         if self._dtype not in (np.complex64, np.complex128):
             raise CircuitError(f"dtype is {dtype}: use np.complex64 or np.complex128")
         self._random = cirq.value.parse_random_state(seed)
-        self._parts, self._compiled = _Cache(), _Cache()
+        self._parts, self._keys, self._compiled = _Cache(), _Cache(), _Cache()
 
     def simulate_sweep_iter(
         self,
@@ -312,13 +315,16 @@ class Simulator(
 
     def _split(self, program: cirq.AbstractCircuit) -> _Parts:
         """Separate the measurements of a circuit, or return the parts from the cache."""
-        key = _circuit_key(program)
+        whole = program.freeze()  # one object until the circuit is changed
 
         def split() -> _Parts:
-            circuit, measured = terminal.split_measurements(program)
-            return _Parts(circuit, measured, tuple(sorted(cirq.parameter_names(circuit))), key)
+            circuit, measured = terminal.split_measurements(whole)
+            key = self._keys.get_or_make(circuit_identity(circuit), object)
+            return _Parts(
+                whole, circuit, measured, tuple(sorted(cirq.parameter_names(circuit))), key
+            )
 
-        return self._parts.get_or_make(key, split)
+        return self._parts.get_or_make(id(whole), split)  # no other's: the parts hold the object
 
     def _compile(
         self,
@@ -349,10 +355,11 @@ class Simulator(
 
         key = (
             parts.key,
+            parts.names,
             points > 1,
             tuple(map(_observable_key, observables)),
             tuple(qubits),
-            tuple(prepared),
+            tuple(map(identity, prepared)),
             None if start is None else start.tobytes(),
         )
         return self._compiled.get_or_make(key, compile_circuit)
@@ -362,25 +369,6 @@ def _without_values(observables: object, params: cirq.Sweepable) -> int | None:
     """Return the number of points if there is nothing to compute; None if there is."""
     points = len(sweep_points(params))
     return points if not points or (isinstance(observables, list) and not observables) else None
-
-
-def _circuit_key(program: cirq.AbstractCircuit) -> Hashable:
-    """Return a key that is equal for equal circuits only; a new one if they can't be compared."""
-    frozen = program.freeze()
-    try:
-        hash(frozen)
-    except TypeError:
-        return object()
-    # Cirq calls PhasedXZGates equal that differ by a phase, which is physical under a control.
-    phased = (repr(one) for one in program.all_operations() if _may_have_phased_gate(one))
-    return frozen, tuple(phased)
-
-
-def _may_have_phased_gate(operation: cirq.Operation) -> bool:
-    gate = operation.untagged.gate
-    while isinstance(gate, cirq.ControlledGate):
-        gate = gate.sub_gate
-    return gate is None or isinstance(gate, cirq.PhasedXZGate)
 
 
 def _ordered_qubits(

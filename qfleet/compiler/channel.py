@@ -37,6 +37,11 @@ class NoiseChannel:
         """No names: a channel has no symbols."""
         return frozenset()
 
+    @property
+    def key(self) -> tuple[bytes, bytes]:
+        """Hashable content without the qubits."""
+        return self.matrix.tobytes(), self.kraus.tobytes()
+
     def on(self, qubits: tuple[cirq.Qid, ...]) -> "NoiseChannel":
         """Return the same channel on other qubits."""
         return replace(self, qubits=qubits)

@@ -5,7 +5,6 @@ their half-turns), and so are its controlled forms. All other parametrized gates
 these by Cirq.
 """
 
-import functools
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +20,11 @@ from qfleet.compiler.synthesis import decompose, synthesize
 from qfleet.errors import CircuitError, LibraryError
 
 MAX_NAME_LENGTH = 80  # characters of a gate in an error message
-# Gates on one or two qubits that are equal if their exponent, shift and dimension are.
+# Gates on one or two qubits that only their eigenspaces, exponent and shift define.
 PLAIN_GATES = frozenset(
     {cirq.XPowGate, cirq.YPowGate, cirq.ZPowGate, cirq.Rx, cirq.Ry, cirq.Rz, cirq.HPowGate}
     | {cirq.CXPowGate, cirq.CZPowGate, cirq.SwapPowGate, cirq.ISwapPowGate}
-    | {cirq.XXPowGate, cirq.YYPowGate, cirq.ZZPowGate}
+    | {cirq.XXPowGate, cirq.YYPowGate, cirq.ZZPowGate, cirq.MSGate}
     | {type(cirq.X), type(cirq.Y), type(cirq.Z)}
 )
 UNITARY_TOLERANCE = 1e-5  # of a matrix, whose numbers may be float32
@@ -64,33 +63,65 @@ def lower_noisy(
     known: dict[Hashable, Factor | NoiseChannel] = {}
     for index, moment in enumerate(circuit):
         for operation in moment:
-            key = gate_key(operation)
+            key = gate_key(operation.gate) if type(operation) is cirq.GateOperation else None
             if key in known:
                 factors.append(known[key].on(operation.qubits))
                 continue
-            qubit = next(iter(operation.qubits), first)
-            location = _Location(operation, index, qubit, allows_noise)
-            try:
-                factors += _lower(operation, location)
-            except LibraryError:
-                raise
-            except (ValueError, ArithmeticError, TypeError) as error:  # of Cirq, for the gate
-                raise location.error(str(error)) from error
+            factors += lower_operation(operation, index, first, allows_noise=allows_noise)
             if key is not None:
                 known[key] = factors[-1]
     return factors
 
 
-def gate_key(operation: cirq.Operation) -> Hashable:
+def lower_operation(
+    operation: cirq.Operation,
+    moment: int,
+    qubit: cirq.Qid | None = None,
+    *,
+    allows_noise: bool = True,
+) -> list[Factor | NoiseChannel]:
+    """Lower an operation; see `lower_noisy`.
+
+    Args:
+        operation: The operation.
+        moment: Its moment, for the error message.
+        qubit: Qubit for the phase of an operation on no qubit.
+        allows_noise: If channels are allowed.
+
+    Raises:
+        CircuitError: The operation is not supported.
+    """
+    location = _Location(operation, moment, next(iter(operation.qubits), qubit), allows_noise)
+    try:
+        return list(_lower(operation, location))
+    except LibraryError:
+        raise
+    except (ValueError, ArithmeticError, TypeError) as error:  # of Cirq, for the gate
+        raise location.error(str(error)) from error
+
+
+def gate_key(gate: cirq.Gate | None) -> Hashable:
     """Return all that the factor of one of the PLAIN_GATES depends on; None for others.
 
     A wide circuit repeats few gates, and Cirq's own comparison of gates is slow.
     """
-    gate = operation.gate
-    if type(operation) is not cirq.GateOperation or type(gate) not in PLAIN_GATES:
+    kind = type(gate)
+    if kind not in PLAIN_GATES:
         return None
     assert isinstance(gate, cirq.EigenGate)
-    return type(gate), gate.exponent, gate.global_shift, operation.qubits[0].dimension
+    exponent, shift, dimension = gate.exponent, gate.global_shift, getattr(gate, "dimension", 2)
+    # Eigenphases are multiples of 1, of 1/2 for iSWAP, and the shift adds to them.
+    if isinstance(exponent, int | float) and dimension == 2 and 2 * shift % 1 == 0:
+        exponent %= 2 if shift % 1 == 0 and kind is not cirq.ISwapPowGate else 4
+    return type(gate)._eigen_components, exponent, shift, dimension
+
+
+def is_plain(gate: cirq.Gate | None, kinds: type | tuple[type, ...]) -> bool:
+    """Return True if a gate is one of the PLAIN_GATES and of some class.
+
+    A user's subclass is not: it may be any gate.
+    """
+    return type(gate) in PLAIN_GATES and isinstance(gate, kinds)
 
 
 @dataclass(frozen=True)
@@ -300,9 +331,8 @@ def _eigen_factor(
 ) -> Factor:
     # The eigenspaces do not depend on the exponent, which may be a symbol.
     unit = gate._with_exponent(1.0)
-    of_cirq = type(gate).__module__.startswith("cirq.ops.")
-    known = _known_eigenspaces if of_cirq else _eigenspaces
-    half_turns, projectors = known(unit, expressions.real_number(sympy.sympify(unit._global_shift)))
+    shift = expressions.real_number(sympy.sympify(unit._global_shift))
+    half_turns, projectors = _eigenspaces(unit, shift)
     return _factor(qubits, half_turns, projectors, sympy.sympify(gate.exponent), location)
 
 
@@ -326,11 +356,6 @@ def _eigenspaces(gate: cirq.EigenGate, shift: float) -> tuple[np.ndarray, np.nda
     components = gate._eigen_components()
     half_turns = np.array([float(one) + shift for one, _ in components])
     return half_turns, np.stack([np.asarray(p, np.complex128) for _, p in components])
-
-
-# Cirq's own gates of one shift are equal only if their eigenspaces are; X shifted by 2 equals X.
-# A wide circuit has few of them.
-_known_eigenspaces = functools.lru_cache(maxsize=256)(_eigenspaces)
 
 
 def _phase_factor(gate: cirq.GlobalPhaseGate, location: _Location) -> Factor:

@@ -282,7 +282,7 @@ def check_symbols(
     checked: set[Hashable] = set()
     for index, moment in enumerate(circuit):
         for operation in moment:
-            key = lowering.gate_key(operation)
+            key = lowering.gate_key(operation.gate)
             if key is not None and key in checked:
                 continue
             checked.add(key)

@@ -7,7 +7,6 @@ the correlations of entangled ones. So an error that does nothing, such as depha
 nothing.
 """
 
-import functools
 import math
 from collections.abc import Callable
 from typing import TypeVar
@@ -53,13 +52,12 @@ def product_of_fidelities(circuit: cirq.AbstractCircuit) -> float:
     product = 1.0
     for operation in circuit.all_operations():
         if not cirq.is_parameterized(operation) and not cirq.has_unitary(operation):
-            product *= _process_fidelity(operation.gate)
+            product *= _process_fidelity(operation)
     return product + (1 - product) * 0.5 ** len(circuit.all_qubits())
 
 
-@functools.lru_cache(maxsize=1000)
-def _process_fidelity(gate: cirq.Gate) -> float:
-    kraus = cirq.kraus(gate)
+def _process_fidelity(channel: cirq.Operation) -> float:
+    kraus = cirq.kraus(channel)
     return float(sum(abs(np.trace(one)) ** 2 for one in kraus)) / len(kraus[0]) ** 2
 
 

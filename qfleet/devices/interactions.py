@@ -5,7 +5,10 @@ from collections.abc import Iterable, Iterator
 import cirq
 import sympy
 
+from qfleet.compiler.lowering import gate_key, is_plain
+
 _KINDS = (cirq.XXPowGate, cirq.YYPowGate, cirq.ZZPowGate)
+_SWAP = gate_key(cirq.SWAP)
 
 Exponents = dict[type[cirq.Gate], sympy.Expr]
 
@@ -21,7 +24,7 @@ def join_interactions(operations: Iterable[cirq.Operation]) -> Iterator[cirq.Ope
         pair = tuple(sorted(operation.qubits))
         for other in [one for one in waiting if one != pair and {*one} & {*pair}]:
             yield from _joined(waiting.pop(other))
-        if isinstance(operation.gate, _KINDS) or operation.gate == cirq.SWAP:
+        if is_plain(operation.gate, _KINDS) or gate_key(operation.gate) == _SWAP:
             waiting.setdefault(pair, []).append(operation)
             continue
         yield from _joined(waiting.pop(pair, []))
@@ -39,7 +42,7 @@ def _joined(operations: list[cirq.Operation]) -> Iterator[cirq.Operation]:
     exponents: Exponents = {}
     for one in operations:
         # A swap is the square root of XX, YY and ZZ together, up to a phase.
-        is_swap = one.gate == cirq.SWAP
+        is_swap = gate_key(one.gate) == _SWAP
         for kind in _KINDS:
             if is_swap or isinstance(one.gate, kind):
                 exponents[kind] = exponents.get(kind, 0) + (0.5 if is_swap else one.gate.exponent)

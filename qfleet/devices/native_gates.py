@@ -11,6 +11,7 @@ import cirq
 import numpy as np
 import sympy
 
+from qfleet.compiler.lowering import gate_key, is_plain
 from qfleet.devices.interactions import join_interactions
 from qfleet.errors import NoiseError
 
@@ -75,18 +76,18 @@ def _expand(operation: cirq.Operation) -> Iterator[cirq.Operation]:
         if not cirq.has_unitary(operation):
             raise _stuck(operation)
         yield operation
-    elif isinstance(gate, _PAULIS):
+    elif is_plain(gate, _PAULIS):
         yield operation
-    elif isinstance(gate, cirq.ZZPowGate):
+    elif is_plain(gate, cirq.ZZPowGate):
         first, second = operation.qubits
         yield cirq.CNOT(first, second)
         yield cirq.Z(second) ** gate.exponent
         yield cirq.CNOT(first, second)
-    elif isinstance(gate, cirq.CZPowGate):
+    elif is_plain(gate, cirq.CZPowGate):
         half = gate.exponent / 2
         yield from (cirq.Z(qubit) ** half for qubit in operation.qubits)
         yield from _expand(cirq.ZZPowGate(exponent=-half).on(*operation.qubits))
-    elif isinstance(gate, cirq.ControlledGate) and isinstance(gate.sub_gate, _PAULIS):
+    elif isinstance(gate, cirq.ControlledGate) and is_plain(gate.sub_gate, _PAULIS):
         yield from _expand_controlled(operation, gate)
     else:
         parts = cirq.decompose_once(operation, None)
@@ -104,9 +105,8 @@ def _expand_controlled(
     inner = gate.sub_gate
     if gate.control_values != cirq.ProductOfSums([(1,)]):
         raise _stuck(operation)
-    axis = {cirq.XPowGate: cirq.X, cirq.YPowGate: cirq.Y, cirq.ZPowGate: cirq.Z}
-    letter = next(pauli for kind, pauli in axis.items() if isinstance(inner, kind))
-    before = {cirq.X: [cirq.H], cirq.Y: [cirq.S**-1, cirq.H], cirq.Z: []}[letter]
+    turns = {cirq.XPowGate: [cirq.H], cirq.YPowGate: [cirq.S**-1, cirq.H], cirq.ZPowGate: []}
+    before = next(turn for kind, turn in turns.items() if isinstance(inner, kind))
     yield from (one(target) for one in before)
     yield from _expand(cirq.CZPowGate(exponent=inner.exponent).on(control, target))
     yield from (cirq.inverse(one)(target) for one in reversed(before))
@@ -127,14 +127,10 @@ def _cz_gates(joined: cirq.CircuitOperation) -> list[cirq.Operation]:
 
 def _plain_cz(operation: cirq.Operation) -> list[cirq.Operation]:
     gate = operation.gate
-    if len(operation.qubits) == 1 or gate == cirq.CZ:
+    if len(operation.qubits) == 1 or gate_key(gate) == gate_key(cirq.CZ):
         return [operation]
-    if gate in (cirq.CNOT, cirq.SWAP):
-        return [
-            part
-            for one in cirq.decompose_once(operation)
-            for part in ([one] if len(one.qubits) == 1 or one.gate == cirq.CZ else _plain_cz(one))
-        ]
+    if gate_key(gate) in (gate_key(cirq.CNOT), gate_key(cirq.SWAP)):
+        return [part for one in cirq.decompose_once(operation) for part in _plain_cz(one)]
     return cirq.two_qubit_matrix_to_cz_operations(
         *operation.qubits, cirq.unitary(operation), allow_partial_czs=False, clean_operations=False
     )

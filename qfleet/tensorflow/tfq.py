@@ -208,9 +208,7 @@ def _to_supported(operation: cirq.Operation, table: _ExponentTable) -> Iterator[
     if isinstance(gate, cirq.IdentityGate):
         return
     for kind in _SUPPORTED_GATES:
-        if isinstance(gate, kind) and gate._with_exponent(1.0) == kind(
-            exponent=1.0, global_shift=gate.global_shift
-        ):
+        if lowering.is_plain(gate, kind):
             exponent = table.stand_in(gate.exponent)
             yield kind(exponent=exponent, global_shift=gate.global_shift).on(*operation.qubits)
             return
