@@ -40,7 +40,7 @@ def responds(port: int) -> bool:
 @pytest.fixture
 def place(free_port: int, monkeypatch: pytest.MonkeyPatch) -> storage.StoragePath:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{free_port}")
-    monkeypatch.setattr(storage.base, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(storage.base, "RETRY_SECONDS", seconds(0.5))
     return storage.path("gs://qfleet/runs")
 
 
