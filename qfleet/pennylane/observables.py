@@ -12,11 +12,15 @@ from typing import Any
 import cirq
 import numpy as np
 import pennylane as qml
+from pennylane.exceptions import DeviceError
 from pennylane.measurements import ExpectationMP, MeasurementProcess
 from pennylane.operation import Operator
 from pennylane.ops import op_math
 
 from qfleet.pennylane import interfaces
+
+IMAGINARY_TOLERANCE = 1e-6
+"""Imaginary part of a Hermitian observable's coefficient, of the largest one: its rounding."""
 
 MATRIX_WIRES = 4  # the widest observable without Pauli words that is expanded in them
 _PAULIS = {qml.PauliX: "X", qml.PauliY: "Y", qml.PauliZ: "Z"}
@@ -130,21 +134,29 @@ def pauli_sums(
 ) -> Iterator[cirq.PauliSum]:
     """Yield the Pauli sum of each observable.
 
-    An expectation value is real: imaginary coefficients, as of X(0) @ Y(0), are left out.
-
     Args:
         observables: As in Readouts.
         qubits: The qubit of each wire.
+
+    Raises:
+        DeviceError: An observable is not Hermitian, as X(0) @ Y(0): its mean is no real number.
     """
     for observable in observables:
         sentence = observable.pauli_rep
         if sentence is None:
             matrix = np.asarray(qml.math.to_numpy(observable.matrix()), np.complex128)
-            matrix = (matrix + matrix.conj().T) / 2
-            sentence = qml.pauli_decompose(matrix, wire_order=observable.wires, pauli=True)
+            sentence = qml.pauli_decompose(
+                matrix, wire_order=observable.wires, pauli=True, check_hermitian=False
+            )
+        weights = {word: complex(weight) for word, weight in sentence.items()}
+        largest = max(map(abs, weights.values()), default=0.0)
+        if any(abs(weight.imag) > IMAGINARY_TOLERANCE * largest for weight in weights.values()):
+            raise DeviceError(
+                f"{str(observable)[:80]} is not Hermitian, so its expectation value is not real:"
+                " measure a Hermitian observable, or qml.state()"
+            )
         strings = [
-            cirq.PauliString({qubits[wire]: letter for wire, letter in word.items()})
-            * float(np.real(weight))
-            for word, weight in sentence.items()
+            cirq.PauliString({qubits[wire]: letter for wire, letter in word.items()}) * weight.real
+            for word, weight in weights.items()
         ]
         yield cirq.PauliSum.from_pauli_strings(strings)

@@ -200,6 +200,25 @@ def test_channel_raises_device_error() -> None:
         circuit()
 
 
+@pytest.mark.parametrize(
+    "observable",
+    [
+        qml.X(0) @ qml.Y(0),
+        qml.prod(qml.X(0), qml.Z(1), qml.Y(0)),
+        qml.sum(qml.prod(qml.Y(1), qml.Z(1)), qml.X(0)),
+        qml.s_prod(1j, qml.X(0)),
+        qml.Hamiltonian([0.5, 1.0], [qml.Z(1), qml.Z(0) @ qml.X(0)]),
+        qml.exp(qml.X(0), 0.5j),
+        qml.prod(qml.Hermitian(np.array([[1.0, 2.0], [2.0, 3.0]]), 0), qml.Z(0)),
+    ],
+    ids=str,
+)
+def test_observable_that_is_not_hermitian_is_refused(observable: qml.operation.Operator) -> None:
+    circuit = qml.QNode(lambda: qml.expval(observable), QfleetDevice(wires=2))
+    with pytest.raises(DeviceError, match="Hermitian"):
+        circuit()
+
+
 def test_postselection_raises_device_error() -> None:
     @qml.qnode(QfleetDevice(wires=2))
     def circuit() -> Any:
