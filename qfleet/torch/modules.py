@@ -1,6 +1,7 @@
 """Circuits as PyTorch modules."""
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, final
 
 import cirq
@@ -20,8 +21,9 @@ Initializer = Callable[[Tensor], Any]
 class CircuitModule(nn.Module):
     """A circuit in a PyTorch model, with trained angles of its own. Abstract.
 
-    It can be copied, pickled (for spawned processes, too) and saved by its state_dict. It is
-    computed on the CPU; `to(torch.float64)` compiles it again for that dtype.
+    It can be copied, pickled (for spawned processes, too) and saved by its state_dict, which holds
+    the names of the angles, too: load_state_dict raises ArgumentError for angles of other names or
+    of another order. It is computed on the CPU; `to(torch.float64)` compiles it again.
 
     Args:
         circuit: Any Cirq circuit of unitary gates. Every symbol that is not an input is trained.
@@ -77,6 +79,30 @@ class CircuitModule(nn.Module):
     def describe(self, batch: int | None = None) -> str:
         """Describe the compiled circuit and the engine's plan for a batch."""
         return self.compiled.describe(batch)
+
+    def get_extra_state(self) -> Tensor:
+        """Return the names of the angles for the state_dict: bytes of a JSON list, uint8."""
+        names = json.dumps(self.parameter_names).encode()
+        return torch.frombuffer(bytearray(names), dtype=torch.uint8)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Do nothing: the names are compared before the angles are copied."""
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *more: Any) -> None:
+        if f"{prefix}angles" in state_dict:
+            found = state_dict.get(f"{prefix}_extra_state")
+            if found is None:
+                raise ArgumentError(
+                    f"state_dict has no names for {prefix}angles, so their order is unknown: save"
+                    " it with this version of qfleet, or copy the tensor to the module's angles"
+                )
+            if not isinstance(found, Tensor) or not torch.equal(found, self.get_extra_state()):
+                raise ArgumentError(
+                    f"state_dict has {prefix}angles of other names or in another order than"
+                    f" {', '.join(self.parameter_names)[:200]}: load it into a module with the"
+                    " same parameters"
+                )
+        super()._load_from_state_dict(state_dict, prefix, *more)
 
     def __getstate__(self) -> dict[str, Any]:
         # Cirq's sums can't be pickled.

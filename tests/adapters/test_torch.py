@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from pathlib import Path
 from typing import Any
 
 import cirq
@@ -355,6 +356,34 @@ def test_copies_compute_the_same() -> None:
         assert torch.equal(twin(inputs), wanted)
         twin.angles.data.zero_()
     assert module.angles.all()
+
+
+@pytest.mark.parametrize("case", ["order", "names", "number", "nameless", "nested"])
+def test_angles_of_other_parameters_are_refused(case: str, tmp_path: Path) -> None:
+    module = Expectation(CIRCUIT, INPUTS, SUMS)
+    names = list(module.parameter_names)
+    other = {
+        "order": lambda: Expectation(CIRCUIT, INPUTS, SUMS, parameters=names[::-1]),
+        "names": lambda: Expectation(
+            cirq.resolve_parameters(CIRCUIT, {names[0]: sympy.Symbol("another")}), INPUTS, SUMS
+        ),
+        "number": lambda: Expectation(
+            cirq.resolve_parameters(CIRCUIT, {names[0]: 0.5}), INPUTS, SUMS
+        ),
+    }.get(case, lambda: module)()
+    torch.save(other.state_dict(), tmp_path / "saved.pt")
+    saved = torch.load(tmp_path / "saved.pt", weights_only=True)
+    before = module.angles.detach().clone()
+    target: torch.nn.Module = module
+    if case == "nameless":
+        del saved["_extra_state"]
+    if case == "nested":
+        target = torch.nn.Sequential(module)
+        saved = {f"0.{key}": value for key, value in saved.items()}
+        saved["0._extra_state"] = saved["0._extra_state"][:-1]
+    with pytest.raises(ArgumentError, match="state_dict"):
+        target.load_state_dict(saved)
+    assert torch.equal(module.angles, before)
 
 
 def test_bound_circuit_has_the_trained_angles() -> None:
