@@ -139,7 +139,7 @@ def pauli_sums(
         qubits: The qubit of each wire.
 
     Raises:
-        DeviceError: an observable is not Hermitian, as X(0) @ Y(0).
+        DeviceError: An observable is not Hermitian, as X(0) @ Y(0).
     """
     for observable in observables:
         sentence = observable.pauli_rep
