@@ -8,7 +8,7 @@ Python.
 import json
 import keyword
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import cirq
@@ -362,11 +362,10 @@ def require_json(circuit: cirq.AbstractCircuit) -> None:
     Raises:
         CircuitError: The message names the gate, the moment and the qubits.
     """
-    checked = set()
+    checked: set[Hashable] = set()
     for index, moment in enumerate(circuit):
         for operation in moment:
-            key = gate_key(operation)
-            kind = None if key is None else (key, *map(type, operation.qubits))
+            kind = _kind(operation)
             if kind is not None and kind in checked:
                 continue
             try:
@@ -376,3 +375,21 @@ def require_json(circuit: cirq.AbstractCircuit) -> None:
                     f"{describe_location(operation, index)} cannot be saved: {error}"
                 ) from None
             checked.add(kind)
+
+
+def _kind(operation: cirq.Operation) -> Hashable:
+    """Return what decides whether JSON carries a frequent operation; None for others.
+
+    The name of a symbol and the value of a float do not.
+    """
+    gate = operation.gate
+    if type(operation) is not cirq.GateOperation or gate_key(gate) is None:
+        return None
+    assert isinstance(gate, cirq.EigenGate)
+    exponent = gate.exponent
+    shape: Hashable = exponent
+    if isinstance(exponent, sympy.Symbol | float):
+        shape = type(exponent).__name__
+    elif isinstance(exponent, sympy.Mul):
+        shape = tuple("symbol" if part.is_Symbol else part for part in exponent.args)
+    return type(gate), gate.global_shift, shape, *map(type, operation.qubits)
