@@ -33,6 +33,9 @@ SECONDS = 60.0
 """Time of the searches for one network, after which the best path so far is taken."""
 
 _GIVEN_UP = 1e18  # multiplications of a first greedy path, from which no search makes it feasible
+_GIVEN_UP_WIDTH = 36  # of a few greedy paths; a search was seen to lower it by 6
+_GIVEN_UP_ELEMENTS = 2**33  # of all tensors after a search; batches and gradients take 4 TB for them
+_FEW_ATTEMPTS = 32
 _ATTEMPTS = 256  # random greedy paths of a search
 _TENSORS = 2_000_000  # tensors of all these paths; a large network gets fewer
 _WRITE = 256  # multiplications that take as long as an element that is written and kept
@@ -197,7 +200,13 @@ def _best_tree(inputs: Sequence[tuple[str, ...]], searches: int) -> Any:
     tree = _greedy_tree(inputs, 0, 1)
     if tree.contraction_cost() > _GIVEN_UP:
         return tree
+    if tree.contraction_width() >= _GIVEN_UP_WIDTH:
+        tree = _greedy_tree(inputs, 0, _FEW_ATTEMPTS)
+        if tree.contraction_width() >= _GIVEN_UP_WIDTH:
+            return tree
     begin, found = time.monotonic(), [_searched_tree(inputs, 0)]
+    if found[0].total_write() > _GIVEN_UP_ELEMENTS:
+        return found[0]
     wanted = 1 if found[0].contraction_cost() < TINY else searches
     while len(found) < wanted and time.monotonic() - begin < SECONDS:
         found.append(_searched_tree(inputs, len(found)))

@@ -109,3 +109,35 @@ def test_a_search_beyond_its_time_says_so(
     with caplog.at_level(logging.WARNING):
         assert find_path(COMPLETE).operations > 0
     assert "the best of 1 is used" in caplog.text
+
+
+def grid(size: int) -> tuple[tuple[int, ...], ...]:
+    """Return the network of a square grid: its best paths are as wide as it."""
+    edges = [((x, y), (x + 1, y)) for x in range(size - 1) for y in range(size)]
+    edges += [((y, x), (y, x + 1)) for x in range(size - 1) for y in range(size)]
+    return tuple(
+        tuple(at for at, edge in enumerate(edges) if (x, y) in edge)
+        for x in range(size)
+        for y in range(size)
+    )
+
+
+def test_a_hopeless_network_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contraction_path, "_searched_tree", no_search)
+    assert find_path(grid(60)).width >= contraction_path._GIVEN_UP_WIDTH
+
+
+def test_a_network_with_too_many_elements_is_searched_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeds: list[int] = []
+    search = contraction_path._searched_tree
+
+    def searched(inputs: list, seed: int) -> object:
+        seeds.append(seed)
+        return search(inputs, seed)
+
+    monkeypatch.setattr(contraction_path, "_searched_tree", searched)
+    monkeypatch.setattr(contraction_path, "_GIVEN_UP_ELEMENTS", 2**8)
+    find_path(grid(10))
+    assert seeds == [0]
