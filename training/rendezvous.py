@@ -176,10 +176,11 @@ class RendezvousClient(GroupMember):
             message = StartMessage.from_json(content)
             on_error.pop_all()
         self._channel, self.group_secret = channel, secret
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._watch, args=(channel,), name="heartbeat", daemon=True
         )
-        self._thread.start()
+        thread.start()
+        self._thread = thread  # only now, since `close` joins it
         return message
 
     def _wait_for_start(self, channel: PeerChannel, wait: peer_watch.WaitLog) -> Message | None:

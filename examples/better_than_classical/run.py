@@ -10,6 +10,7 @@ with five seeds. Baselines are tuned and trained on the same examples as the mod
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -139,6 +140,8 @@ def differences(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _cell(values: Iterable[float], form: str) -> str:
     found = mean_interval(list(values))
+    if math.isnan(found.low):  # equal values, or one
+        return form.format(found.mean)
     return f"{form} ({form} to {form})".format(found.mean, found.low, found.high)
 
 

@@ -34,7 +34,7 @@ SECONDS = 60.0
 
 _GIVEN_UP = 1e18  # multiplications of a first greedy path, from which no search makes it feasible
 _GIVEN_UP_WIDTH = 36  # of a few greedy paths; a search was seen to lower it by 6
-_GIVEN_UP_ELEMENTS = 2**33  # of all tensors after a search; batches and gradients take 4 TB for them
+_GIVEN_UP_ELEMENTS = 2**33  # of all tensors after a search: 4 TB with batches and gradients
 _FEW_ATTEMPTS = 32
 _ATTEMPTS = 256  # random greedy paths of a search
 _TENSORS = 2_000_000  # tensors of all these paths; a large network gets fewer
