@@ -10,6 +10,7 @@ import pytest
 from common import storage
 from tests.e2e import kube
 from tests.e2e.kube import Job, kubectl
+from tests.support.patience import seconds
 
 SETTINGS = (
     "MODEL=hybrid", "QUBITS=2", "TRAIN_EXAMPLES=100", "VALIDATION_EXAMPLES=30",
@@ -118,7 +119,8 @@ def test_wrong_setting_fails_the_job_with_its_message(
 
 
 def test_deadline_ends_the_job_at_a_checkpoint(root: storage.StoragePath) -> None:
-    job = start("late-night", "EPOCHS=100000", "CHECKPOINT_INTERVAL=100000", "DEADLINE=25")
+    deadline = f"DEADLINE={seconds(12.5):.0f}"  # after the start, which a busy machine prolongs
+    job = start("late-night", "EPOCHS=100000", "CHECKPOINT_INTERVAL=100000", deadline)
     assert job.end(90) == "Failed"
     (failed,) = [c for c in kube.get("tfjob", job.name)["status"]["conditions"]
                  if c["type"] == "Failed"]  # fmt: skip
