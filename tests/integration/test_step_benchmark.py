@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support import patience
 from tests.support.step_worker import PAUSE, ROWS, STEPS
 from tests.support.training_processes import run_two_workers
 
@@ -65,15 +66,19 @@ def test_input_is_ready_in_advance(workers) -> None:
         assert min(step[INPUT] for step in times[1:]) < 2e-3
 
 
+def require_times(found: Any, pauses: Any) -> None:
+    """Check times that consist of pauses; a busy machine adds to them."""
+    short = 0.4 * PAUSE * STEPS
+    assert np.all(np.subtract(found, pauses) >= -short), (found, pauses)
+    assert np.all(np.subtract(found, pauses) <= patience.seconds(short / 2)), (found, pauses)
+
+
 def test_step_parts_are_timed_where_they_happen(workers) -> None:
-    slack = 0.4 * PAUSE * STEPS  # the machine may be busy
     for rank, worker in enumerate(workers):
         # Rank 0 waits for rank 1 in its all-reduces.
         own, other = rank * PAUSE * STEPS, (1 - rank) * PAUSE * STEPS
-        times = worker["one simulates longer"]["times"][1]
-        np.testing.assert_allclose(times[:OTHER], [own, other, 0], atol=slack)
+        simulates, waits = worker["one simulates longer"], worker["one waits for input"]
+        require_times(simulates["times"][1][:OTHER], [own, other, 0])
         # The wait of the last step is not shared.
-        wait = worker["one simulates longer"]["waits"][1]
-        assert wait == pytest.approx(other * (STEPS - 1) / STEPS, abs=slack)
-        times = worker["one waits for input"]["times"][1]
-        np.testing.assert_allclose(times[:OTHER], [0, other, own], atol=slack)
+        require_times(simulates["waits"][1], other * (STEPS - 1) / STEPS)
+        require_times(waits["times"][1][:OTHER], [0, other, own])
