@@ -125,17 +125,21 @@ class HamiltonianFamily:
             ProblemError: They have different numbers of qubits, no words or too many, or huge
                 coefficients.
         """
-        words = tuple(dict.fromkeys(word for one in sums for word in one))
+        found: dict[str, None] = {}
+        for one in sums:
+            found |= dict.fromkeys(one)
+            if len(found) > MAX_TERMS or len(found) * len(sums) > MAX_COEFFICIENTS:
+                raise ProblemError(
+                    f"{name} has {len(sums):,} Hamiltonians of at least {len(found):,} different"
+                    f" Pauli words: allowed are {MAX_TERMS:,} words, and {MAX_COEFFICIENTS:,}"
+                    " coefficients in all"
+                )
+        words = tuple(found)
         if not words:
             raise ProblemError(f"{name} has no terms: a Hamiltonian needs at least one")
         if len({len(word) for word in words}) > 1:
             raise ProblemError(
                 f"{name} has members of different widths: give Hamiltonians on the same qubits"
-            )
-        if len(words) > MAX_TERMS or len(words) * len(sums) > MAX_COEFFICIENTS:
-            raise ProblemError(
-                f"{name} has {len(sums):,} Hamiltonians of {len(words):,} different Pauli words:"
-                f" allowed are {MAX_TERMS:,} words, and {MAX_COEFFICIENTS:,} coefficients in all"
             )
         coefficients = np.array([[one.get(word, 0.0) for word in words] for one in sums])
         if not (largest := np.abs(coefficients).max()) <= MAX_ABSOLUTE_COEFFICIENT:

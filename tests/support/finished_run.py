@@ -4,6 +4,8 @@ import json
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from common import runs, storage
 from common.data import prepare
 from common.runs import Run
@@ -23,6 +25,15 @@ SMALL = [
 def model_folder(run: Path) -> Path:
     """Return the folder of weights.h5 and model.json of a finished run in a local folder."""
     return (run / json.loads((run / "result.json").read_text())["weights"]["path"]).parent
+
+
+def shorten_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write reports without matplotlib and with untuned baselines, which take most of the time."""
+    from inference import baseline, report_plots, task_plots
+
+    for module in (report_plots, task_plots):
+        monkeypatch.setattr(module, "to_svg", lambda _, name, label: f"<svg>{name} {label}</svg>")
+    monkeypatch.setattr(baseline, "STRENGTHS", (1.0,))
 
 
 def finish(root: StoragePath, name: str, *args: str) -> Run:

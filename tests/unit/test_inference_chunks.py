@@ -33,9 +33,14 @@ from inference.chunk_plan import ChunkPlan
 from inference.chunks import ChunkPredictions
 from inference.local_workers import LocalWorkers
 from inference.scoring import ClassScores, Histogram
-from tests.support.finished_run import finish
+from tests.support.finished_run import finish, shorten_reports
 
 EXAMPLES = 3_000  # three chunks
+
+
+@pytest.fixture(autouse=True)
+def short_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten_reports(monkeypatch)
 
 
 @pytest.fixture(scope="module")

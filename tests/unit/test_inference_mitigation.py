@@ -21,7 +21,7 @@ from inference.predictor import Predictor
 from qfleet.circuits import add_noise
 from qfleet.noise_rates import parse_rates
 from tests.support.devices import write_device
-from tests.support.finished_run import finish
+from tests.support.finished_run import finish, shorten_reports
 
 NOISE = "depolarizing:0.001,amplitude-damping:0.002,readout:0.01"
 ENERGY = ("TASK=energy", "DATA=tfim:3:0.5,1.5", "MODEL=hardware-efficient", "QUBITS=3", "LAYERS=1",
@@ -33,6 +33,11 @@ MODELS = {
     "energy": ENERGY,
     "robust": (f"NOISE={NOISE}", "GRADIENT=noiseless"),
 }
+
+
+@pytest.fixture(autouse=True)
+def short_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten_reports(monkeypatch)
 
 
 @pytest.fixture(scope="module")

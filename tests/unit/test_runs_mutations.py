@@ -147,4 +147,4 @@ def check_all(made: Path, scratch: Path, *, seed: int, fields: int, share: int) 
 
 
 def test_mutated_run_harms_nobody(made: Path, tmp_path: Path) -> None:
-    check_all(made, tmp_path, seed=0, fields=12, share=12)
+    check_all(made, tmp_path, seed=0, fields=12, share=24)

@@ -115,11 +115,11 @@ def grid(size: int) -> tuple[tuple[int, ...], ...]:
     """Return the network of a square grid: its best paths are as wide as it."""
     edges = [((x, y), (x + 1, y)) for x in range(size - 1) for y in range(size)]
     edges += [((y, x), (y, x + 1)) for x in range(size - 1) for y in range(size)]
-    return tuple(
-        tuple(at for at, edge in enumerate(edges) if (x, y) in edge)
-        for x in range(size)
-        for y in range(size)
-    )
+    tensors: dict[tuple[int, int], list[int]] = {}
+    for at, edge in enumerate(edges):
+        for corner in edge:
+            tensors.setdefault(corner, []).append(at)
+    return tuple(tuple(tensors[x, y]) for x in range(size) for y in range(size))
 
 
 def test_a_hopeless_network_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
