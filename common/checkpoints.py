@@ -106,7 +106,7 @@ def save(
     if (name := _nonfinite(arrays)) is not None:
         raise TrainingDiverged(
             f"{name} is not finite at step {step}, so that no checkpoint was saved: lower"
-            " LEARNING_RATE, or check the examples and the model; the checkpoint before it is kept"
+            " LEARNING_RATE, or check the examples and the model; earlier checkpoints are kept"
         )
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
@@ -196,7 +196,7 @@ def newest(run: StoragePath, counters: Sequence[str] = ()) -> Checkpoint | None:
         try:
             return _read(folder, key, counters)
         except _Damaged as error:
-            log.warning(f"{error}: using the checkpoint before it")
+            log.warning(f"{error}: it is not used")
     return None
 
 
@@ -226,7 +226,7 @@ def read(run: StoragePath, step: int, counters: Sequence[str] = ()) -> Checkpoin
         except _Damaged as error:
             problem = problem or error
     raise WeightsError(
-        f"{problem}: run the same command again to resume from the checkpoint before it"
+        f"{problem}: run the same command again, which uses an earlier checkpoint, if there is one"
     )
 
 

@@ -109,8 +109,8 @@ class JobWatcher:
         found = self._cluster.get(self._kind, self._name)
         if found is None or (self._uid and found["metadata"]["uid"] != self._uid):
             raise Preempted(
-                f"{self._kind} {self._name} was deleted while it was followed; its checkpoints are"
-                " kept: rerun the command to resume"
+                f"{self._kind} {self._name} was deleted while it was followed: rerun the command,"
+                " which resumes from the newest checkpoint, if there is one"
             )
         if self._again and not self._uid:
             self._startup.ignore_earlier_events(found)

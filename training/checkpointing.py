@@ -113,13 +113,19 @@ class CheckpointWriter:
             self._pending = self._executor.submit(self._save, state)
         if self._preemption.requested.is_set():
             self._commit_at_boundary()
-            raise Preempted(f"stopped by SIGTERM; saved checkpoint: {self._newest or 'none'}")
+            raise Preempted(f"stopped by SIGTERM; {self._saved}")
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._commit_at_boundary()
             raise DeadlineReached(
-                f"DEADLINE reached; saved checkpoint: {self._newest or 'none'}; run the same"
-                " command again to resume"
+                f"DEADLINE reached; {self._saved}; run the same command again to continue"
             )
+
+    @property
+    def _saved(self) -> str:
+        """State in storage, and the place where the next start begins."""
+        if self._newest:
+            return f"saved checkpoint: {self._newest}"
+        return "no checkpoint yet, so that the next start begins from the beginning"
 
     def commit_newest(self) -> None:
         """Return when the newest state is in storage. Safe to call from any thread."""

@@ -244,7 +244,7 @@ class Chief:
         log.info(f"Data set {data.name}: {rows} examples")
         if limit := self._settings.fault_tolerance.deadline:
             days = f" ({limit / 86_400:.1f} days)" if limit >= 86_400 else ""
-            log.info(f"DEADLINE: training stops with a checkpoint after {limit:,} s{days}")
+            log.info(f"DEADLINE: training saves its last step and stops after {limit:,} s{days}")
 
     def _log_result(
         self, metrics: dict[str, dict[str, float]], seconds: float, step_summary: str

@@ -127,8 +127,7 @@ class ClusterSpec:
 
 _CHANGE = (
     "the job's replicas and WORKERS must be the same number; stop the job and start it again with"
-    " the new number of workers, for example `make training TARGET=k8s WORKERS=3`, to resume from"
-    " its checkpoint"
+    " the new number of workers, for example `make training TARGET=k8s WORKERS=3`"
 )
 
 

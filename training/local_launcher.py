@@ -15,11 +15,10 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from common import checkpoints, runs, storage
+from common import runs, storage
 from common.errors import (
     DeadlineReached,
     PeerLost,
-    QfleetError,
     SettingsError,
     StorageUnavailable,
 )
@@ -95,14 +94,8 @@ class LocalLauncher:
 
     def _continuation(self) -> str:
         """Return what the next start of this run does."""
-        run = runs.Run.at(storage.path(self._settings.job.storage), self._name)
-        try:
-            step = checkpoints.newest_key(run.path)[1]
-        except QfleetError:
-            return "resume from the newest checkpoint, if there is one"
-        if step < 0:
-            return "train from the beginning: there is no checkpoint yet"
-        return f"resume from the checkpoint of step {step}"
+        root = storage.path(self._settings.job.storage)
+        return runs.Run.at(root, self._name).continuation
 
     def worker_cpus(self) -> list[list[int]]:
         """Return the CPUs of each worker; none to leave that to the system.
@@ -136,7 +129,7 @@ class LocalLauncher:
         raise PeerLost(
             f"all workers failed {times} (MAX_RESTARTS={max_restarts}); logs:"
             f" {self._settings.job.storage}/{self._name}/text; run"
-            f" `make training RUN={self._name}` again to resume from the checkpoint"
+            f" `make training RUN={self._name}` again to {self._continuation()}"
         )
 
     def _run_workers(self, signals: StopSignals) -> int:

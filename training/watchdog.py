@@ -285,8 +285,8 @@ class Watchdog:
             if self._deadline is not None and now >= self._deadline_limit(self._deadline):
                 self.end(
                     DeadlineReached(
-                        f"DEADLINE reached, in the stage: {stage.name}; run the same command again"
-                        " to resume from the last step boundary"
+                        f"DEADLINE reached, in the stage: {stage.name}; the same command resumes"
+                        " from the newest checkpoint, if there is one"
                     )
                 )
             self._touch()

@@ -8,10 +8,12 @@ from common.runs.attempts import AttemptRecord, Attempts, backoff_seconds
 from common.runs.claim import ClaimedRun, FinishedRun, claim_for_training, next_name, numbered
 from common.runs.loading import LoadedCircuit, LoadedRun, load
 from common.runs.registry import (
+    FAILED,
     RunComparison,
     RunSummary,
     compare,
     delete,
+    expand,
     find,
     latest_finished,
     list_runs,
@@ -22,6 +24,7 @@ from common.runs.run import DATASETS, Run, read_model
 
 __all__ = [
     "DATASETS",
+    "FAILED",
     "AttemptRecord",
     "Attempts",
     "ClaimedRun",
@@ -36,6 +39,7 @@ __all__ = [
     "claim_for_training",
     "compare",
     "delete",
+    "expand",
     "find",
     "latest_finished",
     "list_runs",

@@ -1,6 +1,7 @@
 """`make runs`: list the runs of STORAGE, or the trials of STUDY.
 
-COMPARE=a,b compares some, DELETE=a,b deletes some, and PROMOTE=a AS=production names one.
+COMPARE=a,b compares some, DELETE=a,b or DELETE=failed deletes some, PROMOTE=a AS=production names
+one.
 """
 
 import sys
@@ -20,7 +21,13 @@ from common.text import printable
 PIPE_WIDTH = 120
 """Columns of output to a file or a pipe."""
 
-COLORS = {"finished": "green", "training": "cyan", "unfinished": "yellow", "damaged": "red"}
+COLORS = {
+    "finished": "green",
+    "training": "cyan",
+    "unfinished": "yellow",
+    "failed": "red",
+    "damaged": "red",
+}
 
 
 def main() -> None:
@@ -88,6 +95,10 @@ def print_runs(console: Console, root: StoragePath, study: str = "") -> None:
     console.print(table)
     for alias, target in runs.aliases(root).items():
         console.print(f"{escape(alias)} = {escape(target.name)}")
+    if any(run.state == runs.FAILED for run in found):
+        console.print(
+            "A failed run has no checkpoint to resume from: `make runs DELETE=failed` deletes all"
+        )
     for run in found:
         if run.problem:
             console.print(_shown(run.problem), style="red")
@@ -110,9 +121,13 @@ def compare(console: Console, root: StoragePath, names: list[str]) -> None:
 
 
 def remove(console: Console, root: StoragePath, names: list[str], *, confirmed: bool) -> None:
-    """Delete runs, after a question on the terminal unless `confirmed`."""
+    """Delete runs, after a question on the terminal unless `confirmed`; see `runs.expand`."""
+    names = runs.expand(root, names)
     for name in names:
         runs.find(root, name)
+    if not names:
+        console.print(f"{escape(str(root))} has no failed runs")
+        return
     listed = ", ".join(names)
     if not confirmed:
         if not sys.stdin.isatty():

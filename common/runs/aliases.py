@@ -65,8 +65,8 @@ def promote(run: Run, alias: str) -> dict[str, Any]:
     """
     if not run.finished():
         raise RunError(
-            f"run {run.name} is not finished, so it can't be promoted: resume it with"
-            f" `make training RUN={run.name}`"
+            f"run {run.name} is not finished, so it can't be promoted: run"
+            f" `make training RUN={run.name}` to {run.continuation}"
         )
     folder = Run.at(run.path.parent, alias).path
     if not storage.is_file(folder / FILE) and storage.exists(folder):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from common import checkpoints, storage
+from common import storage
 from common.errors import QfleetError, RunError
 from common.lease import Lease
 from common.runs.run import FORMAT, MAX_NAME_LENGTH, Run, now
@@ -29,6 +29,9 @@ _BEFORE_RECORD = ("lease.json", "attempts", "rendezvous", "slurm", "text", "logs
 
 _RECORD = ("logs", "metrics.jsonl", "contraction_paths.json", "run.json")
 """Files of one training before its first checkpoint; run.json is last, since it marks the run."""
+
+
+_ADVICE = "use the same settings and data to resume it, or choose another RUN"
 
 
 def numbered(wanted: str) -> Iterator[str]:
@@ -115,7 +118,8 @@ class ClaimedRun:
         content = json.dumps(record, indent=1, allow_nan=False) + "\n"
         exists = self.run.exists()
         conflict = self._conflict(data_fingerprint) if exists else ""
-        if conflict and not _has_checkpoints(self.run):
+        if conflict and not self.run.has_checkpoint():
+            log.warning(f"{conflict}; it has no checkpoint and is replaced")
             _delete_record(self.run)
             exists, conflict = False, ""
         if not exists:
@@ -123,7 +127,7 @@ class ClaimedRun:
                 return False
             conflict = self._conflict(data_fingerprint)
         if conflict:
-            raise RunError(conflict)
+            raise RunError(f"{conflict}: {_ADVICE}")
         _warn_of_versions(self.run, versions)
         return True
 
@@ -135,9 +139,8 @@ class ClaimedRun:
         if existing["data"] == data_fingerprint:
             return ""
         return (
-            f"run {self.run.name} was created with other data:"
-            f" DATA={self.settings.identity.get('data')} has changed since; restore the data"
-            " to resume it, or choose another RUN"
+            f"run {self.run.name} was created with other data"
+            f" (DATA={self.settings.identity.get('data')} has changed since)"
         )
 
     def finish(self, result: Mapping[str, Any]) -> None:
@@ -219,8 +222,8 @@ def _check_settings(run: Run, settings: RunSettings) -> None:
             )
         return
     conflict = _settings_conflict(run, run.record(), settings)
-    if conflict and _has_checkpoints(run):
-        raise RunError(conflict)
+    if conflict and run.has_checkpoint():
+        raise RunError(f"{conflict}: {_ADVICE}")
 
 
 def _settings_conflict(run: Run, existing: Mapping[str, Any], settings: RunSettings) -> str:
@@ -229,14 +232,7 @@ def _settings_conflict(run: Run, existing: Mapping[str, Any], settings: RunSetti
     if not differing and existing["fingerprint"] == settings.fingerprint:
         return ""
     changes = ", ".join(f"{n.upper()}={was} (now {now})" for n, was, now in differing)
-    return (
-        f"run {run.name} was created with {changes or 'settings of another version of qfleet'}:"
-        " use the same settings to resume it, or choose another RUN"
-    )
-
-
-def _has_checkpoints(run: Run) -> bool:
-    return bool(storage.children(run.path / checkpoints.FOLDER))
+    return f"run {run.name} was created with {changes or 'settings of another version of qfleet'}"
 
 
 def _delete_record(run: Run) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from common import checkpoints, lease, storage
+from common import lease, storage
 from common.errors import RunError, StorageError, WeightsError, one_line
 from common.runs import records
 from common.runs.aliases import aliases, is_alias, read_alias
@@ -21,7 +21,10 @@ from common.storage import StoragePath
 
 log = logging.getLogger("qfleet")
 
-RunState = Literal["finished", "training", "unfinished", "damaged"]
+RunState = Literal["finished", "training", "unfinished", "failed", "damaged"]
+
+FAILED: RunState = "failed"
+"""State of a run that ended before its first checkpoint, so that there is nothing to resume."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class RunSummary:
 
     Args:
         name: Name of the run.
-        state: finished, training (a job has its lease), unfinished, or damaged.
+        state: finished, training (a job has its lease), unfinished, failed (nothing to resume), or
+            damaged.
         model: MODEL.
         qubits: QUBITS.
         epochs: Completed epochs.
@@ -109,10 +113,33 @@ def list_runs(root: StoragePath, study: str = "") -> list[RunSummary]:
     states += [(run, "training" if run.path in training else "unfinished") for run in unfinished]
     for run, state in states:
         try:
+            if state == "unfinished" and not run.has_checkpoint():
+                state = FAILED
             summaries.append(_summary(run, state))
         except (RunError, StorageError) as error:
             summaries.append(_damaged(run, error))
     return sorted(summaries, key=lambda s: (s.when, s.name))
+
+
+def expand(root: StoragePath, names: Sequence[str]) -> list[str]:
+    """Return the names with those of all failed runs in place of `failed`.
+
+    A run or an alias that is called so is meant itself.
+    """
+    if FAILED not in names or storage.exists(root / FAILED):
+        return list(names)
+    failed = [run.name for run in list_runs(root) if run.state == FAILED]
+    return [*(name for name in names if name != FAILED), *failed]
+
+
+def _proposed(root: StoragePath) -> list[str]:
+    """Return the names that a message proposes: runs with a result or a checkpoint."""
+    found = []
+    for run in _runs(root):
+        with contextlib.suppress(StorageError):
+            if run.finished() or run.has_checkpoint():
+                found.append(run.name)
+    return found
 
 
 def _check_lease(run: Run) -> None:
@@ -172,10 +199,11 @@ def find_run(root: StoragePath, name: str) -> Run:
     run = Run.at(root, name)
     if _has_record(run):
         return run
-    known = names(root)
+    known = _proposed(root)
     if not known:
         raise RunError(
-            f"there is no run {name}: {root} has no runs; create one with `make training`"
+            f"there is no run {name}: {root} has no runs that have trained; create one with `make"
+            " training`"
         )
     near = difflib.get_close_matches(name, known, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"existing runs: {_few(known)}"
@@ -228,15 +256,13 @@ def resolve(root: StoragePath, name: str = "") -> Run:
     if name:
         run = find(root, name)
         if not run.finished():
-            step = max(checkpoints.steps(run.path), default=0)
             raise RunError(
-                f"run {name} is not finished (its newest checkpoint is at step {step}): resume it"
-                f" with `make training RUN={name}`"
+                f"run {name} is not finished: run `make training RUN={name}` to {run.continuation}"
             )
         return run
     latest = latest_finished(root)
     if latest is None:
-        known = names(root)
+        known = _proposed(root)
         unfinished = f"; unfinished: {_few(known)}" if known else ""
         raise RunError(
             f"there is no finished run in {root}: create one with `make training`{unfinished}"

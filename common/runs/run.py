@@ -27,8 +27,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from common import safe_json, storage, weights_file
-from common.errors import TERMINATION_LOG, RunError, WeightsError
+from common import checkpoints, safe_json, storage, weights_file
+from common.errors import TERMINATION_LOG, QfleetError, RunError, WeightsError
 from common.formats import MODEL_FORMAT
 from common.runs import records
 from common.settings import RUN_NAME, Settings
@@ -115,6 +115,21 @@ class Run:
     def finished(self) -> bool:
         """Return True if result.json exists, which is written last."""
         return storage.is_file(self.path / "result.json")
+
+    def has_checkpoint(self) -> bool:
+        """Return True if there is something to resume from."""
+        return checkpoints.newest_key(self.path)[1] >= 0
+
+    @property
+    def continuation(self) -> str:
+        """Action of the next training of the run, after "to"."""
+        try:
+            step = checkpoints.newest_key(self.path)[1]
+        except QfleetError:
+            return "resume from its newest checkpoint, if it has one"
+        if step < 0:
+            return "train from the beginning: it has no checkpoint"
+        return f"resume from its checkpoint of step {step}"
 
     def record(self) -> dict[str, Any]:
         """Return run.json: format, run, settings, other settings, fingerprint, data, versions.

@@ -89,8 +89,8 @@ def _print_stored_run(
                 console.print(f"run {run} is finished{metrics}; it is in {stored.path}")
             elif stored.exists():
                 console.print(
-                    f"run {run} is unfinished, in {stored.path}: resume it with `make training"
-                    f" TARGET=k8s RUN={run}`"
+                    f"run {run} is unfinished, in {stored.path}: run `make training"
+                    f" TARGET=k8s RUN={run}` to {stored.continuation}"
                 )
     except cluster_storage.StorageNotReady:
         return

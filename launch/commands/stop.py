@@ -39,12 +39,12 @@ def _stop(
         console.print(deleted)
         console.print(f"job {name} had ended before ({phase})")
     else:
-        console.print(f"job {name} {phase}: stopping its workers; the chief saves a checkpoint")
+        console.print(f"job {name} {phase}: stopping its workers; the chief saves its last step")
         seconds = apply.remove(cluster, live) or 0
         console.print(deleted)
         console.print(
             f"job {name} was stopped in {seconds:.0f} s; `make training TARGET=k8s RUN={run}`"
-            " resumes it"
+            " resumes from the newest checkpoint, if there is one"
         )
 
 

@@ -196,8 +196,8 @@ def stop(settings: Settings) -> int:
             raise ClusterError(f"job {job.slurm_id} is still {state.state}: look at `squeue`")
         time.sleep(POLL_SECONDS / 2)
     console.print(
-        f"job {job.slurm_id} was stopped in {time.monotonic() - began:.0f} s; `make training"
-        f" TARGET=slurm {stored.arguments}` resumes it"
+        f"job {job.slurm_id} was stopped in {time.monotonic() - began:.0f} s; run `make training"
+        f" TARGET=slurm {stored.arguments}` to {stored.continuation}"
     )
     return 0
 

@@ -135,7 +135,7 @@ def outcome_of(run: Run, job: SlurmJob, state: JobState | None, *, has_log: bool
         has_log: Its output was found.
     """
     title = f"job {job.slurm_id}"
-    again = f"`make training TARGET=slurm {run.arguments}` resumes it"
+    again = f"run `make training TARGET=slurm {run.arguments}` to {run.continuation}"
     if run.finished():
         return JobOutcome(0, f"{title} COMPLETED; run {run.name} is finished")
     if state is None:

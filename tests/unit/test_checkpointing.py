@@ -112,6 +112,18 @@ def test_deadline_saves_and_stops(storage: BlockingStorage, preemption: Preempti
     assert storage.written == [5]
 
 
+@pytest.mark.parametrize("deadline", [None, 0.0])
+def test_stop_before_the_first_state_reports_no_checkpoint(
+    storage: BlockingStorage, preemption: Preemption, deadline: float | None
+) -> None:
+    writer = CheckpointWriter(storage.commit, preemption, deadline)
+    writer.start(None)
+    if deadline is None:
+        preemption.requested.set()
+    with pytest.raises((Preempted, DeadlineReached), match="no checkpoint"):
+        writer.on_step_boundary(None)
+
+
 def test_resumed_state_is_not_saved_again(
     writer: CheckpointWriter, storage: BlockingStorage
 ) -> None:

@@ -124,7 +124,6 @@ def test_newest_skips_a_damaged_checkpoint(
     assert found.step == 10
     assert len(caplog.messages) == 1
     assert "step-00000020" in caplog.messages[0]
-    assert caplog.messages[0].endswith("using the checkpoint before it")
 
 
 def test_save_refuses_python_objects(tmp_path: Path) -> None:

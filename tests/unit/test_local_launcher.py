@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from common import checkpoints
-from common.errors import SettingsError
+from common import checkpoints, runs
+from common.errors import RunError, SettingsError
 from common.processes import system
 from common.settings import Settings
 from qfleet.native.libraries import process_path
@@ -80,5 +80,8 @@ def test_stopped_run_reports_its_checkpoint(
     folder.mkdir(parents=True)
     for name in names:
         (folder / f"step-{int(name):08}-1.json").touch()
+    (tmp_path / "hybrid" / "run.json").touch()
     launcher = LocalLauncher(Settings.from_args(["RUN=hybrid", f"STORAGE={tmp_path}"]))
     assert text in launcher._continuation()
+    with pytest.raises(RunError, match=text):
+        runs.resolve(tmp_path, "hybrid")

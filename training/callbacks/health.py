@@ -13,10 +13,7 @@ _NAMES = {
     Fault.LOSS: "the loss",
     Fault.GRADIENT: "the gradient",
 }
-ADVICE = (
-    "lower LEARNING_RATE, or check the examples and the model; the last checkpoint before it is"
-    " kept"
-)
+ADVICE = "lower LEARNING_RATE, or check the examples and the model; earlier checkpoints are kept"
 
 
 class HealthCallback(keras.callbacks.Callback):

@@ -189,7 +189,10 @@ class RunsSettings(SettingsGroup):
     scope: ClassVar[Scopes] = frozenset({Scope.COMMAND, Scope.PLAN_FILE})
 
     compare: Annotated[str, Setting("runs to compare", allowed="names separated by commas")] = ""
-    delete: Annotated[str, Setting("runs to delete", allowed="names separated by commas")] = ""
+    delete: Annotated[
+        str,
+        Setting("runs to delete", allowed="names separated by commas; failed: all failed runs"),
+    ] = ""
     promote: Annotated[
         str,
         Setting("finished run that gets the alias AS", allowed="the name of a run"),
