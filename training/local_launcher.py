@@ -48,6 +48,9 @@ last step boundary in it."""
 START_EXIT_TIMEOUT_SECONDS = 3.0
 """The same before the first step, where there is nothing to save."""
 
+ERROR_WAIT_SECONDS = 4.0
+"""Time in which the other workers' errors may come before one of them is shown."""
+
 TERMINATION_GRACE_SECONDS = 30.0
 """Time for the chief to write its checkpoint after SIGTERM."""
 
@@ -229,6 +232,9 @@ class _Supervision:
         self._heartbeats = Heartbeats()
         for process, file in zip(group.processes, heartbeat_files, strict=True):
             self._heartbeats.watch(process, file)
+        self._errors: dict[int, Event] = {}  # the first one of each rank, not shown yet
+        self._error_time = 0.0  # when the first of them came
+        self._reported = False
         self._trained = False
         self._refused = False  # a worker has reported a permanent failure
 
@@ -254,7 +260,22 @@ class _Supervision:
                 break
             if failed and {self._ranks[name] for name in self._running} <= self._left_out:
                 break  # those left out wait for the next start
+            if self._errors and time.monotonic() > self._error_time + ERROR_WAIT_SECONDS:
+                self._report_cause()
+        self._report_cause()
+        return self._overall_code()
+
+    def _overall_code(self) -> int:
         return _overall_code([self._codes[rank] for rank in sorted(self._codes)])
+
+    def _report_cause(self) -> None:
+        """Show one error of this start: other workers end because of it, and report that too."""
+        code = self._overall_code()
+        ranks = sorted(self._errors, key=lambda rank: (self._codes.get(rank) != code, rank))
+        if ranks and not self._reported and not self._refused:
+            self._reported = True
+            self._display.show(self._errors[ranks[0]])
+        self._errors.clear()
 
     def _kill_stale(self) -> None:
         """Kill workers that are stopped, or stuck so that they can't end themselves."""
@@ -272,7 +293,11 @@ class _Supervision:
             self._left_out = {one for one in event.items("missing") if isinstance(one, int)}
         if event.kind != "exit":
             self._trained |= event.kind in _TRAINING_EVENTS
-            if not self._refused:  # later errors are the same one, or the loss of this worker
+            is_retryable = event.integer("exit_code") >= FIRST_RETRYABLE_EXIT_CODE
+            if event.kind == "error" and is_retryable and rank not in self._left_out:
+                self._error_time = self._error_time or time.monotonic()
+                self._errors.setdefault(rank, event)
+            elif not self._refused:  # later errors are the same one, or the loss of this worker
                 self._display.show(event)
             self._refused |= _is_permanent(event.integer("exit_code"))
             return

@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self
 from common.errors import (
     EXIT_BUG,
     EXIT_INTERRUPTED,
+    DeadlineReached,
     PeerLost,
     QfleetError,
     RetryableError,
@@ -39,6 +40,9 @@ or starved has not listened meanwhile."""
 
 GRACE_SECONDS = 1.0
 """Time for the main thread to report an error of its own before the loss of a peer ends it."""
+
+LOSS_SECONDS = 3.0
+"""Time for the reason of a failed call to arrive."""
 
 LINGER_SECONDS = 1.0
 """Time for the other side to read the last message."""
@@ -129,9 +133,28 @@ class GroupMember:
         group_secret: The secret of this start, once all workers start; empty for a single worker.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_loss: OnLoss) -> None:
         self.group_secret = b""
         self._left = False
+        self._on_loss = on_loss
+        self._loss: QfleetError | None = None
+        self._has_loss = threading.Event()
+
+    def wait_for_loss(self) -> QfleetError | None:
+        """Return why the group can't continue, as the other workers reported it.
+
+        A call that fails because a peer ended is often earlier than that peer's last message.
+
+        Returns:
+            The reason; None where there is none within LOSS_SECONDS.
+        """
+        self._has_loss.wait(LOSS_SECONDS)
+        return self._loss
+
+    def _lose_group(self, error: QfleetError) -> None:
+        self._loss = error
+        self._has_loss.set()
+        self._on_loss(error)
 
     def finish(self) -> None:
         """Report that this worker has done its part: from now on, its end is not a loss."""
@@ -181,7 +204,7 @@ def end_message(error: BaseException) -> dict[str, Any]:
     if known:
         return {"kind": END, "exit_code": known.exit_code, "text": one_line(known)}
     if isinstance(error, Exception):
-        return {"kind": END, "exit_code": EXIT_BUG, "text": f"a bug: {error!r}"}
+        return {"kind": END, "exit_code": EXIT_BUG, "text": f"a bug: {type(error).__name__}"}
     return {"kind": END, "exit_code": EXIT_INTERRUPTED, "text": "interrupted"}
 
 
@@ -193,7 +216,8 @@ def verdict_message(error: QfleetError) -> dict[str, Any]:
 def error_of_end(message: dict[str, Any], who: str) -> QfleetError:
     """Return the error that another worker's end is for this one.
 
-    A permanent error of one worker ends all of them permanently, with its sentence.
+    A permanent error of one worker ends all of them permanently, with its sentence. DEADLINE ends
+    them all, too.
 
     Args:
         message: The message of kind END.
@@ -203,6 +227,8 @@ def error_of_end(message: dict[str, Any], who: str) -> QfleetError:
     is_verdict = bool(message.get("verdict"))
     if type(code) is int and 0 < code < RetryableError.exit_code:
         return RunError(text if is_verdict else f"{who} failed: {text}")
+    if code == DeadlineReached.exit_code:
+        return DeadlineReached(text)
     return PeerLost(text if is_verdict else f"{who} ended ({text}): all workers restart")
 
 

@@ -95,10 +95,10 @@ class RendezvousClient(GroupMember):
         on_loss: peer_watch.OnLoss,
         stage: peer_watch.Stage = lambda: "training",
     ) -> None:
-        super().__init__()
+        super().__init__(on_loss)
         self._cluster, self._limits = cluster, settings.fault_tolerance
         self._secret, self._fingerprint = secret, fingerprint
-        self._on_loss, self._stage = on_loss, stage
+        self._stage = stage
         self._chief = f"the chief ({cluster.workers[0]})"
         self._chief_stage = ""
         self._alive_time = 0.0  # of the chief's last sign of life, before the start
@@ -249,7 +249,7 @@ class RendezvousClient(GroupMember):
             self._is_over = True
         elif kind == END and not self._is_over:
             self._is_over = True
-            self._on_loss(peer_watch.error_of_end(message, self._chief))
+            self._lose_group(peer_watch.error_of_end(message, self._chief))
 
     def _lose(self, reason: str) -> None:
         with self._lock:
@@ -257,7 +257,7 @@ class RendezvousClient(GroupMember):
                 return
             self._is_over = True
         stage = f" in stage '{self._chief_stage}'" if self._chief_stage else ""
-        self._on_loss(PeerLost(f"{self._chief} is lost{stage}: {reason}; all workers restart"))
+        self._lose_group(PeerLost(f"{self._chief} is lost{stage}: {reason}; all workers restart"))
 
     def _is_drained(self, channel: PeerChannel) -> bool:
         """Return True where nothing is left to do on the connection."""

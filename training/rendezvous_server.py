@@ -53,11 +53,11 @@ class RendezvousServer(GroupMember):
         on_loss: peer_watch.OnLoss,
         stage: peer_watch.Stage = lambda: "training",
     ) -> None:
-        super().__init__()
+        super().__init__(on_loss)
         self._cluster, self._secret, self._fingerprint = cluster, secret, fingerprint
         self._limits, self._training = settings.fault_tolerance, settings.training
         self._min_workers = settings.training.min_workers or cluster.size
-        self._on_loss, self._stage = on_loss, stage
+        self._stage = stage
         self._members: Sequence[int] = ()
         self._mismatch_seconds = 0.0  # when the workers were found to differ
         self._is_over = False  # from then on, no loss matters
@@ -253,7 +253,7 @@ class RendezvousServer(GroupMember):
         for peer in self._connections.joined():
             if peer.member:
                 self._connections.send(peer, peer_watch.verdict_message(error))
-        self._on_loss(error)
+        self._lose_group(error)
 
     def _group(self) -> Sequence[int]:
         assert self._connections

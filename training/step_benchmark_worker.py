@@ -163,7 +163,7 @@ def main() -> None:
         from training.peer_errors import PeerErrorTranslator
         from training.step_benchmark import StepBenchmark
 
-        with PeerErrorTranslator(cluster, preemption):
+        with PeerErrorTranslator(cluster, preemption, rendezvous.wait_for_loss):
             benchmark = StepBenchmark(settings, cluster)
             for index, case in enumerate(cases):
                 result = benchmark.measure(case, cases[index + 1 :])

@@ -94,6 +94,7 @@ def train(
             deadline,
             watchdog,
             rendezvous.group_secret,
+            rendezvous.wait_for_loss,
         )
         trainer = stack.enter_context(_import(open_trainer, watchdog)(context))
         stack.enter_context(watchdog.orderly_end())

@@ -48,7 +48,7 @@ def open_trainer(context: TrainingContext) -> Iterator["Trainer"]:
         SimulationError: This worker ran out of memory.
     """
     settings, cluster = context.settings, context.cluster
-    with PeerErrorTranslator(cluster, context.preemption) as errors:
+    with PeerErrorTranslator(cluster, context.preemption, context.wait_for_loss) as errors:
         watchdog = context.watchdog
         strategy = distributed.create_strategy(settings, cluster, watchdog, context.secret)
         watchdog.enter("the model", settings.fault_tolerance.stall_timeout_max)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from common.checkpoints import Checkpoint
     from common.data import Dataset
+    from common.errors import QfleetError
     from common.settings import Settings
     from training.checkpointing import TrainingState
     from training.cluster import ClusterSpec
@@ -31,6 +32,7 @@ class TrainingContext:
         deadline: `time.monotonic()` at which training stops with a checkpoint, or None.
         watchdog: Limits of what the trainer does.
         secret: What the workers authenticate their connections with; empty for a single worker.
+        wait_for_loss: Returns why the group can't continue; see `GroupMember`.
     """
 
     settings: "Settings"
@@ -42,6 +44,7 @@ class TrainingContext:
     deadline: float | None
     watchdog: "Watchdog"
     secret: bytes = b""
+    wait_for_loss: "Callable[[], QfleetError | None]" = lambda: None
 
 
 class TrainerProtocol(Protocol):

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from common.errors import PeerLost
+from common.errors import DeadlineReached, PeerLost, Preempted
 from qfleet import native
 from qfleet.tensorflow.runtime import tf
 from training import allreduce
@@ -60,6 +60,51 @@ def test_silent_peer_is_named_at_the_limit(peers):
     ):
         reduce(peers)
     assert time.monotonic() - began > 0.4
+
+
+GRAPH_TEXT = """Graph execution error:
+
+Detected at node while/QfleetAllReduce defined at (most recent call last):
+  File "threading.py", line 1
+{own}
+\t [[{{{{node while/QfleetAllReduce}}}}]] [Op:__inference_steps_12]"""
+OWN_TEXTS = ("worker 1 is lost: closed", "no data from worker 1 2 for 5 s", "")
+
+
+@pytest.mark.parametrize("own", OWN_TEXTS)
+@pytest.mark.parametrize("kind", [tf.errors.UnavailableError, tf.errors.InternalError])
+def test_peer_error_has_no_text_of_tensorflow(caplog, kind, own):
+    cluster = ClusterSpec(loopback_addresses([1, 2, 3]), 1)
+    error = kind(None, None, GRAPH_TEXT.format(own=own))
+    caplog.set_level("DEBUG", "qfleet")
+    with (
+        pytest.raises(PeerLost) as caught,
+        PeerErrorTranslator(cluster, Preemption(Watchdog(), is_chief=False)),
+    ):
+        raise error
+    for word in ("Graph", "node", "threading", "Op:"):
+        assert word not in str(caught.value)
+        assert word in caplog.text
+    assert own in str(caught.value)
+
+
+@pytest.mark.parametrize("reported", [DeadlineReached("over"), PeerLost("worker 2 is lost"), None])
+def test_peer_error_becomes_the_reported_reason(reported):
+    """Also a SIGTERM that arrives while the reason is awaited."""
+    preemption = Preemption(Watchdog(), is_chief=False)
+
+    def wait_for_loss():
+        if reported is None:
+            preemption.requested.set()
+        return reported
+
+    cluster = ClusterSpec(loopback_addresses([1, 2, 3]), 1)
+    with (
+        pytest.raises(type(reported) if reported else Preempted) as caught,
+        PeerErrorTranslator(cluster, preemption, wait_for_loss),
+    ):
+        raise tf.errors.UnavailableError(None, None, GRAPH_TEXT.format(own=OWN_TEXTS[0]))
+    assert caught.value is reported or reported is None
 
 
 def test_limit_changes_while_an_all_reduce_waits(peers):

@@ -5,11 +5,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
 from common import checkpoints, runs
 from common.errors import RunError, SettingsError
+from common.events import Event
 from common.processes import system
 from common.settings import Settings
 from qfleet.native.libraries import process_path
@@ -33,6 +36,65 @@ def test_workers_are_pinned_where_each_has_cpus(
     monkeypatch.setattr(system, "usable_cpus", lambda: [0, 1, 2, 3])
     launcher = LocalLauncher(Settings.from_args(["RUN=hybrid", *settings]))
     assert launcher.worker_cpus() == cpus
+
+
+class FakeGroup:
+    """The processes and events of a start of workers."""
+
+    def __init__(self, events: list[tuple[int, Event]], size: int) -> None:
+        self.processes = [SimpleNamespace(name=f"worker {rank}") for rank in range(size)]
+        for process in self.processes:
+            process.describe_exit = lambda: "its end"
+        self._events = events
+
+    def next_event(self, timeout_seconds: float) -> tuple[SimpleNamespace, Event]:
+        rank, event = self._events.pop(0)
+        return self.processes[rank], event
+
+    def terminate(self) -> None:
+        """Do nothing: the events are given."""
+
+
+def ends(codes: list[int], order: list[int]) -> list[tuple[int, Event]]:
+    """Each worker reports its error, then they end, both in the given order of ranks."""
+    errors = [
+        (rank, Event("error", 0.0, rank, f"error {rank}", {"exit_code": codes[rank]}))
+        for rank in order
+        if codes[rank] > 0
+    ]
+    return errors + [
+        (rank, Event("exit", 0.0, rank, "", {"exit_code": codes[rank]})) for rank in order
+    ]
+
+
+@pytest.mark.parametrize(
+    ("codes", "order", "shown"),
+    [
+        ([146, 138], [1, 0], ["error 0"]),  # DEADLINE
+        ([146, 146, 146], [2, 1, 0], ["error 0"]),
+        ([143, 143], [1, 0], ["error 0"]),  # Ctrl-C
+        ([138, 143, 138], [0, 1, 2], ["error 1"]),  # SIGTERM of one worker
+        ([138, -9, 138], [1, 2, 0], ["error 0"]),  # SIGKILL
+        ([138, 138, 2], [0, 2, 1], ["error 2"]),  # a permanent error
+        ([0, 0], [0, 1], []),
+    ],
+)
+def test_start_of_workers_reports_one_error(
+    monkeypatch: pytest.MonkeyPatch, codes: list[int], order: list[int], shown: list[str]
+) -> None:
+    monkeypatch.setattr(local_launcher, "Heartbeats", MagicMock)
+    found: list[str] = []
+    display = SimpleNamespace(show=lambda event: found.append(event.message))
+    signals = SimpleNamespace(received=None)
+    supervision = local_launcher._Supervision(
+        FakeGroup(ends(codes, order), len(codes)),  # type: ignore[arg-type]
+        [Path()] * len(codes),
+        display,  # type: ignore[arg-type]
+        signals,  # type: ignore[arg-type]
+    )
+    supervision._heartbeats.stale.return_value = []  # type: ignore[attr-defined]
+    supervision.wait()
+    assert found == shown
 
 
 def install(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

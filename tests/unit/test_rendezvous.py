@@ -9,7 +9,15 @@ import time
 
 import pytest
 
-from common.errors import PeerLost, RendezvousTimeout, RunError
+from common.errors import (
+    DeadlineReached,
+    PeerLost,
+    Preempted,
+    QfleetError,
+    RendezvousTimeout,
+    RunError,
+    SettingsError,
+)
 from common.settings import Settings
 from tests.support.patience import seconds, wait_until
 from tests.support.ports import own_port
@@ -118,6 +126,17 @@ def group(tmp_path, monkeypatch):
 def started(group):
     message = StartMessage(**{**MESSAGE.to_json(), "members": tuple(range(group.size))})
     return dict.fromkeys(range(1, group.size), message)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(DeadlineReached("over"), DeadlineReached), (Preempted("stopped"), PeerLost),
+     (SettingsError("SEED"), RunError), (KeyError("Graph"), RunError)],
+)  # fmt: skip
+def test_end_of_a_peer_has_its_kind_of_reason(error: Exception, kind: type[QfleetError]) -> None:
+    found = peer_watch.error_of_end(peer_watch.end_message(error), "worker 1")
+    assert type(found) is kind
+    assert "Graph" not in str(found)
 
 
 def test_workers_before_and_after_the_chief_get_its_message(group):
