@@ -142,7 +142,7 @@ class LocalLauncher:
             free_ports(size + 1) as (*ports, rendezvous_port),
             storage.temporary_folder() as folder,
             ProcessGroup() as group,
-            TrainingDisplay() as display,
+            TrainingDisplay(self._settings.training) as display,
         ):
             addresses = loopback_addresses(ports)
             files = [Path(folder, f"worker-{rank}") for rank in range(size)]

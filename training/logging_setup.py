@@ -20,9 +20,17 @@ def start_console(rank: int, *, verbose: bool) -> None:
         verbose: Include debug messages.
     """
     events.start(rank)
-    log.handlers = [events.LogHandler(verbose=verbose)]
+    handler = events.LogHandler(verbose=verbose)
+    if rank:
+        handler.addFilter(lambda record: not getattr(record, "is_shared", False))
+    log.handlers = [handler]
     log.setLevel(logging.DEBUG)
     log.propagate = False
+
+
+def log_shared(text: str, level: int = logging.INFO) -> None:
+    """Log what all workers find alike: each text log has it, the console the chief's line only."""
+    log.log(level, "%s", text, extra={"is_shared": True})
 
 
 def add_log_file(file: Path, *, verbose: bool) -> logging.Handler:

@@ -16,8 +16,7 @@ from common.errors import TrainingDiverged
 from common.settings import TrainingSettings
 from qfleet.tensorflow.runtime import keras
 from training.local_part import local_part
-
-log = logging.getLogger("qfleet")
+from training.logging_setup import log_shared
 
 
 class MultiStart(keras.callbacks.Callback):
@@ -60,7 +59,8 @@ class MultiStart(keras.callbacks.Callback):
             return False
         self.is_dropped = True
         index = epoch // self._settings.epochs_per_initialization
-        log.warning(f"Initialization #{index + 1} is dropped: {reason}")
+        count = self._settings.initialization_count
+        log_shared(f"Initialization {index + 1} of {count} is dropped: {reason}", logging.WARNING)
         return True
 
     @property
@@ -91,9 +91,9 @@ class MultiStart(keras.callbacks.Callback):
                         f"none of {settings.initialization_count} initializations has a finite"
                         " loss: lower LEARNING_RATE, or check the examples and the model"
                     )
-                log.info(
-                    f"Continuing with the best of {settings.initialization_count} initializations"
-                    f" (#{self._best_index + 1}, loss {self._best_error:.3f})"
+                log_shared(
+                    f"Continuing with the best initialization: {self._best_index + 1} of"
+                    f" {settings.initialization_count}, loss {self._best_error:.3f}"
                 )
                 self._set_weights(self._best_weights)
         progress = max(0, epoch - phase) / settings.main_phase_epochs

@@ -7,25 +7,40 @@ from collections.abc import Mapping, Sequence
 
 from common.events import emit, log_event
 from common.metrics import line, number
+from common.settings import TrainingSettings
 
 STEP_REPORT_INTERVAL_SECONDS = 2.0
 """Shortest interval between two reports of steps."""
+
+
+def initialization(settings: TrainingSettings, epoch: int) -> str:
+    """Return which initialization an epoch (counted from 1) trains; nothing in the main phase."""
+    if epoch > settings.initialization_phase_epochs:
+        return ""
+    index = (epoch - 1) // settings.epochs_per_initialization
+    return f"initialization {index + 1} of {settings.initialization_count}"
 
 
 class ProgressReporter:
     """Reports epochs and steps of one worker.
 
     Args:
-        epochs: Epochs of the whole run.
+        settings: Epochs of the whole run and of its initializations.
         steps_per_epoch: Steps in a whole epoch.
         metrics: Names of the metrics, the loss first.
         is_chief: The chief's epochs are printed; other workers write them to their text logs only.
     """
 
     def __init__(
-        self, epochs: int, steps_per_epoch: int, metrics: Sequence[str], *, is_chief: bool
+        self,
+        settings: TrainingSettings,
+        steps_per_epoch: int,
+        metrics: Sequence[str],
+        *,
+        is_chief: bool,
     ) -> None:
-        self._epochs, self._steps_per_epoch = epochs, steps_per_epoch
+        self._settings, self._epochs = settings, settings.epochs
+        self._steps_per_epoch = steps_per_epoch
         self._metrics = metrics
         self._is_chief = is_chief
         self._next_report = 0.0
@@ -52,10 +67,13 @@ class ProgressReporter:
         """Report the metrics of an epoch (counted from 0)."""
         trained = line({name: metrics[name] for name in self._metrics}, separator="  ")
         validated = " ".join(number(name, metrics[f"val_{name}"]) for name in self._metrics)
-        text = (
-            f"epoch {epoch + 1}/{self._epochs}  {trained}  validation {validated}"
-            f"  {metrics['examples_per_second']:,.0f} examples/s"
-        )
+        parts = [
+            f"epoch {epoch + 1}/{self._epochs}",
+            initialization(self._settings, epoch + 1),
+            f"{trained}  validation {validated}",
+            f"{metrics['examples_per_second']:,.0f} examples/s",
+        ]
+        text = "  ".join(filter(None, parts))
         if self._is_chief:
             numbers = {name: float(metrics[name]) for name in self._reported}
             shown = {name: value for name, value in numbers.items() if math.isfinite(value)}

@@ -1,6 +1,5 @@
 """Pruning: angles that shrink within each step, and circuits without those that were dropped."""
 
-import logging
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,9 +9,8 @@ from common.settings import TrainingSettings
 from common.text import plural
 from qfleet.tensorflow.runtime import tf
 from training.local_part import local_part, local_variable
+from training.logging_setup import log_shared
 from training.pruning_schedule import PruningSchedule
-
-log = logging.getLogger("qfleet")
 
 
 class Pruning:
@@ -76,7 +74,7 @@ class Pruning:
             self._compile()
             gates = sum(len(list(one.layer.circuit.all_operations())) for one in self._circuits)
             count, total = self.counts
-            log.info(f"Pruned {count} of {total} angles: {plural(gates, 'gate')} left")
+            log_shared(f"Pruned {count} of {total} angles: {plural(gates, 'gate')} left")
         return is_changed
 
     @property

@@ -203,9 +203,7 @@ class Trainer:
         profiled = parse_profile_steps(settings.monitoring.profile_steps)
         steps = self._samplers.sampler("train").steps
         metrics = self._learner.measures.metrics
-        reporter = ProgressReporter(
-            settings.training.epochs, steps, metrics, is_chief=cluster.is_chief
-        )
+        reporter = ProgressReporter(settings.training, steps, metrics, is_chief=cluster.is_chief)
         callbacks = [
             self._throughput,
             ProfilerCallback(worker_logs, profiled),

@@ -9,19 +9,29 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from common import events
 from common.events import Event
 from common.metrics import NO_METRICS
+from common.settings import TrainingSettings
+from training import learning_curve
+from training.progress import initialization
 
 
 class TrainingDisplay:
     """Shows events of workers. On a terminal, epochs move a progress bar instead of printing lines.
 
-    Where this process streams its own events, it forwards those of the workers.
+    The bar leaves a learning curve. Where this process streams its own events, it forwards those of
+    the workers.
+
+    Args:
+        settings: Epochs of each initialization.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings: TrainingSettings) -> None:
+        self._settings = settings
+        self._curves: dict[str, list[float]] = {}
         self._bar: Progress | None = None
         if sys.stdout.isatty() and not events.is_streaming():
             self._bar = Progress(
                 TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
+                TextColumn("{task.fields[phase]}"),
                 BarColumn(),
                 TextColumn("{task.fields[metrics]}"),
                 TimeRemainingColumn(compact=True),
@@ -29,7 +39,7 @@ class TrainingDisplay:
                 transient=True,
             )
             self._task = self._bar.add_task(
-                "", total=None, visible=False, epoch=0, epochs=0, metrics=""
+                "", total=None, visible=False, epoch=0, epochs=0, phase="", metrics=""
             )
 
     def __enter__(self) -> Self:
@@ -37,7 +47,7 @@ class TrainingDisplay:
 
     def __exit__(self, *_: object) -> None:
         if self._bar:
-            self._bar.stop()
+            self._end_bar(self._bar)
 
     def show(self, event: Event) -> None:
         """Print the event, move the bar, or forward it."""
@@ -49,8 +59,8 @@ class TrainingDisplay:
             events.forward(event)
         elif event.kind in ("epoch", "progress"):
             self._move_bar(self._bar, event)
-        elif event.kind == "error":
-            self._bar.stop()
+        elif event.kind in ("error", "run_finished"):
+            self._end_bar(self._bar)
             events.forward(event)
         elif text := events.render(event):
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -58,7 +68,9 @@ class TrainingDisplay:
     def _move_bar(self, bar: Progress, event: Event) -> None:
         epoch, epochs = event.integer("epoch"), event.integer("epochs")
         fields: dict[str, Any] = {"epochs": epochs, "total": epochs, "visible": True}
+        fields["phase"] = initialization(self._settings, epoch)
         if event.kind == "epoch":
+            self._keep_losses(event.mapping("metrics"))
             fields["completed"] = float(epoch)
             fields |= {"epoch": epoch, "metrics": _format_metrics(event.mapping("metrics"))}
         else:
@@ -67,12 +79,44 @@ class TrainingDisplay:
         bar.start()
         bar.update(self._task, **fields)
 
+    def _keep_losses(self, metrics: Mapping[str, object]) -> None:
+        """Add the loss and the validation loss to the curves."""
+        for name in _losses(metrics):
+            if isinstance(value := metrics[name], int | float):
+                self._curves.setdefault(name, []).append(value)
+
+    def _end_bar(self, bar: Progress) -> None:
+        """Replace the bar by the curves of the epochs that it showed."""
+        bar.stop()
+        ascii_only = bar.console.options.ascii_only
+        shown = {_title(name): values for name, values in self._curves.items() if len(values) > 1}
+        self._curves = {}
+        width = max(map(len, shown), default=0)
+        for title, values in shown.items():
+            text = learning_curve.describe(title.ljust(width), values, ascii_only=ascii_only)
+            bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
 
 def _format_metrics(metrics: Mapping[str, object]) -> str:
     """Return the loss, the next metric and the validation loss in one line."""
     numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-    trained = [name for name in numbers if not name.startswith("val_") and name not in NO_METRICS]
+    trained = _trained(numbers)
     parts = [f"{name.replace('_', ' ')} {numbers[name]:.4g}" for name in trained[:2]]
     if trained and (validation := numbers.get(f"val_{trained[0]}")) is not None:
         parts.append(f"validation {validation:.4g}")
     return "  ".join(parts)
+
+
+def _trained(metrics: Mapping[str, object]) -> list[str]:
+    """Return the names of the metrics of the training split, the loss first."""
+    return [name for name in metrics if not name.startswith("val_") and name not in NO_METRICS]
+
+
+def _losses(metrics: Mapping[str, object]) -> list[str]:
+    """Return the names of the loss and the validation loss."""
+    loss = _trained(metrics)[:1]
+    return [name for one in loss for name in (one, f"val_{one}") if name in metrics]
+
+
+def _title(name: str) -> str:
+    return name.replace("val_", "validation ").replace("_", " ")

@@ -151,7 +151,7 @@ def test_infinite_initialization_is_dropped(start, tmp_path):
     for array in weights(run).values():
         assert all(map(math.isfinite, array.ravel().tolist()))
     log = (run / "text" / "worker-0.attempt-1.log").read_text()
-    assert log.count("Initialization #2 is dropped") == 1
+    assert log.count("Initialization 2 of") == 1
 
 
 def test_no_finite_initialization_is_one_sentence(start, tmp_path):

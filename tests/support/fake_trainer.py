@@ -166,7 +166,7 @@ class FakeTrainer:
         settings, cluster = self._context.settings, self._context.cluster
         epochs = settings.training.epochs
         reporter = ProgressReporter(
-            epochs, self._steps_per_epoch, ("mse", "accuracy"), is_chief=cluster.is_chief
+            settings.training, self._steps_per_epoch, ("mse", "accuracy"), is_chief=cluster.is_chief
         )
         if self.writer:
             self.writer.start(self._resumed)

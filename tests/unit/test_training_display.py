@@ -5,7 +5,13 @@ import sys
 import pytest
 
 from common.events import Event
+from common.settings import Settings
+from training import learning_curve, logging_setup
 from training.training_display import TrainingDisplay
+
+SETTINGS = Settings.from_args(
+    ["EPOCHS=12", "INITIALIZATIONS=2", "INITIALIZATION_EPOCHS=3"]
+).training
 
 EPOCH = Event("epoch", 0.0, 0, "epoch 3/12  mse 0.1", {"epoch": 3, "epochs": 12, "metrics": {}})
 SAVED = Event("checkpoint_saved", 0.0, 0, "Saved checkpoint", {"run": "hybrid", "step": 4})
@@ -15,7 +21,7 @@ PROGRESS = Event("progress", 0.0, 0, "", {"epoch": 4, "epochs": 12, "step": 1, "
 
 
 def test_display_prints_lines_to_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    with TrainingDisplay() as display:
+    with TrainingDisplay(SETTINGS) as display:
         for event in (STARTED, EPOCH, SAVED, PROGRESS, LOG):
             display.show(event)
     assert capsys.readouterr().out.splitlines() == [
@@ -27,12 +33,56 @@ def test_display_moves_a_bar_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    with TrainingDisplay() as display:
+    with TrainingDisplay(SETTINGS) as display:
         for event in (STARTED, EPOCH, SAVED, PROGRESS, LOG):
             display.show(event)
         assert display._bar is not None
         (task,) = display._bar.tasks
         assert (task.completed, task.total) == (3.5, 12)
+        assert task.fields["phase"] == "initialization 2 of 2"
     output = capsys.readouterr().out
     assert "epoch 3/12  mse 0.1" not in output
     assert "worker 1: a [bold]warning[/]" in output
+
+
+def test_bar_leaves_the_learning_curve_before_the_summary(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    with TrainingDisplay(SETTINGS) as display:
+        for epoch in (1, 2, 3):
+            metrics = {"mse": 1.0 / epoch, "accuracy": 0.5, "val_mse": 2.0 / epoch}
+            display.show(
+                Event("epoch", 0.0, 0, "", {"epoch": epoch, "epochs": 12, "metrics": metrics})
+            )
+        display.show(
+            Event("run_finished", 0.0, 0, "Finished", {"run": "a", "storage": "b", "metrics": {}})
+        )
+    output = capsys.readouterr().out
+    places = [output.index(text) for text in ("mse            1 ", "validation mse 2 ", "Finished")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 7, 170])
+def test_curve_of_falling_values_falls(count: int, ascii_only: bool) -> None:
+    blocks = learning_curve.ASCII_BLOCKS if ascii_only else learning_curve.BLOCKS
+    drawn = learning_curve.curve([1 / (i + 1) for i in range(count)], ascii_only=ascii_only)
+    heights = [blocks.index(one) for one in drawn]
+    assert len(heights) == min(count, learning_curve.WIDTH)
+    assert heights == sorted(heights, reverse=True)
+    assert drawn.isascii() == ascii_only
+
+
+@pytest.mark.parametrize(("rank", "count"), [(0, 2), (1, 1)])
+def test_shared_finding_is_printed_by_the_chief_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, rank: int, count: int
+) -> None:
+    log = logging_setup.log
+    monkeypatch.setattr(log, "handlers", [])
+    monkeypatch.setattr(log, "propagate", log.propagate)
+    monkeypatch.setattr(log, "level", log.level)
+    logging_setup.start_console(rank, verbose=False)
+    logging_setup.log_shared("the best one")
+    log.info("its own")
+    assert len(capsys.readouterr().out.splitlines()) == count
