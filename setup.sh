@@ -41,6 +41,24 @@ version() {
     "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || true
 }
 
+# report_waiting WHAT: prints every few seconds what this script waits for, until it ends.
+report_waiting() {
+    local seconds=9 passed=0
+    [[ ! -t 2 ]] || seconds=4
+    stop_reporting
+    while sleep $seconds >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+        passed=$((passed + seconds))
+        echo "Waiting: $1 ($passed s)" >&2
+    done 9>&- & # does not hold the lock
+    reporter=$!
+}
+
+stop_reporting() {
+    [[ -z $reporter ]] || kill "$reporter" 2>/dev/null || true
+}
+reporter=
+trap stop_reporting EXIT
+
 check_platform() {
     local platform
     [[ ! ${locks[0]} =~ /(launch|wheel)\.txt$ ]] || return 0 # hold no TensorFlow
@@ -134,6 +152,7 @@ build_native() {
     [[ ${locks[0]} =~ /(worker|tfq)\.txt$ ]] || return 0
     sha256sum --status --check "$stamp" 2>/dev/null && return
     local built
+    report_waiting "the native engine, which is compiled if there is a compiler"
     built=$("$venv/bin/python" -m qfleet.native)
     # Without a compiler, plain TensorFlow is used, and the next call tries again.
     [[ -n $built ]] || return 0
@@ -151,6 +170,7 @@ if holds "$stamp" "${locks[@]}"; then
 fi
 check_platform
 if [[ -f $stamp && -x $venv/bin/python ]]; then python=$venv/bin/python; else find_python; fi
+report_waiting "the installation of ${locks[*]} into $venv"
 install_uv
 mkdir -p "$venv"
 lock "$venv" # two calls install one after the other

@@ -8,6 +8,7 @@ from common.errors import SettingsError, run_main
 from common.native_watchdog import start_heartbeat
 from common.processes import tfq_environment
 from common.settings import Settings
+from common.waiting import Waiting
 from inference import model_source
 
 
@@ -20,13 +21,14 @@ def main() -> int:
     logging.basicConfig(format="%(message)s")
     source = model_source.choose_model(settings)
     tfq_environment.enter_if_needed(source.settings.get("simulator", ""), "inference")
-    with source.local_weights():
-        pass  # verify the digest now, before TensorFlow is imported, which takes seconds
+    with Waiting("the weights and the examples"):
+        with source.local_weights():
+            pass  # verify the digest now, before TensorFlow is imported, which takes seconds
 
-    from inference import chunk_plan, inference_input
+        from inference import chunk_plan, inference_input
 
-    chunk_plan.check_settings(settings.training)
-    inputs = inference_input.resolve_input(settings, source)
+        chunk_plan.check_settings(settings.training)
+        inputs = inference_input.resolve_input(settings, source)
     if settings.inference.parallelism > 1:
         from inference.local_workers import LocalWorkers
 
@@ -35,7 +37,8 @@ def main() -> int:
         return LocalWorkers(settings, plan).run()
 
     # TensorFlow is imported last, so that mistakes so far are reported within a second or two.
-    from inference import single_process
+    with Waiting("the import of TensorFlow"):
+        from inference import single_process
 
     single_process.predict_in_process(settings, source, inputs)
     return 0

@@ -8,6 +8,7 @@ from common.data import Examples
 from common.errors import write_termination_message
 from common.metrics import line, number, title
 from common.text import plural
+from common.waiting import Waiting
 from inference import baseline, html_report, summary
 from inference.gradient_variance import SAMPLES, distinct_layers, measure_gradient_variance
 from inference.inference_input import InferenceInput
@@ -46,10 +47,11 @@ def finalize(
         scores: Statistics of all predictions.
         table: All predictions, not yet published.
     """
-    results = _results(seed, source, inputs, model, predictor, scores)
-    page = source.predictions / "report.html"
-    table.publish()
-    storage.write_atomic(page, html_report.render(results))
+    with Waiting("the baselines and the report"):
+        results = _results(seed, source, inputs, model, predictor, scores)
+        page = source.predictions / "report.html"
+        table.publish()
+        storage.write_atomic(page, html_report.render(results))
     summary.log_results(results, table.path, page)
     detail = f": {line(scores.metrics)}" if scores.metrics else ""
     write_termination_message(f"{plural(scores.total, 'prediction')} written{detail}")

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common.settings import Settings
+from common.waiting import Waiting
 from inference import model_loading, normalization, summary
 from inference.finalize import finalize
 from inference.inference_input import InferenceInput
@@ -24,9 +25,10 @@ def predict_in_process(settings: Settings, source: ModelSource, inputs: Inferenc
         source: The model.
         inputs: The examples.
     """
-    configure(threads=settings.training.threads, seed=settings.data.seed)
-    model = model_loading.load(source)
-    normalization.adapt(model, source, inputs)
+    with Waiting("the model"):
+        configure(threads=settings.training.threads, seed=settings.data.seed)
+        model = model_loading.load(source)
+        normalization.adapt(model, source, inputs)
     summary.log_start(source, inputs)
     predictor = predictor_for(model, inputs.features, source, settings.training.batch)
     scores = scores_for(
@@ -41,7 +43,8 @@ def predict_in_process(settings: Settings, source: ModelSource, inputs: Inferenc
     with PredictionTable(
         source.predictions, inputs, predictor.readouts, is_mitigated=predictor.is_mitigated
     ) as table:
-        with progress:
+        text = f"the predictions of {inputs.total:,} examples"
+        with progress if show_progress else Waiting(text):
             task = progress.add_task("", total=inputs.total)
             for rows, angles, labels in inputs.blocks():
                 found = predictor.predict(angles, rows, lambda count: progress.advance(task, count))

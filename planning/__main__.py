@@ -1,5 +1,6 @@
 """`make plan`: predict time, memory and cost of a training, and recommend how to train."""
 
+import contextlib
 import sys
 
 from rich.console import Console
@@ -7,6 +8,7 @@ from rich.console import Console
 from common.errors import exit_on_signals, run_main
 from common.settings import Settings
 from common.settings.forward_checks import require_trainable
+from common.waiting import Waiting
 from planning import plan_file
 from planning.console import print_plan
 from planning.options import require_measurable
@@ -22,7 +24,8 @@ def main() -> None:
     if settings.planning.apply:
         plan_file.check()
     console = Console(width=None if sys.stdout.isatty() else 120)
-    with console.status("planning") as status:
+    wait = contextlib.nullcontext() if console.is_terminal else Waiting("the plan")
+    with console.status("planning") as status, wait:
         report = status.update if console.is_terminal else console.print
         # Only the short form uses cached measurements.
         plan = make_plan(settings, report=report, fresh=not settings.planning.quick)

@@ -11,6 +11,7 @@ from common.lease import Lease
 from common.processes import StopSignals
 from common.settings import Settings
 from common.text import plural
+from common.waiting import Waiting
 from studies.budget import Budget
 from studies.definition import StudyDefinition
 from studies.folder import StudyFolder
@@ -47,7 +48,8 @@ def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
             f"Study {definition.name}: {plural(definition.trial_count, 'trial')}, {parallelism} at"
             " a time (PARALLELISM)"
         )
-        forecast = _forecast(definition, folder, parallelism, budget)
+        with Waiting("the forecast, for which steps are measured"):
+            forecast = _forecast(definition, folder, parallelism, budget)
         launcher = launcher_for(definition, folder, parallelism, command)
         runner = StudyRunner(definition, folder, propose, pruner, launcher, budget)
         return _run(runner, forecast)

@@ -10,6 +10,7 @@ from common.processes import tfq_environment
 from common.runs import auto_settings
 from common.settings import Settings
 from common.text import plural
+from common.waiting import Waiting
 from training import logging_setup
 from training.local_launcher import WORKER_COMMAND, LocalLauncher
 from training.preemption import exit_with_parent
@@ -47,9 +48,10 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
         log.info(f"Run '{settings.run_name}' is finished; starting run '{name}'")
     settings = auto_settings.training_settings(settings, root, name)
     if settings.data.data != DEFAULT_DATA:
-        from common import data  # it takes a second to import
+        with Waiting(f"the check of DATA={settings.data.data}"):
+            from common import data  # it takes a second to import
 
-        data.check(settings)
+            data.check(settings)
     if auto_settings.is_automatic(settings):
         settings = _resolve_auto(settings)
     log.info(

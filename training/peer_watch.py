@@ -20,6 +20,7 @@ from common.errors import (
     one_line,
 )
 from common.events import log_event
+from common.waiting import Waiting
 from training.preemption import Preemption
 from training.watchdog import Watchdog
 
@@ -46,9 +47,6 @@ LOSS_SECONDS = 3.0
 
 LINGER_SECONDS = 1.0
 """Time for the other side to read the last message."""
-
-WAIT_LOG_SECONDS = 15.0
-"""Interval at which a process logs the reason for its wait."""
 
 # Kinds of messages.
 HELLO, WAITING, START = "hello", "waiting", "start"
@@ -96,32 +94,20 @@ class PatientClock:
         return min(seconds, MAX_COUNTED_SECONDS)
 
 
-class WaitLog:
-    """Logs for what this process waits, every WAIT_LOG_SECONDS, also while a call blocks.
+class WaitLog(Waiting):
+    """Logs which workers this process waits for, also while a call blocks.
 
     Attributes:
-        what: The reason, after "Waiting for".
         missing: Ranks that are missing.
     """
 
     def __init__(self, what: str, missing: Sequence[int]) -> None:
-        self.what, self.missing = what, missing
-        self._started = time.monotonic()
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="wait log", daemon=True)
+        super().__init__(what)
+        self.missing = missing
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._done.set()
-
-    def _run(self) -> None:
-        while not self._done.wait(WAIT_LOG_SECONDS):
-            seconds = round(time.monotonic() - self._started, 1)
-            text = f"Waiting for {self.what}"
-            log_event("waiting", text, missing=[*self.missing], seconds=seconds)
+    def _report(self, seconds: float) -> None:
+        text = f"Waiting for {self.what}"
+        log_event("waiting", text, missing=[*self.missing], seconds=round(seconds, 1))
 
 
 class GroupMember:

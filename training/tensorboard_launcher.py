@@ -24,6 +24,7 @@ from tensorboard.backend.event_processing import io_wrapper
 from common import storage
 from common.errors import SettingsError, StorageError, StorageUnavailable, run_main
 from common.settings import Settings
+from common.waiting import Waiting
 
 MIRROR_INTERVAL_SECONDS = 5.0
 """Interval between two updates from gs://; TensorBoard reads its folder as often."""
@@ -166,9 +167,12 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     place = logdir_for(settings)
-    with local_folder(place, settings.monitoring.tensorboard_folder) as (folder, update):
-        address = settings.monitoring.tensorboard_host, settings.monitoring.tensorboard_port
-        url = launch(folder, *address, verbose=settings.job.verbose)
+    with contextlib.ExitStack() as stack:
+        with Waiting(f"TensorBoard of {place}"):
+            copied = local_folder(place, settings.monitoring.tensorboard_folder)
+            folder, update = stack.enter_context(copied)
+            address = settings.monitoring.tensorboard_host, settings.monitoring.tensorboard_port
+            url = launch(folder, *address, verbose=settings.job.verbose)
         if not any(_is_shown(path.as_posix()) for path in folder.rglob("*")):
             print(f"No runs in {place} yet; they appear here when they train")
         print(f"TensorBoard of {place}: open {url} (Ctrl-C stops it)", flush=True)

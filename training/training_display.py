@@ -1,7 +1,9 @@
 """Events of the workers on the launcher's output: lines, and a progress bar on a terminal."""
 
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -10,8 +12,10 @@ from common import events
 from common.events import Event
 from common.metrics import NO_METRICS
 from common.settings import TrainingSettings
+from common.waiting import PIPE_SECONDS
 from training import learning_curve
 from training.progress import initialization
+from training.watchdog import REPORT_SECONDS
 
 
 class TrainingDisplay:
@@ -20,12 +24,18 @@ class TrainingDisplay:
     The bar leaves a learning curve. Where this process streams its own events, it forwards those of
     the workers.
 
+    A stage or an epoch that takes long has a line now and then.
+
     Args:
         settings: Epochs of each initialization.
+        clock: Returns the time in seconds.
     """
 
-    def __init__(self, settings: TrainingSettings) -> None:
-        self._settings = settings
+    def __init__(
+        self, settings: TrainingSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings, self._clock = settings, clock
+        self._printed_time = clock()
         self._curves: dict[str, list[float]] = {}
         self._bar: Progress | None = None
         if sys.stdout.isatty() and not events.is_streaming():
@@ -53,10 +63,10 @@ class TrainingDisplay:
         """Print the event, move the bar, or forward it."""
         if events.is_streaming():
             events.forward(event)
-        elif event.kind in events.LOG_ONLY_KINDS:
+        elif event.kind in events.LOG_ONLY_KINDS or self._is_minor(event):
             return
         elif self._bar is None:
-            events.forward(event)
+            self._print(event)
         elif event.kind in ("epoch", "progress"):
             self._move_bar(self._bar, event)
         elif event.kind in ("error", "run_finished"):
@@ -64,6 +74,26 @@ class TrainingDisplay:
             events.forward(event)
         elif text := events.render(event):
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _is_minor(self, event: Event) -> bool:
+        """Return True for a report that adds nothing: the bar moves, or a line is new."""
+        if event.kind != "waiting" or event.items("missing"):
+            return False
+        if self._bar:
+            return self._bar.live.is_started and event.number("seconds") < REPORT_SECONDS
+        return self._clock() < self._printed_time + PIPE_SECONDS
+
+    def _print(self, event: Event) -> None:
+        """Print the event, or the step of an epoch that takes long."""
+        if event.kind == "progress":
+            if self._clock() < self._printed_time + PIPE_SECONDS:
+                return
+            step, steps = event.integer("step"), event.integer("steps")
+            place = f"epoch {event.integer('epoch')}/{event.integer('epochs')}"
+            event = replace(event, message=f"{place}  step {step} of {steps}")
+        if events.render(event):
+            self._printed_time = self._clock()
+        events.forward(event)
 
     def _move_bar(self, bar: Progress, event: Event) -> None:
         epoch, epochs = event.integer("epoch"), event.integer("epochs")

@@ -12,6 +12,7 @@ Time in which this process did not run (SIGSTOP, a suspended machine) does not c
 """
 
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -34,6 +35,7 @@ from common.errors import (
     write_termination_message,
 )
 from common.native_watchdog import NativeWatchdog
+from common.waiting import silence_seconds
 
 log = logging.getLogger("qfleet")
 
@@ -44,7 +46,7 @@ MAX_TICK_SECONDS = 2.0
 """Most seconds that count between two checks; more have passed where this process did not run."""
 
 REPORT_SECONDS = 20.0
-"""Interval between two log lines about a stage without progress."""
+"""Interval between two log lines about a stage without progress; the chief's is shorter."""
 
 STALL_FACTOR = 20.0
 """Limit of a repeated call, as a multiple of the slowest recent one."""
@@ -270,7 +272,7 @@ class Watchdog:
 
     def _watch(self) -> None:
         seen: tuple[_Stage, int] | None = None
-        waited, next_report = 0.0, REPORT_SECONDS
+        waited, next_report = 0.0, 0.0
         last = time.monotonic()
         while not self._ending.locked():
             time.sleep(self._tick)
@@ -279,7 +281,7 @@ class Watchdog:
             last = now
             stage, progress = self._current, self._progress
             if (stage, progress) != seen:
-                seen, waited, next_report = (stage, progress), 0.0, REPORT_SECONDS
+                seen, waited, next_report = (stage, progress), 0.0, self._report_interval
             if waited >= stage.limit_seconds:
                 self._end(stage.text, stage.exit_code)
             if self._deadline is not None and now >= self._deadline_limit(self._deadline):
@@ -291,7 +293,7 @@ class Watchdog:
                 )
             self._touch()
             if waited >= next_report:
-                next_report += REPORT_SECONDS
+                next_report += self._report_interval
                 self._report_wait(stage, waited)
 
     def _deadline_limit(self, deadline: float) -> float:
@@ -299,10 +301,17 @@ class Watchdog:
         grace = 0.0 if self.commit_newest else DEADLINE_GRACE_SECONDS
         return deadline + BOUNDARY_TIMEOUT_SECONDS + grace
 
+    @property
+    def _report_interval(self) -> float:
+        return REPORT_SECONDS if self._rank else min(REPORT_SECONDS, silence_seconds())
+
     def _report_wait(self, stage: _Stage, waited: float) -> None:
         limit = "" if math.isinf(stage.limit_seconds) else f" of at most {stage.limit_seconds:.0f}"
         text = f"Waiting: {stage.name} ({waited:.0f}{limit} seconds)"
-        self._bounded("", lambda: log.info(text), LOG_TIMEOUT_SECONDS)
+        report = functools.partial(
+            events.log_event, "waiting", text, missing=[], seconds=round(waited, 1)
+        )
+        self._bounded("", report, LOG_TIMEOUT_SECONDS)
 
     def _touch(self) -> None:
         if self._heartbeat_file and not self._native:

@@ -16,6 +16,7 @@ from common.settings import Settings
 from common.settings.forward_checks import require_trainable
 from common.settings.settings import AUTO
 from common.storage import StoragePath
+from common.waiting import Waiting
 
 ROOT = Path(__file__).resolve().parents[2]
 """Folder of this installation."""
@@ -89,9 +90,13 @@ def resolve_auto(
             " with `./setup.sh .venv worker`, or set WORKERS and BATCH to numbers"
         )
     plan: Event | None = None
-    with ManagedProcess(
-        [*planner, *settings.to_args()], name="planner", cwd=cwd, stdout="discard", stderr="capture"
-    ) as process:
+    command = [*planner, *settings.to_args()]
+    with (
+        Waiting("the planner, which measures steps"),
+        ManagedProcess(
+            command, name="planner", cwd=cwd, stdout="discard", stderr="capture"
+        ) as process,
+    ):
         for event in process.events():
             if event.kind == "plan":
                 plan = event

@@ -29,7 +29,7 @@ RUNTIME = "qfleet.tensorflow.runtime"
 BASE = {
     "environments", "errors", "events", "formats", "import_path", "metrics", "processes",
     "safe_json", "text",
-    "settings",
+    "settings", "waiting",
 }  # fmt: skip
 """Parts of common that all other parts may import."""
 
@@ -41,6 +41,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "import_path": set(),
     "safe_json": set(),
     "events": {"text"},
+    "waiting": {"events"},
     "errors": {"events", "text"},
     "processes": {"events", "text"},
     "settings": {"errors", "events", "text"},

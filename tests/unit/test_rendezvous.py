@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from common import waiting
 from common.errors import (
     DeadlineReached,
     PeerLost,
@@ -204,7 +205,7 @@ def test_chief_names_missing_workers(group):
 
 
 def test_chief_and_worker_log_whom_they_wait_for(group, caplog, monkeypatch):
-    monkeypatch.setattr(peer_watch, "WAIT_LOG_SECONDS", 0.3)
+    monkeypatch.setattr(waiting, "silence_seconds", lambda: 0.3)
     caplog.set_level("INFO", logger="qfleet")
     server = group.server()
     group.join(1)
@@ -527,7 +528,7 @@ def test_too_few_workers_do_not_start(group):
 
 
 def test_late_worker_waits_and_ends_with_the_run(group, caplog, monkeypatch):
-    monkeypatch.setattr(peer_watch, "WAIT_LOG_SECONDS", 0.3)
+    monkeypatch.setattr(waiting, "silence_seconds", lambda: 0.3)
     caplog.set_level("INFO", logger="qfleet")
     elastic(group)
     group.settings = group.settings.replace(rendezvous_timeout=SHORT)

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import resource
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -262,3 +263,16 @@ def test_clean_keeps_runs(project: Path) -> None:
     assert not left & {".venv", ".venv-tfq", ".venv-peers"}
     assert (project / "runs/hybrid").is_dir()
     assert not (project / "common/__pycache__").exists()
+
+
+def test_setup_prints_a_line_in_each_interval() -> None:
+    script = (ROOT / "setup.sh").read_text()
+    begin, end = script.index("report_waiting() {"), script.index("check_platform() {")
+    sleep = "intervals=0; sleep() { ((++intervals <= 2)); }"  # in place of two intervals
+    done = subprocess.run(
+        ["bash", "-c", f"{sleep}\n{script[begin:end]}\nreport_waiting 'the worker'; wait"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.count("the worker") == 2

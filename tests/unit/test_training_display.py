@@ -6,6 +6,7 @@ import pytest
 
 from common.events import Event
 from common.settings import Settings
+from common.waiting import PIPE_SECONDS
 from training import learning_curve, logging_setup
 from training.training_display import TrainingDisplay
 
@@ -17,6 +18,7 @@ EPOCH = Event("epoch", 0.0, 0, "epoch 3/12  mse 0.1", {"epoch": 3, "epochs": 12,
 SAVED = Event("checkpoint_saved", 0.0, 0, "Saved checkpoint", {"run": "hybrid", "step": 4})
 STARTED = Event("worker_started", 0.0, 1, "Worker 1 of 2 started", {"workers": 2})
 LOG = Event("log", 0.0, 1, "a [bold]warning[/]", {"level": "WARNING"})
+WAITING = Event("waiting", 0.0, 0, "Waiting: the import", {"missing": [], "seconds": 9.0})
 PROGRESS = Event("progress", 0.0, 0, "", {"epoch": 4, "epochs": 12, "step": 1, "steps": 2})
 
 
@@ -86,3 +88,28 @@ def test_shared_finding_is_printed_by_the_chief_only(
     logging_setup.log_shared("the best one")
     log.info("its own")
     assert len(capsys.readouterr().out.splitlines()) == count
+
+
+@pytest.mark.parametrize(
+    ("event", "line"), [(PROGRESS, "epoch 4/12  step 1 of 2"), (WAITING, "Waiting: the import")]
+)
+def test_pipe_is_not_silent_for_long(
+    capsys: pytest.CaptureFixture[str], event: Event, line: str
+) -> None:
+    """A line for each interval without one, and none soon after another one."""
+    now = 0.0
+    with TrainingDisplay(SETTINGS, lambda: now) as display:
+        for now in (1.0, 5.0, PIPE_SECONDS + 1, PIPE_SECONDS + 2, 2 * PIPE_SECONDS + 2):  # noqa: B007
+            display.show(event)
+    assert capsys.readouterr().out.splitlines() == [line, line]
+    assert PIPE_SECONDS <= 10
+
+
+def test_bar_that_moves_hides_short_waits(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    with TrainingDisplay(SETTINGS) as display:
+        for event in (WAITING, EPOCH, WAITING):
+            display.show(event)
+    assert capsys.readouterr().out.count("Waiting: the import") == 1
