@@ -53,6 +53,7 @@ def render(results: InferenceResults) -> str:
         report_sections.predictions(results),
         mitigation_section.mitigation(results),
         task_sections.confusion(results),
+        task_sections.errors(results),
         report_sections.baselines(results),
         report_sections.gradients(results),
         report_sections.circuits(results),

@@ -1,7 +1,7 @@
 """Text of runs in HTML: escaped, with visible control characters."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -24,6 +24,16 @@ def section(title: str, *parts: str) -> str:
 def note(text: str) -> str:
     """Return a paragraph of explanation from HTML."""
     return f'<p class="note">{text}</p>'
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of texts."""
+    heading = "".join(f"<th>{escape(name)}</th>" for name in headings)
+    lines = [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
+    return (
+        f'<div class="wide"><table><thead><tr>{heading}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
 
 
 def page(**parts: str) -> str:

@@ -17,12 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 from common import storage
-from common.data import Dataset, Encoding, load, manifest_check, prepare, read_examples
+from common.data import Dataset, Encoding, load, prepare, read_examples
 from common.data.formats import FORMATS, sha256_file, stem
+from common.data.origin import Origin
 from common.data.splits import GENERATORS, SPLITS, generated_rows
 from common.data.target import Target
 from common.errors import DataError, QfleetError, WeightsError, one_line
-from common.runs import DATASETS, records
+from common.runs import DATASETS, records, run_data
 from common.settings import JobSettings, Settings
 from common.storage import StoragePath
 from common.weights_file import RETRAIN_HINT
@@ -42,11 +43,13 @@ class ExampleBlock(NamedTuple):
         rows: int64 [n], the numbers of the examples, from 0.
         angles: float32 [n, features], radians.
         labels: float32 [n], encoded by the target; None if they are unknown.
+        origin: Rows of the table that they come from; of generated examples, their numbers from 1.
     """
 
     rows: np.ndarray
     angles: np.ndarray
     labels: np.ndarray | None
+    origin: Origin
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class InferenceInput:
         labelled: True if labels are known.
         features: Angles per example.
         sizes: Number of examples in each block.
+        origin_columns: See `Origin.columns`; empty for generated examples.
         read: Function that reads a block by its number, and caches the last one.
         data: The data set that the model was trained on; None if it is missing and not needed.
         missing: The reason why `data` is None; else empty.
@@ -74,6 +78,7 @@ class InferenceInput:
     labelled: bool
     features: int
     sizes: tuple[int, ...]
+    origin_columns: tuple[str, ...]
     read: Callable[[int], ExampleBlock]
     data: Dataset | None
     missing: str = ""
@@ -98,7 +103,19 @@ class InferenceInput:
         rows = np.concatenate([block.rows for block in blocks])[:count]
         angles = np.concatenate([block.angles for block in blocks])[:count]
         labels = [block.labels for block in blocks if block.labels is not None]
-        return ExampleBlock(rows, angles, np.concatenate(labels)[:count] if self.labelled else None)
+        known = np.concatenate(labels)[:count] if self.labelled else None
+        origin = Origin.joined([block.origin for block in blocks]).take(slice(count))
+        return ExampleBlock(rows, angles, known, origin)
+
+    def origin(self, block: int, part: slice, rows: np.ndarray) -> Origin:
+        """Return the origin of examples.
+
+        Args:
+            block: Number of their block, which is read if they come from a table.
+            part: Their places in the block.
+            rows: int64 [n], their numbers, from 0.
+        """
+        return self.read(block).origin.take(part) if self.origin_columns else Origin(rows + 1)
 
 
 def resolve_input(settings: Settings, source: ModelSource) -> InferenceInput:
@@ -194,7 +211,8 @@ def _from_split(
     @functools.lru_cache(maxsize=1)
     def read(block: int) -> ExampleBlock:
         examples, rows = data.read(shards[block])
-        return ExampleBlock(rows, examples.angles, examples.labels)
+        origin = data.read_origin(shards[block]) or Origin(rows + 1)
+        return ExampleBlock(rows, examples.angles, examples.labels, origin)
 
     return InferenceInput(
         name=name,
@@ -204,6 +222,7 @@ def _from_split(
         labelled=True,
         features=data.features,
         sizes=tuple(shard.rows for shard in shards),
+        origin_columns=tuple(data.manifest.origin),
         read=read,
         data=training_data,
         missing=missing,
@@ -214,8 +233,8 @@ def _from_split(
 def _from_table(
     path: str, encoding: Encoding, training_data: Dataset | None, missing: str, memory: int
 ) -> InferenceInput:
-    angles, labels = read_examples(path, encoding, memory)
-    block = ExampleBlock(np.arange(len(angles)), angles, labels)
+    angles, labels, origin = read_examples(path, encoding, memory)
+    block = ExampleBlock(np.arange(len(angles)), angles, labels, origin)
     return InferenceInput(
         name=_file_name(stem(path)),
         title=path,
@@ -224,6 +243,7 @@ def _from_table(
         labelled=labels is not None,
         features=encoding.symbols,
         sizes=(len(angles),),
+        origin_columns=origin.columns,
         read=lambda _: block,
         data=training_data,
         missing=missing,
@@ -269,35 +289,11 @@ def find_training_data(source: ModelSource, root: StoragePath, named_data: str =
     Raises:
         DataError: It is missing and is not generated here, or it has changed.
     """
-    name, fingerprint = source.record.get("other", {}).get("dataset"), source.record.get("data")
-    if name is not None and not (isinstance(name, str) and manifest_check.is_name(name)):
-        raise DataError(
-            f"the run of {source.name} is damaged: its data set has the name {str(name)[:60]!r},"
-            " which is not the name of a folder; give examples with INPUT=table"
-        )
-    if name and storage.exists(root / name / MANIFEST):
-        _require_plain(root / name)
-        data = load(root / name)
-    else:
+    data = run_data.find(source.record, source.name, root)
+    if data is None:
         data = _generate_again(source, root, named_data)
-    difference = ""
-    if fingerprint and data.fingerprint != fingerprint:
-        difference = (
-            f"its fingerprint is {data.fingerprint[:12]}..., but {fingerprint[:12]}... is recorded"
-        )
-    elif data.manifest.encoding != source.described["encoding"]:
-        difference = "it has another encoding"
-    if difference:
-        raise DataError(
-            f"{data.path} is not the data set that {source.name} was trained on ({difference}):"
-            " restore that data set, or give examples with INPUT=table"
-        )
+    run_data.require_same(data, source.record, source.described, source.name)
     return data
-
-
-def _require_plain(folder: StoragePath) -> None:
-    if entry := storage.foreign_entry(folder):
-        raise DataError(f"{folder} is not read: {entry}, and a data set has plain files only")
 
 
 def _generate_again(source: ModelSource, root: StoragePath, named_data: str) -> Dataset:

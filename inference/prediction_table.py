@@ -1,5 +1,7 @@
 """The predictions as a table: row, predictions of the task, label if known, readouts.
 
+`row` is the row of the user's table (see common/data/origin.py), or the number in the split of an
+example that was generated, from 1. With ID_COLUMN, the column `id` follows.
 With zero-noise extrapolation, the last columns but the readouts are predictions without it.
 """
 
@@ -12,6 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from common import storage
+from common.data.origin import ID, ROW, Origin
 from common.data.target import Target
 from common.storage import StoragePath
 from inference.inference_input import InferenceInput
@@ -48,7 +51,8 @@ class PredictionTable:
         self._features = inputs.head(inputs.total).angles if self._fields else None
         large = inputs.total > MAX_CSV_ROWS
         self.path = folder / f"{inputs.name}.{'parquet' if large else 'csv'}"
-        fields = [("row", pa.int64())]
+        self._has_ids = ID in inputs.origin_columns
+        fields = [(ROW, pa.int64())] + [(ID, pa.string())] * self._has_ids
         fields += [(name, pa.float32()) for name in self._fields]
         fields += _columns(inputs.target, labelled=inputs.labelled)
         if is_mitigated:
@@ -73,18 +77,23 @@ class PredictionTable:
         predictions: np.ndarray,
         readouts: np.ndarray | None,
         labels: np.ndarray | None,
-        unmitigated: np.ndarray | None = None,
+        unmitigated: np.ndarray | None,
+        origin: Origin,
     ) -> None:
         """Write examples.
 
         Args:
-            rows: int64 [n], the numbers of the examples from 0; the table counts from 1.
+            rows: int64 [n], the numbers of the examples from 0.
             predictions: float32 [n], or [n, outputs] for several outputs.
             readouts: float32 [n, readouts] or None.
             labels: float32 [n], encoded by the target, if labels are known.
             unmitigated: As `predictions`, without zero-noise extrapolation, if it is used.
+            origin: Of the examples.
         """
-        columns = [pa.array(rows + 1)]
+        columns = [pa.array(origin.rows, pa.int64())]
+        if self._has_ids:
+            assert origin.ids is not None
+            columns.append(pa.array(origin.ids.tolist(), pa.string()))
         if self._features is not None:
             columns += [pa.array(self._features[rows, i]) for i in range(len(self._fields))]
         columns += self._predictions(predictions, labels)

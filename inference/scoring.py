@@ -5,9 +5,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from common.data.origin import Origin
 from common.data.target import Target
 from common.text import plural
 from inference.histogram import Histogram, ProbabilityCalibration
+from inference.largest_errors import LargestErrors
 
 MAX_READOUTS = 12
 """Maximum number of readouts with a histogram."""
@@ -34,6 +36,7 @@ class Scores:
         workers: Number of processes that computed predictions.
         readouts: Histograms of the first MAX_READOUTS readouts, by sign of the label for two
             classes.
+        errors: The largest ones, where labels and origin are known and examples are independent.
         unmitigated: Those without zero-noise extrapolation; None where it is not used.
     """
 
@@ -46,6 +49,7 @@ class Scores:
         self.total = 0
         self.seconds = 0.0
         self.workers = 1
+        self.errors = LargestErrors()
         self.readouts = [Histogram() for _ in range(min(readouts or 0, MAX_READOUTS))]
 
     def add(
@@ -54,6 +58,7 @@ class Scores:
         readouts: np.ndarray | None,
         labels: np.ndarray | None,
         unmitigated: np.ndarray | None = None,
+        origin: Origin | None = None,
     ) -> None:
         """Add examples.
 
@@ -62,6 +67,7 @@ class Scores:
             readouts: float32 [n, readouts] in [-1, 1], or None.
             labels: float32 [n], encoded by the target, or None.
             unmitigated: As `predictions`, without zero-noise extrapolation, if it is used.
+            origin: Of the examples, by which errors are named.
         """
         if self.unmitigated is not None:
             assert unmitigated is not None
@@ -71,12 +77,14 @@ class Scores:
         for i, histogram in enumerate(self.readouts):
             assert readouts is not None
             histogram.add(readouts[:, i], groups)
-        self._add(predictions, labels)
+        self._add(predictions, labels, origin)
 
     def _groups(self, labels: np.ndarray | None, count: int) -> np.ndarray:
         return np.zeros(count, np.int64)
 
-    def _add(self, predictions: np.ndarray, labels: np.ndarray | None) -> None:
+    def _add(
+        self, predictions: np.ndarray, labels: np.ndarray | None, origin: Origin | None
+    ) -> None:
         raise NotImplementedError
 
     @property
@@ -118,7 +126,9 @@ class ClassScores(Scores):
             return super()._groups(labels, count)
         return self.target.class_indices(labels)
 
-    def _add(self, predictions: np.ndarray, labels: np.ndarray | None) -> None:
+    def _add(
+        self, predictions: np.ndarray, labels: np.ndarray | None, origin: Origin | None
+    ) -> None:
         target, classes = self.target, len(self.target.classes)
         predicted = target.predicted_classes(predictions.reshape(len(predictions), -1))
         known = np.zeros_like(predicted) if labels is None else target.class_indices(labels)
@@ -131,6 +141,10 @@ class ClassScores(Scores):
         probabilities = class_probabilities(target, predictions)
         rows = np.arange(len(predictions))
         self.calibration.add(probabilities[rows, predicted], predicted == known)
+        if origin:
+            sizes = probabilities[rows, predicted] * (predicted != known)
+            names = target.classes
+            self.errors.add(sizes, origin, lambda i: (names[known[i]], names[predicted[i]]))
         if target.kind == "signs":
             self._loss += float(np.sum((predictions.astype(np.float64) - labels) ** 2))
         else:
@@ -173,7 +187,9 @@ class NumberScores(Scores):
         self.pairs: tuple[list[float], list[float]] = ([], [])
         self._sums = np.zeros(4)  # squared and absolute error, label, squared label; scaled
 
-    def _add(self, predictions: np.ndarray, labels: np.ndarray | None) -> None:
+    def _add(
+        self, predictions: np.ndarray, labels: np.ndarray | None, origin: Origin | None
+    ) -> None:
         room = MAX_PAIRS - len(self.pairs[0])
         self.pairs[0].extend(in_units(self.target, predictions[:room]).tolist())
         if labels is None:
@@ -183,6 +199,10 @@ class NumberScores(Scores):
         errors = predictions.astype(np.float64) - truth
         parts = (errors**2, np.abs(errors), truth, truth**2)
         self._sums += [part.sum() for part in parts]
+        if origin:
+            shown = [in_units(self.target, numbers) for numbers in (labels, predictions)]
+            sizes = np.abs(errors) * self.target.scale
+            self.errors.add(sizes, origin, lambda i: (f"{shown[0][i]:.6g}", f"{shown[1][i]:.6g}"))
 
     def _metrics(self) -> dict[str, float]:
         squared, absolute, mean, mean_square = self._sums / self.total
@@ -198,7 +218,9 @@ class MemberScores(Scores):
         super().__init__(target, readouts, labelled, circuits)
         self._parts: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def _add(self, predictions: np.ndarray, labels: np.ndarray | None) -> None:
+    def _add(
+        self, predictions: np.ndarray, labels: np.ndarray | None, origin: Origin | None
+    ) -> None:
         assert labels is not None
         self._parts.append((predictions.astype(np.float64), labels.astype(np.float64)))
 

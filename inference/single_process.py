@@ -46,9 +46,10 @@ def predict_in_process(settings: Settings, source: ModelSource, inputs: Inferenc
         text = f"the predictions of {inputs.total:,} examples"
         with progress if show_progress else Waiting(text):
             task = progress.add_task("", total=inputs.total)
-            for rows, angles, labels in inputs.blocks():
+            for rows, angles, labels, origin in inputs.blocks():
                 found = predictor.predict(angles, rows, lambda count: progress.advance(task, count))
                 scores.seconds += found.seconds
-                scores.add(found.outputs, found.readouts, labels, found.unmitigated)
-                table.add(rows, found.outputs, found.readouts, labels, found.unmitigated)
+                known = found.outputs, found.readouts, labels, found.unmitigated, origin
+                scores.add(*known)
+                table.add(rows, *known)
         finalize(settings.data.seed, source, inputs, model, predictor, scores, table)

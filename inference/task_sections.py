@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from common.data.origin import ID
 from common.metrics import number
 from inference import task_plots
-from inference.html_text import escape, note, section
+from inference.html_text import escape, note, section, table
 from inference.results import InferenceResults
 from inference.scoring import ClassScores, MemberScores, NumberScores
 
@@ -67,15 +68,43 @@ def _members(results: InferenceResults, scores: MemberScores) -> list[str]:
         if is_compared:
             reference = scores.references[member]
             cells += [f"{reference:.6f}", number("energy_error", value - reference)]
-        rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
-    heading = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    parts.append(
-        f'<div class="wide"><table><thead><tr>{heading}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
+        rows.append(cells)
+    parts.append(table(columns, rows))
     if scores.total > MAX_MEMBERS:
         parts.append(note(f"{scores.total - MAX_MEMBERS:,} more are in the table of predictions."))
     return parts
+
+
+def errors(results: InferenceResults) -> str:
+    """Return the section with the largest errors; empty without labels, or if all are right."""
+    found, inputs = results.scores.errors.found, results.inputs
+    if not found:
+        return ""
+    has_classes = bool(inputs.target.classes)
+    has_ids = ID in inputs.origin_columns
+    headings = ["row", *["id"] * has_ids, "label", "predicted"]
+    headings.append("probability" if has_classes else "distance")
+    rows = [
+        [
+            str(one.row),
+            *[one.id or ""] * has_ids,
+            one.label,
+            one.predicted,
+            f"{one.size:.3f}" if has_classes else number("mae", one.size),
+        ]
+        for one in found
+    ]
+    kind = "wrong predictions with the highest probabilities"
+    text = f"The {kind if has_classes else 'predictions with the largest distances to the labels'}."
+    if inputs.origin_columns:
+        text += " Row 1 is the first row of the table, below the header of a CSV file."
+    else:
+        text += " Rows are numbers of the split, from 1."
+    return section(
+        "Most confident errors" if has_classes else "Largest errors",
+        note(text),
+        table(headings, rows),
+    )
 
 
 def confusion(results: InferenceResults) -> str:

@@ -220,9 +220,11 @@ class InferenceWorker:
             for chunk in self._plan.chunks:
                 result = self._read_or_predict(chunk)
                 seconds[result.worker] = seconds.get(result.worker, 0.0) + result.seconds
-                found = result.predictions, result.readouts, result.labels, result.unmitigated
-                scores.add(*found)
-                table.add(result.rows, *found)
+                part = slice(chunk.first, chunk.first + chunk.count)
+                origin = inputs.origin(chunk.block, part, result.rows)
+                known = result.predictions, result.readouts, result.labels, result.unmitigated
+                scores.add(*known, origin)
+                table.add(result.rows, *known, origin)
             if scores.total != inputs.total:
                 raise RunError(
                     f"{self._plan.folder} contains predictions for {scores.total:,} of"

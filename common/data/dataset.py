@@ -6,10 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
+import pyarrow as pa
 
 from common.data import dataset_dir
 from common.data.dataset_dir import Shard
 from common.data.encoding import Encoding
+from common.data.origin import Origin
 from common.data.sampling import WorkerSampler
 from common.data.shard_stream import ShardStream
 from common.data.shuffling import EpochOrder, ShardLayout, partition_sizes
@@ -17,7 +19,7 @@ from common.data.sources import BatchSource, InMemorySource, Releasable
 from common.data.splits import SPLITS, Examples
 from common.data.table_limits import DEFAULT_MEMORY_MIB, MIB
 from common.data.target import Target
-from common.errors import DataError
+from common.errors import DataError, one_line
 from common.storage import StoragePath
 
 READER_THREADS = 8
@@ -125,15 +127,43 @@ class Dataset:
             DataError: The shard is missing, incomplete or altered.
             StorageUnavailable: Storage does not respond.
         """
-        columns = len(self.manifest.columns)
-        return dataset_dir.fetch(self.path, shard, columns, self._checksums)
+        return dataset_dir.fetch(self.path, shard, self.manifest.types, self._checksums)
 
     def read(self, shard: Shard) -> tuple[Examples, np.ndarray]:
         """Return the rows of a shard and their numbers in the split; raises like `fetch`."""
+        return dataset_dir.decode(self.fetch(shard)), self.row_numbers(shard)
+
+    def row_numbers(self, shard: Shard) -> np.ndarray:
+        """Return the numbers of the rows of a shard in its split."""
         layout = self.layout(shard.split)
         order = EpochOrder(self.partition_sizes(shard.split), layout, seed=0)
-        numbers = order.row_numbers(*divmod(shard.number, layout.segments))
-        return dataset_dir.decode(self.fetch(shard)), numbers
+        return order.row_numbers(*divmod(shard.number, layout.segments))
+
+    def read_origin(self, shard: Shard) -> Origin | None:
+        """Return the origin of the rows of a shard; None if they were generated.
+
+        Raises:
+            DataError: As `fetch`, or an identifier is not text.
+        """
+        if not self.manifest.origin:
+            return None
+        content = self.fetch(shard)
+        try:
+            return dataset_dir.decode_origin(content, self.manifest.origin)
+        except (ValueError, pa.ArrowException) as error:
+            raise DataError(
+                f"{self.path / shard.file} has a damaged origin ({one_line(error)[:120]}):"
+                f" {dataset_dir.REGENERATE_HINT}"
+            ) from None
+
+    def origin(self, split: str) -> Origin | None:
+        """Return the origin of all examples of a split, by number; raises like `read_origin`."""
+        if not self.manifest.origin:
+            return None
+        shards = self.shards(split)
+        parts = [part for part in map(self.read_origin, shards) if part is not None]
+        numbers = np.concatenate([self.row_numbers(shard) for shard in shards])
+        return Origin.joined(parts).take(np.argsort(numbers))
 
     def split(self, split: str) -> Examples:
         """Return all examples of a split, by number; they stay in memory.

@@ -5,10 +5,11 @@
       manifest.json                      written last: without it the folder is not a data set
 
 Shards are Parquet files, which pandas, DuckDB, Spark and Arrow read; columns are typed, and each
-shard is readable alone. There is one column per angle, and one for the label. A small split is one
-shard. A large one has groups of partitions and segments of offsets (see shuffling.py). Shard g*S+s
-of G*S contains the rows of group g in segment s, partition after partition. So a worker needs only
-the shards of its own groups, and one of each group at a time.
+shard is readable alone. There is one column per angle, and one for the label. Examples of a table
+also have columns of their origin: `row`, and `id` with ID_COLUMN (see origin.py). A small split is
+one shard. A large one has groups of partitions and segments of offsets (see shuffling.py). Shard
+g*S+s of G*S contains the rows of group g in segment s, partition after partition. So a worker needs
+only the shards of its own groups, and one of each group at a time.
 """
 
 import hashlib
@@ -26,15 +27,22 @@ import pyarrow.parquet
 
 from common import storage
 from common.data import manifest_check
+from common.data.origin import ID, ROW, Origin
 from common.data.shuffling import SINGLE_SHARD, ShardLayout
 from common.data.splits import Examples
+from common.data.tables import MAX_LABEL
 from common.errors import DataError
 from common.storage import StoragePath
 
-FORMAT = 4
+FORMAT = 5
 """Version of the layout of data sets, recorded in manifest.json."""
 
 MANIFEST = "manifest.json"
+
+LABEL = "label"
+"""Column of the label in shards."""
+
+_ORIGIN_TYPES = {ROW: "INT64", ID: "BYTE_ARRAY"}
 
 SHARD_ROWS = 65_536
 """Most rows of a split in a single shard; with 8 angles, about 2 MB."""
@@ -62,6 +70,7 @@ class Manifest:
         seed: Seed of the splits.
         partitions: Number of partitions, the maximum of workers.
         columns: Names of the columns of angles in the shards, in order; float32, radians.
+        origin: Names of the columns of the origin, see `Origin.columns`; empty for generated rows.
         encoding: Conversion of features to angles: `Encoding.to_json`.
         splits: For each split: rows, count of each label, groups, segments, and its shards in
             order (file, rows, bytes, sha256).
@@ -74,9 +83,16 @@ class Manifest:
     seed: int
     partitions: int
     columns: list[str]
+    origin: list[str]
     encoding: dict[str, Any]
     splits: dict[str, dict[str, Any]]
     fingerprint: str
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Names of all columns of a shard in order, and their types in Parquet."""
+        floats = dict.fromkeys([*self.columns, LABEL], "FLOAT")
+        return floats | {name: _ORIGIN_TYPES[name] for name in self.origin}
 
 
 @dataclass(frozen=True)
@@ -134,11 +150,18 @@ def row_bytes(columns: int) -> int:
     return 4 * (columns + 1)
 
 
-def encode(examples: Examples, columns: Sequence[str]) -> bytes:
+def encode(examples: Examples, columns: Sequence[str], origin: Origin | None = None) -> bytes:
     """Return the content of a shard."""
-    names = [*columns, "label"]
-    schema = pa.schema([pa.field(name, pa.float32(), nullable=False) for name in names])
-    table = pa.table([_float32(v) for v in (*examples.angles.T, examples.labels)], schema=schema)
+    arrays = [_float32(values) for values in (*examples.angles.T, examples.labels)]
+    names = [*columns, LABEL]
+    if origin is not None:
+        arrays.append(pa.array(origin.rows, pa.int64()))
+        if origin.ids is not None:
+            arrays.append(pa.array(origin.ids.tolist(), pa.string()))
+        names += origin.columns
+    fields = zip(names, arrays, strict=True)
+    schema = pa.schema([pa.field(name, array.type, nullable=False) for name, array in fields])
+    table = pa.table(arrays, schema=schema)
     sink = io.BytesIO()
     # Angles hardly compress: unpacking would take longer than fetching them. A shard is read
     # completely, so statistics would only cost time.
@@ -171,7 +194,11 @@ def _to_numpy(column: pa.ChunkedArray) -> np.ndarray:
 def columns_of(content: bytes) -> list[np.ndarray]:
     """Return the columns of a verified shard, float32 [rows] each: angles in order, then label."""
     file = pa.parquet.ParquetFile(pa.BufferReader(content), pre_buffer=False)
-    return [_to_numpy(column) for column in file.read(use_threads=False).columns]
+    fields = list(file.schema_arrow)
+    floats = [field.name for field in fields if pa.types.is_floating(field.type)]
+    # A selection of all columns would only cost time.
+    read = file.read(None if len(floats) == len(fields) else floats, use_threads=False)
+    return [_to_numpy(column) for column in read.columns]
 
 
 def decode(content: bytes) -> Examples:
@@ -180,13 +207,41 @@ def decode(content: bytes) -> Examples:
     return Examples(np.stack(angles, axis=1), labels)
 
 
-def fetch(folder: StoragePath, shard: Shard, columns: int, known: dict[str, int]) -> bytes:
+def decode_origin(content: bytes, columns: Sequence[str]) -> Origin:
+    """Return the origin of the rows of a verified shard.
+
+    Args:
+        content: Content of the shard.
+        columns: `Manifest.origin`.
+
+    Raises:
+        ValueError: An identifier is not text, or too long.
+    """
+    # A long text may repeat in every row.
+    file = pa.parquet.ParquetFile(
+        pa.BufferReader(content), pre_buffer=False, read_dictionary=[ID] if ID in columns else []
+    )
+    rows, *others = file.read(list(columns), use_threads=False).columns
+    rows = rows.combine_chunks().fill_null(0).to_numpy(zero_copy_only=False)
+    if not others:
+        return Origin(rows)
+    encoded = others[0].combine_chunks()
+    known = [text or "" for text in encoded.dictionary.to_pylist()]
+    if max(map(len, known), default=0) > MAX_LABEL:
+        raise ValueError(f"an identifier has more than {MAX_LABEL} characters")
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return Origin(rows, np.array([*known, ""], dtype=object)[codes])
+
+
+def fetch(
+    folder: StoragePath, shard: Shard, types: Mapping[str, str], known: dict[str, int]
+) -> bytes:
     """Return the content of a shard, verified.
 
     Args:
         folder: Folder of the data set.
         shard: The shard.
-        columns: Number of columns of angles.
+        types: `Manifest.types`.
         known: CRC32C by file of content whose SHA-256 was right; updated here. It takes a
             twentieth of the time, and shards are read again in every epoch.
 
@@ -207,14 +262,14 @@ def fetch(folder: StoragePath, shard: Shard, columns: int, known: dict[str, int]
             raise DataError(
                 f"{path} was altered since it was written (sha256 differs): {REGENERATE_HINT}"
             )
-        if not _has_shape(content, shard.rows, columns):
+        if not _has_shape(content, shard.rows, types):
             raise DataError(f"{path} is not a shard of {shard.rows} rows: {REGENERATE_HINT}")
         known[shard.file] = checksum
     return content
 
 
-def _has_shape(content: bytes, rows: int, columns: int) -> bool:
-    """Return True if a shard declares its rows of float32, which it holds uncompressed.
+def _has_shape(content: bytes, rows: int, types: Mapping[str, str]) -> bool:
+    """Return True if a shard declares its rows and columns, and holds the floats uncompressed.
 
     Compressed content of another user could fill any memory.
     """
@@ -222,12 +277,12 @@ def _has_shape(content: bytes, rows: int, columns: int) -> bool:
         found = pa.parquet.ParquetFile(pa.BufferReader(content), pre_buffer=False).metadata
     except (pa.ArrowException, OSError, ValueError):
         return False
-    kinds = {found.schema.column(i).physical_type for i in range(found.num_columns)}
-    shape = (found.num_rows, found.num_columns)
+    columns = [found.schema.column(i) for i in range(found.num_columns)]
+    floats = sum(one == "FLOAT" for one in types.values())
     return (
-        shape == (rows, columns + 1)
-        and kinds == {"FLOAT"}
-        and len(content) >= rows * row_bytes(columns)
+        found.num_rows == rows
+        and [(one.path, one.physical_type) for one in columns] == list(types.items())
+        and len(content) >= rows * row_bytes(floats - 1)
     )
 
 

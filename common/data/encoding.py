@@ -32,6 +32,7 @@ class Encoding:
         target: What a model predicts.
         center: Mean of each feature over the training split; empty for kind `none`.
         matrix: One row per angle, one column per feature; empty for kind `none`.
+        id_column: Name of the column that identifies rows, which is not a feature; empty without.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Encoding:
     target: Target
     center: tuple[float, ...] = ()
     matrix: tuple[tuple[float, ...], ...] = ()
+    id_column: str = ""
 
     @property
     def symbols(self) -> int:
@@ -78,6 +80,7 @@ class Encoding:
             "target": self.target.to_json(),
             "center": list(self.center),
             "matrix": [list(row) for row in self.matrix],
+            **({"id_column": self.id_column} if self.id_column else {}),
         }
 
     @classmethod
@@ -95,6 +98,7 @@ class Encoding:
                 target=Target.from_json(read["target"]),
                 center=tuple(map(float, read["center"])),
                 matrix=tuple(tuple(map(float, row)) for row in read["matrix"]),
+                id_column=str(read.get("id_column", "")),
             )
         except DataError:
             raise
@@ -118,6 +122,7 @@ def fit(
     *,
     columns: Sequence[str],
     target: Target,
+    id_column: str = "",
 ) -> Encoding:
     """Fit an encoding to the training split.
 
@@ -127,6 +132,7 @@ def fit(
         qubits: Width of the circuit, the maximum of angles.
         columns: Names of the features.
         target: What a model predicts.
+        id_column: ID_COLUMN.
 
     Raises:
         DataError: There are more features than qubits, and each feature needs a qubit.
@@ -148,6 +154,7 @@ def fit(
         target=target,
         center=tuple(center.tolist()),
         matrix=tuple(tuple(row) for row in matrix.tolist()),
+        id_column=id_column,
     )
 
 

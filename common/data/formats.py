@@ -10,7 +10,7 @@ import os
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -64,13 +64,13 @@ def stem(path: str) -> str:
     return Path(Path(path).name.removesuffix(".gz")).stem
 
 
-def read_file(path: str, memory: int, text: str | None = None) -> pa.Table:
+def read_file(path: str, memory: int, texts: Collection[str] = ()) -> pa.Table:
     """Return the columns of a file, of any type.
 
     Args:
         path: A path or gs:// address that ends in one of FORMATS.
         memory: DATA_MEMORY, in MiB.
-        text: Name of a column whose cells are texts, which may repeat: in a CSV file, they are
+        texts: Names of columns whose cells are texts, which may repeat: in a CSV file, they are
             returned as written. Types of other columns follow from all their cells.
 
     Raises:
@@ -84,7 +84,7 @@ def read_file(path: str, memory: int, text: str | None = None) -> pa.Table:
         raise DataError(f"{path} is empty: give a table with a header and rows")
     name, read = FORMATS[ending]
     try:
-        return read(content, memory, text)
+        return read(content, memory, texts)
     except (_Unsupported, table_limits.TooLargeError) as error:
         raise DataError(f"{path} {error}") from None
     except MemoryError:
@@ -112,7 +112,7 @@ class _Unsupported(Exception):
     """A readable file has unsupported content. The message continues after the name of the file."""
 
 
-def _csv(content: bytes, memory: int, text: str | None) -> pa.Table:
+def _csv(content: bytes, memory: int, texts: Collection[str]) -> pa.Table:
     try:
         content.decode()
     except UnicodeDecodeError as error:
@@ -142,7 +142,7 @@ def _csv(content: bytes, memory: int, text: str | None) -> pa.Table:
                 delimiter=separator, newlines_in_values=True, invalid_row_handler=stop
             ),
             convert_options=pa.csv.ConvertOptions(
-                column_types={name: pa.string() for name in header if normal(name) == text}
+                column_types={name: pa.string() for name in header if normal(name) in texts}
             ),
         )
     except pa.ArrowInvalid:
@@ -190,7 +190,7 @@ def _first_rows(content: bytes, separator: str) -> list[list[str]]:
     return list(itertools.islice(itertools.chain(rows, ([], [])), 2))
 
 
-def _gzipped_csv(content: bytes, memory: int, text: str | None) -> pa.Table:
+def _gzipped_csv(content: bytes, memory: int, texts: Collection[str]) -> pa.Table:
     parts, size = [], 0
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         while part := file.read(table_limits.MIB):
@@ -200,14 +200,14 @@ def _gzipped_csv(content: bytes, memory: int, text: str | None) -> pa.Table:
             parts.append(part)
     if not parts:
         raise _Unsupported("unpacks to nothing: give a table with a header and rows")
-    return _csv(b"".join(parts), memory, text)
+    return _csv(b"".join(parts), memory, texts)
 
 
-def _parquet(content: bytes, memory: int, text: str | None) -> pa.Table:
+def _parquet(content: bytes, memory: int, texts: Collection[str]) -> pa.Table:
     found = pa.parquet.read_metadata(io.BytesIO(content))
     # Numbers may be packed: what counts is the number of rows. Texts are not packed any more.
-    texts = sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
-    table_limits.check(found.num_rows, found.num_columns, memory, other_bytes=max(0, texts))
+    size = sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
+    table_limits.check(found.num_rows, found.num_columns, memory, other_bytes=max(0, size))
     names = [found.schema.column(i).path for i in range(found.num_columns)]
     # read_table refuses two columns of one name with an unclear error.
     file = pa.parquet.ParquetFile(
@@ -215,14 +215,14 @@ def _parquet(content: bytes, memory: int, text: str | None) -> pa.Table:
         metadata=found,
         page_checksum_verification=True,
         # A long text may repeat in every row.
-        read_dictionary=[name for name in names if normal(name) == text],
+        read_dictionary=[name for name in names if normal(name) in texts],
     )
     with table_limits.limited(memory):
         return file.read()
 
 
-def _npz(content: bytes, memory: int, text: str | None) -> pa.Table:
-    del text
+def _npz(content: bytes, memory: int, texts: Collection[str]) -> pa.Table:
+    del texts
     # Otherwise NumPy reports unknown content as a pickle.
     if not zipfile.is_zipfile(io.BytesIO(content)):
         raise _Unsupported("is not an NPZ file, or is incomplete: write it with numpy.savez")
@@ -281,7 +281,7 @@ def _columns(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     )
 
 
-FORMATS: Mapping[str, tuple[str, Callable[[bytes, int, str | None], pa.Table]]] = {
+FORMATS: Mapping[str, tuple[str, Callable[[bytes, int, Collection[str]], pa.Table]]] = {
     ".csv": ("CSV", _csv),
     ".parquet": ("Parquet", _parquet),
     ".npz": ("NPZ", _npz),

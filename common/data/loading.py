@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from common.data import dataset_dir
 from common.data.dataset import Dataset
 from common.data.encoding import Encoding
 from common.data.formats import FORMATS
+from common.data.origin import Origin
 from common.data.problem_files import read_problem
 from common.data.recipe import folder, recipe
 from common.data.sampling import WorkerSampler
@@ -222,7 +224,7 @@ def _check_recipe(found: Dataset, settings: Settings) -> None:
     for split in SPLITS:
         actual[f"{split}_examples"] = found.rows(split)
         wanted[f"{split}_examples"] = settings.get(f"{split}_examples")
-    for name in ("task", "partitions", "encoder", "classes", "label_column"):
+    for name in ("task", "partitions", "encoder", "classes", "label_column", "id_column"):
         # A default may not have been given by the user.
         if settings.get(name) != Settings.fields()[name].default:
             wanted[name], actual[name] = settings.get(name), recorded.get(name, "")
@@ -238,20 +240,28 @@ def _check_recipe(found: Dataset, settings: Settings) -> None:
             )
 
 
-def read_examples(
-    path: str, encoding: Encoding, memory: int = DEFAULT_MEMORY_MIB
-) -> tuple[np.ndarray, np.ndarray | None]:
+class NewExamples(NamedTuple):
+    """Examples of a table for inference.
+
+    Attributes:
+        angles: float32 [n, symbols], radians.
+        labels: float32 [n], as `Target` encodes them; None if they are unknown.
+        origin: Their rows in the table, and identifiers.
+    """
+
+    angles: np.ndarray
+    labels: np.ndarray | None
+    origin: Origin
+
+
+def read_examples(path: str, encoding: Encoding, memory: int = DEFAULT_MEMORY_MIB) -> NewExamples:
     """Return new examples from a table, for inference.
 
     Args:
         path: A .csv, .csv.gz, .parquet or .npz table with the columns of the training data; in a
-            CSV or Parquet file in any order. The label column is optional.
+            CSV or Parquet file in any order. The columns of labels and identifiers are optional.
         encoding: Encoding of the training data.
         memory: DATA_MEMORY, in MiB.
-
-    Returns:
-        Angles float32 [n, symbols] in radians, and labels float32 [n] as `Target` encodes them, or
-        None.
 
     Raises:
         DataError: The table can't be read or does not fit.
@@ -264,13 +274,15 @@ def read_examples(
             columns=encoding.columns,
             labelled=False,
             numeric=target.kind == "number",
+            id_column=encoding.id_column,
             memory=memory,
         )
         angles = encoding.apply(table.features)
     for note in table.notes:
         log.warning(note)
+    origin = Origin.of_table(len(angles), table.ids)
     if table.labels is None:
-        return angles, None
+        return NewExamples(angles, None, origin)
     if target.classes:
         unknown = np.flatnonzero(~np.isin(table.labels, target.classes))
         if len(unknown):
@@ -279,4 +291,4 @@ def read_examples(
                 f" column {target.column!r}: the classes of the model are"
                 f" {', '.join(target.classes[:-1])} and {target.classes[-1]}"
             )
-    return angles, target.encode(table.labels)
+    return NewExamples(angles, target.encode(table.labels), origin)

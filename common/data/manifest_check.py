@@ -8,6 +8,7 @@ from pydantic import StringConstraints, TypeAdapter
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
 from common import safe_json
+from common.data.origin import ID, ROW
 from common.data.shuffling import EpochOrder, ShardLayout, partition_sizes
 from common.data.splits import SPLITS
 
@@ -47,6 +48,7 @@ class ManifestContent(TypedDict):
     seed: Annotated[int, Ge(0)]
     partitions: Annotated[int, Ge(1), Le(4096)]
     columns: Annotated[list[_Text], MinLen(1), MaxLen(1_000_000)]
+    origin: Annotated[list[_Text], MaxLen(2)]
     encoding: dict[str, object]
     splits: dict[str, SplitEntry]
 
@@ -79,6 +81,8 @@ def check(content: dict[str, Any]) -> None:
         raise ValueError(f"it has an unknown field {min(unknown)[:40]!r}")
     if set(content["splits"]) != set(SPLITS):
         raise ValueError(f"its splits are not {', '.join(SPLITS)}")
+    if content["origin"] not in ([], [ROW], [ROW, ID]):
+        raise ValueError(f"its columns of the origin are not {ROW} and {ID}")
     for split, entry in content["splits"].items():
         _check_split(split, entry, content["partitions"])
 

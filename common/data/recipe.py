@@ -39,6 +39,7 @@ def recipe(data: DataSettings, qubits: int) -> dict[str, Any]:
         result |= {
             "classes": data.classes,
             "encoder": data.encoder,
+            "id_column": data.id_column,
             "label_column": data.label_column,
             "task": data.task,
         }

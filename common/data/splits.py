@@ -9,6 +9,7 @@ import numpy as np
 
 from common.data.class_selection import choose_classes, require_all_classes, stratified
 from common.data.encoding import Encoding, fit
+from common.data.origin import Origin
 from common.data.tables import Table, read_table
 from common.data.target import SIGNS, Target, number_target
 from common.errors import DataError, SettingsError
@@ -47,15 +48,21 @@ class RowSource(NamedTuple):
     Attributes:
         rows: Number of rows.
         read: Returns rows `first` to `last` - 1.
+        origin: Of all rows, for rows of a table.
     """
 
     rows: int
     read: Callable[[int, int], Examples]
+    origin: Origin | None = None
 
     @classmethod
-    def of(cls, examples: Examples) -> "RowSource":
+    def of(cls, examples: Examples, origin: Origin | None = None) -> "RowSource":
         """Return a source of rows in memory."""
-        return cls(len(examples.labels), lambda a, b: Examples(*(part[a:b] for part in examples)))
+
+        def read(first: int, last: int) -> Examples:
+            return Examples(*(part[first:last] for part in examples))
+
+        return cls(len(examples.labels), read, origin)
 
 
 class PreparedSplits(NamedTuple):
@@ -63,6 +70,12 @@ class PreparedSplits(NamedTuple):
 
     splits: Mapping[str, RowSource]
     encoding: Encoding
+
+    @property
+    def origin_columns(self) -> tuple[str, ...]:
+        """Names of the columns of the origin; empty if rows were generated."""
+        origin = self.splits["train"].origin
+        return origin.columns if origin else ()
 
 
 def excitations(data: DataSettings, qubits: int) -> PreparedSplits:
@@ -72,9 +85,10 @@ def excitations(data: DataSettings, qubits: int) -> PreparedSplits:
     Broughton et al., "TensorFlow Quantum" (arXiv:2003.02989), section on the QCNN.
 
     Raises:
-        SettingsError: TASK, ENCODER or CLASSES has a value that does not apply to this data set.
+        SettingsError: TASK, ENCODER, CLASSES or ID_COLUMN has a value that does not apply to this
+            data set.
     """
-    _require_classification(data)
+    _require_built_in(data)
     if data.encoder not in ("auto", "angle"):
         raise SettingsError(
             f"ENCODER={data.encoder} does not fit DATA=excitations, which has angles on a cluster"
@@ -145,18 +159,24 @@ def digits(data: DataSettings, qubits: int) -> PreparedSplits:
 
     Raises:
         DataError: CLASSES are not digits, or there are too few images for the splits.
-        SettingsError: TASK has a value that does not apply to this data set.
+        SettingsError: TASK or ID_COLUMN has a value that does not apply to this data set.
     """
+    _require_built_in(data)
     from sklearn.datasets import load_digits  # takes seconds
 
-    _require_classification(data)
     bunch = load_digits()
     labels = np.array([str(digit) for digit in bunch.target])
     table = Table(bunch.data, labels, tuple(bunch.feature_names))
     return from_table(table, data, qubits, title="DATA=digits", classes=data.classes or DIGITS)
 
 
-def _require_classification(data: DataSettings) -> None:
+def _require_built_in(data: DataSettings) -> None:
+    """Raise if a setting does not fit a built-in data set."""
+    if data.id_column:
+        raise SettingsError(
+            f"ID_COLUMN={data.id_column} does not fit DATA={data.data}, which has no such column:"
+            " omit ID_COLUMN"
+        )
     if data.task != "classification":
         raise SettingsError(
             f"DATA={data.data} has classes, which does not fit TASK={data.task}: omit TASK, or set"
@@ -176,7 +196,13 @@ def read_user_table(data: DataSettings, qubits: int, *, is_logged: bool = True) 
         DataError: The table can't be read, or is not usable for training.
     """
     numeric = data.task == "regression"
-    table = read_table(data.data, data.label_column, memory=data.data_memory, numeric=numeric)
+    table = read_table(
+        data.data,
+        data.label_column,
+        id_column=data.id_column,
+        memory=data.data_memory,
+        numeric=numeric,
+    )
     for note in table.notes if is_logged else ():
         log.warning(note)
     return from_table(table, data, qubits, title=data.data, classes=data.classes)
@@ -211,11 +237,21 @@ def from_table(
     else:
         require_all_classes({split: labels[rows[split]] for split in SPLITS}, target, title)
     encoding = fit(
-        features[rows["train"]], data.encoder, qubits, columns=table.names, target=target
+        features[rows["train"]],
+        data.encoder,
+        qubits,
+        columns=table.names,
+        target=target,
+        id_column=data.id_column,
     )
     encoded = target.encode(labels)
-    splits = {s: Examples(encoding.apply(features[rows[s]]), encoded[rows[s]]) for s in SPLITS}
-    return PreparedSplits({s: RowSource.of(examples) for s, examples in splits.items()}, encoding)
+    origin = Origin.of_table(len(table.labels), table.ids)
+
+    def source(chosen: np.ndarray) -> RowSource:
+        examples = Examples(encoding.apply(features[chosen]), encoded[chosen])
+        return RowSource.of(examples, origin.take(kept[chosen]))
+
+    return PreparedSplits({split: source(chosen) for split, chosen in rows.items()}, encoding)
 
 
 def _split(order: np.ndarray, data: DataSettings, title: str) -> dict[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,12 +35,14 @@ class Table(NamedTuple):
             if the table has no label.
         names: Names of the columns.
         notes: Sentences about columns that are left out or probably no features, for a log.
+        ids: Texts [n] of the column of identifiers, as objects; None without one.
     """
 
     features: np.ndarray
     labels: np.ndarray | None
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    ids: np.ndarray | None = None
 
 
 def read_table(
@@ -50,29 +52,32 @@ def read_table(
     columns: Sequence[str] | None = None,
     labelled: bool = True,
     numeric: bool = False,
+    id_column: str = "",
     memory: int = DEFAULT_MEMORY_MIB,
 ) -> Table:
     """Read a CSV, Parquet or NPZ table.
 
-    Every column with a name is a feature, except the label. In an NPZ file, each array is one
-    column [n] or several [n, k], named NAME_0 to NAME_k-1. Messages count rows from 1.
+    Every column with a name is a feature, except the label and the identifier. In an NPZ file, each
+    array is one column [n] or several [n, k], named NAME_0 to NAME_k-1. Messages count rows from 1.
 
     Args:
         path: A path or gs:// address that ends in .csv, .csv.gz, .parquet or .npz.
         label: Name of the label column, or None if all columns are features.
         columns: Required features and their order; by default those of the table.
-        labelled: The label column is required.
+        labelled: The columns of labels and identifiers are required.
         numeric: Labels are numbers to predict.
+        id_column: Name of the column that identifies rows; empty without one.
         memory: DATA_MEMORY, in MiB: a table that needs more is refused before it is read.
 
     Raises:
         DataError: The file is missing, unreadable or too large, or a row or column is invalid.
     """
-    label = None if label is None else normal(label)
-    table = read_file(path, memory, None if numeric else label)
+    label, id_column = None if label is None else normal(label), normal(id_column)
+    texts = {id_column, "" if numeric or label is None else label} - {""}
+    table = read_file(path, memory, texts)
     names = [normal(name) for name in table.column_names]
     columns = None if columns is None else [normal(name) for name in columns]
-    wanted = {label, *(columns or ())}
+    wanted = {label, *(columns or ()), *filter(None, [id_column])}
     kept = [i for i, name in enumerate(names) if name in wanted or not is_nameless(name)]
     notes = []
     if len(kept) < len(names):
@@ -99,7 +104,15 @@ def read_table(
             f"{path} has no label column {label!r}, only {listed(names)}: set LABEL_COLUMN to the"
             f" column of labels{separated}"
         )
-    features = [name for name in names if name != label]
+    ids = None
+    if id_column in names:
+        ids = _ids(path, id_column, table[id_column])
+    elif id_column and labelled:
+        raise DataError(
+            f"{path} has no column {id_column!r}, only {listed(names)}: set ID_COLUMN to the column"
+            " that identifies rows, or omit it"
+        )
+    features = [name for name in names if name not in (label, id_column or None)]
     if columns is not None:
         _check_columns(path, features, columns)
         features = columns
@@ -110,7 +123,7 @@ def read_table(
         read[:, i] = _numbers(path, name, table[name])
     if columns is None and labels is not None:
         notes += [f"{path}: {note}" for note in suspicious(features, read, labels)]
-    return Table(read, labels, tuple(features), tuple(notes))
+    return Table(read, labels, tuple(features), tuple(notes), ids)
 
 
 def label_text(value: object) -> str:
@@ -152,24 +165,13 @@ def _check_columns(path: str, found: Sequence[str], wanted: Sequence[str]) -> No
 
 
 def _labels(path: str, name: str, column: pa.ChunkedArray, memory: int) -> np.ndarray:
-    encoded = column.combine_chunks()
-    if not isinstance(encoded, pa.DictionaryArray):
-        try:
-            encoded = encoded.dictionary_encode()
-        except pa.ArrowNotImplementedError:
-            raise DataError(
-                f"{path} has labels of type {encoded.type} in column {name!r}: allowed are texts"
-                " and numbers"
-            ) from None
-    known = [label_text(value) for value in _values(encoded.dictionary)]
+    known, codes = _texts(path, name, column, "labels", label_text)
     longest = max(map(len, known), default=0)
-    if longest > MAX_LABEL or longest * 4 * len(column) > memory * MIB:
+    if longest * 4 * len(column) > memory * MIB:
         raise DataError(
             f"{path} has a label of {longest:,} characters in column {name!r}: shorten the labels"
         )
-    texts = np.array([*known, ""], dtype=str)
-    codes = pc.fill_null(encoded.indices, len(texts) - 1).to_numpy(zero_copy_only=False)
-    labels = texts[codes.astype(np.int64)]
+    labels: np.ndarray = np.array([*known, ""], dtype=str)[codes]
     missing = np.isin(labels, [one for one in known if one.lower() == "nan"] + [""])
     if missing.any():
         raise DataError(
@@ -177,6 +179,40 @@ def _labels(path: str, name: str, column: pa.ChunkedArray, memory: int) -> np.nd
             " one or delete the row"
         )
     return labels
+
+
+def _ids(path: str, name: str, column: pa.ChunkedArray) -> np.ndarray:
+    """Return the texts of a column of identifiers as they are written; '' for a missing one."""
+    known, codes = _texts(path, name, column, "identifiers", _id_text)
+    ids: np.ndarray = np.array([*known, ""], dtype=object)[codes]
+    return ids
+
+
+def _id_text(value: object) -> str:
+    return value if isinstance(value, str) else label_text(value)
+
+
+def _texts(
+    path: str, name: str, column: pa.ChunkedArray, kind: str, as_text: Callable[[object], str]
+) -> tuple[list[str], np.ndarray]:
+    """Return the distinct texts of a column, and the index of each row; -1 where it is missing."""
+    encoded = column.combine_chunks()
+    if not isinstance(encoded, pa.DictionaryArray):
+        try:
+            encoded = encoded.dictionary_encode()
+        except pa.ArrowNotImplementedError:
+            raise DataError(
+                f"{path} has {kind} of type {encoded.type} in column {name!r}: allowed are texts"
+                " and numbers"
+            ) from None
+    known = [as_text(value) for value in _values(encoded.dictionary)]
+    if (longest := max(map(len, known), default=0)) > MAX_LABEL:
+        raise DataError(
+            f"{path} has {kind} of up to {longest:,} characters in column {name!r}: at most"
+            f" {MAX_LABEL:,} are allowed"
+        )
+    codes = pc.fill_null(encoded.indices.cast(pa.int64()), -1)
+    return known, codes.to_numpy(zero_copy_only=False)
 
 
 def _values(labels: pa.Array) -> Sequence[object]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from common import storage
 from common.data import dataset_dir, manifest_check
+from common.data.origin import Origin
 from common.data.shuffling import EpochOrder, ShardLayout, partition_sizes
 from common.data.splits import SPLITS, Examples, PreparedSplits, RowSource
 from common.errors import DataError
@@ -96,6 +97,7 @@ class DatasetWriter:
             seed=seed,
             partitions=self._partitions,
             columns=list(columns),
+            origin=list(prepared.origin_columns),
             encoding=prepared.encoding.to_json(),
             splits=splits,
         )
@@ -127,14 +129,14 @@ class DatasetWriter:
                 if not all(complete):
                     rows = _segment_shards(source, order, layout, segment)
                     missing = [
-                        (name, examples)
-                        for name, examples, exists in zip(names, rows, complete, strict=True)
+                        (name, *shard)
+                        for name, shard, exists in zip(names, rows, complete, strict=True)
                         if not exists
                     ]
                     entries = executor.map(
-                        lambda one: self._write(one[0], one[1], columns), missing
+                        lambda one: self._write(one[0], one[1], one[2], columns), missing
                     )
-                    self._written.update(zip([name for name, _ in missing], entries, strict=True))
+                    self._written.update(zip([name for name, *_ in missing], entries, strict=True))
                     if len(shards) > 1:
                         self._save_progress()
                 for number, name in zip(numbers, names, strict=True):
@@ -166,8 +168,10 @@ class DatasetWriter:
             return False
         return True
 
-    def _write(self, name: str, examples: Examples, columns: tuple[str, ...]) -> dict[str, Any]:
-        content = dataset_dir.encode(examples, columns)
+    def _write(
+        self, name: str, examples: Examples, origin: Origin | None, columns: tuple[str, ...]
+    ) -> dict[str, Any]:
+        content = dataset_dir.encode(examples, columns, origin)
         storage.write_atomic(self._path / name, content)
         return {
             "rows": len(examples.labels),
@@ -190,8 +194,8 @@ def _label_counts(labels: np.ndarray) -> dict[str, int]:
 
 def _segment_shards(
     source: RowSource, order: EpochOrder, layout: ShardLayout, segment: int
-) -> list[Examples]:
-    """Return the rows of the shards of a segment, group after group."""
+) -> list[tuple[Examples, Origin | None]]:
+    """Return the rows of the shards of a segment, group after group, and their origin."""
     begin = int(order.bounds[segment]) * order.partitions
     end = min(int(order.bounds[segment + 1]) * order.partitions, source.rows)
     rows = source.read(begin, end)
@@ -202,5 +206,6 @@ def _segment_shards(
         # Row i has offset i // partitions in its partition; partition after partition.
         parts = [np.arange(one, end - begin, order.partitions) for one in order.group(group)]
         chosen = np.concatenate(parts)
-        shards.append(Examples(rows.angles[chosen], rows.labels[chosen]))
+        origin = source.origin.take(begin + chosen) if source.origin else None
+        shards.append((Examples(rows.angles[chosen], rows.labels[chosen]), origin))
     return shards

@@ -6,7 +6,7 @@
 from common.runs.aliases import aliases, promote
 from common.runs.attempts import AttemptRecord, Attempts, backoff_seconds
 from common.runs.claim import ClaimedRun, FinishedRun, claim_for_training, next_name, numbered
-from common.runs.loading import LoadedCircuit, LoadedRun, load
+from common.runs.loading import LoadedCircuit, LoadedRun, RunSplit, load
 from common.runs.registry import (
     FAILED,
     RunComparison,
@@ -33,6 +33,7 @@ __all__ = [
     "LoadedRun",
     "Run",
     "RunComparison",
+    "RunSplit",
     "RunSummary",
     "aliases",
     "backoff_seconds",

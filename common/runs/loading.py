@@ -2,6 +2,7 @@
 
 run = common.runs.load("hybrid")
 run.model.predict(angles)      # float32 [n, features] in radians -> float32 [n, 1]
+run.split("train")             # angles, labels, and rows of the table, for another model
 run.circuit                    # cirq.Circuit; the symbols of the data are still free
 run.to_qasm(angles[0])         # OpenQASM 2.0 for one example
 """
@@ -10,12 +11,13 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common import weights_file
-from common.errors import RunError, WeightsError
+from common.errors import DataError, RunError, WeightsError
+from common.runs import run_data
 from common.runs.registry import resolve
-from common.runs.run import Run
+from common.runs.run import DATASETS, Run
 from common.settings import Settings
 from common.storage import path as path_of
 from common.text import plural
@@ -23,6 +25,7 @@ from common.user_code import UserCode
 
 if TYPE_CHECKING:
     import cirq
+    import numpy as np
 
     from qfleet.tensorflow.runtime import keras
 
@@ -81,6 +84,24 @@ class LoadedCircuit:
         return cirq.qasm(circuit)
 
 
+class RunSplit(NamedTuple):
+    """Examples that a run was trained, validated or tested on.
+
+    Attributes:
+        angles: float32 [n, features], radians.
+        labels: float32 [n], encoded by the target: -1 or 1 of two classes, the index of more
+            classes, or a number scaled to -1 to 1.
+        rows: int64 [n], the rows of the table DATA, from 1: `frame.iloc[rows - 1]` in pandas. None
+            for generated examples.
+        ids: Texts [n] of ID_COLUMN, as objects; None without one.
+    """
+
+    angles: "np.ndarray"
+    labels: "np.ndarray"
+    rows: "np.ndarray | None"
+    ids: "np.ndarray | None"
+
+
 @dataclass(frozen=True)
 class LoadedRun:
     """A finished run with verified files. Only `model` imports TensorFlow."""
@@ -104,6 +125,29 @@ class LoadedRun:
         with self.run.local_weights(self.checkpoint) as weights:
             path = self.run.weights_of(self.checkpoint)
             return models.rebuild(self.described, weights, self.code, path)
+
+    def split(self, split: str) -> RunSplit:
+        """Return the examples of a split, by which another model can be trained on the same rows.
+
+        Args:
+            split: train, validation or test.
+
+        Raises:
+            ValueError: It is none of them.
+            DataError: The data set is not in the folder `datasets` next to the run, or has changed.
+        """
+        title, root = f"run {self.run.name}", self.run.path.parent / DATASETS
+        data = run_data.find(self.record, title, root)
+        if data is None:
+            raise DataError(
+                f"the data set of {title} is not in {root}: restore it, or make it again by"
+                f" `make inference {self.run.arguments}`"
+            )
+        if split not in data.splits:
+            raise ValueError(f"split is {split!r}: use {', '.join(data.splits)}")
+        run_data.require_same(data, self.record, self.described, title)
+        origin = data.origin(split)
+        return RunSplit(*data.split(split), *(origin or (None, None)))
 
     @property
     def circuit(self) -> "cirq.Circuit":

@@ -255,6 +255,15 @@ class Settings:
                 f"LOSS={self.training.loss} does not fit TASK={task}, whose loss is the"
                 f" {'energy' if task == 'energy' else 'infidelity'}: omit LOSS"
             )
+        if (column := self.data.id_column) and is_variational:
+            raise ValueError(
+                f"ID_COLUMN={column} does not fit TASK={task}, which has no table: omit ID_COLUMN"
+            )
+        if column and column == self.data.label_column:
+            raise ValueError(
+                f"ID_COLUMN={column} is also LABEL_COLUMN: set ID_COLUMN to the column that"
+                " identifies rows, or omit it"
+            )
         for name in ("classes", "class_weights"):
             if task != "classification" and (value := getattr(self.data, name)):
                 raise ValueError(

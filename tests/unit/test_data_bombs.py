@@ -83,7 +83,7 @@ def packed_csv(path: Path) -> None:
 
 
 BOMBS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "texts.parquet": (texts, "a label of 500,000 characters"),
+    "texts.parquet": (texts, "labels of up to 500,000 characters"),
     "wide.csv": (columns_of_csv(120_000), "120,001 columns"),
     "columns.npz": (columns_of_npz, "100,000,000 columns"),
 }

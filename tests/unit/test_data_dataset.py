@@ -218,8 +218,8 @@ def test_damaged_shard_is_refused(damage: object, words: str, tmp_path: Path) ->
     [
         (lambda said: said.replace('"seed": 0', '"seed": 1'), "was altered"),
         (
-            lambda said: said.replace('"format": 4', '"format": 2'),
-            "has format 2 and .* reads format 4",
+            lambda said: said.replace('"format": 5', '"format": 4'),
+            "has format 4 and .* reads format 5",
         ),
         (lambda said: said[: len(said) // 2], "not JSON"),
         (lambda said: "[]", "has format None"),

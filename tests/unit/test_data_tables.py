@@ -281,9 +281,9 @@ def test_inference_takes_a_table_with_its_index_or_without(tmp_path: Path) -> No
         Settings.from_values(data=str(tmp_path / "t.csv"), workers=1), tmp_path / "datasets"
     )
     assert data.encoding.columns == ("a",)
-    expected, _ = read_examples(str(tmp_path / "t.csv"), data.encoding)
+    expected, *_ = read_examples(str(tmp_path / "t.csv"), data.encoding)
     frame.to_csv(tmp_path / "bare.csv", index=False)
-    found, _ = read_examples(str(tmp_path / "bare.csv"), data.encoding)
+    found, *_ = read_examples(str(tmp_path / "bare.csv"), data.encoding)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -351,7 +351,7 @@ def test_inference_reads_labels_as_training_did(tmp_path: Path) -> None:
     )
     assert trained.target.classes == ("01", "1", "1e0")
     write_labels(tmp_path / "new.csv", ["1", "01"])
-    _, labels = read_examples(str(tmp_path / "new.csv"), trained.encoding)
+    _, labels, _ = read_examples(str(tmp_path / "new.csv"), trained.encoding)
     assert labels.tolist() == [1, 0]
 
 
@@ -366,10 +366,10 @@ def encoding() -> Encoding:
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz"])
 def test_new_examples_are_read_with_and_without_labels(ending: str, tmp_path: Path) -> None:
-    angles, labels = read_examples(written(tmp_path, ending), encoding())
+    angles, labels, _ = read_examples(written(tmp_path, ending), encoding())
     assert labels.tolist() == [-1, 1, -1]
     np.testing.assert_allclose(angles[0], np.pi / 2 * np.array([0.5, 1 / 3, 1 / 3]), rtol=1e-6)
-    bare, none = read_examples(written(tmp_path, ending, FRAME.drop(columns="kind")), encoding())
+    bare, none, _ = read_examples(written(tmp_path, ending, FRAME.drop(columns="kind")), encoding())
     assert none is None
     np.testing.assert_array_equal(bare, angles)
 
@@ -400,7 +400,7 @@ def test_read_examples_encodes_rows_as_in_training(ending: str, tmp_path: Path) 
     data = prepare(Settings.from_values(data=path, partitions=4, workers=1), tmp_path / "datasets")
     assert [data.rows(split) for split in data.splits] == [39, 9, 12]
     assert data.target.classes == ("down", "up")
-    angles, labels = read_examples(path, data.encoding)
+    angles, labels, _ = read_examples(path, data.encoding)
     everything = {tuple(row) for row in np.column_stack([angles, labels]).tolist()}
     for split in data.splits:
         examples = data.split(split)

@@ -57,7 +57,16 @@ ALLOWED: Mapping[str, set[str]] = {
     "model_circuits": BASE,
     "models": BASE | {"data", "model_circuits", "storage", "user_code", "weights_file"},
     "runs": BASE
-    | {"storage", "lease", "checkpoints", "models", "model_circuits", "user_code", "weights_file"},
+    | {
+        "storage",
+        "lease",
+        "checkpoints",
+        "data",
+        "models",
+        "model_circuits",
+        "user_code",
+        "weights_file",
+    },
 }
 """Parts of common, and the parts that they may import."""
 

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -174,6 +175,31 @@ def test_input_table_uses_column_names_and_recorded_encoding(run, infer, tmp_pat
     angles = Encoding.from_json(loaded.described["encoding"]).apply(bunch.data[rows])
     predictions = loaded.model(angles).numpy()[:, 0]
     assert np.allclose([float(row["prediction"]) for row in table], predictions, atol=1e-6)
+
+
+def test_predictions_keep_the_rows_and_identifiers_of_the_table(infer, tmp_path):
+    lines = [f"p{i:03},{i * 7 % 60},{'ab'[i % 2]}" for i in range(60)]
+    table = tmp_path / "mine.csv"
+    table.write_text("\n".join(["patient,x,label", *lines]))
+    sizes = ("TRAIN_EXAMPLES=", "VALIDATION_EXAMPLES=", "TEST_EXAMPLES=")
+    mine = finish(tmp_path / "runs", "mine", f"DATA={table}", "ID_COLUMN=patient", *sizes)
+    infer(f"STORAGE={tmp_path / 'runs'}")
+    found = {int(row["row"]): row for row in read_rows(mine.predictions / "test.csv")}
+    loaded = runs.load("mine", str(tmp_path / "runs"))
+    train, test = loaded.split("train"), loaded.split("test")
+    assert set(found) == set(test.rows.tolist())
+    assert not set(found) & set(train.rows.tolist())
+    for row, one in found.items():
+        assert [one["id"], one["label"]] == [lines[row - 1].split(",")[i] for i in (0, 2)]
+    assert [train.ids[i] for i in (0, 1)] == [f"p{row - 1:03}" for row in train.rows[:2]]
+    page = storage.read_bytes(mine.predictions / "report.html").decode()
+    errors = page.split("Most confident errors")[1].split("</table>")[0]
+    wrong = [row for row, one in found.items() if one["label"] != one["predicted_label"]]
+    shown = [int(row) for row in re.findall(r"<tr><td>(\d+)</td><td>p\d{3}</td>", errors)]
+    assert set(shown) <= set(wrong)
+    assert len(shown) == min(10, len(wrong)) > 0
+    with pytest.raises(ValueError, match="'all'"):
+        loaded.split("all")
 
 
 def test_training_data_missing_is_created_again(run, tmp_path):

@@ -35,8 +35,9 @@ MODEL = (
     "gradient",
     "normalize_readouts",
 )
-DATA = ("task", "data", "label_column", "classes", "class_weights", "encoder", "train_examples",
-        "validation_examples", "test_examples", "partitions", "seed", "data_memory")  # fmt: skip
+DATA = ("task", "data", "label_column", "id_column", "classes", "class_weights", "encoder",
+        "train_examples", "validation_examples", "test_examples", "partitions", "seed",
+        "data_memory")  # fmt: skip
 TRAINING = ("workers", "min_workers", "state_shards", "batch", "batch_per_worker", "epochs",
             "learning_rate", "loss", "initializations", "initialization_epochs", "prune",
             "reproducible", "micro_batch", "steps_per_call", "threads")  # fmt: skip

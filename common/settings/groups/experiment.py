@@ -287,6 +287,14 @@ class DataSettings(SettingsGroup):
             allowed="the name of a column",
         ),
     ] = "label"
+    id_column: Annotated[
+        str,
+        Setting(
+            "column of a table that identifies its rows: no feature, and copied to predictions",
+            identity=True,
+            allowed="the name of a column",
+        ),
+    ] = ""
     classes: Annotated[
         str,
         StringConstraints(pattern=r"^[^,]+(,[^,]+)+$|^all$|^$"),
