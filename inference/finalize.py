@@ -9,7 +9,7 @@ from common.errors import write_termination_message
 from common.metrics import line, number, title
 from common.text import plural
 from common.waiting import Waiting
-from inference import baseline, html_report, summary
+from inference import baseline, html_report, own_columns, summary
 from inference.gradient_variance import SAMPLES, distinct_layers, measure_gradient_variance
 from inference.inference_input import InferenceInput
 from inference.mitigation import TRUST_SAMPLES
@@ -65,7 +65,7 @@ def _results(
     predictor: Predictor,
     scores: Scores,
 ) -> InferenceResults:
-    baselines = []
+    baselines, columns = [], None
     if inputs.data and inputs.labelled and inputs.target.task in ("classification", "regression"):
         train = inputs.data.sample("train", baseline.MAX_ROWS)
         head = inputs.head(baseline.MAX_TEST_ROWS)
@@ -73,6 +73,7 @@ def _results(
         tested = Examples(head.angles, head.labels)
         own = int(model.count_params())
         baselines = baseline.fit_baselines(inputs.target, train, tested, own, seed)
+        columns = own_columns.compare(source, inputs, inputs.data, own, seed)
     layers = list(models.circuit_layers(model))
     angles = inputs.head(SAMPLES).angles
     return InferenceResults(
@@ -82,6 +83,7 @@ def _results(
         weight_count=int(model.count_params()),
         circuits=layers,
         baselines=baselines,
+        column_baselines=columns,
         gradients=[
             measure_gradient_variance(layer, angles, seed) for layer in distinct_layers(layers)
         ],

@@ -6,6 +6,8 @@ its content security policy enforces this.
 
 import numpy as np
 
+from common.data import Encoding
+from common.data.description import describe_encoding, describe_labels
 from common.metrics import number, title
 from common.text import plural
 from inference import mitigation_section, report_sections, task_sections
@@ -14,12 +16,6 @@ from inference.results import InferenceResults
 from inference.scoring import ClassScores
 from qfleet.devices.calibration import short_name
 
-ENCODINGS = {
-    "none": "angles, unchanged",
-    "angle": "one standardized angle per feature",
-    "pca": "principal components",
-    "reupload": "standardized, re-uploaded",
-}
 PLACEMENTS = {
     "cluster": "rx on the cluster state",
     "angle": "ry on |0...0>",
@@ -135,15 +131,16 @@ def _facts(results: InferenceResults) -> str:
         ("noise", short_name(settings.get("noise") or "none")),
         ("zero-noise extrapolation", settings.get("zne")),
     ]
+    labels = describe_labels(data) if data else ", ".join(inputs.target.classes)
     data_facts = [
         ("data", settings.get("data")),
         ("task", inputs.target.task),
-        ("classes", ", ".join(inputs.target.classes) or None),
+        ("labels", labels or None),
         ("Pauli words", f"{len(inputs.target.terms):,}" if inputs.target.terms else None),
     ]
     if has_examples:
         data_facts += [
-            ("features", ENCODINGS.get(encoding.get("kind"))),
+            ("features", describe_encoding(Encoding.from_json(encoding))),
             ("angles applied as", PLACEMENTS.get(encoding.get("placement"))),
         ]
     if data is not None:

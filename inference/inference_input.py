@@ -10,7 +10,7 @@ import functools
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,6 +69,7 @@ class InferenceInput:
         data: The data set that the model was trained on; None if it is missing and not needed.
         missing: The reason why `data` is None; else empty.
         is_test_split: True for the test split that was recorded with the model.
+        named_data: DATA, if the user gave it: a table that may be read.
     """
 
     name: str
@@ -83,6 +84,7 @@ class InferenceInput:
     data: Dataset | None
     missing: str = ""
     is_test_split: bool = False
+    named_data: str = ""
 
     @property
     def total(self) -> int:
@@ -134,8 +136,10 @@ def resolve_input(settings: Settings, source: ModelSource) -> InferenceInput:
     if settings.inference.input:
         inputs = _given_input(settings, source, encoding, root)
     else:
-        data = find_training_data(source, root, _named_data(settings))
+        named = _named_data(settings)
+        data = find_training_data(source, root, named)
         inputs = _from_split(data, TEST, TEST, training_data=data, is_test_split=True)
+        inputs = replace(inputs, named_data=named)
     if inputs.total:
         inputs.read(0)
     return inputs

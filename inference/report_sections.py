@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from common.data.description import describe_encoding
 from common.metrics import number, title
 from common.text import plural
 from inference import circuit_svg, report_plots, task_sections
@@ -80,6 +81,11 @@ def baselines(results: InferenceResults) -> str:
     own = (results.source.settings.get("model"), scores.metrics, train_rows, scores.total)
     rows = [_row(names, *own, highlight=True)]
     rows += [_row(names, b.name, b.metrics, b.train_rows, b.test_rows) for b in results.baselines]
+    columns = results.column_baselines
+    rows += [
+        _row(names, f"{b.name}, own columns", b.metrics, b.train_rows, b.test_rows)
+        for b in (columns.found if columns else [])
+    ]
     headings = ("model", *map(title, names), "trained on", "tested on")
     return section(
         "Baselines",
@@ -88,10 +94,26 @@ def baselines(results: InferenceResults) -> str:
             " tuned by cross-validation over as many configurations as the others. The perceptron"
             " (MLP) has about as many weights as the model."
         ),
+        _encoding_note(results),
         '<div class="wide"><table><thead><tr>'
         + "".join(f"<th>{escape(heading)}</th>" for heading in headings)
         + f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div>",
     )
+
+
+def _encoding_note(results: InferenceResults) -> str:
+    """Return what the encoding loses, where that may limit the model."""
+    columns, data = results.column_baselines, results.inputs.data
+    if columns is None or data is None:
+        return ""
+    text = f"The features are {describe_encoding(data.encoding)}."
+    if columns.found:
+        text += (
+            " The last rows are the same models on the table's own columns. If they are much better"
+            " than those on the angles, the encoding is the limit: raise QUBITS or provide fewer"
+            " columns. Otherwise the model is."
+        )
+    return note(escape(f"{text} {columns.hint}{'.' * bool(columns.hint)}"))
 
 
 def _row(

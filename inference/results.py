@@ -8,6 +8,7 @@ from inference.baseline import Baseline
 from inference.gradient_variance import GradientVariance
 from inference.inference_input import InferenceInput
 from inference.model_source import ModelSource
+from inference.own_columns import ColumnBaselines
 from inference.predictor import CircuitTrust
 from inference.scoring import Scores
 
@@ -26,6 +27,7 @@ class InferenceResults:
         gradients: The gradient variance of the distinct circuits.
         created: Date and time, UTC.
         notes: Sentences that the reader needs before the numbers.
+        column_baselines: Those on the columns of the table, where the encoding loses much of it.
         trust: Of the readouts of each circuit, with zero-noise extrapolation.
     """
 
@@ -38,6 +40,7 @@ class InferenceResults:
     gradients: Sequence[GradientVariance]
     created: str
     notes: Sequence[str] = field(default_factory=list)
+    column_baselines: ColumnBaselines | None = None
     trust: Sequence[CircuitTrust] = field(default_factory=list)
 
     @property

@@ -7,6 +7,7 @@ from rich.markup import escape as escape_markup
 from rich.table import Table
 
 from common import events
+from common.data.description import describe_encoding
 from common.metrics import number, title
 from common.storage import StoragePath
 from common.text import plural, printable
@@ -43,6 +44,15 @@ def log_results(results: InferenceResults, predictions: StoragePath, report: Sto
         _print(escape(note), style="yellow")
     if scores.metrics:
         _print(_score_table(results))
+    if results.column_baselines is not None and results.inputs.data is not None:
+        columns = results.column_baselines
+        _print(
+            escape(
+                ". ".join(
+                    filter(None, [describe_encoding(results.inputs.data.encoding), columns.hint])
+                )
+            )
+        )
     if isinstance(scores, ClassScores):
         _print(
             _confusion_table(results, scores) if scores.labelled else _count_table(results, scores)
@@ -98,10 +108,13 @@ def _score_table(results: InferenceResults) -> Table:
     table.add_row(model, *(number(name, scores.metrics[name]) for name in names), style="bold")
     if (plain := results.scores.unmitigated) is not None:
         table.add_row("without ZNE", *(number(name, plain.metrics[name]) for name in names))
-    for baseline in results.baselines:
+    columns = results.column_baselines
+    compared = [(baseline.name, baseline) for baseline in results.baselines]
+    compared += [(f"{one.name}, own columns", one) for one in (columns.found if columns else [])]
+    for heading, baseline in compared:
         known = baseline.metrics
         cells = [number(name, known[name]) if name in known else "–" for name in names]
-        table.add_row(baseline.name, *cells)
+        table.add_row(heading, *cells)
     if not results.baselines and results.inputs.target.task in ("classification", "regression"):
         table.caption = escape(f"no baselines: {results.missing_baselines_reason}")
     return table

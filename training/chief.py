@@ -10,6 +10,7 @@ from pathlib import Path
 from common import checkpoints, runs, storage
 from common.data import Dataset, prepare
 from common.data.class_weights import class_factors
+from common.data.description import describe
 from common.environments import code_version, package_version
 from common.errors import (
     RendezvousTimeout,
@@ -242,6 +243,8 @@ class Chief:
             log_event("run_started", text, run=run.name, storage=str(self._root), attempt=attempt)
         rows = ", ".join(f"{data.rows(split):,} {split}" for split in data.splits)
         log.info(f"Data set {data.name}: {rows} examples")
+        if data.target.task in ("classification", "regression"):
+            log.info(describe(data))
         if limit := self._settings.fault_tolerance.deadline:
             days = f" ({limit / 86_400:.1f} days)" if limit >= 86_400 else ""
             log.info(f"DEADLINE: training saves its last step and stops after {limit:,} s{days}")

@@ -32,6 +32,8 @@ class Encoding:
         target: What a model predicts.
         center: Mean of each feature over the training split; empty for kind `none`.
         matrix: One row per angle, one column per feature; empty for kind `none`.
+        variance: Fraction of the variance of the standardised features that PCA keeps; None
+            without PCA.
         id_column: Name of the column that identifies rows, which is not a feature; empty without.
     """
 
@@ -41,6 +43,7 @@ class Encoding:
     target: Target
     center: tuple[float, ...] = ()
     matrix: tuple[tuple[float, ...], ...] = ()
+    variance: float | None = None
     id_column: str = ""
 
     @property
@@ -80,6 +83,7 @@ class Encoding:
             "target": self.target.to_json(),
             "center": list(self.center),
             "matrix": [list(row) for row in self.matrix],
+            **({} if self.variance is None else {"variance": self.variance}),
             **({"id_column": self.id_column} if self.id_column else {}),
         }
 
@@ -98,6 +102,7 @@ class Encoding:
                 target=Target.from_json(read["target"]),
                 center=tuple(map(float, read["center"])),
                 matrix=tuple(tuple(map(float, row)) for row in read["matrix"]),
+                variance=float(read["variance"]) if "variance" in read else None,
                 id_column=str(read.get("id_column", "")),
             )
         except DataError:
@@ -146,7 +151,11 @@ def fit(
             f" and QUBITS={qubits}: raise QUBITS, or set ENCODER=pca or reupload"
         )
     center = features.mean(axis=0)
-    matrix = _whiten(features, qubits) if kind == "pca" or wide else _standardise(features)
+    variance = None
+    if kind == "pca" or wide:
+        matrix, variance = _whiten(features, qubits)
+    else:
+        matrix = _standardise(features)
     return Encoding(
         kind=kind,
         placement="reupload" if kind == "reupload" else "angle",
@@ -154,6 +163,7 @@ def fit(
         target=target,
         center=tuple(center.tolist()),
         matrix=tuple(tuple(row) for row in matrix.tolist()),
+        variance=variance,
         id_column=id_column,
     )
 
@@ -174,8 +184,10 @@ def _standardise(features: np.ndarray) -> np.ndarray:
     return np.diag(_scales(features))
 
 
-def _whiten(features: np.ndarray, components: int) -> np.ndarray:
+def _whiten(features: np.ndarray, components: int) -> tuple[np.ndarray, float]:
     """Return the principal components of the standardised features, with standard deviation 1.
+
+    The second value is the fraction of the variance that they have.
 
     The sign of a component is arbitrary; here its largest entry is positive.
     """
@@ -186,7 +198,9 @@ def _whiten(features: np.ndarray, components: int) -> np.ndarray:
     vectors *= np.sign(vectors[np.arange(len(vectors)), largest])[:, None]
     deviations = np.sqrt(np.maximum(values, 0))
     # Rounding of the values, about 1e-16 of the largest, is 1e-8 of its root.
-    return _inverse(deviations, 1e6 * deviations.max(initial=0))[:, None] * vectors * scales
+    matrix = _inverse(deviations, 1e6 * deviations.max(initial=0))[:, None] * vectors * scales
+    total = float((scores**2).mean(axis=0).sum())
+    return matrix, min(1.0, float(np.maximum(values, 0).sum()) / total) if total else 1.0
 
 
 def _eigenvectors(scores: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -149,6 +149,8 @@ def test_baseline_accuracy_matches_scikit_learn(run, output):
     scores = [one.score(scaler.transform(test.angles), test.labels) for one in fitted]
     line = next(line for line in output.splitlines() if line.startswith("logistic regression"))
     assert line.split()[-1] in [f"{score:.3f}" for score in scores]
+    assert "logistic regression, own columns" in output
+    assert "64 columns, PCA to 4 angles" in output
 
 
 @pytest.mark.parametrize("label", [True, False])
