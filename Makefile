@@ -66,7 +66,7 @@ override slurm := $(filter TARGET=slurm TARGET:=slurm,$(lastword $(targets)))
 help: ## list the targets
 	@printf 'make TARGET [SETTING=value ...], where TARGET is one of\n\n'
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 22
-	@printf '\nAll settings: docs/configuration.md, or .venv/bin/python -m training --help\n'
+	@printf '\nAll settings: docs/configuration.md; those of training: .venv/bin/python -m training --help\n'
 
 .PHONY: training
 training: ## train on this machine, or with TARGET=k8s or slurm in a cluster: make training WORKERS=2 EPOCHS=50

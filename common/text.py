@@ -1,6 +1,8 @@
 """Text for people: counts with their nouns, and text of other people's files."""
 
+import difflib
 import unicodedata
+from collections.abc import Iterable
 
 _LINE_SEPARATORS = ("\u2028", "\u2029")
 
@@ -19,6 +21,23 @@ def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {plural_noun or _regular_plural(noun)}"
+
+
+def did_you_mean(given: str, choices: Iterable[str]) -> str:
+    """Return the end of a message about a wrong word, such as ": did you mean hybrid?".
+
+    Args:
+        given: The wrong word, in any case.
+        choices: The right words.
+
+    Returns:
+        Empty if no choice is similar.
+    """
+    by_case = {one.casefold(): one for one in choices}
+    initials = {"".join(word[:1] for word in one.split("_")): one for one in by_case}
+    near = difflib.get_close_matches(given.casefold(), by_case, n=1)
+    near = near or [one for short, one in initials.items() if short == given.casefold()]
+    return f": did you mean {by_case[near[0]]}?" if near else ""
 
 
 def _regular_plural(noun: str) -> str:

@@ -14,7 +14,7 @@ from inference import model_source
 
 def main() -> int:
     """Choose the model and the examples, then predict in this process or with local workers."""
-    settings = Settings.from_args(sys.argv[1:])
+    settings = Settings.from_args(sys.argv[1:], "make inference")
     start_heartbeat(settings.fault_tolerance.heartbeat_file)
     if settings.job.target != "local":
         raise SettingsError(f"TARGET={settings.job.target}: inference runs with TARGET=local only")

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from common.errors import SettingsError, exit_on_signals, run_main
 from common.settings import Settings
+from common.settings.programs import PROGRAMS
+from common.text import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -15,16 +17,25 @@ class Command:
     Args:
         summary: Its line of --help.
         arguments: Names of its positional arguments. RUN is a setting, too.
+        program: Key of PROGRAMS with its settings; default: `launch COMMAND`, if there is one.
     """
 
     summary: str
     arguments: str = ""
+    program: str = ""
 
 
 COMMANDS = {
-    "run": Command("train in the cluster and follow the job; Ctrl-C leaves it running"),
-    "infer": Command("predict with the latest finished run, or RUN, in a Job and follow it"),
-    "tensorboard": Command("run TensorBoard in the cluster; forward TENSORBOARD_PORT to it"),
+    "run": Command(
+        "train in the cluster and follow the job; Ctrl-C leaves it running", program="make training"
+    ),
+    "infer": Command(
+        "predict with the latest finished run, or RUN, in a Job and follow it",
+        program="make inference",
+    ),
+    "tensorboard": Command(
+        "run TensorBoard in the cluster; forward TENSORBOARD_PORT to it", program="make tensorboard"
+    ),
     "status": Command("show the state of a job and its workers", "[RUN]"),
     "logs": Command("print the logs of workers, also after their pods were deleted", "[RUN]"),
     "stop": Command("stop a training job; training the same RUN again resumes it", "[RUN]"),
@@ -50,7 +61,8 @@ def help_text() -> str:
         "training jobs; WORKERS, CPU and MEMORY the size of the job; RUN the run. DRY_RUN=1 (or",
         "--dry-run) only prints what would change.",
         "Settings can also be set in the environment (QFLEET_SEED=7) or in a YAML file",
-        "(CONFIG=my.yaml): `python -m launch run --help` and docs/configuration.md list them all.",
+        "(CONFIG=my.yaml): `python -m launch run --help` lists those of a training, and",
+        "docs/configuration.md lists all.",
         "The exit code of run and infer is the job's: 0, 2 if something must be changed, 128 and",
         "more if a retry helps.",
     ]
@@ -66,15 +78,24 @@ def main() -> int:
     if name not in COMMANDS:
         raise SettingsError(
             f"{name} is not a command of the client: choose one of {', '.join(COMMANDS)}"
+            + did_you_mean(name, COMMANDS)
         )
     exit_on_signals()  # `finally` blocks close the ports that were forwarded
     arguments = _positional(COMMANDS[name], rest)
     run = arguments[1:] if COMMANDS[name].arguments.endswith(" [RUN]") else arguments
     named = [f"--run={run[0]}"] if run and "RUN" in COMMANDS[name].arguments else []
-    settings = Settings.from_args([*rest[len(arguments) :], *named])
+    settings = _read(name, arguments, [*rest[len(arguments) :], *named])
     if settings.job.target == "slurm":
         return _slurm_function(name)(settings)
     return _function(name, arguments)(settings)
+
+
+def _read(name: str, arguments: Sequence[str], args: Sequence[str]) -> Settings:
+    """Return the settings of a command, which are those of a program or of its own."""
+    program = COMMANDS[name].program or f"launch {name}"
+    if name == "render":
+        program = f"make {arguments[0] if arguments else 'training'}"
+    return Settings.from_args(args, program if program in PROGRAMS else "", is_client=True)
 
 
 def _positional(command: Command, rest: Sequence[str]) -> list[str]:

@@ -1,13 +1,8 @@
 """Parts that the manifests of training and inference jobs share."""
 
 from common.processes import LIVENESS_SECONDS, STARVED_FACTOR
-from common.settings import (
-    ClusterSettings,
-    Scope,
-    Settings,
-    TrainingSettings,
-    names_in_scope,
-)
+from common.settings import ClusterSettings, Settings, TrainingSettings
+from common.settings.programs import POD_SETTINGS
 from common.settings.schema import format_value
 from launch.names import part_of_job
 from launch.pods import DISK, Object, manifest
@@ -86,11 +81,9 @@ def settings_map(component: str, settings: Settings) -> Object:
     """
     run = settings.run_name
     data = {"QFLEET_STORAGE": "", "QFLEET_RUN": run}
-    passed = set(names_in_scope(Scope.WORKER))
-    if component == "inference":
-        passed |= set(names_in_scope(Scope.INFERENCE))
-        if settings.inference.weights:
-            del data["QFLEET_RUN"]  # RUN and WEIGHTS both select the weights
+    passed = set(POD_SETTINGS[component])
+    if component == "inference" and settings.inference.weights:
+        del data["QFLEET_RUN"]  # RUN and WEIGHTS both select the weights
     for field in Settings.fields().values():
         value = settings.get(field.name)
         if field.name in passed and value != field.default:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from common import events
 from common.errors import Preempted
 from common.events import Event
+from common.settings.programs import PROGRAMS
 from common.text import plural
 from launch import api_errors, diagnosis, job
 from launch.console import ClientConsole
@@ -173,4 +174,6 @@ def _with_target(command: str) -> str:
     target, _, settings = rest.partition(" ")
     if program != "make" or target not in CLUSTER_TARGETS or "TARGET=" in settings:
         return command
-    return " ".join(filter(None, [program, target, "TARGET=k8s", settings]))
+    used = PROGRAMS[f"make {target}"]["k8s"]
+    kept = [word for word in settings.split() if word.partition("=")[0].lower() in used]
+    return " ".join([program, target, "TARGET=k8s", *kept])

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from common.errors import SettingsError, run_main
 from common.settings import Settings, Value
+from common.text import did_you_mean
 from launch import inference_objects, kustomize, objects, services, site_config
 from launch.apply import apply_order
 from launch.engines import ENGINES, engine_of
@@ -131,7 +132,7 @@ def _overlay_config(settings: Settings) -> dict[str, str]:
     if overlay not in existing:
         raise SettingsError(
             f"OVERLAY={overlay} is not a folder of k8s/overlays: choose one of"
-            f" {', '.join(existing)}"
+            f" {', '.join(existing)}{did_you_mean(overlay, existing)}"
         )
     file = site_config.find_file(K8S, overlay)
     owner = file.parents[1].name
@@ -201,8 +202,9 @@ def main(args: Sequence[str] = ()) -> None:
     if list(args) == ["--check"]:
         _check()
         return
-    committed = [f"{name}={value}" for name, value in COMMITTED.items()]
-    settings = Settings.from_args([*committed, *args])
+    given = {arg.partition("=")[0].removeprefix("--").lower() for arg in args}
+    committed = [f"{name}={value}" for name, value in COMMITTED.items() if name not in given]
+    settings = Settings.from_args([*committed, *args], "make manifests")
     texts = {**_base(settings), **_overlay_config(settings)}
     if settings.cluster.overlay != LOCAL:
         settings = settings.replace(**LOCAL_ONLY)

@@ -17,7 +17,7 @@ from planning.planner import make_plan
 
 def main() -> None:
     """Plan, print the plan, and with APPLY write the recommended settings."""
-    settings = Settings.from_args(sys.argv[1:])
+    settings = Settings.from_args(sys.argv[1:], "make plan")
     require_measurable(settings.job.target)
     require_trainable(settings.model, settings.data)
     exit_on_signals()
@@ -36,7 +36,7 @@ def main() -> None:
         console.print(f"Settings written to {path}.", soft_wrap=True)
         steps = [f"make training CONFIG={path}"]
     else:
-        arguments = " ".join(plan_file.to_cli_args(values))
+        arguments = " ".join(plan_file.to_cli_args(settings, values))
         steps = [f"make training {arguments}", f"make plan APPLY=1 (writes {plan_file.FILE})"]
     console.print("Next steps:")
     for step in steps:

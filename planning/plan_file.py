@@ -9,6 +9,7 @@ import yaml
 
 from common.errors import SettingsError
 from common.settings import Scope, Settings, names_in_scope, noise_file
+from common.settings.programs import used_by
 from planning.costs import MachineMemory, WorkerOption
 
 FILE = Path("plan.yaml")
@@ -45,9 +46,19 @@ def recommended_threads(option: WorkerOption, machine: MachineMemory) -> int | N
     return None if option.threads == machine.fair_threads(option.workers) else option.threads
 
 
-def to_cli_args(values: dict[str, Any]) -> list[str]:
-    """Return settings as arguments of a make target, quoted for a shell."""
-    return [f"{name.upper()}={shlex.quote(str(value))}" for name, value in values.items()]
+def to_cli_args(settings: Settings, values: dict[str, Any]) -> list[str]:
+    """Return the values as arguments of `make training`, quoted for a shell.
+
+    Args:
+        settings: Settings of the plan.
+        values: Result of `apply_plan`; those that a training does not use are left out.
+    """
+    used = used_by("make training", settings.job.target, settings)
+    return [
+        f"{name.upper()}={shlex.quote(str(value))}"
+        for name, value in values.items()
+        if name in used
+    ]
 
 
 def check() -> None:

@@ -65,7 +65,7 @@ QUICK = ScalingCases((1, 2), (8, 12), (32,), (64,), rounds=2, seconds=0.4)
 
 def main() -> None:
     """Measure, and write the report into a folder in STORAGE."""
-    settings = Settings.from_args(sys.argv[1:])
+    settings = Settings.from_args(sys.argv[1:], "make scaling")
     require_measurable(settings.job.target)
     logging_setup.start_console(0, verbose=settings.job.verbose)
     cases, settings = selected_cases(settings)

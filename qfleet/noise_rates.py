@@ -1,6 +1,7 @@
 """Rates of noise, written as `depolarizing:0.01,readout:0.02`. Imports no package."""
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
 from qfleet.errors import NoiseError
@@ -60,7 +61,7 @@ class NoiseRates:
         rates: dict[str, float] = {}
         for name, value in values.items():
             if name.replace("-", "_") not in known:
-                raise NoiseError(f"the noise {name[:40]!r} is unknown: use {', '.join(known)}")
+                raise _unknown(name, known)
             try:
                 rates[name.replace("-", "_")] = float(value)  # type: ignore[arg-type]
             except (TypeError, ValueError):
@@ -89,7 +90,7 @@ def parse_rates(text: str) -> NoiseRates:
     for pair in text.split(","):
         name, _, number = pair.partition(":")
         if name not in known:
-            raise NoiseError(f"the noise {name[:40]!r} is unknown: use {', '.join(known)}")
+            raise _unknown(name, known)
         if known[name] in rates:
             raise NoiseError(f"the noise {name} is given twice: give each rate once")
         try:
@@ -99,6 +100,12 @@ def parse_rates(text: str) -> NoiseRates:
                 f"the rate of {pair[:60]!r} is not a number: write {name}:0.01"
             ) from None
     return NoiseRates(**rates)
+
+
+def _unknown(name: str, known: Collection[str]) -> NoiseError:
+    near = difflib.get_close_matches(name[:40], known, n=1)
+    hint = f": did you mean {near[0]}?" if near else ""
+    return NoiseError(f"the noise {name[:40]!r} is unknown: use {', '.join(known)}{hint}")
 
 
 def _name(field: str) -> str:

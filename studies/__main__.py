@@ -13,7 +13,7 @@ from common.settings import Settings
 from common.text import plural
 from common.waiting import Waiting
 from studies.budget import Budget
-from studies.definition import StudyDefinition
+from studies.definition import PROGRAM, StudyDefinition
 from studies.folder import StudyFolder
 from studies.forecast import StudyForecast, duration, predict, used
 from studies.local_trials import TRIAL_COMMAND
@@ -34,7 +34,7 @@ def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
     """
     args = sys.argv[1:]
     if {"-h", "--help"} & set(args):
-        Settings.from_args(args)  # prints the settings and exits
+        Settings.from_args(args, PROGRAM)  # prints the settings and exits
     definition = StudyDefinition.from_args(args)
     settings = definition.settings
     budget = Budget.from_settings(settings)

@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 
 from common.errors import SettingsError
-from common.settings import AUTO, Settings, StudySettings, flag
-from common.settings.sources import suggest
+from common.settings import AUTO, Settings
+from common.settings.programs import selected, used_by
+from common.settings.sources import suggest, warn_of_replaced
 from studies.axes import (
     MAX_COMBINATIONS,
     Axis,
@@ -24,6 +25,7 @@ from studies.axes import (
 from studies.rungs import check_pruner, first_rung
 
 FORMAT = 1
+PROGRAM = "make study"
 SYNONYMS = {"name": "study", "seeds": "seed"}
 """Other names of settings in `make study`."""
 
@@ -72,7 +74,7 @@ class StudyDefinition:
                 plain.append(f"{name.upper()}={found}")
         varied = tuple(axis for axis in axes if axis.name != "seed")
         first = {axis.name: axis.ends[0] for axis in axes}
-        settings = Settings.from_args([*plain, *to_args(first)])
+        settings = Settings.from_args([*plain, *to_args(first)], PROGRAM)
         seeds = next((axis.values for axis in axes if axis.name == "seed"), None)
         numbers = [int(one) for one in seeds] if seeds else [settings.data.seed]
         study = cls(settings, tuple(plain), varied, tuple(numbers))
@@ -141,9 +143,8 @@ class StudyDefinition:
         single = ("workers", "threads") if settings.job.target == "local" else ("workers",)
         chosen |= {name: 1 for name in single if name not in settings.explicit}
         changed = settings.replace(**chosen)
-        own = {*StudySettings.model_fields, "parallelism"} - {"study"}
-        kept = {f"--{flag(name)}" for name in (settings.explicit | set(chosen)) - own}
-        return [arg for arg in changed.to_args() if arg.partition("=")[0] in kept]
+        used = used_by("make training", settings.job.target, changed)
+        return selected(changed.to_args(), (settings.explicit | set(chosen)) & used)
 
     @property
     def processes_per_trial(self) -> int:
@@ -291,5 +292,7 @@ def _split(args: Sequence[str]) -> dict[str, str]:
             raise SettingsError(
                 f"{name.upper()} is not a setting{suggest(name, Settings.fields())}"
             )
+        if name in given:
+            warn_of_replaced(f"{name.upper()}={text}", f"{name.upper()}={given[name]}")
         given[name] = text
     return given

@@ -13,6 +13,7 @@ from common.environments import ROOT, cluster_client_command
 from common.errors import ClusterError, Preempted, RetryableError
 from common.processes import ManagedProcess
 from common.settings import Settings
+from common.settings.programs import selected, used_anywhere
 from common.storage import EMULATOR, StoragePath
 from studies.trial_launcher import TrialHandle, TrialOutcome, TrialRequest
 
@@ -79,7 +80,8 @@ class JobTrial:
         """Delete the job; the chief saves a checkpoint."""
         if self._stopper is None:
             self._follower.terminate()
-            self._stopper = _start_client(self._client, "stop", self._request.args)
+            args = selected(self._request.args, used_anywhere("launch stop"))
+            self._stopper = _start_client(self._client, "stop", args)
 
     def close(self) -> None:
         """End the clients; one that stops the job is waited for."""

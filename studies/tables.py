@@ -17,6 +17,7 @@ from common import storage
 from common.errors import SettingsError
 from common.metrics import is_higher_better
 from common.storage import StoragePath
+from common.text import did_you_mean
 from studies.axes import Combination
 from studies.folder import Trial
 
@@ -136,7 +137,7 @@ def _metric(finished: Sequence[Trial], wanted: str) -> str:
     if wanted and known and wanted not in known:
         raise SettingsError(
             f"METRIC={wanted} is not a metric of these trials: set one of {', '.join(known)}, and"
-            " run the same command again"
+            " run the same command again" + did_you_mean(wanted, known)
         )
     return wanted or (known[0] if known else "loss")
 

@@ -35,7 +35,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
     Raises:
         DataError: DATA can't be used; no worker was started.
     """
-    settings = Settings.from_args(sys.argv[1:])
+    settings = Settings.from_args(sys.argv[1:], "make training")
     if events.is_read_by_parent():
         _end_with_reader()
     tfq_environment.enter_if_needed(settings.model.simulator, "training")

@@ -162,7 +162,7 @@ def launch(folder: Path, host: str, port: int, *, verbose: bool = False) -> str:
 
 def main() -> None:
     """Show the runs until interrupted."""
-    settings = Settings.from_args(sys.argv[1:])
+    settings = Settings.from_args(sys.argv[1:], "make tensorboard")
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())

@@ -10,6 +10,7 @@ from pathlib import Path
 from common.calibrations import google, ibm
 from common.errors import SettingsError, run_main
 from common.settings.noise_file import FOLDER
+from common.text import did_you_mean
 from qfleet.devices.calibration import Calibration
 
 
@@ -32,7 +33,7 @@ def main(args: Sequence[str] | None = None) -> int:
     if name not in known:
         raise SettingsError(
             f"DEVICE={name} is unknown: `make calibration` without DEVICE lists all"
-            f" {len(known)} devices"
+            f" {len(known)} devices{did_you_mean(name, known)}"
         )
     path = FOLDER / f"{name}.yaml"
     calibration, *about = known[name].read(name)

@@ -52,7 +52,7 @@ class ProgressDisplay:
 
 def main() -> None:
     """Find or generate the data set, and print its location and the next command."""
-    settings = Settings.from_args(sys.argv[1:])
+    settings = Settings.from_args(sys.argv[1:], "make dataset")
     console = Console(highlight=False, soft_wrap=True)
     with ProgressDisplay(console) as progress:
         # DATA_MEMORY limits trainings, and the table that is read.

@@ -30,7 +30,7 @@ from common.errors import DataError, SettingsError
 from common.settings import Settings, micro_batch_count
 from common.settings.groups import PROBLEM_FILES, DataSettings
 from common.storage import StoragePath
-from common.text import plural
+from common.text import did_you_mean, plural
 
 log = logging.getLogger("qfleet")
 
@@ -203,6 +203,7 @@ def _existing(settings: Settings) -> Dataset | None:
             f"DATA={data.data} is not a data set: allowed are {', '.join(GENERATORS)}, the path of"
             f" a table whose name ends in {', '.join(FORMATS)}, or a folder that `make dataset`"
             " completed; Hamiltonians and states need TASK=energy or TASK=state"
+            + did_you_mean(data.data, GENERATORS)
         )
     found = load(path, data.data_memory)
     _check_recipe(found, settings)

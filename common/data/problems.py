@@ -17,6 +17,7 @@ from common.data.splits import SPLITS, Examples, PreparedSplits, RowSource
 from common.data.target import Target
 from common.errors import DataError, SettingsError
 from common.settings.groups import PROBLEM_FILES, DataSettings
+from common.text import did_you_mean
 from qfleet.errors import LibraryError
 from qfleet.problems import HAMILTONIANS, HamiltonianFamily, named, parse, target_states
 
@@ -75,10 +76,12 @@ def energies(data: DataSettings, qubits: int) -> PreparedSplits:
 
 
 def _named(name: str) -> HamiltonianFamily:
-    if name.partition(":")[0] not in {form.partition(":")[0] for form in HAMILTONIANS}:
+    kind, kinds = name.partition(":")[0], [form.partition(":")[0] for form in HAMILTONIANS]
+    if kind not in kinds:
         raise DataError(
             f"DATA={name} is not a Hamiltonian: allowed are {', '.join(HAMILTONIANS)}, or the path"
             f" of a file that ends in {' or '.join(PROBLEM_FILES['energy'])}"
+            + did_you_mean(kind, kinds)
         )
     return named(name)
 

@@ -13,6 +13,7 @@ from common.data.column_notes import is_nameless, listed, suspicious
 from common.data.formats import normal, read_file
 from common.data.table_limits import DEFAULT_MEMORY_MIB, MIB
 from common.errors import DataError
+from common.text import did_you_mean
 
 MAX_LABEL = 1000
 """Most characters of a label."""
@@ -102,7 +103,7 @@ def read_table(
         separated = ", and separate columns by commas, semicolons or tabs" * (len(names) == 1)
         raise DataError(
             f"{path} has no label column {label!r}, only {listed(names)}: set LABEL_COLUMN to the"
-            f" column of labels{separated}"
+            f" column of labels{separated}{did_you_mean(label, names)}"
         )
     ids = None
     if id_column in names:

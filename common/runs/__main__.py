@@ -32,7 +32,7 @@ COLORS = {
 
 def main() -> None:
     """Compare or delete runs, or list them all."""
-    settings = Settings.from_args(sys.argv[1:])
+    settings = Settings.from_args(sys.argv[1:], "make runs")
     console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
     root = storage.path(settings.job.storage)
     chosen = [name for name in ("compare", "delete", "promote") if settings.get(name)]

@@ -1,10 +1,10 @@
 """Building blocks of settings: field metadata, scopes, and the base class of setting groups."""
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal, get_args, get_origin
 
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
@@ -19,8 +19,7 @@ AUTO = -1
 class Scope(enum.Enum):
     """A use of settings outside of the training itself; see `names_in_scope`."""
 
-    WORKER = "passed to the pods of training and inference jobs, unless it has its default"
-    INFERENCE = "passed to the pods of inference jobs, in addition to WORKER"
+    WORKER = "passed to the pods of training jobs, unless it has its default"
     POD_SPEC = "set in each pod by the job's manifest"
     CLIENT = "read only on the machine that starts a job"
     COMMAND = "flag of one command"
@@ -46,6 +45,7 @@ class Setting:
         identity: True if another value makes another run. The setting is then recorded with the
             run and enters its fingerprint.
         allowed: Allowed values in words, if the type and its bounds do not describe them.
+        choices: Words among the allowed values, if the type does not list them.
         also: Scopes in addition to those of the group.
         without: Scopes of the group that do not apply to this setting.
     """
@@ -54,6 +54,7 @@ class Setting:
     unit: str = ""
     identity: bool = False
     allowed: str = ""
+    choices: Sequence[str] = ()
     also: Scopes = field(default_factory=frozenset, kw_only=True)
     without: Scopes = field(default_factory=frozenset, kw_only=True)
 
@@ -73,6 +74,7 @@ class SettingField:
         unit: See `Setting`.
         identity: See `Setting`.
         allowed: See `Setting`.
+        choices: Words among the allowed values.
         scope: All scopes that the setting belongs to.
     """
 
@@ -86,6 +88,7 @@ class SettingField:
     unit: str
     identity: bool
     allowed: str
+    choices: Sequence[str]
     scope: Scopes
 
     @property
@@ -127,8 +130,18 @@ class SettingsGroup(BaseModel):
                 unit=about.unit,
                 identity=about.identity,
                 allowed=about.allowed,
+                choices=about.choices or _words_of(info.annotation),
                 scope=(cls.scope | about.also) - about.without,
             )
+
+
+def _words_of(annotation: object) -> tuple[str, ...]:
+    """Return the words that a type allows."""
+    return (
+        ("true", "false")
+        if annotation is bool
+        else get_args(annotation) * (get_origin(annotation) is Literal)
+    )
 
 
 def _parse_auto(value: object) -> object:

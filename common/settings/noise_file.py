@@ -12,6 +12,7 @@ from typing import Any
 
 from common.errors import SettingsError
 from common.settings import yaml_file
+from common.text import did_you_mean
 from qfleet.devices.calibration import INLINE, MAX_INLINE, NAME, Calibration
 from qfleet.devices.lines import best_part, inline_calibration
 from qfleet.errors import NoiseError
@@ -86,6 +87,7 @@ def _path_of(value: str) -> Path:
         raise SettingsError(
             f"NOISE={value} needs the calibration {path}, which does not exist: write it with"
             f" `make calibration DEVICE={value}`, which lists all devices without DEVICE"
+            + did_you_mean(value, ["none", *(one.stem for one in FOLDER.glob("*.yaml"))])
         )
     return path
 

@@ -32,10 +32,10 @@ def describe_constraint(field: SettingField) -> str:
 
 
 def help_text(fields: Mapping[str, SettingField]) -> str:
-    """Return the `--help` text of every program of qfleet.
+    """Return the `--help` text of a program of qfleet.
 
     Args:
-        fields: `Settings.fields()`.
+        fields: The settings that it uses.
     """
     lines = [
         "Sources of settings, in order of precedence: NAME=value or --name=value on the command",

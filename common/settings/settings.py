@@ -38,11 +38,12 @@ from common.settings.groups import (
     TrainingSettings,
 )
 from common.settings.micro_batches import micro_batch_rows
+from common.settings.programs import require_used, used_anywhere
 from common.settings.records import complete, int_or
 from common.settings.registry import GROUPS, all_fields, flag
 from common.settings.schema import help_text
 from common.settings.slurm_checks import check_slurm
-from common.settings.sources import format_error, read_sources
+from common.settings.sources import format_error, read_sources, warn_of_replaced
 
 _Group = TypeVar("_Group", bound=SettingsGroup)
 
@@ -72,28 +73,39 @@ class Settings:
     runs: RunsSettings
 
     @classmethod
-    def from_args(cls, args: Sequence[str]) -> Self:
+    def from_args(cls, args: Sequence[str], program: str = "", *, is_client: bool = False) -> Self:
         """Read settings from the command line, the environment and the YAML file.
 
         Args:
-            args: `NAME=value`, `--name=value`, `--name value`, or `--help`, which prints all
-                settings and exits.
+            args: `NAME=value`, `--name=value`, `--name value`, or `--help`, which prints the
+                settings of the program and exits.
+            program: A key of `PROGRAMS`, if a user wrote the arguments: a setting among them
+                that the program does not use is refused. Programs pass all settings to others.
+            is_client: True for the client of clusters, which takes TARGET=local for k8s.
 
         Raises:
-            SettingsError: A setting is unknown or a value is not allowed. The message names the
-                setting, the value, its source and the allowed values.
+            SettingsError: A setting is unknown or not used, or a value is not allowed. The message
+                names the setting, the value, its source and the allowed values.
         """
         fields = all_fields()
         if {"-h", "--help"} & set(args):
-            print(help_text(fields))
+            used = used_anywhere(program) if program else fields.keys()
+            print(help_text({name: field for name, field in fields.items() if name in used}))
             raise SystemExit(0)
         given = read_sources(args, fields)
         try:
-            return cls._build({name: one.value for name, one in given.items()})
+            settings = cls._build({name: one.value for name, one in given.items()})
         except ValidationError as error:
             raise SettingsError(format_error(error, given, fields)) from None
         except ValueError as error:
             raise SettingsError(str(error)) from None
+        if program:
+            target = settings.job.target
+            target = "k8s" if is_client and target == "local" else target
+            require_used(program, target, settings, given)
+            for one in given.values():
+                warn_of_replaced(one.text, one.replaced)
+        return settings
 
     @classmethod
     def from_values(cls, **values: Value) -> Self:

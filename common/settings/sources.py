@@ -3,7 +3,7 @@
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -13,6 +13,7 @@ from common import events
 from common.errors import SettingsError
 from common.settings.fields import SettingField
 from common.settings.schema import describe_constraint
+from common.text import did_you_mean
 
 ENV_PREFIX = "QFLEET_"
 
@@ -22,7 +23,7 @@ MAX_SHOWN = 200
 Fields = Mapping[str, SettingField]
 
 # Terms of this field and of similar tools -> the setting that a user of that term looks for.
-_TERMS: Mapping[str, str] = MappingProxyType(
+TERMS: Mapping[str, str] = MappingProxyType(
     {
         "batch_size": "batch",
         "bucket": "storage",
@@ -80,6 +81,18 @@ _TERMS: Mapping[str, str] = MappingProxyType(
 )
 
 
+_FOREIGN: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("cuda", "gpu", "gpus", "num_gpus"),
+            'trainings run on CPUs; qfleet.compile(..., device="cuda") uses a GPU (docs/gpu.md)',
+        ),
+        "device": "`make calibration` takes it, and a training takes NOISE=name",
+        "platform": "`make wheel` takes it",
+    }
+)
+"""Names that are no settings, and what a user looks for with them."""
+
 _SYNONYMS: Mapping[str, str] = MappingProxyType({"as": "alias"})
 """Names on the command line that can't be names of fields."""
 
@@ -91,10 +104,14 @@ class Given:
     Attributes:
         value: The value as given; validation converts it.
         text: The value and its source for error messages, such as `QFLEET_SEED=1`.
+        is_argument: True if it is from the command line.
+        replaced: The text of an earlier value on the command line; else empty.
     """
 
     value: object
     text: str
+    is_argument: bool = False
+    replaced: str = ""
 
 
 def read_sources(args: Sequence[str], fields: Fields) -> dict[str, Given]:
@@ -119,6 +136,18 @@ def read_sources(args: Sequence[str], fields: Fields) -> dict[str, Given]:
     return given
 
 
+def warn_of_replaced(used: str, replaced: str) -> None:
+    """Report that one of two values on the command line is used, if they differ.
+
+    Args:
+        used: The last one, such as `RUN=b`.
+        replaced: The one before it; empty if there is none.
+    """
+    if replaced and used != replaced:
+        name = used.partition("=")[0]
+        events.emit("log", f"{name} is given twice: {used} is used", level="WARNING")
+
+
 def suggest(name: str, fields: Fields) -> str:
     """Return the end of an error message about an unknown setting: the closest match.
 
@@ -127,9 +156,11 @@ def suggest(name: str, fields: Fields) -> str:
         fields: `Settings.fields()`.
     """
     wanted = name.lower().replace("-", "_")
-    matches = difflib.get_close_matches(wanted, [*_TERMS, *fields], n=1)
+    if wanted in _FOREIGN:
+        return f": {_FOREIGN[wanted]}"
+    matches = difflib.get_close_matches(wanted, [*TERMS, *fields], n=1)
     if matches:
-        return f": did you mean {_TERMS.get(matches[0], matches[0]).upper()}?"
+        return f": did you mean {TERMS.get(matches[0], matches[0]).upper()}?"
     return ": `make help` and --help list all settings"
 
 
@@ -148,7 +179,31 @@ def format_error(error: ValidationError, given: Mapping[str, Given], fields: Fie
     text = given[field.name].text
     if len(text) > MAX_SHOWN:
         text = f"{text[:MAX_SHOWN]}..."
-    return f"{text} is not allowed: {field.variable} is {describe_constraint(field)}"
+    message = f"{text} is not allowed: {field.variable} is {describe_constraint(field)}"
+    return message + _near_value(str(given[field.name].value), field)
+
+
+def _near_value(value: str, field: SettingField) -> str:
+    """Return the end of a message about a wrong value: a similar allowed one, if there is one."""
+    if field.name in ("model", "sampler") and (named := factory_of(value)):
+        return f": did you mean {named}?"
+    return did_you_mean(value[:MAX_SHOWN], field.choices)
+
+
+def factory_of(value: str) -> str:
+    """Return a file's name, or a module of this folder, as module:factory; empty for others.
+
+    Args:
+        value: Such as `my_model.py`, `./my_model.py:build`, `my_model` or `my_model.build`.
+    """
+    path, _, factory = value.partition(":")
+    module = path.removeprefix("./").replace("/", ".").strip(".")
+    if path.endswith(".py"):
+        return f"{module.removesuffix('.py')}:{factory or 'build'}"
+    for name, last in ((module, "build"), (module.rpartition(".")[0], module.rpartition(".")[2])):
+        if name and not factory and Path(*name.split(".")).with_suffix(".py").is_file():
+            return f"{name}:{last}"
+    return ""
 
 
 def _read_args(args: Sequence[str], fields: Fields) -> dict[str, Given]:
@@ -169,7 +224,10 @@ def _read_args(args: Sequence[str], fields: Fields) -> dict[str, Given]:
             value = following
         # An empty value is the default, even if the environment or the file has another value.
         found[field.name] = Given(
-            field.default if value == "" else value, f"{field.variable}={value}"
+            field.default if value == "" else value,
+            f"{field.variable}={value}",
+            is_argument=value != "",
+            replaced=found[field.name].text if field.name in found else "",
         )
     return found
 
@@ -194,7 +252,7 @@ def _read_noise(given: Given) -> Given:
 
     if not isinstance(given.value, str) or not noise_file.names_file(given.value):
         return given
-    return Given(noise_file.content_of(given.value), given.text)
+    return replace(given, value=noise_file.content_of(given.value))
 
 
 def _read_yaml(path: Path, fields: Fields) -> dict[str, Given]:

@@ -2,6 +2,7 @@
 
 from common.errors import SettingsError
 from common.settings import Settings
+from common.text import did_you_mean
 from launch import manifests
 
 
@@ -12,6 +13,9 @@ def render(settings: Settings, part: str) -> int:
         SettingsError: There is no such part.
     """
     if part not in manifests.BUILDS:
-        raise SettingsError(f"can't render {part}: choose one of {', '.join(manifests.BUILDS)}")
+        raise SettingsError(
+            f"can't render {part}: choose one of {', '.join(manifests.BUILDS)}"
+            + did_you_mean(part, manifests.BUILDS)
+        )
     print(manifests.to_yaml(manifests.BUILDS[part](settings)), end="")
     return 0

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from common.errors import RunError, SettingsError
 from common.settings import Settings
+from common.text import did_you_mean
 from launch import apply, job
 from launch.commands import select
 from launch.console import ClientConsole
@@ -60,7 +61,10 @@ def delete(settings: Settings, part: str) -> int:
         RunError: There is no such job.
     """
     if part not in KINDS:
-        raise SettingsError(f"can't delete {part or 'nothing'}: choose one of {', '.join(KINDS)}")
+        raise SettingsError(
+            f"can't delete {part or 'nothing'}: choose one of {', '.join(KINDS)}"
+            + did_you_mean(part, KINDS)
+        )
     cluster = KubeClient.connect(settings)
     cluster.check()
     console = ClientConsole()

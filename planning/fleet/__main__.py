@@ -37,7 +37,7 @@ ROTATED = "every qubit of each example rotated"
 
 def main() -> None:
     """Measure a few steps, simulate the fleet, print and write the results."""
-    settings = Settings.from_args(sys.argv[1:])
+    settings = Settings.from_args(sys.argv[1:], "make fleet")
     require_measurable(settings.job.target)
     check_settings(settings.training)
     exit_on_signals()

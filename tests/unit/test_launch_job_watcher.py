@@ -256,7 +256,12 @@ def test_outcome_of_indexed_job_is_message_of_decisive_pod(logs_read: list[str])
 
 
 def test_for_cluster_adds_target_to_commands() -> None:
-    commands = ["make inference RUN=a", "make tensorboard", "make plan RUN=a", "tensorboard x"]
+    commands = [
+        "make inference RUN=a",
+        "make tensorboard RUN=a",
+        "make plan RUN=a",
+        "tensorboard x",
+    ]
     fields = {"run": "a", "storage": "gs://b", "metrics": {}, "commands": commands}
     found = for_cluster(Event("run_finished", 1.0, 0, "done", fields))
     assert found.items("commands") == [

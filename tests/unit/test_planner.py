@@ -434,7 +434,7 @@ def test_plan_file_is_accepted_by_config():
     assert (read.training.threads, read.planning.price_per_worker_hour) == (0, 0.0)
     plan_file.check()  # its own file may be written again
     values = plan_file.apply_plan(settings, WorkerOption(1, 128, 1), HERE)
-    assert Settings.from_args(plan_file.to_cli_args(values)).training.threads == 1
+    assert Settings.from_args(plan_file.to_cli_args(settings, values)).training.threads == 1
 
 
 def test_plan_file_other_file_is_not_overwritten(tmp_path):

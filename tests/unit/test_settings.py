@@ -471,11 +471,8 @@ def test_scope_worker_is_all_but_cluster_and_client():
     assert {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)} == excluded
     fields = Settings.fields()
     cluster = {name for name, field in fields.items() if field.group in ("cluster", "slurm")}
-    passed = set(fields) - excluded - cluster - INFERENCE_AND_RUNS - STUDIES
-    assert set(names_in_scope(Scope.WORKER)) == passed
-    assert names_in_scope(Scope.INFERENCE) == (
-        "parallelism", "weights", "checkpoint", "input", "zne", "zne_fit",
-    )  # fmt: skip
+    commands = {*INFERENCE_AND_RUNS, *STUDIES, *PLANNING} - {"study"}
+    assert set(names_in_scope(Scope.WORKER)) == set(fields) - excluded - cluster - commands
 
 
 def test_scope_pod_spec_is_set_by_the_manifest():
@@ -525,7 +522,7 @@ def test_scope_plan_file_is_all_but_planning():
 
 def test_scope_command_is_the_flags():
     assert set(names_in_scope(Scope.COMMAND)) == {
-        "yes", "apply", "quick", "compare", "delete", "promote", "alias", "dry_run", *STUDIES,
+        "yes", "compare", "delete", "promote", "alias", "dry_run", *STUDIES, *PLANNING,
     }  # fmt: skip
 
 
@@ -550,3 +547,42 @@ def test_impossible_limits_of_the_group_are_refused(args, names):
 
 def test_min_workers_with_automatic_workers_is_accepted():
     assert Settings.from_args(["WORKERS=auto", "MIN_WORKERS=3"]).training.min_workers == 3
+
+
+def test_misspelled_choice_of_each_setting_is_suggested():
+    listed = {name: field for name, field in Settings.fields().items() if field.choices}
+    assert {"model", "task", "loss", "search", "zne_fit", "target", "verbose"} <= set(listed)
+    for name, field in listed.items():
+        for choice in field.choices:
+            wrong = f"{choice[:-1]}_{choice[-1]}" if name == "model" else f"{choice},"
+            with pytest.raises(SettingsError, match=rf"did you mean {choice}\?$"):
+                Settings.from_args([f"{name.upper()}={wrong}"])
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("MODEL=hybird", "hybrid"),
+        ("MODEL=HYBRID", "hybrid"),
+        ("LOSS=mse", "mean_squared_error"),
+        ("MODEL=my_model.py", "my_model:build"),
+        ("MODEL=./models/net.py:make", "models.net:make"),
+        ("SAMPLER=device.py", "device:build"),
+        ("MODEL=own", "own:build"),
+        ("MODEL=own.make", "own:make"),
+        ("NOISE=depolarising:0.1", "depolarizing"),
+        ("NOISE=nome", "none"),
+    ],
+)
+def test_similar_value_is_suggested(given, wanted, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").touch()
+    with pytest.raises(SettingsError, match=rf"did you mean {wanted}\?$"):
+        Settings.from_args([given])
+
+
+@pytest.mark.parametrize("name", ["GPU", "gpus", "DEVICE", "PLATFORM"])
+def test_name_of_another_program_is_no_misspelling(name):
+    with pytest.raises(SettingsError) as error:
+        Settings.from_args([f"{name}=1"])
+    assert "did you mean" not in str(error.value)

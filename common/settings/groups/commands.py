@@ -15,7 +15,7 @@ class PlanningSettings(SettingsGroup):
     """Planning: cost, preemption and step-time statistics of the planned workers."""
 
     title: ClassVar[str] = "Planning"
-    scope: ClassVar[Scopes] = frozenset({Scope.WORKER})
+    scope: ClassVar[Scopes] = _COMMAND
 
     price_per_worker_hour: Annotated[
         float,
@@ -47,17 +47,15 @@ class PlanningSettings(SettingsGroup):
         Le(1),
         Setting("coefficient of variation of a worker's step time (standard deviation / mean)"),
     ] = 0.05
-    apply: Annotated[
-        bool, Setting("write the recommended settings to plan.yaml", also=_COMMAND)
-    ] = False
-    quick: Annotated[bool, Setting("run scaling and plan in short form", also=_COMMAND)] = False
+    apply: Annotated[bool, Setting("write the recommended settings to plan.yaml")] = False
+    quick: Annotated[bool, Setting("run scaling and plan in short form")] = False
 
 
 class InferenceSettings(SettingsGroup):
     """Inference: the weights, the input examples, and the number of processes."""
 
     title: ClassVar[str] = "Inference"
-    scope: ClassVar[Scopes] = frozenset({Scope.INFERENCE, Scope.PLAN_FILE})
+    scope: ClassVar[Scopes] = frozenset({Scope.PLAN_FILE})
 
     parallelism: Annotated[
         int,
@@ -122,6 +120,7 @@ class StudySettings(SettingsGroup):
             "name of the study, which `make study` also accepts as NAME; its trials are runs with"
             " this name and a number",
             allowed="lower-case letters, digits and '-', at most 47 characters",
+            also=frozenset({Scope.WORKER}),
         ),
     ] = ""
     search: Annotated[

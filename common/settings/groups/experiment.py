@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le, Lt
-from pydantic import StringConstraints
+from pydantic import StringConstraints, field_validator
 
 from common.settings.fields import Scope, Scopes, Setting, SettingsGroup
 from qfleet.devices.calibration import INLINE, MAX_INLINE
@@ -105,6 +105,7 @@ class ModelSettings(SettingsGroup):
             identity=True,
             allowed=f"{', '.join(MODELS)} or a user model as module:factory; for TASK=energy and"
             f" TASK=state {', '.join(ANSATZES)} or a user circuit as module:factory",
+            choices=(*MODELS, *ANSATZES),
         ),
     ] = "hybrid"
     angles: Annotated[
@@ -190,6 +191,7 @@ class ModelSettings(SettingsGroup):
             " exact expectation values, in training, and those of the training in inference",
             identity=True,
             allowed=f"{NO_SHOTS}, or a whole number from 1 to 999,999,999",
+            choices=(NO_SHOTS,),
         ),
     ] = ""
     trajectories: Annotated[
@@ -230,6 +232,13 @@ class ModelSettings(SettingsGroup):
             identity=True,
         ),
     ] = False
+
+    @field_validator("model", "sampler")
+    @classmethod
+    def _refuse_file(cls, value: str) -> str:
+        if value.partition(":")[0].endswith(".py"):
+            raise ValueError("a file in place of a module")
+        return value
 
     @property
     def is_noisy(self) -> bool:
@@ -302,6 +311,7 @@ class DataSettings(SettingsGroup):
             "the labels to classify; default: 1,8 for digits, all labels of a table",
             identity=True,
             allowed="two or more labels separated by commas, or all",
+            choices=("all",),
         ),
     ] = ""
     class_weights: Annotated[
@@ -312,6 +322,7 @@ class DataSettings(SettingsGroup):
             " training examples",
             identity=True,
             allowed="balanced, or label:factor pairs separated by commas",
+            choices=("balanced",),
         ),
     ] = ""
     encoder: Annotated[

@@ -38,6 +38,7 @@ class TrainingSettings(SettingsGroup):
         Setting(
             "worker processes in the process group; auto lets the planner choose",
             allowed="a whole number from 1 to 4,096, or auto",
+            choices=("auto",),
             also=frozenset({Scope.POD_SPEC, Scope.BENCHMARK_ENV}),
             without=frozenset({Scope.WORKER, Scope.BENCHMARK_POD}),
         ),
@@ -73,6 +74,7 @@ class TrainingSettings(SettingsGroup):
             " choose",
             identity=True,
             allowed="a whole number from 1 to 1,000,000, or auto",
+            choices=("auto",),
         ),
     ] = None
     batch_per_worker: Annotated[
@@ -107,6 +109,7 @@ class TrainingSettings(SettingsGroup):
             " the number, or the cross-entropy of several classes",
             identity=True,
             allowed="a loss of Keras: " + ", ".join(LOSSES),
+            choices=LOSSES,
         ),
     ] = ""
     initializations: Annotated[

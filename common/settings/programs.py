@@ -1,0 +1,258 @@
+"""The settings that each program uses, and the refusal of others on its command line.
+
+The environment and the YAML file are shared by all programs, so they may hold settings of others.
+tests/unit/test_setting_programs.py compares the table with what the code of each program reads.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+from common.errors import SettingsError
+from common.settings.fields import Scope, Value
+from common.settings.groups import MODELS, VARIATIONAL_TASKS
+from common.settings.registry import all_fields, flag, names_in_scope
+from common.settings.sources import TERMS, Given
+
+SIMILAR = 0.8
+"""Least similarity of names, from 0 to 1: a name that is not used is right in another program."""
+
+MAX_NAMED = 2
+"""Most programs that a message names."""
+
+TARGETS = ("local", "k8s", "slurm")
+
+Names = frozenset[str]
+
+
+class Values(Protocol):
+    """The part of `Settings` that this module reads."""
+
+    def get(self, name: str) -> Value:
+        """Return the value of a setting."""
+
+
+def _names(words: str) -> Names:
+    """Return the settings of groups and single settings."""
+    fields = all_fields()
+    return frozenset(
+        name for name, field in fields.items() if {name, field.group} & {*words.split()}
+    )
+
+
+_WORKER = frozenset({*names_in_scope(Scope.WORKER), *names_in_scope(Scope.POD_SPEC)})
+_TRAINING = _WORKER | _names("target config")
+_INFERENCE = _names(
+    "config target storage run job_id verbose heartbeat_file threads batch batch_per_worker"
+    " state_shards model data inference"
+)
+_CLUSTER = _names("cluster")
+_CLIENT = _names("config target run context namespace job_api")
+_STORED = _CLIENT | _names("storage overlay image service_account")
+_SLURM_CLIENT = _names("config target run storage") | {"model"}  # which names a run without RUN
+_MEASURED = frozenset(names_in_scope(Scope.BENCHMARK)) | _names(
+    "config target storage verbose qubits workers batch batch_per_worker state_shards threads quick"
+)
+_PLACED = frozenset(names_in_scope(Scope.PLACEMENT))
+_STUDY = _names("studies parallelism price_per_worker_hour")
+_PLAN = _names("price_per_worker_hour apply quick")
+_NOT_PLANNED = _names("study heartbeat_file")
+_FLEET = _names(
+    "config target storage verbose model data training checkpoint_interval max_attempts planning"
+    " rendezvous_timeout"
+) - _names("apply learning_rate prune reproducible micro_batch steps_per_call")
+
+_TRAINED = {
+    "local": _TRAINING | _names("max_restarts"),
+    "k8s": _TRAINING | _CLUSTER,
+    "slurm": _TRAINING | _names("slurm cpu memory dry_run"),
+}
+
+
+def _by_target(**by_target: Names) -> Mapping[str, Names]:
+    return MappingProxyType(by_target)
+
+
+PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
+    {
+        "make training": _by_target(**_TRAINED),
+        "make inference": _by_target(
+            local=_INFERENCE | _names("max_restarts"),
+            k8s=_INFERENCE
+            | (_CLUSTER - _names("gang_scheduling"))
+            | _names("deadline rendezvous_timeout"),
+        ),
+        "make study": _by_target(**{name: used | _STUDY for name, used in _TRAINED.items()}),
+        "make plan": _by_target(
+            **{name: (used | _PLAN) - _NOT_PLANNED for name, used in _TRAINED.items()}
+        ),
+        "make scaling": _by_target(local=_MEASURED, k8s=_MEASURED | _PLACED),
+        "make fleet": _by_target(local=_FLEET, k8s=_FLEET | _PLACED),
+        "make dataset": _by_target(any=_names("config storage job_id qubits data")),
+        "make runs": _by_target(any=_names("config storage study runs")),
+        "make tensorboard": _by_target(
+            local=_names("config target storage run verbose tensorboard_port tensorboard_host")
+            | _names("tensorboard_folder"),
+            k8s=_names("config target storage tensorboard_port context namespace overlay image")
+            | _names("service_account storage_cidr dry_run"),
+        ),
+        "make manifests": _by_target(
+            any=(_TRAINING | _CLUSTER | _INFERENCE) - _names("context namespace dry_run")
+        ),
+        "launch status": _by_target(k8s=_STORED, slurm=_SLURM_CLIENT),
+        "launch logs": _by_target(k8s=_STORED, slurm=_SLURM_CLIENT),
+        "launch stop": _by_target(
+            k8s=_CLIENT | _names("dry_run"), slurm=_SLURM_CLIENT | _names("dry_run")
+        ),
+        "launch list": _by_target(k8s=_CLIENT - _names("run"), slurm=_names("config target")),
+        "launch delete": _by_target(k8s=_CLIENT | _names("dry_run")),
+    }
+)
+"""Program -> TARGET -> the settings that it uses; `any` where TARGET is not used."""
+
+
+_SET_ELSEWHERE = {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)}
+POD_SETTINGS: Mapping[str, Names] = MappingProxyType(
+    {
+        "training": frozenset(names_in_scope(Scope.WORKER)),
+        "inference": _INFERENCE - _SET_ELSEWHERE,
+    }
+)
+"""Settings that the ConfigMap of a job passes to its pods, unless they have their defaults."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A setting is used only with some value of another one.
+
+    Attributes:
+        words: That value, for people.
+        holds: Returns whether it is given.
+    """
+
+    words: str
+    holds: Callable[[Values], bool]
+
+
+def _with(name: str, words: str = "") -> Condition:
+    return Condition(words or name.upper(), lambda settings: bool(settings.get(name)))
+
+
+def _reads_model(*models: str) -> Condition:
+    """Return the condition of a setting of some built-in models; a user's model may read all."""
+    return Condition(
+        f"MODEL={' or '.join(models)}",
+        lambda settings: settings.get("model") in models or ":" in str(settings.get("model")),
+    )
+
+
+def _is_table(settings: Values) -> bool:
+    return (
+        settings.get("data") not in ("excitations", "digits")
+        and settings.get("task") not in VARIATIONAL_TASKS
+    )
+
+
+_DENSE = ("hybrid", "multi-filter")
+CONDITIONS: Mapping[str, Condition] = MappingProxyType(
+    {
+        "activation": _reads_model(*_DENSE),
+        "angles": Condition(
+            "TASK=energy or state", lambda settings: settings.get("task") in VARIATIONAL_TASKS
+        ),
+        "elastic_after": _with("min_workers"),
+        "filters": _reads_model("multi-filter"),
+        "label_column": Condition("DATA=table.csv or another table", _is_table),
+        "micro_batch": _with("reproducible", "REPRODUCIBLE=true"),
+        "pooling": _reads_model(*MODELS),
+        "queue_priority": _with("queue"),
+        "yes": _with("delete"),
+        "zne_fit": _with("zne"),
+    }
+)
+"""Settings that are used only with some value of another one."""
+
+
+def _condition(program: str, name: str) -> Condition | None:
+    group = all_fields()[name].group
+    # Inference compares MODEL and others with those of the run. Trials of a study differ.
+    if program == "make study" or (program == "make inference" and group in ("model", "data")):
+        return None
+    return CONDITIONS.get(name)
+
+
+def used_by(program: str, target: str, settings: Values) -> Names:
+    """Return the settings that a program uses.
+
+    Args:
+        program: A key of PROGRAMS.
+        target: TARGET; one that the program refuses itself counts as all.
+        settings: All settings, some of which are used with others only.
+    """
+    used = _of_target(program, target)
+    conditions = {name: _condition(program, name) for name in used}
+    return frozenset(name for name, one in conditions.items() if one is None or one.holds(settings))
+
+
+def used_anywhere(program: str) -> Names:
+    """Return the settings that a program uses with any TARGET."""
+    return frozenset().union(*PROGRAMS[program].values())
+
+
+def selected(args: Iterable[str], names: Names) -> list[str]:
+    """Return the arguments of `Settings.to_args` that give some settings."""
+    flags = {f"--{flag(name)}" for name in names}
+    return [arg for arg in args if arg.partition("=")[0] in flags]
+
+
+def require_used(program: str, target: str, settings: Values, given: Mapping[str, Given]) -> None:
+    """Refuse settings on the command line of a program that does not use them.
+
+    Args:
+        program: A key of PROGRAMS.
+        target: See `used_by`.
+        settings: All settings.
+        given: All given settings by name.
+
+    Raises:
+        SettingsError: A setting is not used; the message names what uses it.
+    """
+    used = used_by(program, target, settings)
+    for name, one in given.items():
+        if one.is_argument and name not in used:
+            raise SettingsError(f"{one.text} {_where(program, target, name)}{_hint(name, used)}")
+
+
+def _of_target(program: str, target: str) -> Names:
+    by_target = PROGRAMS[program]
+    return by_target.get("any") or by_target.get(target) or used_anywhere(program)
+
+
+def _where(program: str, target: str, name: str) -> str:
+    """Return what uses a setting, which is not this call."""
+    condition = _condition(program, name)
+    if condition and name in _of_target(program, target):
+        return f"is used with {condition.words} only"
+    if targets := [one for one in TARGETS if name in PROGRAMS[program].get(one, ())]:
+        return f"is used with TARGET={_either(targets)} only"
+    others = [_command(one) for one in PROGRAMS if name in used_anywhere(one)][:MAX_NAMED]
+    return f"is used by {_either(others)}, not by {_command(program)}"
+
+
+def _hint(name: str, used: Names) -> str:
+    """Return the end of the message: a used setting with a similar name, if there is one."""
+    if (other := TERMS.get(name)) in used:
+        return f": did you mean {other.upper()}?"
+    near = difflib.get_close_matches(name, sorted(used), n=1, cutoff=SIMILAR)
+    return f": did you mean {near[0].upper()}?" if near else f": omit {name.upper()}"
+
+
+def _command(program: str) -> str:
+    return f"python -m {program}" if program.startswith("launch ") else program
+
+
+def _either(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last

@@ -1,0 +1,216 @@
+"""The settings that each program uses: the table against the code, and the refusals."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from common.errors import SettingsError
+from common.settings import Scope, Settings, names_in_scope
+from common.settings.programs import (
+    CONDITIONS,
+    POD_SETTINGS,
+    PROGRAMS,
+    used_anywhere,
+    used_by,
+)
+from launch import job_parts
+from studies.definition import StudyDefinition
+from tests.support.setting_reads import settings_read_by
+
+ROOT = Path(__file__).parents[2]
+CLIENT, SLURM = "launch.commands.", "launch.slurm.commands"
+STUDY = ("studies.__main__", "main")
+FLEET = ("planning.fleet.__main__", "main")
+SLURM_WORKER, WORKER = ("training.slurm.task", "main"), ("training.worker", "main")
+
+CODE = {
+    ("make training", "local"): [("training.__main__", "main")],
+    ("make training", "k8s"): [(f"{CLIENT}run", "run"), WORKER],
+    ("make training", "slurm"): [(SLURM, "run"), SLURM_WORKER],
+    ("make inference", "local"): [("inference.__main__", "main")],
+    ("make inference", "k8s"): [(f"{CLIENT}infer", "infer"), ("inference.worker", "main")],
+    ("make study", "local"): [STUDY, ("training.__main__", "main")],
+    ("make study", "k8s"): [STUDY, (f"{CLIENT}run", "run")],
+    ("make study", "slurm"): [STUDY, SLURM_WORKER],
+    **{("make plan", one): [("planning.__main__", "main")] for one in PROGRAMS["make plan"]},
+    **{("make scaling", one): [("planning.scaling", "main")] for one in PROGRAMS["make scaling"]},
+    **{("make fleet", one): [FLEET] for one in PROGRAMS["make fleet"]},
+    ("make dataset", "any"): [("common.data.__main__", "main")],
+    ("make runs", "any"): [("common.runs.__main__", "main")],
+    ("make tensorboard", "local"): [("training.tensorboard_launcher", "main")],
+    ("make tensorboard", "k8s"): [(f"{CLIENT}tensorboard", "tensorboard")],
+    ("make manifests", "any"): [("launch.manifests", "main")],
+    ("launch status", "k8s"): [(f"{CLIENT}status", "status")],
+    ("launch status", "slurm"): [(SLURM, "status")],
+    ("launch logs", "k8s"): [(f"{CLIENT}logs", "logs")],
+    ("launch logs", "slurm"): [(SLURM, "logs")],
+    ("launch stop", "k8s"): [(f"{CLIENT}stop", "stop")],
+    ("launch stop", "slurm"): [(SLURM, "stop")],
+    ("launch list", "k8s"): [(f"{CLIENT}status", "list_jobs")],
+    ("launch list", "slurm"): [(SLURM, "list_jobs")],
+    ("launch delete", "k8s"): [(f"{CLIENT}stop", "delete")],
+}  # fmt: skip
+"""Program and TARGET -> the functions that run there."""
+
+SELECTING = {"config", "target"}
+"""Settings that `Settings.from_args` and the Makefile read."""
+
+ALL_PARTS = used_anywhere("make manifests") | {"tensorboard_host", "tensorboard_port"}
+"""Settings that the manifests of all parts read: a command renders the manifests of one part."""
+
+PLANNER = {"price_per_worker_hour", "quick"}  # without effect on the choice of WORKERS=auto
+RECORDED = {
+    "initialization_epochs", "initializations", "learning_rate", "loss", "min_workers", "prune",
+    "workers",
+}  # fmt: skip
+
+READ_OTHERWISE = {
+    "make training": PLANNER | ALL_PARTS,
+    "make inference": RECORDED | PLANNER | ALL_PARTS,
+    "make study": {"quick"} | ALL_PARTS,
+    "make plan": {*names_in_scope(Scope.PLAN_FILE)},  # the file is for all programs
+    "make fleet": {"job_id"},
+    # Checks of a training, which a data set has to pass with the defaults.
+    "make dataset": {"angles", "model", "loss", *names_in_scope(Scope.POD_SPEC), "state_shards",
+                     "batch", "batch_per_worker", "min_workers"},
+    "make runs": {"model", "qubits", "task"},  # of the listed runs
+    "make tensorboard": PLANNER | ALL_PARTS,
+    "make manifests": {"tensorboard_host", "tensorboard_port"},
+    "launch status": ALL_PARTS,
+    "launch logs": ALL_PARTS,
+}  # fmt: skip
+"""Settings that a program's code reads, but not as given on its command line."""
+
+
+def read_by(program: str, target: str) -> set[str]:
+    # A step benchmark gets the settings of Scope.BENCHMARK only.
+    found = [settings_read_by(*one, without=["training.step_benchmark_worker"])
+             for one in CODE[program, target]]  # fmt: skip
+    return set().union(*found)
+
+
+def test_table_of_programs_has_code_for_each():
+    assert CODE.keys() == {(name, one) for name, targets in PROGRAMS.items() for one in targets}
+
+
+@pytest.mark.parametrize(("program", "target"), CODE)
+def test_used_settings_are_those_that_the_code_reads(program, target):
+    read = read_by(program, target)
+    assert set(PROGRAMS[program][target]) - SELECTING <= read
+    assert read <= used_anywhere(program) | READ_OTHERWISE.get(program, set())
+
+
+def test_pod_gets_the_settings_that_its_worker_reads():
+    own = {*names_in_scope(Scope.POD_SPEC), "target"}
+    assert set(settings_read_by(*WORKER)) - own == POD_SETTINGS["training"]
+    inference = set(settings_read_by("inference.worker"))
+    assert POD_SETTINGS["inference"] <= inference <= POD_SETTINGS["inference"] | own | RECORDED
+
+
+@pytest.mark.parametrize("component", POD_SETTINGS)
+@pytest.mark.parametrize(
+    "change", [{"price_per_worker_hour": 3.0}, {"preemption_rate": 0.5}, {"quick": True}]
+)
+def test_config_map_without_planning_stays_equal(component, change):
+    before, after = Settings.from_values(), Settings.from_values(**change)
+    assert job_parts.settings_map(component, before) == job_parts.settings_map(component, after)
+
+
+@pytest.mark.parametrize(
+    ("program", "args", "words"),
+    [
+        ("make training", ["PARTITION=4"], ["TARGET=slurm", "mean PARTITIONS?"]),
+        ("make training", ["TIME_LIMIT=5"], ["TARGET=slurm", "mean DEADLINE?"]),
+        ("make training", ["CPU=4"], ["TARGET=k8s or slurm"]),
+        ("make training", ["MAX_RESTARTS=4", "TARGET=k8s"], ["TARGET=local"]),
+        ("make training", ["QUEUE=team", "TARGET=slurm"], ["TARGET=k8s"]),
+        ("make training", ["ZNE=1,3,5"], ["make inference"]),
+        ("make training", ["PRUNER=halving"], ["make study", "mean PRUNE?"]),
+        ("make training", ["--filters", "5"], ["MODEL=multi-filter"]),
+        ("make training", ["LABEL_COLUMN=kind"], ["DATA="]),
+        ("make training", ["PRICE_PER_WORKER_HOUR=2"], ["make study"]),
+        ("make inference", ["EPOCHS=5"], ["make training"]),
+        ("make inference", ["ZNE_FIT=linear"], ["with ZNE"]),
+        ("make runs", ["YES=1"], ["with DELETE"]),
+        ("make runs", ["INPUT=x.csv"], ["make inference"]),
+        ("make dataset", ["WORKERS=4"], ["make training"]),
+        ("make fleet", ["LEARNING_RATE=0.2"], ["make training"]),
+        ("make scaling", ["EPOCHS=3"], ["make training"]),
+        ("make tensorboard", ["EPOCHS=3"], ["make training"]),
+        ("make tensorboard", ["RUN=a", "TARGET=k8s"], ["TARGET=local"]),
+        ("launch stop", ["MEMORY=4Gi", "TARGET=k8s"], ["make training"]),
+    ],
+)  # fmt: skip
+def test_argument_that_is_not_used_is_refused(program, args, words):
+    with pytest.raises(SettingsError) as error:
+        Settings.from_args(args, program)
+    name = args[0].partition("=")[0].removeprefix("--").upper()
+    assert all(word in str(error.value) for word in [name, *words])
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_shared_source_with_other_settings_is_accepted(program, tmp_path, monkeypatch):
+    file = tmp_path / "mine.yaml"
+    file.write_text("zne: 1,3\ncompare: a,b\nfilters: 2\npartition: gpu\n")
+    monkeypatch.setenv("QFLEET_TRIALS", "4")
+    settings = Settings.from_args([f"CONFIG={file}", "PRUNER="], program)
+    assert (settings.inference.zne, settings.studies.trials) == ("1,3", 4)
+
+
+def test_to_args_of_internal_calls_stays_accepted():
+    settings = Settings.from_args(["TARGET=slurm", "PARTITION=x", "SEED=3"], "make training")
+    assert Settings.from_args(settings.to_args()) == settings
+
+
+def test_trial_gets_only_settings_of_a_training(monkeypatch):
+    monkeypatch.setenv("QFLEET_ZNE", "1,3")
+    args = ["NAME=s", "MODEL=hybrid,multi-filter", "FILTERS=2", "PARALLELISM=3", "BUDGET=2h"]
+    study = StudyDefinition.from_args([*args, "PRICE_PER_WORKER_HOUR=2"])
+    trials = [study.trial_args(number, {"model": model})
+              for number, model in enumerate(("hybrid", "multi-filter"))]  # fmt: skip
+    assert [f"--filters={2}" in trial for trial in trials] == [False, True]
+    for trial in trials:
+        assert Settings.from_args(trial, "make training").studies.study == "s"
+
+
+def test_value_given_twice_is_reported(capsys):
+    assert Settings.from_args(["run=a", "RUN=b"], "make training").job.run == "b"
+    assert "RUN=b" in capsys.readouterr().out
+    Settings.from_args(["RUN=b", "run=b"], "make training")
+    StudyDefinition.from_args(["NAME=s", "SEED=1", "SEEDS=2,3"])
+    assert capsys.readouterr().out.count("given twice") == 1
+
+
+def test_condition_of_each_setting_can_hold():
+    values = {"model": "multi-filter", "reproducible": True, "min_workers": 1, "queue": "q",
+              "delete": "a", "zne": "1,3", "data": "x.csv"}  # fmt: skip
+    energy = Settings.from_values(task="energy", model="uccsd", data="x.json", min_workers=1)
+    used = used_by("make training", "k8s", Settings.from_values(**values)) | used_by(
+        "make training", "k8s", energy
+    )
+    used |= used_by("make runs", "any", Settings.from_values(delete="a"))
+    used |= used_by("make inference", "local", Settings.from_values(zne="1,3"))
+    assert CONDITIONS.keys() <= used
+
+
+COMMAND = re.compile(r"^ *\$? *make ([a-z-]+) (.*)$|`make ([a-z-]+) ([^`]*)`", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_documented_command_gives_used_settings(page):
+    """Settings with values of a study, or placeholders, are compared by name only."""
+    for one in COMMAND.finditer(page.read_text(encoding="utf-8")):
+        program, text = f"make {one[1] or one[3]}", one[2] or one[4]
+        if program not in PROGRAMS or "SETTING" in text:
+            continue
+        words = [word.partition("=") for word in shlex.split(text.split("#")[0].split(" && ")[0])]
+        names = {name.lower().replace("name", "study") for name, equals, _ in words if equals}
+        names = {{"seeds": "seed", "as": "alias"}.get(name, name) for name in names}
+        target = next((value for name, _, value in words if name == "TARGET"), "local")
+        by_target = PROGRAMS[program]
+        unused = names - by_target.get("any", by_target.get(target, used_anywhere(program)))
+        assert not unused, one[0]
