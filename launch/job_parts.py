@@ -86,7 +86,9 @@ def settings_map(component: str, settings: Settings) -> Object:
         del data["QFLEET_RUN"]  # RUN and WEIGHTS both select the weights
     for field in Settings.fields().values():
         value = settings.get(field.name)
-        if field.name in passed and value != field.default:
+        # Inference compares what is given with the run, whose MODEL and QUBITS may be others.
+        is_given = component == "training" or field.name in settings.explicit
+        if field.name in passed and value != field.default and is_given:
             data[f"QFLEET_{field.name.upper()}"] = format_value(value)
     config = manifest("v1", "ConfigMap", part_of_job(run, component), component, run, data=data)
     config["metadata"]["labels"][SETTINGS_LABEL] = "true"

@@ -22,7 +22,7 @@ from typing import Any
 from common import storage
 from common.errors import QfleetError, SettingsError, exit_on_signals, run_main
 from common.processes import cpu_sets
-from common.settings import Settings
+from common.settings import VARIATIONAL_TASKS, Settings
 from common.settings.settings import AUTO
 from common.storage import StoragePath
 from common.text import plural
@@ -119,7 +119,7 @@ def _replaced_settings(settings: Settings, cases: ScalingCases) -> dict[str, Any
         "batch_per_worker": None,
         "partitions": max(settings.data.partitions, *cases.workers),
     }
-    if "model" not in settings.explicit:
+    if "model" not in settings.explicit and settings.data.task not in VARIATIONAL_TASKS:
         replaced["model"] = "qcnn"
     if "cpu" not in settings.explicit:
         replaced["cpu"] = str(settings.training.threads or 1)

@@ -22,8 +22,9 @@ from tensorboard import default, program
 from tensorboard.backend.event_processing import io_wrapper
 
 from common import storage
-from common.errors import SettingsError, StorageError, StorageUnavailable, run_main
+from common.errors import RunError, SettingsError, StorageError, StorageUnavailable, run_main
 from common.settings import Settings
+from common.text import did_you_mean
 from common.waiting import Waiting
 
 MIRROR_INTERVAL_SECONDS = 5.0
@@ -94,12 +95,22 @@ def _read_regular_files_only() -> None:
 
 
 def logdir_for(settings: Settings) -> storage.StoragePath:
-    """Return the path to show: STORAGE, or RUN in it."""
+    """Return the path to show: STORAGE, or RUN in it.
+
+    Raises:
+        RunError: There is no such run.
+    """
     # Google's libraries warn of the end of life of Python 3.11 a year in advance.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         place = storage.path(settings.job.storage)
-    return place / settings.job.run if settings.job.run else place
+    if not (run := settings.job.run):
+        return place
+    known = [path.name for path in storage.children(place)]
+    if run not in known:
+        hint = did_you_mean(run, known) or ": `make runs` lists the runs there"
+        raise RunError(f"there is no run {run} in {place}{hint}")
+    return place / run
 
 
 @contextlib.contextmanager

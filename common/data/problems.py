@@ -52,12 +52,12 @@ def energies(data: DataSettings, qubits: int) -> PreparedSplits:
             f"{data.data} has no term besides the identity, so that all states have the same"
             " energy: give a Hamiltonian with other Pauli words"
         )
-    if family.qubits > qubits:
+    if family.qubits != qubits:
         raise SettingsError(
             f"DATA={data.data} acts on {family.qubits} qubits and the circuit has QUBITS={qubits}:"
             f" set QUBITS={family.qubits}"
         )
-    terms, coefficients = _identity_first(family, qubits)
+    terms, coefficients = _identity_first(family)
     references = [member.reference_energy() for member in family.members()]
     has_reference = all(energy is not None for energy in references)
     labels = np.array(references if has_reference else np.zeros(len(references)), np.float32)
@@ -86,11 +86,9 @@ def _named(name: str) -> HamiltonianFamily:
     return named(name)
 
 
-def _identity_first(family: HamiltonianFamily, qubits: int) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return Pauli words of all qubits, the identity first, and coefficients [members, words]."""
-    padding = "I" * (qubits - family.qubits)
-    words = [word + padding for word in family.terms]
-    identity = "I" * qubits
+def _identity_first(family: HamiltonianFamily) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the Pauli words, the identity first, and coefficients [members, words]."""
+    words, identity = family.terms, "I" * family.qubits
     constant = np.zeros((len(family.coefficients), 1))
     for number, word in enumerate(words):
         if word == identity:

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from common import events
 from common.errors import SettingsError
 from common.settings import yaml_file
 from common.text import did_you_mean
@@ -17,6 +18,9 @@ from qfleet.devices.calibration import INLINE, MAX_INLINE, NAME, Calibration
 from qfleet.devices.lines import best_part, inline_calibration
 from qfleet.errors import NoiseError
 from qfleet.noise_rates import NoiseRates, format_rates
+
+MAX_NAMED = 5
+"""Most qubits that a warning names."""
 
 FOLDER = Path("calibrations")
 """Folder of the calibrations of devices, by name."""
@@ -38,7 +42,9 @@ def content_of(value: str) -> str:
     path, title = _path_of(value), f"NOISE={value}"
     content = _read(path, title)
     if "qubits" in content:
-        text = str(best_part(_calibration(content, title)))
+        part = best_part(_calibration(content, title))
+        _warn_of_coherence(title, part)
+        text = str(part)
         if len(text) > len(INLINE) + MAX_INLINE:
             raise SettingsError(
                 f"{title} has too many pairs: its best qubits with the pairs among them need"
@@ -49,6 +55,18 @@ def content_of(value: str) -> str:
         return format_rates(NoiseRates.from_values(content))
     except NoiseError as error:
         raise SettingsError(f"{title} has neither a calibration nor rates: {error}") from None
+
+
+def _warn_of_coherence(title: str, calibration: Calibration) -> None:
+    """Report qubits whose coherence time is longer than relaxation allows."""
+    long = [name for name, one in calibration.qubits.items() if one.t2 > 2 * one.t1]
+    if long:
+        which = f"{', '.join(long[:MAX_NAMED])}{' and others' * (len(long) > MAX_NAMED)}"
+        events.emit(
+            "log",
+            f"{title} has t2 above 2 t1, its physical limit, at qubit {which}: 2 t1 is used there",
+            level="WARNING",
+        )
 
 
 def name_of(noise: str) -> str:

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Self, TypeVar
 
 from pydantic import ValidationError
@@ -44,6 +45,7 @@ from common.settings.registry import GROUPS, all_fields, flag
 from common.settings.schema import help_text
 from common.settings.slurm_checks import check_slurm
 from common.settings.sources import format_error, read_sources, warn_of_replaced
+from common.settings.task_defaults import task_defaults
 
 _Group = TypeVar("_Group", bound=SettingsGroup)
 
@@ -94,7 +96,8 @@ class Settings:
             raise SystemExit(0)
         given = read_sources(args, fields)
         try:
-            settings = cls._build({name: one.value for name, one in given.items()})
+            values = {name: one.value for name, one in given.items()}
+            settings = cls._build(values, task_defaults(values))
         except ValidationError as error:
             raise SettingsError(format_error(error, given, fields)) from None
         except ValueError as error:
@@ -121,7 +124,7 @@ class Settings:
             ValueError: A value is not allowed.
         """
         _require_known(values)
-        return cls._build(values)
+        return cls._build(values, task_defaults(values))
 
     @classmethod
     def from_record(cls, recorded: Mapping[str, object]) -> Self:
@@ -139,14 +142,20 @@ class Settings:
         return cls._build(complete(recorded))
 
     @classmethod
-    def _build(cls, values: Mapping[str, object]) -> Self:
+    def _build(
+        cls, values: Mapping[str, object], defaults: Mapping[str, object] = MappingProxyType({})
+    ) -> Self:
         fields = all_fields()
         given: dict[type[SettingsGroup], dict[str, object]] = {}
-        for name, value in values.items():
+        for name, value in {**values, **defaults}.items():
             given.setdefault(GROUPS[fields[name].group], {})[name] = value
 
         def build(group: type[_Group]) -> _Group:
-            return group.model_validate(given[group]) if group in given else _default(group)
+            if group not in given:
+                return _default(group)
+            built = group.model_validate(given[group])
+            built.model_fields_set.difference_update(defaults)  # they are not explicit
+            return built
 
         settings = cls(
             job=build(JobSettings),

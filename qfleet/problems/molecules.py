@@ -21,18 +21,20 @@ class Molecule:
     Attributes:
         atoms: Symbols of the atoms.
         electrons: Electrons that are simulated.
+        qubits: Spin orbitals that are simulated.
         frozen: Core orbitals whose electrons stay fixed.
     """
 
     atoms: tuple[str, str]
     electrons: int
+    qubits: int
     frozen: int = 0
 
 
 MOLECULES = {
-    "h2": Molecule(("H", "H"), 2),
-    "lih": Molecule(("Li", "H"), 4),
-    "lih-frozen": Molecule(("Li", "H"), 2, frozen=1),
+    "h2": Molecule(("H", "H"), 2, 4),
+    "lih": Molecule(("Li", "H"), 4, 12),
+    "lih-frozen": Molecule(("Li", "H"), 2, 10, frozen=1),
 }
 
 

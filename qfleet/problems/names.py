@@ -41,6 +41,25 @@ def named(name: str) -> HamiltonianFamily:
     )
 
 
+def width_of(name: str) -> int | None:
+    """Return the number of qubits of a named Hamiltonian, which is not computed.
+
+    Args:
+        name: See `named`.
+
+    Returns:
+        None if the name has another form.
+    """
+    kind, _, rest = name.partition(":")
+    if kind in MOLECULES:
+        return MOLECULES[kind].qubits
+    text = rest.partition(":")[0] if kind in ("tfim", "heisenberg") else ""
+    try:
+        return _width(name, text)
+    except ProblemError:
+        return None
+
+
 def _width(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 2 <= int(text[:9]) <= MAX_QUBITS:
         raise ProblemError(

@@ -198,8 +198,10 @@ def test_missing_bucket_is_refused() -> None:
     assert "bucket gs://nowhere does not exist" in error
 
 
-def test_misspelt_setting_is_refused() -> None:
+def test_misspelt_setting_or_run_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "second").mkdir()
     assert "did you mean TENSORBOARD_PORT?" in refused("TENSORBOARD_PROT=5002")
+    assert "did you mean second?" in refused(f"STORAGE={tmp_path}", "RUN=secnd")
 
 
 def test_its_environment_holds_no_tensorflow() -> None:

@@ -52,6 +52,18 @@ def test_other_content_is_another_run(folder: Path) -> None:
     assert all(one.startswith("made_up (sha256 ") for one in (was, now))
 
 
+def test_coherence_above_relaxation_names_the_qubit(folder: Path, capsys) -> None:
+    write_device(folder / "calibrations", made_up_device(t1=50.0, t2=100.0))
+    Settings.from_args(["NOISE=made_up", "QUBITS=4"])
+    assert "t2" not in capsys.readouterr().out
+    write_device(folder / "calibrations", made_up_device(t1=50.0, t2=101.0))
+    settings = Settings.from_args(["NOISE=made_up", "QUBITS=4"])
+    first = next(iter(inline_calibration(settings.model.noise).qubits))
+    assert f"qubit {first}," in capsys.readouterr().out
+    Settings.from_args(settings.to_args())
+    assert capsys.readouterr().out == ""
+
+
 def test_model_is_mapped_to_the_device() -> None:
     settings = Settings.from_args(["NOISE=made_up", "QUBITS=4", "MODEL=qcnn"])
     (circuit,) = model_circuits(settings.model, 4, "angle")

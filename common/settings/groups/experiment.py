@@ -101,7 +101,7 @@ class ModelSettings(SettingsGroup):
             pattern=rf"^({'|'.join((*MODELS, *ANSATZES))}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
         ),
         Setting(
-            "model to train",
+            "model to train; default of TASK=energy and TASK=state: hardware-efficient",
             identity=True,
             allowed=f"{', '.join(MODELS)} or a user model as module:factory; for TASK=energy and"
             f" TASK=state {', '.join(ANSATZES)} or a user circuit as module:factory",
@@ -122,7 +122,8 @@ class ModelSettings(SettingsGroup):
         Le(4096),
         # Benchmark cases set their own width.
         Setting(
-            "width of the circuit",
+            "width of the circuit; default of TASK=energy: that of the Hamiltonian, unless it is in"
+            " a bucket",
             unit="qubits",
             identity=True,
             without=frozenset({Scope.BENCHMARK}),

@@ -1,0 +1,44 @@
+"""Defaults of MODEL and QUBITS that follow TASK and DATA."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from common.settings.groups import PROBLEM_FILES, VARIATIONAL_TASKS
+
+ANSATZ = "hardware-efficient"
+"""MODEL of a task without labelled examples: it fits every Hamiltonian and state."""
+
+MAX_FILE_BYTES = 1 << 26
+
+
+def task_defaults(given: Mapping[str, object]) -> dict[str, object]:
+    """Return the defaults that differ from those of the groups.
+
+    Args:
+        given: Given values by name, not validated.
+    """
+    task, found = given.get("task"), dict[str, object]()
+    if task in VARIATIONAL_TASKS and "model" not in given:
+        found["model"] = ANSATZ
+    if task == "energy" and "qubits" not in given:
+        qubits = _width(str(given.get("data", "")))
+        if qubits is not None:
+            found["qubits"] = qubits
+    return found
+
+
+def _width(name: str) -> int | None:
+    """Return the qubits of a Hamiltonian; None if it can't be read, which is reported later."""
+    from qfleet.errors import LibraryError  # only here: Cirq takes a second to import
+    from qfleet.problems import parse
+    from qfleet.problems.names import width_of
+
+    if not name.lower().endswith(PROBLEM_FILES["energy"]):
+        return width_of(name)
+    path = Path(name)
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
+            return None
+        return parse(path.read_text(encoding="utf-8", errors="replace"), name).qubits
+    except (OSError, LibraryError):
+        return None
