@@ -307,7 +307,8 @@ def test_mistake_exits_with_2_and_writes_nothing(case, root, infer):
     alter, expected = CASES[case]
     args = alter(root)
     before = sorted(root.rglob("*"))
-    code, out, err = infer(f"STORAGE={root}", *args)
+    given = {word.partition("=")[0]: word for word in (f"STORAGE={root}", *args)}
+    code, out, err = infer(*given.values())
     assert (code, out) == (2, ""), err
     assert expected in err
     assert err.startswith("qfleet: ")
