@@ -92,13 +92,14 @@ class LocalLauncher:
             code = self._train_with_restarts(signals)
         if signals.exit_code is None:
             return code
-        log.warning(f"Stopped. Run `make training RUN={self._name}` to {self._continuation()}")
+        log.warning(
+            f"Stopped. Run `make training {self._run.arguments}` to {self._run.continuation}"
+        )
         return signals.exit_code
 
-    def _continuation(self) -> str:
-        """Return what the next start of this run does."""
-        root = storage.path(self._settings.job.storage)
-        return runs.Run.at(root, self._name).continuation
+    @property
+    def _run(self) -> runs.Run:
+        return runs.Run.at(storage.path(self._settings.job.storage), self._name)
 
     def worker_cpus(self) -> list[list[int]]:
         """Return the CPUs of each worker; none to leave that to the system.
@@ -132,7 +133,7 @@ class LocalLauncher:
         raise PeerLost(
             f"all workers failed {times} (MAX_RESTARTS={max_restarts}); logs:"
             f" {self._settings.job.storage}/{self._name}/text; run"
-            f" `make training RUN={self._name}` again to {self._continuation()}"
+            f" `make training {self._run.arguments}` again to {self._run.continuation}"
         )
 
     def _run_workers(self, signals: StopSignals) -> int:

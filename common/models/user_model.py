@@ -38,6 +38,11 @@ _LIBRARIES = (
 )
 _GENERATED = "__autograph_generated_file"
 _NODE = re.compile(r"\{\{\w+ [^{}]*\}\} ?")  # TensorFlow puts it before its messages
+_KERAS_3 = re.compile(r"<KerasTensor shape=|A KerasTensor (is symbolic|cannot)")
+_KERAS_ADVICE = (
+    "Keras 3 does not work here: write `from qfleet.tensorflow.runtime import keras` in place of"
+    " `import keras`"
+)
 _INVALID_ARGUMENT = (ValueError, TypeError, tf.errors.InvalidArgumentError)
 
 Frame = tuple[str, int]  # file and line
@@ -58,6 +63,8 @@ def build_user_model(features: int, settings: Settings, target: Target) -> keras
     name, verbose = settings.model.model, settings.job.verbose
     model = call_factory(settings, features, target.outputs)
     if not isinstance(model, keras.Model):
+        if type(model).__module__.partition(".")[0] == "keras":
+            raise SettingsError(f"MODEL={name} returned a model of Keras 3: {_KERAS_ADVICE}")
         raise SettingsError(
             f"MODEL={name} returned a {type(model).__name__}: the factory must return a"
             " Keras model (from qfleet.tensorflow.runtime import keras)"
@@ -199,12 +206,19 @@ def report_user_errors(title: str, *, verbose: bool = False) -> Iterator[None]:
                 raise  # a bug of qfleet: its own code failed, and not because of an argument
             if not user_frames:
                 continue
-            message = _message(cause)
+            message = _KERAS_ADVICE if _is_of_keras_3(cause) else _message(cause)
             file, line = user_frames[-1]
             if verbose:
                 log.warning(_user_traceback(user_frames, message))
             raise SettingsError(f"{title} failed: {message} at {file}:{line}") from error
         raise
+
+
+def _is_of_keras_3(error: BaseException) -> bool:
+    """Return True if the user's code imports Keras 3, or mixes it with the Keras of TensorFlow."""
+    if isinstance(error, ModuleNotFoundError):
+        return (error.name or "").partition(".")[0] == "keras"
+    return isinstance(error, _INVALID_ARGUMENT) and bool(_KERAS_3.search(str(error)))
 
 
 def _message(error: BaseException) -> str:

@@ -66,7 +66,7 @@ def promote(run: Run, alias: str) -> dict[str, Any]:
     if not run.finished():
         raise RunError(
             f"run {run.name} is not finished, so it can't be promoted: run"
-            f" `make training RUN={run.name}` to {run.continuation}"
+            f" `make training {run.arguments}` to {run.continuation}"
         )
     folder = Run.at(run.path.parent, alias).path
     if not storage.is_file(folder / FILE) and storage.exists(folder):

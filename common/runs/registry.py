@@ -257,7 +257,8 @@ def resolve(root: StoragePath, name: str = "") -> Run:
         run = find(root, name)
         if not run.finished():
             raise RunError(
-                f"run {name} is not finished: run `make training RUN={name}` to {run.continuation}"
+                f"run {name} is not finished: run `make training {run.arguments}` to"
+                f" {run.continuation}"
             )
         return run
     latest = latest_finished(root)

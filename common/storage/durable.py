@@ -29,11 +29,17 @@ def partial_file(path: Path, data: bytes | Path) -> Iterator[Path]:
     part = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex[:8]}{PARTIAL_SUFFIX}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError:
+        raise StorageError(
+            f"the folder {path.parent} can't be created: set STORAGE to a folder in which you can"
+            " create others"
+        ) from None
+    try:
         file = part.open("xb")
     except FileNotFoundError:
         raise StorageError(
-            f"{path.parent} can't be created, or was deleted while {path.name} was written:"
-            " change STORAGE"
+            f"the folder {path.parent} was deleted while a file in it was written: run the same"
+            " command again"
         ) from None
     try:
         with file:

@@ -58,3 +58,24 @@ def with_two_outputs(features: int, settings: Any) -> keras.Model:
     """Return a model of two arrays."""
     angles = keras.Input((features,))
     return keras.Model(angles, [keras.layers.Dense(1)(angles), keras.layers.Dense(1)(angles)])
+
+
+class _Keras3Model:
+    """Stands for a model of Keras 3."""
+
+    __module__ = "keras.src.models.functional"
+
+
+def with_missing_keras_3(features: int, settings: Any) -> Any:
+    """Fail as `import keras` without Keras 3."""
+    raise ModuleNotFoundError("No module named 'keras'", name="keras.layers")
+
+
+def with_mixed_keras_3(features: int, settings: Any) -> Any:
+    """Fail as a layer of one Keras that gets a tensor of the other."""
+    raise ValueError("Exception encountered: got <KerasTensor shape=(None, 4), name=keras_tensor>")
+
+
+def with_model_of_keras_3(features: int, settings: Any) -> Any:
+    """Return a model of Keras 3."""
+    return _Keras3Model()

@@ -144,6 +144,6 @@ def test_stopped_run_reports_its_checkpoint(
         (folder / f"step-{int(name):08}-1.json").touch()
     (tmp_path / "hybrid" / "run.json").touch()
     launcher = LocalLauncher(Settings.from_args(["RUN=hybrid", f"STORAGE={tmp_path}"]))
-    assert text in launcher._continuation()
+    assert text in launcher._run.continuation
     with pytest.raises(RunError, match=text):
         runs.resolve(tmp_path, "hybrid")

@@ -189,7 +189,7 @@ def test_full_device_is_full_storage() -> None:
 
 def test_write_atomic_impossible_folder_is_a_storage_error() -> None:
     """/proc refuses even root."""
-    with pytest.raises(StorageError, match=r"/proc/qfleet can't be created, .*STORAGE"):
+    with pytest.raises(StorageError, match=r"/proc/qfleet can't be created: .*STORAGE"):
         storage.write_atomic(Path("/proc/qfleet/run.json"), b"x")
 
 

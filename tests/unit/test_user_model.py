@@ -14,6 +14,9 @@ from common.settings import Settings
         ("with_two_numbers", SIGNS, "returned 2 numbers per example, but needs 1"),
         ("with_two_numbers", Target("classes", "c", ("a", "b", "d")), "3 classes"),
         ("with_two_outputs", SIGNS, "returned 2 arrays, but needs one"),
+        ("with_missing_keras_3", SIGNS, "qfleet.tensorflow.runtime import keras` in place"),
+        ("with_mixed_keras_3", SIGNS, "qfleet.tensorflow.runtime import keras` in place"),
+        ("with_model_of_keras_3", SIGNS, "qfleet.tensorflow.runtime import keras` in place"),
     ],
 )
 def test_model_with_other_outputs_is_refused(factory: str, target: Target, words: str) -> None:
