@@ -26,6 +26,7 @@ from common.processes import (
 )
 from common.settings import Settings
 from common.text import plural
+from common.waiting import Waiting
 from inference.chunk_plan import ChunkPlan
 from inference.worker import COMPLETION_INDEX
 
@@ -81,8 +82,9 @@ class LocalWorkers:
                 storage.temporary_folder() as folder,
                 ProcessGroup(TERMINATION_GRACE_SECONDS) as group,
                 _Display(self._plan) as display,
+                Waiting("the first chunk: TensorFlow is imported in each process") as wait,
             ):
-                code = self._supervise(group, display, stop, Path(folder))
+                code = self._supervise(group, display, stop, Path(folder), wait)
             if stop.exit_code is None:
                 return code
             message = "Stopped. Run the same command again to continue from the finished chunks."
@@ -90,7 +92,12 @@ class LocalWorkers:
             return stop.exit_code
 
     def _supervise(
-        self, group: ProcessGroup, display: "_Display", stop: StopSignals, folder: Path
+        self,
+        group: ProcessGroup,
+        display: "_Display",
+        stop: StopSignals,
+        folder: Path,
+        wait: Waiting,
     ) -> int:
         files = [folder / f"worker-{i}" for i in range(self.settings.inference.parallelism)]
         workers = {self._start(group, index, file): index for index, file in enumerate(files)}
@@ -113,6 +120,8 @@ class LocalWorkers:
             if event.kind == "error":
                 self._errors[process] = event.message
             elif event.kind != "exit":
+                if event.kind == "chunk_done":
+                    wait.end()  # from now on, chunks have lines or a bar
                 display.show(event)
             elif (code := event.integer("exit_code")) == 0:
                 del running[process.name]

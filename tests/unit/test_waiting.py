@@ -45,6 +45,7 @@ def test_waiting_prints_a_line_in_each_interval(
 
 SLOW_CALLS = {
     "inference/__main__.py": ["inference_input.resolve_input"],
+    "inference/local_workers.py": ["self._supervise"],
     "inference/single_process.py": [
         "configure",
         "model_loading.load",
