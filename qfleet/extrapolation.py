@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from qfleet.engine.arguments import checked_array, checked_values
 from qfleet.errors import ArgumentError
 from qfleet.zne_factors import LEAST_FACTORS, check_fit
 
@@ -38,14 +39,19 @@ def extrapolate(
 
     Raises:
         ArgumentError: There are fewer than two factors, or repeated ones, or another number of
-            values; or the fit is unknown.
+            values; a number is not finite; or the fit is unknown. The message names the argument.
     """
-    x, y = np.asarray(factors, np.float64), np.asarray(values, np.float64)
-    if x.ndim != 1 or len(x) < LEAST_FACTORS or len(set(x)) < len(x) or len(y) != len(x):
+    x = checked_values(factors, ("F",), "factors", because="values differ by factor")
+    if len(x) < LEAST_FACTORS or len(set(x)) < len(x):
         raise ArgumentError(
-            f"factors are {list(factors)} for values of shape {list(y.shape)}: pass"
-            f" {LEAST_FACTORS} different factors or more, and as many values"
+            f"factors are {x.tolist()}: pass {LEAST_FACTORS} different factors or more"
         )
+    y = checked_array(values, "values")
+    if y.shape[:1] != x.shape:
+        raise ArgumentError(
+            f"values has shape {list(y.shape)}: pass an array [{len(x)}, ...], one for each factor"
+        )
+    y = checked_values(y, y.shape, "values", because="")
     check_fit(fit)
     if fit == "richardson":
         return np.tensordot(_lagrange_weights(x), y, 1)

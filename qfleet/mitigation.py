@@ -8,6 +8,8 @@ import numpy as np
 import sympy
 from numpy.typing import ArrayLike, DTypeLike
 
+from qfleet.argument_checks import FUNCTION, checked
+from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.folding import circuit_then_reverse, fold, join_zeros
 from qfleet.engine.arguments import checked_names
 from qfleet.engine.compiled_circuit import compile_circuit
@@ -52,6 +54,7 @@ class MitigatedCircuit:
         [[1.0]]
     """
 
+    @checked(circuit=CIRCUIT, noise=FUNCTION)
     def __init__(
         self,
         circuit: cirq.AbstractCircuit,
@@ -71,12 +74,16 @@ class MitigatedCircuit:
             checked_names(inputs, "inputs"),
             None if parameters is None else checked_names(parameters, "parameters"),
         )
+
+        def noisy(folded: cirq.Circuit, factor: int) -> cirq.AbstractCircuit:
+            return CIRCUIT(noise(folded, factor), "the result of noise")  # type: ignore[no-any-return]
+
         self._folded = [
-            compile_circuit(noise(fold(circuit, one), one), *names, observables, dtype=dtype)
+            compile_circuit(noisy(fold(circuit, one), one), *names, observables, dtype=dtype)
             for one in self.factors
         ]
         qubits = sorted(circuit.all_qubits())
-        returned = noise(circuit_then_reverse(circuit), 1) + join_zeros(qubits)
+        returned = noisy(circuit_then_reverse(circuit), 1) + join_zeros(qubits)
         self._returned = compile_circuit(returned, *names, cirq.Z(qubits[0]), dtype=dtype)
 
     def at_factors(

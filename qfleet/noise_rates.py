@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
+from qfleet.argument_checks import TEXT, checked, shown
 from qfleet.errors import NoiseError
 
 MAX_READOUT_ERROR = 0.5
@@ -44,10 +45,11 @@ class NoiseRates:
         for field in fields(self):
             value = getattr(self, field.name)
             low, most = _range(field.name)
-            if not low <= value <= most:
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not low <= value <= most:
                 raise NoiseError(
-                    f"the rate {_name(field.name)}:{value:g} is out of range: use a number from"
-                    f" {low:g} to {most:g}"
+                    f"the rate {_name(field.name)}:{shown(value)} is out of range: use a number"
+                    f" from {low:g} to {most:g}"
                 )
 
     @classmethod
@@ -76,6 +78,7 @@ def format_rates(rates: NoiseRates) -> str:
     return ",".join(pairs) or f"{_name('depolarizing')}:0"
 
 
+@checked(text=TEXT)
 def parse_rates(text: str) -> NoiseRates:
     """Read rates.
 
@@ -83,6 +86,7 @@ def parse_rates(text: str) -> NoiseRates:
         text: Pairs such as `depolarizing:0.01`, separated by commas; names have hyphens.
 
     Raises:
+        ArgumentError: `text` is not a text.
         NoiseError: A name is unknown or given twice, or a rate is not a number or out of range.
     """
     known = {_name(field.name): field.name for field in fields(NoiseRates)}

@@ -1,7 +1,9 @@
 """Factors of zero-noise extrapolation, written as `1,3,5`. Imports no package."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from qfleet.argument_checks import shown
 from qfleet.errors import ArgumentError
 
 FITS = ("exponential", "richardson", "linear")
@@ -35,41 +37,44 @@ def parse_factors(text: str) -> tuple[int, ...]:
     return tuple(factors)
 
 
-def check_factors(factors: Sequence[int]) -> None:
+def check_factors(factors: Any) -> None:
     """Check that circuits can be folded by factors, and that a fit can use the values.
 
     Raises:
         ArgumentError: A factor is even, out of range or given twice, or there are too few.
     """
+    if isinstance(factors, str) or not isinstance(factors, Sequence):
+        raise ArgumentError(f"factors is {shown(factors)}: pass a sequence such as (1, 3, 5)")
     for factor in factors:
         check_factor(factor)
         if list(factors).count(factor) > 1:
             raise ArgumentError(f"the factor {factor} is given twice: give each factor once")
     if len(factors) < LEAST_FACTORS:
         raise ArgumentError(
-            f"a fit needs {LEAST_FACTORS} factors or more, but there is {len(factors)}: write 1,3"
+            f"a fit needs {LEAST_FACTORS} factors or more, but there are {len(factors)}: write 1,3"
             " or 1,3,5"
         )
 
 
-def check_fit(fit: str) -> None:
+def check_fit(fit: Any) -> None:
     """Check the name of a fit.
 
     Raises:
         ArgumentError: It is not one of FITS.
     """
-    if fit not in FITS:
-        raise ArgumentError(f"fit is {fit!r}: use {', '.join(FITS)}")
+    if not isinstance(fit, str) or fit not in FITS:
+        raise ArgumentError(f"fit is {shown(fit)}: use {', '.join(FITS)}")
 
 
-def check_factor(factor: int) -> None:
+def check_factor(factor: Any) -> None:
     """Check that circuits can be folded by a factor.
 
     Raises:
         ArgumentError: It is even or out of range.
     """
-    if not isinstance(factor, int) or factor % 2 == 0 or not 1 <= factor <= MAX_FACTOR:
+    is_integer = isinstance(factor, int) and not isinstance(factor, bool)
+    if not is_integer or factor % 2 == 0 or not 1 <= factor <= MAX_FACTOR:
         raise ArgumentError(
-            f"the factor {factor} can't be folded: use odd numbers from 1 to {MAX_FACTOR}, since a"
-            " fold adds the reversed circuit and the circuit"
+            f"the factor {shown(factor)} can't be folded: use odd numbers from 1 to"
+            f" {MAX_FACTOR}, since a fold adds the reversed circuit and the circuit"
         )

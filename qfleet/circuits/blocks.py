@@ -9,6 +9,10 @@ from collections.abc import Sequence
 import cirq
 import sympy
 
+from qfleet.argument_checks import checked
+from qfleet.circuit_checks import ANGLES, qubit
+from qfleet.errors import ArgumentError
+
 ONE_QUBIT = 3
 TWO_QUBIT = 15
 POOL = 2 * ONE_QUBIT
@@ -16,10 +20,11 @@ POOL = 2 * ONE_QUBIT
 
 def _exponents(symbols: Sequence[sympy.Expr], count: int) -> list[sympy.Expr]:
     if len(symbols) != count:
-        raise ValueError(f"the block takes {count} symbols, but {len(symbols)} were given")
+        raise ArgumentError(f"symbols are {len(symbols)}: the block takes {count} symbols")
     return [symbol / sympy.pi for symbol in symbols]
 
 
+@checked(qubit=qubit, symbols=ANGLES)
 def one_qubit_unitary(qubit: cirq.Qid, symbols: Sequence[sympy.Expr]) -> cirq.Circuit:
     """Build any one-qubit unitary up to a global phase: powers of X, then Y, then Z.
 
@@ -31,7 +36,7 @@ def one_qubit_unitary(qubit: cirq.Qid, symbols: Sequence[sympy.Expr]) -> cirq.Ci
         A circuit of 3 gates.
 
     Raises:
-        ValueError: The number of symbols is not 3.
+        ArgumentError: The number of symbols is not 3, or an argument has the wrong type.
 
     Examples:
         >>> import cirq, sympy
@@ -43,6 +48,7 @@ def one_qubit_unitary(qubit: cirq.Qid, symbols: Sequence[sympy.Expr]) -> cirq.Ci
     return cirq.Circuit(cirq.X(qubit) ** x, cirq.Y(qubit) ** y, cirq.Z(qubit) ** z)
 
 
+@checked(a=qubit, b=qubit, symbols=ANGLES)
 def two_qubit_unitary(a: cirq.Qid, b: cirq.Qid, symbols: Sequence[sympy.Expr]) -> cirq.Circuit:
     """Build any two-qubit unitary up to a global phase: the KAK form with 15 angles.
 
@@ -59,7 +65,7 @@ def two_qubit_unitary(a: cirq.Qid, b: cirq.Qid, symbols: Sequence[sympy.Expr]) -
         A circuit of 15 gates.
 
     Raises:
-        ValueError: The number of symbols is not 15.
+        ArgumentError: The number of symbols is not 15, or an argument has the wrong type.
 
     Examples:
         >>> import cirq, sympy
@@ -77,6 +83,7 @@ def two_qubit_unitary(a: cirq.Qid, b: cirq.Qid, symbols: Sequence[sympy.Expr]) -
     )
 
 
+@checked(source=qubit, sink=qubit, symbols=ANGLES)
 def two_qubit_pool(source: cirq.Qid, sink: cirq.Qid, symbols: Sequence[sympy.Expr]) -> cirq.Circuit:
     """Build the pooling of a source qubit into a sink qubit.
 
@@ -93,7 +100,7 @@ def two_qubit_pool(source: cirq.Qid, sink: cirq.Qid, symbols: Sequence[sympy.Exp
         A circuit of 10 gates.
 
     Raises:
-        ValueError: The number of symbols is not 6.
+        ArgumentError: The number of symbols is not 6, or an argument has the wrong type.
 
     Examples:
         >>> import cirq, sympy

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 import cirq
 import numpy as np
 
+from qfleet.argument_checks import checked
+from qfleet.circuit_checks import CIRCUIT
 from qfleet.errors import CircuitError
 from qfleet.zne_factors import check_factor
 
 
+@checked(circuit=CIRCUIT)
 def fold(circuit: cirq.AbstractCircuit, factor: int) -> cirq.Circuit:
     """Return U (U^-1 U)^n of factor = 2 n + 1: the unitary U with `factor` times the gates.
 
@@ -20,7 +23,7 @@ def fold(circuit: cirq.AbstractCircuit, factor: int) -> cirq.Circuit:
         factor: An odd number from 1 on.
 
     Raises:
-        ArgumentError: The factor can't be folded.
+        ArgumentError: The factor can't be folded, or the circuit has the wrong type.
         CircuitError: The circuit has operations without an inverse, such as noise channels.
     """
     check_factor(factor)

@@ -12,7 +12,10 @@ import cirq
 import numpy as np
 import sympy
 
+from qfleet.argument_checks import checked
+from qfleet.circuit_checks import CIRCUITS
 from qfleet.compiler.identity import identity
+from qfleet.compiler.parameters import parameter_names
 from qfleet.errors import CircuitError
 
 # Fields of a gate that may differ between circuits, by the class that defines them.
@@ -77,6 +80,7 @@ class _ShapedOperation(NamedTuple):
         return self.moment, self.operation.qubits, identity(without_numbers, self.moment)
 
 
+@checked(circuits=CIRCUITS)
 def circuits_to_angles(
     circuits: Sequence[cirq.AbstractCircuit],
 ) -> tuple[cirq.Circuit, tuple[str, ...], np.ndarray]:
@@ -95,6 +99,7 @@ def circuits_to_angles(
         powers.
 
     Raises:
+        ArgumentError: `circuits` has the wrong type.
         CircuitError: There are no circuits, or one has another shape; the message names the first
             difference with moment and qubits.
 
@@ -114,7 +119,7 @@ def circuits_to_angles(
     first = rows[0]
     numbers = np.array([[n for part in row for n in part.numbers] for row in rows], np.float64)
     varies = (numbers != numbers[0]).any(axis=0)
-    names = _names(int(varies.sum()), cirq.parameter_names(circuits[0]))
+    names = _names(int(varies.sum()), parameter_names(circuits[0]))
     symbols = iter(map(sympy.Symbol, names))
     values = iter([next(symbols) if v else n for v, n in zip(varies, numbers[0], strict=True)])
     moments: list[list[cirq.Operation]] = [[] for _ in circuits[0]]

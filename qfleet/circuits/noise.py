@@ -5,9 +5,18 @@ from collections.abc import Iterable, Iterator
 
 import cirq
 
+from qfleet.argument_checks import checked, instance, integer
+from qfleet.circuit_checks import CIRCUIT, QUBITS
 from qfleet.noise_rates import NoiseRates
+from qfleet.zne_factors import MAX_FACTOR
 
 
+@checked(
+    circuit=CIRCUIT,
+    rates=instance(NoiseRates, "qfleet.noise_rates.NoiseRates"),
+    measured=QUBITS,
+    readings=integer(0, MAX_FACTOR),
+)
 def add_noise(
     circuit: cirq.AbstractCircuit,
     rates: NoiseRates,
@@ -23,6 +32,9 @@ def add_noise(
         measured: Qubits that observables read, which have the readout error. It is the same for 0
             and 1, and so shrinks each Pauli word by 1 - 2 `rates.readout` per qubit.
         readings: How often a qubit has the readout error, to amplify it by flips of read bits.
+
+    Raises:
+        ArgumentError: An argument has the wrong type or value; the message names it.
     """
     noisy = cirq.Circuit()
     for moment in circuit:

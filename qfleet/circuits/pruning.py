@@ -12,6 +12,7 @@ import numpy as np
 from qfleet.compiler import expressions
 from qfleet.compiler.identity import identity
 from qfleet.compiler.lowering import MATRIX_QUBITS, is_plain
+from qfleet.compiler.parameters import parameter_names
 
 NO_PERIOD = 0.0
 """Period of an angle whose gates are the identity at 0 only."""
@@ -46,7 +47,7 @@ def removable_angles(circuit: cirq.AbstractCircuit, angles: Iterable[str]) -> di
     periods: dict[str, set[float]] = defaultdict(set)
     kept: set[str] = set()
     for operation in circuit.all_operations():
-        names = cirq.parameter_names(operation) & zeros.keys()
+        names = parameter_names(operation) & zeros.keys()
         if not names:
             continue
         if not _is_identity(cirq.resolve_parameters(operation, zeros)):
@@ -76,7 +77,7 @@ def without_angles(circuit: cirq.AbstractCircuit, angles: Collection[str]) -> ci
     zeros = dict.fromkeys(angles, 0.0)
     operations = []
     for operation in circuit.all_operations():
-        if cirq.parameter_names(operation) & zeros.keys():
+        if parameter_names(operation) & zeros.keys():
             operation = cirq.resolve_parameters(operation, zeros)
             if _is_identity(operation):
                 continue

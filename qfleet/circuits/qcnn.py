@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import cirq
 import sympy
 
+from qfleet.argument_checks import TEXT, checked, flag, integer, optional
 from qfleet.circuits.blocks import POOL, TWO_QUBIT, two_qubit_pool, two_qubit_unitary
 from qfleet.circuits.encoders import input_circuit, reupload_circuit
 from qfleet.circuits.model_circuit import ModelCircuit
@@ -98,6 +99,18 @@ def pooling(
     return circuit, remaining
 
 
+_COUNT = integer(0, 1 << 16)
+
+
+@checked(
+    qubits=_COUNT,
+    layers=optional(_COUNT),
+    encoder=TEXT,
+    features=optional(_COUNT),
+    prefix=TEXT,
+    pool=TEXT,
+    ring=flag,
+)
 def qcnn(
     qubits: int,
     *,
@@ -128,6 +141,7 @@ def qcnn(
         radians.
 
     Raises:
+        ArgumentError: An argument has the wrong type; the message names it.
         CircuitError: There are too few qubits or features, too many layers, the features do not fit
             the encoder, or the pooling is unknown.
 

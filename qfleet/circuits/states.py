@@ -5,7 +5,11 @@ from collections.abc import Sequence
 
 import cirq
 
+from qfleet.argument_checks import checked, flag
+from qfleet.circuit_checks import QUBITS
 
+
+@checked(qubits=QUBITS, ring=flag)
 def cluster_state(qubits: Sequence[cirq.Qid], *, ring: bool = True) -> cirq.Circuit:
     """Build the one-dimensional cluster state: H on all qubits, CZ on all neighbors.
 
@@ -18,6 +22,9 @@ def cluster_state(qubits: Sequence[cirq.Qid], *, ring: bool = True) -> cirq.Circ
 
     Returns:
         The circuit, to be applied to |0...0>.
+
+    Raises:
+        ArgumentError: An argument has the wrong type; the message names it.
 
     Examples:
         >>> import cirq

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import cirq
 import numpy as np
 
+from qfleet.compiler.lowering import NO_QUDITS, describe_location
 from qfleet.errors import CircuitError
 
 MeasurementOps = Sequence[cirq.Operation]
@@ -34,12 +35,16 @@ def split_measurements(circuit: cirq.AbstractCircuit) -> tuple[cirq.Circuit, lis
         )
     measurements: list[cirq.Operation] = []
     moments = []
-    for moment in circuit:
+    for index, moment in enumerate(circuit):
         measured = [op for op in moment if cirq.is_measurement(op)]
         for operation in measured:
             if not isinstance(operation.gate, cirq.MeasurementGate):
                 raise CircuitError(
                     f"the measurement {operation} is not supported: use cirq.measure"
+                )
+            if any(qubit.dimension != 2 for qubit in operation.qubits):
+                raise CircuitError(
+                    f"{describe_location(operation, index)} cannot be simulated: {NO_QUDITS}"
                 )
         measurements += measured
         others = (op for op in moment if not cirq.is_measurement(op))

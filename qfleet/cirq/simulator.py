@@ -1,20 +1,26 @@
 """Cirq's simulator interfaces on the engine."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import cirq
 import numpy as np
 
+from qfleet.argument_checks import checked, flag, integer, shown
+from qfleet.circuit_checks import CIRCUIT
+from qfleet.circuit_checks import qubit as checked_qubit
 from qfleet.cirq import measurements as terminal
 from qfleet.cirq.sweeps import sweep_points, symbol_values
 from qfleet.cirq.trial_result import StateVectorTrialResult
 from qfleet.compiler import lowering
 from qfleet.compiler.identity import circuit_identity, identity
+from qfleet.compiler.parameters import parameter_names
+from qfleet.engine.arguments import checked_dtype, checked_observables
 from qfleet.engine.compiled_circuit import CompiledCircuit
-from qfleet.errors import CircuitError
+from qfleet.engine.state_methods import MAX_SHOTS
+from qfleet.errors import ArgumentError, CircuitError
 
 MAX_CACHED_CIRCUITS = 32
 MAX_SWEEP_BYTES = 256 << 20
@@ -72,12 +78,14 @@ class Simulator(
     def __init__(
         self, *, dtype: Any = np.complex64, seed: cirq.RANDOM_STATE_OR_SEED_LIKE = None
     ) -> None:
-        self._dtype = np.dtype(dtype)
-        if self._dtype not in (np.complex64, np.complex128):
-            raise CircuitError(f"dtype is {dtype}: use np.complex64 or np.complex128")
-        self._random = cirq.value.parse_random_state(seed)
+        self._dtype = np.dtype(checked_dtype(dtype))
+        try:
+            self._random = cirq.value.parse_random_state(seed)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"seed is {shown(seed)}: {error}") from None
         self._parts, self._keys, self._compiled = _Cache(), _Cache(), _Cache()
 
+    @checked(program=CIRCUIT)
     def simulate_sweep_iter(
         self,
         program: cirq.AbstractCircuit,
@@ -100,7 +108,7 @@ class Simulator(
             CircuitError: The circuit, a value or the initial state is not supported.
         """
         parts = self._split(program)
-        qubits = _ordered_qubits(program, qubit_order)
+        qubits = _ordered_qubits(program.all_qubits(), qubit_order)
         resolvers = sweep_points(params)
         values = symbol_values(parts.names, resolvers)
         rows = max(1, MAX_SWEEP_BYTES // (self._dtype.itemsize << len(qubits)))
@@ -134,6 +142,7 @@ class Simulator(
         )
         return StateVectorTrialResult(resolver, outcomes, final)
 
+    @checked(program=CIRCUIT, permit_terminal_measurements=flag)
     def simulate_expectation_values_sweep_iter(
         self,
         program: cirq.AbstractCircuit,
@@ -169,6 +178,7 @@ class Simulator(
         compiled, values = case
         yield from compiled.expectation(*_arguments(values)).tolist()
 
+    @checked(program=CIRCUIT, permit_terminal_measurements=flag)
     def simulate_expectation_gradients(
         self,
         program: cirq.AbstractCircuit,
@@ -204,6 +214,7 @@ class Simulator(
             permit_terminal_measurements,
         )[0]
 
+    @checked(program=CIRCUIT, permit_terminal_measurements=flag)
     def simulate_expectation_gradients_sweep(
         self,
         program: cirq.AbstractCircuit,
@@ -267,13 +278,13 @@ class Simulator(
             )
         parts = self._split(program)
         listed = observables if isinstance(observables, list) else [observables]
-        sums = [cirq.PauliSum.wrap(observable) for observable in listed]
+        sums = checked_observables(listed)
         read = {qubit for one in sums for qubit in one.qubits}
-        order = cirq.QubitOrder.as_qubit_order(qubit_order)
-        qubits = order.order_for(program.all_qubits() | read)
+        qubits = _ordered_qubits(program.all_qubits() | read, qubit_order)
         values = symbol_values(parts.names, sweep_points(params))
         return self._compile(parts, len(values), sums, qubits, initial_state), values
 
+    @checked(program=CIRCUIT, repetitions=integer(0, MAX_SHOTS))
     def run_sweep_iter(
         self, program: cirq.AbstractCircuit, params: cirq.Sweepable, repetitions: int = 1
     ) -> Iterator[cirq.Result]:
@@ -306,7 +317,7 @@ class Simulator(
     ) -> dict[str, np.ndarray]:
         """Return uint8 records [repetitions, instances, qubits] by measurement key."""
         parts = self._split(circuit)
-        qubits = _ordered_qubits(circuit, cirq.QubitOrder.DEFAULT)
+        qubits = _ordered_qubits(circuit.all_qubits(), cirq.QubitOrder.DEFAULT)
         values = symbol_values(parts.names, [param_resolver])
         compiled = self._compile(parts, 1, (), qubits, None)
         seed = int(self._random.randint(2**31 - 1))
@@ -320,9 +331,7 @@ class Simulator(
         def split() -> _Parts:
             circuit, measured = terminal.split_measurements(whole)
             key = self._keys.get_or_make(circuit_identity(circuit), object)
-            return _Parts(
-                whole, circuit, measured, tuple(sorted(cirq.parameter_names(circuit))), key
-            )
+            return _Parts(whole, circuit, measured, tuple(sorted(parameter_names(circuit))), key)
 
         return self._parts.get_or_make(id(whole), split)  # no other's: the parts hold the object
 
@@ -372,9 +381,14 @@ def _without_values(observables: object, params: cirq.Sweepable) -> int | None:
 
 
 def _ordered_qubits(
-    program: cirq.AbstractCircuit, qubit_order: cirq.QubitOrderOrList
+    used: Iterable[cirq.Qid], qubit_order: cirq.QubitOrderOrList
 ) -> tuple[cirq.Qid, ...]:
-    return cirq.QubitOrder.as_qubit_order(qubit_order).order_for(program.all_qubits())
+    """Return the qubits of a circuit, and further ones of `qubit_order`, in its order."""
+    try:
+        ordered = cirq.QubitOrder.as_qubit_order(qubit_order).order_for(used)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ArgumentError(f"qubit_order is {shown(qubit_order)}: {error}") from error
+    return tuple(checked_qubit(one, f"qubit_order[{at}]") for at, one in enumerate(ordered))
 
 
 def _arguments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,13 +1,15 @@
 """Points of a sweep, and values of a circuit's symbols at them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import cirq
 import numpy as np
 import sympy
 
-from qfleet.errors import CircuitError
+from qfleet.argument_checks import shown
+from qfleet.compiler import expressions
+from qfleet.errors import ArgumentError, CircuitError
 
 
 def sweep_points(params: cirq.Sweepable) -> list[cirq.ParamResolver]:
@@ -15,11 +17,20 @@ def sweep_points(params: cirq.Sweepable) -> list[cirq.ParamResolver]:
 
     Args:
         params: Values of the symbols.
+
+    Raises:
+        ArgumentError: They are no values of symbols.
     """
-    if isinstance(params, cirq.ParamResolver) and all(isinstance(key, str) for key in params):
+    is_resolver = isinstance(params, cirq.ParamResolver) and isinstance(params.param_dict, Mapping)
+    if is_resolver and all(isinstance(key, str) for key in params):
         # Cirq makes a sweep of each symbol, which takes 1 us per symbol.
         return [cirq.ParamResolver(dict(params.param_dict))]
-    return list(cirq.to_resolvers(params))
+    try:
+        return list(cirq.to_resolvers(params))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ArgumentError(
+            f"params (or param_resolver) is {shown(params)}: pass values by symbol, or a cirq.Sweep"
+        ) from error
 
 
 def symbol_values(names: Sequence[str], resolvers: Sequence[cirq.ParamResolver]) -> np.ndarray:
@@ -42,18 +53,24 @@ def symbol_values(names: Sequence[str], resolvers: Sequence[cirq.ParamResolver])
 
 
 def _symbol_value(name: str, resolver: cirq.ParamResolver, row: int) -> float:
-    value = resolver.value_of(name)
+    value = resolver.param_dict.get(name)
     if isinstance(value, float) and math.isfinite(value):
         return value
-    value = resolver.value_of(sympy.Symbol(name))
-    if isinstance(value, sympy.Basic) and not value.is_number:
-        raise CircuitError(
-            f"the symbol {name} has no value at point {row} of the sweep: set it in the parameters"
-        )
-    number = complex(value)
+    try:
+        value = resolver.value_of(sympy.Symbol(name))
+        if isinstance(value, sympy.Basic) and value.free_symbols:
+            raise CircuitError(
+                f"the symbol {name} has no value at point {row} of the sweep: set it in the"
+                " parameters (params or param_resolver)"
+            )
+        number = expressions.number(value) if isinstance(value, sympy.Basic) else complex(value)
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        if isinstance(error, CircuitError):
+            raise
+        number = complex(math.nan)
     if number.imag or not np.isfinite(number.real):
         raise CircuitError(
-            f"the symbol {name} has the value {value} at point {row} of the sweep: use a finite"
-            " real number"
+            f"the symbol {name} has the value {shown(value)} at point {row} of the sweep: use a"
+            " finite real number (in params or param_resolver)"
         )
     return number.real

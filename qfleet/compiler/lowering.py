@@ -7,7 +7,7 @@ these by Cirq.
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import NoReturn
 
 import cirq
 import numpy as np
@@ -16,9 +16,12 @@ import sympy
 from qfleet.compiler import expressions, parity
 from qfleet.compiler.channel import MAX_CHANNEL_QUBITS, NoiseChannel, channel_of
 from qfleet.compiler.factor import Factor, fixed_factor, parametrized_factor
-from qfleet.compiler.synthesis import decompose, synthesize
+from qfleet.compiler.plain_operations import CONSTANTS, plain, with_numbers
+from qfleet.compiler.synthesis import decompose, decompose_once, synthesize
 from qfleet.errors import CircuitError, LibraryError
 
+NO_QUDITS = "qudits are not supported; use qubits"
+MAX_ERROR_LENGTH = 200  # characters of an error of Cirq in another one
 MAX_NAME_LENGTH = 80  # characters of a gate in an error message
 # Gates on one or two qubits that only their eigenspaces, exponent and shift define.
 PLAIN_GATES = frozenset(
@@ -94,10 +97,10 @@ def lower_operation(
     location = _Location(operation, moment, next(iter(operation.qubits), qubit), allows_noise)
     try:
         return list(_lower(operation, location))
-    except LibraryError:
+    except (LibraryError, MemoryError):
         raise
-    except (ValueError, ArithmeticError, TypeError) as error:  # of Cirq, for the gate
-        raise location.error(str(error)) from error
+    except Exception as error:  # of Cirq, or of the class of a gate
+        raise location.error(describe_error(error)) from error
 
 
 def gate_key(gate: cirq.Gate | None) -> Hashable:
@@ -136,21 +139,39 @@ class _Location:
             f"{describe_location(self.operation, self.moment)} cannot be simulated: {reason}"
         )
 
+    def refuse(self, reason: str) -> NoReturn:
+        """Refuse an operation that Cirq cannot decompose; its error, if there is one, follows."""
+        try:
+            decompose_once(self.operation)
+        except Exception as error:
+            raise self.error(f"{reason} ({describe_error(error)})") from error
+        raise self.error(reason)
+
+
+def describe_error(error: Exception) -> str:
+    """Describe an error of Cirq, or of a class of the user, in one line."""
+    text = " ".join(str(error).split())[:MAX_ERROR_LENGTH]
+    is_plain = isinstance(error, ValueError | ArithmeticError) and text
+    return text if is_plain else f"{type(error).__name__}: {text}".removesuffix(": ")
+
 
 def describe_location(operation: cirq.Operation, moment: int) -> str:
     """Describe an operation for an error message: its gate, moment and qubits."""
     gate = operation.gate if operation.gate is not None else operation.untagged
-    name = str(gate)
-    if "\n" in name or len(name) > MAX_NAME_LENGTH:
+    try:
+        name = str(gate)
+    except Exception:  # of the class of the gate
+        name = ""
+    if not name or "\n" in name or len(name) > MAX_NAME_LENGTH:
         name = type(gate).__name__
     qubits = ", ".join(str(qubit) for qubit in operation.qubits)
     return f"the gate {name} in moment {moment} on qubits {qubits}"
 
 
 def _lower(operation: cirq.Operation, location: _Location) -> Iterator[Factor | NoiseChannel]:
-    operation = _with_integer_controls(operation.untagged)
+    operation = plain(operation)
     if any(qubit.dimension != 2 for qubit in operation.qubits):
-        raise location.error("qudits are not supported; use qubits")
+        raise location.error(NO_QUDITS)
     if isinstance(operation, cirq.ClassicallyControlledOperation):
         raise location.error(
             "classical control needs a measurement, and only unitary gates are supported"
@@ -158,13 +179,13 @@ def _lower(operation: cirq.Operation, location: _Location) -> Iterator[Factor | 
     if cirq.is_measurement(operation):
         raise location.error("it is a measurement; remove it and read observables instead")
     if isinstance(operation, cirq.CircuitOperation):
-        parts = decompose(_with_numbers(operation))
+        parts = decompose(with_numbers(operation))
         if parts is None:
             raise location.error("its repetitions are not a number; resolve them first")
         for part in parts:
             yield from _lower(part, location)
     elif cirq.is_parameterized(operation):
-        operation = cirq.resolve_parameters(operation, _CONSTANTS)
+        operation = cirq.resolve_parameters(operation, CONSTANTS)
         if cirq.is_parameterized(operation):
             yield from _lower_parametrized(operation, location)
         else:
@@ -173,46 +194,6 @@ def _lower(operation: cirq.Operation, location: _Location) -> Iterator[Factor | 
         yield _channel(operation, location)
     else:
         yield from _lower_fixed(operation, location)
-
-
-class _Constants(cirq.ParamResolver):
-    """Makes numbers of sympy's expressions without symbols, which Cirq takes for parameters."""
-
-    def value_of(self, value: Any, recursive: bool = True) -> Any:
-        """Return a number for such an expression, and any other value itself."""
-        if not isinstance(value, sympy.Basic) or value.free_symbols:
-            return value
-        number = expressions.number(value)
-        return number if number.imag else number.real
-
-    def __bool__(self) -> bool:
-        return True  # a false resolver is not asked
-
-
-_CONSTANTS = _Constants()
-
-
-def _with_numbers(operation: cirq.CircuitOperation) -> cirq.CircuitOperation:
-    """Return a sub-circuit whose symbols get numbers in place of sympy's constants."""
-    values = {key: _CONSTANTS.value_of(v) for key, v in operation.param_resolver.param_dict.items()}
-    return operation.replace(param_resolver=cirq.ParamResolver(values))
-
-
-def _with_integer_controls(operation: cirq.Operation) -> cirq.Operation:
-    """Return an operation whose control values are integers: Cirq takes True and False as masks."""
-    controlled = operation if isinstance(operation, cirq.ControlledOperation) else operation.gate
-    if not isinstance(controlled, cirq.ControlledOperation | cirq.ControlledGate):
-        return operation
-    values = list(controlled.control_values.expand())
-    if all(type(value) is int for each in values for value in each):
-        return operation
-    integers = cirq.SumOfProducts([[int(value) for value in each] for each in values])
-    if isinstance(controlled, cirq.ControlledOperation):
-        return cirq.ControlledOperation(
-            controlled.controls, controlled.sub_operation, control_values=integers
-        )
-    count = controlled.num_controls()
-    return cirq.ControlledGate(controlled.sub_gate, count, integers).on(*operation.qubits)
 
 
 def _channel(operation: cirq.Operation, location: _Location) -> NoiseChannel:
@@ -225,10 +206,7 @@ def _channel(operation: cirq.Operation, location: _Location) -> NoiseChannel:
         )
     if not 1 <= len(operation.qubits) <= MAX_CHANNEL_QUBITS:
         raise location.error("noise channels act on one or two qubits")
-    try:
-        return channel_of(operation.qubits, cirq.kraus(operation))
-    except ValueError as error:
-        raise location.error(str(error)) from None
+    return channel_of(operation.qubits, cirq.kraus(operation))
 
 
 def _lower_fixed(operation: cirq.Operation, location: _Location) -> Iterator[Factor | NoiseChannel]:
@@ -245,7 +223,7 @@ def _lower_fixed(operation: cirq.Operation, location: _Location) -> Iterator[Fac
             yield from _lower(part, location)
         return
     if len(qubits) > MATRIX_QUBITS:
-        raise location.error(
+        location.refuse(
             f"it acts on {len(qubits)} qubits and Cirq has no decomposition of it; matrix gates act"
             f" on at most {MATRIX_QUBITS} qubits"
         )
@@ -281,7 +259,7 @@ def _lower_parametrized(
             return
     parts = decompose(operation)
     if parts is None:
-        raise location.error(
+        location.refuse(
             "it has symbols, and Cirq cannot decompose it into supported gates; write it with"
             " rotations, powers, PhasedX, FSim or their controlled forms"
         )
@@ -331,8 +309,7 @@ def _eigen_factor(
 ) -> Factor:
     # The eigenspaces do not depend on the exponent, which may be a symbol.
     unit = gate._with_exponent(1.0)
-    shift = expressions.real_number(sympy.sympify(unit._global_shift))
-    half_turns, projectors = _eigenspaces(unit, shift)
+    half_turns, projectors = _eigenspaces(unit, unit._global_shift)
     return _factor(qubits, half_turns, projectors, sympy.sympify(gate.exponent), location)
 
 

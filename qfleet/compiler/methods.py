@@ -15,7 +15,7 @@ from qfleet.compiler.factor import Factor
 from qfleet.compiler.light_cones import Cone
 from qfleet.compiler.network_program import NetworkProgram, PlacedCircuit, compile_networks
 from qfleet.compiler.noisy_blocks import cone_width
-from qfleet.compiler.program import Program, check_symbols, compile_factors
+from qfleet.compiler.program import Program, check_factor_symbols, check_symbols, compile_factors
 from qfleet.compiler.sampling import EXACT, Sampling
 from qfleet.compiler.tensor_network import tensor_network
 from qfleet.compiler.trajectory_program import TrajectoryProgram, compile_trajectories
@@ -107,6 +107,7 @@ def compile_factors_by(
     sampling: Sampling = EXACT,
 ) -> AnyProgram:
     """Compile a product of factors and channels for the native engine; see `compile_circuit_by`."""
+    check_factor_symbols(items, inputs, parameters)
     sums = [cirq.PauliSum.wrap(observable) for observable in readouts]
     factors = [item for item in items if isinstance(item, Factor)]
     has_noise = len(factors) < len(items)

@@ -19,6 +19,7 @@ from qfleet.compiler.channel import NoiseChannel
 from qfleet.compiler.dense_fusion import FusedBlock, PhaseLayer
 from qfleet.compiler.factor import Factor
 from qfleet.compiler.observables import ReadoutPlan
+from qfleet.compiler.parameters import parameter_names
 from qfleet.errors import CircuitError
 
 Target = Literal["tensorflow", "native", "sharded"]
@@ -147,8 +148,10 @@ def compile_program(
     """
     inputs, parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
     check_symbols(circuit, inputs, parameters)
+    factors = lowering.lower(circuit)
+    check_factor_symbols(factors, inputs, parameters)
     program = compile_factors(
-        lowering.lower(circuit),
+        factors,
         inputs,
         parameters,
         readouts,
@@ -286,13 +289,34 @@ def check_symbols(
             if key is not None and key in checked:
                 continue
             checked.add(key)
-            unknown = sorted(cirq.parameter_names(operation) - known)
+            unknown = sorted(parameter_names(operation) - known)
             if unknown:
                 raise CircuitError(
                     f"{lowering.describe_location(operation, index)} uses the symbol"
                     f" {unknown[0]}, which is neither an input nor a parameter: add it to one of"
                     " them"
                 )
+
+
+def check_factor_symbols(
+    factors: Iterable[Factor | NoiseChannel], inputs: Sequence[str], parameters: Sequence[str]
+) -> None:
+    """Check that every symbol of factors is listed: gates of users may not report theirs.
+
+    Args:
+        factors: The factors.
+        inputs: Names of the data symbols.
+        parameters: Names of the trained symbols.
+
+    Raises:
+        CircuitError: The message names the symbol.
+    """
+    names = frozenset[str]().union(*(factor.symbols for factor in factors))
+    if unlisted := sorted(names.difference(inputs, parameters)):
+        raise CircuitError(
+            f"the factors use the symbol {unlisted[0]}, which is neither an input nor a parameter:"
+            " add it to one of them"
+        )
 
 
 _Item = TypeVar("_Item", bound=Factor | NoiseChannel)
@@ -338,17 +362,17 @@ def _checked_initial_state(
     """Return an initial state of these qubits as complex128."""
     if unlisted:
         raise CircuitError(
-            f"the initial state has no qubit {min(unlisted)}, which an observable reads: add it"
+            f"initial_state has no qubit {min(unlisted)}, which an observable reads: add it"
         )
     state = np.asarray(state, np.complex128)
     if state.shape != (2 ** len(qubits),):
         raise CircuitError(
-            f"the initial state has shape {state.shape}: {len(qubits)} qubits need"
+            f"initial_state has shape {state.shape}: {len(qubits)} qubits need"
             f" ({2 ** len(qubits)},)"
         )
     norm = float(np.linalg.norm(state))
     if not abs(norm - 1) < MAX_NORM_ERROR:
-        raise CircuitError(f"the initial state has norm {norm:.6g}: normalize it to 1")
+        raise CircuitError(f"initial_state has the norm {norm}: normalize it to 1")
     return state
 
 

@@ -19,7 +19,15 @@ def _suppress_cirq_warnings() -> Iterator[None]:
 
 
 def decompose(operation: cirq.Operation) -> list[cirq.Operation] | None:
-    """Decompose an operation by one step.
+    """Return the parts of `decompose_once`; None also if it fails."""
+    try:
+        return decompose_once(operation)
+    except Exception:  # of the class of a gate, whose decomposition may support numbers only
+        return None
+
+
+def decompose_once(operation: cirq.Operation) -> list[cirq.Operation] | None:
+    """Decompose an operation by one step; errors of its class pass.
 
     Args:
         operation: Any operation.
@@ -31,11 +39,8 @@ def decompose(operation: cirq.Operation) -> list[cirq.Operation] | None:
     line = cirq.LineQubit.range(len(operation.qubits))
     there = dict(zip(operation.qubits, line, strict=True))
     back = dict(zip(line, operation.qubits, strict=True))
-    try:
-        with _suppress_cirq_warnings():
-            parts = cirq.decompose_once(operation.transform_qubits(there), default=None)
-    except (TypeError, ValueError, AttributeError, NotImplementedError):
-        return None  # the decomposition supports numbers only
+    with _suppress_cirq_warnings():
+        parts = cirq.decompose_once(operation.transform_qubits(there), default=None)
     if parts is None or any(not set(part.qubits) <= set(line) for part in parts):
         return None
     return [part.transform_qubits(back) for part in parts]

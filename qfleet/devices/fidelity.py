@@ -14,6 +14,7 @@ from typing import TypeVar
 import cirq
 import numpy as np
 
+from qfleet.compiler.parameters import parameter_names
 from qfleet.devices.calibration import Calibration
 from qfleet.devices.noise import depolarizing, gate_rates
 from qfleet.devices.routing import qubit_name
@@ -38,7 +39,7 @@ def predict_fidelity(circuit: cirq.AbstractCircuit, calibration: Calibration) ->
     Raises:
         ArgumentError: The circuit has free symbols.
     """
-    if names := cirq.parameter_names(circuit):
+    if names := parameter_names(circuit):
         raise ArgumentError(f"the circuit has the free symbol {min(names)}: resolve its parameters")
     return _Estimate(calibration).of(circuit)
 

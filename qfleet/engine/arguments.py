@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Complex
 from typing import Any, cast
 
 import cirq
@@ -9,11 +10,18 @@ import numpy as np
 import sympy
 from numpy.typing import ArrayLike
 
+from qfleet import circuit_checks
+from qfleet.argument_checks import choice, instance, items, shown
 from qfleet.compiler.methods import METHODS, Method
 from qfleet.engine.engine_program import REAL_DTYPES
 from qfleet.errors import ArgumentError, CircuitError
 
 _NO_VALUES = np.empty(0)
+_NAMES = items(instance(str | sympy.Symbol, "names of symbols"), "a sequence such as ['x']")
+_OBSERVABLES = items(
+    instance(cirq.PauliSum | cirq.PauliString | Complex, "a cirq.PauliSum or cirq.PauliString"),
+    "a sequence of cirq.PauliSum",
+)
 _REAL_KINDS = "fiub"  # NumPy's kinds: floats, integers, unsigned integers, booleans
 
 
@@ -91,10 +99,7 @@ def checked_point(
         if width:
             raise ArgumentError(f"inputs are missing: the circuit has {width} inputs")
         inputs = _NO_VALUES
-    try:
-        rows = np.asarray(inputs)
-    except ValueError:
-        raise ArgumentError("inputs have rows of different lengths: pass an array") from None
+    rows = checked_array(inputs, "inputs")
     batched = rows.ndim != 1
     shape = ("batch", width) if batched else (width,)
     rows = checked_values(rows, shape, "inputs", because=f"the circuit has {width} inputs")
@@ -110,17 +115,15 @@ def checked_point(
 
 def checked_method(method: Any) -> Method:
     """Check the name of a method."""
-    if method not in METHODS:
-        raise ArgumentError(f"method is {method!r}: choose {', '.join(METHODS)}")
-    return cast(Method, method)
+    return cast(Method, choice(METHODS)(method, "method"))
 
 
 def checked_dtype(dtype: Any) -> str:
     """Return the name of the dtype of states."""
     try:
         name = np.dtype(dtype).name
-    except TypeError:
-        name = str(dtype)
+    except Exception:  # TypeError, SyntaxError and others, by the kind of the value
+        name = shown(dtype)
     if name not in REAL_DTYPES:
         raise ArgumentError(f"dtype is {name}: use {' or '.join(REAL_DTYPES)}")
     return name
@@ -133,31 +136,18 @@ def checked_names(names: Iterable[str | sympy.Symbol], argument: str) -> tuple[s
         names: Names or symbols.
         argument: Name of the argument.
     """
-    if isinstance(names, str | sympy.Basic) or not isinstance(names, Iterable):
-        raise ArgumentError(f"{argument} is {names!r}: pass a sequence of names, such as ['x']")
-    found = tuple(names)
-    for name in found:
-        if not isinstance(name, str | sympy.Symbol):
-            raise ArgumentError(f"{argument} contains {name!r}: pass names of symbols")
-    return tuple(map(str, found))
+    return tuple(map(str, _NAMES(names, argument)))
 
 
 def checked_observables(observables: Any) -> tuple[cirq.PauliSum, ...]:
     """Return observables as sums; one observable is a sequence of one."""
     if isinstance(observables, cirq.PauliSum | cirq.PauliString):
         observables = (observables,)
-    if isinstance(observables, str) or not isinstance(observables, Iterable):
-        raise ArgumentError(f"observables is {observables!r}: pass a sequence of cirq.PauliSum")
-    sums = []
-    for at, observable in enumerate(observables):
-        try:
-            sums.append(cirq.PauliSum.wrap(observable))
-        except (TypeError, ValueError):
-            raise ArgumentError(
-                f"observables[{at}] is a {type(observable).__name__}: pass a cirq.PauliSum or"
-                " cirq.PauliString"
-            ) from None
-        for string in sums[-1]:
+    sums = [cirq.PauliSum.wrap(one) for one in _OBSERVABLES(observables, "observables")]
+    for at, observable in enumerate(sums):
+        for qubit in observable.qubits:
+            circuit_checks.qubit(qubit, f"a qubit of observables[{at}]")
+        for string in observable:
             if cirq.is_parameterized(string) or not np.isfinite(complex(string.coefficient)):
                 raise CircuitError(
                     f"observables[{at}] has the coefficient {string.coefficient}: use finite"
@@ -188,8 +178,25 @@ def checked_initial_state(state: ArrayLike | None) -> np.ndarray | None:
     """Return an initial state; the compiler checks its size and norm."""
     if state is None:
         return None
-    array = np.asarray(state)
-    return checked_complex(array, array.shape, "initial_state", because="")
+    array = checked_array(state, "initial_state")
+    checked_complex(array, array.shape, "initial_state", because="")
+    require_finite(array, "initial_state")
+    return array
+
+
+def checked_array(values: ArrayLike, argument: str) -> np.ndarray:
+    """Return values as an array.
+
+    Args:
+        values: The values.
+        argument: Name of the argument.
+    """
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"{argument} is not an array: pass numbers, in rows of equal lengths"
+        ) from None
 
 
 def checked_values(
@@ -203,7 +210,7 @@ def checked_values(
         argument: Name of the argument.
         because: Reason of the shape, for the message.
     """
-    array = np.asarray(values)
+    array = checked_array(values, argument)
     if array.dtype.kind not in _REAL_KINDS:
         raise ArgumentError(f"{argument} has dtype {array.dtype}: pass real numbers")
     _check_shape(array, shape, argument, because)
@@ -231,20 +238,11 @@ def checked_complex(
         argument: Name of the argument.
         because: Reason of the shape, for the message.
     """
-    array = np.asarray(values)
+    array = checked_array(values, argument)
     if array.dtype.kind not in _REAL_KINDS + "c":
         raise ArgumentError(f"{argument} has dtype {array.dtype}: pass complex numbers")
     _check_shape(array, shape, argument, because)
     return array
-
-
-def checked_integer(value: Any, least: int, most: int, argument: str) -> int:
-    """Return an integer within bounds, both included."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ArgumentError(f"{argument} is {value!r}: pass an integer")
-    if not least <= value <= most:
-        raise ArgumentError(f"{argument} is {value}: pass an integer from {least} to {most}")
-    return int(value)
 
 
 def _check_shape(

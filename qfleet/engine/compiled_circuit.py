@@ -15,15 +15,19 @@ import cirq
 import sympy
 from numpy.typing import ArrayLike, DTypeLike
 
+from qfleet.argument_checks import checked, instance, items
+from qfleet.circuit_checks import CIRCUIT, QUBITS
 from qfleet.compiler.channel import NoiseChannel
 from qfleet.compiler.factor import Factor
 from qfleet.compiler.methods import Method, compile_circuit_by, compile_factors_by
+from qfleet.compiler.parameters import parameter_names
 from qfleet.compiler.sampling import Sampling
 from qfleet.engine import arguments, devices
 from qfleet.engine.devices import CPU
 from qfleet.engine.expectation_methods import ExpectationMethods
 from qfleet.engine.state_methods import StateMethods
-from qfleet.errors import ArgumentError, CircuitError
+
+_FACTORS = items(instance(Factor | NoiseChannel, "factors and channels"), "a sequence of factors")
 
 
 @final
@@ -60,6 +64,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
     """
 
     @classmethod
+    @checked(factors=_FACTORS, qubits=QUBITS)
     def from_factors(
         cls,
         factors: Sequence[Factor | NoiseChannel],
@@ -102,12 +107,6 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
         place = str(devices.resolve(device))
         names = sorted(frozenset[str]().union(*(factor.symbols for factor in factors)))
         columns, shared = arguments.checked_symbols(inputs, parameters, names)
-        unlisted = [name for name in names if name not in {*columns, *shared}]
-        if unlisted:
-            raise CircuitError(
-                f"the factors use the symbol {unlisted[0]}, which is neither an input nor a"
-                " parameter: add it to one of them"
-            )
         program = compile_factors_by(
             arguments.checked_method(method),
             factors,
@@ -138,6 +137,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
         )
 
 
+@checked(circuit=CIRCUIT)
 def compile_circuit(
     circuit: cirq.AbstractCircuit,
     inputs: Iterable[str | sympy.Symbol] = (),
@@ -194,10 +194,8 @@ def compile_circuit(
         DeviceError: The GPU is missing or fails, or its library is not built.
     """
     place = str(devices.resolve(device))
-    if not isinstance(circuit, cirq.AbstractCircuit):
-        raise ArgumentError(f"circuit is a {type(circuit).__name__}: pass a cirq.Circuit")
     columns, shared = arguments.checked_symbols(
-        inputs, parameters, sorted(cirq.parameter_names(circuit))
+        inputs, parameters, sorted(parameter_names(circuit))
     )
     name = arguments.checked_dtype(dtype)
     program = compile_circuit_by(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from qfleet.argument_checks import shown
 from qfleet.engine import library, memory
 from qfleet.engine.library import DeviceInfo
 from qfleet.errors import ArgumentError, DeviceError, MemoryLimitError
@@ -54,14 +55,15 @@ def resolve(name: str | None) -> Device:
     source = "device"
     if name is None:
         source, name = VARIABLE, os.environ.get(VARIABLE) or "cpu"
-    if name == "cpu":
+    text = name if isinstance(name, str) else ""
+    if text == "cpu":
         return CPU
-    if name == "host":
+    if text == "host":
         return Device("host")
-    cuda = _CUDA.fullmatch(name) if isinstance(name, str) else None
+    cuda = _CUDA.fullmatch(text)
     if cuda is None:
         raise ArgumentError(
-            f"{source} is {name!r}: choose cpu, cuda or cuda:N, where N is the number of a GPU"
+            f"{source} is {shown(name)}: choose cpu, cuda or cuda:N, where N is the number of a GPU"
         )
     return Device("cuda", int(cuda[1] or 0))
 

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from qfleet.argument_checks import flag
 from qfleet.engine import devices
 from qfleet.engine.gradients import Gradients, Residuals
 from qfleet.engine.prepared_circuit import PreparedCircuit
@@ -51,6 +52,7 @@ class ExpectationMethods(PreparedCircuit):
             The values as of `expectation`, and the gradients.
         """
         self._require_observables()
+        input_gradients = flag(input_gradients, "input_gradients")
         self._require_gradient_memory()
         point = self._point(inputs, parameters)
         weights = point.weights(upstream, self.readouts)
@@ -88,6 +90,7 @@ class ExpectationMethods(PreparedCircuit):
             The values as of `expectation`, and what the gradient needs.
         """
         self._require_observables()
+        input_gradients = flag(input_gradients, "input_gradients")
         point = self._point(inputs, parameters)
         values, residuals = self._forward(self.symbols(*point.symbols), input_gradients)
         return point.result(values), residuals
@@ -118,6 +121,8 @@ class ExpectationMethods(PreparedCircuit):
                 another circuit, of other inputs or of other parameters.
         """
         self._require_observables()
+        input_gradients = flag(input_gradients, "input_gradients")
+        overwrite_residuals = flag(overwrite_residuals, "overwrite_residuals")
         self._require_gradient_memory()
         point = self._point(inputs, parameters)
         weights = point.weights(upstream, self.readouts)

@@ -6,6 +6,7 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from qfleet.argument_checks import instance
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.engine.gradients import Gradients
 from qfleet.engine.sampled_forward import SampledForward
@@ -29,12 +30,15 @@ class NoisyForward:
         backward: Gives the gradients: the compiled circuit without noise.
 
     Raises:
-        ArgumentError: They differ in their symbols, or in the number of observables.
+        ArgumentError: One has the wrong type, or they differ in their symbols, or in the number of
+            observables.
     """
 
     def __init__(
         self, forward: CompiledCircuit | SampledForward, backward: CompiledCircuit
     ) -> None:
+        instance(CompiledCircuit | SampledForward, "a circuit or sampler")(forward, "forward")
+        instance(CompiledCircuit, "a compiled circuit")(backward, "backward")
         for name in ("inputs", "parameters", "readouts"):
             first, second = getattr(forward, name), getattr(backward, name)
             if first != second:

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from qfleet.argument_checks import integer
 from qfleet.compiler.density_program import DensityProgram
 from qfleet.compiler.density_writer import DensityWriter
 from qfleet.compiler.methods import AnyProgram, Method
@@ -85,7 +86,7 @@ class PreparedCircuit:
         real_bytes = self.real_dtype.itemsize
         if batch is None:
             batch = library.simd_lanes(real_bytes)
-        batch = arguments.checked_integer(batch, 1, 2**40, "batch")
+        batch = integer(1, 2**40)(batch, "batch")
         threads = library.num_threads()
         if isinstance(self._source, NetworkProgram):
             return describe_networks(self._source, real_bytes=real_bytes, threads=threads)

@@ -8,8 +8,17 @@ import numpy as np
 import sympy
 from numpy.typing import ArrayLike
 
+from qfleet.argument_checks import checked, instance, integer
+from qfleet.circuit_checks import CIRCUIT
 from qfleet.compiler.observables import collect, string_groups
-from qfleet.engine.arguments import checked_observables, checked_symbols, checked_values
+from qfleet.compiler.parameters import parameter_names
+from qfleet.compiler.sampling import MAX_SHOTS
+from qfleet.engine.arguments import (
+    checked_array,
+    checked_observables,
+    checked_symbols,
+    checked_values,
+)
 from qfleet.errors import ArgumentError
 
 _KEY = "qfleet"
@@ -37,6 +46,11 @@ class SampledForward:
         CircuitError: A coefficient is not real.
     """
 
+    @checked(
+        circuit=CIRCUIT,
+        sampler=instance(cirq.Sampler, "a cirq.Sampler"),
+        shots=integer(1, MAX_SHOTS),
+    )
     def __init__(
         self,
         circuit: cirq.AbstractCircuit,
@@ -47,11 +61,7 @@ class SampledForward:
         sampler: cirq.Sampler,
         shots: int,
     ) -> None:
-        if not isinstance(sampler, cirq.Sampler):
-            raise ArgumentError(f"sampler is a {type(sampler).__name__}: pass a cirq.Sampler")
-        if isinstance(shots, bool) or not isinstance(shots, int) or shots < 1:
-            raise ArgumentError(f"shots is {shots!r}: pass a whole number of at least 1")
-        names = sorted(cirq.parameter_names(circuit))
+        names = sorted(parameter_names(circuit))
         self.inputs, self.parameters = checked_symbols(inputs, parameters, names)
         sums = checked_observables(observables)
         if not sums:
@@ -85,7 +95,7 @@ class SampledForward:
         Raises:
             ArgumentError: An array has the wrong shape.
         """
-        rows = np.asarray([] if inputs is None else inputs)
+        rows = checked_array([] if inputs is None else inputs, "inputs")
         is_batch = rows.ndim == 2
         shape = ("batch", len(self.inputs)) if is_batch else (len(self.inputs),)
         rows = checked_values(rows, shape, "inputs", because="one column per input")

@@ -5,13 +5,15 @@ import secrets
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qfleet.engine import arguments
+from qfleet.argument_checks import flag, integer
+from qfleet.engine import arguments, memory
 from qfleet.engine.gradients import Gradients
 from qfleet.engine.prepared_circuit import PreparedCircuit
 from qfleet.errors import ArgumentError
 
 _MAX_SEED = 2**64 - 1
-_MAX_SHOTS = 2**40
+MAX_SHOTS = 2**40
+_INDEX_BYTES = 8
 
 
 class StateMethods(PreparedCircuit):
@@ -54,6 +56,7 @@ class StateMethods(PreparedCircuit):
             input_gradients: False if gradients by inputs are not wanted.
         """
         self._require_state("state_vjp")
+        input_gradients = flag(input_gradients, "input_gradients")
         point = self._point(inputs, parameters)
         exponents = self.symbols(*point.symbols)
         upstream = point.states(upstream, len(self.qubits), "upstream")
@@ -91,13 +94,19 @@ class StateMethods(PreparedCircuit):
             example.
         """
         self._require_state("sample")
-        shots = arguments.checked_integer(shots, 0, _MAX_SHOTS, "shots")
+        shots = integer(0, MAX_SHOTS)(shots, "shots")
         if seed is None:
             seed = secrets.randbits(64)
-        seed = arguments.checked_integer(seed, 0, _MAX_SEED, "seed")
+        seed = integer(0, _MAX_SEED)(seed, "seed")
         point = self._point(inputs, parameters)
+        width, examples = len(self.qubits), len(point.inputs)
+        size = examples * shots * (2 * _INDEX_BYTES + width)
+        memory.require_bytes(
+            size,
+            f"samples of {examples} examples with shots={shots}",
+            "use fewer shots, a smaller batch or a machine with more memory",
+        )
         indices = self.program.sample(*self.symbols(*point.symbols), shots, seed)
-        width = len(self.qubits)
         bits = np.empty((*indices.shape, width), np.uint8)
         for at in range(width):
             bits[..., at] = indices >> (width - 1 - at) & 1

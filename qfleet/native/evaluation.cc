@@ -7,12 +7,15 @@
 #include <stdexcept>
 
 #include "aligned_array.h"
+#include "fingerprint.h"
 #include "heisenberg_engine.h"
 
 namespace qfleet {
 namespace {
 
-constexpr int64_t kTrailerReals = 2;  // the method, and the reals before the first state
+// The method, two numbers for program and exponents, and the reals before the first state.
+constexpr int64_t kTrailerReals = 4;
+constexpr int kMarkBits = 23;  // of each of the two numbers, which a float holds exactly
 
 template <class T>
 constexpr int64_t kAlignmentReals = kAlignmentBytes / sizeof(T);
@@ -24,8 +27,27 @@ int64_t AlignmentOffset(const T* data) {
 }
 
 std::invalid_argument WrongKept() {
-  return std::invalid_argument("kept does not hold the states of this batch");
+  return std::invalid_argument(
+      "kept does not hold the states of this program and batch, or residuals were overwritten by an"
+      " earlier call: pass those of a new forward pass");
 }
+
+// Marks kept states as those of a program and the exponents of a batch.
+template <class T>
+struct Mark {
+  Mark(const Program& program, const Batch& batch) {
+    if (batch.is_stage || batch.seeds) return;  // of a part of a sharded state
+    uint64_t value = program.fingerprint ^ static_cast<uint64_t>(batch.size);
+    value = Fingerprint(batch.shared, program.shared * sizeof(double), value);
+    value =
+        Fingerprint(batch.per_example, batch.size * program.per_example * sizeof(double), value);
+    constexpr uint64_t mask = (uint64_t{1} << kMarkBits) - 1;
+    first = static_cast<T>(value & mask);
+    second = static_cast<T>(value >> kMarkBits & mask);
+  }
+
+  T first = 0, second = 0;
+};
 
 }  // namespace
 
@@ -73,7 +95,10 @@ void Evaluation<T>::Expectation(T* values, T* kept, int64_t kept_reals) {
     states = kept + AlignmentOffset(kept);
     T* trailer = kept + kept_reals - kTrailerReals;
     trailer[0] = static_cast<T>(subspace_.states ? -subspace_.states : batch_.threads);
-    trailer[1] = static_cast<T>(AlignmentOffset(kept));
+    const Mark<T> mark(program_, batch_);
+    trailer[1] = mark.first;
+    trailer[2] = mark.second;
+    trailer[3] = static_cast<T>(AlignmentOffset(kept));
   }
   if (program_.readouts == 0) return;  // then no buffer bounds the number of examples
   if (!subspace_.states) {
@@ -99,7 +124,10 @@ void Evaluation<T>::Gradient(const T* upstream, T* kept, int64_t kept_reals, boo
   T* states = nullptr;
   if (kept_reals) {
     if (kept_reals < kAlignmentReals<T> + kTrailerReals) throw WrongKept();
-    const T method = kept[kept_reals - kTrailerReals], offset = kept[kept_reals - 1];
+    T* trailer = kept + kept_reals - kTrailerReals;
+    const T method = trailer[0], offset = trailer[3];
+    const Mark<T> mark(program_, batch_);
+    if (trailer[1] != mark.first || trailer[2] != mark.second) throw WrongKept();
     if (!(offset >= 0 && offset < kAlignmentReals<T>)) throw WrongKept();
     if (subspace_.states) {
       if (method != static_cast<T>(-subspace_.states)) throw WrongKept();
@@ -110,7 +138,8 @@ void Evaluation<T>::Gradient(const T* upstream, T* kept, int64_t kept_reals, boo
     }
     if (kept_reals != KeptReals()) throw WrongKept();
     states = kept + static_cast<int64_t>(offset);
-    if (AlignmentOffset(states) != 0) {  // the buffer was copied to another address
+    if (kept_is_mutable) trailer[0] = 0;  // no method: they are not used again
+    if (AlignmentOffset(states) != 0) {   // the buffer was copied to another address
       copy = std::make_unique<AlignedArray<T>>(StateReals());
       states = static_cast<T*>(std::memcpy(copy->data(), states, StateReals() * sizeof(T)));
       kept_is_mutable = true;

@@ -23,8 +23,9 @@ struct EvaluationLimits {
 // One batch of a program. A forward pass and its gradient are two objects with the same arguments.
 //
 // Kept states are in a caller's buffer, at its first address that is aligned for vectors. The last
-// numbers of the buffer name the method, so that the gradient detects states of another batch, and
-// uses the layout of the forward pass if the number of threads has changed since.
+// numbers of the buffer name the method, the program and the exponents, so that the gradient
+// detects states of another call and overwritten ones, and uses the layout of the forward pass if
+// the number of threads has changed since.
 template <class T>
 class Evaluation {
  public:

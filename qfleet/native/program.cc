@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "fingerprint.h"
 #include "program_reader.h"
 
 namespace qfleet {
@@ -85,6 +86,7 @@ std::vector<QubitWindow> ReadWindows(Reader* in, const Program& program) {
 Program::Program(const std::string& serialized) {
   Reader in(serialized);
   in.Int(kFormat, kFormat);
+  fingerprint = Fingerprint(serialized.data(), serialized.size(), 0);
   qubits = static_cast<int32_t>(in.Int(1, kMaxQubits));
   // The stages of one program share a list of exponents, of which each may use a part.
   shared = in.Int(0, kMaxExponents);

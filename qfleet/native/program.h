@@ -94,6 +94,7 @@ struct Program : GateTables {
   std::vector<double> weights;  // [strings][readouts]
   std::vector<double> offsets;  // [readouts]
   std::vector<double> initial;  // [2**N] (re, im), or empty for |0...0>
+  uint64_t fingerprint = 0;     // of the serialized program
 
   static constexpr int64_t kFormat = 1;  // the first integer
 

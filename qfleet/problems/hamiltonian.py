@@ -144,7 +144,7 @@ class HamiltonianFamily:
         coefficients = np.array([[one.get(word, 0.0) for word in words] for one in sums])
         if not (largest := np.abs(coefficients).max()) <= MAX_ABSOLUTE_COEFFICIENT:
             raise ProblemError(
-                f"{name} has a coefficient of size {largest:g}: allowed are numbers up to"
+                f"{name} has a coefficient of size {float(largest)}: allowed are numbers up to"
                 f" {MAX_ABSOLUTE_COEFFICIENT:g}, so use another unit"
             )
         if fields is None:

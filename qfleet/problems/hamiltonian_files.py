@@ -9,6 +9,7 @@ from typing import Any
 
 import cirq
 
+from qfleet.argument_checks import TEXT, checked
 from qfleet.errors import ProblemError
 from qfleet.problems.hamiltonian import HamiltonianFamily
 
@@ -23,13 +24,15 @@ MAX_LETTERS = 1 << 28
 _SHOWN_FACTORS = 4
 """Most factors of a word in a message."""
 
-_TERM = re.compile(r"([^\[\]]+)\[([^\[\]]*)\]\s*\+?\s*")
+_TERM = re.compile(r"([^\[\]]*)\[([^\[\]]*)\]")
+_WORD_FIRST = re.compile(r"\s*\[\s*([A-Za-z]|\]\s*\S)")  # a term whose coefficient 1 is implied
 _FACTOR = re.compile(r"([XYZ])([0-9]{1,4})")
 
 Factors = tuple[tuple[cirq.Qid, str], ...]
 """A Pauli word: qubits with letters."""
 
 
+@checked(text=TEXT, title=TEXT)
 def parse(text: str, title: str) -> HamiltonianFamily:
     """Return the Hamiltonian in a text, or the family of a JSON list of PauliSums.
 
@@ -38,13 +41,14 @@ def parse(text: str, title: str) -> HamiltonianFamily:
 
     Args:
         text: A PauliSum or a list of them as Cirq JSON; or terms such as `0.5 [X0 Y1] +`, which
-            `str` of an OpenFermion QubitOperator has.
+            `str` of an OpenFermion QubitOperator has. A term without a coefficient has 1.
         title: Name of the file, for messages.
 
     Raises:
+        ArgumentError: An argument is not a text.
         ProblemError: The text is neither, or too long, or a coefficient is complex or not finite.
     """
-    if text.lstrip()[:1] in ("{", "["):
+    if text.lstrip()[:1] in ("{", "[") and not _WORD_FIRST.match(text):
         members = list(_json_members(text, title))
     else:
         terms = _openfermion_terms(text.strip(), title)
@@ -116,12 +120,20 @@ def _openfermion_terms(text: str, title: str) -> Iterator[tuple[Factors, float]]
                 " with the number of a qubit, such as X0"
             )
         factors = tuple((cirq.LineQubit(int(one[2])), one[1]) for one in found if one)
-        yield _term(factors, match[1].strip().replace(" ", ""), title)
-    if not text or end != len(text):
+        yield _term(factors, _coefficient(match[1], is_first=not match.start()), title)
+    if not end or text[end:].strip() not in ("", "+"):
         raise ProblemError(
             f"{title} is not a Hamiltonian: give a cirq.PauliSum as JSON (cirq.to_json), or the"
             " text of an OpenFermion QubitOperator, such as `-1.0 [Z0 Z1] + 0.5 [X0]`"
         )
+
+
+def _coefficient(text: str, *, is_first: bool) -> str:
+    """Return the number in the text before a word; 1 is implied after a sign, or at the start."""
+    signed = "".join(text.split())
+    if signed in ("+", "-") or (is_first and not signed):
+        return f"{signed}1"
+    return signed.removeprefix("+")
 
 
 def _json_members(text: str, title: str) -> Iterator[list[tuple[Factors, float]]]:

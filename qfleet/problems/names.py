@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from qfleet.argument_checks import TEXT, checked
 from qfleet.errors import ProblemError
 from qfleet.problems.hamiltonian import HamiltonianFamily
 from qfleet.problems.molecules import MOLECULES, molecule
@@ -14,6 +15,7 @@ HAMILTONIANS = ("tfim:N:g", "heisenberg:N", "h2:R", "lih:R", "lih-frozen:R")
 MAX_QUBITS, MAX_MEMBERS = 1024, 10_000
 
 
+@checked(name=TEXT)
 def named(name: str) -> HamiltonianFamily:
     """Return the Hamiltonian or the family with a name.
 
@@ -25,6 +27,7 @@ def named(name: str) -> HamiltonianFamily:
       qubits).
 
     Raises:
+        ArgumentError: `name` is not a text.
         ProblemError: The name has another form, or a package is missing.
     """
     kind, _, rest = name.partition(":")

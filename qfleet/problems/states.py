@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from qfleet.argument_checks import FUNCTION, TEXT, checked, integer, optional
 from qfleet.errors import ProblemError
 
 STATES = ("ghz", "w", "dicke:k", "random:seed")
@@ -20,6 +21,7 @@ MAX_AMPLITUDES = 1 << 24
 _MAX_BYTES = 16 * MAX_AMPLITUDES + (1 << 16)  # with the header of the array
 
 
+@checked(name=TEXT, qubits=integer(0), read=optional(FUNCTION))
 def target_states(name: str, qubits: int, read: Callable[[str], bytes] | None = None) -> np.ndarray:
     """Return target states, complex128 [states, 2**qubits], with norm 1.
 
@@ -32,6 +34,7 @@ def target_states(name: str, qubits: int, read: Callable[[str], bytes] | None = 
         read: Returns the content of a file; by default of a local one.
 
     Raises:
+        ArgumentError: An argument has the wrong type; the message names it.
         ProblemError: The name is unknown, or the file does not contain states of this width.
     """
     if not 1 <= qubits <= MAX_QUBITS:
@@ -99,7 +102,7 @@ def _from_file(path: str, qubits: int, read: Callable[[str], bytes]) -> np.ndarr
     wrong = np.flatnonzero(np.abs(norms - 1) > NORM_TOLERANCE)
     if len(wrong):
         raise ProblemError(
-            f"{path}: state {wrong[0] + 1} has the norm {norms[wrong[0]]:.6g}: divide its"
+            f"{path}: state {wrong[0] + 1} has the norm {float(norms[wrong[0]])}: divide its"
             " amplitudes by it, so that it is 1"
         )
     return states.astype(np.complex128)

@@ -65,8 +65,9 @@ class EngineSimulator(Simulator):
 
         @tf.custom_gradient
         def values(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+            exponents = self._exponents(angles, parameters)
             result, kept = native.ops().qfleet_expectation(
-                *self._exponents(angles, parameters),
+                *exponents,
                 program=self._serialized,
                 T=self.dtype,
                 keep_states=bool(by_angles or by_parameters),
@@ -81,6 +82,7 @@ class EngineSimulator(Simulator):
                     angles,
                     parameters,
                     upstream,
+                    exponents=exponents,
                     operands=(upstream, kept),
                     by_each=self._mixed or by_angles is not False,
                     **self._plan_attributes(by_angles is False),
@@ -113,6 +115,7 @@ class EngineSimulator(Simulator):
         parameters: tf.Tensor,
         upstream: tf.Tensor,
         *,
+        exponents: Sequence[tf.Tensor],
         operands: tuple[tf.Tensor, tf.Tensor],
         by_each: bool,
         **attributes: Any,
@@ -125,6 +128,7 @@ class EngineSimulator(Simulator):
             angles: [B, inputs].
             parameters: [parameters].
             upstream: Gradient by the function's result.
+            exponents: Those of the forward pass, whose kept states belong to equal bits.
             operands: Further operands of the operation.
             by_each: If gradients by the per-example exponents are needed.
             attributes: Further attributes of the operation.
@@ -134,7 +138,7 @@ class EngineSimulator(Simulator):
         def first(angles: tf.Tensor, parameters: tf.Tensor, upstream: tf.Tensor) -> Any:
             with tf.GradientTape() as tape:
                 tape.watch([angles, parameters])
-                exponents = self._exponents(angles, parameters)
+                again = self._exponents(angles, parameters)
             by_shared, by_example = getattr(native.ops(), op)(
                 *exponents,
                 *operands,
@@ -143,9 +147,9 @@ class EngineSimulator(Simulator):
                 **self._device_attributes,
                 **attributes,
             )
-            targets, gradients = [exponents[0]], [by_shared]
+            targets, gradients = [again[0]], [by_shared]
             if by_each:
-                targets.append(exponents[1])
+                targets.append(again[1])
                 gradients.append(by_example)
             result = tape.gradient(
                 targets, [angles, parameters], gradients, unconnected_gradients="zero"

@@ -149,8 +149,9 @@ class NativeSimulator(EngineSimulator):
 
         @tf.custom_gradient
         def states(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+            exponents = self._exponents(angles, parameters)
             result = native.ops().qfleet_state(
-                *self._exponents(angles, parameters),
+                *exponents,
                 program=self._serialized,
                 T=self._complex,
                 order=self._order,
@@ -165,6 +166,7 @@ class NativeSimulator(EngineSimulator):
                     angles,
                     parameters,
                     upstream,
+                    exponents=exponents,
                     operands=(result, upstream),
                     by_each=self._mixed or by_angles is not False,
                     order=self._order,

@@ -11,6 +11,7 @@ import numpy as np
 
 from qfleet.circuits.circuit_json import require_json, to_json, value_from_json
 from qfleet.compiler.methods import Method
+from qfleet.compiler.parameters import parameter_names
 from qfleet.compiler.program import Program, compile_program
 from qfleet.compiler.sampling import EXACT, Sampling
 from qfleet.engine.arguments import checked_observables
@@ -63,7 +64,7 @@ class CircuitLayer(keras.layers.Layer):
         self.circuit = circuit
         require_json(circuit)
         self.inputs = tuple(map(str, inputs))
-        others = sorted(set(cirq.parameter_names(circuit)) - set(self.inputs))
+        others = sorted(set(parameter_names(circuit)) - set(self.inputs))
         self.parameters = tuple(map(str, others if parameters is None else parameters))
         self.backend, self.method = backend, method
         self.sampling = sampling if isinstance(sampling, Sampling) else Sampling(**sampling)

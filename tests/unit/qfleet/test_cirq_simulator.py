@@ -10,7 +10,7 @@ import sympy
 
 import qfleet.cirq
 from qfleet.cirq.trial_result import StateVectorTrialResult
-from qfleet.errors import CircuitError
+from qfleet.errors import ArgumentError, CircuitError
 
 A, B, C = cirq.LineQubit.range(3)
 x, y = sympy.symbols("x y")
@@ -246,7 +246,7 @@ def test_simulate_value_not_real_is_refused(value: complex) -> None:
 
 
 def test_simulator_other_dtype_is_refused() -> None:
-    with pytest.raises(CircuitError, match="dtype"):
+    with pytest.raises(ArgumentError, match="dtype"):
         qfleet.cirq.Simulator(dtype=np.float32)
 
 

@@ -18,7 +18,7 @@ from qfleet.devices.fidelity import product_of_fidelities
 from qfleet.devices.native_gates import to_native_gates
 from qfleet.errors import CircuitError
 
-A, B = QUBITS = cirq.LineQubit.range(2)
+A, B, C = QUBITS = cirq.LineQubit.range(3)
 T = sympy.Symbol("t")
 GRID = (-0.5, 0.0, 0.5, 1.0, 3.0)
 POWERS = (
@@ -61,6 +61,9 @@ def gates() -> Iterator[cirq.Gate]:
     for kind in POWERS:
         for exponent, shift in itertools.product(GRID, (-0.5, 0.0, 0.25)):
             yield kind(exponent=exponent, global_shift=shift)
+    for kind, exponent in itertools.product((cirq.CCXPowGate, cirq.CCZPowGate), GRID):
+        yield from (kind(exponent=exponent), kind(exponent=exponent, global_shift=0.25))
+    yield from (cirq.CSWAP, cirq.ControlledGate(cirq.SWAP))
     for x, z, axis in itertools.product(GRID[:-1], repeat=3):
         yield cirq.PhasedXZGate(x_exponent=x, z_exponent=z, axis_phase_exponent=axis)
     for one, other in itertools.product(GRID, repeat=2):
@@ -83,9 +86,9 @@ def gates() -> Iterator[cirq.Gate]:
 
 def operations() -> Iterator[cirq.Operation]:
     for gate in gates():
-        if gate.num_qubits() == 2:
-            yield gate.on(A, B)
-            yield cirq.CircuitOperation(cirq.FrozenCircuit(gate.on(A, B)))
+        if gate.num_qubits() > 1:
+            yield gate.on(*QUBITS[: gate.num_qubits()])
+            yield cirq.CircuitOperation(cirq.FrozenCircuit(gate.on(*QUBITS[: gate.num_qubits()])))
             continue
         yield gate.controlled().on(A, B)
         yield cirq.ParallelGate(gate, 1).controlled().on(A, B)

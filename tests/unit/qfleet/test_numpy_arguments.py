@@ -137,6 +137,49 @@ def test_residuals_of_an_equal_circuit_are_refused() -> None:
         READS.vjp(INPUTS, PARAMETERS, UPSTREAM, residuals=residuals)
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_kept_states_of_another_call_are_refused(dtype: str) -> None:
+    """The core knows program and exponents of kept states, whoever hands them back."""
+    read = [cirq.Z(A), cirq.Z(B)]
+    first = qfleet.compile(CIRCUIT, ["x", "y"], observables=read, dtype=dtype).program
+    other = cirq.Circuit(cirq.rx(X).on(A), cirq.ry(Y * P).on(B), cirq.CNOT(A, B))
+    second = qfleet.compile(other, ["x", "y"], observables=read, dtype=dtype).program
+    shared, rows = np.zeros(first.shared_count), np.ones((3, first.per_example_count))
+    upstream = np.ones((3, 2))
+    kept = first.forward(shared, rows)[1]
+    for program, exponents in ((second, rows), (first, rows + 1e-9), (first, rows[:1])):
+        with pytest.raises(ArgumentError, match="kept"):
+            program.gradient(shared, exponents, upstream[: len(exponents)], kept=kept)
+    expected = first.gradient(shared, rows, upstream)
+    for overwrite in (False, True):
+        found = first.gradient(shared, rows, upstream, kept=kept, overwrite_kept=overwrite)
+        np.testing.assert_array_equal(found[1], expected[1])
+    with pytest.raises(ArgumentError, match="kept"):
+        first.gradient(shared, rows, upstream, kept=kept)
+
+
+@pytest.mark.parametrize("input_gradients", [True, False])
+def test_overwritten_residuals_are_refused(input_gradients: bool) -> None:
+    _, residuals = READS.forward(INPUTS, PARAMETERS, input_gradients=input_gradients)
+    options = {"residuals": residuals, "input_gradients": input_gradients}
+    READS.vjp(INPUTS, PARAMETERS, UPSTREAM, **options, overwrite_residuals=True)
+    for overwrite in (False, True):
+        with pytest.raises(ArgumentError, match="residuals"):
+            READS.vjp(INPUTS, PARAMETERS, UPSTREAM, **options, overwrite_residuals=overwrite)
+
+
+def test_samples_beyond_the_memory_are_refused() -> None:
+    with pytest.raises(MemoryLimitError, match="shots"):
+        STATES.sample(INPUTS, PARAMETERS, 2**40)
+
+
+@pytest.mark.parametrize("norm", [1 + 2e-4, 1 - 1.0000001e-4])
+def test_norm_of_an_initial_state_is_shown(norm: float) -> None:
+    state = np.array([norm, 0, 0, 0])
+    with pytest.raises(CircuitError, match=f"initial_state.*{norm}"):
+        qfleet.compile(CIRCUIT, ["x", "y"], initial_state=state)
+
+
 def test_method_of_the_other_result_is_refused() -> None:
     for call in (STATES.expectation, STATES.forward, STATES.value_and_gradient):
         with pytest.raises(ArgumentError, match="observables"):
@@ -173,8 +216,8 @@ def test_method_of_the_other_result_is_refused() -> None:
             CircuitError,
             r"observables\[0\]",
         ),
-        ({"initial_state": np.ones(4)}, CircuitError, "initial state"),
-        ({"initial_state": [1, 0]}, CircuitError, "initial state"),
+        ({"initial_state": np.ones(4)}, CircuitError, "initial_state"),
+        ({"initial_state": [1, 0]}, CircuitError, "initial_state"),
         ({"initial_state": ["a"] * 4}, ArgumentError, "initial_state"),
         ({"circuit": cirq.Circuit()}, CircuitError, "qubits"),
         ({"circuit": cirq.Circuit(cirq.measure(A))}, CircuitError, "measure"),

@@ -104,6 +104,35 @@ def test_terms_of_one_pauli_word_are_added():
     assert (found.terms, found.coefficients.tolist()) == (("XY",), [0.75])
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[X0 X1] - 2.0 [X0 Y1]", {"XX": 1, "XY": -2}),
+        (" [ Z0 ]", {"ZI": 1}),
+        ("-[X0] + [Y1]", {"XI": -1, "IY": 1}),
+        ("[] + 0.5 [X0]", {"II": 1, "XI": 0.5}),
+        ("0.5 [X0] +\n-0.25 [Z1] + 1e-3 [Y0] +", {"XI": 0.5, "IZ": -0.25, "YI": 1e-3}),
+    ],
+)
+def test_coefficient_of_one_is_implied(text, expected):
+    found = only(parse(text, "file"))
+    assert dict(zip(found.terms, found.coefficients, strict=True)) == expected
+
+
+@pytest.mark.parametrize("text", ["[X0] [X1]", "[X0] - - [X1]", "[X0] -", "[X0] x", "[A0]"])
+def test_text_that_begins_with_a_word_names_no_json(text):
+    with pytest.raises(ProblemError) as caught:
+        parse(text, "file")
+    assert "as JSON: write" not in str(caught.value)
+
+
+def test_norm_of_a_target_state_is_shown():
+    state = io.BytesIO()
+    np.save(state, np.array([1 + 2e-6, 0]))
+    with pytest.raises(ProblemError, match=r"1\.000002"):
+        target_states("state.npy", 1, lambda _: state.getvalue())
+
+
 def test_long_text_without_terms_is_refused_at_once():
     started = time.process_time()
     with pytest.raises(ProblemError):

@@ -1,0 +1,24 @@
+"""Checks of arguments that are circuits, qubits and symbols, by name."""
+
+from typing import Any
+
+import cirq
+import sympy
+
+from qfleet.argument_checks import instance, items
+from qfleet.errors import CircuitError
+
+CIRCUIT = instance(cirq.AbstractCircuit, "a cirq.Circuit")
+CIRCUITS = items(CIRCUIT, "a sequence of cirq.Circuit")
+
+
+def qubit(value: Any, name: str) -> cirq.Qid:
+    """Check a qubit."""
+    found: cirq.Qid = instance(cirq.Qid, "a qubit, such as cirq.LineQubit(0)")(value, name)
+    if found.dimension != 2:
+        raise CircuitError(f"{name} is {found}: qudits are not supported; use qubits")
+    return found
+
+
+QUBITS = items(qubit, "a sequence of qubits")
+ANGLES = items(instance(sympy.Expr | float | int, "a symbol or a number"), "a sequence of symbols")
