@@ -17,6 +17,9 @@ from training import learning_curve
 from training.progress import initialization
 from training.watchdog import REPORT_SECONDS
 
+WIDE_COLUMNS = 110
+"""Columns of a terminal that has room for an initialization and two metrics."""
+
 
 class TrainingDisplay:
     """Shows events of workers. On a terminal, epochs move a progress bar instead of printing lines.
@@ -102,7 +105,8 @@ class TrainingDisplay:
         if event.kind == "epoch":
             self._keep_losses(event.mapping("metrics"))
             fields["completed"] = float(epoch)
-            fields |= {"epoch": epoch, "metrics": _format_metrics(event.mapping("metrics"))}
+            shown = 1 if fields["phase"] and bar.console.width < WIDE_COLUMNS else 2
+            fields |= {"epoch": epoch, "metrics": _format_metrics(event.mapping("metrics"), shown)}
         else:
             steps = max(1, event.integer("steps", 1))
             fields["completed"] = epoch - 1 + event.integer("step") / steps
@@ -127,11 +131,11 @@ class TrainingDisplay:
             bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _format_metrics(metrics: Mapping[str, object]) -> str:
-    """Return the loss, the next metric and the validation loss in one line."""
+def _format_metrics(metrics: Mapping[str, object], count: int = 2) -> str:
+    """Return the first metrics of the training split and the validation loss in one line."""
     numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
     trained = _trained(numbers)
-    parts = [f"{name.replace('_', ' ')} {numbers[name]:.4g}" for name in trained[:2]]
+    parts = [f"{name.replace('_', ' ')} {numbers[name]:.4g}" for name in trained[:count]]
     if trained and (validation := numbers.get(f"val_{trained[0]}")) is not None:
         parts.append(f"validation {validation:.4g}")
     return "  ".join(parts)
