@@ -152,7 +152,7 @@ def test_stop_signal_checkpoints_at_a_step_and_resumes(start, tmp_path, undistur
     process.wait_until(lambda: (run / "metrics.jsonl").exists())
     process.process.send_signal(number)
     assert process.wait(60) == 128 + number, process.output
-    assert "make training RUN=hybrid` to resume" in process.output
+    assert "RUN=hybrid` to resume" in process.output
     (checkpoint,) = checkpoints(run)
     state = json.loads(checkpoint.read_text())["state"]
     assert not (run / "lease.json").exists()

@@ -228,7 +228,7 @@ HEADER = "x_00,x_01,x_02,x_03"
 CASES: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "nothing trained": (lambda r: [f"STORAGE={r / 'none'}"], "`make training`"),
     "unknown run": (lambda r: ["RUN=frist"], "did you mean first?"),
-    "unfinished run": (_unfinished, "`make training RUN=first`"),
+    "unfinished run": (_unfinished, "RUN=first`"),
     "data sets as run": (lambda r: ["RUN=datasets"], "choose another RUN"),
     "run and weights": (lambda r: ["RUN=first", "WEIGHTS=x.h5"], "set only one of them"),
     "cluster": (lambda r: ["TARGET=k8s"], "TARGET=local"),
