@@ -81,8 +81,12 @@ def _features(path: str, data: Dataset) -> np.ndarray:
         raise DataError(f"{path} has changed since the training")
     encoding = data.encoding
     numeric = encoding.target.kind == "number"
-    column, names = encoding.target.column, encoding.columns
-    identifier = encoding.id_column
     return read_table(
-        path, column, columns=names, numeric=numeric, id_column=identifier, memory=memory
+        path,
+        encoding.target.column,
+        columns=encoding.columns,
+        left_out=encoding.left_out,
+        numeric=numeric,
+        id_column=encoding.id_column,
+        memory=memory,
     ).features

@@ -1,4 +1,4 @@
-"""Columns of a table that are probably no features: a warning names each."""
+"""Columns of a table that are not features, or probably not: a warning names each."""
 
 import re
 from collections.abc import Sequence
@@ -33,25 +33,21 @@ def suspicious(names: Sequence[str], features: np.ndarray, labels: np.ndarray) -
         features: float64 [n, columns].
         labels: Text or float64 [n].
     """
-    rows = np.arange(len(features))
     answers = _answers(features, labels)
     found: dict[str, list[str]] = {
-        "one value in all rows, from which a model learns nothing": [],
-        "the numbers of the rows": [],
+        "the numbers of the rows, in order or shuffled": [],
         "the label of every row under another name, which gives the answer away": [],
     }
-    constant, numbers, label = found.values()
+    numbers, label = found.values()
     for i, name in enumerate(names):
         column = features[:, i]
-        if (column == column[0]).all():
-            constant.append(name)
-        elif column[0] in (0, 1) and (column == rows + column[0]).all():
+        if len(column) > 2 and (np.diff(np.sort(column)) == 1).all():
             numbers.append(name)
         elif i in answers:
             label.append(name)
     notes = [
         f"{'columns have' if len(some) > 1 else 'column has'} {what}: {listed(some)}; delete what"
-        " is not a feature"
+        " is not a feature, or name an identifier in ID_COLUMN"
         for what, some in found.items()
         if some
     ]

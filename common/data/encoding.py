@@ -35,6 +35,7 @@ class Encoding:
         variance: Fraction of the variance of the standardised features that PCA keeps; None
             without PCA.
         id_column: Name of the column that identifies rows, which is not a feature; empty without.
+        left_out: Names of columns that were left out, since they have one value.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Encoding:
     matrix: tuple[tuple[float, ...], ...] = ()
     variance: float | None = None
     id_column: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def symbols(self) -> int:
@@ -85,6 +87,7 @@ class Encoding:
             "matrix": [list(row) for row in self.matrix],
             **({} if self.variance is None else {"variance": self.variance}),
             **({"id_column": self.id_column} if self.id_column else {}),
+            **({"left_out": list(self.left_out)} if self.left_out else {}),
         }
 
     @classmethod
@@ -104,6 +107,7 @@ class Encoding:
                 matrix=tuple(tuple(map(float, row)) for row in read["matrix"]),
                 variance=float(read["variance"]) if "variance" in read else None,
                 id_column=str(read.get("id_column", "")),
+                left_out=tuple(map(str, read.get("left_out", ()))),
             )
         except DataError:
             raise
@@ -128,6 +132,7 @@ def fit(
     columns: Sequence[str],
     target: Target,
     id_column: str = "",
+    left_out: Sequence[str] = (),
 ) -> Encoding:
     """Fit an encoding to the training split.
 
@@ -138,6 +143,7 @@ def fit(
         columns: Names of the features.
         target: What a model predicts.
         id_column: ID_COLUMN.
+        left_out: Names of columns that are not features.
 
     Raises:
         DataError: There are more features than qubits, and each feature needs a qubit.
@@ -165,6 +171,7 @@ def fit(
         matrix=tuple(tuple(row) for row in matrix.tolist()),
         variance=variance,
         id_column=id_column,
+        left_out=tuple(left_out),
     )
 
 

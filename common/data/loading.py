@@ -273,6 +273,7 @@ def read_examples(path: str, encoding: Encoding, memory: int = DEFAULT_MEMORY_MI
             path,
             target.column,
             columns=encoding.columns,
+            left_out=encoding.left_out,
             labelled=False,
             numeric=target.kind == "number",
             id_column=encoding.id_column,

@@ -10,7 +10,7 @@ import numpy as np
 from common.data.class_selection import choose_classes, require_all_classes, stratified
 from common.data.encoding import Encoding, fit
 from common.data.origin import Origin
-from common.data.tables import Table, read_table
+from common.data.tables import Table, read_table, without_constants
 from common.data.target import SIGNS, Target, number_target
 from common.errors import DataError, SettingsError
 from common.settings.groups import DataSettings
@@ -203,6 +203,7 @@ def read_user_table(data: DataSettings, qubits: int, *, is_logged: bool = True) 
         memory=data.data_memory,
         numeric=numeric,
     )
+    table = without_constants(data.data, table)
     for note in table.notes if is_logged else ():
         log.warning(note)
     return from_table(table, data, qubits, title=data.data, classes=data.classes)
@@ -243,6 +244,7 @@ def from_table(
         columns=table.names,
         target=target,
         id_column=data.id_column,
+        left_out=table.left_out,
     )
     encoded = target.encode(labels)
     origin = Origin.of_table(len(table.labels), table.ids)

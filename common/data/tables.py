@@ -37,6 +37,7 @@ class Table(NamedTuple):
         names: Names of the columns.
         notes: Sentences about columns that are left out or probably no features, for a log.
         ids: Texts [n] of the column of identifiers, as objects; None without one.
+        left_out: Names of columns that are not features, since they have one value.
     """
 
     features: np.ndarray
@@ -44,6 +45,7 @@ class Table(NamedTuple):
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
     ids: np.ndarray | None = None
+    left_out: tuple[str, ...] = ()
 
 
 def read_table(
@@ -51,6 +53,7 @@ def read_table(
     label: str | None,
     *,
     columns: Sequence[str] | None = None,
+    left_out: Sequence[str] = (),
     labelled: bool = True,
     numeric: bool = False,
     id_column: str = "",
@@ -65,6 +68,7 @@ def read_table(
         path: A path or gs:// address that ends in .csv, .csv.gz, .parquet or .npz.
         label: Name of the label column, or None if all columns are features.
         columns: Required features and their order; by default those of the table.
+        left_out: Other columns that may be there.
         labelled: The columns of labels and identifiers are required.
         numeric: Labels are numbers to predict.
         id_column: Name of the column that identifies rows; empty without one.
@@ -115,6 +119,7 @@ def read_table(
         )
     features = [name for name in names if name not in (label, id_column or None)]
     if columns is not None:
+        features = [name for name in features if name in columns or name not in left_out]
         _check_columns(path, features, columns)
         features = columns
     if not features:
@@ -125,6 +130,30 @@ def read_table(
     if columns is None and labels is not None:
         notes += [f"{path}: {note}" for note in suspicious(features, read, labels)]
     return Table(read, labels, tuple(features), tuple(notes), ids)
+
+
+def without_constants(path: str, table: Table) -> Table:
+    """Return a table without the columns that have one value in several rows.
+
+    Raises:
+        DataError: No other column is left.
+    """
+    same = (table.features == table.features[:1]).all(axis=0) & (len(table.features) > 1)
+    if not same.any():
+        return table
+    left_out = tuple(name for name, is_same in zip(table.names, same, strict=True) if is_same)
+    if same.all():
+        raise DataError(
+            f"{path} has one value in all rows of {listed(left_out)}, from which a model learns"
+            " nothing: provide a feature that varies"
+        )
+    note = f"{path}: columns of one value are left out: {listed(left_out)}"
+    return table._replace(
+        features=table.features[:, ~same],
+        names=tuple(name for name, is_same in zip(table.names, same, strict=True) if not is_same),
+        notes=(*table.notes, note),
+        left_out=left_out,
+    )
 
 
 def label_text(value: object) -> str:
@@ -234,7 +263,8 @@ def _numbers(
     path: str,
     name: str,
     column: pa.ChunkedArray,
-    advice: str = "features must be numbers, so convert it or delete the column",
+    advice: str = "features must be numbers, so convert it, delete the column, or name it in"
+    " ID_COLUMN if it identifies rows",
 ) -> np.ndarray:
     kind = column.type
     numeric = (

@@ -203,7 +203,7 @@ CASES = [
     MalformedTable(
         "more features than qubits",
         "t.npz",
-        lambda p: npz(p, x=np.ones((40, 9)), label=LABELS),
+        lambda p: npz(p, x=np.arange(360.0).reshape(40, 9) ** 0.5, label=LABELS),
         ("9 features", "QUBITS=8", "ENCODER=pca"),
         {"encoder": "angle"},
     ),

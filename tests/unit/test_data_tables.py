@@ -303,22 +303,42 @@ CLASSES = st.lists(st.sampled_from(["a", "b", "3"]), min_size=12, max_size=12).f
 @given(
     labels=CLASSES,
     codes=st.permutations([1.5, -2.0, 3.0]),
-    first=st.sampled_from([0, 1]),
-    constant=st.floats(-9, 9),
+    first=st.integers(-1000, 1000),
+    order=st.permutations(range(12)),
 )
 def test_suspicious_columns_are_named_by_their_kind(
-    labels: list[str], codes: list[float], first: int, constant: float
+    labels: list[str], codes: list[float], first: int, order: list[int]
 ) -> None:
     renamed = dict(zip(["a", "b", "3"], codes, strict=True))
     good = np.sqrt(ROWS + 2)
-    columns = [good, [renamed[one] for one in labels], ROWS + first, np.full(12, constant)]
-    names = ["good", "answer", "number", "same"]
+    numbers = np.array(order) + first
+    columns = [good, [renamed[one] for one in labels], numbers]
+    names = ["good", "answer", "number"]
     notes = suspicious(names, np.array(columns, float).T, np.array(labels))
-    kinds = ("one value", "numbers of the rows", "label of every row")
-    assert len(notes) == 3
-    for note, kind, name in zip(notes, kinds, ["same", "number", "answer"], strict=True):
+    kinds = ("numbers of the rows", "label of every row")
+    assert len(notes) == 2
+    for note, kind, name in zip(notes, kinds, ["number", "answer"], strict=True):
         assert kind in note
         assert [one for one in names if repr(one) in note] == [name]
+
+
+def test_column_of_one_value_is_left_out_everywhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    frame = pd.DataFrame({"a": np.sqrt(np.arange(60)), "same": 7, "label": [0, 1] * 30})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    path = str(tmp_path / "t.csv")
+    settings = Settings.from_values(data=path, workers=1)
+    data = prepare(settings, tmp_path / "datasets")
+    assert "'same'" in caplog.text
+    assert data.encoding.columns == ("a",)
+    assert Encoding.from_json(data.encoding.to_json()) == data.encoding
+    angles = read_examples(path, data.encoding).angles
+    frame.drop(columns="same").to_csv(path, index=False)
+    np.testing.assert_array_equal(read_examples(path, data.encoding).angles, angles)
+    frame.drop(columns="a").to_csv(path, index=False)
+    with pytest.raises(DataError, match="'same'"):
+        prepare(settings, tmp_path / "datasets")
 
 
 def test_target_in_a_second_column_is_named() -> None:
