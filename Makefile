@@ -34,7 +34,9 @@ $(error a setting or PYTHON contains a line break or another control character: 
 endif
 override words := $(subst \\,<backslash>,$(subst <,<less>,$(given)))
 override words := $(subst \$(tab),<tab>,$(subst \$(blank),<blank>,$(words)))
-override words := $(filter-out PYTHON=% PYTHON:=%,$(words))
+# make keeps the last word first.
+override reversed = $(if $1,$(call reversed,$(wordlist 2,$(words $1),$1)) $(firstword $1))
+override words := $(strip $(call reversed,$(filter-out PYTHON=% PYTHON:=%,$(words))))
 override undone = $(subst <blank>,$(blank),$(subst <tab>,$(tab),$(subst $$$$,$$,$1)))
 override whole = $(subst <less>,<,$(subst <backslash>,\,$(call undone,$1)))
 override settings = $(foreach word,$(words),$(call quote,$(call whole,$(word))))
@@ -219,7 +221,7 @@ docs: ## build the documentation in site/, with strict links
 .PHONY: wheel
 wheel: ## build the wheel of the library for Linux x86_64 in dist/, or PLATFORM=linux-aarch64 or macos-arm64
 	@$(setup) $(wheel)
-	@exec .venv-wheel/bin/python -m tools.wheel $(foreach word,$(filter PLATFORM=%,$(words)),$(call quote,$(call whole,$(patsubst PLATFORM=%,%,$(word)))))
+	@exec .venv-wheel/bin/python -m tools.wheel $(foreach word,$(words),$(call quote,$(call whole,$(patsubst PLATFORM=%,%,$(word)))))
 
 .PHONY: quality
 quality: ## train every model with five seeds and print the quality table: 2 minutes

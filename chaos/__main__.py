@@ -21,6 +21,7 @@ from chaos.cluster import ClusterPlace
 from chaos.local import LocalPlace
 from chaos.report import MAX_SILENCE_SECONDS, Report
 from common.errors import EXIT_OK, SettingsError, exit_on_signals, run_main
+from common.settings import Settings
 from qfleet import __version__
 
 DEFAULT_JOBS = 8
@@ -71,6 +72,7 @@ class Options:
             if not text.isdecimal() or (name == "JOBS" and int(text) == 0):
                 raise SettingsError(f"{name}={text} is not a positive integer")
             numbers[name] = int(text)
+        Settings.from_args([f"TARGET={known['TARGET']}", *others], "make training")
         return cls(
             numbers["JOBS"], numbers["SEED"], known["TARGET"], Path(known["REPORT"]), tuple(others)
         )

@@ -157,7 +157,7 @@ def test_options_accept_settings_of_jobs() -> None:
     assert Options.parse([]).seed != Options.parse([]).seed
 
 
-@pytest.mark.parametrize("arg", ["JOBS=0", "JOBS=x", "SEED=-1", "TARGET=moon", "JOBS"])
+@pytest.mark.parametrize("arg", ["JOBS=0", "JOBS=x", "SEED=-1", "TARGET=moon", "JOBS", "CPU=4"])
 def test_options_refuse_bad_values(arg: str) -> None:
     with pytest.raises(SettingsError, match=arg.partition("=")[0]):
         Options.parse([arg])

@@ -142,7 +142,11 @@ def test_line_break_in_a_setting_is_refused(ready: Path, blank: str) -> None:
     assert not (ready / "trace").exists()
 
 
-def test_platform_of_a_wheel_is_one_word(ready: Path) -> None:
+def test_settings_keep_order_and_platform_is_a_word(ready: Path) -> None:
+    done = make(ready, "--dry-run", "runs", "run=a", "RUN=b")
+    assert done.stdout.splitlines()[-1].endswith("'run=a' 'RUN=b'")  # the last one is used
+    done = make(ready, "--dry-run", "wheel", "PLATFROM=a")
+    assert done.stdout.splitlines()[-1].endswith("tools.wheel 'PLATFROM=a'")  # which refuses it
     done = make(ready, "--dry-run", "wheel", "PLATFORM=a b;touch${IFS}trace'`touch trace`")
     assert done.stdout.splitlines()[-1].endswith(
         "tools.wheel 'a b;touch${IFS}trace'\\''`touch trace`'"
