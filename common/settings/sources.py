@@ -17,6 +17,9 @@ from common.text import did_you_mean
 
 ENV_PREFIX = "QFLEET_"
 
+NO_SETTINGS = (events.ENVIRONMENT_VARIABLE, "QFLEET_DEVICE", "QFLEET_NUM_THREADS")
+"""Variables of the environment that are no settings: of the event stream and of the library."""
+
 MAX_SHOWN = 200
 """Most characters of a value in a message."""
 
@@ -235,7 +238,7 @@ def _read_args(args: Sequence[str], fields: Fields) -> dict[str, Given]:
 def _read_environment(fields: Fields) -> dict[str, Given]:
     found: dict[str, Given] = {}
     for variable in sorted(os.environ):
-        if variable.startswith(ENV_PREFIX) and variable != events.ENVIRONMENT_VARIABLE:
+        if variable.startswith(ENV_PREFIX) and variable not in NO_SETTINGS:
             name = variable.removeprefix(ENV_PREFIX).lower()
             if name not in fields:
                 raise SettingsError(

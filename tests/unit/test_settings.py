@@ -526,8 +526,14 @@ def test_scope_command_is_the_flags():
     }  # fmt: skip
 
 
-def test_environment_with_an_event_stream_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("QFLEET_EVENTS", "fd:9")
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("QFLEET_EVENTS", "fd:9"), ("QFLEET_DEVICE", "cuda"), ("QFLEET_NUM_THREADS", "2")],
+)
+def test_environment_of_the_library_is_accepted(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
     assert Settings.from_args([]) == Settings.from_values()
 
 
