@@ -76,18 +76,28 @@ class ContractionPath:
     width: int
     elements: int
 
+    @property
+    def is_hopeless(self) -> bool:
+        """True if no machine has the memory for the tensors."""
+        return self.elements > _GIVEN_UP_ELEMENTS
+
 
 @functools.lru_cache(maxsize=256)
-def find_path(network: tuple[Indices, ...], *, is_rare: bool = False) -> ContractionPath:
+def find_path(
+    network: tuple[Indices, ...], *, is_rare: bool = False, is_searched: bool = True
+) -> ContractionPath:
     """Return a path of low cost.
 
     Args:
         network: The indices of each tensor; each index has dimension 2 and is summed.
         is_rare: If its cost matters little: then there is one search only.
+        is_searched: False if its cost does not matter at all: then it is the first greedy path.
 
     Raises:
         LibraryError: cotengra is not installed.
     """
+    if not is_searched:
+        return contraction_steps(network, _search(network, 0))
     key, searches = path_cache.network_key(network), 1 if is_rare else SEARCHES
     for pairs in (path_cache.given_path(key), path_cache.load_path(key, searches)):
         if pairs is None:
@@ -164,7 +174,12 @@ def contraction_steps(
 
 
 def _search(network: Sequence[Indices], searches: int) -> list[tuple[int, int]]:
-    """Return pairs of tensors; tensors without an open index come last."""
+    """Return pairs of tensors; tensors without an open index come last.
+
+    Args:
+        network: As for `find_path`.
+        searches: Wanted searches; 0 for the first greedy path.
+    """
     cotengra = _import_cotengra()
     pairs, left = simplify_network(network)
     numbers = [number for number, indices in left.items() if indices]
@@ -198,7 +213,7 @@ def _import_cotengra() -> ModuleType:
 def _best_tree(inputs: Sequence[tuple[str, ...]], searches: int) -> Any:
     """Return the contraction tree of the lowest cost that the searches find."""
     tree = _greedy_tree(inputs, 0, 1)
-    if tree.contraction_cost() > _GIVEN_UP:
+    if searches == 0 or tree.contraction_cost() > _GIVEN_UP:
         return tree
     if tree.contraction_width() >= _GIVEN_UP_WIDTH:
         tree = _greedy_tree(inputs, 0, _FEW_ATTEMPTS)

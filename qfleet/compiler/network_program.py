@@ -173,17 +173,18 @@ def compile_networks(
     if len(circuit.terms.strings) < FEW_INSTANCES * len(groups):
         free = _by_signature(circuit.cones(inputs, free_parameters=True))
         groups = free if len(free) < len(groups) else groups
+    representatives = [next(iter(cones.values())) for cones in groups.values()]
+    tensors = [tuple(tensor_network(cone)) for cone in representatives]
+    paths = _find_paths(tensors, [len(cones) for cones in groups.values()])
     networks = []
-    most = max(map(len, groups.values()), default=0)
-    for cones in groups.values():
-        representative = next(iter(cones.values()))
-        tensors = tuple(tensor_network(representative))
-        path = find_path(tuple(one.indices for one in tensors), is_rare=len(cones) < most / 8)
+    for cones, representative, its_tensors, path in zip(
+        groups.values(), representatives, tensors, paths, strict=True
+    ):
         instances = tuple(
             Instance(cone.expressions, circuit.terms.weights[number])
             for number, cone in cones.items()
         )
-        networks.append(Network(representative, tensors, path, instances))
+        networks.append(Network(representative, its_tensors, path, instances))
     return NetworkProgram(
         tuple(inputs),
         tuple(parameters),
@@ -193,6 +194,27 @@ def compile_networks(
         (len(circuit.factors), len(circuit.factors)),
         circuit,
     )
+
+
+def _find_paths(
+    networks: Sequence[Sequence[Tensor]], counts: Sequence[int]
+) -> list[ContractionPath]:
+    """Return the path of each network; none is searched after one that no memory can hold.
+
+    Args:
+        networks: Tensors of each network.
+        counts: Pauli strings of each network.
+    """
+    most, is_hopeless = max(counts, default=0), False
+    paths: dict[int, ContractionPath] = {}
+    for at in sorted(range(len(networks)), key=lambda at: -len(networks[at])):
+        paths[at] = find_path(
+            tuple(one.indices for one in networks[at]),
+            is_rare=counts[at] < most / 8,
+            is_searched=not is_hopeless,
+        )
+        is_hopeless |= paths[at].is_hopeless
+    return [paths[at] for at in range(len(networks))]
 
 
 def _by_signature(cones: Sequence[Cone]) -> dict[tuple, dict[int, Cone]]:
