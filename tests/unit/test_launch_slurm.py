@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import EXIT_OK, ClusterError, QfleetError, SettingsError
+from common.errors import EXIT_OK, ClusterError, DataError, QfleetError, SettingsError
 from common.runs import Run
 from common.runs.slurm_job import Outcome, SlurmJob, record_outcome
 from common.settings import Settings
-from launch.slurm import client, commands
+from launch.slurm import client, commands, data_check
 from launch.slurm.client import JobState
 from launch.slurm.script import BatchScript, cpus_per_worker, mebibytes
 from launch.slurm.watcher import outcome_of
@@ -155,6 +155,19 @@ def test_missing_sbatch_names_the_login_node(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterError, match="login node"):
         commands.run(Settings.from_args([TARGET, f"STORAGE={tmp_path}/runs"]))
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_data_that_cannot_be_used_submits_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake(tmp_path, monkeypatch, "sbatch", "touch submitted; echo 17")
+    monkeypatch.setattr(data_check, "COMMAND", (sys.executable, *data_check.COMMAND[1:]))
+    monkeypatch.setattr(data_check, "WORKER_PYTHON", Path(sys.executable))
+    (tmp_path / "t.csv").write_text("a,label\n1,x\n")
+    arguments = [TARGET, f"STORAGE={tmp_path}/runs", f"DATA={tmp_path}/t.csv"]
+    with pytest.raises(DataError, match="only the label x"):
+        commands.run(Settings.from_args([*arguments, "WORKERS=1", "BATCH=8"]))
     assert not list(tmp_path.glob("runs/*"))
 
 
