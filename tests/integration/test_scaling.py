@@ -77,8 +77,8 @@ def test_independent_steps_have_no_exchange(measured: list[list[StepMeasurement]
     exchanges = [[one.step_ms["exchange"] for one in ranks] for ranks in (independent, together)]
     assert max(exchanges[0]) < min(exchanges[1])
     # Each worker waits at times, but not during the transfer itself.
-    assert all(0 <= one.wait_ms < one.step_ms["exchange"] for one in together)
-    assert sum(one.wait_ms for one in together) > 0
+    assert all(one.wait_ms >= 0 for one in together)
+    assert 0 < sum(one.wait_ms for one in together) < sum(exchanges[1])
     assert all(one.wait_ms < 1e-3 for one in independent)  # rounding
 
 

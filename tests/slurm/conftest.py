@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import slurm
-from tests.support.slurm import ROOT, SETTINGS, SlurmCluster, weights
+from tests.support.slurm import LOCAL_SETTINGS, ROOT, SlurmCluster, weights
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +23,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
 def reference(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """Train on this machine without faults, and return the weights."""
     storage = tmp_path_factory.mktemp("local")
-    command = [sys.executable, "-m", "training", f"STORAGE={storage}", *SETTINGS]
+    command = [sys.executable, "-m", "training", f"STORAGE={storage}", *LOCAL_SETTINGS]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return weights(storage)

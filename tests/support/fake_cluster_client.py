@@ -17,6 +17,7 @@ from common.environments import ROOT
 from common.errors import run_main
 from common.processes import clean_environment
 from common.settings import Settings
+from common.settings.programs import selected, used_by
 
 POLL_SECONDS = 0.05
 JOB = 'echo "$$" >"$1.pid"; echo >>"$1.submissions"; "${@:2}"; echo "$?" >"$1.exit"'
@@ -38,7 +39,8 @@ def main() -> int:
         return 0
     if not job.with_suffix(".pid").exists():
         local = settings.replace(target="local", threads=1)
-        command = [sys.executable, "-m", "tests.support.fake_training", *local.to_args()]
+        args = selected(local.to_args(), used_by("make training", "local", local))
+        command = [sys.executable, "-m", "tests.support.fake_training", *args]
         subprocess.Popen(
             ["bash", "-c", JOB, "job", job, *command], cwd=ROOT, env=clean_environment(),
             start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,

@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "tests" / "slurm"
 START_SECONDS = 30.0
 CLIENT = (sys.executable, "-m", "launch")
-SETTINGS = ("QUBITS=4", "EPOCHS=300", "INITIALIZATIONS=1", "WORKERS=2", "CPU=1", "RUN=r")
+LOCAL_SETTINGS = ("QUBITS=4", "EPOCHS=300", "INITIALIZATIONS=1", "WORKERS=2", "RUN=r")
+SETTINGS = (*LOCAL_SETTINGS, "CPU=1")
 """Settings of the trainings that end with equal weights."""
 
 
