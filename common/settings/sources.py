@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -148,7 +149,8 @@ def warn_of_replaced(used: str, replaced: str) -> None:
     """
     if replaced and used != replaced:
         name = used.partition("=")[0]
-        events.emit("log", f"{name} is given twice: {used} is used", level="WARNING")
+        # Not an event: manifests are printed to the same place.
+        print(f"{name} is given twice: {used} is used", file=sys.stderr)
 
 
 def suggest(name: str, fields: Fields) -> str:

@@ -118,7 +118,8 @@ def test_a_profile_of_a_worker_is_captured_while_it_trains(
 def losses(root: storage.StoragePath, rank: int) -> list[str]:
     """Return error and accuracy of each epoch in a worker's text log."""
     text = storage.read_bytes(root / "qcnn" / "text" / f"worker-{rank}.attempt-1.log").decode()
-    return re.findall(r"(epoch \d+/\d+  mse \S+  accuracy \S+  validation \S+ \S+)", text)
+    figures = r"mse \S+  accuracy \S+  validation \S+ \S+"
+    return re.findall(rf"epoch \d+/\d+  (?:initialization \d of 8  )?{figures}", text)
 
 
 def test_job_succeeds_and_workers_log_equal_losses(job: Job, root: storage.StoragePath) -> None:

@@ -177,10 +177,10 @@ def test_trial_gets_only_settings_of_a_training(monkeypatch):
 
 def test_value_given_twice_is_reported(capsys):
     assert Settings.from_args(["run=a", "RUN=b"], "make training").job.run == "b"
-    assert "RUN=b" in capsys.readouterr().out
+    assert "RUN=b" in capsys.readouterr().err
     Settings.from_args(["RUN=b", "run=b"], "make training")
     StudyDefinition.from_args(["NAME=s", "SEED=1", "SEEDS=2,3"])
-    assert capsys.readouterr().out.count("given twice") == 1
+    assert capsys.readouterr().err.count("given twice") == 1
 
 
 def test_condition_of_each_setting_can_hold():
