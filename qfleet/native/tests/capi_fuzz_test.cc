@@ -332,8 +332,8 @@ void RandomCalls(bool light) {
   const int32_t threads = qfleet_thread_count();
   Fuzzer fuzzer(&random, programs);
   std::vector<int64_t> accepted(Fuzzer::kFunctions), rejected(Fuzzer::kFunctions);
-  // On a slow machine, a function has few calls in this time: it goes on until each had both
-  // results.
+  // On a slow machine, a function has few calls in this time: it continues until each had
+  // both results.
   const double least = light ? kLightSeconds : kSeconds;
   const auto is_done = [&] {
     const auto none = [](int64_t calls) { return calls == 0; };
