@@ -20,7 +20,9 @@ POOL = 2 * ONE_QUBIT
 
 def _exponents(symbols: Sequence[sympy.Expr], count: int) -> list[sympy.Expr]:
     if len(symbols) != count:
-        raise ArgumentError(f"symbols are {len(symbols)}: the block takes {count} symbols")
+        raise ArgumentError(
+            f"the block takes {count} symbols, but {len(symbols)} symbols are given"
+        )
     return [symbol / sympy.pi for symbol in symbols]
 
 

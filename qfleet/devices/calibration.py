@@ -51,7 +51,8 @@ class _Rates:
             value = getattr(self, one.name)
             if not low <= value <= most:
                 raise NoiseError(
-                    f"{one.name} {value} is out of range: use a number from {low:g} to {most:g}"
+                    f"{one.name} {value:.15g} is out of range: use a number from {low:g} to"
+                    f" {most:g}"
                 )
 
     @classmethod

@@ -146,5 +146,5 @@ def warn_once(method: str, device: Device) -> None:
     warnings.warn(
         f"the method {method} runs on the CPU, not on {device}: only state vectors have kernels for"
         " GPUs",
-        stacklevel=4,  # the caller of `compile_circuit`
+        stacklevel=5,  # the caller of `compile_circuit`, which is decorated
     )

@@ -138,7 +138,7 @@ def test_storage_outage_in_mid_epoch_exits_with_145(
                 json.dumps({**json.loads((f / "manifest.json").read_text()), "format": 1})
             ),
             [],
-            "has format 1 and this version of qfleet reads format 4",
+            "has format 1 and this version of qfleet reads format 5",
         ),
         (lambda f: next(f.glob("train-*")).unlink(), [], "is missing from its data set"),
     ],

@@ -152,7 +152,7 @@ def test_pool_with_source_zero_keeps_the_sink() -> None:
 
 
 def test_block_with_wrong_number_of_symbols_raises() -> None:
-    with pytest.raises(ValueError, match="15 symbols, but 14"):
+    with pytest.raises(ValueError, match="15 symbols, but 14 symbols"):
         two_qubit_unitary(LINE[0], LINE[1], symbols(14))
 
 

@@ -134,7 +134,7 @@ def damaged_checkpoints() -> list[Case]:
             DAMAGES[name](folder / "checkpoints")
             return lambda: checkpoints.read(folder, 20, ("epoch",))
 
-        return Case(f"checkpoint {name}", make, ("step-00000020", "again to resume"))
+        return Case(f"checkpoint {name}", make, ("step-00000020", "run the same command again"))
 
     return [case(name) for name in DAMAGES]
 
