@@ -48,7 +48,7 @@ def test_gate_without_a_text_is_named_by_its_class() -> None:
 
 def unlisted() -> list[cirq.Operation]:
     inner = cirq.PhasedFSimGate(0.1, zeta=X, chi=0.2, gamma=2 * X, phi=0.3)
-    part = cirq.CircuitOperation(cirq.FrozenCircuit(inner(A, B)))
+    part = cirq.CircuitOperation(cirq.FrozenCircuit(inner(A, B)), use_repetition_ids=False)
     return [
         inner(A, B),
         inner(A, B).with_tags("t"),
