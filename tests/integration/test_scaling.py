@@ -65,7 +65,7 @@ def test_measure_group_steps_are_equal_and_consistent(
         for one in ranks:
             assert 0.01 < one.seconds < seconds(10)  # 0.3 s are asked for
             assert one.examples_per_second == pytest.approx(one.batch * one.steps / one.seconds)
-            assert sum(one.step_ms.values()) == pytest.approx(1e3 * one.step_seconds, rel=0.05)
+            assert sum(one.step_ms.values()) == pytest.approx(1e3 * one.step_seconds, rel=0.2)
             assert 0 < one.cpu_seconds < 1.2 * one.seconds * one.threads + 0.1
             assert 2**28 < one.rss_bytes < 2**32
             assert one.start_seconds > 0.5
