@@ -4,6 +4,7 @@ The tables name the kinds; a test counts that each of them was drawn.
 """
 
 import itertools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -276,6 +277,7 @@ def cases(most_qubits: int = 10) -> "st.SearchStrategy[Case]":
 def draw_cases(part: int, count: int, most_qubits: int = 10) -> list[Case]:
     """Draw random circuits: the same in every run, others in each part."""
     from hypothesis import HealthCheck, Phase, given, seed, settings
+    from hypothesis.errors import HypothesisDeprecationWarning
 
     drawn: list[Case] = []
 
@@ -291,7 +293,10 @@ def draw_cases(part: int, count: int, most_qubits: int = 10) -> list[Case]:
     def draw(case: Case) -> None:
         drawn.append(case)
 
-    draw()
+    with warnings.catch_warnings():
+        # Hypothesis looks whether `random` was used meanwhile: a thread of another test may do so.
+        warnings.simplefilter("ignore", HypothesisDeprecationWarning)
+        draw()
     return drawn
 
 
