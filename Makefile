@@ -137,7 +137,7 @@ override pytest_tfq := tests/run.sh .venv-tfq/bin/python --numprocesses=2 --dist
 	tests/tfq tests/unit/qfleet tests/unit/test_layers.py
 
 .PHONY: test test-worker test-tfq test-rest test-all test-adapters test-native test-infra test-nightly test-changed
-test: test-worker test-tfq ## run the default tests: 5 minutes
+test: test-worker test-tfq ## run the default tests: 6 minutes
 
 test-worker: ## run the default tests without TensorFlow Quantum
 	@$(no_settings)$(setup) $(dev)
