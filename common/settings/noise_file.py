@@ -7,10 +7,10 @@ by the rates, or by the part of the device that holds its best lines of qubits.
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
-from common import events
 from common.errors import SettingsError
 from common.settings import yaml_file
 from common.text import did_you_mean
@@ -62,10 +62,10 @@ def _warn_of_coherence(title: str, calibration: Calibration) -> None:
     long = [name for name, one in calibration.qubits.items() if one.t2 > 2 * one.t1]
     if long:
         which = f"{', '.join(long[:MAX_NAMED])}{' and others' * (len(long) > MAX_NAMED)}"
-        events.emit(
-            "log",
+        # Not an event: manifests are printed to the standard output.
+        print(
             f"{title} has t2 above 2 t1, its physical limit, at qubit {which}: 2 t1 is used there",
-            level="WARNING",
+            file=sys.stderr,
         )
 
 

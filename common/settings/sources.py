@@ -149,7 +149,7 @@ def warn_of_replaced(used: str, replaced: str) -> None:
     """
     if replaced and used != replaced:
         name = used.partition("=")[0]
-        # Not an event: manifests are printed to the same place.
+        # Not an event: manifests are printed to the standard output.
         print(f"{name} is given twice: {used} is used", file=sys.stderr)
 
 

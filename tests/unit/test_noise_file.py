@@ -55,13 +55,13 @@ def test_other_content_is_another_run(folder: Path) -> None:
 def test_coherence_above_relaxation_names_the_qubit(folder: Path, capsys) -> None:
     write_device(folder / "calibrations", made_up_device(t1=50.0, t2=100.0))
     Settings.from_args(["NOISE=made_up", "QUBITS=4"])
-    assert "t2" not in capsys.readouterr().out
+    assert "t2" not in capsys.readouterr().err
     write_device(folder / "calibrations", made_up_device(t1=50.0, t2=101.0))
     settings = Settings.from_args(["NOISE=made_up", "QUBITS=4"])
     first = next(iter(inline_calibration(settings.model.noise).qubits))
-    assert f"qubit {first}," in capsys.readouterr().out
+    assert f"qubit {first}," in capsys.readouterr().err
     Settings.from_args(settings.to_args())
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
 
 
 def test_model_is_mapped_to_the_device() -> None:
