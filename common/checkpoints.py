@@ -151,12 +151,6 @@ def _old(folder: StoragePath, newest: Key, keep: int, protected: int | None) -> 
     ]
 
 
-def steps(run: StoragePath) -> list[int]:
-    """Return the steps of all checkpoints, oldest first, without verifying them."""
-    found = _keys(run / FOLDER)
-    return sorted({step for (_, step), endings in found.items() if "json" in endings})
-
-
 def newest_key(run: StoragePath) -> Key:
     """Return the newest checkpoint's attempt and step, without verifying it; (0, -1) for none."""
     found = _keys(run / FOLDER)

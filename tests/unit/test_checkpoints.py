@@ -25,6 +25,12 @@ def save(run: StoragePath, step: int, keep: int = 9) -> None:
     checkpoints.save(run, step, arrays, {"epoch": step // 10, "none": None}, keep)
 
 
+def steps(run: StoragePath) -> list[int]:
+    """Return the steps of all checkpoints, oldest first."""
+    names = [path.name for path in storage.children(run / checkpoints.FOLDER)]
+    return sorted({int(name[5:13]) for name in names if name.endswith(".json")})
+
+
 def test_newest_returns_the_saved_checkpoint(root: StoragePath) -> None:
     assert checkpoints.newest(root / "r") is None
     save(root / "r", 10)
@@ -43,7 +49,7 @@ def test_save_keeps_the_newest_checkpoints(root: StoragePath) -> None:
         save(root / "r", step, keep=2)
     names = [path.name for path in storage.children(root / "r" / "checkpoints")]
     assert names == [f"step-000000{s}.{e}" for s in (10, 11) for e in ("json", "npz")]
-    assert checkpoints.steps(root / "r") == [10, 11]
+    assert steps(root / "r") == [10, 11]
 
 
 def test_newest_compares_steps_as_numbers(tmp_path: Path) -> None:
@@ -145,7 +151,7 @@ def test_save_after_fallback_keeps_new_checkpoints(tmp_path: Path) -> None:
     found = checkpoints.newest(tmp_path)
     assert found is not None
     assert found.step == 20
-    assert checkpoints.steps(tmp_path) == [20]
+    assert steps(tmp_path) == [20]
 
 
 def test_failed_save_leaves_earlier_checkpoints(tmp_path: Path) -> None:
@@ -164,7 +170,7 @@ def test_save_refuses_numbers_that_are_not_finite(tmp_path: Path, value: float) 
     save(tmp_path, 10)
     with pytest.raises(TrainingDiverged, match="model/0"):
         checkpoints.save(tmp_path, 20, {"model/0": np.array([1, value])}, {}, 9)
-    assert checkpoints.steps(tmp_path) == [10]
+    assert steps(tmp_path) == [10]
 
 
 def test_newest_skips_numbers_that_are_not_finite(
@@ -193,7 +199,7 @@ def save_epochs(run: Path, losses: list[float], keep: int) -> None:
 
 def test_best_checkpoint_is_never_pruned(tmp_path: Path) -> None:
     save_epochs(tmp_path, [3, 1, 2, 2, 2, 2], keep=2)
-    assert checkpoints.steps(tmp_path) == [20, 50, 60]
+    assert steps(tmp_path) == [20, 50, 60]
     found = checkpoints.best(tmp_path)
     assert found is not None
     assert (found.step, found.best) == (20, checkpoints.BestEpoch(2, 20, 1))
@@ -201,7 +207,7 @@ def test_best_checkpoint_is_never_pruned(tmp_path: Path) -> None:
 
 def test_former_best_checkpoint_is_pruned(tmp_path: Path) -> None:
     save_epochs(tmp_path, [3, 1, 2, 2, 0.5, 1], keep=1)
-    assert checkpoints.steps(tmp_path) == [50, 60]
+    assert steps(tmp_path) == [50, 60]
 
 
 def test_best_is_none_if_no_checkpoint_names_one(tmp_path: Path) -> None:
@@ -231,8 +237,8 @@ def test_save_confirms_before_writing_and_before_deleting(tmp_path: Path) -> Non
 
     with pytest.raises(StorageError):
         checkpoints.save(tmp_path, 20, {"x": np.ones(1)}, {}, 1, confirm=confirm)
-    assert checkpoints.steps(tmp_path) == [10, 20]
+    assert steps(tmp_path) == [10, 20]
     answers = [False]
     with pytest.raises(StorageError):
         checkpoints.save(tmp_path, 30, {"x": np.ones(1)}, {}, 1, confirm=confirm)
-    assert checkpoints.steps(tmp_path) == [10, 20]
+    assert steps(tmp_path) == [10, 20]
