@@ -6,8 +6,9 @@ gets it from qfleet.tensorflow.runtime. No package imports tools.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -122,13 +123,14 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 
 FILES = dict(modules())
-IMPORTS = {
-    name: imports(
-        path.read_text(encoding="utf-8"),
-        name if path.name == "__init__.py" else name.rpartition(".")[0],
-    )
-    for name, path in FILES.items()
-}
+
+
+@cache
+def imports_of(module: str) -> list[Import]:
+    """Return all imports of a module of this repository at run time."""
+    path = FILES[module]
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    return imports(path.read_text(encoding="utf-8"), package)
 
 
 def module_of(name: str) -> str | None:
@@ -148,14 +150,28 @@ def modules_in(*packages: str) -> list[str]:
     return [name for name in FILES if any(name == p or name.startswith(f"{p}.") for p in packages)]
 
 
+def each_module_in(*packages: str) -> Callable[[Callable[[str], None]], Callable[[], None]]:
+    """Make one test of a rule for a module: 450 tests would take longer than what they check."""
+
+    def decorate(rule: Callable[[str], None]) -> Callable[[], None]:
+        def test() -> None:
+            for module in modules_in(*packages):
+                rule(module)
+
+        test.__name__ = rule.__name__
+        return test
+
+    return decorate
+
+
 def imported_modules(module: str) -> set[str]:
     """Return the modules of this repository that a module imports, also late."""
-    return {found for one in IMPORTS[module] if (found := module_of(one.name))} - {module}
+    return {found for one in imports_of(module) if (found := module_of(one.name))} - {module}
 
 
 def imported_packages(module: str) -> set[str]:
     """Return the top-level packages that a module imports, also late."""
-    return {package_of(one.name) for one in IMPORTS[module]}
+    return {package_of(one.name) for one in imports_of(module)}
 
 
 def reachable(module: str, *, late: bool = True) -> set[str]:
@@ -173,7 +189,7 @@ def reachable(module: str, *, late: bool = True) -> set[str]:
         seen.add(here)
         if "." in here:
             ahead.append(here.rpartition(".")[0])
-        for one in IMPORTS[here]:
+        for one in imports_of(here):
             if late or not one.late:
                 packages.add(package_of(one.name))
                 if inner := module_of(one.name):
@@ -203,60 +219,60 @@ def test_files_contain_all_packages() -> None:
     assert {part_of(name) for name in modules_in("common")} - {""} == set(ALLOWED)
 
 
-@pytest.mark.parametrize("module", modules_in("qfleet"))
+@each_module_in("qfleet")
 def test_library_imports_no_application(module: str) -> None:
     assert imported_packages(module) & set(ALL_PACKAGES) <= {"qfleet"}
 
 
-@pytest.mark.parametrize("module", modules_in("common"))
+@each_module_in("common")
 def test_common_imports_no_application(module: str) -> None:
     assert imported_packages(module) & set(ALL_PACKAGES) <= {"qfleet", "common"}
 
 
-@pytest.mark.parametrize("module", modules_in(*PACKAGES, "benchmarks"))
+@each_module_in(*PACKAGES, "benchmarks")
 def test_no_package_imports_tools_or_benchmarks(module: str) -> None:
     allowed = {"benchmarks", "tests"} if package_of(module) == "benchmarks" else set()
     assert imported_packages(module) & {"tools", "benchmarks", "chaos", "tests"} <= allowed
 
 
-@pytest.mark.parametrize("module", modules_in("chaos"))
+@each_module_in("chaos")
 def test_chaos_imports_common_and_the_client_only(module: str) -> None:
     allowed = {"chaos", "common", "launch", "qfleet"}
     assert imported_packages(module) & {*ALL_PACKAGES, "tests"} <= allowed
 
 
-@pytest.mark.parametrize("module", modules_in(*PACKAGES))
+@each_module_in(*PACKAGES)
 def test_tensorflow_is_imported_by_its_runtime_only(module: str) -> None:
     if module != RUNTIME:
         assert not imported_packages(module) & TENSORFLOW, f"import it from {RUNTIME}"
 
 
-@pytest.mark.parametrize("module", modules_in(*PACKAGES))
+@each_module_in(*PACKAGES)
 def test_tensorflow_quantum_is_imported_late_by_tfq_only(module: str) -> None:
-    found = [one for one in IMPORTS[module] if one.name.startswith("tensorflow_quantum")]
+    found = [one for one in imports_of(module) if one.name.startswith("tensorflow_quantum")]
     assert all(one.late for one in found), "it must be imported after the strategy is created"
     assert not found or module == "qfleet.tensorflow.tfq"
 
 
-@pytest.mark.parametrize("module", modules_in("qfleet"))
+@each_module_in("qfleet")
 def test_library_reaches_tensorflow_in_its_adapter_only(module: str) -> None:
     if not module.startswith("qfleet.tensorflow"):
         assert not reachable(module, late=False) & {*TENSORFLOW, "tensorflow_quantum"}
 
 
-@pytest.mark.parametrize("module", modules_in(*PACKAGES))
+@each_module_in(*PACKAGES)
 def test_frameworks_are_imported_by_their_adapters_only(module: str) -> None:
     for framework in imported_packages(module) & FRAMEWORKS.keys():
         assert module.startswith(FRAMEWORKS[framework])
 
 
-@pytest.mark.parametrize("module", modules_in("qfleet.pennylane"))
+@each_module_in("qfleet.pennylane")
 def test_pennylane_adapter_imports_interfaces_late(module: str) -> None:
-    found = [one for one in IMPORTS[module] if package_of(one.name) in ("torch", "jax")]
+    found = [one for one in imports_of(module) if package_of(one.name) in ("torch", "jax")]
     assert all(one.late for one in found), "PennyLane alone must be enough"
 
 
-@pytest.mark.parametrize("module", modules_in("qfleet"))
+@each_module_in("qfleet")
 def test_adapters_do_not_import_each_other(module: str) -> None:
     folders = {f"qfleet.{name}" for name in ("tensorflow", "torch", "jax", "pennylane", "cirq")}
     reached = {".".join(one.split(".")[:2]) for one in imported_modules(module)} & folders
@@ -264,13 +280,13 @@ def test_adapters_do_not_import_each_other(module: str) -> None:
         assert reached <= {".".join(module.split(".")[:2])}
 
 
-@pytest.mark.parametrize("module", modules_in("studies"))
+@each_module_in("studies")
 def test_studies_import_the_client_of_slurm_only(module: str) -> None:
     client = [one for one in imported_modules(module) if package_of(one) == "launch"]
     assert all(one.startswith("launch.slurm.") for one in client)  # that of Kubernetes is a process
 
 
-@pytest.mark.parametrize("module", modules_in("launch"))
+@each_module_in("launch")
 def test_client_imports_common_only_and_nothing_heavy(module: str) -> None:
     assert not imported_packages(module) & {"training", "inference", "planning"}
     parts = {part_of(one) for one in imported_modules(module) if one.startswith("common.")}
@@ -279,19 +295,19 @@ def test_client_imports_common_only_and_nothing_heavy(module: str) -> None:
     assert not reachable(module, late=False) & heavy
 
 
-@pytest.mark.parametrize("module", modules_in("planning"))
+@each_module_in("planning")
 def test_planning_imports_no_tensorflow(module: str) -> None:
     assert not imported_packages(module) & {"inference", "launch"}
     assert not reachable(module, late=False) & {*TENSORFLOW, "tensorflow_quantum"}
 
 
-@pytest.mark.parametrize("module", modules_in("studies"))
+@each_module_in("studies")
 def test_studies_import_no_tensorflow_and_start_trainings(module: str) -> None:
     assert "training" not in imported_packages(module)
     assert not reachable(module, late=False) & {*TENSORFLOW, "tensorflow_quantum"}
 
 
-@pytest.mark.parametrize("module", modules_in("training", "inference"))
+@each_module_in("training", "inference")
 def test_training_and_inference_import_no_application(module: str) -> None:
     assert imported_packages(module) & set(APPLICATIONS) <= {package_of(module)}
 
