@@ -136,25 +136,22 @@ override marked = $$(grep -rlw --include='test_*.py' 'mark\.$(1)' tests | sort)
 override pytest_tfq := tests/run.sh .venv-tfq/bin/python --numprocesses=2 --dist=worksteal \
 	tests/tfq tests/unit/qfleet tests/unit/test_layers.py
 
-.PHONY: test test-worker test-tfq test-rest test-all test-adapters test-native test-infra test-nightly test-changed
-test: test-worker test-tfq ## run the default tests: 6 minutes
-
-test-worker: ## run the default tests without TensorFlow Quantum
+.PHONY: test test-tfq test-rest test-all test-adapters test-native test-infra test-nightly test-changed
+test: ## run the default tests: 5 minutes
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(tensorboard)
 	@$(pytest) -m default
 
-test-tfq: ## run the default tests with TensorFlow Quantum, in its environment
+test-tfq: ## run the tests with TensorFlow Quantum, in its environment
 	@$(no_settings)$(setup) $(tfq)
 	@$(pytest_tfq) -m tfq
 
 test-all: test test-rest ## run all tests but those that need a cluster: 25 minutes
 
-test-rest: test-environments
+test-rest: test-environments test-tfq
 	@# File by file: groups of processes that a file shares are started once. The longest files come first.
 	@$(pytest) --dist=loadfile --no-loadscope-reorder tests/native tests/slurm tests/exhaustive tests/infra \
 		$(call marked,exhaustive) $(call marked,native) -m 'infra or exhaustive or native'
-	@tests/run.sh .venv-tfq/bin/python tests/tfq -m tfq_exhaustive
 
 test-native: test-environments ## run the tests of the C++ engine: sanitizers, other processors
 	@$(pytest) tests/native $(call marked,native) -m native

@@ -25,7 +25,6 @@ TIERS = {
     "e2e": "needs the Kubernetes cluster of `make cluster`",
     "nightly": "takes minutes: other moments and lengths of faults",
     "tfq": "compares with TensorFlow Quantum, in its environment",
-    "tfq_exhaustive": "the same, and takes long",
 }
 FOLDERS = {
     "native": "native",

@@ -4,13 +4,10 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 
 from qfleet.circuits.qcnn import qcnn
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.runtime import tf
-
-pytestmark = pytest.mark.tfq_exhaustive
 
 MIN_SPEEDUP = 60  # several times this is measured on two idle cores
 BATCH = 32

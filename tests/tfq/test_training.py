@@ -5,8 +5,6 @@ import pytest
 from common import runs
 from tests.support.training_processes import SMALL, training_processes
 
-pytestmark = pytest.mark.tfq_exhaustive
-
 start = pytest.fixture(training_processes)
 
 

@@ -3,6 +3,8 @@
 #
 #   with_cluster.sh COMMAND...        with_cluster.sh make e2e
 #
+# MEANWHILE="make verify" runs this command while the cluster starts. Where it fails, COMMAND is not run.
+#
 # Exits with the command's exit code; with 1, and a list of the remains, if something is left.
 set -euo pipefail
 source "${BASH_SOURCE[0]%/*}/common.sh"
@@ -27,9 +29,12 @@ traces() { # all that a cluster could leave, a line each
 (($#)) || fail "the command is missing: with_cluster.sh COMMAND..."
 "$here/down.sh"
 before=$(traces | sort)
-trap '"$here/down.sh"' EXIT
 status=0
-{ "$here/up.sh" && "$@"; } || status=$?
+"$here/up.sh" & up=$!
+trap 'kill $up 2>/dev/null || true; wait $up || true; "$here/down.sh"' EXIT
+bash -c "${MEANWHILE:-true}" || status=$?
+wait $up || status=$?
+((status)) || "$@" || status=$?
 trap - EXIT
 "$here/down.sh"
 left=$(comm -13 <(echo "$before") <(traces | sort)) # traces that disappeared meanwhile do not matter
