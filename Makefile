@@ -283,8 +283,8 @@ lock upgrade:
 e2e: ## run the end-to-end tests on the cluster of KUBECONFIG, or of make cluster
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(launch)
-	@# Tests that mostly wait run beside tests that train.
-	@tests/run.sh .venv/bin/python tests/e2e --numprocesses=2 --dist=loadfile -m 'not alone and not nightly'
+	@# These tests mostly wait for pods: four run at a time, each in its own namespaces.
+	@tests/run.sh .venv/bin/python tests/e2e --numprocesses=4 --dist=loadfile -m 'not alone and not nightly'
 	@tests/run.sh .venv/bin/python tests/e2e -m 'alone and not nightly'
 
 .PHONY: e2e-nightly
