@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = ROOT / ".venv-wheel"
 EXAMPLE = ROOT / "examples/numpy_gradients.py"

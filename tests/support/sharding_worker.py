@@ -1,6 +1,6 @@
-"""One of several processes: `python -m tests.support.sharding_worker RANK PORTS FILE`.
+"""One of several processes: `python -m tests.support.sharding_worker RANK PORTS FILE SIZES`.
 
-The first two processes are a group, then the first four, and so on. Each writes the values and its
+The first processes are a group of each of the SIZES, such as 2,4. Each writes the values and its
 partial gradients of every case of its groups to FILE. For the first case of each size it also
 writes the result of three steps in one TensorFlow call.
 """
@@ -29,11 +29,11 @@ def main() -> None:
     configure(threads=1, seed=1)
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     found: dict[str, np.ndarray] = {}
-    for size, cases in sorted(CASES.items()):  # the largest group is last and keeps all processes
+    for size in map(int, sys.argv[4].split(",")):  # the last one keeps all processes
         if rank >= size:
             continue
         group = state_group.StateGroup(size=size, rank=rank, key=2000 + size)
-        for at, (name, make) in enumerate(cases.items()):
+        for at, (name, make) in enumerate(CASES[size].items()):
             case = make()
             with state_group.use_group(group):
                 simulator = build_simulator(
