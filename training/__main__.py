@@ -9,6 +9,7 @@ from common.errors import Preempted, SettingsError, exit_on_signals, run_main
 from common.processes import tfq_environment
 from common.runs import auto_settings
 from common.settings import Settings
+from common.settings.groups import FITTED_TO_DATA
 from common.text import plural
 from common.waiting import Waiting
 from training import logging_setup
@@ -19,8 +20,6 @@ log = logging.getLogger("qfleet")
 
 PLANNER = (sys.executable, "-m", "planning.auto")
 """Command that chooses WORKERS and BATCH, in this environment."""
-
-DEFAULT_DATA = Settings.fields()["data"].default
 
 
 def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
@@ -33,7 +32,8 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
         The exit code of `LocalLauncher.train`.
 
     Raises:
-        DataError: DATA can't be used; no worker was started.
+        DataError, SettingsError: DATA can't be used, or a setting does not fit it; no worker was
+            started.
     """
     settings = Settings.from_args(sys.argv[1:], "make training")
     if events.is_read_by_parent():
@@ -47,7 +47,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
     if name != settings.run_name:
         log.info(f"Run '{settings.run_name}' is finished; starting run '{name}'")
     settings = auto_settings.training_settings(settings, root, name)
-    if settings.data.data != DEFAULT_DATA:
+    if settings.explicit & FITTED_TO_DATA:
         with Waiting(f"the check of DATA={settings.data.data}"):
             from common import data  # it takes a second to import
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from common import checkpoints, runs, storage
 from common.data import Dataset, prepare
-from common.data.class_weights import class_factors
 from common.data.description import describe
 from common.environments import code_version, package_version
 from common.errors import (
@@ -77,8 +76,7 @@ class Chief:
             The message that every worker received; None where the run is finished already.
 
         Raises:
-            SettingsError: CLASS_WEIGHTS does not fit the classes of the data set, or PRUNE its
-                members.
+            SettingsError: A setting does not fit the data set, or PRUNE its members.
             RunError: The run has other data, the workers differ in their settings or programs, or a
                 missing worker failed MAX_ATTEMPTS times.
             RendezvousTimeout: Workers are missing.
@@ -93,7 +91,6 @@ class Chief:
         data = prepare(
             self._settings, self._root / runs.DATASETS, lambda done, total: watchdog.progress()
         )
-        class_factors(data.target, self._settings.data.class_weights, data.class_counts)
         if self._settings.training.prune:
             from common.model_circuits import require_prunable  # Cirq takes a second to import
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from common import storage
 from common.data import dataset_dir
+from common.data.class_weights import class_factors
 from common.data.dataset import Dataset
 from common.data.encoding import Encoding
 from common.data.formats import FORMATS
 from common.data.origin import Origin
-from common.data.problem_files import read_problem
 from common.data.recipe import folder, recipe
 from common.data.sampling import WorkerSampler
 from common.data.shuffling import SINGLE_SHARD
@@ -87,7 +87,7 @@ def check(settings: Settings) -> None:
 
     Local tables of up to MAX_CHECKED_MIB are read and split. Of larger ones, and of those in a
     bucket, only the existence and, of local ones, the size are checked. A folder's manifest is
-    read, and its shards are listed.
+    read, and its shards are listed. Of energies, references are not computed.
 
     Raises:
         DataError: The data can't be read or used.
@@ -97,13 +97,20 @@ def check(settings: Settings) -> None:
     if (found := _existing(settings)) is not None:
         _require_target(found.target, settings)
         _require_shards(found)
-    elif data.task in PROBLEM_FILES:
-        if data.is_problem_file:
-            read_problem(data)
-    elif data.data not in GENERATORS and not _is_read_later(data):
-        with _report_memory(data.data):
-            splits = read_user_table(data, settings.model.qubits, is_logged=False)
-        _require_target(splits.encoding.target, settings)
+        return
+    qubits = settings.model.qubits
+    with _report_memory(data.data):
+        if data.task in PROBLEM_FILES:
+            from common.data.problems import check_problem  # Cirq takes a second to import
+
+            target = check_problem(data, qubits)
+        elif data.data in GENERATORS:
+            target = GENERATORS[data.data](data, qubits).encoding.target
+        elif _is_read_later(data):
+            return
+        else:
+            target = read_user_table(data, qubits, is_logged=False).encoding.target
+    _require_target(target, settings)
 
 
 def _is_read_later(data: DataSettings) -> bool:
@@ -124,7 +131,7 @@ def _require_shards(found: Dataset) -> None:
 
 
 def _require_target(target: Target, settings: Settings) -> None:
-    """Raise if a target does not fit TASK, MODEL or LOSS."""
+    """Raise if a target does not fit TASK, MODEL, LOSS or CLASS_WEIGHTS."""
     data = settings.data
     if target.task != data.task:
         raise SettingsError(
@@ -132,6 +139,7 @@ def _require_target(target: Target, settings: Settings) -> None:
             f" TASK={target.task}: set TASK={target.task}, or generate another data set"
         )
     require_fit(target, settings)
+    class_factors(target, data.class_weights, {})
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from common.settings.groups import PROBLEM_FILES, DataSettings
 from common.text import did_you_mean
 from qfleet.errors import LibraryError
 from qfleet.problems import HAMILTONIANS, HamiltonianFamily, named, parse, target_states
+from qfleet.problems.names import first_member
 
 MAX_STATE_QUBITS = 12
 """Width of target states, whose amplitudes are the columns of a data set."""
@@ -39,24 +40,7 @@ def energies(data: DataSettings, qubits: int) -> PreparedSplits:
         DataError: The Hamiltonian can't be read or computed.
         SettingsError: It does not fit QUBITS, or a setting does not apply.
     """
-    _refuse_settings(data)
-    try:
-        if data.is_problem_file:
-            family = parse(read_problem(data).decode("utf-8", errors="replace"), data.data)
-        else:
-            family = _named(data.data)
-    except LibraryError as error:
-        raise DataError(str(error)) from None
-    if family.is_constant():
-        raise DataError(
-            f"{data.data} has no term besides the identity, so that all states have the same"
-            " energy: give a Hamiltonian with other Pauli words"
-        )
-    if family.qubits != qubits:
-        raise SettingsError(
-            f"DATA={data.data} acts on {family.qubits} qubits and the circuit has QUBITS={qubits}:"
-            f" set QUBITS={family.qubits}"
-        )
+    family = _family(data, qubits, named)
     terms, coefficients = _identity_first(family)
     references = [member.reference_energy() for member in family.members()]
     has_reference = all(energy is not None for energy in references)
@@ -75,7 +59,50 @@ def energies(data: DataSettings, qubits: int) -> PreparedSplits:
     return _same_splits(rows, labels, (*family.field_names, *terms), target)
 
 
-def _named(name: str) -> HamiltonianFamily:
+def check_problem(data: DataSettings, qubits: int) -> Target:
+    """Return a target with what settings must fit: neither reference energies nor Pauli words.
+
+    Args:
+        data: Settings of the data set.
+        qubits: QUBITS.
+
+    Raises:
+        DataError, SettingsError: As `energies` and `states`.
+    """
+    if data.task == "state":
+        return states(data, qubits).encoding.target
+    family = _family(data, qubits, first_member)
+    members, electrons = len(family.coefficients), family.electrons
+    fields = family.field_names
+    return Target("energy", "energy", fields=fields, members=members, electrons=electrons)
+
+
+def _family(
+    data: DataSettings, qubits: int, find: Callable[[str], HamiltonianFamily]
+) -> HamiltonianFamily:
+    _refuse_settings(data)
+    try:
+        if data.is_problem_file:
+            family = parse(read_problem(data).decode("utf-8", errors="replace"), data.data)
+        else:
+            _require_kind(data.data)
+            family = find(data.data)
+    except LibraryError as error:
+        raise DataError(str(error)) from None
+    if family.is_constant():
+        raise DataError(
+            f"{data.data} has no term besides the identity, so that all states have the same"
+            " energy: give a Hamiltonian with other Pauli words"
+        )
+    if family.qubits != qubits:
+        raise SettingsError(
+            f"DATA={data.data} acts on {family.qubits} qubits and the circuit has QUBITS={qubits}:"
+            f" set QUBITS={family.qubits}"
+        )
+    return family
+
+
+def _require_kind(name: str) -> None:
     kind, kinds = name.partition(":")[0], [form.partition(":")[0] for form in HAMILTONIANS]
     if kind not in kinds:
         raise DataError(
@@ -83,7 +110,6 @@ def _named(name: str) -> HamiltonianFamily:
             f" of a file that ends in {' or '.join(PROBLEM_FILES['energy'])}"
             + did_you_mean(kind, kinds)
         )
-    return named(name)
 
 
 def _identity_first(family: HamiltonianFamily) -> tuple[tuple[str, ...], np.ndarray]:

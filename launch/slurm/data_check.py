@@ -7,10 +7,9 @@ from common.environments import WORKER_PYTHON
 from common.errors import DataError
 from common.processes import ManagedProcess
 from common.settings import Settings
+from common.settings.groups import FITTED_TO_DATA
 
 COMMAND = (str(WORKER_PYTHON), "-m", "common.data.check_command")
-
-DEFAULT_DATA = Settings.fields()["data"].default
 
 
 def check(settings: Settings) -> None:
@@ -22,7 +21,9 @@ def check(settings: Settings) -> None:
         DataError: The data can't be read, or a setting does not fit them.
     """
     data = settings.data.data
-    if data == DEFAULT_DATA or data.startswith("gs://") or not WORKER_PYTHON.is_file():
+    if data.startswith("gs://") or not settings.explicit & FITTED_TO_DATA:
+        return
+    if not WORKER_PYTHON.is_file():
         return
     command = [*COMMAND, *settings.to_args()]
     with ManagedProcess(command, name="data check", stdout="discard", stderr="capture") as process:

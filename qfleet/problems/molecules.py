@@ -38,6 +38,15 @@ MOLECULES = {
 }
 
 
+def require_bonds(name: str, bonds: np.ndarray) -> None:
+    """Raise a ProblemError if a bond length, in angstrom, is not allowed."""
+    if not ((bonds >= MIN_BOND) & (bonds <= MAX_BOND)).all():
+        raise ProblemError(
+            f"{name} has a bond length that is not between {MIN_BOND:g} and {MAX_BOND:g} angstrom:"
+            " give R in this range"
+        )
+
+
 def molecule(name: str, kind: str, bonds: np.ndarray) -> HamiltonianFamily:
     """Return the Hamiltonians of a molecule by bond length, in hartree.
 
@@ -47,13 +56,8 @@ def molecule(name: str, kind: str, bonds: np.ndarray) -> HamiltonianFamily:
         bonds: float64 [members], bond lengths in angstrom.
 
     Raises:
-        ProblemError: A bond length is not allowed, or openfermion or pyscf is not installed.
+        ProblemError: openfermion or pyscf is not installed.
     """
-    if not ((bonds >= MIN_BOND) & (bonds <= MAX_BOND)).all():
-        raise ProblemError(
-            f"{name} has a bond length that is not between {MIN_BOND:g} and {MAX_BOND:g} angstrom:"
-            " give R in this range"
-        )
     found = MOLECULES[kind]
     try:
         sums = [_hamiltonian(found, float(bond)) for bond in bonds]

@@ -7,7 +7,7 @@ import numpy as np
 from qfleet.argument_checks import TEXT, checked
 from qfleet.errors import ProblemError
 from qfleet.problems.hamiltonian import HamiltonianFamily
-from qfleet.problems.molecules import MOLECULES, molecule
+from qfleet.problems.molecules import MOLECULES, molecule, require_bonds
 
 HAMILTONIANS = ("tfim:N:g", "heisenberg:N", "h2:R", "lih:R", "lih-frozen:R")
 """Forms of names. A value may be a list 0.5,1,2 or a range 0.2..1.8/9 of that many values."""
@@ -30,6 +30,21 @@ def named(name: str) -> HamiltonianFamily:
         ArgumentError: `name` is not a text.
         ProblemError: The name has another form, or a package is missing.
     """
+    return _find(name, None)
+
+
+def first_member(name: str) -> HamiltonianFamily:
+    """Return what `named` does, of a molecule the first member only, which takes a second.
+
+    All values are checked.
+
+    Raises:
+        ProblemError: As `named`.
+    """
+    return _find(name, 1)
+
+
+def _find(name: str, most_molecules: int | None) -> HamiltonianFamily:
     kind, _, rest = name.partition(":")
     parts = rest.split(":") if rest else []
     if kind == "tfim" and len(parts) == 2:
@@ -37,7 +52,9 @@ def named(name: str) -> HamiltonianFamily:
     if kind == "heisenberg" and len(parts) == 1:
         return _heisenberg(name, _width(name, parts[0]))
     if kind in MOLECULES and len(parts) == 1:
-        return molecule(name, kind, _values(name, parts[0]))
+        bonds = _values(name, parts[0])
+        require_bonds(name, bonds)
+        return molecule(name, kind, bonds[:most_molecules])
     raise ProblemError(
         f"{name} is not a Hamiltonian: allowed are {', '.join(HAMILTONIANS)}, with a value, a list"
         " such as 0.5,0.74,1.2 or a range such as 0.2..1.8/9 for g and R"

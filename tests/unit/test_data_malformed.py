@@ -8,31 +8,46 @@ from common.data import check, prepare
 from common.data.loading import MAX_CHECKED_MIB
 from common.errors import DataError, QfleetError, SettingsError
 from common.settings import Settings
+from common.settings.groups import FITTED_TO_DATA
 from tests.support.malformed_tables import CASES, MalformedTable, csv
 from training import __main__ as program
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("words", "error", "cause"),
     [
-        ({"data": "excitation"}, "DATA=excitation is not a data set"),
-        ({"data": "digits", "classes": "3,x"}, "no label 'x'"),
-        ({"data": "digits", "encoder": "angle"}, "64 features and QUBITS=8"),
-        ({"data": "digits", "test_examples": 100_000}, "too few"),
+        ("DATA=excitation", DataError, "DATA=excitation is not a data set"),
+        ("DATA=digits CLASSES=3,x", DataError, "no label 'x'"),
+        ("DATA=digits ENCODER=angle", DataError, "64 features and QUBITS=8"),
+        ("DATA=digits TEST_EXAMPLES=100000", DataError, "too few"),
+        ("DATA=digits CLASS_WEIGHTS=3:1", SettingsError, "CLASS_WEIGHTS"),
+        ("DATA=digits MODEL=qcnn CLASSES=all", SettingsError, "MODEL"),
+        ("CLASS_WEIGHTS=-1:0", SettingsError, "CLASS_WEIGHTS"),
+        ("ENCODER=pca", SettingsError, "does not fit DATA=excitations"),
+        ("CLASSES=0,1", SettingsError, "does not fit DATA=excitations"),
+        ("ID_COLUMN=a", SettingsError, "ID_COLUMN"),
+        ("LOSS=poisson", SettingsError, "LOSS"),
+        ("TASK=regression", SettingsError, "TASK"),
+        ("TASK=energy", DataError, "is not a Hamiltonian"),
+        ("TASK=energy DATA=tfim:8", DataError, "tfim:8"),
+        ("TASK=energy DATA=tfim:8:1 QUBITS=7", SettingsError, "QUBITS=7"),
+        ("TASK=energy DATA=tfim:8:1e200", DataError, "1e.200"),
+        ("TASK=energy DATA=h2:0.7,0.01", DataError, "bond length"),
+        ("TASK=energy DATA=tfim:4:1 MODEL=uccsd", SettingsError, "MODEL=uccsd"),
+        ("TASK=energy DATA=tfim:4:1 ENCODER=pca", SettingsError, "ENCODER"),
+        ("TASK=state DATA=bell", DataError, "is not a target state"),
+        ("TASK=state DATA=w QUBITS=13", SettingsError, "QUBITS=13"),
     ],
 )
-def test_prepare_impossible_built_in_data_set_is_refused(
-    settings: dict, words: str, tmp_path: Path
+def test_check_and_prepare_refuse_what_does_not_fit(
+    words: str, error: type[QfleetError], cause: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(DataError, match=words):
-        prepare(Settings.from_values(**settings), tmp_path / "datasets")
-    assert not (tmp_path / "datasets").exists()
-
-
-@pytest.mark.parametrize("settings", [{"encoder": "pca"}, {"classes": "0,1"}])
-def test_excitations_inapplicable_settings_are_refused(settings: dict, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="does not fit DATA=excitations"):
-        prepare(Settings.from_values(**settings), tmp_path)
+    settings = Settings.from_args(words.split())
+    assert settings.explicit & FITTED_TO_DATA  # so `make training` checks before it starts
+    with pytest.raises(error, match=cause):
+        check(settings)
+    with pytest.raises(error, match=cause):
+        prepare(settings, tmp_path / "datasets")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -83,7 +98,13 @@ def test_check_does_not_read_a_large_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", ["missing.csv", "excitation", "TASK=energy MODEL=uccsd missing.json"]
+    "data",
+    [
+        "missing.csv",
+        "excitation",
+        "TASK=energy MODEL=uccsd missing.json",
+        "ENCODER=pca excitations",
+    ],
 )
 def test_training_data_that_is_missing_starts_no_worker(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -94,6 +115,6 @@ def test_training_data_that_is_missing_starts_no_worker(
         program.sys, "argv", ["training", f"STORAGE={tmp_path}", f"DATA={path}", *task]
     )
     monkeypatch.setattr(program.LocalLauncher, "train", lambda self: pytest.fail("it started"))
-    with pytest.raises(DataError, match=name):
+    with pytest.raises(QfleetError, match=name):
         program.main()
     assert not list(tmp_path.iterdir())

@@ -8,6 +8,7 @@ from common.settings.groups.commands import (
 )
 from common.settings.groups.experiment import (
     ANSATZES,
+    FITTED_TO_DATA,
     MODELS,
     NO_NOISE,
     NO_SHOTS,
@@ -28,6 +29,7 @@ from common.settings.groups.training import (
 
 __all__ = [
     "ANSATZES",
+    "FITTED_TO_DATA",
     "MODELS",
     "NO_NOISE",
     "NO_SHOTS",

@@ -29,6 +29,11 @@ VARIATIONAL_TASKS = ("energy", "state")
 PROBLEM_FILES = {"energy": (".json", ".txt"), "state": (".npz", ".npy")}
 """Endings of the files of Hamiltonians and of target states, by task."""
 
+FITTED_TO_DATA = frozenset(
+    {"data", "task", "classes", "class_weights", "encoder", "id_column", "loss"}
+)
+"""Settings that may not fit the data set, which is checked before a training if one is given."""
+
 
 class JobSettings(SettingsGroup):
     """The job: where it runs, where its results are stored, and its name."""
