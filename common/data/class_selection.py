@@ -7,6 +7,7 @@ import numpy as np
 from common.data.tables import label_text
 from common.data.target import MAX_CLASSES, Target
 from common.errors import DataError
+from common.text import printable
 
 ALL = "all"
 """Value of CLASSES that selects all labels."""
@@ -27,7 +28,9 @@ def choose_classes(labels: np.ndarray, classes: str, title: str, column: str) ->
         DataError: There is one label or too many, or CLASSES do not exist.
     """
     found = sorted(np.unique(labels).tolist(), key=_by_number)
-    listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
+    listed = ", ".join(map(_shown, found[:8])) + (
+        f" and {len(found) - 8} more" if len(found) > 8 else ""
+    )
     chosen = found
     if classes and classes != ALL:
         chosen = [label_text(name) for name in classes.split(",")]
@@ -46,6 +49,12 @@ def choose_classes(labels: np.ndarray, classes: str, title: str, column: str) ->
             " them, or TASK=regression if they are numbers to predict"
         )
     return Target("signs" if len(chosen) == 2 else "classes", column, tuple(chosen))
+
+
+def _shown(label: str) -> str:
+    """Return a label for a message: in one line, and shortened."""
+    text = " ".join(label.split())
+    return printable(text if len(text) <= 40 else text[:40] + "...")
 
 
 def _by_number(label: str) -> tuple[float, str]:
@@ -70,8 +79,9 @@ def require_all_classes(splits: Mapping[str, np.ndarray], target: Target, title:
         missing = sorted(set(target.classes) - set(labels.tolist()), key=_by_number)
         if missing and (split == "train" or len(labels) >= len(target.classes)):
             raise DataError(
-                f"{title} has no row of the class {missing[0]!r} among the {len(labels)} rows of"
-                f" the {split} split: provide more rows of that class, or leave it out of CLASSES"
+                f"{title} has no row of the class {_shown(missing[0])!r} among the {len(labels)}"
+                f" rows of the {split} split: provide more rows of that class, or leave it out of"
+                " CLASSES"
             )
 
 

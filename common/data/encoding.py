@@ -175,6 +175,11 @@ def fit(
     )
 
 
+def varies(features: np.ndarray) -> np.ndarray:
+    """Return True for each column [columns] whose deviation is more than rounding."""
+    return _scales(features) > 0
+
+
 def _inverse(deviations: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
     """Return 1 / deviation, and 0 if the deviation is only rounding."""
     significant = deviations > 1e-12 * scale

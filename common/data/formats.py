@@ -20,7 +20,9 @@ import pyarrow.parquet
 
 from common import storage
 from common.data import table_limits
+from common.data.column_notes import listed
 from common.errors import DataError, one_line
+from common.text import plural
 
 
 def read_bytes(path: str, memory: int, kind: str = "") -> bytes:
@@ -55,8 +57,8 @@ def sha256_file(path: str, memory: int) -> str:
 
 
 def normal(text: str) -> str:
-    """Return text in Unicode's form NFC, in which equal texts have equal characters."""
-    return unicodedata.normalize("NFC", text)
+    """Return the name of a column or a label without blanks around it, in Unicode's form NFC."""
+    return unicodedata.normalize("NFC", text.strip())
 
 
 def stem(path: str) -> str:
@@ -151,9 +153,10 @@ def _csv(content: bytes, memory: int, texts: Collection[str]) -> pa.Table:
         row = uneven[0]
         # Arrow counts the header as row 1.
         raise _Unsupported(
-            f"has {row.actual_columns} fields in row {row.number - 1} under a header of"
-            f" {row.expected_columns}, separated by {SEPARATORS[separator]}: every row needs one"
-            " for each column, and numbers have a decimal point"
+            f"has {plural(row.actual_columns, 'field')} in row {row.number - 1} under the header"
+            f" {listed(header)} of {row.expected_columns}, separated by {SEPARATORS[separator]}:"
+            " the first line must be the header, every row needs a field for each column, and"
+            " numbers a decimal point"
         ) from None
 
 
@@ -180,6 +183,8 @@ def _header(content: bytes) -> tuple[str, list[str]]:
             " by one of them, and enclose names with another in double quotes"
         )
     separator = found[0] if found else next(iter(rows))
+    if not rows[separator][0]:
+        raise _Unsupported("has no text: give a table with a header and rows")
     return separator, rows[separator][0]
 
 
@@ -271,6 +276,8 @@ def _columns(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
         )
     if array.dtype.kind == "f" and array.dtype.itemsize != 4:
         array = array.astype(np.float64)
+    if array.dtype.kind in "iuf" and not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))  # Arrow has no others
     if array.ndim == 1:
         return {name: array}
     if array.ndim == 2:

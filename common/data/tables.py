@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from common.data.column_notes import is_nameless, listed, suspicious
+from common.data.encoding import varies
 from common.data.formats import normal, read_file
 from common.data.table_limits import DEFAULT_MEMORY_MIB, MIB
 from common.errors import DataError
@@ -104,10 +105,12 @@ def read_table(
         read_labels = _targets if numeric else _labels
         labels = read_labels(path, label, table[label], memory)
     elif label is not None and labelled:
-        separated = ", and separate columns by commas, semicolons or tabs" * (len(names) == 1)
+        advice = did_you_mean(label, names)
+        if len(names) == 1:
+            advice = ", and separate columns by commas, semicolons or tabs"
         raise DataError(
             f"{path} has no label column {label!r}, only {listed(names)}: set LABEL_COLUMN to the"
-            f" column of labels{separated}{did_you_mean(label, names)}"
+            f" column of labels{advice}"
         )
     ids = None
     if id_column in names:
@@ -133,21 +136,21 @@ def read_table(
 
 
 def without_constants(path: str, table: Table) -> Table:
-    """Return a table without the columns that have one value in several rows.
+    """Return a table without the columns that have one value in several rows, up to rounding.
 
     Raises:
         DataError: No other column is left.
     """
-    same = (table.features == table.features[:1]).all(axis=0) & (len(table.features) > 1)
+    same = ~varies(table.features) & (len(table.features) > 1)
     if not same.any():
         return table
     left_out = tuple(name for name, is_same in zip(table.names, same, strict=True) if is_same)
     if same.all():
         raise DataError(
-            f"{path} has one value in all rows of {listed(left_out)}, from which a model learns"
-            " nothing: provide a feature that varies"
+            f"{path} has one value in all rows of {listed(left_out)}, up to rounding, from which a"
+            " model learns nothing: provide a feature that varies"
         )
-    note = f"{path}: columns of one value are left out: {listed(left_out)}"
+    note = f"{path}: columns of one value, up to rounding, are left out: {listed(left_out)}"
     return table._replace(
         features=table.features[:, ~same],
         names=tuple(name for name, is_same in zip(table.names, same, strict=True) if not is_same),
@@ -160,17 +163,17 @@ def label_text(value: object) -> str:
     """Return a label as text, which depends on nothing but the label.
 
     A text is itself: '01', 'TRUE', '1e5', '12:30' and 'NA'. Labels that look the same are one: a
-    decimal number however it is written (3, 3.0, '3' and '3.00'), and texts that differ in blanks
-    around them or in Unicode's form. Typed labels of Parquet and NPZ files get the text that Python
-    prints, of a number with the digits that its type needs: 0.1, True, 2026-01-02. A missing label
-    is ''.
+    decimal number however it is written (3, 3.0, '3' and '3.00'), and texts that differ in
+    blanks around them or in Unicode's form. Typed labels of Parquet and NPZ files get the text that
+    Python prints, of a number with the digits that its type needs: 0.1, True, 2026-01-02. A missing
+    label is ''.
     """
     if value is None:
         return ""
     if isinstance(value, (float, np.floating)) and value.is_integer():
         return str(int(value))
     text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    text = normal(text.strip())
+    text = normal(text)
     if number := _DECIMAL.fullmatch(text):
         sign, whole, fraction = number[1], number[2], (number[3] or "").rstrip("0")
         text = f"{whole}.{fraction}" if fraction else whole
@@ -256,7 +259,10 @@ def _values(labels: pa.Array) -> Sequence[object]:
 
 def _targets(path: str, name: str, column: pa.ChunkedArray, memory: int) -> np.ndarray:
     """Return float64 [n] for a column of numbers to predict."""
-    return _numbers(path, name, column, "TASK=regression predicts numbers, so convert them")
+    advice = "TASK=regression predicts numbers, so convert them"
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.string())
+    return _numbers(path, name, column, advice)
 
 
 def _numbers(

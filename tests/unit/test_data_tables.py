@@ -169,11 +169,23 @@ def test_labels_of_lists_are_refused(tmp_path: Path) -> None:
         read_labels(tmp_path / "t.parquet")
 
 
-@pytest.mark.parametrize("bad", ["many", "1_000", "12:30", "1,5"])
+@pytest.mark.parametrize("bad", ["many", "1_000", "12:30", "1,5", "True"])
 def test_target_that_is_no_number_is_named_with_its_row(bad: str, tmp_path: Path) -> None:
     write_labels(tmp_path / "t.csv", ["1", "2.5", bad, "4"])
     with pytest.raises(DataError, match=f"row 3 of column 'kind' holds '{bad}'"):
         read_table(str(tmp_path / "t.csv"), "kind", numeric=True)
+
+
+def test_names_of_columns_have_no_blanks(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a, b , kind\n1, 2, x\n")
+    table = read_table(str(tmp_path / "t.csv"), "kind")
+    assert (table.names, list(table.labels)) == (("a", "b"), ["x"])
+
+
+def test_npz_of_foreign_byte_order_is_read(tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", x=np.array([1.5], ">f4"), kind=np.array([3], ">i4"))
+    table = read_table(str(tmp_path / "t.npz"), "kind")
+    assert (table.features.tolist(), list(table.labels)) == ([[1.5]], ["3"])
 
 
 def test_targets_of_a_csv_are_numbers(tmp_path: Path) -> None:
@@ -322,10 +334,13 @@ def test_suspicious_columns_are_named_by_their_kind(
         assert [one for one in names if repr(one) in note] == [name]
 
 
+@pytest.mark.parametrize(
+    "same", [7, 1e15 + np.arange(60) % 3, 1e-170 * np.arange(60)], ids=["", "rounding", "tiny"]
+)
 def test_column_of_one_value_is_left_out_everywhere(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    same: object, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    frame = pd.DataFrame({"a": np.sqrt(np.arange(60)), "same": 7, "label": [0, 1] * 30})
+    frame = pd.DataFrame({"a": np.sqrt(np.arange(60)), "same": same, "label": [0, 1] * 30})
     frame.to_csv(tmp_path / "t.csv", index=False)
     path = str(tmp_path / "t.csv")
     settings = Settings.from_values(data=path, workers=1)
