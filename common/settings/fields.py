@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal, get_args, get_origin
 
 from annotated_types import Ge, Le
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ValidationInfo,
+    field_validator,
+)
 
 Value = str | int | float | bool | Path | None
 """The value of a setting."""
@@ -109,6 +116,15 @@ class SettingsGroup(BaseModel):
 
     title: ClassVar[str]
     scope: ClassVar[Scopes]
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_grouped_digits(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse 8_0 as a number, which Python reads as 80."""
+        kind = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, str) and "_" in value and {int, float} & {kind, *get_args(kind)}:
+            raise ValueError("an underscore between digits")
+        return value
 
     @classmethod
     def fields(cls, group: str) -> Iterator[SettingField]:

@@ -184,7 +184,8 @@ def format_error(error: ValidationError, given: Mapping[str, Given], fields: Fie
     text = given[field.name].text
     if len(text) > MAX_SHOWN:
         text = f"{text[:MAX_SHOWN]}..."
-    message = f"{text} is not allowed: {field.variable} is {describe_constraint(field)}"
+    unit = f", in {field.unit}" if field.unit else ""
+    message = f"{text} is not allowed: {field.variable} is {describe_constraint(field)}{unit}"
     return message + _near_value(str(given[field.name].value), field)
 
 
@@ -267,6 +268,8 @@ def _read_yaml(path: Path, fields: Fields) -> dict[str, Given]:
     for name in content:
         if name not in fields:
             raise SettingsError(f"{name} in {path} is not a setting{suggest(name, fields)}")
+        if name == "config":
+            raise SettingsError(f"config in {path} is not read: put all settings into one file")
     # An empty value is the default, as on the command line.
     return {
         name: Given(fields[name].default if value is None else value, f"{name}: {value} in {path}")
