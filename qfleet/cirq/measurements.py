@@ -40,7 +40,8 @@ def split_measurements(circuit: cirq.AbstractCircuit) -> tuple[cirq.Circuit, lis
         for operation in measured:
             if not isinstance(operation.gate, cirq.MeasurementGate):
                 raise CircuitError(
-                    f"the measurement {operation} is not supported: use cirq.measure"
+                    f"{describe_location(operation, index)} is a measurement that is not supported:"
+                    " use cirq.measure"
                 )
             if any(qubit.dimension != 2 for qubit in operation.qubits):
                 raise CircuitError(

@@ -51,12 +51,11 @@ class _Cache(OrderedDict[Any, Any]):
 
     def get_or_make(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return the value of a key, made if it is missing."""
-        if key not in self:
-            self[key] = make()
-        self.move_to_end(key)
+        value = self.pop(key, None)  # one operation, since another thread may free the key
+        value = self[key] = make() if value is None else value
         while len(self) > MAX_CACHED_CIRCUITS:
             self.popitem(last=False)
-        return self[key]
+        return value
 
 
 class Simulator(
@@ -84,6 +83,10 @@ class Simulator(
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"seed is {shown(seed)}: {error}") from None
         self._parts, self._keys, self._compiled = _Cache(), _Cache(), _Cache()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy holds other circuits: the numbers of the original ones would name any object.
+        return self.__dict__ | {"_parts": _Cache()}
 
     @checked(program=CIRCUIT)
     def simulate_sweep_iter(

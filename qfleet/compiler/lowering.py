@@ -116,7 +116,8 @@ def gate_key(gate: cirq.Gate | None) -> Hashable:
     # Eigenphases are multiples of 1, of 1/2 for iSWAP, and the shift adds to them.
     if isinstance(exponent, int | float) and dimension == 2 and 2 * shift % 1 == 0:
         exponent %= 2 if shift % 1 == 0 and kind is not cirq.ISwapPowGate else 4
-    return type(gate)._eigen_components, exponent, shift, dimension
+    key = type(gate)._eigen_components, exponent, shift, dimension
+    return key if isinstance(exponent, Hashable) else None
 
 
 def is_plain(gate: cirq.Gate | None, kinds: type | tuple[type, ...]) -> bool:

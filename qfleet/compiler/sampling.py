@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from qfleet.errors import ArgumentError
+from qfleet.argument_checks import integer, optional
 
 DEFAULT_TRAJECTORIES = 100
 """Trajectories of an example unless given: a standard error of at most 0.1 per Pauli word."""
@@ -35,14 +35,8 @@ class Sampling:
             ("shots", 1, MAX_SHOTS),
             ("seed", 0, MAX_SEED),
         ):
-            value = getattr(self, name)
-            if value is None and name != "seed":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-                optional = "" if name == "seed" else ", or None"
-                raise ArgumentError(
-                    f"{name} is {value!r}: pass an integer from {least:,} to {most:,}{optional}"
-                )
+            check = integer(least, most) if name == "seed" else optional(integer(least, most))
+            object.__setattr__(self, name, check(getattr(self, name), name))  # it is frozen
 
 
 EXACT = Sampling()

@@ -9,6 +9,10 @@ import numpy as np
 
 from qfleet.compiler import shannon
 
+# Methods of gates by which Cirq finds their matrices, and their parts.
+_MATRICES = frozenset({"_eigen_components", "_unitary_", "_apply_unitary_"})
+_DECOMPOSITIONS = frozenset({"_decompose_", "_decompose_with_context_"})
+
 
 @contextmanager
 def _suppress_cirq_warnings() -> Iterator[None]:
@@ -33,8 +37,11 @@ def decompose_once(operation: cirq.Operation) -> list[cirq.Operation] | None:
         operation: Any operation.
 
     Returns:
-        The parts, first applied first; None if Cirq has no decomposition on the same qubits.
+        The parts, first applied first; None if Cirq has no decomposition on the same qubits, or
+        one of another matrix.
     """
+    if _has_other_matrix(operation.gate):
+        return None
     # On neighbors of a line: elsewhere Cirq 1.5 decomposes ThreeQubitDiagonalGate incorrectly.
     line = cirq.LineQubit.range(len(operation.qubits))
     there = dict(zip(operation.qubits, line, strict=True))
@@ -44,6 +51,20 @@ def decompose_once(operation: cirq.Operation) -> list[cirq.Operation] | None:
     if parts is None or any(not set(part.qubits) <= set(line) for part in parts):
         return None
     return [part.transform_qubits(back) for part in parts]
+
+
+def _has_other_matrix(gate: cirq.Gate | None) -> bool:
+    """Return True if a user's class defines a matrix, and inherits the decomposition of another."""
+    if isinstance(gate, cirq.ControlledGate):
+        while isinstance(gate, cirq.ControlledGate | cirq.ParallelGate):
+            gate = gate.sub_gate
+    kind = type(gate)
+    own = {
+        name for one in kind.__mro__ if not one.__module__.startswith("cirq.") for name in vars(one)
+    }
+    inherits = not own & _DECOMPOSITIONS and any(hasattr(kind, one) for one in _DECOMPOSITIONS)
+    is_special = getattr(kind, "controlled", None) is not cirq.Gate.controlled
+    return bool(own & _MATRICES) and (inherits or (is_special and "controlled" not in own))
 
 
 def synthesize(qubits: Sequence[cirq.Qid], matrix: np.ndarray) -> list[cirq.Operation]:

@@ -12,6 +12,7 @@ from qfleet.argument_checks import checked, instance, integer
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.compiler.observables import collect, string_groups
 from qfleet.compiler.parameters import parameter_names
+from qfleet.compiler.program import check_symbols
 from qfleet.compiler.sampling import MAX_SHOTS
 from qfleet.engine.arguments import (
     checked_array,
@@ -43,7 +44,7 @@ class SampledForward:
 
     Raises:
         ArgumentError: An argument has the wrong type, or `shots` is not positive.
-        CircuitError: A coefficient is not real.
+        CircuitError: A coefficient is not real, or a symbol is not listed exactly once.
     """
 
     @checked(
@@ -63,6 +64,7 @@ class SampledForward:
     ) -> None:
         names = sorted(parameter_names(circuit))
         self.inputs, self.parameters = checked_symbols(inputs, parameters, names)
+        check_symbols(circuit, self.inputs, self.parameters)
         sums = checked_observables(observables)
         if not sums:
             raise ArgumentError("observables is empty: pass the observables to read")

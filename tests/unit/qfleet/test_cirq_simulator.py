@@ -1,5 +1,6 @@
 """The Cirq adapter: one contract for cirq.Simulator and qfleet.cirq.Simulator, and gradients."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -291,6 +292,15 @@ def test_gates_that_differ_by_a_phase_have_their_own_results(simulator: Factory)
         for gate in gates
     ]
     np.testing.assert_allclose(found, [[0, 1], [1, 0]], atol=1e-7)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+def test_copied_simulator_does_not_know_objects(duplicate: Callable) -> None:
+    # Memory of a freed circuit may become that of another one.
+    simulator, circuit = qfleet.cirq.Simulator(seed=1), cirq.FrozenCircuit(cirq.X(A))
+    simulator.simulate(circuit)
+    assert id(circuit) in simulator._parts
+    assert not duplicate(simulator)._parts
 
 
 def test_circuit_without_a_hash_is_simulated(simulator: Factory) -> None:

@@ -1,5 +1,8 @@
 """Gates whose methods raise, symbols that Cirq does not list, and constants of sympy."""
 
+import functools
+from typing import Any
+
 import cirq
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from qfleet.compiler.parameters import parameter_names
 from qfleet.errors import CircuitError
 
 A, B, C = QUBITS = cirq.LineQubit.range(3)
+LINE = cirq.LineQubit.range(4)
 X, Y = sympy.symbols("x y")
 METHODS = {"_unitary_": (), "_decompose_": ("qubits",), "_apply_unitary_": ("args",)}
 METHODS |= {"_kraus_": (), "_mixture_": (), "_has_unitary_": (), "_is_parameterized_": ()}
@@ -160,3 +164,43 @@ def test_qudit_is_refused_wherever_it_appears() -> None:
     ):
         with pytest.raises(CircuitError, match="qudits"):
             call()
+
+
+def redefined(kind: type[cirq.EigenGate]) -> type[cirq.EigenGate]:
+    """Return a subclass of a gate of Cirq with the eigenspaces of powers of Y...Y."""
+    width = cirq.num_qubits(kind())
+    word = functools.reduce(np.kron, [cirq.unitary(cirq.Y)] * width)
+    spaces = [(0, (np.eye(2**width) + word) / 2), (1, (np.eye(2**width) - word) / 2)]
+    methods = {"_eigen_components": lambda _: spaces}
+    methods |= {"_apply_unitary_": lambda *_: NotImplemented}
+    return type(f"Other{kind.__name__}", (kind,), methods)
+
+
+@pytest.mark.parametrize("exponent", [0.3, X])
+@pytest.mark.parametrize(
+    "kind", [cirq.XPowGate, cirq.ZPowGate, cirq.CZPowGate, cirq.SwapPowGate, cirq.CCXPowGate]
+)
+def test_redefined_gate_is_not_decomposed_as_cirqs(kind: type, exponent: Any) -> None:
+    """Cirq controls and decomposes a subclass as the class that it inherits from."""
+    gate, width = redefined(kind)(exponent=exponent), cirq.num_qubits(kind())
+    start = cirq.Circuit(cirq.ry(0.4 + at)(qubit) for at, qubit in enumerate(LINE))
+    for controls in range(5 - width):
+        wrapped = cirq.ControlledGate(gate, controls) if controls else gate
+        circuit = start + wrapped.on(*LINE[: controls + width])
+        power = cirq.unitary(cirq.resolve_parameters(gate, {"x": 0.3}))
+        matrix = np.eye(2 ** (controls + width), dtype=complex)
+        matrix[-len(power) :, -len(power) :] = power
+        wanted = start.final_state_vector(dtype=np.complex128).reshape(len(matrix), -1)
+        compiled = qfleet.compile(circuit)
+        found = compiled.state(None, [0.3] * len(compiled.parameters))
+        np.testing.assert_allclose(found, (matrix @ wanted).reshape(-1), atol=1e-7)
+    wide = cirq.ControlledGate(gate, 5 - width).on(*cirq.LineQubit.range(5))
+    with pytest.raises(CircuitError, match="moment 0"):
+        qfleet.compile(cirq.Circuit(wide))
+
+
+def test_exponent_without_a_hash_is_a_number_or_refused() -> None:
+    array, number = (cirq.Circuit(cirq.X(A) ** one) for one in (np.array(0.3), 0.3))
+    np.testing.assert_allclose(qfleet.compile(array).state(), qfleet.compile(number).state())
+    with pytest.raises(CircuitError, match="moment 0"):
+        qfleet.compile(cirq.Circuit(cirq.XPowGate(exponent=[0.3])(A)))

@@ -7,7 +7,7 @@ import sympy
 
 import qfleet
 from qfleet.circuits import add_noise, hardware_efficient
-from qfleet.errors import ArgumentError
+from qfleet.errors import ArgumentError, CircuitError
 from qfleet.noise_rates import NoiseRates
 from qfleet.problems import (
     fidelity,
@@ -67,12 +67,14 @@ def test_sampled_forward_counts_its_shots() -> None:
         ({"shots": 1.5}, "shots"),
         ({"shots": True}, "shots"),
         ({"observables": ()}, "observables"),
+        ({"inputs": ["x", "x"]}, "symbol x is listed more than once"),
+        ({"parameters": []}, "symbol p"),
     ],
 )
 def test_sampled_forward_names_a_wrong_argument(changes: dict, word: str) -> None:
-    good = {"observables": WORDS, "sampler": cirq.Simulator(), "shots": 1}
-    with pytest.raises(ArgumentError, match=word):
-        qfleet.SampledForward(CIRCUIT, ["x"], **{**good, **changes})
+    good = {"inputs": ["x"], "observables": WORDS, "sampler": cirq.Simulator(), "shots": 1}
+    with pytest.raises((ArgumentError, CircuitError), match=word):
+        qfleet.SampledForward(CIRCUIT, **{**good, **changes})
 
 
 def test_sampled_forward_with_a_wrong_shape_raises() -> None:
