@@ -143,7 +143,8 @@ def checked_observables(observables: Any) -> tuple[cirq.PauliSum, ...]:
     """Return observables as sums; one observable is a sequence of one."""
     if isinstance(observables, cirq.PauliSum | cirq.PauliString):
         observables = (observables,)
-    sums = [cirq.PauliSum.wrap(one) for one in _OBSERVABLES(observables, "observables")]
+    # Copies, since the caller may add terms to a sum.
+    sums = [cirq.PauliSum.wrap(one).copy() for one in _OBSERVABLES(observables, "observables")]
     for at, observable in enumerate(sums):
         for qubit in observable.qubits:
             circuit_checks.qubit(qubit, f"a qubit of observables[{at}]")

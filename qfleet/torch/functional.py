@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType, get_interpreter_stack
 from torch.autograd import forward_ad
 
 from qfleet.engine.compiled_circuit import CompiledCircuit
@@ -123,7 +124,7 @@ def _arguments(
     inputs = _checked(inputs, len(compiled.inputs), dtype, "inputs")
     parameters = _checked(parameters, len(compiled.parameters), dtype, "parameters")
     if not torch.compiler.is_compiling():
-        _refuse_forward_mode(inputs, parameters)
+        _refuse_transforms(inputs, parameters)
     if parameters.ndim != 1:
         raise ArgumentError(
             f"parameters have shape {list(parameters.shape)}: pass a tensor"
@@ -140,6 +141,8 @@ def _checked(tensor: Tensor | None, width: int, dtype: torch.dtype, argument: st
         return torch.empty(0, dtype=dtype)
     if not isinstance(tensor, Tensor):
         raise ArgumentError(f"{argument} is a {type(tensor).__name__}: pass a torch.Tensor")
+    if tensor.is_nested or tensor.layout is not torch.strided:
+        raise ArgumentError(f"{argument} are nested or sparse: pass a dense tensor")
     if tensor.device.type != "cpu":
         raise ArgumentError(
             f"{argument} are on the device {tensor.device}: the engine runs on the CPU, so use"
@@ -157,8 +160,13 @@ def _checked(tensor: Tensor | None, width: int, dtype: torch.dtype, argument: st
     return tensor.to(dtype)
 
 
-def _refuse_forward_mode(*tensors: Tensor) -> None:
-    """Refuse dual tensors: torch.library's operations would drop their tangents silently."""
+def _refuse_transforms(*tensors: Tensor) -> None:
+    """Refuse torch.func's gradients, and dual tensors, whose tangents would be dropped silently."""
+    if any(one.key() == TransformType.Grad for one in get_interpreter_stack() or ()):
+        raise NotImplementedError(
+            "torch.func.grad, vjp, jacrev and hessian of circuits are not available: use"
+            " torch.autograd.grad, or torch.autograd.functional.jacobian and hessian"
+        )
     if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
         raise NotImplementedError(
             "forward-mode derivatives (torch.func.jvp, torch.func.jacfwd) of circuits are not"

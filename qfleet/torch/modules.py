@@ -54,10 +54,11 @@ class CircuitModule(nn.Module):
     ) -> None:
         super().__init__()
         _require_supported(dtype)
-        self.circuit, self.observables = circuit, checked_observables(observables)
+        self.observables = checked_observables(observables)
         self.compiled = compile_circuit(
             circuit, inputs, parameters, self.observables, dtype=_COMPLEX[dtype]
         )
+        self.circuit = circuit.unfreeze()  # a copy, since the caller may append gates
         self.inputs, self.parameter_names = self.compiled.inputs, self.compiled.parameters
         self.initializer = initializer
         self.angles = nn.Parameter(torch.empty(len(self.parameter_names), dtype=dtype))

@@ -129,7 +129,7 @@ def test_third_derivative_raises() -> None:
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:FutureWarning")
 @pytest.mark.parametrize("function", [expectation, state])
 @pytest.mark.parametrize("which", [0, 1])
-def test_forward_mode_raises(function: Any, which: int) -> None:
+def test_func_transforms_raise(function: Any, which: int) -> None:
     operands = [one.detach() for one in point()]
     compiled = COMPILED if function is expectation else STATES
 
@@ -138,6 +138,10 @@ def test_forward_mode_raises(function: Any, which: int) -> None:
 
     with pytest.raises(NotImplementedError, match="forward-mode"):
         torch.func.jvp(of_one, (operands[which],), (torch.ones_like(operands[which]),))
+    gradient = torch.func.grad(lambda value: of_one(value).abs().sum())
+    for transform in (gradient, lambda value: torch.func.vmap(gradient)(value[None])):
+        with pytest.raises(NotImplementedError, match=r"torch\.func\.grad"):
+            transform(operands[which])
 
 
 @opcheck_warning
@@ -345,6 +349,17 @@ def test_module_refuses_other_dtypes_unchanged(change: str) -> None:
     assert module.angles.dtype == torch.float32
 
 
+def test_changed_circuit_does_not_change_a_module() -> None:
+    circuit, observable = CIRCUIT.copy(), SUMS[0].copy()
+    module = Expectation(circuit, INPUTS, [observable])
+    inputs = point(dtype=torch.float32, grad=False)[0]
+    wanted = module(inputs).detach()
+    circuit.append(cirq.X.on_each(*QUBITS))
+    observable += 3 * cirq.X(QUBITS[0])
+    for other in (copy.deepcopy(module), module.double()):
+        torch.testing.assert_close(other(inputs).detach().float(), wanted)
+
+
 def test_copies_compute_the_same() -> None:
     module = Expectation(CIRCUIT, INPUTS, SUMS)
     other = Expectation(CIRCUIT, INPUTS, SUMS)
@@ -413,6 +428,11 @@ INVALID = {
     "missing": (None, "inputs are missing"),
     "list": ([[0.0, 0.0]], "inputs is a list"),
     "meta": (torch.zeros(4, 2, device="meta"), "inputs are on the device meta"),
+    "sparse": (torch.zeros(4, 2).to_sparse(), "inputs are nested or sparse"),
+    "nested": (
+        torch.nested.nested_tensor([torch.zeros(2)], layout=torch.jagged),
+        "inputs are nested or sparse",
+    ),
     "nan": (torch.full((4, 2), torch.nan), "inputs is nan"),
 }
 

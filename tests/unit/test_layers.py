@@ -209,5 +209,18 @@ def test_shots_are_a_positive_integer() -> None:
 
 
 def test_complex_angles_are_refused() -> None:
+    angles = np.ones((2, len(INPUTS)), np.complex64)
+    parameters = np.ones((2, len(cirq.parameter_names(CIRCUIT)) - len(INPUTS)), np.float32)
     with pytest.raises(ValueError, match="takes real angles"):
-        Expectation(CIRCUIT, INPUTS, SUMS)(np.ones((2, len(INPUTS)), np.complex64))
+        Expectation(CIRCUIT, INPUTS, SUMS)(angles)
+    with pytest.raises(ValueError, match="takes real angles"):
+        ControlledExpectation(CIRCUIT, INPUTS, SUMS)([angles, parameters])
+
+
+def test_changed_circuit_does_not_change_a_layer() -> None:
+    circuit, observable = CIRCUIT.copy(), cirq.PauliSum.wrap(cirq.Z(A))
+    layer = Expectation(circuit, INPUTS, [observable], gradient_circuit=circuit)
+    config = layer.get_config()
+    circuit.append(cirq.X(A))
+    observable += cirq.X(A)
+    assert layer.get_config() == config

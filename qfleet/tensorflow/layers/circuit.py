@@ -61,8 +61,8 @@ class CircuitLayer(keras.layers.Layer):
         **keras_args: Any,
     ) -> None:
         super().__init__(**keras_args)
-        self.circuit = circuit
         require_json(circuit)
+        self.circuit = circuit.unfreeze()  # a copy, since the caller may append gates
         self.inputs = tuple(map(str, inputs))
         others = sorted(set(parameter_names(circuit)) - set(self.inputs))
         self.parameters = tuple(map(str, others if parameters is None else parameters))
@@ -131,6 +131,13 @@ class CircuitLayer(keras.layers.Layer):
         names = [name for name in ("circuit", "gradient_circuit", "observables") if name in config]
         return cls(**config | {name: value_from_json(config[name]) for name in names})
 
+    def _real(self, angles: tf.Tensor) -> tf.Tensor:
+        """Return angles in the layer's dtype; a cast would drop imaginary parts."""
+        angles = tf.convert_to_tensor(angles)
+        if angles.dtype.is_complex:
+            raise ValueError(f"the layer {self.name} takes real angles, not {angles.dtype.name}")
+        return tf.cast(angles, self.compute_dtype)
+
     @property
     def _simulator_args(self) -> dict[str, Any]:
         """Engine, method, samples and dtype as arguments of `build_simulator`."""
@@ -192,9 +199,10 @@ class TrainedCircuit(CircuitLayer):
         Raises:
             CircuitError: The circuit is not supported.
         """
-        self.circuit = circuit
+        require_json(circuit)
+        self.circuit = circuit.unfreeze()
         if observables is not None:
-            self.observables = tuple(observables)
+            self.observables = checked_observables(observables)
         self.__dict__.pop("program", None)
         self._simulator = self._build_simulator()
 
@@ -214,10 +222,7 @@ class TrainedCircuit(CircuitLayer):
 
     def _symbols(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return [B, inputs] and [parameters] values of the symbols, in the layer's dtype."""
-        inputs = tf.convert_to_tensor(inputs)
-        if inputs.dtype.is_complex:
-            raise ValueError(f"the layer {self.name} takes real angles, not {inputs.dtype.name}")
-        return tf.cast(inputs, self.compute_dtype), tf.convert_to_tensor(self.angles)
+        return self._real(inputs), tf.convert_to_tensor(self.angles)
 
 
 class PauliReadouts(TrainedCircuit):

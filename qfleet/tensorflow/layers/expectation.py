@@ -70,9 +70,10 @@ class Expectation(PauliReadouts):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, observables, **circuit_args)
-        self.gradient_circuit = gradient_circuit
+        self.gradient_circuit: cirq.Circuit | None = None
         if gradient_circuit is not None:
             require_json(gradient_circuit)
+            self.gradient_circuit = gradient_circuit.unfreeze()
         self._sampler, self._shots = sampler, shots
         self._simulator = self._build_simulator(program)
 
@@ -166,7 +167,7 @@ class ControlledExpectation(CircuitLayer):
 
     def call(self, inputs: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return expectation values [B, readouts] for [angles, parameters]."""
-        symbols = tf.concat([tf.cast(part, self.compute_dtype) for part in inputs], axis=1)
+        symbols = tf.concat([self._real(part) for part in inputs], axis=1)
         return self._simulator.expectation(symbols, tf.zeros([0], self.compute_dtype))
 
     def get_config(self) -> dict[str, Any]:
