@@ -1,13 +1,12 @@
 """The order in which a tensor network is contracted, found by cotengra.
 
 The same network always gets the same path with one version of cotengra: the searches have fixed
-seeds and fixed numbers of attempts, unless they reach SECONDS. Found paths are kept; see
-`path_cache`.
+seeds and fixed numbers of attempts, unless their time is over. Found paths are kept; see
+`path_cache` and `search_time`.
 """
 
 import functools
 import logging
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 from qfleet.compiler import path_cache
 from qfleet.compiler.network_simplification import simplify_network
+from qfleet.compiler.search_time import SearchTime
 from qfleet.errors import LibraryError
 
 log = logging.getLogger("qfleet")
@@ -29,9 +29,6 @@ ones after the first searches stays hopeless."""
 FEW_QUBITS = 12
 """A state of so few qubits is evolved without a look at networks, whose paths take time to find."""
 
-SECONDS = 60.0
-"""Time of the searches for one network, after which the best path so far is taken."""
-
 _GIVEN_UP = 1e18  # multiplications of a first greedy path, from which no search makes it feasible
 _GIVEN_UP_WIDTH = 36  # of a few greedy paths; a search was seen to lower it by 6
 _GIVEN_UP_ELEMENTS = 2**33  # of all tensors after a search: 4 TB with batches and gradients
@@ -41,6 +38,9 @@ _TENSORS = 2_000_000  # tensors of all these paths; a large network gets fewer
 _WRITE = 256  # multiplications that take as long as an element that is written and kept
 _OBJECTIVE = f"combo-{_WRITE}"
 _SUBTREE, _LAST_SUBTREE = 8, 10  # tensors that are ordered again together, and at the end
+
+FOREVER = SearchTime(float("inf"))
+"""No limit of the searches."""
 
 Indices = tuple[int, ...]
 
@@ -84,7 +84,11 @@ class ContractionPath:
 
 @functools.lru_cache(maxsize=256)
 def find_path(
-    network: tuple[Indices, ...], *, is_rare: bool = False, is_searched: bool = True
+    network: tuple[Indices, ...],
+    *,
+    is_rare: bool = False,
+    is_searched: bool = True,
+    limit: SearchTime = FOREVER,
 ) -> ContractionPath:
     """Return a path of low cost.
 
@@ -92,12 +96,13 @@ def find_path(
         network: The indices of each tensor; each index has dimension 2 and is summed.
         is_rare: If its cost matters little: then there is one search only.
         is_searched: False if its cost does not matter at all: then it is the first greedy path.
+        limit: When the searches end, after which the best path so far is taken.
 
     Raises:
         LibraryError: cotengra is not installed.
     """
     if not is_searched:
-        return contraction_steps(network, _search(network, 0))
+        return contraction_steps(network, _search(network, 0, limit))
     key, searches = path_cache.network_key(network), 1 if is_rare else SEARCHES
     for pairs in (path_cache.given_path(key), path_cache.load_path(key, searches)):
         if pairs is None:
@@ -108,7 +113,7 @@ def find_path(
             continue
         path_cache.note_used(key, pairs)
         return path
-    found = _search(network, searches)
+    found = _search(network, searches, limit)
     path_cache.note_used(key, found)
     path_cache.store_path(key, searches, found)
     return contraction_steps(network, found)
@@ -173,12 +178,13 @@ def contraction_steps(
     )
 
 
-def _search(network: Sequence[Indices], searches: int) -> list[tuple[int, int]]:
+def _search(network: Sequence[Indices], searches: int, limit: SearchTime) -> list[tuple[int, int]]:
     """Return pairs of tensors; tensors without an open index come last.
 
     Args:
         network: As for `find_path`.
         searches: Wanted searches; 0 for the first greedy path.
+        limit: When they end.
     """
     cotengra = _import_cotengra()
     pairs, left = simplify_network(network)
@@ -187,7 +193,7 @@ def _search(network: Sequence[Indices], searches: int) -> list[tuple[int, int]]:
     if len(numbers) > 1:
         inputs = [tuple(map(cotengra.get_symbol, left[number])) for number in numbers]
         number_of, first = dict(enumerate(numbers)), len(network) + len(pairs)
-        for step, (a, b) in enumerate(_best_tree(inputs, searches).get_ssa_path()):
+        for step, (a, b) in enumerate(_best_tree(inputs, searches, limit).get_ssa_path()):
             pairs.append((number_of[a], number_of[b]))
             number_of[len(numbers) + step] = first + step
         numbers = [len(network) + len(pairs) - 1]
@@ -210,7 +216,7 @@ def _import_cotengra() -> ModuleType:
     return cotengra
 
 
-def _best_tree(inputs: Sequence[tuple[str, ...]], searches: int) -> Any:
+def _best_tree(inputs: Sequence[tuple[str, ...]], searches: int, limit: SearchTime) -> Any:
     """Return the contraction tree of the lowest cost that the searches find."""
     tree = _greedy_tree(inputs, 0, 1)
     if searches == 0 or tree.contraction_cost() > _GIVEN_UP:
@@ -219,21 +225,21 @@ def _best_tree(inputs: Sequence[tuple[str, ...]], searches: int) -> Any:
         tree = _greedy_tree(inputs, 0, _FEW_ATTEMPTS)
         if tree.contraction_width() >= _GIVEN_UP_WIDTH:
             return tree
-    begin, found = time.monotonic(), [_searched_tree(inputs, 0)]
+    found = [_searched_tree(inputs, 0)]
     if found[0].total_write() > _GIVEN_UP_ELEMENTS:
         return found[0]
     wanted = 1 if found[0].contraction_cost() < TINY else searches
-    while len(found) < wanted and time.monotonic() - begin < SECONDS:
+    while len(found) < wanted and not limit.is_over:
         found.append(_searched_tree(inputs, len(found)))
         least = min(tree.contraction_cost() for tree in found)
         if len(found) == SEARCHES and CHEAP < least < HOPELESS:
             wanted = MANY_SEARCHES
     tree = min(found, key=_cost)
-    if wanted > 1:
+    if len(found) > 1:
         tree.subtree_reconfigure_(subtree_size=_LAST_SUBTREE, minimize=_OBJECTIVE, seed=0)
     if len(found) < wanted:
         log.warning(
-            f"the search for a contraction path ended after {SECONDS:g} s: the best of"
+            "the time of a search for a contraction path is over: the best of"
             f" {len(found)} is used, with {tree.contraction_cost():.1e} multiplications"
         )
     return tree

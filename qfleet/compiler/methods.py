@@ -17,6 +17,7 @@ from qfleet.compiler.network_program import NetworkProgram, PlacedCircuit, compi
 from qfleet.compiler.noisy_blocks import cone_width
 from qfleet.compiler.program import Program, check_factor_symbols, check_symbols, compile_factors
 from qfleet.compiler.sampling import EXACT, Sampling
+from qfleet.compiler.search_time import Searches
 from qfleet.compiler.tensor_network import tensor_network
 from qfleet.compiler.trajectory_program import TrajectoryProgram, compile_trajectories
 from qfleet.errors import CircuitError, LibraryError
@@ -216,5 +217,9 @@ def _worth_a_search(cones: Sequence[Cone], width: int) -> bool:
         return False
     most = MAX_NETWORK_WIDTH + _MARGIN
     wide = {cone.signature: cone for cone in cones if cone.qubits > most}
-    networks = (tuple(one.indices for one in tensor_network(cone)) for cone in wide.values())
-    return all(estimate_width(network) <= most for network in networks)
+    with Searches(len(wide)) as searches:
+        for cone in sorted(wide.values(), key=lambda cone: -len(cone.blocks)):
+            searches.share()
+            if estimate_width(tuple(one.indices for one in tensor_network(cone))) > most:
+                return False
+    return True

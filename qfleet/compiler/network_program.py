@@ -1,5 +1,6 @@
 """Programs that contract tensor networks, one for all Pauli strings of equal light cones."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -8,14 +9,18 @@ import numpy as np
 import sympy
 
 from qfleet.compiler import light_cones, network_blocks, observables
-from qfleet.compiler.contraction_path import ContractionPath, find_path
+from qfleet.compiler.contraction_path import ContractionPath, Indices, find_path
 from qfleet.compiler.factor import Factor
 from qfleet.compiler.light_cones import Cone
 from qfleet.compiler.program import light_cone, ordered_qubits
+from qfleet.compiler.search_time import Searches
 from qfleet.compiler.tensor_network import Tensor, tensor_network
 
 FEW_INSTANCES = 8
 """Strings per network, below which networks are looked for that differ in parameters, too."""
+
+MANY_NETWORKS = 16
+"""Number of networks, of equally many strings each, above which each is searched once."""
 
 
 @dataclass(frozen=True)
@@ -205,16 +210,24 @@ def _find_paths(
         networks: Tensors of each network.
         counts: Pauli strings of each network.
     """
-    most, is_hopeless = max(counts, default=0), False
-    paths: dict[int, ContractionPath] = {}
-    for at in sorted(range(len(networks)), key=lambda at: -len(networks[at])):
-        paths[at] = find_path(
-            tuple(one.indices for one in networks[at]),
-            is_rare=counts[at] < most / 8,
-            is_searched=not is_hopeless,
-        )
-        is_hopeless |= paths[at].is_hopeless
-    return [paths[at] for at in range(len(networks))]
+    indices = [tuple(one.indices for one in network) for network in networks]
+    strings: Counter[tuple[Indices, ...]] = Counter()
+    for network, count in zip(indices, counts, strict=True):
+        strings[network] += count
+    # A network of few strings costs little; so does each one of many networks.
+    often = max(max(strings.values(), default=0) / 8, sum(counts) / MANY_NETWORKS)
+    paths: dict[tuple[Indices, ...], ContractionPath] = {}
+    is_hopeless = False
+    with Searches(len(strings)) as searches:
+        for network in sorted(strings, key=lambda network: -len(network)):
+            paths[network] = find_path(
+                network,
+                is_rare=strings[network] < often,
+                is_searched=not is_hopeless,
+                limit=searches.share(),
+            )
+            is_hopeless |= paths[network].is_hopeless
+    return [paths[network] for network in indices]
 
 
 def _by_signature(cones: Sequence[Cone]) -> dict[tuple, dict[int, Cone]]:

@@ -6,10 +6,13 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+import cirq
 import pytest
 
-from qfleet.compiler import contraction_path, path_cache
+import qfleet
+from qfleet.compiler import contraction_path, network_program, path_cache, search_time
 from qfleet.compiler.contraction_path import find_path
+from qfleet.compiler.search_time import Searches, SearchTime
 
 # A ladder of 8 rungs: 16 tensors.
 NETWORK = tuple(
@@ -104,11 +107,45 @@ def test_given_paths_are_checked(paths: dict) -> None:
 def test_a_search_beyond_its_time_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(contraction_path, "SECONDS", 0.0)
     monkeypatch.setattr(contraction_path, "TINY", 0.0)
     with caplog.at_level(logging.WARNING):
-        assert find_path(COMPLETE).operations > 0
+        assert find_path(COMPLETE, limit=SearchTime(0.0)).operations > 0
     assert "the best of 1 is used" in caplog.text
+
+
+def test_networks_of_a_circuit_share_the_time_of_the_searches(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(search_time.time, "monotonic", lambda: clock[0])
+    searches = Searches(3)
+    assert searches.share().end == 120
+    clock[0] = 140
+    assert searches.share().end == 150
+    clock[0] = 170
+    assert searches.share().is_over
+    with caplog.at_level(logging.WARNING):
+        searches.report()
+    assert "network 3 of 3 (70 s)" in caplog.text
+
+
+def test_many_networks_are_searched_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    search = contraction_path._search
+
+    def noted(network: tuple, searches: int, limit: SearchTime) -> list:
+        searched.append(searches)
+        return search(network, 0, limit)
+
+    monkeypatch.setattr(contraction_path, "_search", noted)
+    qubits = cirq.LineQubit.range(20)
+    circuit = cirq.Circuit(cirq.ry(0.3)(qubits[0]))
+    for pair in itertools.pairwise(qubits):  # each light cone has another width
+        circuit.append([cirq.CZ(*pair) ** 0.5, cirq.ry(0.3)(pair[1])])
+    sums = [cirq.PauliSum.wrap(cirq.Z(qubit)) for qubit in qubits]
+    qfleet.compile(circuit, observables=sums, method="tensor_network")
+    assert len(searched) > network_program.MANY_NETWORKS
+    assert set(searched) == {1}
 
 
 def grid(size: int) -> tuple[tuple[int, ...], ...]:
