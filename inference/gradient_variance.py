@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import cirq
 import numpy as np
+import sympy
 
 from inference.layers import group_by_layer
+from qfleet.compiler.plain_operations import bind
 
 if TYPE_CHECKING:
     from qfleet.tensorflow.layers import Expectation
@@ -183,6 +185,6 @@ def distinct_layers(layers: "Sequence[Expectation]") -> "list[Expectation]":
     """Return one layer per circuit; layers that differ only in symbol names have one circuit."""
     distinct: dict[Any, Expectation] = {}
     for layer in layers:
-        names = {name: f"p{i}" for i, name in enumerate(layer.parameters)}
-        distinct.setdefault(cirq.resolve_parameters(layer.circuit, names).freeze(), layer)
+        names = {name: sympy.Symbol(f"p{i}") for i, name in enumerate(layer.parameters)}
+        distinct.setdefault(bind(layer.circuit, names).freeze(), layer)
     return list(distinct.values())

@@ -8,6 +8,7 @@ import numpy as np
 from common.model_circuits import NO_NOISE
 from common.settings import Settings
 from qfleet.circuits import add_noise
+from qfleet.compiler.plain_operations import bind
 from qfleet.devices import map_to_device, predict_fidelity
 from qfleet.devices.calibration import INLINE
 from qfleet.devices.fidelity import product_of_fidelities
@@ -49,5 +50,5 @@ def _fidelity(layer: "TrainedCircuit", noise: str) -> float:
     angles = np.random.Generator(np.random.PCG64(0)).uniform(-np.pi, np.pi, len(names))
     device = inline_calibration(noise)
     mapped = map_to_device(layer.circuit, device, layer.observables)
-    bound = cirq.resolve_parameters(mapped.circuit, dict(zip(names, angles, strict=True)))
+    bound = bind(mapped.circuit, dict(zip(names, angles, strict=True)))
     return predict_fidelity(bound, device)

@@ -54,13 +54,12 @@ class LoadedCircuit:
         Args:
             angles: One value per data symbol, in radians; all 0 by default.
         """
-        import cirq
+        from qfleet.compiler.plain_operations import bind
 
         values = [0.0] * len(self.inputs) if angles is None else [float(a) for a in angles]
         if len(values) != len(self.inputs):
             raise ValueError(f"give {plural(len(self.inputs), 'angle')}, one per data symbol")
-        bound = cirq.resolve_parameters(self.circuit, dict(zip(self.inputs, values, strict=True)))
-        return bound
+        return bind(self.circuit, dict(zip(self.inputs, values, strict=True)))
 
     def to_json(self) -> str:
         """Return the JSON of Cirq, for `cirq.read_json(json_text=...)`."""
@@ -210,6 +209,7 @@ def _circuits(run: Run, described: dict[str, Any], checkpoint: str) -> tuple[Loa
     import cirq
 
     from qfleet.circuits.circuit_json import from_json
+    from qfleet.compiler.plain_operations import bind
 
     try:
         recorded = [
@@ -219,7 +219,7 @@ def _circuits(run: Run, described: dict[str, Any], checkpoint: str) -> tuple[Loa
         circuits = tuple(
             LoadedCircuit(
                 each["name"],
-                cirq.resolve_parameters(circuit, each["trained"]),
+                bind(circuit, each["trained"]),
                 tuple(each["inputs"]),
                 dict(each["trained"]),
                 tuple(each["readouts"]),

@@ -13,6 +13,7 @@ from qfleet.compiler import expressions
 from qfleet.compiler.identity import identity
 from qfleet.compiler.lowering import MATRIX_QUBITS, is_plain
 from qfleet.compiler.parameters import parameter_names
+from qfleet.compiler.plain_operations import SymbolValues, with_values
 
 NO_PERIOD = 0.0
 """Period of an angle whose gates are the identity at 0 only."""
@@ -43,14 +44,14 @@ def removable_angles(circuit: cirq.AbstractCircuit, angles: Iterable[str]) -> di
         out have a gate that is not the identity at 0.
     """
     wanted = tuple(angles)
-    zeros = dict.fromkeys(wanted, 0.0)
+    zeros = SymbolValues(dict.fromkeys(wanted, 0.0))
     periods: dict[str, set[float]] = defaultdict(set)
     kept: set[str] = set()
     for operation in circuit.all_operations():
-        names = parameter_names(operation) & zeros.keys()
+        names = parameter_names(operation) & zeros.param_dict.keys()
         if not names:
             continue
-        if not _is_identity(cirq.resolve_parameters(operation, zeros)):
+        if not _is_identity(with_values(operation, zeros)):
             kept |= names
             continue
         factors = _factors(operation)
@@ -74,11 +75,11 @@ def without_angles(circuit: cirq.AbstractCircuit, angles: Collection[str]) -> ci
         circuit: A circuit without noise.
         angles: Names of symbols.
     """
-    zeros = dict.fromkeys(angles, 0.0)
+    zeros = SymbolValues(dict.fromkeys(angles, 0.0))
     operations = []
     for operation in circuit.all_operations():
-        if parameter_names(operation) & zeros.keys():
-            operation = cirq.resolve_parameters(operation, zeros)
+        if parameter_names(operation) & zeros.param_dict.keys():
+            operation = with_values(operation, zeros)
             if _is_identity(operation):
                 continue
         operations.append(operation)

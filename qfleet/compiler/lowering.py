@@ -16,7 +16,7 @@ import sympy
 from qfleet.compiler import expressions, parity
 from qfleet.compiler.channel import MAX_CHANNEL_QUBITS, NoiseChannel, channel_of
 from qfleet.compiler.factor import Factor, fixed_factor, parametrized_factor
-from qfleet.compiler.plain_operations import CONSTANTS, plain, with_numbers
+from qfleet.compiler.plain_operations import CONSTANTS, plain, with_values
 from qfleet.compiler.synthesis import decompose, decompose_once, synthesize
 from qfleet.errors import CircuitError, LibraryError
 
@@ -180,7 +180,7 @@ def _lower(operation: cirq.Operation, location: _Location) -> Iterator[Factor | 
     if cirq.is_measurement(operation):
         raise location.error("it is a measurement; remove it and read observables instead")
     if isinstance(operation, cirq.CircuitOperation):
-        parts = decompose(with_numbers(operation))
+        parts = decompose(with_values(operation, CONSTANTS))
         if parts is None:
             raise location.error("its repetitions are not a number; resolve them first")
         for part in parts:

@@ -18,19 +18,20 @@ def parameter_names(part: cirq.AbstractCircuit | cirq.Operation) -> set[str]:
     Args:
         part: The circuit or the operation.
     """
-    operations = part.all_operations() if isinstance(part, cirq.AbstractCircuit) else (part,)
-    return set(cirq.parameter_names(part)).union(*map(_missing_names, operations))
-
-
-def _missing_names(operation: cirq.Operation) -> set[str]:
-    operation = operation.untagged
-    if isinstance(operation, cirq.CircuitOperation):
-        inner = set[str]().union(*map(_missing_names, operation.circuit.all_operations()))
-        values = (operation.param_resolver.value_of(sympy.Symbol(name)) for name in inner)
-        return set[str]().union(*map(cirq.parameter_names, values))
+    if isinstance(part, cirq.AbstractCircuit):
+        return set[str]().union(*map(parameter_names, part.all_operations()))
+    names = set[str]().union(*map(cirq.parameter_names, part.tags))
+    operation = part.untagged
     if isinstance(operation, cirq.ControlledOperation):
-        return _missing_names(operation.sub_operation)
-    gate = operation.gate
+        return names | parameter_names(operation.sub_operation)
+    if isinstance(operation, cirq.CircuitOperation):  # Cirq fails for expressions such as 2**x
+        inner = map(sympy.Symbol, parameter_names(operation.circuit))
+        values = (operation.param_resolver.value_of(name, recursive=False) for name in inner)
+        return names.union(*map(cirq.parameter_names, (operation.repetitions, *values)))
+    return names | set(cirq.parameter_names(operation)) | _missing_names(operation.gate)
+
+
+def _missing_names(gate: cirq.Gate | None) -> set[str]:
     while isinstance(gate, cirq.ControlledGate | cirq.ParallelGate):
         gate = gate.sub_gate
     fields = _MISSING.get(type(gate), ())

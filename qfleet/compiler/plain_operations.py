@@ -1,6 +1,8 @@
-"""Operations in a plain form: numbers of Python and integer controls, where Cirq allows others."""
+"""Operations in a plain form: with values of symbols, numbers of Python and integer controls."""
 
 import copy
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import cirq
@@ -9,28 +11,69 @@ import sympy
 from qfleet.compiler import expressions
 
 
-class _Constants(cirq.ParamResolver):
-    """Makes numbers of sympy's expressions without symbols, which Cirq takes for parameters."""
+class SymbolValues(cirq.ParamResolver):
+    """Values of some symbols, by name or symbol: numbers or expressions.
+
+    Cirq's own resolver fails for a power of a number whose exponent keeps a symbol, and returns
+    complex numbers for some real expressions.
+    """
 
     def value_of(self, value: Any, recursive: bool = True) -> Any:
-        """Return a number for such an expression, and any other value itself."""
-        if not isinstance(value, sympy.Basic) or value.free_symbols:
+        """Return an expression with the values, as a number of Python if no symbol is left."""
+        if isinstance(value, str):
+            value = sympy.Symbol(value)
+        if not isinstance(value, sympy.Basic):
+            return value
+        known = {symbol: self._by_name.get(str(symbol)) for symbol in value.free_symbols}
+        value = value.xreplace({key: each for key, each in known.items() if each is not None})
+        if value.free_symbols:
             return value
         number = expressions.number(value)
         return number if number.imag else number.real
+
+    @cached_property
+    def _by_name(self) -> dict[str, sympy.Expr]:
+        return {str(key): sympy.sympify(each) for key, each in self.param_dict.items()}
 
     def __bool__(self) -> bool:
         return True  # a false resolver is not asked
 
 
-CONSTANTS = _Constants()
-"""A resolver of constants only."""
+CONSTANTS = SymbolValues({})
+"""Makes numbers of sympy's expressions without symbols, which Cirq takes for parameters."""
 
 
-def with_numbers(operation: cirq.CircuitOperation) -> cirq.CircuitOperation:
-    """Return a sub-circuit whose symbols get numbers in place of sympy's constants."""
-    values = {key: CONSTANTS.value_of(v) for key, v in operation.param_resolver.param_dict.items()}
-    return operation.replace(param_resolver=cirq.ParamResolver(values))
+def with_values(operation: cirq.Operation, values: SymbolValues) -> cirq.Operation:
+    """Return an operation with values in place of symbols, also in sub-circuits."""
+    part = operation.untagged
+    if not isinstance(part, cirq.CircuitOperation):
+        resolved: cirq.Operation = cirq.resolve_parameters(operation, values)
+        return resolved
+    circuit: cirq.AbstractCircuit = part.circuit
+    for each in (
+        SymbolValues(part.param_resolver.param_dict),
+        values,
+    ):  # its own symbols come first
+        circuit = bind(circuit, each)
+    changed: cirq.Operation = part.replace(
+        circuit=circuit.freeze(),
+        param_resolver=cirq.ParamResolver({}),
+        repetitions=values.value_of(part.repetitions),
+    )
+    return changed.with_tags(*operation.tags) if operation.tags else changed
+
+
+def bind(circuit: cirq.AbstractCircuit, values: Mapping[Any, Any] | SymbolValues) -> cirq.Circuit:
+    """Return a circuit with values in place of symbols.
+
+    Args:
+        circuit: Any circuit.
+        values: Numbers or expressions by the name of a symbol.
+    """
+    resolver = values if isinstance(values, SymbolValues) else SymbolValues(dict(values))
+    return cirq.Circuit(
+        cirq.Moment(with_values(operation, resolver) for operation in moment) for moment in circuit
+    )
 
 
 def plain(operation: cirq.Operation) -> cirq.Operation:

@@ -8,6 +8,7 @@ import cirq
 import torch
 from torch import Tensor, nn
 
+from qfleet.compiler.plain_operations import bind
 from qfleet.engine.arguments import checked_observables
 from qfleet.engine.compiled_circuit import compile_circuit
 from qfleet.errors import ArgumentError
@@ -75,7 +76,7 @@ class CircuitModule(nn.Module):
     def bound_circuit(self) -> cirq.AbstractCircuit:
         """Return the circuit with its trained angles as numbers; the inputs stay symbols."""
         values = dict(zip(self.parameter_names, self.angles.tolist(), strict=True))
-        return cirq.resolve_parameters(self.circuit, values)
+        return bind(self.circuit, values)
 
     def describe(self, batch: int | None = None) -> str:
         """Describe the compiled circuit and the engine's plan for a batch."""

@@ -12,6 +12,7 @@ import numpy as np
 from qfleet.circuits.circuit_json import require_json, to_json, value_from_json
 from qfleet.compiler.methods import Method
 from qfleet.compiler.parameters import parameter_names
+from qfleet.compiler.plain_operations import bind
 from qfleet.compiler.program import Program, compile_program
 from qfleet.compiler.sampling import EXACT, Sampling
 from qfleet.engine.arguments import checked_observables
@@ -213,7 +214,7 @@ class TrainedCircuit(CircuitLayer):
     def bound_circuit(self) -> cirq.Circuit:
         """Return the circuit with its trained angles as numbers; the inputs stay symbols."""
         values = dict(zip(self.parameters, map(float, self.angles.numpy()), strict=True))
-        return cirq.resolve_parameters(self.circuit, values)
+        return bind(self.circuit, values)
 
     def get_config(self) -> dict[str, Any]:
         """Return the layer's configuration; the circuit is Cirq JSON."""
