@@ -23,7 +23,7 @@ from pennylane.transforms import transform
 from pennylane.typing import PostprocessingFn
 from pennylane.wires import Wires
 
-from qfleet.pennylane import structure
+from qfleet.pennylane import structure, symbolic
 from qfleet.pennylane.packing import Packer, Unpack
 
 NAME = "qfleet.qubit"
@@ -109,6 +109,7 @@ def _standard(
         decompose,
         stopping_condition=structure.is_native,
         skip_initial_state_prep=first is not None and structure.is_native_preparation(first),
+        decomposer=symbolic.decomposition,
         device_wires=wires,
         target_gates=GATES,
         name=NAME,

@@ -3,6 +3,8 @@
 import numpy as np
 import pennylane as qml
 import pytest
+import torch
+from pennylane.exceptions import DeviceError
 
 from qfleet.pennylane import QfleetDevice, gates
 
@@ -132,3 +134,45 @@ def test_expectation_value_is_that_of_default_qubit(observable: object) -> None:
     expected = qml.QNode(circuit, qml.device("default.qubit", wires=3))(angles)
     actual = qml.QNode(circuit, QfleetDevice(wires=3))(angles)
     np.testing.assert_allclose(actual, expected, atol=1e-10)
+
+
+GENERATOR = qml.Hamiltonian([0.7, 0.4], [qml.X(0) @ qml.X(1), qml.Z(1)])
+SYMBOLIC = {
+    "exp": lambda x: qml.exp(qml.X(0) @ qml.Y(1), 1j * x),
+    "evolve": lambda x: qml.evolve(GENERATOR, x),
+    "Hermitian": lambda x: qml.exp(qml.Hermitian(np.array([[1, 2], [2, -1]]), 0), 1j * x),
+    "adjoint": lambda x: qml.adjoint(qml.exp(GENERATOR, 1j * x)),
+    "ctrl": lambda x: qml.ctrl(qml.evolve(GENERATOR, x), 2),
+    "trotter": lambda x: qml.TrotterProduct(GENERATOR, x, n=2, order=2),
+    "pow": lambda x: (qml.RX(x, 0), qml.pow(qml.SWAP([0, 1]), 0.3)),
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_symbolic_operation_of_torch_agrees(name: str) -> None:
+    found = []
+    for device in (qml.device("default.qubit", wires=3), QfleetDevice(wires=3)):
+
+        @qml.qnode(device, interface="torch")
+        def circuit(x: torch.Tensor) -> object:
+            for wire in range(3):
+                qml.RY(0.4 + wire, wire)
+            SYMBOLIC[name](x)
+            return qml.expval(qml.X(0) @ qml.Y(1) + 0.3 * qml.Z(0))
+
+        angles = torch.tensor([0.7, 0.1], dtype=torch.float64, requires_grad=True)
+        values = circuit(angles)
+        values.sum().backward()
+        found.append(np.concatenate([values.detach().numpy(), angles.grad.numpy()]))
+    np.testing.assert_allclose(*found, atol=1e-9)
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5 + 1j])
+def test_exponential_that_is_not_unitary_is_refused(factor: complex) -> None:
+    @qml.qnode(QfleetDevice(wires=2), interface="torch")
+    def circuit(x: torch.Tensor) -> object:
+        qml.exp(GENERATOR, factor * x)
+        return qml.expval(qml.Z(0))
+
+    with pytest.raises(DeviceError, match="Exp"):
+        circuit(torch.tensor(0.7, dtype=torch.float64, requires_grad=True))
