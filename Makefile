@@ -32,6 +32,15 @@ override control = $(subst .,,$(shell printf '\$1.'))
 ifneq ($(strip $(call other_space,$(given)$(value PYTHON))),)
 $(error a setting or PYTHON contains a line break or another control character: remove it)
 endif
+# make keeps one value of a name: its own command line has all of them, where the system shows it.
+override twice := $(shell { tr '\0' '\n' </proc/$$PPID/cmdline | awk '/^[^-][^=]*=/ { \
+	name = $$0; sub(/:*=.*/, "", name); \
+	if (name in given && given[name] != $$0) { \
+		print name " has two values, " given[name] " and " $$0; exit } \
+	given[name] = $$0 }'; } 2>/dev/null)
+ifneq ($(strip $(value twice)),)
+$(error $(twice): give one of them)
+endif
 override words := $(subst \\,<backslash>,$(subst <,<less>,$(given)))
 override words := $(subst \$(tab),<tab>,$(subst \$(blank),<blank>,$(words)))
 # make keeps the last word first.

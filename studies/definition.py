@@ -12,7 +12,7 @@ import numpy as np
 from common.errors import SettingsError
 from common.settings import AUTO, Settings
 from common.settings.programs import selected, used_by
-from common.settings.sources import suggest, warn_of_replaced
+from common.settings.sources import require_one_value, suggest
 from studies.axes import (
     MAX_COMBINATIONS,
     Axis,
@@ -282,17 +282,17 @@ class StudyDefinition:
 def _split(args: Sequence[str]) -> dict[str, str]:
     """Return the text of each setting on the command line by name."""
     given: dict[str, str] = {}
+    shown: dict[str, str] = {}
     for arg in args:
         name, equals, text = arg.removeprefix("--").partition("=")
-        name = name.lower().replace("-", "_")
-        name = SYNONYMS.get(name, name)
+        word = name.lower().replace("-", "_")
+        name = SYNONYMS.get(word, word)
         if not equals:
             raise SettingsError(f"{arg!r} is not of the form NAME=value or --name=value")
         if name not in Settings.fields():
             raise SettingsError(
                 f"{name.upper()} is not a setting{suggest(name, Settings.fields())}"
             )
-        if name in given:
-            warn_of_replaced(f"{name.upper()}={text}", f"{name.upper()}={given[name]}")
-        given[name] = text
+        given[name], last = text, f"{word.upper()}={text}"
+        require_one_value(last, shown.setdefault(name, last))
     return given

@@ -44,7 +44,7 @@ from common.settings.records import complete, int_or
 from common.settings.registry import GROUPS, all_fields, flag
 from common.settings.schema import help_text
 from common.settings.slurm_checks import check_slurm
-from common.settings.sources import format_error, read_sources, warn_of_replaced
+from common.settings.sources import format_error, read_sources, require_one_value
 from common.settings.task_defaults import task_defaults
 
 _Group = TypeVar("_Group", bound=SettingsGroup)
@@ -107,7 +107,7 @@ class Settings:
             target = "k8s" if is_client and target == "local" else target
             require_used(program, target, settings, given)
             for one in given.values():
-                warn_of_replaced(one.text, one.replaced)
+                require_one_value(one.text, one.earlier)
         return settings
 
     @classmethod

@@ -2,7 +2,6 @@
 
 import difflib
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -109,13 +108,13 @@ class Given:
         value: The value as given; validation converts it.
         text: The value and its source for error messages, such as `QFLEET_SEED=1`.
         is_argument: True if it is from the command line.
-        replaced: The text of an earlier value on the command line; else empty.
+        earlier: The text of an earlier value on the command line; else empty.
     """
 
     value: object
     text: str
     is_argument: bool = False
-    replaced: str = ""
+    earlier: str = ""
 
 
 def read_sources(args: Sequence[str], fields: Fields) -> dict[str, Given]:
@@ -140,17 +139,19 @@ def read_sources(args: Sequence[str], fields: Fields) -> dict[str, Given]:
     return given
 
 
-def warn_of_replaced(used: str, replaced: str) -> None:
-    """Report that one of two values on the command line is used, if they differ.
+def require_one_value(last: str, earlier: str) -> None:
+    """Refuse two different values of a setting on the command line.
 
     Args:
-        used: The last one, such as `RUN=b`.
-        replaced: The one before it; empty if there is none.
+        last: The last one, such as `RUN=b`.
+        earlier: The one before it; empty if there is none.
+
+    Raises:
+        SettingsError: They differ; which one is meant is not known.
     """
-    if replaced and used != replaced:
-        name = used.partition("=")[0]
-        # Not an event: manifests are printed to the standard output.
-        print(f"{name} is given twice: {used} is used", file=sys.stderr)
+    if earlier and last != earlier:
+        name = last.partition("=")[0]
+        raise SettingsError(f"{name} has two values, {earlier} and {last}: give one of them")
 
 
 def suggest(name: str, fields: Fields) -> str:
@@ -233,7 +234,7 @@ def _read_args(args: Sequence[str], fields: Fields) -> dict[str, Given]:
             field.default if value == "" else value,
             f"{field.variable}={value}",
             is_argument=value != "",
-            replaced=found[field.name].text if field.name in found else "",
+            earlier=found[field.name].text if field.name in found else "",
         )
     return found
 

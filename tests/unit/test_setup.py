@@ -144,13 +144,21 @@ def test_line_break_in_a_setting_is_refused(ready: Path, blank: str) -> None:
 
 def test_settings_keep_order_and_platform_is_a_word(ready: Path) -> None:
     done = make(ready, "--dry-run", "runs", "run=a", "RUN=b")
-    assert done.stdout.splitlines()[-1].endswith("'run=a' 'RUN=b'")  # the last one is used
+    assert done.stdout.splitlines()[-1].endswith("'run=a' 'RUN=b'")  # which refuses them
     done = make(ready, "--dry-run", "wheel", "PLATFROM=a")
     assert done.stdout.splitlines()[-1].endswith("tools.wheel 'PLATFROM=a'")  # which refuses it
     done = make(ready, "--dry-run", "wheel", "PLATFORM=a b;touch${IFS}trace'`touch trace`")
     assert done.stdout.splitlines()[-1].endswith(
         "tools.wheel 'a b;touch${IFS}trace'\\''`touch trace`'"
     )
+
+
+def test_two_values_of_one_name_are_refused(ready: Path) -> None:
+    done = make(ready, "training", "RUN=a", "SEED=1", f"RUN={RUN_CODE}")
+    assert done.returncode == 2
+    assert f"RUN=a and RUN={RUN_CODE}" in done.stderr
+    assert not (ready / "trace").exists()
+    assert arguments(make(ready, "training", "RUN=a", "RUN=a")) == ["RUN=a"]
 
 
 def test_settings_in_the_environment_stay_there(ready: Path) -> None:
@@ -224,11 +232,10 @@ def test_tfq_with_newer_python_is_refused(project: Path) -> None:
     [
         (["SIMULATOR=tfq"], "", ".venv-tfq"),
         ([], "tfq", ".venv-tfq"),
-        (["SIMULATOR=tfq", "SIMULATOR=qfleet"], "", ".venv"),
         (["SIMULATOR=qfleet"], "tfq", ".venv"),
         (["SIMULATOR=tensorflow"], "", ".venv"),
     ],
-    ids=["word", "variable", "last word", "word over variable", "other"],
+    ids=["word", "variable", "word over variable", "other"],
 )
 def test_simulator_selects_the_environment(
     project: Path, words: list[str], environment: str, folder: str

@@ -30,7 +30,8 @@ from studies.trial_launcher import TrialOutcome
 
 
 def define(*args: str) -> StudyDefinition:
-    return StudyDefinition.from_args(["NAME=s", *args])
+    name = [] if "NAME=" in args else ["NAME=s"]
+    return StudyDefinition.from_args([*name, *args])
 
 
 def test_grid_has_all_combinations_and_seeds() -> None:
