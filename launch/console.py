@@ -14,6 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from common import events
+from common.epoch_bar import EpochBar
 from common.events import Event
 
 UNPRINTED_KINDS = events.LOG_ONLY_KINDS | {"benchmark_ready", "measurement", "nodes", "exit"}
@@ -21,11 +22,13 @@ UNPRINTED_KINDS = events.LOG_ONLY_KINDS | {"benchmark_ready", "measurement", "no
 
 
 class ClientConsole:
-    """Prints lines, tables and a job's events. As a context, it removes its bar at the end."""
+    """Prints lines, tables and a job's events. As a context, it ends its bar:
+    that of epochs leaves a learning curve."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True, markup=False)
         self._bar: Progress | None = None
+        self._epochs: EpochBar | None = None
         self._chunks: set[int] = set()  # chunks of inference that were predicted meanwhile
         self._earlier_chunks: dict[int, int] = {}  # worker -> chunks that were predicted before
 
@@ -36,6 +39,7 @@ class ClientConsole:
         if self._bar:
             self._bar.stop()
             self._bar = None
+        self._end_epochs()
 
     def print(self, text: str) -> None:
         """Print a line of the client's own."""
@@ -55,6 +59,8 @@ class ClientConsole:
             self._chunks.add(event.integer("index"))
         if self._console.is_terminal and self._advance(event):
             return
+        if event.kind in events.LAST_KINDS:
+            self._end_epochs()
         if event.kind not in UNPRINTED_KINDS and (text := events.render(event)) is not None:
             self._console.print(Text(text))
 
@@ -66,34 +72,34 @@ class ClientConsole:
 
     def _advance(self, event: Event) -> bool:
         """Move the bar; False if the event is not about progress."""
-        if event.kind == "epoch":
-            metrics = event.mapping("metrics").items()
-            numbers = [f"{name} {value:.4g}" for name, value in metrics if _is_number(value)]
-            self._move("epoch", event.integer("epoch"), event.integer("epochs"), "  ".join(numbers))
-        elif event.kind == "chunk_done":
-            rate = f"{event.number('rate'):,.0f} {event.text('unit')}"
-            done = sum(self._earlier_chunks.values()) + len(self._chunks)
-            self._move("chunk", done, event.integer("total"), rate)
-        else:
+        if event.kind in ("epoch", "progress"):
+            self._epochs = self._epochs or EpochBar(self._console)
+            return self._epochs.move(event)
+        if event.kind != "chunk_done":
             return False
-        return True
-
-    def _move(self, unit: str, done: int, total: int, numbers: str) -> None:
         if self._bar is None:
             self._bar = Progress(
                 TextColumn(
-                    f"{unit} {{task.completed}}/{{task.total}}", table_column=Column(no_wrap=True)
+                    "chunk {task.completed}/{task.total}", table_column=Column(no_wrap=True)
                 ),
                 BarColumn(bar_width=12),
                 TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
-                TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True, ratio=1)),
+                TextColumn("{task.fields[rate]}", table_column=Column(no_wrap=True, ratio=1)),
                 expand=True,
                 console=self._console,
                 transient=True,
             )
-            self._task = self._bar.add_task("", numbers="")
+            self._task = self._bar.add_task("", rate="")
             self._bar.start()
-        self._bar.update(self._task, completed=done, total=total, numbers=numbers)
+        rate = f"{event.number('rate'):,.0f} {event.text('unit')}"
+        done = sum(self._earlier_chunks.values()) + len(self._chunks)
+        self._bar.update(self._task, completed=done, total=event.integer("total"), rate=rate)
+        return True
+
+    def _end_epochs(self) -> None:
+        if self._epochs:
+            self._epochs.end()
+            self._epochs = None
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print rows under heads."""
@@ -108,7 +114,3 @@ class ClientConsole:
             cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
             print("  ".join(cells).rstrip())
         sys.stdout.flush()
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

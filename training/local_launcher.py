@@ -143,7 +143,7 @@ class LocalLauncher:
             free_ports(size + 1) as (*ports, rendezvous_port),
             storage.temporary_folder() as folder,
             ProcessGroup() as group,
-            TrainingDisplay(self._settings.training) as display,
+            TrainingDisplay() as display,
         ):
             addresses = loopback_addresses(ports)
             files = [Path(folder, f"worker-{rank}") for rank in range(size)]

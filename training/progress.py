@@ -61,15 +61,17 @@ class ProgressReporter:
                 epochs=self._epochs,
                 step=step,
                 steps=self._steps_per_epoch,
+                phase=initialization(self._settings, epoch + 1),
             )
 
     def report_epoch(self, epoch: int, metrics: Mapping[str, float]) -> None:
         """Report the metrics of an epoch (counted from 0)."""
         trained = line({name: metrics[name] for name in self._metrics}, separator="  ")
         validated = " ".join(number(name, metrics[f"val_{name}"]) for name in self._metrics)
+        phase = initialization(self._settings, epoch + 1)
         parts = [
             f"epoch {epoch + 1}/{self._epochs}",
-            initialization(self._settings, epoch + 1),
+            phase,
             f"{trained}  validation {validated}",
             f"{metrics['examples_per_second']:,.0f} examples/s",
         ]
@@ -77,6 +79,8 @@ class ProgressReporter:
         if self._is_chief:
             numbers = {name: float(metrics[name]) for name in self._reported}
             shown = {name: value for name, value in numbers.items() if math.isfinite(value)}
-            log_event("epoch", text, epoch=epoch + 1, epochs=self._epochs, metrics=shown)
+            log_event(
+                "epoch", text, epoch=epoch + 1, epochs=self._epochs, metrics=shown, phase=phase
+            )
         else:
             logging.getLogger("qfleet").debug(text)

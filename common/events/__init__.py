@@ -34,11 +34,11 @@ from common.events.emitter import (
     log_event,
     start,
 )
-from common.events.schema import KINDS, LOG_ONLY_KINDS, Event, Kind, foreign, parse
+from common.events.schema import KINDS, LAST_KINDS, LOG_ONLY_KINDS, Event, Kind, foreign, parse
 
 __all__ = [
-    "ENVIRONMENT_VARIABLE", "KINDS", "LOG_ONLY_KINDS", "MAX_LINE_BYTES", "STALL_SECONDS", "Event",
-    "Kind", "LineSplitter", "LogHandler", "emit", "encode", "flush", "foreign", "forward",
-    "interrupt", "is_read_by_parent", "is_streaming", "log_event", "parse", "render", "start",
-    "write_available",
+    "ENVIRONMENT_VARIABLE", "KINDS", "LAST_KINDS", "LOG_ONLY_KINDS", "MAX_LINE_BYTES",
+    "STALL_SECONDS", "Event", "Kind", "LineSplitter", "LogHandler", "emit", "encode", "flush",
+    "foreign", "forward", "interrupt", "is_read_by_parent", "is_streaming", "log_event", "parse",
+    "render", "start", "write_available",
 ]  # fmt: skip

@@ -28,9 +28,11 @@ KINDS: Mapping[str, Kind] = {
     "run_resumed": Kind(
         {"run": (str,), "storage": (str,), "attempt": (int,), "epoch": (int,), "step": (int,)}
     ),
-    "epoch": Kind({"epoch": (int,), "epochs": (int,)}, {"metrics": (dict,)}),
+    "epoch": Kind({"epoch": (int,), "epochs": (int,)}, {"metrics": (dict,), "phase": (str,)}),
     # `step` of `steps` in epoch `epoch` are done. For displays; it has no message.
-    "progress": Kind({"epoch": (int,), "epochs": (int,), "step": (int,), "steps": (int,)}),
+    "progress": Kind(
+        {"epoch": (int,), "epochs": (int,), "step": (int,), "steps": (int,)}, {"phase": (str,)}
+    ),
     "waiting": Kind({"missing": (list,)}, {"seconds": _NUMBER}),  # ranks not at the rendezvous
     "elastic_start": Kind({"members": (list,), "missing": (list,)}),  # ranks, see MIN_WORKERS
     "checkpoint_saved": Kind({"run": (str,), "step": (int,)}),  # step of the whole run
@@ -67,6 +69,9 @@ KINDS: Mapping[str, Kind] = {
 
 LOG_ONLY_KINDS = frozenset({"worker_started", "checkpoint_saved"})
 """Kinds for the logs of workers and pods; displays do not print them."""
+
+LAST_KINDS = frozenset({"error", "run_finished"})
+"""Kinds after which no epoch follows; a bar ends before them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,10 @@ def logs(settings: Settings) -> int:
     """
     cluster = KubeClient.connect(settings)
     cluster.check()
-    console = ClientConsole()
     live = select.newest(cluster, settings)
-    if live is not None and _print_pod_logs(cluster, live, console):
-        return 0
+    with ClientConsole() as console:
+        if live is not None and _print_pod_logs(cluster, live, console):
+            return 0
     name = select.run_of(live) if live is not None else settings.job.run
     if not name:
         raise RunError(

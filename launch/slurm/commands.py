@@ -167,13 +167,14 @@ def logs(settings: Settings) -> int:
         RunError: There is no log.
     """
     _, job = _select(settings)
-    tail = LogTail(Path(job.log), ClientConsole())
-    while True:
-        state = client.show(job.slurm_id)
-        tail.read()
-        if state is None or state.has_ended:
-            break
-        time.sleep(POLL_SECONDS)
+    with ClientConsole() as console:
+        tail = LogTail(Path(job.log), console)
+        while True:
+            state = client.show(job.slurm_id)
+            tail.read()
+            if state is None or state.has_ended:
+                break
+            time.sleep(POLL_SECONDS)
     if not tail.has_read:
         raise RunError(f"job {job.slurm_id} has left no log in {job.log}")
     return 0

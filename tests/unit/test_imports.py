@@ -28,9 +28,8 @@ FRAMEWORKS = {
 RUNTIME = "qfleet.tensorflow.runtime"
 
 BASE = {
-    "environments", "errors", "events", "formats", "import_path", "metrics", "processes",
-    "safe_json", "text",
-    "settings", "waiting",
+    "environments", "epoch_bar", "errors", "events", "formats", "import_path", "metrics",
+    "processes", "safe_json", "text", "settings", "waiting",
 }  # fmt: skip
 """Parts of common that all other parts may import."""
 
@@ -43,6 +42,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "safe_json": set(),
     "events": {"text"},
     "waiting": {"events"},
+    "epoch_bar": {"events", "metrics"},
     "errors": {"events", "text"},
     "processes": {"events", "text"},
     "settings": {"errors", "events", "text"},

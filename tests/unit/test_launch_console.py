@@ -42,15 +42,21 @@ def test_show_in_a_pipe_prints_messages(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == "own line\nepoch 1/3  mse 0.5\nworker 1: hello\n"
 
 
-def test_show_on_a_terminal_moves_the_bar() -> None:
+@pytest.mark.parametrize("last", ["run_finished", "error", ""])
+def test_bar_of_epochs_leaves_the_learning_curve(last: str) -> None:
     with terminal() as console:
-        metrics: Mapping[str, object] = {"mse": 0.25, "note": "x"}
-        console.show(event("epoch", "epoch 2/3", epoch=2, epochs=3, metrics=metrics))
-        assert console._bar is not None
-        (task,) = console._bar.tasks
+        for epoch in (1, 2):
+            metrics: Mapping[str, object] = {"mse": 1 / epoch, "note": "x"}
+            console.show(event("epoch", "moves", epoch=epoch, epochs=3, metrics=metrics))
+        assert console._epochs is not None
+        (task,) = console._epochs.bar.tasks
         assert (task.completed, task.total) == (2, 3)
-        assert task.fields["numbers"] == "mse 0.25"
-    assert console._bar is None
+        if last:
+            fields = {"run": "a", "storage": "b", "metrics": {}}
+            console.show(event(last, "ended", **fields))
+    output = console._console.file.getvalue()  # type: ignore[attr-defined]
+    assert "mse 1 █▁ 0.5" in output.partition("ended")[0]
+    assert "moves" not in output
 
 
 def test_show_counts_chunks_of_restarted_worker_once() -> None:

@@ -4,26 +4,23 @@ import sys
 
 import pytest
 
+from common import epoch_bar
 from common.events import Event
-from common.settings import Settings
 from common.waiting import PIPE_SECONDS
-from training import learning_curve, logging_setup
+from training import logging_setup
 from training.training_display import TrainingDisplay
-
-SETTINGS = Settings.from_args(
-    ["EPOCHS=12", "INITIALIZATIONS=2", "INITIALIZATION_EPOCHS=3"]
-).training
 
 EPOCH = Event("epoch", 0.0, 0, "epoch 3/12  mse 0.1", {"epoch": 3, "epochs": 12, "metrics": {}})
 SAVED = Event("checkpoint_saved", 0.0, 0, "Saved checkpoint", {"run": "hybrid", "step": 4})
 STARTED = Event("worker_started", 0.0, 1, "Worker 1 of 2 started", {"workers": 2})
 LOG = Event("log", 0.0, 1, "a [bold]warning[/]", {"level": "WARNING"})
 WAITING = Event("waiting", 0.0, 0, "Waiting: the import", {"missing": [], "seconds": 9.0})
-PROGRESS = Event("progress", 0.0, 0, "", {"epoch": 4, "epochs": 12, "step": 1, "steps": 2})
+PROGRESS = Event("progress", 0.0, 0, "", {"epoch": 4, "epochs": 12, "step": 1, "steps": 2,
+                                          "phase": "initialization 2 of 2"})  # fmt: skip
 
 
 def test_display_prints_lines_to_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    with TrainingDisplay(SETTINGS) as display:
+    with TrainingDisplay() as display:
         for event in (STARTED, EPOCH, SAVED, PROGRESS, LOG):
             display.show(event)
     assert capsys.readouterr().out.splitlines() == [
@@ -35,11 +32,11 @@ def test_display_moves_a_bar_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    with TrainingDisplay(SETTINGS) as display:
+    with TrainingDisplay() as display:
         for event in (STARTED, EPOCH, SAVED, PROGRESS, LOG):
             display.show(event)
         assert display._bar is not None
-        (task,) = display._bar.tasks
+        (task,) = display._bar.bar.tasks
         assert (task.completed, task.total) == (3.5, 12)
         assert task.fields["phase"] == "initialization 2 of 2"
     output = capsys.readouterr().out
@@ -51,7 +48,7 @@ def test_bar_leaves_the_learning_curve_before_the_summary(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    with TrainingDisplay(SETTINGS) as display:
+    with TrainingDisplay() as display:
         for epoch in (1, 2, 3):
             metrics = {"mse": 1.0 / epoch, "accuracy": 0.5, "val_mse": 2.0 / epoch}
             display.show(
@@ -68,10 +65,10 @@ def test_bar_leaves_the_learning_curve_before_the_summary(
 @pytest.mark.parametrize("ascii_only", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 7, 170])
 def test_curve_of_falling_values_falls(count: int, ascii_only: bool) -> None:
-    blocks = learning_curve.ASCII_BLOCKS if ascii_only else learning_curve.BLOCKS
-    drawn = learning_curve.curve([1 / (i + 1) for i in range(count)], ascii_only=ascii_only)
+    blocks = epoch_bar.ASCII_BLOCKS if ascii_only else epoch_bar.BLOCKS
+    drawn = epoch_bar.curve([1 / (i + 1) for i in range(count)], ascii_only=ascii_only)
     heights = [blocks.index(one) for one in drawn]
-    assert len(heights) == min(count, learning_curve.WIDTH)
+    assert len(heights) == min(count, epoch_bar.WIDTH)
     assert heights == sorted(heights, reverse=True)
     assert drawn.isascii() == ascii_only
 
@@ -98,7 +95,7 @@ def test_pipe_is_not_silent_for_long(
 ) -> None:
     """A line for each interval without one, and none soon after another one."""
     now = 0.0
-    with TrainingDisplay(SETTINGS, lambda: now) as display:
+    with TrainingDisplay(lambda: now) as display:
         for now in (1.0, 5.0, PIPE_SECONDS + 1, PIPE_SECONDS + 2, 2 * PIPE_SECONDS + 2):  # noqa: B007
             display.show(event)
     assert capsys.readouterr().out.splitlines() == [line, line]
@@ -109,7 +106,7 @@ def test_bar_that_moves_hides_short_waits(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    with TrainingDisplay(SETTINGS) as display:
+    with TrainingDisplay() as display:
         for event in (WAITING, EPOCH, WAITING):
             display.show(event)
     assert capsys.readouterr().out.count("Waiting: the import") == 1
