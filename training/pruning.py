@@ -68,14 +68,30 @@ class Pruning:
         is_changed = self.schedule.decide(epoch, np.concatenate(distances))
         self._strength.assign(self.schedule.strength)
         if is_changed:
+            before, gates = self._applied, self._gates()
             dropped = self._by_circuit(self.schedule.dropped)
             for angles, value, which in zip(self._angles, values, dropped, strict=True):
                 angles.assign(np.where(which, np.float32(0), value))
             self._compile()
-            gates = sum(len(list(one.layer.circuit.all_operations())) for one in self._circuits)
-            count, total = self.counts
-            log_shared(f"Pruned {count} of {total} angles: {plural(gates, 'gate')} left")
+            log_shared(self._describe_change(before, gates))
         return is_changed
+
+    def _describe_change(self, before: np.ndarray, gates: int) -> str:
+        """Return what a decision has dropped or restored, and its gates, as a sentence."""
+        restored = int((before & ~self._applied).sum())
+        change = int((self._applied & ~before).sum())
+        text = f"Pruning drops {plural(change, 'angle')}"
+        if restored:
+            text = f"Pruning restores {plural(restored, 'angle')}, as the loss has risen"
+        count, total = self.counts
+        return (
+            f"{text}: {gates} -> {plural(self._gates(), 'gate')} in the"
+            f" {'circuit' if len(self._circuits) == 1 else 'circuits'},"
+            f" {count} of {plural(total, 'angle')} dropped"
+        )
+
+    def _gates(self) -> int:
+        return sum(len(list(one.layer.circuit.all_operations())) for one in self._circuits)
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:

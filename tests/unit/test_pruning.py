@@ -1,5 +1,6 @@
 """Models without dropped angles: equal outputs, fewer gates, steps, checkpoints and rebuilding."""
 
+import itertools
 from pathlib import Path
 
 import cirq
@@ -125,6 +126,27 @@ def test_restored_checkpoint_has_its_circuits():
     assert pruning.counts == (4, len(one.periods))
     assert len(gates(one)) < whole
     assert not pruning.restore(pruning.arrays)
+
+
+def test_decision_reports_gates_before_and_after(monkeypatch):
+    _, (one,), settings = built()
+    pruning, lines = Pruning([one], settings.training), []
+    monkeypatch.setattr("training.pruning.log_shared", lines.append)
+    monkeypatch.setattr(pruning.schedule, "is_due", lambda epoch: True)
+    counts = [len(gates(one))]
+    for dropped in (2, 0):
+
+        def decide(epoch, distances, dropped=dropped):
+            pruning.schedule.dropped_at = np.repeat([1, 0], [dropped, len(distances) - dropped])
+            return True
+
+        monkeypatch.setattr(pruning.schedule, "decide", decide)
+        pruning.begin_epoch(1)
+        counts.append(len(gates(one)))
+    assert counts[0] == counts[2] > counts[1]
+    for line, (before, after) in zip(lines, itertools.pairwise(counts), strict=True):
+        assert f"{before} -> {after} gates" in line
+    assert ["restores 2 angles" in line for line in lines] == [False, True]
 
 
 @pytest.mark.parametrize(
