@@ -223,6 +223,7 @@ verify: docs audit ## check style, types, prose, import rules, links, generated 
 docs: ## build the documentation in site/, with strict links
 	@$(no_settings)$(setup) $(dev)
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
+	@echo 'Open site/index.html; for its search: .venv/bin/python -m http.server --directory site'
 
 .PHONY: wheel
 wheel: ## build the wheel of the library for Linux x86_64 in dist/, or PLATFORM=linux-aarch64 or macos-arm64
