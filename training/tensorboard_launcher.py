@@ -18,9 +18,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tensorboard import default, program
-from tensorboard.backend.event_processing import io_wrapper
-
 from common import storage
 from common.errors import RunError, SettingsError, StorageError, StorageUnavailable, run_main
 from common.settings import Settings
@@ -81,11 +78,15 @@ def _is_shown(name: str) -> bool:
 
 def _plugins() -> list[Any]:
     """Return TensorBoard's pages but the projector: its files name other files to show."""
+    from tensorboard import default  # only while `Waiting` runs: it takes seconds to import
+
     return [one for one in default.get_plugins() if "projector" not in str(one).lower()]
 
 
 def _read_regular_files_only() -> None:
     """Let TensorBoard skip a FIFO or a device with the name of events: it would wait for ever."""
+    from tensorboard.backend.event_processing import io_wrapper  # as in `_plugins`
+
     is_events_file = io_wrapper.IsSummaryEventsFile
 
     def is_regular_events_file(path: str) -> bool:
@@ -150,6 +151,8 @@ def launch(folder: Path, host: str, port: int, *, verbose: bool = False) -> str:
     Raises:
         SettingsError: The port is taken.
     """
+    from tensorboard import program  # as in `_plugins`
+
     with contextlib.ExitStack() as quiet:
         if not verbose:
             # Its profile pages log each call, and keep the stderr of the time when they load.

@@ -326,6 +326,7 @@ def test_light_part_of_common_reaches_no_tensorflow(part: str) -> None:
 
 
 def test_tensorboard_environment_reaches_no_tensorflow() -> None:
+    assert "tensorboard" not in reachable("training.tensorboard_launcher", late=False)
     assert not reachable("training.tensorboard_launcher") & {*TENSORFLOW, "tensorflow_quantum"}
 
 
