@@ -119,7 +119,10 @@ class ClaimedRun:
         exists = self.run.exists()
         conflict = self._conflict(data_fingerprint) if exists else ""
         if conflict and not self.run.has_checkpoint():
-            log.warning(f"{conflict}; it has no checkpoint and is replaced")
+            log.warning(
+                f"{conflict}; it has no checkpoint, so it starts from the beginning, and its"
+                " metrics and TensorBoard events are deleted"
+            )
             _delete_record(self.run)
             exists, conflict = False, ""
         if not exists:

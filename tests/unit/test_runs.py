@@ -438,6 +438,7 @@ def test_record_without_a_checkpoint_is_replaced_aloud(
     assert not caplog.messages
     with held(root, qubits=4, data="e" * 64) as other:
         assert "QUBITS=8 (now 4)" in caplog.text
+        assert "events are deleted" in caplog.text
         assert other.run.record()["settings"]["qubits"] == 4
         assert not storage.exists(other.run.path / "contraction_paths.json")
 
