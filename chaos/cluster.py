@@ -14,6 +14,7 @@ from chaos.schedule import Fault, FaultKind
 from common.errors import ClusterError
 from common.events import Event
 from common.settings import Settings
+from common.settings.sources import last_of_each
 from common.storage import StoragePath
 from launch import cluster_storage, job, manifests
 from launch.cluster_storage import StorageLocation
@@ -81,7 +82,7 @@ class ClusterPlace:
 
     def __init__(self, settings: Sequence[str] = (), limit_seconds: float = 900.0) -> None:
         self.limit_seconds = limit_seconds
-        self._settings = [*SETTINGS, *settings]
+        self._settings = last_of_each([*SETTINGS, *settings])
         self._cluster = KubeClient.connect(self._parse("chaos", 2))
         self._location = StorageLocation.from_objects(manifests.training(self._parse("chaos", 2)))
         self.kinds: Sequence[FaultKind] = API_KINDS

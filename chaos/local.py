@@ -20,6 +20,7 @@ from common import storage
 from common.errors import SettingsError
 from common.events import Event
 from common.processes import ManagedProcess, clean_environment, free_ports
+from common.settings.sources import last_of_each
 
 KILL, TERMINATE, STOP = FaultKind("SIGKILL"), FaultKind("SIGTERM"), FaultKind("SIGSTOP")
 FREEZE = FaultKind("pause", durations=(1.0, 20.0))
@@ -124,7 +125,7 @@ class LocalPlace:
         all_kinds = (KILL, TERMINATE, STOP, FREEZE, STORAGE_RESTART, STORAGE_SILENT)
         self.kinds: Sequence[FaultKind] = [one.limited(longest_fault_seconds) for one in all_kinds]
         self.limit_seconds = limit_seconds
-        self._settings, self._command = [*SETTINGS, *settings], list(command)
+        self._settings, self._command = last_of_each([*SETTINGS, *settings]), list(command)
         self._environment = environment or {}
         self._folder = tempfile.TemporaryDirectory(prefix="qfleet-chaos-")
         self._held = contextlib.ExitStack()

@@ -154,6 +154,15 @@ def require_one_value(last: str, earlier: str) -> None:
         raise SettingsError(f"{name} has two values, {earlier} and {last}: give one of them")
 
 
+def last_of_each(args: Sequence[str]) -> list[str]:
+    """Return `NAME=value` arguments with the last value of each name, for defaults before others.
+
+    Args:
+        args: Arguments, of which a program would refuse two values of a name.
+    """
+    return list({arg.partition("=")[0].removeprefix("--").lower(): arg for arg in args}.values())
+
+
 def suggest(name: str, fields: Fields) -> str:
     """Return the end of an error message about an unknown setting: the closest match.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from common.processes import ManagedProcess, clean_environment
+from common.settings.sources import last_of_each
 from tests.support.patience import seconds
 from tests.support.training_processes import SMALL
 
@@ -27,7 +28,12 @@ BROKEN_TFQ = "raise ImportError('libtensorflow has another version')"
 def run(python_path: Path, *args: str) -> tuple[int, str]:
     """Run training; return its exit code and its whole output."""
     with ManagedProcess(
-        [sys.executable, "-m", "training", *SMALL, "WORKERS=1", "SIMULATOR=tfq", *args],
+        [
+            sys.executable,
+            "-m",
+            "training",
+            *last_of_each([*SMALL, "WORKERS=1", "SIMULATOR=tfq", *args]),
+        ],
         cwd=ROOT,
         env=clean_environment(PYTHONPATH=f"{python_path}:{ROOT}"),
         stdout="capture",

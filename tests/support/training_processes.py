@@ -15,6 +15,7 @@ from unittest import mock
 import numpy as np
 import psutil
 
+from common.settings.sources import last_of_each
 from tests.support import patience
 from tests.support.ports import own_ports
 
@@ -42,7 +43,7 @@ class TrainingProcess:
         clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}
         self.storage = storage
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, f"STORAGE={storage}", *args],
+            [sys.executable, "-m", module, *last_of_each([f"STORAGE={storage}", *args])],
             cwd=ROOT,
             env={**clean, **environ},
             stdin=subprocess.DEVNULL,
@@ -197,7 +198,7 @@ def inference_output(storage: Path, *args: str) -> str:
     from inference.__main__ import main
 
     printed = io.StringIO()
-    words = ["inference", f"STORAGE={storage}", "RUN=r", *args]
+    words = ["inference", *last_of_each([f"STORAGE={storage}", "RUN=r", *args])]
     with mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(printed):
         code = run_main(main)
     assert code == 0, printed.getvalue()

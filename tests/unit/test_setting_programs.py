@@ -15,6 +15,7 @@ from common.settings.programs import (
     used_anywhere,
     used_by,
 )
+from common.settings.sources import last_of_each
 from launch import job_parts
 from studies.definition import StudyDefinition
 from tests.support.setting_reads import settings_read_by
@@ -187,6 +188,11 @@ def test_two_values_of_a_setting_are_refused(read, name):
     with pytest.raises(SettingsError, match=f"^{name}"):
         read()
     Settings.from_args(["RUN=b", "run=b"], "make training")
+
+
+def test_defaults_before_given_values_leave_one_of_each():
+    args = ["EPOCHS=300", "SEED=1", "--epochs=9"]
+    assert Settings.from_args(last_of_each(args), "make training").training.epochs == 9
 
 
 def test_condition_of_each_setting_can_hold():
