@@ -155,12 +155,16 @@ def require_one_value(last: str, earlier: str) -> None:
 
 
 def last_of_each(args: Sequence[str]) -> list[str]:
-    """Return `NAME=value` arguments with the last value of each name, for defaults before others.
+    """Return arguments with the last `NAME=value` of each name, for defaults before others.
 
     Args:
-        args: Arguments, of which a program would refuse two values of a name.
+        args: Words, and settings, of which a program would refuse two values of a name.
     """
-    return list({arg.partition("=")[0].removeprefix("--").lower(): arg for arg in args}.values())
+
+    def key(arg: str) -> str:
+        return arg.partition("=")[0].removeprefix("--").lower() if "=" in arg else arg
+
+    return list({key(arg): arg for arg in args}.values())
 
 
 def suggest(name: str, fields: Fields) -> str:

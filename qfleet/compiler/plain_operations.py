@@ -49,12 +49,8 @@ def with_values(operation: cirq.Operation, values: SymbolValues) -> cirq.Operati
     if not isinstance(part, cirq.CircuitOperation):
         resolved: cirq.Operation = cirq.resolve_parameters(operation, values)
         return resolved
-    circuit: cirq.AbstractCircuit = part.circuit
-    for each in (
-        SymbolValues(part.param_resolver.param_dict),
-        values,
-    ):  # its own symbols come first
-        circuit = bind(circuit, each)
+    own = SymbolValues(part.param_resolver.param_dict)  # its values may have symbols
+    circuit = bind(bind(part.circuit, own), values)
     changed: cirq.Operation = part.replace(
         circuit=circuit.freeze(),
         param_resolver=cirq.ParamResolver({}),

@@ -18,6 +18,7 @@ from chaos import node
 from chaos.cluster import ALLOCATE, eviction
 from common import events
 from common.events import Event
+from common.settings.sources import last_of_each
 from launch.engines import ENGINES
 from launch.engines.engine import true_conditions
 from launch.job import Pod, is_finished, phase, sorted_pods
@@ -82,7 +83,7 @@ def environment(**more: str) -> dict[str, str]:
 def launch(*words: str, timeout: float = 300, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run `python -m launch WORDS` in its virtual environment, as make does."""
     return subprocess.run(
-        [str(LAUNCH), "-m", "launch", *words],
+        [str(LAUNCH), "-m", "launch", *last_of_each(words)],
         cwd=ROOT,
         env=environment(**environ),
         stdin=subprocess.DEVNULL,

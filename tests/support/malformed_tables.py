@@ -112,7 +112,7 @@ CASES = [
     MalformedTable("a folder", "t.csv", lambda path: path.mkdir(), ("is a folder",)),
     MalformedTable("another ending", "t.xlsx", text("a,label\n1,0\n"), (".csv, .parquet, .npz",)),
     MalformedTable("empty CSV", "t.csv", text(""), ("is empty",)),
-    MalformedTable("blank CSV", "t.csv", text("\n\n\n"), ("CSV",)),
+    MalformedTable("blank CSV", "t.csv", text("\n\n\n"), ("text", "header")),
     MalformedTable("only a header", "t.csv", text("a,label\n"), ("no rows",)),
     MalformedTable("garbage CSV", "t.csv", text(GARBAGE), ("not text in UTF-8",)),
     MalformedTable(

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from common.runs import Run
+from common.settings.sources import last_of_each
 from tests.support.patience import seconds
 
 ROOT = Path(__file__).parents[2]
@@ -148,7 +149,7 @@ class SlurmCluster:
 
     def train(self, *settings: str) -> "Client":
         """Start `make training TARGET=slurm` on the login node."""
-        command = [*CLIENT, "run", "TARGET=slurm", *settings]
+        command = [*CLIENT, "run", "TARGET=slurm", *last_of_each(settings)]
         return Client(self, command, self.folder / "client.log")
 
     def train_20_epochs(self, storage: Path) -> "Client":

@@ -214,7 +214,7 @@ NAMES = st.lists(
     st.text(st.sampled_from("ab;, \t"), max_size=4).map("c".__add__),
     min_size=1,
     max_size=4,
-    unique=True,
+    unique_by=str.strip,
 )
 
 
@@ -237,7 +237,7 @@ def test_csv_reads_the_same_with_any_separator(
     content = text.getvalue().encode()
     path.write_bytes(gzip.compress(content) if packed else content)
     table = read_table(str(path), "kind")
-    assert table.names == tuple(names)
+    assert table.names == tuple(map(str.strip, names))
     assert table.features.tolist() == [[numbers] * len(names)]
     assert table.labels.tolist() == [label_text(label)]
 
@@ -264,7 +264,8 @@ def test_separator_or_mark_that_is_not_read_is_named(
 @pytest.mark.parametrize("header", ["speed; m/s,a,kind", "speed\t,a;b,kind"])
 def test_names_with_other_separators_are_read(header: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(f"{header}\n1,2,x\n")
-    assert read_table(str(tmp_path / "t.csv"), "kind").names == tuple(header.split(",")[:2])
+    names = tuple(name.strip() for name in header.split(",")[:2])
+    assert read_table(str(tmp_path / "t.csv"), "kind").names == names
 
 
 @pytest.mark.parametrize(
