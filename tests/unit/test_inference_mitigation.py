@@ -76,7 +76,13 @@ def rows(features: int, name: str) -> np.ndarray:
     return values
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    ["qcnn", "energy"]
+    + [
+        pytest.param(name, marks=pytest.mark.exhaustive) for name in ("hybrid", "filters", "robust")
+    ],
+)
 def test_mitigated_readouts_and_outputs_are_closer(runs, name):
     found = {}
     for key, args in {

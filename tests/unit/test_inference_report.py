@@ -149,8 +149,7 @@ def scores(n: int, readouts: int, labels: bool = True) -> ClassScores:
     return result
 
 
-@pytest.mark.parametrize("n", [1, 2, 500])
-@pytest.mark.parametrize("labels", [True, False])
+@pytest.mark.parametrize(("n", "labels"), [(1, True), (2, False), (500, True)])
 def test_prediction_plots_take_any_number_of_examples(n, labels):
     Page(report_plots.predictions(scores(n, 1, labels), NAMES))
     Page(report_plots.readouts(scores(n, 14, labels), NAMES))
