@@ -192,6 +192,8 @@ def checked_array(values: ArrayLike, argument: str) -> np.ndarray:
         values: The values.
         argument: Name of the argument.
     """
+    if isinstance(values, np.ma.MaskedArray):
+        raise ArgumentError(f"{argument} is a masked array: fill it, or leave masked rows out")
     try:
         return np.asarray(values)
     except (TypeError, ValueError):

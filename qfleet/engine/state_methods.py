@@ -41,7 +41,6 @@ class StateMethods(PreparedCircuit):
         inputs: ArrayLike | None,
         parameters: ArrayLike | None,
         upstream: ArrayLike,
-        states: ArrayLike | None = None,
         *,
         input_gradients: bool = True,
     ) -> Gradients:
@@ -52,7 +51,28 @@ class StateMethods(PreparedCircuit):
             parameters: As for `expectation`.
             upstream: `[B, 2**N]` complex, or `[2**N]` for one example: dL/dRe + i dL/dIm. This is
                 the convention of TensorFlow and PyTorch; JAX has the complex conjugate.
-            states: Result of `state` for the same arguments; it is computed unless given.
+            input_gradients: False if gradients by inputs are not wanted.
+        """
+        return self.gradient_of_states(
+            inputs, parameters, upstream, None, input_gradients=input_gradients
+        )
+
+    def gradient_of_states(
+        self,
+        inputs: ArrayLike | None,
+        parameters: ArrayLike | None,
+        upstream: ArrayLike,
+        states: ArrayLike | None,
+        *,
+        input_gradients: bool,
+    ) -> Gradients:
+        """Do what `state_vjp` does, for adapters that keep the states of the forward pass.
+
+        Args:
+            inputs: As for `state_vjp`; also the others.
+            parameters: As for `expectation`.
+            upstream: Derivatives by the states.
+            states: Result of `state` for the same arguments, which cannot be checked.
             input_gradients: False if gradients by inputs are not wanted.
         """
         self._require_state("state_vjp")

@@ -62,7 +62,7 @@ def state_vjp(
     Returns:
         [B, I], or an empty tensor, and [P].
     """
-    gradients = circuit_of(program).state_vjp(
+    gradients = circuit_of(program).gradient_of_states(
         array(inputs),
         array(parameters),
         array(upstream),

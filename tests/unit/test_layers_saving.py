@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import sympy
 
-from qfleet.errors import CircuitError
+from qfleet.errors import ArgumentError, CircuitError
 from qfleet.tensorflow.layers import Expectation, Samples
 from qfleet.tensorflow.runtime import keras, tf
 from tests.support.layer_cases import (
@@ -69,6 +69,19 @@ def test_saved_weights_are_loaded(model: keras.Model, tmp_path: Path) -> None:
     other = mixed()
     other.load_weights(tmp_path / "weights.h5")
     np.testing.assert_allclose(other(FEATURES), model(FEATURES), atol=1e-6)
+
+
+def test_weights_of_other_names_are_refused(tmp_path: Path) -> None:
+    names = Expectation(CIRCUIT, INPUTS, SUMS).parameters
+    saved, same, other = (
+        keras.Sequential([keras.Input((2,)), Expectation(CIRCUIT, INPUTS, SUMS, parameters=order)])
+        for order in (names, names, names[::-1])
+    )
+    saved.save_weights(tmp_path / "w.weights.h5")
+    same.load_weights(tmp_path / "w.weights.h5")
+    np.testing.assert_array_equal(same.layers[0].angles, saved.layers[0].angles)
+    with pytest.raises(ArgumentError, match="in another order"):
+        other.load_weights(tmp_path / "w.weights.h5")
 
 
 def test_weights_of_expectation_fit_sampled_expectation() -> None:

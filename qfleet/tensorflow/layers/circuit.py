@@ -1,5 +1,6 @@
 """Base classes of the layers: a circuit and its symbols, and trained angles as a weight."""
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -16,11 +17,13 @@ from qfleet.compiler.plain_operations import bind
 from qfleet.compiler.program import Program, compile_program
 from qfleet.compiler.sampling import EXACT, Sampling
 from qfleet.engine.arguments import checked_observables
+from qfleet.errors import ArgumentError
 from qfleet.tensorflow.backends import Backend
 from qfleet.tensorflow.runtime import keras, tf
 from qfleet.tensorflow.sampling import SampledReadouts
 from qfleet.tensorflow.simulator import Simulator
 
+_NAMES = "names"  # of the angles in a file of weights
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
 
@@ -220,6 +223,27 @@ class TrainedCircuit(CircuitLayer):
         """Return the layer's configuration; the circuit is Cirq JSON."""
         initializer = keras.initializers.serialize(self.initializer)
         return {**super().get_config(), "initializer": initializer}
+
+    def save_own_variables(self, store: Any) -> None:
+        """Write the angles and their names to an HDF5 group of a `.keras` or `.weights.h5` file."""
+        super().save_own_variables(store)
+        store[_NAMES] = np.frombuffer(json.dumps(self.parameters).encode(), np.uint8)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Read what `save_own_variables` wrote; files of earlier versions have no names.
+
+        Raises:
+            ArgumentError: The file has angles of other names, or in another order.
+        """
+        values = dict(store.items())
+        names = np.asarray(values.pop(_NAMES, ()), np.uint8).tobytes().decode()
+        if names and names != json.dumps(self.parameters):
+            raise ArgumentError(
+                f"the file has angles of other names or in another order than layer {self.name},"
+                f" whose angles are {', '.join(self.parameters)[:200]}: load it into a layer of the"
+                " same parameters"
+            )
+        super().load_own_variables(values)
 
     def _symbols(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return [B, inputs] and [parameters] values of the symbols, in the layer's dtype."""

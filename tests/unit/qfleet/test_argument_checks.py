@@ -71,7 +71,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         | {"overwrite_residuals": False},
     ),
     "hvp": (READS.hvp, {**POINT, "input_tangents": ROWS, "parameter_tangents": SHARED}),
-    "state_vjp": (STATES.state_vjp, {**POINT, "upstream": np.ones((3, 4)), "states": ROWS}),
+    "state_vjp": (STATES.state_vjp, {**POINT, "upstream": np.ones((3, 4))}),
     "sample": (STATES.sample, {**POINT, "shots": 3, "seed": 1}),
     "describe": (READS.describe, {"batch": 2}),
     "mitigated": (

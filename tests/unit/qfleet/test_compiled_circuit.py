@@ -84,7 +84,7 @@ def compare_states(case: Case, dtype: str) -> None:
     upstream[1] = rng.normal(size=wanted.shape) + 1j * rng.normal(size=wanted.shape)
     upstream /= np.linalg.norm(upstream)
     direction = rng.normal(size=len(NAMES)) / len(NAMES)
-    gradients = compiled.state_vjp(inputs, parameters, upstream, states)
+    gradients = compiled.state_vjp(inputs, parameters, upstream)
     assert gradients.inputs is not None
     found = np.concatenate([gradients.inputs[1], gradients.parameters]) @ direction
     change = reference.state_derivative(point, direction)

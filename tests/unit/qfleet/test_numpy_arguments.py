@@ -30,7 +30,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "value_and_gradient": (READS.value_and_gradient, {"upstream": UPSTREAM}),
     "vjp": (READS.vjp, {"upstream": UPSTREAM}),
     "state": (STATES.state, {}),
-    "state_vjp": (STATES.state_vjp, {"upstream": AMPLITUDES, "states": AMPLITUDES / 2}),
+    "state_vjp": (STATES.state_vjp, {"upstream": AMPLITUDES}),
     "sample": (STATES.sample, {"shots": 3, "seed": 1}),
 }
 CALLS = {
@@ -66,12 +66,12 @@ WRONG: dict[str, list[Any]] = {
         np.zeros(2),
         np.zeros((3, 1)),
         np.zeros(1, complex),
+        np.ma.masked_array(np.zeros(1), [True]),
         ["a"],
         [np.nan],
         [np.inf],
     ],
     "upstream": [1.0, np.ones(3), np.ones((2, 2)), np.full((3, 2), "a")],
-    "states": [1.0, np.ones(4), np.ones((3, 2)), np.full((3, 4), None)],
     "shots": [-1, 2.5, "3", None, True, 2**60],
     "seed": [-1, 2**64, 0.5, "a"],
 }
