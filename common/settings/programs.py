@@ -164,6 +164,9 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
         ),
         "elastic_after": _with("min_workers"),
         "filters": _reads_model("multi-filter"),
+        "initialization_epochs": Condition(
+            "INITIALIZATIONS above 1", lambda settings: settings.get("initializations") != 1
+        ),
         "label_column": Condition("DATA=table.csv or another table", _is_table),
         "micro_batch": _with("reproducible", "REPRODUCIBLE=true"),
         "pooling": _reads_model(*MODELS),

@@ -203,6 +203,10 @@ class Settings:
                 f"WORKERS={workers} is more than {limit}, the maximum for this data set: lower"
                 " WORKERS or raise PARTITIONS"
             )
+        if self.training.batch != AUTO and batch < (micro_batch := self.training.micro_batch or 0):
+            raise ValueError(
+                f"MICRO_BATCH={micro_batch} is more than BATCH={batch}, of which it is a part"
+            )
         if batch * shards < workers:
             raise ValueError(
                 f"BATCH={batch} is less than WORKERS={workers}, so that some workers would have no"

@@ -195,6 +195,13 @@ def test_defaults_before_given_values_leave_one_of_each():
     assert Settings.from_args(last_of_each(args), "make training").training.epochs == 9
 
 
+def test_epochs_of_the_only_initialization_are_refused():
+    args = ["INITIALIZATIONS=1", "INITIALIZATION_EPOCHS=5"]
+    with pytest.raises(SettingsError, match="INITIALIZATIONS above 1"):
+        Settings.from_args(args, "make training")
+    Settings.from_args(args[1:], "make training")
+
+
 def test_condition_of_each_setting_can_hold():
     values = {"model": "multi-filter", "reproducible": True, "min_workers": 1, "queue": "q",
               "delete": "a", "zne": "1,3", "data": "x.csv"}  # fmt: skip

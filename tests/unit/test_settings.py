@@ -360,6 +360,7 @@ def test_from_record_of_a_wrong_value_raises():
         (["WORKERS=65"], "PARTITIONS=64"),
         (["WORKERS=6", "PARTITIONS=2", "STATE_SHARDS=2"], "4 (PARTITIONS=2 groups of"),
         (["WORKERS=8", "BATCH=4"], "raise BATCH or lower WORKERS"),
+        (["BATCH=32", "REPRODUCIBLE=true", "MICRO_BATCH=33"], "is more than BATCH=32"),
         (["PROFILE_STEPS=9:3"], "PROFILE_STEPS is first:last"),
         (["LAYERS=1", "MODEL=qcnn"], "omit LAYERS, or use MODEL=hybrid"),
         (["LAYERS=4"], "LAYERS=4 is more than 3"),
