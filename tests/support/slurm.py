@@ -165,7 +165,7 @@ class SlurmCluster:
 
     def client(self, *arguments: str, code: int = 0) -> str:
         """Run a command of the client, and return its output."""
-        return self.run(*CLIENT, *arguments, code=code)
+        return self.run(*CLIENT, *last_of_each(arguments), code=code)
 
     def workers(self, storage: Path) -> list[int]:
         """Return the process IDs of the workers of a STORAGE, by rank."""
