@@ -13,6 +13,7 @@ from common.settings import Settings
 from common.text import plural
 from common.waiting import Waiting
 from studies.budget import Budget
+from studies.data_check import check_data
 from studies.definition import PROGRAM, StudyDefinition
 from studies.folder import StudyFolder
 from studies.forecast import StudyForecast, duration, predict, used
@@ -43,6 +44,7 @@ def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
     with open_root(settings) as root:
         folder = StudyFolder(root, definition.name)
         folder.require_same(definition)
+        check_data(definition)
         parallelism = parallel_trials(definition)
         _log(
             f"Study {definition.name}: {plural(definition.trial_count, 'trial')}, {parallelism} at"

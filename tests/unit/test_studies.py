@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from common import runs
-from common.errors import NO_SPACE, RunError, SettingsError, StorageFull
+from common.errors import NO_SPACE, DataError, RunError, SettingsError, StorageFull
 from common.settings import Settings
 from studies import __main__ as program
 from studies.axes import parse_axis
 from studies.budget import Budget
+from studies.data_check import check_data
 from studies.definition import StudyDefinition
 from studies.folder import Clock, StudyFolder, Trial
 from studies.forecast import StudyForecast
@@ -417,3 +418,12 @@ def test_full_disk_ends_a_study_that_can_continue(tmp_path: Path) -> None:
         runner.run(Mock(), Mock(received=None))
     assert launcher.start.call_count == 1
     assert {trial.state for trial in folder.trials().values()} == {"proposed"}
+
+
+def test_data_of_every_trial_is_checked_before_the_first(tmp_path):
+    table = tmp_path / "a.csv"
+    table.write_text("x,y,label\n" + "".join(f"{n},{n % 7},{n % 2}\n" for n in range(200)))
+    args = ["NAME=s", "QUBITS=2", "EPOCHS=1,2"]
+    check_data(StudyDefinition.from_args([*args, f"DATA={table}"]))
+    with pytest.raises(DataError, match="missing"):
+        check_data(StudyDefinition.from_args([*args, f"DATA={table},{tmp_path}/missing.csv"]))
