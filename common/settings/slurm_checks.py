@@ -3,6 +3,21 @@
 from common.settings.fields import AUTO
 from common.settings.groups import JobSettings, MonitoringSettings, SlurmSettings, TrainingSettings
 
+CHECKPOINT_SECONDS = 120
+"""Time before TIME_LIMIT at which workers receive SIGTERM; the chief then saves a checkpoint."""
+
+
+def seconds(time_limit: str) -> int:
+    """Return the seconds of a time limit as sbatch reads it: 90, 90:00, 1:30:00, 0-2 or 1-12:30."""
+    days, dash, rest = time_limit.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    if not dash and len(parts) < 3:  # minutes come first, else hours
+        parts.insert(0, 0)
+    return sum(
+        int(number) * unit
+        for number, unit in zip((days or 0, *parts), (86_400, 3_600, 60, 1), strict=False)
+    )
+
 
 def check_slurm(
     job: JobSettings,
@@ -22,6 +37,11 @@ def check_slurm(
         raise ValueError(
             f"WORKERS={workers} is not a multiple of WORKERS_PER_NODE={slurm.workers_per_node}:"
             " change one of them"
+        )
+    if slurm.time_limit and seconds(slurm.time_limit) <= CHECKPOINT_SECONDS:
+        raise ValueError(
+            f"TIME_LIMIT={slurm.time_limit} leaves no time before its last"
+            f" {CHECKPOINT_SECONDS // 60} minutes, which are for a checkpoint: raise it"
         )
     if len(slurm.port_range) <= workers:
         raise ValueError(

@@ -11,10 +11,8 @@ from common.errors import DeadlineReached, RetryableError, SettingsError
 from common.runs import Run
 from common.runs.slurm_job import job_file
 from common.settings import Settings
+from common.settings.slurm_checks import CHECKPOINT_SECONDS
 from common.storage import StoragePath
-
-CHECKPOINT_SECONDS = 120
-"""Time before TIME_LIMIT at which workers receive SIGTERM; the chief then saves a checkpoint."""
 
 SHARED_SECONDS = 30
 """Time for a new file to be seen on all nodes: network file systems cache folders for a while."""

@@ -106,12 +106,20 @@ def test_mebibytes_converts_both_units() -> None:
         ("WORKERS=2", "STATE_SHARDS=2"),
         ("PROFILER_PORT=2223",),
         ("TIME_LIMIT=soon",),
+        ("TIME_LIMIT=2",),
+        ("TIME_LIMIT=1:59",),
+        ("TIME_LIMIT=0:02:00",),
         ("PARTITION=a b",),
     ],
 )
 def test_setting_that_does_not_fit_is_refused(arguments: tuple[str, ...]) -> None:
     with pytest.raises(SettingsError, match=arguments[-1].partition("=")[0]):
         Settings.from_args([TARGET, *arguments])
+
+
+@pytest.mark.parametrize("limit", ["3", "2:01", "0:02:01", "0-1", "1-00:00", "1-00:00:30"])
+def test_time_limit_of_more_than_a_checkpoint_is_allowed(limit: str) -> None:
+    Settings.from_args([TARGET, f"TIME_LIMIT={limit}"])
 
 
 def test_parse_state_reads_the_fields() -> None:
