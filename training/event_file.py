@@ -15,6 +15,7 @@ import numpy as np
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.histogram.summary_v2 import histogram_pb
+from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
 from qfleet.tensorflow.runtime import tf
@@ -52,6 +53,15 @@ class EventFile:
     def write_histograms(self, step: int, samples: Mapping[str, np.ndarray]) -> None:
         """Write histograms of samples by tag."""
         self._write_summaries(step, (histogram_pb(tag, data) for tag, data in samples.items()))
+
+    def write_settings(self, run: str, settings: Mapping[str, object]) -> None:
+        """Write settings by name for the HParams tab."""
+        shown = {
+            name: value if isinstance(value, bool | int | float | str) else str(value)
+            for name, value in settings.items()
+            if value not in (None, "")
+        }
+        self._write_summaries(0, [hparams_pb(shown, trial_id=run)])
 
     def write_graph(self, graph: tf.Graph) -> None:
         """Write a graph for the Graphs tab."""

@@ -242,6 +242,7 @@ class Trainer:
             circuits=len(list(circuit_layers(self._learner.model))),
             sample=self._data.sample("validation", READOUT_SAMPLE_ROWS).angles,
         )
+        callback.write_settings(self._settings.run_name, self._settings.identity())
         # A single worker can't run, or draw, a circuit whose state is sharded.
         if self._settings.training.state_shards == 1:
             callback.write_graph(self._learner.model, self._data.features)

@@ -74,7 +74,8 @@ def test_run_writes_scalars_readouts_graph_and_profile(start, tmp_path):
     logs = tmp_path / "hybrid" / "logs"
     epochs = list(range(1, 13))
     rates = ("learning rate", "examples per second", "circuits per second")
-    assert tags(logs / "train") == dict.fromkeys(("mse", "accuracy", *rates), epochs)
+    by_epoch = dict.fromkeys(("mse", "accuracy", *rates), epochs)
+    assert tags(logs / "train") == {"_hparams_/session_start_info": [0], **by_epoch}
     assert tags(logs / "validation") == dict.fromkeys(("mse", "accuracy", "readout 0"), epochs)
     assert tags(logs / "steps") == {"loss by step": list(range(1, 4 * 12 + 1))}
     for rank in (0, 1):

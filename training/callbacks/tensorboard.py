@@ -1,6 +1,6 @@
 """TensorBoard events of the chief: scalars, readouts and the model's graph."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ MAX_HISTOGRAMS = 16
 class TensorBoardCallback(keras.callbacks.Callback):
     """Writes scalars of training and validation, readouts, learning rate and rates, on the chief.
 
-    logs/train and logs/validation hold scalars by epoch. logs/steps holds the loss of each step,
-    also of steps inside one host call, up to `learner.MAX_TRACED_STEPS`.
+    logs/train and logs/validation hold scalars by epoch, the first one also the settings.
+    logs/steps holds the loss of each step, also of steps inside one host call, up to
+    `learner.MAX_TRACED_STEPS`.
 
     Args:
         folder: A local folder for events.
@@ -43,6 +44,10 @@ class TensorBoardCallback(keras.callbacks.Callback):
         self._sample = tf.constant(sample[:READOUT_SAMPLE_ROWS])
         self._readouts: Any = None
         self._written_steps = 0
+
+    def write_settings(self, run: str, settings: Mapping[str, object]) -> None:
+        """Write the settings that identify the run for the HParams tab."""
+        self._train.write_settings(run, settings)
 
     def write_graph(self, model: keras.Model, features: int) -> None:
         """Write the model's graph for the Graphs tab, and prepare the histograms."""
