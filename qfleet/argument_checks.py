@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -104,6 +105,17 @@ def integer(least: int, most: int | None = None) -> Check:
     return check
 
 
+def number(value: Any, name: str) -> float:
+    """Check a finite real number, also of NumPy."""
+    try:
+        found = math.nan if isinstance(value, str | bytes | bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise ArgumentError(f"{name} is {shown(value)}: pass a finite number")
+    return found
+
+
 def optional(check: Check) -> Check:
     """Return a check that lets None pass."""
     return lambda value, name: None if value is None else check(value, name)
@@ -128,4 +140,5 @@ def flag(value: Any, name: str) -> bool:
 
 
 TEXT = instance(str, "a text")
+NAMES = items(TEXT, "a sequence of names")
 FUNCTION = instance(Callable, "a function")

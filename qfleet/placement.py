@@ -2,11 +2,14 @@
 
 from typing import Literal, get_args
 
+from qfleet.argument_checks import checked, integer
+
 EncoderPlacement = Literal["cluster", "angle", "reupload"]
 PLACEMENTS: tuple[EncoderPlacement, ...] = get_args(EncoderPlacement)
 """Allowed placements; `qfleet.circuits.encoders` describes them."""
 
 
+@checked(features=integer(0))
 def data_symbols(features: int) -> tuple[str, ...]:
     """Return the names of the data symbols, from x_00 on; they sort in the order of features."""
     width = max(2, len(str(features - 1)))

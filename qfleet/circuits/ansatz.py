@@ -5,16 +5,28 @@ is a trained offset plus a trained factor times each input.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import cirq
 import numpy as np
 import sympy
 
+from qfleet.argument_checks import NAMES, TEXT, checked, instance, integer, number
 from qfleet.circuits.model_circuit import ModelCircuit
 from qfleet.circuits.pauli_rotations import pauli_rotation, rotation_layer
+from qfleet.errors import ArgumentError
 
 ANNEALING_STEP = 0.2
 """Time of a layer of the annealing with which training begins, in units of 1 / coefficient."""
+
+
+def _words(terms: Any, name: str) -> Mapping[str, float]:
+    """Check coefficients by Pauli word."""
+    found: Mapping[str, float] = instance(Mapping, "coefficients by Pauli word")(terms, name)
+    lengths = {len(TEXT(word, f"a key of {name}")) for word in found}
+    if len(lengths) != 1 or not all(set(word) <= set("IXYZ") for word in found):
+        raise ArgumentError(f"{name} has keys that are not Pauli words of one length, such as XIZ")
+    return {word: number(value, f"{name}[{word!r}]") for word, value in found.items()}
 
 
 class Angles:
@@ -44,6 +56,7 @@ class Angles:
         return sympy.Symbol(self.names[-1])
 
 
+@checked(qubits=integer(1), layers=integer(0), inputs=NAMES)
 def hardware_efficient(qubits: int, layers: int, *, inputs: Sequence[str] = ()) -> ModelCircuit:
     """Return ry and rz rotations of all qubits, between layers of CZ on a line.
 
@@ -76,6 +89,7 @@ def hardware_efficient(qubits: int, layers: int, *, inputs: Sequence[str] = ()) 
     return _model_circuit(operations, line, inputs, angles, by_layer, starts_at_zero=False)
 
 
+@checked(terms=_words, layers=integer(0), inputs=NAMES)
 def hamiltonian_variational(
     terms: Mapping[str, float], layers: int, *, inputs: Sequence[str] = ()
 ) -> ModelCircuit:
@@ -138,6 +152,7 @@ def _start_state(
     return [], set()
 
 
+@checked(qubits=integer(1), electrons=integer(1), inputs=NAMES)
 def uccsd(qubits: int, electrons: int, *, inputs: Sequence[str] = ()) -> ModelCircuit:
     """Return unitary coupled cluster with single and double excitations, in one Trotter step.
 
@@ -155,10 +170,13 @@ def uccsd(qubits: int, electrons: int, *, inputs: Sequence[str] = ()) -> ModelCi
         A circuit without observables.
 
     Raises:
-        ValueError: There are not more orbitals than electrons.
+        ArgumentError: There are not more qubits than electrons, or an argument has the wrong type.
     """
     if not 0 < electrons < qubits:
-        raise ValueError(f"{electrons} electrons in {qubits} spin orbitals have no excitations")
+        raise ArgumentError(
+            f"electrons is {electrons}: pass fewer than the {qubits} qubits, or there are no"
+            " excitations"
+        )
     line = cirq.LineQubit.range(qubits)
     operations: list[cirq.Operation] = [cirq.X(line[i]) for i in range(electrons)]
     angles = Angles(inputs)

@@ -6,7 +6,7 @@ import cirq
 import numpy as np
 
 from qfleet.argument_checks import checked
-from qfleet.circuit_checks import CIRCUIT
+from qfleet.circuit_checks import CIRCUIT, QUBITS
 from qfleet.errors import CircuitError
 from qfleet.zne_factors import check_factor
 
@@ -35,6 +35,7 @@ def fold(circuit: cirq.AbstractCircuit, factor: int) -> cirq.Circuit:
     return folded
 
 
+@checked(circuit=CIRCUIT)
 def circuit_then_reverse(circuit: cirq.AbstractCircuit) -> cirq.Circuit:
     """Return U^-1 U. Without noise, it leaves |0...0> as it is.
 
@@ -47,6 +48,7 @@ def circuit_then_reverse(circuit: cirq.AbstractCircuit) -> cirq.Circuit:
     return circuit.unfreeze() + _inverse(circuit)
 
 
+@checked(qubits=QUBITS)
 def join_zeros(qubits: Sequence[cirq.Qid]) -> cirq.Circuit:
     """Return channels after which the first qubit is |0> as often as all qubits were before.
 

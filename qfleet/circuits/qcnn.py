@@ -29,6 +29,7 @@ def after_pooling(active: int) -> int:
     return (active + 1) // 2
 
 
+@checked(qubits=integer(1))
 def full_layers(qubits: int) -> int:
     """Return the number of layers down to one qubit: ceil(log2(qubits)).
 
@@ -39,6 +40,7 @@ def full_layers(qubits: int) -> int:
     return (qubits - 1).bit_length()
 
 
+@checked(qubits=integer(1))
 def hybrid_layers(qubits: int) -> int:
     """Return the layers of the hybrid model: down to at most 4 active qubits, at least one layer.
 

@@ -5,8 +5,9 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
-from typing import ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
+from qfleet.argument_checks import instance
 from qfleet.errors import NoiseError
 from qfleet.noise_rates import MAX_ANGLE, MAX_READOUT_ERROR
 
@@ -170,6 +171,12 @@ class Calibration:
                     f"{'-'.join(pair)[:40]} is not a pair of two qubits of the device, the lower"
                     " one first"
                 )
+
+    @classmethod
+    def check(cls, value: Any, name: str) -> Self:
+        """Check an argument that is a calibration; see `qfleet.argument_checks`."""
+        found: Self = instance(cls, "a qfleet.devices.Calibration")(value, name)
+        return found
 
     @classmethod
     def from_values(cls, values: Values) -> "Calibration":

@@ -3,9 +3,11 @@
 import random
 from dataclasses import replace
 
+from qfleet.argument_checks import checked, integer, number
 from qfleet.devices.calibration import Calibration
 
 
+@checked(calibration=Calibration.check, seed=integer(0), over_rotation=number, crosstalk=number)
 def with_coherent_errors(
     calibration: Calibration, seed: int, over_rotation: float = 0.05, crosstalk: float = 0.02
 ) -> Calibration:
@@ -15,11 +17,12 @@ def with_coherent_errors(
 
     Args:
         calibration: The calibration; its coherent errors are replaced.
-        seed: Seed.
+        seed: Seed, at least 0.
         over_rotation: Standard deviation over qubits of the excess of a pulse, in radians.
         crosstalk: Standard deviation over pairs of the angle of ZZ after a gate, in radians.
 
     Raises:
+        ArgumentError: An argument has the wrong type; the message names it.
         NoiseError: A drawn angle is out of range.
     """
     draw = random.Random(f"coherent errors {seed}")

@@ -14,6 +14,8 @@ from typing import TypeVar
 import cirq
 import numpy as np
 
+from qfleet.argument_checks import checked
+from qfleet.circuit_checks import CIRCUIT
 from qfleet.compiler.parameters import parameter_names
 from qfleet.devices.calibration import Calibration
 from qfleet.devices.noise import depolarizing, gate_rates
@@ -29,6 +31,7 @@ EXPONENT = 0.727
 _NANOSECONDS = 1e-3  # in microseconds, the unit of T1 and T2
 
 
+@checked(circuit=CIRCUIT, calibration=Calibration.check)
 def predict_fidelity(circuit: cirq.AbstractCircuit, calibration: Calibration) -> float:
     """Estimate the fidelity of a mapped circuit with its ideal state, before the readout.
 
@@ -37,7 +40,7 @@ def predict_fidelity(circuit: cirq.AbstractCircuit, calibration: Calibration) ->
         calibration: The device.
 
     Raises:
-        ArgumentError: The circuit has free symbols.
+        ArgumentError: The circuit has free symbols, or an argument has the wrong type.
     """
     if names := parameter_names(circuit):
         raise ArgumentError(f"the circuit has the free symbol {min(names)}: resolve its parameters")

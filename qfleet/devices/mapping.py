@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import cirq
 
+from qfleet.argument_checks import checked, optional
+from qfleet.circuit_checks import CIRCUIT, QUBITS
 from qfleet.devices.calibration import Calibration
 from qfleet.devices.native_gates import to_native_gates, to_two_qubit_gates
 from qfleet.devices.routing import route
@@ -27,6 +29,7 @@ class MappedCircuit:
     qubits: tuple[cirq.Qid, ...]
 
 
+@checked(circuit=CIRCUIT, calibration=Calibration.check, qubits=optional(QUBITS))
 def map_to_device(
     circuit: cirq.AbstractCircuit,
     calibration: Calibration,
@@ -42,6 +45,7 @@ def map_to_device(
         qubits: All qubits in order; by default those of the circuit and the observables, sorted.
 
     Raises:
+        ArgumentError: An argument has the wrong type; the message names it.
         NoiseError: The device is too small, or a gate can't be compiled to its gates.
     """
     sums = checked_observables(observables)

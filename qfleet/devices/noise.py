@@ -6,13 +6,22 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import cirq
 
+from qfleet.argument_checks import checked, integer
+from qfleet.circuit_checks import CIRCUIT
 from qfleet.devices.calibration import Calibration, PairCalibration, QubitCalibration, ordered
 from qfleet.devices.routing import qubit_name
+from qfleet.engine.arguments import checked_observables
 from qfleet.errors import NoiseError
 
 _NANOSECONDS = 1e-3  # in microseconds, the unit of T1 and T2
 
 
+@checked(
+    circuit=CIRCUIT,
+    calibration=Calibration.check,
+    observables=lambda sums, name: checked_observables(sums),
+    readings=integer(0),
+)
 def add_device_noise(
     circuit: cirq.AbstractCircuit,
     calibration: Calibration,
@@ -34,6 +43,9 @@ def add_device_noise(
         calibration: The device.
         observables: The mapped observables.
         readings: How often a qubit has the readout error, to amplify it by flips of read bits.
+
+    Raises:
+        ArgumentError: An argument has the wrong type; the message names it.
     """
     schedule = _Schedule(calibration)
     operations: list[cirq.Operation] = []

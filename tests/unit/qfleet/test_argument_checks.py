@@ -10,13 +10,32 @@ import sympy
 
 import qfleet
 import qfleet.cirq
-from qfleet.circuits import blocks
-from qfleet.circuits.folding import fold
+from qfleet.circuits import (
+    blocks,
+    circuit_then_reverse,
+    data_symbols,
+    fold,
+    full_layers,
+    hamiltonian_variational,
+    hardware_efficient,
+    hybrid_layers,
+    join_zeros,
+    uccsd,
+)
 from qfleet.circuits.from_tfq import circuits_to_angles
 from qfleet.circuits.noise import add_noise
 from qfleet.circuits.qcnn import qcnn
 from qfleet.circuits.states import cluster_state
 from qfleet.compiler import lowering
+from qfleet.devices import (
+    Calibration,
+    QubitCalibration,
+    add_device_noise,
+    map_to_device,
+    predict_fidelity,
+    with_coherent_errors,
+)
+from qfleet.devices.calibration import PairCalibration
 from qfleet.errors import LibraryError
 from qfleet.extrapolation import extrapolate
 from qfleet.noise_rates import NoiseRates, parse_rates
@@ -33,6 +52,9 @@ SAMPLED = qfleet.SampledForward(
     CIRCUIT, ["x"], observables=[cirq.Z(A)], sampler=cirq.Simulator(), shots=3
 )
 SUMS = [2 * cirq.Z(A) + cirq.X(B)]
+PAIRS = {("0", "1"): PairCalibration()}
+DEVICE = Calibration("d", "cz", "sx", {"0": QubitCalibration(), "1": QubitCalibration()}, PAIRS)
+MAPPED = map_to_device(CIRCUIT, DEVICE, SUMS)
 ROWS, SHARED = np.zeros((3, 1)), np.zeros(1)
 POINT = {"inputs": ROWS, "parameters": SHARED}
 SYMBOLS = {"inputs": ["x"], "parameters": ["p"], "observables": SUMS}
@@ -93,6 +115,34 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "cluster_state": (cluster_state, {"qubits": QUBITS, "ring": True}),
     "unitary": (blocks.one_qubit_unitary, {"qubit": A, "symbols": sympy.symbols("a:3")}),
     "pool": (blocks.two_qubit_pool, {"source": A, "sink": B, "symbols": sympy.symbols("a:6")}),
+    "hardware_efficient": (hardware_efficient, {"qubits": 2, "layers": 1, "inputs": ["g"]}),
+    "uccsd": (uccsd, {"qubits": 4, "electrons": 2, "inputs": ["g"]}),
+    "variational": (
+        hamiltonian_variational,
+        {"terms": {"XI": 0.5, "ZZ": 1}, "layers": 1, "inputs": ["g"]},
+    ),
+    "full_layers": (full_layers, {"qubits": 4}),
+    "hybrid_layers": (hybrid_layers, {"qubits": 4}),
+    "data_symbols": (data_symbols, {"features": 4}),
+    "reverse": (circuit_then_reverse, {"circuit": CIRCUIT}),
+    "zeros": (join_zeros, {"qubits": QUBITS}),
+    "map_to_device": (
+        map_to_device,
+        {"circuit": CIRCUIT, "calibration": DEVICE, "observables": SUMS, "qubits": QUBITS},
+    ),
+    "device_noise": (
+        add_device_noise,
+        {"circuit": MAPPED.circuit, "calibration": DEVICE, "observables": MAPPED.observables}
+        | {"readings": 1},
+    ),
+    "fidelity": (
+        predict_fidelity,
+        {"circuit": cirq.Circuit(cirq.rx(0.1)(A)), "calibration": DEVICE},
+    ),
+    "coherent": (
+        with_coherent_errors,
+        {"calibration": DEVICE, "seed": 1, "over_rotation": 0.05, "crosstalk": 0.01},
+    ),
     "circuits_to_angles": (circuits_to_angles, {"circuits": [cirq.Circuit(cirq.X(A))]}),
     "fold": (fold, {"circuit": CIRCUIT, "factor": 3}),
     "add_noise": (
