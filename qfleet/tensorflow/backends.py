@@ -15,8 +15,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from qfleet.argument_checks import shown
 from qfleet.distributed import state_group
-from qfleet.errors import CircuitError, ShardingError
+from qfleet.errors import ArgumentError, CircuitError, ShardingError
 
 if TYPE_CHECKING:
     # Importing these takes seconds, which users of other modules of this package should not pay.
@@ -67,6 +68,7 @@ def build_simulator(
         The simulator.
 
     Raises:
+        ArgumentError: The backend is unknown.
         CircuitError: The circuit, its symbols or the observables are not supported, or the engine
             has no shots.
         ShardingError: The state cannot be sharded with this backend, or on this machine.
@@ -109,7 +111,7 @@ def build_simulator(
             return TrajectorySimulator(program, dtype=dtype)
         return NativeSimulator(*arguments, dtype=dtype, program=program)
     if backend not in ("qfleet", "tensorflow"):
-        raise ValueError(f"unknown backend {backend!r}: use 'qfleet', 'tensorflow' or 'tfq'")
+        raise ArgumentError(f"backend is {shown(backend)}: choose qfleet, tensorflow or tfq")
     from qfleet.compiler.program import compile_program
     from qfleet.tensorflow.dense import TensorFlowSimulator
 

@@ -5,31 +5,37 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, get_args
 
 import cirq
 import numpy as np
 
+from qfleet.argument_checks import checked, choice, instance, integer, shown
+from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.circuit_json import require_json, to_json, value_from_json
-from qfleet.compiler.methods import Method
+from qfleet.compiler.methods import METHODS, Method
 from qfleet.compiler.parameters import parameter_names
 from qfleet.compiler.plain_operations import bind
 from qfleet.compiler.program import Program, compile_program
 from qfleet.compiler.sampling import EXACT, Sampling
-from qfleet.engine.arguments import checked_observables
+from qfleet.engine.arguments import checked_observables, checked_symbols
 from qfleet.errors import ArgumentError
 from qfleet.tensorflow.backends import Backend
 from qfleet.tensorflow.runtime import keras, tf
 from qfleet.tensorflow.sampling import SampledReadouts
 from qfleet.tensorflow.simulator import Simulator
 
+_MAX_SEED = 2**63 - 1
 _NAMES = "names"  # of the angles in a file of weights
+STATE_METHODS = ("auto", "state_vector")
+"""Values of `method` where only the state is evolved."""
+
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
 
 def resolve_seed(seed: int | None) -> int:
     """Return a seed, drawn by the generator that keras.utils.set_random_seed seeds if None."""
-    return random.randrange(2**31) if seed is None else int(seed)
+    return random.randrange(2**31) if seed is None else int(integer(0, _MAX_SEED)(seed, "seed"))
 
 
 class CircuitLayer(keras.layers.Layer):
@@ -46,13 +52,22 @@ class CircuitLayer(keras.layers.Layer):
         keras_args: Keras's arguments: name, trainable, dtype (float32 simulates in complex64,
             float64 in complex128).
 
+    Attributes:
+        methods: The values of `method` that the layer takes.
+
     Raises:
+        ArgumentError: An argument has the wrong type or value; the message names it.
         CircuitError: The circuit is not supported, or it cannot be saved.
-        ValueError: The dtype is not float32 or float64.
     """
 
+    methods: ClassVar[tuple[str, ...]] = METHODS
     _simulator: Simulator | SampledReadouts  # set by the subclass
 
+    @checked(
+        circuit=CIRCUIT,
+        backend=choice(get_args(Backend)),
+        sampling=instance(Sampling | Mapping, "a Sampling, or its fields by name"),
+    )
     def __init__(
         self,
         circuit: cirq.Circuit,
@@ -65,15 +80,17 @@ class CircuitLayer(keras.layers.Layer):
         **keras_args: Any,
     ) -> None:
         super().__init__(**keras_args)
+        # Other engines evolve states only.
+        methods = self.methods if backend == "qfleet" else STATE_METHODS
+        choice(methods)(method, "method")
         require_json(circuit)
         self.circuit = circuit.unfreeze()  # a copy, since the caller may append gates
-        self.inputs = tuple(map(str, inputs))
-        others = sorted(set(parameter_names(circuit)) - set(self.inputs))
-        self.parameters = tuple(map(str, others if parameters is None else parameters))
+        names = sorted(parameter_names(circuit))
+        self.inputs, self.parameters = checked_symbols(inputs, parameters, names)
         self.backend, self.method = backend, method
         self.sampling = sampling if isinstance(sampling, Sampling) else Sampling(**sampling)
         if self.compute_dtype not in _COMPLEX:
-            raise ValueError(
+            raise ArgumentError(
                 f"the layer {self.name} has dtype {self.compute_dtype}: use float32 or float64"
             )
 
@@ -180,9 +197,15 @@ class TrainedCircuit(CircuitLayer):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, **circuit_args)
-        self.initializer = keras.initializers.get(
-            initializer or keras.initializers.RandomUniform(0.0, 2 * np.pi, seed=resolve_seed(seed))
-        )
+        uniform = keras.initializers.RandomUniform(0.0, 2 * np.pi, seed=resolve_seed(seed))
+        try:
+            self.initializer = keras.initializers.get(
+                uniform if initializer is None else initializer
+            )
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"initializer is {shown(initializer)}: pass a Keras initializer or its name"
+            ) from None
 
     def build(self, input_shape: Any) -> None:
         """Create the weight `angles` [parameters]."""

@@ -5,6 +5,7 @@ from typing import Any, final
 
 import cirq
 
+from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.circuit_json import require_json, to_json
 from qfleet.compiler.methods import AnyProgram
 from qfleet.compiler.sampling import EXACT
@@ -72,7 +73,7 @@ class Expectation(PauliReadouts):
         super().__init__(circuit, inputs, observables, **circuit_args)
         self.gradient_circuit: cirq.Circuit | None = None
         if gradient_circuit is not None:
-            require_json(gradient_circuit)
+            require_json(CIRCUIT(gradient_circuit, "gradient_circuit"))
             self.gradient_circuit = gradient_circuit.unfreeze()
         self._sampler, self._shots = sampler, shots
         self._simulator = self._build_simulator(program)

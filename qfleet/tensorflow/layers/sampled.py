@@ -4,14 +4,22 @@ from collections.abc import Sequence
 from typing import Any, final
 
 import cirq
-import numpy as np
 
+from qfleet.argument_checks import integer
+from qfleet.compiler.sampling import MAX_SHOTS
 from qfleet.tensorflow.backends import build_simulator
-from qfleet.tensorflow.layers.circuit import PauliReadouts, TrainedCircuit, resolve_seed
+from qfleet.tensorflow.layers.circuit import (
+    STATE_METHODS,
+    PauliReadouts,
+    TrainedCircuit,
+    resolve_seed,
+)
 from qfleet.tensorflow.micro_batch import current_micro_batch
 from qfleet.tensorflow.runtime import keras, tf
 from qfleet.tensorflow.sampling import SampledReadouts, draw_shots, sample_bits
 from qfleet.tensorflow.simulator import Simulator
+
+_SHOTS = integer(1, MAX_SHOTS)
 
 
 @final
@@ -31,7 +39,7 @@ class Samples(TrainedCircuit):
 
     Raises:
         CircuitError: The circuit is not supported.
-        ValueError: The number of shots is not a positive integer.
+        ArgumentError: The number of shots is not a positive integer.
 
     Examples:
         >>> import cirq
@@ -42,6 +50,7 @@ class Samples(TrainedCircuit):
         [[[1, 0], [1, 0], [1, 0]]]
     """
 
+    methods = STATE_METHODS
     _simulator: Simulator
 
     def __init__(
@@ -54,7 +63,7 @@ class Samples(TrainedCircuit):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, seed=seed, **circuit_args)
-        self.shots, self.seed = _check_shots(shots), resolve_seed(seed)
+        self.shots, self.seed = _SHOTS(shots, "shots"), resolve_seed(seed)
         self._simulator = build_simulator(
             circuit, self.inputs, self.parameters, (), **self._simulator_args
         )
@@ -94,7 +103,7 @@ class SampledExpectation(PauliReadouts):
 
     Raises:
         CircuitError: The circuit or the observables are not supported.
-        ValueError: The number of shots is not a positive integer.
+        ArgumentError: The number of shots is not a positive integer.
 
     Examples:
         >>> import cirq
@@ -106,6 +115,7 @@ class SampledExpectation(PauliReadouts):
         [[-1.0]]
     """
 
+    methods = STATE_METHODS
     _simulator: SampledReadouts
 
     def __init__(
@@ -119,7 +129,7 @@ class SampledExpectation(PauliReadouts):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, observables, seed=seed, **circuit_args)
-        self.shots, self.seed = _check_shots(shots), resolve_seed(seed)
+        self.shots, self.seed = _SHOTS(shots, "shots"), resolve_seed(seed)
         self._simulator = SampledReadouts(
             circuit,
             self.inputs,
@@ -169,9 +179,3 @@ class SampledExpectation(PauliReadouts):
     def get_config(self) -> dict[str, Any]:
         """Return the layer's configuration; circuit and observables are Cirq JSON."""
         return {**super().get_config(), "shots": self.shots, "seed": self.seed}
-
-
-def _check_shots(shots: int) -> int:
-    if isinstance(shots, bool) or not isinstance(shots, int | np.integer) or shots < 1:
-        raise ValueError(f"shots is {shots}: use an integer of at least 1")
-    return int(shots)

@@ -40,6 +40,7 @@ from qfleet.errors import LibraryError
 from qfleet.extrapolation import extrapolate
 from qfleet.noise_rates import NoiseRates, parse_rates
 from qfleet.problems import named, parse, target_states
+from tests.support.nonsense import NONSENSE
 
 A, B = QUBITS = cirq.LineQubit.range(2)
 X, P = sympy.symbols("x p")
@@ -164,7 +165,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {"program": MEASURED, "repetitions": 3, "param_resolver": {"x": 0.1, "p": 0.2}},
     ),
 }
-NONSENSE = [object(), np.eye(3) * 1j, b"bytes", lambda: None, [[1, 2], [3]], -7.5, cirq.CX]
 
 
 @pytest.mark.parametrize(
