@@ -208,3 +208,7 @@ def compile_circuit(
         sampling=Sampling(trajectories, shots, seed),
     )
     return CompiledCircuit(program, name, place)
+
+
+COMPILED = instance(CompiledCircuit, "a circuit of qfleet.compile")
+"""The check of an argument that is a compiled circuit."""

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from qfleet.engine.compiled_circuit import CompiledCircuit
+from qfleet.argument_checks import shown
+from qfleet.engine.compiled_circuit import COMPILED, CompiledCircuit
 from qfleet.errors import ArgumentError
 from qfleet.jax.calls import check_precision
 from qfleet.jax.exponents import JaxExponents
@@ -40,13 +41,16 @@ def checked_arguments(
         ArgumentError: An argument has the wrong shape or dtype.
         LibraryError: The circuit needs 64 bits, which are not enabled in JAX.
     """
-    check_precision(compiled)
+    check_precision(COMPILED(compiled, "compiled"))
     arrays = []
     for name, value, ranks, width in (
         ("inputs", inputs, (1, 2), len(compiled.inputs)),
         ("parameters", parameters, (1,), len(compiled.parameters)),
     ):
-        array = jnp.asarray(value)
+        try:
+            array = jnp.asarray(value)
+        except (TypeError, ValueError):
+            raise ArgumentError(f"{name} is {shown(value)}: pass an array of numbers") from None
         if not jnp.issubdtype(array.dtype, jnp.floating) and array.size:
             raise ArgumentError(f"{name} has dtype {array.dtype}: use float32 or float64")
         if array.ndim not in ranks or array.shape[-1] != width:

@@ -1,15 +1,17 @@
 """Compiled circuits as differentiable functions of tensors."""
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch._C._functorch import TransformType, get_interpreter_stack
 from torch.autograd import forward_ad
 
-from qfleet.engine.compiled_circuit import CompiledCircuit
+from qfleet.argument_checks import integer
+from qfleet.compiler.sampling import MAX_SHOTS
+from qfleet.engine.compiled_circuit import COMPILED, CompiledCircuit
 from qfleet.errors import ArgumentError
 from qfleet.torch import eager, ops, state_ops
 
+SHOTS = integer(1, MAX_SHOTS)
 _REAL_DTYPES = {4: torch.float32, 8: torch.float64}
 
 
@@ -34,7 +36,7 @@ def expectation(
             device, or values that are not finite. The message names the argument.
         MemoryLimitError: The states do not fit into the free memory.
     """
-    if not compiled.readouts:
+    if not COMPILED(compiled, "compiled").readouts:
         raise ArgumentError(
             "compiled has no observables: compile the circuit with observables, or call state()"
         )
@@ -100,12 +102,11 @@ def sample(
         MemoryLimitError: The states do not fit into the free memory.
     """
     _require_state(compiled, "sample")
-    if isinstance(shots, bool) or not isinstance(shots, int | np.integer) or shots < 1:
-        raise ArgumentError(f"shots is {shots!r}: use an integer of at least 1")
+    shots = SHOTS(shots, "shots")
     angles, parameters = _arguments(compiled, inputs, parameters)
     rows, qubits = _rows(angles).detach(), len(compiled.qubits)
     seed = torch.randint(2**63 - 1, (), generator=generator)
-    bits = state_ops.sample(rows, parameters.detach(), seed, _number(compiled), qubits, int(shots))
+    bits = state_ops.sample(rows, parameters.detach(), seed, _number(compiled), qubits, shots)
     return bits if rows.shape == angles.shape else bits.reshape(*angles.shape[:-1], shots, qubits)
 
 
@@ -182,7 +183,7 @@ def _rows(inputs: Tensor) -> Tensor:
 
 
 def _require_state(compiled: CompiledCircuit, function: str) -> None:
-    if compiled.readouts:
+    if COMPILED(compiled, "compiled").readouts:
         raise ArgumentError(
             f"compiled has observables, and {function}() needs all qubits: compile the circuit with"
             " observables=()"

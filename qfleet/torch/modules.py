@@ -229,7 +229,7 @@ class Samples(CircuitModule):
         self, circuit: cirq.AbstractCircuit, inputs: Iterable[str], shots: int, **options: Any
     ) -> None:
         super().__init__(circuit, inputs, observables=(), **options)
-        self.shots = shots
+        self.shots = functional.SHOTS(shots, "shots")
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return bits uint8 [..., shots, N], the first qubit first, for inputs [..., I]."""
