@@ -161,8 +161,9 @@ def last_of_each(args: Sequence[str]) -> list[str]:
         args: Words, and settings, of which a program would refuse two values of a name.
     """
 
-    def key(arg: str) -> str:
-        return arg.partition("=")[0].removeprefix("--").lower() if "=" in arg else arg
+    def key(arg: str) -> tuple[str, str]:
+        name, equals, _ = arg.partition("=")
+        return equals, name.removeprefix("--").lower() if equals else name
 
     return list({key(arg): arg for arg in args}.values())
 
