@@ -191,7 +191,7 @@ def test_two_values_of_a_setting_are_refused(read, name):
 
 
 def test_defaults_before_given_values_leave_one_of_each():
-    assert last_of_each(["run", "RUN=a", "RUN=b"]) == ["run", "RUN=b"]  # a word is no setting
+    assert last_of_each(["run", "RUN=a", "RUN=b"]) == ["run", "RUN=b"]  # a word is not a setting
     args = ["EPOCHS=300", "SEED=1", "--epochs=9"]
     assert Settings.from_args(last_of_each(args), "make training").training.epochs == 9
 
