@@ -22,6 +22,7 @@ from common.events import Event
 from inference.__main__ import main
 from tests.e2e import kube
 from tests.e2e.kube import kubectl
+from tests.support import patience
 from tests.support.finished_run import finish
 
 NAME = "parallel"
@@ -45,7 +46,7 @@ class InferenceClient:
 
     def end(self) -> int:
         """Wait until it has ended and all lines are read; return its exit code."""
-        code = self.child.wait(180)
+        code = self.child.wait(patience.seconds(180))
         self._reader.join()
         assert self.child.stdout
         self.child.stdout.close()

@@ -115,11 +115,16 @@ def test_a_profile_of_a_worker_is_captured_while_it_trains(
     watched.delete()  # the next job has the machine for itself
 
 
-def losses(root: storage.StoragePath, rank: int) -> list[str]:
-    """Return error and accuracy of each epoch in a worker's text log."""
-    text = storage.read_bytes(root / "qcnn" / "text" / f"worker-{rank}.attempt-1.log").decode()
+def losses(root: storage.StoragePath, rank: int) -> dict[str, str]:
+    """Return error and accuracy by epoch in the text logs of a worker's attempts.
+
+    On a busy machine, storage may not answer in time, so that the workers start again.
+    """
+    files = storage.children(root / "qcnn" / "text")
+    logs = sorted(file for file in files if file.name.startswith(f"worker-{rank}.attempt-"))
     figures = r"mse \S+  accuracy \S+  validation \S+ \S+"
-    return re.findall(rf"epoch \d+/\d+  (?:initialization \d of 8  )?{figures}", text)
+    line = rf"epoch (\d+)/\d+  (?:initialization \d of 8  )?({figures})"
+    return dict(re.findall(line, "".join(storage.read_bytes(log).decode() for log in logs)))
 
 
 def test_job_succeeds_and_workers_log_equal_losses(job: Job, root: storage.StoragePath) -> None:
