@@ -22,8 +22,10 @@ UNPRINTED_KINDS = events.LOG_ONLY_KINDS | {"benchmark_ready", "measurement", "no
 
 
 class ClientConsole:
-    """Prints lines, tables and a job's events. As a context, it ends its bar:
-    that of epochs leaves a learning curve."""
+    """Prints lines, tables and a job's events.
+
+    As a context, it ends its bar; the bar of epochs leaves a learning curve.
+    """
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True, markup=False)

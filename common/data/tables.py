@@ -259,10 +259,9 @@ def _values(labels: pa.Array) -> Sequence[object]:
 
 def _targets(path: str, name: str, column: pa.ChunkedArray, memory: int) -> np.ndarray:
     """Return float64 [n] for a column of numbers to predict."""
-    advice = "TASK=regression predicts numbers, so convert them"
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.string())
-    return _numbers(path, name, column, advice)
+    return _numbers(path, name, column, "TASK=regression predicts numbers, so convert them")
 
 
 def _numbers(

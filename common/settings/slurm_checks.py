@@ -7,7 +7,7 @@ CHECKPOINT_SECONDS = 120
 """Time before TIME_LIMIT at which workers receive SIGTERM; the chief then saves a checkpoint."""
 
 
-def seconds(time_limit: str) -> int:
+def time_limit_seconds(time_limit: str) -> int:
     """Return the seconds of a time limit as sbatch reads it: 90, 90:00, 1:30:00, 0-2 or 1-12:30."""
     days, dash, rest = time_limit.rpartition("-")
     parts = [int(part) for part in rest.split(":")]
@@ -38,7 +38,7 @@ def check_slurm(
             f"WORKERS={workers} is not a multiple of WORKERS_PER_NODE={slurm.workers_per_node}:"
             " change one of them"
         )
-    if slurm.time_limit and seconds(slurm.time_limit) <= CHECKPOINT_SECONDS:
+    if slurm.time_limit and time_limit_seconds(slurm.time_limit) <= CHECKPOINT_SECONDS:
         raise ValueError(
             f"TIME_LIMIT={slurm.time_limit} leaves no time before its last"
             f" {CHECKPOINT_SECONDS // 60} minutes, which are for a checkpoint: raise it"

@@ -9,7 +9,9 @@ DEFAULT_TRAJECTORIES = 100
 
 MAX_TRAJECTORIES = 1_000_000
 MAX_SHOTS = 1_000_000_000
+SHOTS = integer(1, MAX_SHOTS)
 MAX_SEED = 2**63 - 1
+SEED = integer(0, MAX_SEED)
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,11 @@ class Sampling:
     fresh: bool = False
 
     def __post_init__(self) -> None:
-        for name, least, most in (
-            ("trajectories", 1, MAX_TRAJECTORIES),
-            ("shots", 1, MAX_SHOTS),
-            ("seed", 0, MAX_SEED),
+        for name, check in (
+            ("trajectories", optional(integer(1, MAX_TRAJECTORIES))),
+            ("shots", optional(SHOTS)),
+            ("seed", SEED),
         ):
-            check = integer(least, most) if name == "seed" else optional(integer(least, most))
             object.__setattr__(self, name, check(getattr(self, name), name))  # it is frozen
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import sympy
 from numpy.typing import ArrayLike
 
-from qfleet.argument_checks import checked, instance, integer
+from qfleet.argument_checks import checked, instance
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.compiler.observables import collect, string_groups
 from qfleet.compiler.parameters import parameter_names
 from qfleet.compiler.program import check_symbols
-from qfleet.compiler.sampling import MAX_SHOTS
+from qfleet.compiler.sampling import SHOTS
 from qfleet.engine.arguments import (
     checked_array,
     checked_observables,
@@ -50,7 +50,7 @@ class SampledForward:
     @checked(
         circuit=CIRCUIT,
         sampler=instance(cirq.Sampler, "a cirq.Sampler"),
-        shots=integer(1, MAX_SHOTS),
+        shots=SHOTS,
     )
     def __init__(
         self,

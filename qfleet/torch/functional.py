@@ -5,13 +5,11 @@ from torch import Tensor
 from torch._C._functorch import TransformType, get_interpreter_stack
 from torch.autograd import forward_ad
 
-from qfleet.argument_checks import integer
-from qfleet.compiler.sampling import MAX_SHOTS
+from qfleet.compiler.sampling import SHOTS
 from qfleet.engine.compiled_circuit import COMPILED, CompiledCircuit
 from qfleet.errors import ArgumentError
 from qfleet.torch import eager, ops, state_ops
 
-SHOTS = integer(1, MAX_SHOTS)
 _REAL_DTYPES = {4: torch.float32, 8: torch.float64}
 
 

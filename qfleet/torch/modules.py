@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from qfleet.compiler.plain_operations import bind
+from qfleet.compiler.sampling import SHOTS
 from qfleet.engine.arguments import checked_observables
 from qfleet.engine.compiled_circuit import compile_circuit
 from qfleet.errors import ArgumentError
@@ -229,7 +230,7 @@ class Samples(CircuitModule):
         self, circuit: cirq.AbstractCircuit, inputs: Iterable[str], shots: int, **options: Any
     ) -> None:
         super().__init__(circuit, inputs, observables=(), **options)
-        self.shots = functional.SHOTS(shots, "shots")
+        self.shots = SHOTS(shots, "shots")
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return bits uint8 [..., shots, N], the first qubit first, for inputs [..., I]."""

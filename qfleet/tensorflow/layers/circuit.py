@@ -10,14 +10,14 @@ from typing import Any, ClassVar, get_args
 import cirq
 import numpy as np
 
-from qfleet.argument_checks import checked, choice, instance, integer, shown
+from qfleet.argument_checks import checked, choice, instance, shown
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.circuit_json import require_json, to_json, value_from_json
 from qfleet.compiler.methods import METHODS, Method
 from qfleet.compiler.parameters import parameter_names
 from qfleet.compiler.plain_operations import bind
 from qfleet.compiler.program import Program, compile_program
-from qfleet.compiler.sampling import EXACT, Sampling
+from qfleet.compiler.sampling import EXACT, SEED, Sampling
 from qfleet.engine.arguments import checked_observables, checked_symbols
 from qfleet.errors import ArgumentError
 from qfleet.tensorflow.backends import Backend
@@ -25,7 +25,6 @@ from qfleet.tensorflow.runtime import keras, tf
 from qfleet.tensorflow.sampling import SampledReadouts
 from qfleet.tensorflow.simulator import Simulator
 
-_MAX_SEED = 2**63 - 1
 _NAMES = "names"  # of the angles in a file of weights
 STATE_METHODS = ("auto", "state_vector")
 """Values of `method` where only the state is evolved."""
@@ -35,7 +34,7 @@ _COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
 def resolve_seed(seed: int | None) -> int:
     """Return a seed, drawn by the generator that keras.utils.set_random_seed seeds if None."""
-    return random.randrange(2**31) if seed is None else int(integer(0, _MAX_SEED)(seed, "seed"))
+    return random.randrange(2**31) if seed is None else SEED(seed, "seed")
 
 
 class CircuitLayer(keras.layers.Layer):

@@ -5,8 +5,7 @@ from typing import Any, final
 
 import cirq
 
-from qfleet.argument_checks import integer
-from qfleet.compiler.sampling import MAX_SHOTS
+from qfleet.compiler.sampling import SHOTS
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.layers.circuit import (
     STATE_METHODS,
@@ -18,8 +17,6 @@ from qfleet.tensorflow.micro_batch import current_micro_batch
 from qfleet.tensorflow.runtime import keras, tf
 from qfleet.tensorflow.sampling import SampledReadouts, draw_shots, sample_bits
 from qfleet.tensorflow.simulator import Simulator
-
-_SHOTS = integer(1, MAX_SHOTS)
 
 
 @final
@@ -63,7 +60,7 @@ class Samples(TrainedCircuit):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, seed=seed, **circuit_args)
-        self.shots, self.seed = _SHOTS(shots, "shots"), resolve_seed(seed)
+        self.shots, self.seed = SHOTS(shots, "shots"), resolve_seed(seed)
         self._simulator = build_simulator(
             circuit, self.inputs, self.parameters, (), **self._simulator_args
         )
@@ -129,7 +126,7 @@ class SampledExpectation(PauliReadouts):
         **circuit_args: Any,
     ) -> None:
         super().__init__(circuit, inputs, observables, seed=seed, **circuit_args)
-        self.shots, self.seed = _SHOTS(shots, "shots"), resolve_seed(seed)
+        self.shots, self.seed = SHOTS(shots, "shots"), resolve_seed(seed)
         self._simulator = SampledReadouts(
             circuit,
             self.inputs,
