@@ -143,7 +143,7 @@ override pytest := tests/run.sh .venv/bin/python --numprocesses=4 --dist=workste
 override marked = $$(grep -rlw --include='test_*.py' 'mark\.$(1)' tests | sort)
 # TensorFlow Quantum is the referee of these tests.
 override pytest_tfq := tests/run.sh .venv-tfq/bin/python --numprocesses=2 --dist=worksteal \
-	tests/tfq tests/unit/qfleet tests/unit/test_layers.py
+	tests/tfq $(call marked,tfq)
 
 .PHONY: test test-tfq test-rest test-all test-adapters test-native test-infra test-nightly test-changed
 test: ## run the default tests: 5 minutes
