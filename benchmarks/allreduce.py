@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from common.processes import ProcessGroup, clean_environment, free_ports, usable_cpus
 from common.settings import Settings
-from training.cluster import TF_CONFIG, ClusterSpec
+from training.cluster.spec import TF_CONFIG, ClusterSpec
 
 SUMS_PER_CALL, CALLS = 50, 20
 
@@ -38,8 +38,8 @@ def main(workers: int, floats: int) -> int:
 def worker(workers: int, floats: int) -> None:
     """Run one worker. The chief prints the results."""
     from qfleet.tensorflow.runtime import tf
-    from training import distributed
-    from training.allreduce import (
+    from training.step import distributed
+    from training.step.allreduce import (
         all_reduce_scalar,
         all_reduce_sum,
         all_reduce_via_all_to_all,
@@ -65,7 +65,7 @@ def worker(workers: int, floats: int) -> None:
         return sums
 
     methods = {
-        "training.allreduce": repeat(all_reduce_sum),
+        "training.step.allreduce": repeat(all_reduce_sum),
         "all-to-all": repeat(lambda own: all_reduce_via_all_to_all(own, workers)),
         "ring": repeat(ring),
     }

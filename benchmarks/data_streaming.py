@@ -139,9 +139,9 @@ def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float],
     Runs in its own process, which `main` starts, with one thread per CPU.
     """
     from common.data.shard_stream import ShardStream
-    from training import distributed, learner_factory
-    from training.cluster import ClusterSpec
-    from training.input_pipeline import batches
+    from training.cluster.spec import ClusterSpec
+    from training.step import distributed, learner_factory
+    from training.step.input_pipeline import batches
 
     settings = Settings.from_values(
         batch=BATCH, workers=1, qubits=QUBITS, initializations=1, seed=SEED, data=path,

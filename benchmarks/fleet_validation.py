@@ -29,7 +29,7 @@ from planning.fleet.simulation import (
     StepTiming,
     simulate,
 )
-from training.cluster import TF_CONFIG
+from training.cluster.spec import TF_CONFIG
 
 EVENT_TIMEOUT_SECONDS = 300.0
 

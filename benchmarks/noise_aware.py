@@ -22,7 +22,7 @@ from common.models.normalization import collect_readouts, readout_normalization
 from common.settings import Settings
 from inference.baseline import fit_baselines
 from qfleet.tensorflow.runtime import configure, keras, tf
-from training.losses import measures_of
+from training.step.losses import measures_of
 
 DEVICES = ("ibm_santiago", "ibm_belem", "ibm_yorktown")
 PROBLEMS = {

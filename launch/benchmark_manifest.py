@@ -1,6 +1,6 @@
 """The manifest of a step benchmark, made from that of a training job.
 
-Its pods run training/step_benchmark_worker.py and keep nothing.
+Its pods run training/benchmark/worker.py and keep nothing.
 """
 
 import secrets
@@ -30,7 +30,7 @@ def benchmark_objects(training: Sequence[Object], cases: str, settings: Settings
 
     Args:
         training: The objects of a training job, with the overlay applied.
-        cases: CASES of training/step_benchmark_worker.py.
+        cases: CASES of training/benchmark/worker.py.
         settings: Those of Scope.BENCHMARK_POD hold for all cases.
     """
     # The account, the job, its network policy and a user's model; no settings of a run, no storage.
@@ -67,7 +67,7 @@ def _make_benchmark(job: Any, engine: Engine, args: Sequence[str]) -> None:
     template["metadata"]["labels"][COMPONENT] = BENCHMARK
     template["metadata"]["labels"].pop(PART_OF)  # which selects pods that may reach storage
     container = template["spec"]["containers"][0]
-    container["command"] = ["python", "-m", "training.step_benchmark_worker", *args]
+    container["command"] = ["python", "-m", "training.benchmark.worker", *args]
     container.pop("envFrom", None)
     container["env"] = [one for one in container["env"] if one["name"] in KEPT_VARIABLES]
     # There is no run, in whose folder the workers would find it.

@@ -31,9 +31,9 @@ from planning.step_measurement import (
     encode_cases,
     group_by_case,
 )
-from training.cluster import TF_CONFIG, ClusterSpec, loopback_addresses
-from training.rendezvous_secret import ENVIRONMENT_VARIABLE, new_secret
-from training.step_benchmark_worker import LATER
+from training.benchmark.worker import LATER
+from training.cluster.spec import TF_CONFIG, ClusterSpec, loopback_addresses
+from training.group.secret import ENVIRONMENT_VARIABLE, new_secret
 
 PEER_EXIT_TIMEOUT_SECONDS = 3.0
 """Time for the other workers to report why they failed, once one worker has failed."""
@@ -139,7 +139,7 @@ def _start_workers(
     *worker_ports, rendezvous_port = ports
     workers = len(worker_ports)
     cpus = cpus or cpu_sets(workers)
-    command = [sys.executable, "-m", "training.step_benchmark_worker", cases]
+    command = [sys.executable, "-m", "training.benchmark.worker", cases]
     command += [*common_arguments(settings), f"workers={workers}"]
     command += [f"rendezvous_port={rendezvous_port}", f"verbose={settings.job.verbose}"]
     secret = new_secret()

@@ -9,7 +9,7 @@ import math
 
 from common.text import plural
 from planning.scaling_point import ScalingPoint
-from training.limits import STEP_PARTS
+from training.step.constants import STEP_PARTS
 
 NEGLIGIBLE_LOSS = -math.log(0.95)
 """Sum of losses below which there is no bottleneck."""

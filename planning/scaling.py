@@ -32,7 +32,7 @@ from planning.measurement_cache import cpu_model
 from planning.options import require_measurable
 from planning.scaling_point import ScalingPoint, scaling_points, turns_by_case
 from planning.step_measurement import Case, StepMeasurement
-from training import logging_setup
+from training.process import logging_setup
 
 log = logging.getLogger("qfleet")
 

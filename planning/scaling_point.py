@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from planning.step_measurement import Case, StepMeasurement
-from training.limits import STEP_PARTS
+from training.step.constants import STEP_PARTS
 
 
 @dataclass(frozen=True)

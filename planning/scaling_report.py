@@ -13,7 +13,7 @@ from common.text import plural
 from planning.bottlenecks import main_bottleneck, paragraph
 from planning.scaling_plots import EFFICIENCY, TIME, draw
 from planning.scaling_point import ScalingPoint
-from training.limits import STEP_PARTS
+from training.step.constants import STEP_PARTS
 
 MIN_CPU_UTILIZATION = 0.85
 """An independent worker of one thread with less than this shared its core with another program."""

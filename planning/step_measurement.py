@@ -1,6 +1,6 @@
 """Step benchmarks: their cases, and the measurement of one case in one worker.
 
-A case is a JSON object, as training/step_benchmark_worker.py documents it, such as
+A case is a JSON object, as training/benchmark/worker.py documents it, such as
 {"qubits": 12, "batch": 256, "seconds": 2.0}.
 """
 
@@ -29,7 +29,7 @@ class StepMeasurement:
         threads: Compute threads of the worker.
         state_shards: Workers that share one state.
         independent: Empty for workers that train together; `all` or `first` as in
-            training/step_benchmark_worker.py.
+            training/benchmark/worker.py.
         data: `turned` or `excitations`.
         steps_per_call: Steps per call of a TensorFlow function.
         host_seconds: Time of an epoch in addition to its steps; 0 where it was not measured.

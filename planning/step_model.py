@@ -13,9 +13,9 @@ are interpolated linearly over the qubits; outside them, the nearest width is us
 multiplied by the ratio of measured to fitted time, interpolated over the logarithm of the rows. So
 a step of a measured number of rows takes the measured time.
 
-A small all-reduce takes one hop (training/allreduce.py). A larger one uses a ring of W workers with
-2 (W - 1) sequential hops (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters
-of workstations", 2009).
+A small all-reduce takes one hop (training/step/allreduce.py). A larger one uses a ring of W workers
+with 2 (W - 1) sequential hops (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
+clusters of workstations", 2009).
 """
 
 import math
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from planning.fit import FitPoint, SetupFit, fit_setups
 from planning.workload import WorkloadAnalysis
-from training.limits import MAX_ONE_HOP_BYTES
+from training.step.constants import MAX_ONE_HOP_BYTES
 
 MESSAGE_SECONDS = 30e-6
 """Time that a worker spends on the message of one additional peer."""
@@ -39,7 +39,7 @@ BANDWIDTH_BYTES_PER_SECOND = 0.5e9
 
 @dataclass(frozen=True)
 class PredictedStep:
-    """Seconds of one step by its parts (training.limits.STEP_PARTS)."""
+    """Seconds of one step by its parts (training.step.constants.STEP_PARTS)."""
 
     simulate: float
     exchange: float

@@ -12,9 +12,9 @@ from common.settings import Settings
 from common.settings.groups import FITTED_TO_DATA
 from common.text import plural
 from common.waiting import Waiting
-from training import logging_setup
-from training.local_launcher import WORKER_COMMAND, LocalLauncher
-from training.preemption import exit_with_parent
+from training.launcher.local_launcher import WORKER_COMMAND, LocalLauncher
+from training.process import logging_setup
+from training.process.preemption import exit_with_parent
 
 log = logging.getLogger("qfleet")
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Self
 
 from common.checkpoints import BestEpoch, Checkpoint
 from common.errors import DeadlineReached, Preempted, StorageUnavailable
-from training.preemption import Preemption
-from training.watchdog import STORAGE_SECONDS
+from training.process.preemption import Preemption
+from training.process.watchdog import STORAGE_SECONDS
 
 if TYPE_CHECKING:
     import numpy as np

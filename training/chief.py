@@ -21,13 +21,13 @@ from common.errors import (
 )
 from common.events import log_event
 from common.metrics import NO_METRICS, line
-from training.attempt import WorkerAttempt
 from training.checkpointing import STATE_COUNTERS, TrainingState
 from training.contraction_paths import record_paths
-from training.rendezvous import StartMessage
-from training.rendezvous_server import RendezvousServer
+from training.group.rendezvous import StartMessage
+from training.group.rendezvous_server import RendezvousServer
+from training.process.attempt import WorkerAttempt
+from training.process.watchdog import STORAGE_SECONDS, Watchdog
 from training.trainer_protocol import TrainerProtocol
-from training.watchdog import STORAGE_SECONDS, Watchdog
 
 log = logging.getLogger("qfleet")
 

@@ -12,18 +12,18 @@ from contextlib import ExitStack
 
 from common import checkpoints
 from common.errors import RendezvousTimeout, StorageUnavailable, TrainingDiverged
-from training.attempt import WorkerAttempt
 from training.checkpointing import STATE_COUNTERS, TrainingState
 from training.chief import Chief
-from training.cluster import ClusterSpec
+from training.cluster.spec import ClusterSpec
 from training.contraction_paths import use_paths
-from training.group import enter_group, load_data, open_rendezvous
-from training.preemption import Preemption
-from training.rendezvous import RendezvousClient
-from training.rendezvous_server import RendezvousServer
-from training.run_dir import LocalRunDir
+from training.group.join import enter_group, load_data, open_rendezvous
+from training.group.rendezvous import RendezvousClient
+from training.group.rendezvous_server import RendezvousServer
+from training.process.attempt import WorkerAttempt
+from training.process.preemption import Preemption
+from training.process.run_dir import LocalRunDir
+from training.process.watchdog import EXIT_SECONDS, STORAGE_SECONDS, Watchdog
 from training.trainer_protocol import TrainerFactory, TrainingContext
-from training.watchdog import EXIT_SECONDS, STORAGE_SECONDS, Watchdog
 
 log = logging.getLogger("qfleet")
 

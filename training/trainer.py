@@ -12,26 +12,26 @@ from common.settings import Settings, micro_batch_count
 from common.storage.base import RETRY_SECONDS
 from common.text import plural
 from qfleet.tensorflow.runtime import keras, tf
-from training import distributed, learner_factory
-from training.allreduce import all_reduce_scalar, limit_wait
 from training.callbacks.checkpointing import CheckpointCallback, restore_state
 from training.callbacks.health import HealthCallback
 from training.callbacks.metrics import MetricsJsonlCallback
+from training.callbacks.multi_start import MultiStart
 from training.callbacks.profiler import ProfilerCallback, ResourceCallback, parse_profile_steps
 from training.callbacks.progress import ProgressCallback, ThroughputCallback, ValidationCallback
 from training.callbacks.pruning import PruningCallback
+from training.callbacks.reporter import ProgressReporter
 from training.callbacks.steps_per_call import StepsPerCallTuner
 from training.callbacks.tensorboard import READOUT_SAMPLE_ROWS, TensorBoardCallback
 from training.checkpointing import CheckpointWriter, TrainingState
-from training.cluster import ClusterSpec
-from training.evaluation import SplitEvaluator
-from training.input_pipeline import SplitSamplers, batches, reraise_source_failure
-from training.learner import Learner
-from training.multi_start import MultiStart
-from training.peer_errors import PeerErrorTranslator
-from training.progress import ProgressReporter
+from training.cluster.spec import ClusterSpec
+from training.process.watchdog import Watchdog
+from training.step import distributed, learner_factory
+from training.step.allreduce import all_reduce_scalar, limit_wait
+from training.step.evaluation import SplitEvaluator
+from training.step.input_pipeline import SplitSamplers, batches, reraise_source_failure
+from training.step.learner import Learner
+from training.step.peer_errors import PeerErrorTranslator
 from training.trainer_protocol import TrainingContext
-from training.watchdog import Watchdog
 
 ALL_REDUCE_FRACTION = 0.9
 """Limit of an all-reduce, as a fraction of that of the call that it is part of."""

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from common.errors import QfleetError
     from common.settings import Settings
     from training.checkpointing import TrainingState
-    from training.cluster import ClusterSpec
-    from training.preemption import Preemption
-    from training.run_dir import LocalRunDir
-    from training.watchdog import Watchdog
+    from training.cluster.spec import ClusterSpec
+    from training.process.preemption import Preemption
+    from training.process.run_dir import LocalRunDir
+    from training.process.watchdog import Watchdog
 
 
 @dataclass(frozen=True)

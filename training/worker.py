@@ -1,15 +1,15 @@
 """One worker of a run: `python -m training.worker`.
 
-The launcher (training/local_launcher.py, or the Kubeflow operator) sets TF_CONFIG, which holds the
-addresses of all workers and this worker's rank, and reads the exit code.
+The launcher (training/launcher/local_launcher.py, or the Kubeflow operator) sets TF_CONFIG, which
+holds the addresses of all workers and this worker's rank, and reads the exit code.
 """
 
 import sys
 from typing import TYPE_CHECKING
 
 from common.settings import Settings
-from training.attempt import WorkerAttempt
-from training.worker_process import exit_worker, start_worker
+from training.process.attempt import WorkerAttempt
+from training.process.worker_process import exit_worker, start_worker
 
 if TYPE_CHECKING:
     from training.trainer_protocol import TrainerFactory

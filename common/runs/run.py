@@ -3,7 +3,7 @@
 STORAGE/RUN/
   run.json            written first: format, settings, fingerprints, versions
   lease.json          the job that trains the run now (common/lease)
-  rendezvous/         secret of the workers that are starting (training/rendezvous_secret.py)
+  rendezvous/         secret of the workers that are starting (training/group/secret.py)
   slurm/              Slurm job, its log and the outcomes of its workers (slurm_job.py)
   attempts/           worker-R.json: starts, and failed ones in a row (attempts.py)
   checkpoints/        common/checkpoints.py

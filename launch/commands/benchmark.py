@@ -33,7 +33,7 @@ def benchmark(settings: Settings, cases: str) -> int:
 
     Args:
         settings: WORKERS, CPU, MEMORY, the cluster, and those that hold for all cases.
-        cases: CASES of training/step_benchmark_worker.py.
+        cases: CASES of training/benchmark/worker.py.
 
     Returns:
         The job's exit code.

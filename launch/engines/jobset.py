@@ -31,7 +31,7 @@ UNLIMITED = 2**31 - 1
 
 ADDRESSES = "WORKER_ADDRESSES"
 """The variable with the address of every worker, {rank} in place of its rank, that
-training/indexed_job.py reads."""
+training/cluster/indexed_job.py reads."""
 
 
 class IndexedEngine(Engine):

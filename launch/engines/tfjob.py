@@ -47,7 +47,7 @@ class TFJob(Engine):
             # A group that continues without a worker is done when its chief is.
             "successPolicy": "" if settings.training.is_elastic else "AllWorkers",
             # Otherwise the operator fails the job once a pod is deleted or preempted. With it,
-            # TF_CONFIG contains only the worker itself; training/cluster.py adds its peers.
+            # TF_CONFIG contains only the worker itself; training/cluster/spec.py adds its peers.
             "enableDynamicWorker": True,
             "tfReplicaSpecs": {"Worker": replicas},
         }

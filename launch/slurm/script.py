@@ -165,12 +165,12 @@ job={job}
 {check}
 # A worker that fails ends the others: they receive SIGTERM, and SIGKILL after Slurm's KillWait.
 srun --cpus-per-task={cpus} --distribution=block --kill-on-bad-exit=1 \\
-    "${{python[@]}}" -m training.slurm.task "${{settings[@]}}"
+    "${{python[@]}}" -m training.launcher.slurm_task "${{settings[@]}}"
 
 export STEP_EXIT_CODE=$?
 
 # The exit code of this start, from the outcomes that the workers have recorded.
-"${{python[@]}}" -m training.slurm.outcome "${{settings[@]}}"
+"${{python[@]}}" -m training.launcher.slurm_outcome "${{settings[@]}}"
 code=$?
 
 # A job that is being cancelled is not RUNNING, and stays cancelled. Higher codes are not qfleet's.

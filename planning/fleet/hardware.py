@@ -13,7 +13,7 @@ from pathlib import Path
 
 from planning.costs import SHARDED_STATE_FACTOR
 from planning.step_model import MESSAGE_SECONDS
-from training.limits import MAX_ONE_HOP_BYTES
+from training.step.constants import MAX_ONE_HOP_BYTES
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results.json"
 RESULT_CORES = 2
@@ -29,8 +29,8 @@ USABLE_MEMORY_FRACTION = 0.8
 """Memory of a node that is not used by its system and TensorFlow."""
 
 HOP_SECONDS = 0.3e-3
-"""One hop of TensorFlow's ring on one machine. A hop of training/allreduce.py takes 0.1 ms there,
-and a data center's network adds 0.1 to 0.3 ms."""
+"""One hop of TensorFlow's ring on one machine. A hop of training/step/allreduce.py takes 0.1 ms
+there, and a data center's network adds 0.1 to 0.3 ms."""
 
 ALL_REDUCE_BYTES = 4 * 68
 """The gradients of a QCNN, its loss and sums, float32."""
@@ -92,7 +92,7 @@ def circuit_seconds(qubits: int, task: str = "train", system: str = "qfleet") ->
 def all_reduce_seconds(
     workers: int, hop_seconds: float = HOP_SECONDS, vector_bytes: int = ALL_REDUCE_BYTES
 ) -> float:
-    """Return the seconds of one all-reduce of a small vector (training/allreduce.py).
+    """Return the seconds of one all-reduce of a small vector (training/step/allreduce.py).
 
     It is one hop from each worker to all others while that is small; otherwise it is a ring of
     2 (W - 1) hops.

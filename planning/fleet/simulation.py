@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.limits import MAX_CALL_SECONDS, MAX_STEPS_PER_CALL
+from training.step.constants import MAX_CALL_SECONDS, MAX_STEPS_PER_CALL
 
 HOUR_SECONDS = 3600.0
 

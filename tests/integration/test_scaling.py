@@ -38,7 +38,7 @@ def benchmark_workers() -> list[psutil.Process]:
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if (
-                "training.step_benchmark_worker" in child.cmdline()
+                "training.benchmark.worker" in child.cmdline()
                 and child.status() != psutil.STATUS_ZOMBIE
             ):
                 found.append(child)

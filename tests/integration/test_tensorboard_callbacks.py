@@ -13,7 +13,7 @@ from qfleet.tensorflow.runtime import tf
 from tests.support.patience import seconds
 from tests.support.ports import own_ports
 from tests.support.training_processes import ROOT, SMALL, metrics, training_processes
-from training.limits import STEP_PARTS
+from training.step.constants import STEP_PARTS
 
 pytestmark = pytest.mark.exhaustive
 

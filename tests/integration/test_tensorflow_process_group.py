@@ -16,7 +16,7 @@ from tests.support.training_processes import (
     step_losses,
     training_processes,
 )
-from training.cluster import ClusterSpec, loopback_addresses
+from training.cluster.spec import ClusterSpec, loopback_addresses
 
 pytestmark = pytest.mark.exhaustive
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from common.errors import run_main
-from training.worker_process import exit_worker
+from training.process.worker_process import exit_worker
 
 WORKER_COMMAND = (sys.executable, "-m", "tests.support.damaged_training", "worker")
 

@@ -30,10 +30,10 @@ from common.checkpoints import BestEpoch, Checkpoint
 from common.errors import PeerLost, Preempted, SettingsError, WeightsError
 from tests.support import patience
 from tests.support.fake_faults import strike
+from training.callbacks.reporter import ProgressReporter
 from training.checkpointing import CheckpointWriter, TrainingState
-from training.cluster import ClusterSpec
-from training.progress import ProgressReporter
-from training.sockets import create_listener
+from training.cluster.spec import ClusterSpec
+from training.group.sockets import create_listener
 from training.trainer_protocol import TrainingContext
 
 WEIGHTS = 8

@@ -9,8 +9,8 @@ import sys
 
 from common.errors import run_main
 from tests.support import patience
-from training import local_launcher
 from training.__main__ import main
+from training.launcher import local_launcher
 
 WORKER_COMMAND = (sys.executable, "-m", "tests.support.fake_worker")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.fake_faults import strike
 from training import worker
-from training.worker_process import exit_worker
+from training.process.worker_process import exit_worker
 
 if TYPE_CHECKING:
     from tests.support.fake_trainer import FakeTrainer

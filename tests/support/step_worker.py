@@ -15,14 +15,14 @@ from common.data import Examples, WorkerSampler, partition_sizes
 from common.data.target import SIGNS
 from common.settings import Settings
 from qfleet.tensorflow.runtime import keras, tf
-from training import distributed, learner_factory
-from training.allreduce import all_reduce_scalar, all_reduce_sum, use_connections
 from training.callbacks.steps_per_call import StepsPerCallTuner
-from training.cluster import ClusterSpec
-from training.input_pipeline import batches
-from training.learner import Learner
-from training.limits import MAX_ONE_HOP_BYTES
-from training.losses import measures_of
+from training.cluster.spec import ClusterSpec
+from training.step import distributed, learner_factory
+from training.step.allreduce import all_reduce_scalar, all_reduce_sum, use_connections
+from training.step.constants import MAX_ONE_HOP_BYTES
+from training.step.input_pipeline import batches
+from training.step.learner import Learner
+from training.step.losses import measures_of
 
 ROWS, STEPS, PAUSE = 440, 7, 0.05
 

@@ -11,12 +11,12 @@ import pytest
 from common.errors import DeadlineReached, PeerLost, Preempted
 from qfleet import native
 from qfleet.tensorflow.runtime import tf
-from training import allreduce
-from training.cluster import ClusterSpec, loopback_addresses
-from training.peer_errors import PeerErrorTranslator
-from training.peer_mesh import PeerMesh
-from training.preemption import Preemption
-from training.watchdog import Watchdog
+from training.cluster.spec import ClusterSpec, loopback_addresses
+from training.group.peer_mesh import PeerMesh
+from training.process.preemption import Preemption
+from training.process.watchdog import Watchdog
+from training.step import allreduce
+from training.step.peer_errors import PeerErrorTranslator
 
 pytestmark = pytest.mark.skipif(
     native.unavailable_reason() is not None, reason="requires the native engine"

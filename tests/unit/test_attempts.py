@@ -165,7 +165,8 @@ def test_pause_grows_from_the_second_failure_on() -> None:
 def test_start_is_counted_without_numpy_and_tensorflow(tmp_path: Path) -> None:
     """They may be what a worker dies from."""
     code = (
-        "import sys; from pathlib import Path; import training.attempt; from common import runs\n"
+        "import sys; from pathlib import Path\n"
+        "import training.process.attempt; from common import runs\n"
         "runs.Attempts(Path(sys.argv[1])).begin(3)\n"
         "assert not {'numpy', 'tensorflow', 'cirq'} & set(sys.modules)"
     )

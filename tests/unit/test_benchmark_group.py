@@ -13,7 +13,7 @@ from common.settings import Settings
 from planning import benchmark_group
 from planning.benchmark_group import collect_measurements
 from planning.step_measurement import StepMeasurement, common_arguments
-from training.limits import STEP_PARTS
+from training.step.constants import STEP_PARTS
 
 PROGRAM = """
 import json, sys, time

@@ -8,8 +8,8 @@ import pytest
 from common.errors import DeadlineReached, Preempted, StorageUnavailable
 from tests.support.patience import seconds
 from training.checkpointing import CheckpointWriter, TrainingState
-from training.preemption import Preemption
-from training.watchdog import Watchdog
+from training.process.preemption import Preemption
+from training.process.watchdog import Watchdog
 
 
 class BlockingStorage:

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from common.errors import SettingsError
-from training.cluster import TF_CONFIG, ClusterSpec, loopback_addresses
+from training.cluster.spec import TF_CONFIG, ClusterSpec, loopback_addresses
 
 
 def config(workers=("a:1", "b:2"), task=None):

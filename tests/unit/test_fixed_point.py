@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qfleet.tensorflow.runtime import tf
-from training import fixed_point
+from training.step import fixed_point
 
 
 def exact_sum(vectors: np.ndarray, carries: bool = False) -> np.ndarray:

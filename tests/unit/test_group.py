@@ -10,9 +10,9 @@ from common.data import prepare
 from common.errors import RunError
 from common.events import emitter
 from common.settings import Settings
-from training.cluster import TF_CONFIG, ClusterSpec, loopback_addresses
-from training.group import enter_group, load_data
-from training.rendezvous import StartMessage
+from training.cluster.spec import TF_CONFIG, ClusterSpec, loopback_addresses
+from training.group.join import enter_group, load_data
+from training.group.rendezvous import StartMessage
 
 START = StartMessage("hybrid", 1, "/data", "abc", None, (0, 2))
 CLUSTER = ClusterSpec(loopback_addresses([1, 2, 3]), 2)

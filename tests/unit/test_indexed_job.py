@@ -6,8 +6,8 @@ import pytest
 
 from common.errors import SettingsError
 from launch.engines import jobset
-from training import indexed_job
-from training.cluster import TF_CONFIG, ClusterSpec
+from training.cluster import indexed_job
+from training.cluster.spec import TF_CONFIG, ClusterSpec
 
 PATTERN = "qfleet-qcnn-worker-0-{rank}.qfleet-qcnn:2222"
 

@@ -10,10 +10,10 @@ from qfleet.tensorflow.runtime import keras, tf
 from training.callbacks.checkpointing import capture_state, digest_of_state, restore_state
 from training.callbacks.metrics import finite_or_none
 from training.callbacks.tensorboard import TensorBoardCallback
-from training.learner import MAX_TRACED_STEPS, Learner
-from training.losses import measures_of
-from training.micro_batches import MicroBatches
-from training.replica_state import Fault
+from training.step.learner import MAX_TRACED_STEPS, Learner
+from training.step.losses import measures_of
+from training.step.micro_batches import MicroBatches
+from training.step.replica_state import Fault
 
 ROWS, STEPS = 3, 4
 

@@ -16,8 +16,8 @@ from common.events import Event
 from common.processes import system
 from common.settings import Settings
 from qfleet.native.libraries import process_path
-from training import local_launcher
-from training.local_launcher import LocalLauncher
+from training.launcher import local_launcher
+from training.launcher.local_launcher import LocalLauncher
 
 
 @pytest.mark.parametrize(

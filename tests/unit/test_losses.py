@@ -8,8 +8,8 @@ from common.data.target import SIGNS, Target
 from common.errors import SettingsError
 from common.settings.groups.training import LOSSES
 from qfleet.tensorflow.runtime import keras, tf
-from training.losses import Measures, measures_of
-from training.objective import Objective
+from training.step.losses import Measures, measures_of
+from training.step.objective import Objective
 
 CLASSES = Target("classes", "label", ("a", "b", "c"))
 NUMBER = Target("number", "y", center=5.0, scale=3.0)

@@ -19,7 +19,7 @@ from tests.unit.test_checkpoints import DAMAGES
 from tests.unit.test_cluster import MALFORMED
 from tests.unit.test_runs import LOADING, finished
 from training import worker
-from training.cluster import TF_CONFIG
+from training.cluster.spec import TF_CONFIG
 
 
 class Case(NamedTuple):

@@ -13,9 +13,9 @@ from common.models.normalization import (
 )
 from common.settings import Settings
 from qfleet.tensorflow.runtime import tf
-from training import step_vector
-from training.losses import measures_of
-from training.objective import Objective
+from training.step import step_vector
+from training.step.losses import measures_of
+from training.step.objective import Objective
 
 READOUTS = np.array([[0.1, -0.5], [0.3, -0.1], [0.8, 0.0]], np.float32)
 SETTINGS = ("QUBITS=4", "NORMALIZE_READOUTS=true")

@@ -13,10 +13,10 @@ from qfleet import native
 from qfleet.tensorflow.runtime import tf
 from tests.support.patience import seconds
 from tests.support.ports import own_port
-from training import peer_mesh
-from training.cluster import ClusterSpec, loopback_addresses
-from training.peer_mesh import PeerMesh, connect_mesh
-from training.sockets import (
+from training.cluster.spec import ClusterSpec, loopback_addresses
+from training.group import peer_mesh
+from training.group.peer_mesh import PeerMesh, connect_mesh
+from training.group.sockets import (
     KEEPALIVE_IDLE_SECONDS,
     KEEPALIVE_INTERVAL_SECONDS,
     KEEPALIVE_PROBES,

@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys, threading, time
 from pathlib import Path
-from training.preemption import Preemption
-from training.watchdog import Watchdog
+from training.process.preemption import Preemption
+from training.process.watchdog import Watchdog
 
 watchdog = Watchdog()
 preemption = Preemption(watchdog, is_chief=sys.argv[2] == "chief", boundary_timeout_seconds=0.1)
@@ -56,7 +56,7 @@ def test_stopped_worker_uploads_its_logs_for_limited_time(tmp_path, role, upload
 ORPHAN = """
 import ctypes, os, subprocess, sys, time
 if sys.argv[1] == "child":
-    from training import preemption
+    from training.process import preemption
     def without_prctl(name):
         raise AttributeError(name)
     preemption.ctypes.CDLL = without_prctl

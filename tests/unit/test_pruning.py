@@ -13,7 +13,7 @@ from common.models import build_model, circuit_layers, describe_model, rebuild
 from common.models.pruning import PrunableCircuit, prunable_circuits
 from common.settings import Settings
 from qfleet.tensorflow.runtime import keras, tf
-from training.pruning import Pruning
+from training.step.pruning import Pruning
 
 ROWS = np.random.default_rng(0).uniform(-1, 1, (5, 4)).astype(np.float32)
 ENERGY = ("TASK=energy", "MODEL=hardware-efficient", "QUBITS=2", "LAYERS=1")
@@ -131,7 +131,7 @@ def test_restored_checkpoint_has_its_circuits():
 def test_decision_reports_gates_before_and_after(monkeypatch):
     _, (one,), settings = built()
     pruning, lines = Pruning([one], settings.training), []
-    monkeypatch.setattr("training.pruning.log_shared", lines.append)
+    monkeypatch.setattr("training.step.pruning.log_shared", lines.append)
     monkeypatch.setattr(pruning.schedule, "is_due", lambda epoch: True)
     counts = [len(gates(one))]
     for dropped in (2, 0):

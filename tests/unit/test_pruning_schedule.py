@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from training.pruning_schedule import FIRST_FRACTION, FIRST_STRENGTH, PruningSchedule
+from training.step.pruning_schedule import FIRST_FRACTION, FIRST_STRENGTH, PruningSchedule
 
 ANGLES, EPOCHS, FIRST = 10, 96, 6
 NEAR = np.array([0.0, 0.01, 0.02, 0.03, 0.04, 1.0, 1.1, 1.2, 1.3, np.inf])

@@ -22,12 +22,12 @@ from common.errors import (
 from common.settings import Settings
 from tests.support.patience import seconds, wait_until
 from tests.support.ports import own_port
-from training import peer_watch
-from training.cluster import ClusterSpec, loopback_addresses
-from training.peer_channel import PeerChannel, ProtocolError, connect_to_chief, receive
-from training.rendezvous import RendezvousClient, StartMessage
-from training.rendezvous_secret import SecretFile
-from training.rendezvous_server import RendezvousServer
+from training.cluster.spec import ClusterSpec, loopback_addresses
+from training.group import peer_watch
+from training.group.channel import PeerChannel, ProtocolError, connect_to_chief, receive
+from training.group.rendezvous import RendezvousClient, StartMessage
+from training.group.rendezvous_server import RendezvousServer
+from training.group.secret import SecretFile
 
 MESSAGE = StartMessage("hybrid", 3, "/data", "abc", 12)
 SAME = {"SEED": "0"}
@@ -176,7 +176,7 @@ def test_secret_is_deleted_after_a_failed_start(group):
 
 
 def test_secret_that_another_process_deletes_is_written_again(group, monkeypatch):
-    monkeypatch.setattr("training.rendezvous_server.SECRET_CHECK_SECONDS", 0.1)
+    monkeypatch.setattr("training.group.rendezvous_server.SECRET_CHECK_SECONDS", 0.1)
     server = group.server()
     (file,) = (group.folder / "rendezvous").iterdir()
     file.unlink()
@@ -298,7 +298,7 @@ def test_recorded_handshake_can_not_be_replayed(group):
             super().send(message)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("training.peer_channel.PeerChannel", Recorder)
+        patch.setattr("training.group.channel.PeerChannel", Recorder)
         connect_to_chief(("127.0.0.1", group.port), 1, key, LONG).close()
     (proof,) = [message for message in sent if "proof" in message]
     with group.connect() as stranger:
@@ -371,7 +371,7 @@ def test_dribbling_strangers_hold_up_nobody(group):
 
 
 def test_dribbling_stranger_is_dropped_at_the_deadline(group, monkeypatch):
-    monkeypatch.setattr("training.chief_connections.HANDSHAKE_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("training.group.chief_connections.HANDSHAKE_TIMEOUT_SECONDS", 0.5)
     group.server()
 
     def dribble(stranger):
@@ -384,7 +384,7 @@ def test_dribbling_stranger_is_dropped_at_the_deadline(group, monkeypatch):
 
 
 def test_half_open_connections_are_limited(group, monkeypatch):
-    monkeypatch.setattr("training.chief_connections.MIN_HALF_OPEN", 8)
+    monkeypatch.setattr("training.group.chief_connections.MIN_HALF_OPEN", 8)
     server = group.server()
     strangers = [group.connect() for _ in range(40)]
     for rank in (1, 2):
@@ -414,7 +414,7 @@ def test_finished_run_is_sent_as_none(group):
 
 
 def test_worker_of_a_finished_run_needs_no_chief(group, monkeypatch):
-    monkeypatch.setattr("training.rendezvous.FINISHED_CHECK_SECONDS", 0.1)
+    monkeypatch.setattr("training.group.rendezvous.FINISHED_CHECK_SECONDS", 0.1)
     client = group.side(RendezvousClient, 1, None)
     assert client.join(lambda: True) is None
 

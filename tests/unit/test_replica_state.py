@@ -8,9 +8,9 @@ import pytest
 from common.errors import ReplicasDiffer, TrainingDiverged
 from qfleet import native
 from qfleet.tensorflow.runtime import tf
-from training import replica_state, step_vector
 from training.callbacks.health import HealthCallback
-from training.replica_state import Fault, StepStatus
+from training.step import replica_state, step_vector
+from training.step.replica_state import Fault, StepStatus
 
 ARRAYS = [
     np.linspace(-1, 1, 12, dtype="f4").reshape(3, 4),

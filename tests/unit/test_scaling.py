@@ -27,8 +27,8 @@ from planning.bottlenecks import (
 )
 from planning.scaling_point import ScalingPoint, scaling_points
 from planning.step_measurement import StepMeasurement
-from training import step_benchmark_worker
-from training.limits import STEP_PARTS
+from training.benchmark import worker as step_benchmark_worker
+from training.step.constants import STEP_PARTS
 
 CONDITIONS = {
     "command": "make scaling", "when": "2026-11-21T20:00:00", "target": "local", "model": "qcnn",
@@ -418,7 +418,7 @@ def test_benchmark_pods_have_no_storage_and_same_security() -> None:
     assert container["command"][:4] == [
         "python",
         "-m",
-        "training.step_benchmark_worker",
+        "training.benchmark.worker",
         '[{"qubits": 8}]',
     ]
     assert {"workers=3", "model=qcnn"} <= set(container["command"])

@@ -13,11 +13,11 @@ from qfleet import native
 from qfleet.tensorflow.runtime import tf
 from tests.support.patience import seconds
 from tests.support.ports import own_ports
-from training import allreduce
-from training.cluster import ClusterSpec, loopback_addresses
-from training.mesh_strategy import MeshStrategy
-from training.peer_mesh import PeerMesh
-from training.secure_mesh import connect_secure_mesh
+from training.cluster.spec import ClusterSpec, loopback_addresses
+from training.group.peer_mesh import PeerMesh
+from training.group.secure_mesh import connect_secure_mesh
+from training.step import allreduce
+from training.step.mesh_strategy import MeshStrategy
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 

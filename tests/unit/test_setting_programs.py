@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 CLIENT, SLURM = "launch.commands.", "launch.slurm.commands"
 STUDY = ("studies.__main__", "main")
 FLEET = ("planning.fleet.__main__", "main")
-SLURM_WORKER, WORKER = ("training.slurm.task", "main"), ("training.worker", "main")
+SLURM_WORKER, WORKER = ("training.launcher.slurm_task", "main"), ("training.worker", "main")
 
 CODE = {
     ("make training", "local"): [("training.__main__", "main")],
@@ -87,7 +87,7 @@ READ_OTHERWISE = {
 
 def read_by(program: str, target: str) -> set[str]:
     # A step benchmark gets the settings of Scope.BENCHMARK only.
-    found = [settings_read_by(*one, without=["training.step_benchmark_worker"])
+    found = [settings_read_by(*one, without=["training.benchmark.worker"])
              for one in CODE[program, target]]  # fmt: skip
     return set().union(*found)
 

@@ -7,7 +7,7 @@ import pytest
 from common.errors import RunError, SettingsError
 from common.runs import Run
 from common.runs.slurm_job import Outcome, SlurmJob, decide, outcomes, record_outcome
-from training.slurm.environment import SlurmTask, expand_counts, expand_hosts
+from training.cluster.slurm import SlurmTask, expand_counts, expand_hosts
 
 VARIABLES = {
     "SLURM_JOB_ID": "41",

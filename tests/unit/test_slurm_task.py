@@ -9,7 +9,7 @@ import pytest
 from common.errors import SettingsError
 from common.runs import Run
 from common.runs.slurm_job import Outcome, outcomes, record_outcome
-from training.slurm import outcome, task
+from training.launcher import slurm_outcome, slurm_task
 
 VARIABLES = {
     "SLURM_JOB_ID": "41",
@@ -33,7 +33,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def start_worker(body: str) -> int:
     """Run a worker with this body, and return the exit code of its parent."""
-    return task.main([sys.executable, "-c", f"import os, sys, json, signal\n{body}"])
+    return slurm_task.main([sys.executable, "-c", f"import os, sys, json, signal\n{body}"])
 
 
 def test_exit_code_and_cause_are_recorded(run: Run) -> None:
@@ -70,7 +70,7 @@ def test_sigterm_reaches_the_worker(run: Run) -> None:
 
 
 def test_silent_worker_is_killed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "LIVENESS_SECONDS", 0.3)
+    monkeypatch.setattr(slurm_task, "LIVENESS_SECONDS", 0.3)
     assert start_worker("signal.pause()") == 137
 
 
@@ -95,7 +95,7 @@ def test_outcome_of_a_start_is_the_exit_code(
     monkeypatch.setenv("STEP_EXIT_CODE", str(step_code))
     for rank, code in enumerate(codes):
         record_outcome(run, "41-1", rank, Outcome(code, ""))
-    assert outcome.main() == expected
+    assert slurm_outcome.main() == expected
 
 
 def test_finished_run_is_success(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,4 +103,4 @@ def test_finished_run_is_success(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     record_outcome(run, "41-1", 0, Outcome(143, ""))
     assert isinstance(run.path, Path)
     (run.path / "result.json").write_text("{}")
-    assert outcome.main() == 0
+    assert slurm_outcome.main() == 0

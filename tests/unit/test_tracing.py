@@ -9,9 +9,9 @@ from common.data.target import SIGNS
 from common.models import build_model
 from common.settings import Settings
 from qfleet.tensorflow.runtime import keras, tf
-from training.learner import Learner
-from training.losses import measures_of
-from training.tracing import needs_autograph
+from training.step.learner import Learner
+from training.step.losses import measures_of
+from training.step.tracing import needs_autograph
 
 
 class Branching(keras.layers.Layer):

@@ -7,8 +7,8 @@ import pytest
 from common import epoch_bar
 from common.events import Event
 from common.waiting import PIPE_SECONDS
-from training import logging_setup
-from training.training_display import TrainingDisplay
+from training.launcher.training_display import TrainingDisplay
+from training.process import logging_setup
 
 EPOCH = Event("epoch", 0.0, 0, "epoch 3/12  mse 0.1", {"epoch": 3, "epochs": 12, "metrics": {}})
 SAVED = Event("checkpoint_saved", 0.0, 0, "Saved checkpoint", {"run": "hybrid", "step": 4})

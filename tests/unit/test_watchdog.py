@@ -10,7 +10,7 @@ import pytest
 
 from common.errors import DeadlineReached, StorageUnavailable
 from tests.support.patience import seconds, wait_until
-from training.watchdog import Watchdog
+from training.process.watchdog import Watchdog
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -18,10 +18,10 @@ import ctypes, sys, threading, time
 from pathlib import Path
 from common import events
 from common.errors import StorageUnavailable
-from training import watchdog as module
+from training.process import watchdog as module
 from tests.support.patience import seconds
-from training.logging_setup import start_console
-from training.watchdog import Watchdog
+from training.process.logging_setup import start_console
+from training.process.watchdog import Watchdog
 
 module.END_SECONDS = seconds(1.0)
 module.COMMIT_TIMEOUT_SECONDS = module.BOUNDARY_TIMEOUT_SECONDS = seconds(0.5)
@@ -142,7 +142,7 @@ def test_heartbeat_file_is_touched_within_limits_only(tmp_path):
 
 def test_limit_follows_recent_calls_within_bounds(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("training.watchdog.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("training.process.watchdog.time.monotonic", lambda: now[0])
     watchdog = Watchdog(stall_timeout_min=60, stall_timeout_max=1800)
 
     def call(seconds: float) -> None:

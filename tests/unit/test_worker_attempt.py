@@ -8,11 +8,11 @@ import pytest
 from common import runs, storage
 from common.errors import PeerLost, QfleetError
 from common.settings import Settings
-from training import logging_setup
-from training.attempt import WorkerAttempt
-from training.cluster import ClusterSpec
-from training.run_dir import LocalRunDir
-from training.watchdog import Watchdog
+from training.cluster.spec import ClusterSpec
+from training.process import logging_setup
+from training.process.attempt import WorkerAttempt
+from training.process.run_dir import LocalRunDir
+from training.process.watchdog import Watchdog
 
 
 class HarmlessWatchdog(Watchdog):

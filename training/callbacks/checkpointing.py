@@ -5,11 +5,11 @@ import numpy as np
 from common.checkpoints import BestEpoch
 from common.errors import ReplicasDiffer, WeightsError
 from qfleet.tensorflow.runtime import keras
+from training.callbacks.multi_start import MultiStart
 from training.checkpointing import CheckpointWriter, TrainingState
-from training.learner import Learner
-from training.local_part import local_part
-from training.multi_start import MultiStart
-from training.replica_state import host_digest, state_variables
+from training.step.learner import Learner
+from training.step.local_part import local_part
+from training.step.replica_state import host_digest, state_variables
 
 
 def capture_state(

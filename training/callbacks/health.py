@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from common.errors import ReplicasDiffer, TrainingDiverged
 from qfleet.tensorflow.runtime import keras
-from training.multi_start import MultiStart
-from training.replica_state import Fault, StepStatus
+from training.callbacks.multi_start import MultiStart
+from training.step.replica_state import Fault, StepStatus
 
 _NAMES = {
     Fault.WEIGHTS: "a weight or a number of the optimizer's state",

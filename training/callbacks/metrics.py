@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 from qfleet.tensorflow.runtime import keras
-from training.run_dir import LocalRunDir
+from training.process.run_dir import LocalRunDir
 
 
 class MetricsJsonlCallback(keras.callbacks.Callback):

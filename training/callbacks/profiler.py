@@ -6,8 +6,8 @@ from pathlib import Path
 import psutil
 
 from qfleet.tensorflow.runtime import keras, tf
-from training.event_file import EventFile
-from training.limits import STEP_PARTS
+from training.callbacks.event_file import EventFile
+from training.step.constants import STEP_PARTS
 
 
 def parse_profile_steps(profile_steps: str) -> range:

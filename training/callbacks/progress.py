@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 
 from qfleet.tensorflow.runtime import keras
-from training.limits import STEP_PARTS
-from training.local_part import local_part
-from training.progress import ProgressReporter
+from training.callbacks.reporter import ProgressReporter
+from training.step.constants import STEP_PARTS
+from training.step.local_part import local_part
 
 
 class ThroughputCallback(keras.callbacks.Callback):

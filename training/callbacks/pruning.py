@@ -1,7 +1,7 @@
 """The callback that drops angles between epochs."""
 
 from qfleet.tensorflow.runtime import keras
-from training.pruning import Pruning
+from training.step.pruning import Pruning
 
 
 class PruningCallback(keras.callbacks.Callback):

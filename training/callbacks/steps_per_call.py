@@ -3,8 +3,8 @@
 import time
 
 from qfleet.tensorflow.runtime import keras, tf
-from training.allreduce import all_reduce_scalar
-from training.limits import MAX_CALL_SECONDS, MAX_STEPS_PER_CALL
+from training.step.allreduce import all_reduce_scalar
+from training.step.constants import MAX_CALL_SECONDS, MAX_STEPS_PER_CALL
 
 
 class StepsPerCallTuner(keras.callbacks.Callback):

@@ -8,8 +8,8 @@ import numpy as np
 
 from common.models import readout_model
 from qfleet.tensorflow.runtime import keras, tf
-from training.event_file import EventFile
-from training.tracing import needs_autograph
+from training.callbacks.event_file import EventFile
+from training.step.tracing import needs_autograph
 
 READOUT_SAMPLE_ROWS = 256
 """Validation examples behind the histograms of the readouts."""

@@ -1,4 +1,4 @@
-// All-reduce (sum) of a vector over TCP connections that training/peer_mesh.py opens.
+// All-reduce (sum) of a vector over TCP connections that training/group/peer_mesh.py opens.
 //
 // A step takes a few ms and ends with the sum of some hundred bytes. TensorFlow's collectives take
 // 1 to 3 ms for it on a busy processor: a request, a response and half a dozen threads to wake.
@@ -177,7 +177,7 @@ class AllReduceOp : public tf::OpKernel {
 }  // namespace
 
 // Limits the wait of each all-reduce of this process, also of those that run; see
-// training/allreduce.py. It may change between two steps.
+// training/step/allreduce.py. It may change between two steps.
 extern "C" __attribute__((visibility("default"))) void qfleet_set_all_reduce_timeout(
     double seconds) {
   timeout_seconds.store(seconds, std::memory_order_relaxed);

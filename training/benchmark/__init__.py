@@ -1,0 +1,1 @@
+"""Measures steps for the planner."""

@@ -1,0 +1,1 @@
+"""The workers of a job, from what its launcher sets."""

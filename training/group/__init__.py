@@ -1,0 +1,1 @@
+"""Connections of workers: how they find, authenticate, watch and reach each other."""

@@ -1,0 +1,1 @@
+"""The process of a worker: time limits, signals, attempts, logs, its folder."""

@@ -1,0 +1,1 @@
+"""A step of training: examples, loss, gradients, all-reduce, update."""
