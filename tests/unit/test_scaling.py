@@ -27,7 +27,7 @@ from planning.bottlenecks import (
 )
 from planning.scaling_point import ScalingPoint, scaling_points
 from planning.step_measurement import StepMeasurement
-from training.benchmark import worker as step_benchmark_worker
+from training.benchmark.case import read_cases
 from training.step.constants import STEP_PARTS
 
 CONDITIONS = {
@@ -367,13 +367,11 @@ def test_cpu_sets_are_disjoint_while_there_are_enough(
 )
 def test_read_cases_invalid_case_raises(text: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        step_benchmark_worker.read_cases(text, [], 2)
+        read_cases(text, [], 2)
 
 
 def test_read_cases_independent_worker_has_own_batch() -> None:
-    (case,) = step_benchmark_worker.read_cases(
-        '[{"batch": 1, "independent": "all"}]', ["seed=3"], 8
-    )
+    (case,) = read_cases('[{"batch": 1, "independent": "all"}]', ["seed=3"], 8)
     assert (
         case.settings.training.workers,
         case.settings.training.global_batch,

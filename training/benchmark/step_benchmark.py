@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import psutil
@@ -22,6 +22,7 @@ from common.data.target import SIGNS, Target
 from common.processes import cpu_count, usable_cpus
 from common.settings import Settings, micro_batch_count
 from qfleet.tensorflow.runtime import keras, tf
+from training.benchmark.case import BenchmarkCase
 from training.callbacks.steps_per_call import StepsPerCallTuner
 from training.cluster.spec import ClusterSpec
 from training.step import distributed, learner_factory
@@ -29,11 +30,7 @@ from training.step.allreduce import all_reduce_scalar
 from training.step.constants import STEP_PARTS
 from training.step.input_pipeline import batches
 
-if TYPE_CHECKING:
-    from training.benchmark.worker import BenchmarkCase
-
-
-LearnerKey = tuple["BenchmarkCase", int | None]
+LearnerKey = tuple[BenchmarkCase, int | None]
 
 SHORT_EPOCHS, SHORT_EPOCH_STEPS = 12, 4
 """The epochs that the host's work is measured in."""
@@ -55,7 +52,7 @@ class SyntheticDataset:
 
     class_counts: ClassVar[dict[str, int]] = {}
 
-    def __init__(self, case: "BenchmarkCase") -> None:
+    def __init__(self, case: BenchmarkCase) -> None:
         settings = case.settings
         # Enough batches that the order of an epoch is drawn seldom, as in training.
         batch = settings.training.global_batch
@@ -204,9 +201,7 @@ class StepBenchmark:
         self._inputs: dict[BenchmarkCase, Any] = {}
         self._steps_per_call: dict[BenchmarkCase, int] = {}
 
-    def measure(
-        self, case: "BenchmarkCase", later: Sequence["BenchmarkCase"]
-    ) -> dict[str, Any] | None:
+    def measure(self, case: BenchmarkCase, later: Sequence[BenchmarkCase]) -> dict[str, Any] | None:
         """Measure a case.
 
         Args:
@@ -224,7 +219,7 @@ class StepBenchmark:
             all_reduce_scalar(self._strategy, 0.0)
         return result
 
-    def _measure(self, case: "BenchmarkCase") -> dict[str, Any]:
+    def _measure(self, case: BenchmarkCase) -> dict[str, Any]:
         training = case.settings.training
         _reset_peak_memory()
         build_start = time.monotonic()
@@ -265,7 +260,7 @@ class StepBenchmark:
             "cores": usable_cpus(),
         }
 
-    def _learner(self, case: "BenchmarkCase") -> tuple[Any, float]:
+    def _learner(self, case: BenchmarkCase) -> tuple[Any, float]:
         """Return the learner, and the seconds until its first step ended (0 before that)."""
         key = _learner_key(case)
         if key not in self._learners:
@@ -276,7 +271,7 @@ class StepBenchmark:
             self._learners[key] = learner, 0.0
         return self._learners[key]
 
-    def _input(self, case: "BenchmarkCase") -> Any:
+    def _input(self, case: BenchmarkCase) -> Any:
         """Return the learner's input: batches of any size, so that its graph is traced once."""
         if case not in self._inputs:
             training = case.settings.training
@@ -292,7 +287,7 @@ class StepBenchmark:
             self._inputs[case] = batches(data.examples, sampler, any_size=True)
         return self._inputs[case]
 
-    def _release(self, case: "BenchmarkCase", later: Sequence["BenchmarkCase"]) -> None:
+    def _release(self, case: BenchmarkCase, later: Sequence[BenchmarkCase]) -> None:
         """Free what no later case needs, so that the memory of a case is its own."""
         if case not in later:
             del self._inputs[case]
@@ -322,13 +317,13 @@ def _host_seconds(learner: Any, data: Any, step_seconds: float) -> float:
     return max(0.0, statistics.median(timer.seconds) - SHORT_EPOCH_STEPS * step_seconds)
 
 
-def _learner_key(case: "BenchmarkCase") -> LearnerKey:
+def _learner_key(case: BenchmarkCase) -> LearnerKey:
     """Return what the learner of a case depends on: everything but the batch and the values."""
     settings = case.settings.replace(batch=None, batch_per_worker=None)
     return replace(case, settings=settings, seconds=0.0, data=""), _micro_batch_count(case)
 
 
-def _micro_batch_count(case: "BenchmarkCase") -> int | None:
+def _micro_batch_count(case: BenchmarkCase) -> int | None:
     return micro_batch_count(case.settings.replace(data=case.data))
 
 
