@@ -56,6 +56,9 @@ MAX_TERMINATION_MESSAGE = 4000
 NO_SPACE = "no space left"
 """In the text of each StorageFull, by which the parent of a process recognises it."""
 
+EXIT_REPEAT_SECONDS = 1.0
+"""Interval in which SystemExit is raised again after a signal, until it is handled."""
+
 GC_THRESHOLD = 10_000
 """Garbage collection threshold of programs. Importing TensorFlow and Cirq allocates many long-lived
 objects; the default threshold of 700 rescans them repeatedly, a sixth of the start-up time."""
@@ -219,6 +222,9 @@ def run_main(main: Callable[[], int | None]) -> int:
     events.start()
     try:
         return main() or EXIT_OK
+    except SystemExit:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # of exit_on_signals
+        raise
     except KeyboardInterrupt:
         events.emit("error", "interrupted", exit_code=EXIT_INTERRUPTED)
         return EXIT_INTERRUPTED
@@ -256,13 +262,22 @@ def _report_bug(error: Exception) -> int:
 def exit_on_signals() -> None:
     """Turn SIGTERM and SIGHUP into SystemExit, so that `finally` ends child processes.
 
-    A second signal does not interrupt what runs in `finally` because of the first one.
+    A second signal does not interrupt what runs in `finally` because of the first one. Python
+    ignores an exception in a destructor or a callback, so SystemExit is raised again every second
+    until it is handled. `run_main` ends this.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _exit_with_signal)
 
 
 def _exit_with_signal(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGALRM, lambda *_: _raise_exit(number))
+    signal.setitimer(signal.ITIMER_REAL, EXIT_REPEAT_SECONDS, EXIT_REPEAT_SECONDS)
+    _raise_exit(number)
+
+
+def _raise_exit(number: int) -> None:
+    """Raise SystemExit, unless it is being handled."""
     handled = sys.exception()
     while handled is not None:
         if isinstance(handled, SystemExit):

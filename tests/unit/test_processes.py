@@ -360,6 +360,25 @@ def test_second_signal_does_not_interrupt_the_clean_up() -> None:
         assert "clean\n" in child.stdout_text
 
 
+def test_signal_in_a_destructor_ends_the_program() -> None:
+    code = (
+        "import sys, time\n"
+        "from common.errors import exit_on_signals, run_main\n"
+        "class Held:\n"
+        "    def __del__(self):\n"
+        f"        {READY}time.sleep(60)\n"
+        "def main():\n"
+        "    exit_on_signals()\n"
+        "    Held()\n"
+        "    time.sleep(60)\n"
+        "sys.exit(run_main(main))\n"
+    )
+    with ManagedProcess([sys.executable, "-c", code], stdin=True, stdout="capture") as child:
+        wait_until_ready(child)
+        child.terminate()
+        assert child.wait(LIMIT) == 143
+
+
 def test_stop_signals_are_recorded_and_restored() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with StopSignals() as stop:
