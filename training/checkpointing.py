@@ -90,7 +90,7 @@ class CheckpointWriter:
         self._newest = state
         if state:
             self._committed_steps = state.steps
-        self._preemption.watchdog.commit_newest = self.commit_newest
+        self._preemption.watchdog.at_end(commit=self.commit_newest)
 
     def on_step_boundary(self, state: TrainingState | None, *, due: bool = False) -> None:
         """Keep the state, commit it if due, and stop training after SIGTERM or at the deadline.

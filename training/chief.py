@@ -49,6 +49,9 @@ class Chief:
         attempt: The start of the chief, which has claimed the run.
         rendezvous: Where the other workers connect meanwhile.
         watchdog: Limits the time of each step.
+
+    Attributes:
+        checkpoint: The one that training resumes from; None for none, and before `open_run`.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Chief:
         self._root = attempt.run.path.parent
         self._start_time = time.monotonic()
         self._reported: dict[int, str] = {}  # failures of missing workers
+        self.checkpoint: checkpoints.Checkpoint | None = None
 
     @property
     def claimed(self) -> runs.ClaimedRun:
@@ -100,11 +104,11 @@ class Chief:
         watchdog.enter("compiling the circuits", limits.stall_timeout_max)
         record_paths(self.claimed.run.path, self._settings, data)
         watchdog.enter("reading the newest checkpoint", STORAGE_SECONDS, StorageUnavailable)
-        checkpoint = checkpoints.newest(self.claimed.run.path, STATE_COUNTERS)
+        self.checkpoint = checkpoints.newest(self.claimed.run.path, STATE_COUNTERS)
         number = self._attempt.number
-        self._log_start(self.claimed.run, data, number, checkpoint)
+        self._log_start(self.claimed.run, data, number, self.checkpoint)
         before_rendezvous()
-        step = checkpoint.step if checkpoint else None
+        step = self.checkpoint.step if self.checkpoint else None
         message = StartMessage(
             self.claimed.run.name, number, str(data.path), data.fingerprint, step
         )

@@ -78,7 +78,7 @@ def train(
         run_dir = stack.enter_context(
             LocalRunDir(run, settings, cluster.rank, start.attempt, attempt.claimed)
         )
-        watchdog.upload_logs = run_dir.upload
+        watchdog.at_end(upload=run_dir.upload)
         stack.enter_context(rendezvous.reporting())
         data = load_data(settings, cluster, start)
         if not chief:  # it has read or written them before the rendezvous
@@ -100,7 +100,8 @@ def train(
         stack.enter_context(watchdog.orderly_end())
         if start.checkpoint is not None:
             watchdog.enter("reading the checkpoint", STORAGE_SECONDS, StorageUnavailable)
-            trainer.resume(checkpoints.read(run.path, start.checkpoint, STATE_COUNTERS))
+            read = chief and chief.checkpoint
+            trainer.resume(read or checkpoints.read(run.path, start.checkpoint, STATE_COUNTERS))
         trainer.fit()
         metrics = {split: trainer.measure(split) for split in data.splits}
         _require_finite(metrics)

@@ -1,5 +1,6 @@
 """The TensorFlow trainer: built once from strategy, learner, data and callbacks, and run."""
 
+import functools
 import logging
 import math
 from collections.abc import Iterator
@@ -47,24 +48,24 @@ def open_trainer(context: TrainingContext) -> Iterator["Trainer"]:
         PeerLost, Preempted: TensorFlow reported a lost peer, here or in the body of the context.
         SimulationError: This worker ran out of memory.
     """
-    settings, cluster = context.settings, context.cluster
-    with PeerErrorTranslator(cluster, context.preemption, context.wait_for_loss) as errors:
-        watchdog = context.watchdog
+    settings, cluster, watchdog = context.settings, context.cluster, context.watchdog
+    writer, commit_newest = None, lambda: None
+    if context.commit:
+        writer = CheckpointWriter(context.commit, context.preemption, context.deadline)
+        commit_newest = writer.commit_newest
+    with PeerErrorTranslator(cluster, context.preemption, context.wait_for_loss, commit_newest):
         strategy = distributed.create_strategy(settings, cluster, watchdog, context.secret)
         watchdog.enter("the model", settings.fault_tolerance.stall_timeout_max)
         distributed.start_profiler_server(settings.monitoring.profiler_port)
         initial = learner_factory.initial_weights(cluster, context.data, settings)
-        learner = learner_factory.build_learner(strategy, cluster, context.data, settings)
-        learner.limited_call = lambda stage: _limited_call(watchdog, stage)
+        learner = learner_factory.build_learner(
+            strategy, cluster, context.data, settings, functools.partial(_limited_call, watchdog)
+        )
         _report_idle_workers(settings, cluster)
         samplers = SplitSamplers(context.data, settings, cluster)
         if samplers.read_storage:
             watchdog.allow(RETRY_SECONDS)
-        writer = None
-        if context.commit:
-            writer = CheckpointWriter(context.commit, context.preemption, context.deadline)
-            errors.on_peer_loss = writer.commit_newest
-        evaluator = SplitEvaluator(learner, samplers, errors.on_peer_loss)
+        evaluator = SplitEvaluator(learner, samplers, commit_newest)
         multi_start = MultiStart(
             settings.training,
             initial,

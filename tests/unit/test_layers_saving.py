@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from random import Random
 
 import cirq
 import numpy as np
@@ -11,6 +12,8 @@ import sympy
 from qfleet.errors import ArgumentError, CircuitError
 from qfleet.tensorflow.layers import Expectation, Samples
 from qfleet.tensorflow.runtime import keras, tf
+from tests.support import random_circuits
+from tests.support.circuit_grammar import draw_circuit
 from tests.support.layer_cases import (
     ANGLES,
     CIRCUIT,
@@ -62,6 +65,31 @@ def test_saved_model_predicts_and_trains_equally(
     assert before >= [6]
     np.testing.assert_array_equal(loaded(FEATURES, training=True), model(FEATURES, training=True))
     calls[0].assign(before[0])
+
+
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.exhaustive) for part in range(1, 4))]
+)
+def test_saved_layers_of_drawn_circuits_are_equal(part: int, tmp_path: Path) -> None:
+    circuits = [
+        draw_circuit(Random(seed), noise=seed % 4 == 3) for seed in range(4 * part, 4 * part + 4)
+    ]
+    entry = keras.Input((len(random_circuits.INPUTS),))
+    layers = [
+        Expectation(
+            circuit,
+            random_circuits.INPUTS,
+            [cirq.X(one) + 0.7 * cirq.Z(one) for one in sorted(circuit.all_qubits())],
+            parameters=random_circuits.PARAMETERS,
+        )
+        for circuit in circuits
+    ]
+    model = keras.Model(entry, [layer(entry) for layer in layers])
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    point = np.random.default_rng(part).uniform(0.1, 0.9, (2, len(random_circuits.INPUTS)))
+    for one, other in zip(model(point), loaded(point), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_saved_weights_are_loaded(model: keras.Model, tmp_path: Path) -> None:

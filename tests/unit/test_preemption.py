@@ -23,11 +23,11 @@ preemption.watch()
 watchdog.start()
 file = Path(sys.argv[1])
 if sys.argv[3] == "hangs":
-    watchdog.upload_logs = threading.Event().wait
+    watchdog.at_end(upload=threading.Event().wait)
 else:
-    watchdog.upload_logs = lambda: file.write_text(file.read_text() + "logs ")
+    watchdog.at_end(upload=lambda: file.write_text(file.read_text() + "logs "))
 if sys.argv[2] == "chief":
-    watchdog.commit_newest = lambda: file.write_text(file.read_text() + "checkpoint ")
+    watchdog.at_end(commit=lambda: file.write_text(file.read_text() + "checkpoint "))
 file.write_text("")
 print("ready", flush=True)
 threading.Event().wait()

@@ -29,8 +29,8 @@ module.DEADLINE_GRACE_SECONDS = 0.0
 folder = Path(sys.argv[1])
 start_console(1, verbose=False)
 watchdog = Watchdog(1, heartbeat_file=folder / "heartbeat", tick_seconds=0.05)
-watchdog.commit_newest = lambda: (folder / "committed").touch()
-watchdog.record_end = lambda text, code: (folder / "cause").write_text(text)
+watchdog.at_end(commit=lambda: (folder / "committed").touch())
+watchdog.at_end(record=lambda text, code: (folder / "cause").write_text(text))
 watchdog.start()
 print("ready", flush=True)
 """
@@ -67,7 +67,7 @@ def test_stage_without_progress_ends_with_its_code(run, tmp_path):
 
 def test_hung_commit_does_not_keep_the_process(run):
     code, _ = run(
-        "watchdog.commit_newest = threading.Event().wait",
+        "watchdog.at_end(commit=threading.Event().wait)",
         "watchdog.enter('a stage', 0.2)",
         FOREVER,
     )

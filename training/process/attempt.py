@@ -73,7 +73,7 @@ class WorkerAttempt:
         limit, job_id = self.settings.fault_tolerance.max_attempts, self.settings.job.job_id
         if self._cluster.is_chief and not self._claim():
             return True  # the chief reports the end to the workers that wait for it
-        self._watchdog.record_end = self._record_end
+        self._watchdog.at_end(record=self._record_end)
         record = self._attempts.begin(limit, job_id)
         if self.claimed:
             # Whoever counted its start without the lease ends here; so attempts are in order.

@@ -58,7 +58,7 @@ class Preemption:
     def _wait(self) -> None:
         signal.sigwait({signal.SIGTERM})
         self.requested.set()
-        if self.is_chief and self.watchdog.commit_newest:
+        if self.is_chief and self.watchdog.can_commit:
             # Normally, the main thread ends the process in the meantime.
             threading.Event().wait(self._boundary_timeout_seconds)
         self.watchdog.end(Preempted("stopped by SIGTERM"))

@@ -96,10 +96,6 @@ class Watchdog:
         tick_seconds: Interval between two checks.
 
     Attributes:
-        commit_newest: Commits the state of the last step boundary; None in workers other than the
-            chief, and before training begins.
-        record_end: Records the cause and exit code of this start; None before it is counted.
-        upload_logs: Uploads the text logs; None before there are any.
         is_ending: True while the main thread ends this worker because of an error of its own.
     """
 
@@ -112,10 +108,10 @@ class Watchdog:
         heartbeat_file: Path | None = None,
         tick_seconds: float = TICK_SECONDS,
     ) -> None:
-        self.commit_newest: Callable[[], None] | None = None
-        self.record_end: Callable[[str, int], None] | None = None
-        self.upload_logs: Callable[[], None] | None = None
         self.is_ending = False
+        self._commit: Callable[[], None] | None = None
+        self._record: Callable[[str, int], None] | None = None
+        self._upload: Callable[[], None] | None = None
         self._rank = rank
         self._min, self._max = stall_timeout_min, stall_timeout_max
         self._heartbeat_file = heartbeat_file
@@ -131,6 +127,29 @@ class Watchdog:
     def stage(self) -> str:
         """The stage that the main thread is in, for log lines and heartbeats."""
         return self._current.name
+
+    @property
+    def can_commit(self) -> bool:
+        """True where `end` commits the state of the last step boundary."""
+        return self._commit is not None
+
+    def at_end(
+        self,
+        *,
+        commit: Callable[[], None] | None = None,
+        record: Callable[[str, int], None] | None = None,
+        upload: Callable[[], None] | None = None,
+    ) -> None:
+        """Let `end` call these functions, besides those that were given before.
+
+        Args:
+            commit: Commits the state of the last step boundary; the chief's, while it trains.
+            record: Records the cause and the exit code of this start.
+            upload: Uploads the text logs.
+        """
+        self._commit = commit or self._commit
+        self._record = record or self._record
+        self._upload = upload or self._upload
 
     def start(self) -> None:
         """Watch in daemon threads from now on."""
@@ -246,12 +265,12 @@ class Watchdog:
                 self._native.enter(END_SECONDS, 0.0, text, exit_code)
             self._touch()
             self._bounded("", lambda: _report(text, exit_code), LOG_TIMEOUT_SECONDS)
-            if self.commit_newest:
-                self._bounded("the checkpoint", self.commit_newest, COMMIT_TIMEOUT_SECONDS)
-            if record := self.record_end:
+            if self._commit:
+                self._bounded("the checkpoint", self._commit, COMMIT_TIMEOUT_SECONDS)
+            if record := self._record:
                 self._bounded("the cause", lambda: record(text, exit_code), CAUSE_TIMEOUT_SECONDS)
-            if self.upload_logs:
-                self._bounded("logs", self.upload_logs, UPLOAD_TIMEOUT_SECONDS)
+            if self._upload:
+                self._bounded("logs", self._upload, UPLOAD_TIMEOUT_SECONDS)
             self._bounded("", lambda: events.flush(LOG_TIMEOUT_SECONDS), LOG_TIMEOUT_SECONDS)
         finally:
             os._exit(exit_code)
@@ -298,7 +317,7 @@ class Watchdog:
 
     def _deadline_limit(self, deadline: float) -> float:
         """Return when to end, if the main thread does not: it may be close to a boundary."""
-        grace = 0.0 if self.commit_newest else DEADLINE_GRACE_SECONDS
+        grace = 0.0 if self.can_commit else DEADLINE_GRACE_SECONDS
         return deadline + BOUNDARY_TIMEOUT_SECONDS + grace
 
     @property

@@ -32,6 +32,8 @@ from training.step.tracing import needs_autograph
 MAX_TRACED_STEPS = 1024
 """Steps whose losses are kept."""
 
+LimitedCall = Callable[[str], AbstractContextManager[Any]]
+
 HostCall = Callable[[Any], dict[str, tf.Tensor]]
 """One call into TensorFlow: takes an iterator of batches and returns metrics."""
 
@@ -53,11 +55,11 @@ class Learner(keras.Model):
         state_shards: Workers that share the states of circuits with this one, itself included. They
             have the same rows, so each counts a row as 1 / state_shards.
         micro_batches: Those of a global batch; None if sums may depend on the number of workers.
+        limited_call: Returns the context of a call into TensorFlow, for the name of a stage.
 
     Attributes:
         single_step_calls: Trace a graph without a loop for calls of one step. In a profile,
             TensorBoard takes the iterations of a loop for steps.
-        limited_call: Returns the context of a call into TensorFlow, for the name of a stage.
         measures: The loss and the metrics.
         epoch_step_offset: Steps of the current epoch that were done before this call of `fit`.
         times: Times of the parts of a step since `fit` began this epoch.
@@ -69,7 +71,6 @@ class Learner(keras.Model):
 
     train_function: Any
     test_function: Any
-    limited_call: Callable[[str], AbstractContextManager[None]]
     _steps_per_execution: tf.Variable
 
     def __init__(
@@ -78,6 +79,7 @@ class Learner(keras.Model):
         measures: Measures,
         state_shards: int = 1,
         micro_batches: MicroBatches | None = None,
+        limited_call: LimitedCall = nullcontext,
     ) -> None:
         super().__init__(name="learner")
         self.model = model
@@ -89,7 +91,7 @@ class Learner(keras.Model):
         self.single_step_calls = False
         self.graphs: list[Any] = []
         self.epoch_step_offset = 0
-        self.limited_call = lambda stage: nullcontext()
+        self._limited_call = limited_call
         self.pruning: Pruning | None = None
         self.circuits_version = 0
         self._sums = local_variable(tf.zeros([self.measures.sums], tf.float64), "sums")
@@ -215,7 +217,7 @@ class Learner(keras.Model):
 
         def call(batches: Any) -> dict[str, tf.Tensor]:
             is_single = self.single_step_calls and self.steps_per_call == 1
-            with self.limited_call(stage):
+            with self._limited_call(stage):
                 return (single_graph if is_single else loop_graph)(batches)
 
         return call

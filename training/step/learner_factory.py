@@ -1,5 +1,7 @@
 """Construction of the learner and of the initial weights, in the strategy's scope."""
 
+from contextlib import nullcontext
+
 import numpy as np
 
 from common import models
@@ -10,7 +12,7 @@ from common.settings import Settings
 from qfleet.distributed import state_group
 from qfleet.tensorflow.runtime import keras, tf
 from training.cluster.spec import ClusterSpec
-from training.step.learner import Learner
+from training.step.learner import Learner, LimitedCall
 from training.step.losses import Measures, measures_of
 from training.step.micro_batches import MicroBatches
 from training.step.pruning import Pruning
@@ -29,9 +31,20 @@ trials."""
 
 
 def build_learner(
-    strategy: tf.distribute.Strategy, cluster: ClusterSpec, data: Dataset, settings: Settings
+    strategy: tf.distribute.Strategy,
+    cluster: ClusterSpec,
+    data: Dataset,
+    settings: Settings,
+    limited_call: LimitedCall = nullcontext,
 ) -> Learner:
     """Build the model and its optimizer in the strategy's scope.
+
+    Args:
+        strategy: The strategy.
+        cluster: All workers, and the rank of this one.
+        data: The data set.
+        settings: Settings of the run.
+        limited_call: See `Learner`.
 
     Raises:
         SimulationError: The workers on this machine need more memory than it has.
@@ -47,7 +60,9 @@ def build_learner(
             require_reproducible(model, data.features, settings.model.model)
         micro_batches = MicroBatches.of(settings, cluster)
         measures = build_measures(model, data, settings)
-        learner = Learner(model, measures, settings.training.state_shards, micro_batches)
+        learner = Learner(
+            model, measures, settings.training.state_shards, micro_batches, limited_call
+        )
         if settings.training.prune:
             learner.pruning = Pruning(
                 prunable_circuits(

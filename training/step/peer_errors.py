@@ -47,9 +47,7 @@ class PeerErrorTranslator:
         cluster: All workers, and the rank of this one.
         preemption: SIGTERM state.
         wait_for_loss: Returns why the group can't continue; see `GroupMember`.
-
-    Attributes:
-        on_peer_loss: Commits the state of the last step boundary.
+        commit_newest: Commits the state of the last step boundary, on the chief.
     """
 
     def __init__(
@@ -57,10 +55,10 @@ class PeerErrorTranslator:
         cluster: ClusterSpec,
         preemption: Preemption,
         wait_for_loss: Callable[[], QfleetError | None] = lambda: None,
+        commit_newest: Callable[[], None] = lambda: None,
     ) -> None:
         self._cluster, self._preemption = cluster, preemption
-        self._wait_for_loss = wait_for_loss
-        self.on_peer_loss: Callable[[], None] = lambda: None
+        self._wait_for_loss, self._commit_newest = wait_for_loss, commit_newest
 
     def __enter__(self) -> Self:
         return self
@@ -92,7 +90,7 @@ class PeerErrorTranslator:
             ) from error
         if not isinstance(error, _PEER_ERRORS) or self._cluster.size == 1:
             return
-        self.on_peer_loss()
+        self._commit_newest()
         reported = None if self._preemption.requested.is_set() else self._wait_for_loss()
         if self._preemption.requested.is_set():
             raise Preempted("stopped by SIGTERM") from None
