@@ -11,7 +11,7 @@ import cirq
 import numpy as np
 
 from common.model_circuits import with_noise
-from common.settings.groups import NO_NOISE, NO_SHOTS
+from common.settings.groups.experiment import NO_NOISE, NO_SHOTS
 from inference.model_source import ModelSource
 from inference.predictor import CircuitTrust, Predictor
 from qfleet.circuits import ModelCircuit, join_zeros

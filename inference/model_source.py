@@ -19,7 +19,7 @@ from common.errors import RunError, SettingsError, WeightsError
 from common.runs import records
 from common.settings import Settings
 from common.settings.forward_checks import require_noise_of_trajectories
-from common.settings.groups import NO_NOISE, NO_SHOTS
+from common.settings.groups.experiment import NO_NOISE, NO_SHOTS
 from common.storage import StoragePath
 from common.user_code import UserCode
 from common.weights_file import RETRAIN_HINT

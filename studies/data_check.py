@@ -1,7 +1,7 @@
 """The data of a study's trials, checked before the first trial starts."""
 
 from common.settings import Settings
-from common.settings.groups import FITTED_TO_DATA
+from common.settings.groups.experiment import FITTED_TO_DATA
 from common.waiting import Waiting
 from launch.slurm import data_check as slurm_data_check
 from studies.definition import StudyDefinition

@@ -9,7 +9,7 @@ from common.errors import Preempted, SettingsError, exit_on_signals, run_main
 from common.processes import tfq_environment
 from common.runs import auto_settings
 from common.settings import Settings
-from common.settings.groups import FITTED_TO_DATA
+from common.settings.groups.experiment import FITTED_TO_DATA
 from common.text import plural
 from common.waiting import Waiting
 from training.launcher.local_launcher import WORKER_COMMAND, LocalLauncher

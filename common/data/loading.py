@@ -28,7 +28,7 @@ from common.data.task_fit import require_fit
 from common.data.writer import DatasetWriter, Progress
 from common.errors import DataError, SettingsError
 from common.settings import Settings, micro_batch_count
-from common.settings.groups import PROBLEM_FILES, DataSettings
+from common.settings.groups.experiment import PROBLEM_FILES, DataSettings
 from common.storage import StoragePath
 from common.text import did_you_mean, plural
 

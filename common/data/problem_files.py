@@ -1,7 +1,7 @@
 """Files of DATA that hold Hamiltonians or target states."""
 
 from common.data.formats import read_bytes
-from common.settings.groups import PROBLEM_FILES, DataSettings
+from common.settings.groups.experiment import PROBLEM_FILES, DataSettings
 
 _CONTENTS = {"energy": "a Hamiltonian", "state": "target states"}
 _MAX_FILE_MIB = 64

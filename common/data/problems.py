@@ -16,7 +16,7 @@ from common.data.problem_files import read_problem
 from common.data.splits import SPLITS, Examples, PreparedSplits, RowSource
 from common.data.target import Target
 from common.errors import DataError, SettingsError
-from common.settings.groups import PROBLEM_FILES, DataSettings
+from common.settings.groups.experiment import PROBLEM_FILES, DataSettings
 from common.text import did_you_mean
 from qfleet.errors import LibraryError
 from qfleet.problems import HAMILTONIANS, HamiltonianFamily, named, parse, target_states

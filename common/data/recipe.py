@@ -8,7 +8,7 @@ from common.data import dataset_dir
 from common.data.formats import sha256_file, stem
 from common.data.problem_files import read_problem
 from common.data.splits import GENERATORS
-from common.settings.groups import PROBLEM_FILES, DataSettings
+from common.settings.groups.experiment import PROBLEM_FILES, DataSettings
 from common.storage import StoragePath
 
 TABLE_READER = 2

@@ -13,7 +13,7 @@ from common.data.origin import Origin
 from common.data.tables import Table, read_table, without_constants
 from common.data.target import SIGNS, Target, number_target
 from common.errors import DataError, SettingsError
-from common.settings.groups import DataSettings
+from common.settings.groups.experiment import DataSettings
 from qfleet.placement import data_symbols
 
 log = logging.getLogger("qfleet")

@@ -22,7 +22,7 @@ from common.models.pruning import prunable_circuits
 from common.models.samplers import sampler_arguments
 from common.models.variational import build_variational_model
 from common.settings import Settings
-from common.settings.groups import NO_SHOTS
+from common.settings.groups.experiment import NO_SHOTS
 from common.storage import StoragePath
 from qfleet.circuits.circuit_json import to_json
 from qfleet.compiler.contraction_path import give_paths

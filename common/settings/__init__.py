@@ -7,23 +7,17 @@ generated from the same fields (schema.py). `python -m common.settings` prints t
 """
 
 from common.settings.fields import AUTO, Scope, SettingField, SettingsGroup, Value
-from common.settings.groups import (
+from common.settings.groups.commands import InferenceSettings
+from common.settings.groups.experiment import (
     MODELS,
     RUN_NAME,
     VARIATIONAL_TASKS,
-    CheckpointingSettings,
-    ClusterSettings,
     DataSettings,
-    FaultToleranceSettings,
-    InferenceSettings,
     JobSettings,
     ModelSettings,
-    MonitoringSettings,
-    PlanningSettings,
-    RunsSettings,
-    StudySettings,
-    TrainingSettings,
 )
+from common.settings.groups.operations import ClusterSettings
+from common.settings.groups.training import TrainingSettings
 from common.settings.micro_batches import micro_batch_count
 from common.settings.registry import flag, names_in_scope
 from common.settings.settings import Settings
@@ -33,21 +27,15 @@ __all__ = [
     "MODELS",
     "RUN_NAME",
     "VARIATIONAL_TASKS",
-    "CheckpointingSettings",
     "ClusterSettings",
     "DataSettings",
-    "FaultToleranceSettings",
     "InferenceSettings",
     "JobSettings",
     "ModelSettings",
-    "MonitoringSettings",
-    "PlanningSettings",
-    "RunsSettings",
     "Scope",
     "SettingField",
     "Settings",
     "SettingsGroup",
-    "StudySettings",
     "TrainingSettings",
     "Value",
     "flag",

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from common.errors import SettingsError
 from common.settings.fields import Scope, Value
-from common.settings.groups import MODELS, VARIATIONAL_TASKS
+from common.settings.groups.experiment import MODELS, VARIATIONAL_TASKS
 from common.settings.registry import all_fields, flag, names_in_scope
 from common.settings.sources import TERMS, Given
 

@@ -2,42 +2,47 @@
 
 import functools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import get_type_hints
 
 from common.settings.fields import Scope, SettingField, SettingsGroup
-from common.settings.groups import (
-    CheckpointingSettings,
-    ClusterSettings,
-    DataSettings,
-    FaultToleranceSettings,
+from common.settings.groups.commands import (
     InferenceSettings,
-    JobSettings,
-    ModelSettings,
-    MonitoringSettings,
     PlanningSettings,
     RunsSettings,
-    SlurmSettings,
     StudySettings,
+)
+from common.settings.groups.experiment import DataSettings, JobSettings, ModelSettings
+from common.settings.groups.operations import ClusterSettings, MonitoringSettings
+from common.settings.groups.slurm import SlurmSettings
+from common.settings.groups.training import (
+    CheckpointingSettings,
+    FaultToleranceSettings,
     TrainingSettings,
 )
 
-GROUPS: Mapping[str, type[SettingsGroup]] = MappingProxyType(
-    {
-        "job": JobSettings,
-        "model": ModelSettings,
-        "data": DataSettings,
-        "training": TrainingSettings,
-        "checkpointing": CheckpointingSettings,
-        "fault_tolerance": FaultToleranceSettings,
-        "monitoring": MonitoringSettings,
-        "cluster": ClusterSettings,
-        "slurm": SlurmSettings,
-        "planning": PlanningSettings,
-        "inference": InferenceSettings,
-        "studies": StudySettings,
-        "runs": RunsSettings,
-    }
-)
+
+@dataclass(frozen=True, slots=True)
+class SettingGroups:
+    """One attribute for each group of settings. No two groups have a setting of one name."""
+
+    job: JobSettings
+    model: ModelSettings
+    data: DataSettings
+    training: TrainingSettings
+    checkpointing: CheckpointingSettings
+    fault_tolerance: FaultToleranceSettings
+    monitoring: MonitoringSettings
+    cluster: ClusterSettings
+    slurm: SlurmSettings
+    planning: PlanningSettings
+    inference: InferenceSettings
+    studies: StudySettings
+    runs: RunsSettings
+
+
+GROUPS: Mapping[str, type[SettingsGroup]] = MappingProxyType(get_type_hints(SettingGroups))
 """Groups of settings by their attribute in `Settings`."""
 
 

@@ -1,12 +1,13 @@
 """The composite of all setting groups, built from the command line, records or values."""
 
+import functools
 import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Self, TypeVar
+from typing import Any, Self
 
 from pydantic import ValidationError
 
@@ -18,40 +19,25 @@ from common.settings.forward_checks import (
     check_pruning,
     check_zne,
 )
-from common.settings.groups import (
+from common.settings.groups.experiment import (
     ANSATZES,
     MODELS,
     NO_NOISE,
     NO_SHOTS,
     VARIATIONAL_TASKS,
-    CheckpointingSettings,
-    ClusterSettings,
-    DataSettings,
-    FaultToleranceSettings,
-    InferenceSettings,
-    JobSettings,
-    ModelSettings,
-    MonitoringSettings,
-    PlanningSettings,
-    RunsSettings,
-    SlurmSettings,
-    StudySettings,
-    TrainingSettings,
 )
 from common.settings.micro_batches import micro_batch_rows
 from common.settings.programs import require_used, used_anywhere
 from common.settings.records import complete, int_or
-from common.settings.registry import GROUPS, all_fields, flag
+from common.settings.registry import GROUPS, SettingGroups, all_fields, flag
 from common.settings.schema import help_text
 from common.settings.slurm_checks import check_slurm
 from common.settings.sources import format_error, read_sources, require_one_value
 from common.settings.task_defaults import task_defaults
 
-_Group = TypeVar("_Group", bound=SettingsGroup)
-
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(SettingGroups):
     """All settings, by group; immutable.
 
     The names of settings are unique over all groups. So the command line, the environment, YAML
@@ -59,20 +45,6 @@ class Settings:
 
     Build settings with `from_args`, `from_values` or `from_record`, which validate them.
     """
-
-    job: JobSettings
-    model: ModelSettings
-    data: DataSettings
-    training: TrainingSettings
-    checkpointing: CheckpointingSettings
-    fault_tolerance: FaultToleranceSettings
-    monitoring: MonitoringSettings
-    cluster: ClusterSettings
-    slurm: SlurmSettings
-    planning: PlanningSettings
-    inference: InferenceSettings
-    studies: StudySettings
-    runs: RunsSettings
 
     @classmethod
     def from_args(cls, args: Sequence[str], program: str = "", *, is_client: bool = False) -> Self:
@@ -150,28 +122,14 @@ class Settings:
         for name, value in {**values, **defaults}.items():
             given.setdefault(GROUPS[fields[name].group], {})[name] = value
 
-        def build(group: type[_Group]) -> _Group:
+        def build(group: type[SettingsGroup]) -> Any:
             if group not in given:
                 return _default(group)
             built = group.model_validate(given[group])
             built.model_fields_set.difference_update(defaults)  # they are not explicit
             return built
 
-        settings = cls(
-            job=build(JobSettings),
-            model=build(ModelSettings),
-            data=build(DataSettings),
-            training=build(TrainingSettings),
-            checkpointing=build(CheckpointingSettings),
-            fault_tolerance=build(FaultToleranceSettings),
-            monitoring=build(MonitoringSettings),
-            cluster=build(ClusterSettings),
-            slurm=build(SlurmSettings),
-            planning=build(PlanningSettings),
-            inference=build(InferenceSettings),
-            studies=build(StudySettings),
-            runs=build(RunsSettings),
-        )
+        settings = cls(**{name: build(group) for name, group in GROUPS.items()})
         settings._check()
         return settings
 
@@ -428,14 +386,10 @@ class Settings:
         return group
 
 
-_DEFAULTS: dict[type[SettingsGroup], SettingsGroup] = {}
-
-
-def _default(group: type[_Group]) -> _Group:
+@functools.cache
+def _default(group: type[SettingsGroup]) -> SettingsGroup:
     """Return the group's only instance of defaults: groups are immutable."""
-    found = _DEFAULTS.setdefault(group, group())
-    assert isinstance(found, group)
-    return found
+    return group()
 
 
 def _require_known(values: Mapping[str, Value]) -> None:

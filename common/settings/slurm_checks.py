@@ -1,7 +1,10 @@
 """Checks of TARGET=slurm against other settings."""
 
 from common.settings.fields import AUTO
-from common.settings.groups import JobSettings, MonitoringSettings, SlurmSettings, TrainingSettings
+from common.settings.groups.experiment import JobSettings
+from common.settings.groups.operations import MonitoringSettings
+from common.settings.groups.slurm import SlurmSettings
+from common.settings.groups.training import TrainingSettings
 
 CHECKPOINT_SECONDS = 120
 """Time before TIME_LIMIT at which workers receive SIGTERM; the chief then saves a checkpoint."""

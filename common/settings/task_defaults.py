@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from common.settings.groups import PROBLEM_FILES, VARIATIONAL_TASKS
+from common.settings.groups.experiment import PROBLEM_FILES, VARIATIONAL_TASKS
 
 ANSATZ = "hardware-efficient"
 """MODEL of a task without labelled examples: it fits every Hamiltonian and state."""

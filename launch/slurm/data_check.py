@@ -7,7 +7,7 @@ from common.environments import WORKER_PYTHON
 from common.errors import DataError
 from common.processes import ManagedProcess
 from common.settings import Settings
-from common.settings.groups import FITTED_TO_DATA
+from common.settings.groups.experiment import FITTED_TO_DATA
 
 COMMAND = (str(WORKER_PYTHON), "-m", "common.data.check_command")
 

@@ -8,7 +8,7 @@ from common.data import check, prepare
 from common.data.loading import MAX_CHECKED_MIB
 from common.errors import DataError, QfleetError, SettingsError
 from common.settings import Settings
-from common.settings.groups import FITTED_TO_DATA
+from common.settings.groups.experiment import FITTED_TO_DATA
 from tests.support.malformed_tables import CASES, MalformedTable, csv
 from training import __main__ as program
 
