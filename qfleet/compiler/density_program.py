@@ -13,7 +13,7 @@ from qfleet.compiler.sampling import Sampling
 from qfleet.errors import CircuitError
 
 MAX_DENSITY_QUBITS = 16
-"""Widest density matrix of a program (kMaxDensityQubits in native/density_program.h)."""
+"""Widest density matrix of a program (kMaxDensityQubits in native/noisy/density_program.h)."""
 
 
 @dataclass(frozen=True)

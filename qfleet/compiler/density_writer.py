@@ -1,11 +1,11 @@
-"""Serialization of density programs for the native engine (see native/density_program.cc)."""
+"""Serialization of density programs (read by native/noisy/density_program.cc)."""
 
 import numpy as np
 
 from qfleet.compiler.density_program import DensityBlock, DensityProgram
 from qfleet.compiler.noisy_writer import NoisyWriter
 
-FORMAT = 3  # version that native/density_program.cc reads
+FORMAT = 3  # version that native/noisy/density_program.cc reads
 _DIGITS = {"X": 1, "Y": 2, "Z": 3}
 
 

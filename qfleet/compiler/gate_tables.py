@@ -1,4 +1,4 @@
-"""The factors of a serialized program: each distinct one once (see native/program_reader.cc)."""
+"""The factors of a serialized program, each once (see native/program/program_reader.cc)."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Serialization of network programs for the native engine (see native/network_program.cc)."""
+"""Serialization of network programs (read by native/network/network_program.cc)."""
 
 import numpy as np
 import sympy
@@ -7,7 +7,7 @@ from qfleet.compiler import expressions
 from qfleet.compiler.gate_tables import GateTables
 from qfleet.compiler.network_program import Network, NetworkProgram
 
-FORMAT = 2  # version that native/network_program.cc reads
+FORMAT = 2  # version that native/network/network_program.cc reads
 
 
 class NetworkWriter:

@@ -1,4 +1,4 @@
-"""Serialization that density programs and trajectory programs share (see native/noisy_block.cc)."""
+"""What density and trajectory programs share when serialized: native/program/noisy_block.cc."""
 
 import numpy as np
 import sympy

@@ -1,4 +1,4 @@
-"""Serialization of programs for the native engine (see native/program.cc). Needs no framework."""
+"""Serialization of programs (read by native/program/program.cc). Needs no framework."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,7 +12,7 @@ from qfleet.compiler.gate_tables import GateTables
 from qfleet.compiler.observables import PauliTerms
 from qfleet.compiler.program import Program
 
-FORMAT = 1  # version that native/program.cc reads
+FORMAT = 1  # version that native/program/program.cc reads
 
 
 class ProgramWriter:

@@ -13,10 +13,10 @@ from qfleet.compiler.sampling import DEFAULT_TRAJECTORIES, Sampling
 from qfleet.errors import CircuitError
 
 MAX_TRAJECTORY_QUBITS = 32
-"""Widest states (kMaxTrajectoryQubits in native/trajectory_program.cc)."""
+"""Widest states (kMaxTrajectoryQubits in native/noisy/trajectory_program.cc)."""
 
 TREE_TRAJECTORIES = 16
-"""Trajectories that share a state until they differ (native/trajectory_engine.cc)."""
+"""Trajectories that share a state until they differ (native/noisy/trajectory_engine.cc)."""
 
 
 @dataclass(frozen=True)

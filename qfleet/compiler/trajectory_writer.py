@@ -1,4 +1,4 @@
-"""Serialization of trajectory programs for the native engine (see native/trajectory_program.cc)."""
+"""Serialization of trajectory programs (read by native/noisy/trajectory_program.cc)."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from qfleet.compiler.noisy_writer import NoisyWriter
 from qfleet.compiler.serialize import pauli_groups
 from qfleet.compiler.trajectory_program import TrajectoryBlock, TrajectoryProgram
 
-FORMAT = 4  # version that native/trajectory_program.cc reads
+FORMAT = 4  # version that native/noisy/trajectory_program.cc reads
 
 
 class TrajectoryWriter(NoisyWriter):

@@ -10,7 +10,7 @@ from qfleet.engine import devices, library
 from qfleet.engine.devices import CPU, Device
 from qfleet.engine.library import Batch, BatchPlan, ProgramInfo, address
 
-_ALIGNMENT_BYTES, _TRAILER_REALS = 64, 4  # as in native/evaluation.cc
+_ALIGNMENT_BYTES, _TRAILER_REALS = 64, 4  # as in native/capi/evaluation.cc
 
 
 class CoreProgram:

@@ -19,7 +19,7 @@ def density_bytes(program: DensityProgram, real_bytes: int, states: int = 2) -> 
 
 
 def _kept_coefficients(before: list[int]) -> int:
-    """Return the least that a gradient keeps: see ReverseTile in native/density_engine.cc.
+    """Return the least that a gradient keeps: see ReverseTile in native/noisy/density_engine.cc.
 
     Args:
         before: Coefficients before each block.

@@ -7,7 +7,7 @@ from pathlib import Path
 from qfleet.errors import MemoryLimitError
 
 MAX_WAITING_STATE_BYTES = 4 << 30
-"""Most bytes of states kept for the adjoint pass (kMaxKeptBytes in native/evaluation.h)."""
+"""Most bytes of states kept for the adjoint pass (kMaxKeptBytes in native/capi/evaluation.h)."""
 
 UNCHECKED_BYTES = 64 << 20
 """Smaller arrays are not checked: reading the free memory takes 0.1 ms."""

@@ -3,8 +3,8 @@
 from qfleet.compiler.trajectory_program import TREE_TRAJECTORIES, TrajectoryProgram
 from qfleet.engine import library, memory
 
-_MAX_TREE_BYTES = 256 << 20  # of one state per trajectory (native/trajectory_engine.cc)
-_COPIES = 2  # of states, where operators have no inverse (native/trajectory_engine.h)
+_MAX_TREE_BYTES = 256 << 20  # of one state per trajectory (native/noisy/trajectory_engine.cc)
+_COPIES = 2  # of states, where operators have no inverse (native/noisy/trajectory_engine.h)
 
 
 def trajectory_bytes(program: TrajectoryProgram, real_bytes: int, states: int = 2) -> int:

@@ -351,3 +351,17 @@ def test_parts_of_common_have_no_cycle() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_native_folders_include_lower_ones_only() -> None:
+    order = ("cpu", "program", "device", "state", "network", "noisy", "capi")
+    native = ROOT / "qfleet" / "native"
+    wrong = []
+    for file in (path for folder in order for path in (native / folder).iterdir()):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            if line.startswith('#include "'):
+                included = line.removeprefix('#include "').partition("/")[0]
+                above = order[order.index(file.parent.name) + 1 :]
+                if included in above or {included, file.parent.name} == {"network", "noisy"}:
+                    wrong.append(f"{file.name}: {line}")
+    assert wrong == []

@@ -290,7 +290,7 @@ def test_costs_default_run_counts_initializations_once():
 
 
 def test_waiting_states_limit_is_that_of_the_native_engine():
-    headers = (ROOT / "qfleet" / "native").glob("*.h")
+    headers = (ROOT / "qfleet" / "native").rglob("*.h")
     limits = [
         re.search(r"kMaxKeptBytes = int64_t\{(\d+)\} << (\d+);", h.read_text()) for h in headers
     ]

@@ -17,7 +17,7 @@ def test_affected_tests_follows_processes_started_by_name() -> None:
 
 
 def test_affected_tests_of_engine_source_are_engine_tests() -> None:
-    found = changed_tests.affected_tests({"qfleet/native/kernels.cc"})
+    found = changed_tests.affected_tests({"qfleet/native/cpu/kernels.cc"})
     assert "tests/unit/qfleet/test_native.py" in found
     assert "tests/unit/test_text.py" not in found
 

@@ -125,7 +125,7 @@ struct ProductGradientTargets {
   double* derivatives;    // [examples][derivatives]
 };
 
-// Takes the factors of a product off its sums, last first; see engine.h for the derivation.
+// Takes the factors of a product off its sums, last first; see state/engine.h for the derivation.
 template <class T, int SIZE>
 __device__ void DifferentiateProduct(const GateView<T>& gates, const ProductTable& product,
                                      int64_t example, int32_t mode,

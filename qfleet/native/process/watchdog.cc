@@ -1,7 +1,8 @@
 // A thread that ends this process at a time limit, without Python's interpreter lock.
 //
 // TensorFlow holds that lock while it waits for other workers, so that no Python thread runs. While
-// the limits hold, this thread touches a file that a supervisor looks at (training/process/watchdog.py).
+// the limits hold, this thread touches a file that a supervisor looks at
+// (training/process/watchdog.py).
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>

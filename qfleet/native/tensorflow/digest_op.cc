@@ -2,7 +2,8 @@
 //
 // The tensors are read as one sequence of 32-bit words w[0], w[1], ... The digest is
 //     sum of w[i]  and  sum of (2 i + 1) w[i],  both modulo 2**32.
-// A flipped bit changes both sums. training/step/replica_state.py has the same in NumPy and TensorFlow.
+// A flipped bit changes both sums. training/step/replica_state.py has the same in NumPy and
+// TensorFlow.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

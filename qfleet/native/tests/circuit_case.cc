@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "../heisenberg_engine.h"
+#include "state/heisenberg_engine.h"
 
 namespace qfleet {
 namespace tests {

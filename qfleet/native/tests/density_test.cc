@@ -2,7 +2,7 @@
 // qubits, batch and instruction set, and corrupt programs.
 #include <cmath>
 
-#include "../density_engine.h"
+#include "noisy/density_engine.h"
 #include "noisy_results.h"
 #include "program_words.h"
 #include "testing.h"

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "../amplitude_order.h"
 #include "circuit_case.h"
+#include "state/amplitude_order.h"
 #include "tests.h"
 
 namespace qfleet {

@@ -2,7 +2,7 @@
 // known result, on every instruction set, and corrupt programs.
 #include <cmath>
 
-#include "../network_engine.h"
+#include "network/network_engine.h"
 #include "program_words.h"
 #include "testing.h"
 #include "tests.h"

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "../engine.h"
+#include "state/engine.h"
 
 namespace qfleet {
 

@@ -2,8 +2,8 @@
 // batch and instruction set, and corrupt programs.
 #include <cmath>
 
-#include "../finite_shots.h"
-#include "../trajectory_engine.h"
+#include "noisy/finite_shots.h"
+#include "noisy/trajectory_engine.h"
 #include "noisy_results.h"
 #include "program_words.h"
 #include "testing.h"

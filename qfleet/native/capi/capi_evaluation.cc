@@ -1,0 +1,338 @@
+// qfleet.h: expectation values, states, samples and their derivatives.
+#include <algorithm>
+#include <vector>
+
+#include "capi/capi_internal.h"
+#include "capi/evaluation.h"
+#include "cpu/aligned_array.h"
+#include "state/sampling.h"
+
+namespace qfleet {
+namespace {
+
+// States are sampled in groups of examples of at most this size, or one at a time.
+constexpr int64_t kSampledBytes = int64_t{64} << 20;
+
+template <class T>
+Evaluation<T> MakeEvaluation(StateVectorEngine<T>* engine, const Program& program,
+                             const qfleet_batch* batch) {
+  const Batch checked = MakeBatch(program, batch);
+  return Evaluation<T>(engine, program, checked, {batch->memory_limit, batch->allow_subspace != 0});
+}
+
+// The same choices for a network: its rows are joined where a subspace would be allowed, and no
+// states are kept.
+template <class T>
+struct NetworkEvaluation {
+  int64_t subspace_states() const { return 0; }
+  int64_t KeptReals() const { return 0; }
+  int64_t WorkspaceBytes() const { return engine->WorkspaceBytes(batch); }
+  void Expectation(T* values, T*, int64_t) {
+    if (program.readouts) engine->Expectation(batch, join_rows, values);
+  }
+  void Gradient(const T* upstream, T*, int64_t kept, bool, double* shared_gradients,
+                double* per_example_gradients) {
+    if (kept) throw std::invalid_argument("kept does not hold the states of this batch");
+    std::fill_n(shared_gradients, program.shared, 0.0);
+    if (per_example_gradients)
+      std::fill_n(per_example_gradients, batch.size * program.per_example, 0.0);
+    if (program.readouts)
+      engine->Gradient(batch, join_rows, upstream, shared_gradients, per_example_gradients);
+  }
+
+  const NetworkEngine<T>* engine;
+  const NetworkProgram& program;
+  Batch batch;
+  bool join_rows;
+};
+
+template <class T>
+NetworkEvaluation<T> MakeEvaluation(const NetworkEngine<T>* engine, const NetworkProgram& program,
+                                    const qfleet_batch* batch) {
+  return {engine, program, MakeBatch(program, batch), batch->allow_subspace != 0};
+}
+
+// The same for density matrices and trajectories, of which none are kept either.
+template <class Engine>
+struct NoisyEvaluation {
+  using T = typename Engine::Real;
+
+  int64_t subspace_states() const { return 0; }
+  int64_t KeptReals() const { return 0; }
+  int64_t WorkspaceBytes() const { return engine->WorkspaceBytes(batch, memory_limit); }
+  void Expectation(T* values, T*, int64_t) {
+    if (program.readouts) engine->Expectation(batch, values);
+  }
+  void Gradient(const T* upstream, T*, int64_t kept, bool, double* shared_gradients,
+                double* per_example_gradients) {
+    if (kept) throw std::invalid_argument("kept does not hold the states of this batch");
+    std::fill_n(shared_gradients, program.shared, 0.0);
+    if (per_example_gradients)
+      std::fill_n(per_example_gradients, batch.size * program.per_example, 0.0);
+    if (program.readouts)
+      engine->Gradient(batch, memory_limit, upstream, shared_gradients, per_example_gradients);
+  }
+
+  const Engine* engine;
+  const ProgramSizes& program;
+  Batch batch;
+  int64_t memory_limit;
+};
+
+template <class T>
+NoisyEvaluation<DensityEngine<T>> MakeEvaluation(const DensityEngine<T>* engine,
+                                                 const DensityProgram& program,
+                                                 const qfleet_batch* batch) {
+  return {engine, program, MakeBatch(program, batch), batch->memory_limit};
+}
+
+template <class T>
+NoisyEvaluation<TrajectoryEngine<T>> MakeEvaluation(const TrajectoryEngine<T>* engine,
+                                                    const TrajectoryProgram& program,
+                                                    const qfleet_batch* batch) {
+  return {engine, program, MakeBatch(program, batch), batch->memory_limit};
+}
+
+// Checks the buffers of gradients by shared and by per-example exponents.
+void CheckGradients(const ProgramSizes& program, const qfleet_batch& batch,
+                    const double* shared_gradients, int64_t shared_count,
+                    const double* per_example_gradients, int64_t per_example_count) {
+  CheckBuffer("shared_gradients", shared_gradients, shared_count, program.shared, sizeof(double));
+  CheckOptional("per_example_gradients", per_example_gradients, per_example_count,
+                Product(batch.size, program.per_example));
+  if (per_example_gradients && batch.allow_subspace)
+    throw std::invalid_argument(
+        "per_example_gradients must be null if batch.allow_subspace is set");
+}
+
+template <class Evaluation>
+void RequireWorkspace(const Evaluation& evaluation, const ProgramSizes& program) {
+  RequireMemory(evaluation.WorkspaceBytes(), program.qubits);
+}
+
+// Both need twice the memory of a gradient: for tensors or states, and for tangents.
+template <class T>
+void HessianVectorProduct(StateVectorEngine<T>* engine, const Program& program, const Batch& batch,
+                          const T* upstream, T* value_tangents, double* shared_results,
+                          double* per_example_results) {
+  const Evaluation<T> evaluation(engine, program, batch, {0, false});
+  RequireMemory(Product(2, evaluation.WorkspaceBytes()), program.qubits);
+  engine->HessianVectorProduct(batch, upstream, per_example_results != nullptr, value_tangents,
+                               shared_results, per_example_results);
+}
+template <class T>
+void HessianVectorProduct(NetworkEngine<T>* engine, const NetworkProgram& program,
+                          const Batch& batch, const T* upstream, T* value_tangents,
+                          double* shared_results, double* per_example_results) {
+  RequireMemory(Product(2, engine->WorkspaceBytes(batch)), program.qubits);
+  engine->HessianVectorProduct(batch, upstream, value_tangents, shared_results,
+                               per_example_results);
+}
+
+template <class T>
+void HessianVectorProduct(DensityEngine<T>*, const DensityProgram&, const Batch&, const T*, T*,
+                          double*, double*) {
+  throw std::invalid_argument("density matrices have no Hessian-vector products");
+}
+template <class T>
+void HessianVectorProduct(TrajectoryEngine<T>*, const TrajectoryProgram&, const Batch&, const T*,
+                          T*, double*, double*) {
+  throw std::invalid_argument("trajectories have no Hessian-vector products");
+}
+
+// Checks a permutation of the bits of a state's index.
+const int64_t* CheckedOrder(const Program& program, const int64_t* order, int64_t count) {
+  CheckBuffer("order", order, count, program.qubits, sizeof(int64_t));
+  std::vector<bool> seen(program.qubits);
+  for (int64_t i = 0; i < count; ++i) {
+    if (order[i] < 0 || order[i] >= program.qubits || seen[order[i]])
+      throw std::invalid_argument("order must be a permutation of 0 to " +
+                                  std::to_string(program.qubits - 1));
+    seen[order[i]] = true;
+  }
+  return order;
+}
+
+int64_t StateReals(const Program& program, int64_t size) {
+  return Product(size, int64_t{2} << program.qubits);
+}
+
+template <class T>
+void SampleBatch(StateVectorEngine<T>* engine, const Program& program, Batch batch,
+                 const int64_t* order, int64_t shots, uint64_t seed, int64_t* samples) {
+  const int64_t amplitudes = int64_t{1} << program.qubits, reals = 2 * amplitudes;
+  const int64_t size = batch.size,
+                at_once = std::min(
+                    size, std::max<int64_t>(
+                              1, kSampledBytes / (reals * static_cast<int64_t>(sizeof(T)))));
+  RequireMemory(at_once * reals * static_cast<int64_t>(sizeof(T)), program.qubits);
+  // Rounding depends on the layout of the states, which must not depend on the number of threads.
+  batch.max_lane_qubits = Log2(kMaxLanes);
+  std::vector<T> states(at_once * reals);
+  const double* per_example = batch.per_example;
+  for (int64_t first = 0; first < size; first += at_once) {
+    batch.size = std::min(at_once, size - first);
+    batch.per_example = per_example + first * program.per_example;
+    engine->State(batch, order, states.data());
+    for (int64_t b = 0; b < batch.size; ++b)
+      SampleState(states.data() + b * reals, amplitudes, seed, first + b, shots, batch.parallel,
+                  samples + (first + b) * shots);
+  }
+}
+
+}  // namespace
+}  // namespace qfleet
+
+using namespace qfleet;  // NOLINT: the functions of this file are in the global namespace
+
+qfleet_status qfleet_plan_batch(qfleet_program program, const qfleet_batch* batch,
+                                qfleet_plan* plan) {
+  return WithEngine(__func__, program, [&](auto* engine, const auto& loaded) {
+    if (!plan) throw std::invalid_argument("plan must not be null");
+    const auto evaluation = MakeEvaluation(engine, loaded, batch);
+    plan->subspace_states = evaluation.subspace_states();
+    plan->kept_reals = evaluation.KeptReals();
+    plan->workspace_bytes = evaluation.WorkspaceBytes();
+  });
+}
+
+qfleet_status qfleet_expectation(qfleet_program program, const qfleet_batch* batch, void* values,
+                                 int64_t value_count, void* kept, int64_t kept_count) {
+  return WithEngine(__func__, program, [&](auto* engine, const auto& loaded) {
+    using T = RealOf<decltype(engine)>;
+    auto evaluation = MakeEvaluation(engine, loaded, batch);
+    T* out = Checked<T>("values", values, value_count, Product(batch->size, loaded.readouts));
+    T* states = Checked<T>("kept", kept, kept_count, kept_count ? evaluation.KeptReals() : 0);
+    RequireWorkspace(evaluation, loaded);
+    evaluation.Expectation(out, states, kept_count);
+  });
+}
+
+qfleet_status qfleet_expectation_gradient(qfleet_program program, const qfleet_batch* batch,
+                                          const void* upstream, int64_t upstream_count, void* kept,
+                                          int64_t kept_count, int32_t kept_is_mutable,
+                                          double* shared_gradients, int64_t shared_gradient_count,
+                                          double* per_example_gradients,
+                                          int64_t per_example_gradient_count) {
+  return WithEngine(__func__, program, [&](auto* engine, const auto& loaded) {
+    using T = RealOf<decltype(engine)>;
+    auto evaluation = MakeEvaluation(engine, loaded, batch);
+    const T* in =
+        Checked<T>("upstream", upstream, upstream_count, Product(batch->size, loaded.readouts));
+    T* states = Checked<T>("kept", kept, kept_count, std::max<int64_t>(kept_count, 0));
+    CheckGradients(loaded, *batch, shared_gradients, shared_gradient_count, per_example_gradients,
+                   per_example_gradient_count);
+    RequireWorkspace(evaluation, loaded);
+    evaluation.Gradient(in, states, kept_count, kept_is_mutable != 0, shared_gradients,
+                        per_example_gradients);
+  });
+}
+
+qfleet_status qfleet_value_and_gradient(qfleet_program program, const qfleet_batch* batch,
+                                        const void* upstream, int64_t upstream_count, void* values,
+                                        int64_t value_count, double* shared_gradients,
+                                        int64_t shared_gradient_count,
+                                        double* per_example_gradients,
+                                        int64_t per_example_gradient_count) {
+  return WithEngine(__func__, program, [&](auto* engine, const auto& loaded) {
+    using T = RealOf<decltype(engine)>;
+    auto evaluation = MakeEvaluation(engine, loaded, batch);
+    const int64_t count = Product(batch->size, loaded.readouts);
+    const T* in = Checked<T>("upstream", upstream, upstream_count, count);
+    T* out = Checked<T>("values", values, value_count, count);
+    CheckGradients(loaded, *batch, shared_gradients, shared_gradient_count, per_example_gradients,
+                   per_example_gradient_count);
+    RequireWorkspace(evaluation, loaded);
+    if constexpr (kHasStates<std::remove_pointer_t<decltype(engine)>>)
+      if (DeviceEngine* device = engine->device())
+        return device->ValuesAndGradient(MakeBatch(loaded, batch), in, out, shared_gradients,
+                                         per_example_gradients);
+    AlignedArray<T> kept(evaluation.KeptReals());
+    evaluation.Expectation(out, kept.data(), kept.size());
+    evaluation.Gradient(in, kept.data(), kept.size(), true, shared_gradients,
+                        per_example_gradients);
+  });
+}
+
+qfleet_status qfleet_expectation_hvp(qfleet_program program, const qfleet_batch* batch,
+                                     const double* shared_tangents, int64_t shared_tangent_count,
+                                     const double* per_example_tangents,
+                                     int64_t per_example_tangent_count, const void* upstream,
+                                     int64_t upstream_count, void* value_tangents,
+                                     int64_t value_tangent_count, double* shared_results,
+                                     int64_t shared_result_count, double* per_example_results,
+                                     int64_t per_example_result_count) {
+  return WithEngine(__func__, program, [&](auto* engine, const auto& loaded) {
+    using T = RealOf<decltype(engine)>;
+    Batch checked = MakeBatch(loaded, batch);
+    const int64_t values = Product(checked.size, loaded.readouts);
+    const int64_t exponents = Product(checked.size, loaded.per_example);
+    CheckBuffer("shared_tangents", shared_tangents, shared_tangent_count, loaded.shared,
+                sizeof(double));
+    CheckOptional("per_example_tangents", per_example_tangents, per_example_tangent_count,
+                  exponents);
+    const T* in = Checked<T>("upstream", upstream, upstream_count, values);
+    CheckBuffer("value_tangents", value_tangents, value_tangent_count, value_tangents ? values : 0,
+                sizeof(T));
+    CheckBuffer("shared_results", shared_results, shared_result_count, loaded.shared,
+                sizeof(double));
+    CheckOptional("per_example_results", per_example_results, per_example_result_count, exponents);
+    std::fill_n(shared_results, loaded.shared, 0.0);
+    if (per_example_results) std::fill_n(per_example_results, exponents, 0.0);
+    if (loaded.readouts == 0) return;  // then no buffer bounds the number of examples
+    checked.shared_tangents = shared_tangents;
+    checked.per_example_tangents = per_example_tangents;
+    HessianVectorProduct(engine, loaded, checked, in, static_cast<T*>(value_tangents),
+                         shared_results, per_example_results);
+  });
+}
+
+qfleet_status qfleet_state(qfleet_program program, const qfleet_batch* batch, const int64_t* order,
+                           int64_t order_count, void* states, int64_t state_count) {
+  return WithStateEngine(__func__, program, [&](auto* engine, const Program& loaded) {
+    using T = RealOf<decltype(engine)>;
+    const Batch checked = MakeBatch(loaded, batch);
+    CheckedOrder(loaded, order, order_count);
+    T* out = Checked<T>("states", states, state_count, StateReals(loaded, checked.size));
+    engine->State(checked, order, out);
+  });
+}
+
+qfleet_status qfleet_state_gradient(qfleet_program program, const qfleet_batch* batch,
+                                    const int64_t* order, int64_t order_count, const void* states,
+                                    int64_t state_count, const void* upstream,
+                                    int64_t upstream_count, double* shared_gradients,
+                                    int64_t shared_gradient_count, double* per_example_gradients,
+                                    int64_t per_example_gradient_count) {
+  return WithStateEngine(__func__, program, [&](auto* engine, const Program& loaded) {
+    using T = RealOf<decltype(engine)>;
+    const Batch checked = MakeBatch(loaded, batch);
+    CheckedOrder(loaded, order, order_count);
+    const int64_t reals = StateReals(loaded, checked.size);
+    const T* from = Checked<T>("states", states, state_count, reals);
+    const T* in = Checked<T>("upstream", upstream, upstream_count, reals);
+    const int64_t exponents = Product(checked.size, loaded.per_example);
+    CheckBuffer("shared_gradients", shared_gradients, shared_gradient_count, loaded.shared,
+                sizeof(double));
+    CheckOptional("per_example_gradients", per_example_gradients, per_example_gradient_count,
+                  exponents);
+    std::fill_n(shared_gradients, loaded.shared, 0.0);
+    if (per_example_gradients) std::fill_n(per_example_gradients, exponents, 0.0);
+    engine->StateGradient(checked, order, from, in, per_example_gradients != nullptr,
+                          shared_gradients, per_example_gradients);
+  });
+}
+
+qfleet_status qfleet_sample(qfleet_program program, const qfleet_batch* batch, const int64_t* order,
+                            int64_t order_count, int64_t shots, uint64_t seed, int64_t* samples,
+                            int64_t sample_count) {
+  return WithStateEngine(__func__, program, [&](auto* engine, const Program& loaded) {
+    using T = RealOf<decltype(engine)>;
+    const Batch checked = MakeBatch(loaded, batch);
+    CheckedOrder(loaded, order, order_count);
+    if (shots < 0) throw std::invalid_argument("shots must not be negative");
+    CheckBuffer("samples", samples, sample_count, Product(checked.size, shots), sizeof(int64_t));
+    if (sample_count == 0) return;
+    SampleBatch<T>(engine, loaded, checked, order, shots, seed, samples);
+  });
+}

@@ -1,0 +1,133 @@
+#include "capi/capi_internal.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <mutex>
+
+#include "capi/evaluation.h"
+#include "cpu/thread_pool.h"
+
+namespace qfleet {
+namespace {
+
+constexpr int64_t kMaxBatchSize = int64_t{1} << 40;
+
+thread_local char last_error[512] = "";
+
+// Passes exceptions of one parallel loop to the caller's thread, since no executor expects any.
+struct GuardedLoop {
+  const Work* work;
+  std::atomic<bool> failed{false};
+  std::mutex mutex;
+  std::exception_ptr error;
+
+  static void RunIndex(void* argument, int64_t index) noexcept {
+    GuardedLoop& loop = *static_cast<GuardedLoop*>(argument);
+    if (loop.failed.load(std::memory_order_relaxed)) return;
+    try {
+      (*loop.work)(index);
+    } catch (...) {
+      const std::lock_guard<std::mutex> lock(loop.mutex);
+      if (!loop.error) loop.error = std::current_exception();
+      loop.failed = true;
+    }
+  }
+};
+
+void RequireFinite(const char* name, const double* values, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    if (!std::isfinite(values[i]))
+      throw std::invalid_argument(std::string(name) + " must be finite, but number " +
+                                  std::to_string(i) + " is " + std::to_string(values[i]));
+}
+
+}  // namespace
+
+const ProgramSizes& LoadedProgram::sizes() const {
+  if (networks) return *networks;
+  if (density) return *density;
+  if (trajectories) return *trajectories;
+  return *program;
+}
+
+OutOfMemory::OutOfMemory(int32_t qubits) noexcept {
+  std::snprintf(sentence_, sizeof(sentence_), "there is not enough memory for states of %d qubits",
+                qubits);
+}
+
+qfleet_status Fail(qfleet_status status, const char* function, const char* message) noexcept {
+  std::snprintf(last_error, sizeof(last_error), "%s: %s", function, message);
+  return status;
+}
+
+int64_t Product(int64_t a, int64_t b) {
+  int64_t product;
+  if (__builtin_mul_overflow(a, b, &product))
+    throw std::invalid_argument("an array has more than 2**63 elements");
+  return product;
+}
+
+void CheckBuffer(const char* name, const void* data, int64_t count, int64_t expected,
+                 int64_t type_bytes) {
+  if (count < 0 || count != expected)
+    throw std::invalid_argument(std::string(name) + " must have " + std::to_string(expected) +
+                                " elements, not " + std::to_string(count));
+  if (count && !data) throw std::invalid_argument(std::string(name) + " must not be null");
+  if (count && reinterpret_cast<uintptr_t>(data) % type_bytes)
+    throw std::invalid_argument(std::string(name) + " must be aligned to " +
+                                std::to_string(type_bytes) + " bytes");
+}
+
+void CheckOptional(const char* name, const void* data, int64_t count, int64_t expected,
+                   int64_t type_bytes) {
+  CheckBuffer(name, data, count, data ? expected : 0, type_bytes);
+}
+
+Batch MakeBatch(const ProgramSizes& program, const qfleet_batch* batch) {
+  if (!batch) throw std::invalid_argument("batch must not be null");
+  if (batch->size < 0 || batch->size > kMaxBatchSize)
+    throw std::invalid_argument("batch.size must be a number of examples, not " +
+                                std::to_string(batch->size));
+  if (batch->memory_limit < 0)
+    throw std::invalid_argument("batch.memory_limit must be a number of bytes, not " +
+                                std::to_string(batch->memory_limit));
+  Batch made = {};
+  made.shared = Checked<double>("batch.shared", batch->shared, batch->shared_count, program.shared);
+  made.per_example =
+      Checked<double>("batch.per_example", batch->per_example, batch->per_example_count,
+                      Product(batch->size, program.per_example));
+  if (batch->check_finite) {
+    RequireFinite("batch.shared", made.shared, batch->shared_count);
+    RequireFinite("batch.per_example", made.per_example, batch->per_example_count);
+  }
+  made.size = batch->size;
+  if (batch->fixed_layout) made.max_lane_qubits = Log2(kMaxLanes);
+  const qfleet_executor* executor = batch->executor;
+  if (executor && (!executor->run || executor->threads < 1 || executor->threads > kMaxBatchThreads))
+    throw std::invalid_argument("batch.executor must have a function and 1 to " +
+                                std::to_string(kMaxBatchThreads) + " threads");
+  made.threads = executor ? executor->threads : ThreadPool::Get().ThreadCount();
+  made.parallel = [executor](int64_t count, int64_t cost, const Work& work) {
+    GuardedLoop loop;
+    loop.work = &work;
+    if (executor)
+      executor->run(executor->context, count, cost, GuardedLoop::RunIndex, &loop);
+    else
+      ThreadPool::Get().Run(count, cost, GuardedLoop::RunIndex, &loop);
+    if (loop.error) std::rethrow_exception(loop.error);
+  };
+  return made;
+}
+
+void RequireMemory(int64_t bytes, int32_t qubits) {
+  static const int64_t physical =
+      static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+  if (physical > 0 && bytes > physical) throw OutOfMemory(qubits);
+}
+
+}  // namespace qfleet
+
+const char* qfleet_last_error() { return qfleet::last_error; }

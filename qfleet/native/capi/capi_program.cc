@@ -1,0 +1,195 @@
+// qfleet.h: version, machine, threads and programs.
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+
+#include "capi/capi_internal.h"
+#include "cpu/thread_pool.h"
+#include "cpu/tile_layout.h"
+#include "program/program_reader.h"
+
+namespace qfleet {
+namespace {
+
+constexpr int32_t kMaxLayoutQubits = 40;
+constexpr int64_t kLayoutFields = 6;
+
+// The programs by handle. Never destroyed, since other threads may call until the process ends.
+struct Registry {
+  std::mutex mutex;
+  std::unordered_map<qfleet_program, std::shared_ptr<const LoadedProgram>> programs;
+  qfleet_program last = 0;  // numbers are not used again
+};
+
+Registry& ProcessRegistry() {
+  static Registry& registry = *new Registry();
+  return registry;
+}
+
+// Where a program's states are: on a device, or on the CPU without a library.
+struct Place {
+  const char* library = nullptr;
+  int32_t device = 0;
+};
+
+template <class T>
+void Load(const std::string& bytes, const Place& place, LoadedProgram* loaded) {
+  if (place.library && FormatOf(bytes) != Program::kFormat)
+    throw std::invalid_argument("only programs of state vectors run on a device");
+  if (NetworkProgram::IsNetworkProgram(bytes)) {
+    loaded->networks = std::make_shared<const NetworkProgram>(bytes);
+    loaded->engine = std::make_unique<NetworkEngine<T>>(loaded->networks, BestKernels<T>());
+  } else if (DensityProgram::IsDensityProgram(bytes)) {
+    loaded->density = std::make_shared<const DensityProgram>(bytes);
+    loaded->engine = std::make_unique<DensityEngine<T>>(loaded->density, BestKernels<T>());
+  } else if (TrajectoryProgram::IsTrajectoryProgram(bytes)) {
+    loaded->trajectories = std::make_shared<const TrajectoryProgram>(bytes);
+    loaded->engine = std::make_unique<TrajectoryEngine<T>>(loaded->trajectories, BestKernels<T>());
+  } else {
+    loaded->program = std::make_shared<const Program>(bytes);
+    auto engine = std::make_unique<StateVectorEngine<T>>(loaded->program, BestKernels<T>());
+    if (place.library)
+      engine->UseDevice(
+          std::make_unique<DeviceEngine>(place.library, place.device, *loaded->program, sizeof(T)));
+    loaded->engine = std::move(engine);
+  }
+}
+
+int32_t SimdLanes(int32_t real_bytes) {
+  if (real_bytes == sizeof(float)) return BestKernels<float>().lanes;
+  if (real_bytes == sizeof(double)) return BestKernels<double>().lanes;
+  return 0;
+}
+
+void CheckRealBytes(int32_t real_bytes) {
+  if (!SimdLanes(real_bytes))
+    throw std::invalid_argument("real_bytes must be 4 or 8, not " + std::to_string(real_bytes));
+}
+
+// Creates a program and gives it a handle.
+void Register(const void* bytes, int64_t size, int32_t real_bytes, const Place& place,
+              qfleet_program* program) {
+  if (!program) throw std::invalid_argument("program must not be null");
+  *program = 0;
+  if (size < 0) throw std::invalid_argument("size must not be negative");
+  if (!bytes) throw std::invalid_argument("bytes must not be null");
+  CheckRealBytes(real_bytes);
+  auto loaded = std::make_shared<LoadedProgram>();
+  const std::string program_bytes(static_cast<const char*>(bytes), size);
+  if (real_bytes == sizeof(float))
+    Load<float>(program_bytes, place, loaded.get());
+  else
+    Load<double>(program_bytes, place, loaded.get());
+  Registry& registry = ProcessRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  registry.programs.emplace(registry.last + 1, std::move(loaded));
+  *program = ++registry.last;
+}
+
+}  // namespace
+
+std::shared_ptr<const LoadedProgram> FindProgram(qfleet_program handle) {
+  Registry& registry = ProcessRegistry();
+  const std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto found = registry.programs.find(handle);
+  if (found == registry.programs.end())
+    throw std::invalid_argument("there is no program " + std::to_string(handle));
+  return found->second;
+}
+
+}  // namespace qfleet
+
+using namespace qfleet;  // NOLINT: the functions of this file are in the global namespace
+
+int32_t qfleet_abi_version() { return QFLEET_ABI_VERSION; }
+
+const char* qfleet_instruction_set() { return InstructionSetName(); }
+
+int32_t qfleet_simd_lanes(int32_t real_bytes) { return SimdLanes(real_bytes); }
+
+int32_t qfleet_thread_count() { return ThreadPool::Get().ThreadCount(); }
+
+qfleet_status qfleet_set_thread_count(int32_t count) {
+  return RunGuarded(__func__, [&] {
+    if (count < 1 || count > kMaxThreads)
+      throw std::invalid_argument("count must be from 1 to " + std::to_string(kMaxThreads) +
+                                  ", not " + std::to_string(count));
+    ThreadPool::Get().SetThreadCount(count);
+  });
+}
+
+qfleet_status qfleet_program_create(const void* bytes, int64_t size, int32_t real_bytes,
+                                    qfleet_program* program) {
+  return RunGuarded(__func__, [&] { Register(bytes, size, real_bytes, {}, program); });
+}
+
+qfleet_status qfleet_program_create_on(const void* bytes, int64_t size, int32_t real_bytes,
+                                       const char* library, int32_t device,
+                                       qfleet_program* program) {
+  return RunGuarded(__func__, [&] {
+    if (program) *program = 0;
+    if (!library) throw std::invalid_argument("library must not be null");
+    Register(bytes, size, real_bytes, {library, device}, program);
+  });
+}
+
+qfleet_status qfleet_device_describe(const char* library, int32_t device,
+                                     qfleet_device_info* info) {
+  return RunGuarded(__func__, [&] {
+    if (!library || !info) throw std::invalid_argument("library and info must not be null");
+    const device::DeviceDescription found = DescribeDevice(library, device);
+    *info = {};
+    std::copy_n(found.name, sizeof(info->name), info->name);
+    info->total_bytes = found.total_bytes;
+    info->free_bytes = found.free_bytes;
+    info->multiprocessors = found.multiprocessors;
+    info->is_host_executor = found.host_executor;
+  });
+}
+
+qfleet_status qfleet_program_destroy(qfleet_program program) {
+  return RunGuarded(__func__, [&] {
+    // Destroyed here, unless other threads use it, and without the registry's lock.
+    const std::shared_ptr<const LoadedProgram> last_reference = FindProgram(program);
+    Registry& registry = ProcessRegistry();
+    const std::lock_guard<std::mutex> lock(registry.mutex);
+    registry.programs.erase(program);
+  });
+}
+
+qfleet_status qfleet_program_describe(qfleet_program program, qfleet_program_info* info) {
+  return RunGuarded(__func__, [&] {
+    if (!info) throw std::invalid_argument("info must not be null");
+    const std::shared_ptr<const LoadedProgram> loaded = FindProgram(program);
+    const ProgramSizes& found = loaded->sizes();
+    info->qubits = found.qubits;
+    info->shared = found.shared;
+    info->per_example = found.per_example;
+    info->readouts = found.readouts;
+    info->real_bytes = std::visit(
+        [](const auto& engine) { return sizeof(RealOf<decltype(engine.get())>); }, loaded->engine);
+  });
+}
+
+qfleet_status qfleet_tile_layout(int32_t qubits, int32_t real_bytes, int64_t batch, int64_t threads,
+                                 int64_t* fields, int64_t field_count) {
+  return RunGuarded(__func__, [&] {
+    CheckRealBytes(real_bytes);
+    if (qubits < 1 || qubits > kMaxLayoutQubits)
+      throw std::invalid_argument("qubits must be from 1 to " + std::to_string(kMaxLayoutQubits) +
+                                  ", not " + std::to_string(qubits));
+    if (batch < 0 || batch > INT64_MAX / 2 || threads < 1)
+      throw std::invalid_argument("batch must be at least 0 and threads at least 1");
+    int64_t* out =
+        Checked<int64_t>("fields", static_cast<void*>(fields), field_count, kLayoutFields);
+    const TileLayout layout =
+        ChooseTileLayout(qubits, SimdLanes(real_bytes), real_bytes, batch, threads);
+    out[0] = layout.lane_qubits;
+    out[1] = layout.samples;
+    out[2] = layout.tiles;
+    out[3] = layout.groups;
+    out[4] = layout.tile_reals;
+    out[5] = layout.shared_tile;
+  });
+}

@@ -1,0 +1,72 @@
+// Evaluates a program on a device, such as a GPU, through a library that is loaded on demand.
+#ifndef QFLEET_DEVICE_ENGINE_H_
+#define QFLEET_DEVICE_ENGINE_H_
+
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cuda/device_interface.h"
+#include "program/program_matrices.h"
+
+namespace qfleet {
+
+struct Batch;
+
+// The device is missing or lost, or has too little memory.
+class DeviceFailure : public std::runtime_error {
+ public:
+  DeviceFailure(const std::string& message, bool memory)
+      : std::runtime_error(message), is_memory(memory) {}
+  const bool is_memory;
+};
+
+// Throws DeviceFailure, or std::invalid_argument for a library of another version.
+device::DeviceDescription DescribeDevice(const std::string& library, int32_t number);
+
+// A program on a device. The matrices that all examples share, and the gradients of their
+// exponents, are computed on the host.
+class DeviceEngine {
+ public:
+  DeviceEngine(const std::string& library, int32_t number, const Program& program,
+               int32_t real_bytes);
+  ~DeviceEngine();
+
+  // As the methods of StateVectorEngine; the reals are the program's.
+  void Expectation(const Batch& batch, void* values);
+  void ValuesAndGradient(const Batch& batch, const void* upstream, void* values,
+                         double* shared_gradients, double* per_example_gradients);
+  void Gradient(const Batch& batch, const void* upstream, double* shared_gradients,
+                double* per_example_gradients);
+  void State(const Batch& batch, const int64_t* order, void* states);
+  void StateGradient(const Batch& batch, const int64_t* order, const void* states,
+                     const void* upstream, double* shared_gradients, double* per_example_gradients);
+
+ private:
+  struct Tables;
+  struct Results;
+  struct PreparedCall;
+  // The last call's matrices, if it had the same exponents: a gradient follows its forward pass.
+  std::shared_ptr<const SharedMatrices> MatricesOf(const Batch& batch);
+  void Prepare(const Batch& batch, PreparedCall* prepared);
+  // Calls run(call, results), and then adds the gradients of shared exponents.
+  template <class Function>
+  void ComputeGradient(const Batch& batch, double* shared_gradients, double* per_example_gradients,
+                       const Function& run);
+  void Complete(const Batch& batch, const SharedMatrices& matrices, const Results& results,
+                bool want_per_example, double* shared_gradients) const;
+
+  const Program source_;
+  const device::Interface* interface_;
+  std::unique_ptr<Tables> tables_;
+  device::Program* program_ = nullptr;
+  std::mutex matrices_mutex_;
+  std::vector<double> last_shared_;  // exponents of last_matrices_
+  std::shared_ptr<const SharedMatrices> last_matrices_;
+};
+
+}  // namespace qfleet
+
+#endif  // QFLEET_DEVICE_ENGINE_H_

@@ -1,0 +1,74 @@
+// Expectation values of a noisy circuit and their gradients, by evolution of density matrices.
+//
+// Channels cannot be undone, so the reverse pass needs the state before each block with a gradient.
+// These states are kept if they fit; otherwise only every few, and the others are evolved again.
+#ifndef QFLEET_DENSITY_ENGINE_H_
+#define QFLEET_DENSITY_ENGINE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cpu/aligned_array.h"
+#include "noisy/density_matrices.h"
+#include "noisy/density_program.h"
+#include "state/engine.h"
+
+namespace qfleet {
+
+template <class T>
+class DensityEngine {
+ public:
+  using Real = T;
+
+  DensityEngine(std::shared_ptr<const DensityProgram> program, const Kernels<T>& kernels);
+
+  // Approximate memory of a gradient.
+  int64_t WorkspaceBytes(const Batch& batch, int64_t memory_limit) const;
+
+  // values[b][k].
+  void Expectation(const Batch& batch, T* values) const;
+
+  // Adds dL/dshared to shared_gradients[E] and, unless it is null, dL/dper_example to
+  // per_example_gradients[b][F], given upstream[b][k] = dL/dvalues. States that take at most
+  // `memory_limit` bytes are kept.
+  void Gradient(const Batch& batch, int64_t memory_limit, const T* upstream,
+                double* shared_gradients, double* per_example_gradients) const;
+
+ private:
+  struct Layout {
+    int64_t samples, tiles;  // examples per tile: 1, or as many as lanes
+    bool shared_tile;        // all threads work on each tile
+  };
+  struct Call;
+  struct Tile;
+  struct Sums;
+
+  Layout LayoutFor(const Batch& batch) const;
+  // Blocks per segment of the reverse pass, whose states are in memory at a time.
+  int64_t SegmentBlocks(const Batch& batch, const Layout& layout, int64_t memory_limit) const;
+  int64_t Reals(const Layout& layout, int64_t live) const {
+    return (int64_t{1} << 2 * live) * layout.samples;
+  }
+  // Columns of a block, and how the kernels find them.
+  DensityView ViewOf(const DensityBlock& block, const Layout& layout, int64_t* columns) const;
+  // to = the block's matrix, or its transpose, times `from`, which may be `to`.
+  void Apply(const Tile& tile, int64_t block, bool transpose, const T* from, T* to) const;
+  // Adds a block's derivatives to the sums, or gradients if examples have matrices of their own.
+  void AddGradients(const Tile& tile, int64_t block, const T* lambda, const T* before, Sums* sums,
+                    double* per_example_gradients) const;
+  void Initialize(const Layout& layout, T* state) const;
+  void ReverseTile(const Tile& tile, const T* upstream, int64_t segment, Sums* sums,
+                   double* per_example_gradients) const;
+  // Calls job(range, tile, parallel) for all tiles, in order within each of a fixed number of
+  // ranges.
+  template <class Job>
+  void ForEachTile(const Call& call, const Job& job) const;
+
+  std::shared_ptr<const DensityProgram> program_;
+  const Kernels<T>& kernels_;
+};
+
+}  // namespace qfleet
+
+#endif  // QFLEET_DENSITY_ENGINE_H_

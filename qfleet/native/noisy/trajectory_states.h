@@ -1,0 +1,130 @@
+// The states of some trajectories of one example, and the kernels on them. Included by
+// trajectory_engine.cc only.
+#ifndef QFLEET_TRAJECTORY_STATES_H_
+#define QFLEET_TRAJECTORY_STATES_H_
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "noisy/trajectory_engine.h"
+
+namespace qfleet {
+
+template <class T>
+class TrajectoryEngine<T>::States {
+ public:
+  using State = std::unique_ptr<AlignedArray<T>>;
+
+  explicit States(const TrajectoryEngine& engine)
+      : engine_(engine),
+        layout_(engine.layout_),
+        packed_(2 * 16 * engine.kernels_.lanes),
+        packed_inverse_(packed_.size()) {}
+
+  // A state of any content.
+  State Acquire() {
+    if (pool_.empty()) return std::make_unique<AlignedArray<T>>(layout_.tile_reals);
+    State state = std::move(pool_.back());
+    pool_.pop_back();
+    return state;
+  }
+  void Release(State state) { pool_.push_back(std::move(state)); }
+  State CopyOf(const T* from) {
+    State state = Acquire();
+    std::copy_n(from, layout_.tile_reals, state->data());
+    return state;
+  }
+  State Initial() {
+    State state = Acquire();
+    engine_.kernels_.initialize(state->data(), 0, layout_.groups, layout_.samples, nullptr);
+    return state;
+  }
+
+  // state = matrix, or its adjoint, times state.
+  void Apply(size_t b, const SmallMatrix& matrix, bool adjoint, T* state) {
+    BlockKernel kernel = engine_.plan_.block_kernels[b];
+    kernel.matrix = Pack(kernel, matrix, adjoint, packed_.data());
+    engine_.kernels_.forward(WholeState(), &kernel, state, 0, nullptr);
+  }
+
+  // Returns psi lambda^dagger [col * D + row] of a block's qubits. Then uncomputes both states by
+  // the adjoint of `matrix`, unless it is null.
+  SmallMatrix Correlate(size_t b, const SmallMatrix* matrix, T* psi, T* lambda) {
+    BlockKernel kernel = engine_.plan_.block_kernels[b];
+    kernel.needs_gradient = true;
+    kernel.needs_uncompute = matrix != nullptr;
+    if (matrix) kernel.inverse = Pack(kernel, *matrix, true, packed_inverse_.data());
+    std::vector<double> sums(kBlockSumReals * layout_.samples);
+    engine_.kernels_.backward(WholeState(), &kernel, psi, lambda, 0, nullptr, sums.data(),
+                              layout_.samples);
+    SmallMatrix correlation = {};
+    const int32_t size = engine_.program_->blocks[b].size();
+    for (int32_t i = 0; i < 2 * size * size; ++i) correlation[i] = sums[i * layout_.samples];
+    return correlation;
+  }
+
+  // sums[string] += factor <psi|string|psi>.
+  void Measure(const T* psi, double factor, double* sums) const {
+    const int32_t lanes = engine_.kernels_.lanes;
+    const std::vector<PauliGroup>& groups = engine_.program_->states.pauli_groups;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const PauliStrings& strings = engine_.plan_.strings[g];
+      std::vector<double> found(strings.count * lanes);
+      engine_.kernels_.measure(strings, psi, psi, 0, layout_.groups, found.data());
+      for (int32_t t = 0; t < strings.count; ++t) {
+        double sum = 0;
+        for (int32_t lane = 0; lane < lanes; lane += layout_.samples)
+          sum += Signed(groups[g].z[t], lane, found[t * lanes + lane]);
+        sums[groups[g].first + t] += factor * sum;
+      }
+    }
+  }
+
+  // lambda = factor times the weighted sum of the strings, times psi.
+  void ApplyStrings(const T* psi, double factor, const std::vector<double>& string_weights,
+                    T* lambda) const {
+    const int32_t lanes = engine_.kernels_.lanes;
+    const std::vector<PauliGroup>& groups = engine_.program_->states.pauli_groups;
+    if (groups.empty()) std::fill_n(lambda, layout_.tile_reals, T{0});
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const PauliStrings& strings = engine_.plan_.strings[g];
+      AlignedArray<T> weights(strings.count * lanes);
+      for (int32_t t = 0; t < strings.count; ++t)
+        for (int32_t lane = 0; lane < lanes; ++lane)
+          weights.data()[t * lanes + lane] = static_cast<T>(
+              Signed(groups[g].z[t], lane, factor * string_weights[groups[g].first + t]));
+      engine_.kernels_.apply_strings(strings, psi, lambda, 0, layout_.groups, weights.data(),
+                                     g > 0);
+    }
+  }
+
+ private:
+  // The kernel of a block's only window, the whole state.
+  static Window WholeState() {
+    Window window = {};
+    window.count = 1;
+    window.in_place = true;
+    return window;
+  }
+
+  T* Pack(const BlockKernel& kernel, const SmallMatrix& matrix, bool adjoint, T* to) const {
+    PackMatrix(kernel, matrix.data(), 1, layout_.samples, engine_.kernels_.lanes, adjoint, to);
+    return to;
+  }
+
+  // The sign of the Z of a string on the qubits of a lane, times a value.
+  double Signed(int64_t z, int32_t lane, double value) const {
+    return __builtin_parityll(z & (lane / layout_.samples)) ? -value : value;
+  }
+
+  const TrajectoryEngine& engine_;
+  const TileLayout& layout_;
+  AlignedArray<T> packed_, packed_inverse_;
+  std::vector<State> pool_;
+};
+
+}  // namespace qfleet
+
+#endif  // QFLEET_TRAJECTORY_STATES_H_

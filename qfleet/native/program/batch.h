@@ -1,0 +1,40 @@
+// The examples of one call, and the threads that it uses.
+#ifndef QFLEET_BATCH_H_
+#define QFLEET_BATCH_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "cpu/tile_layout.h"
+
+namespace qfleet {
+
+// Calls work(0) ... work(count - 1), in any order and on any threads. `cost` is the approximate
+// cost of one call in nanoseconds.
+using Work = std::function<void(int64_t)>;
+using Parallel = std::function<void(int64_t count, int64_t cost, const Work& work)>;
+
+// The examples and threads of one call.
+struct Batch {
+  const double* shared;       // [E] exponents
+  const double* per_example;  // [size][F] exponents
+  int64_t size;
+  int64_t threads;
+  Parallel parallel;
+  // For a state shard (engine_stages.cc), whose program has no prefix: the initial amplitudes
+  // [size][2**bits] (re, im). Bit i of the index is bit (*seed_bits)[i] of the state's index; all
+  // other amplitudes are 0. Without seeds a state starts at |0...0>.
+  const double* seeds = nullptr;
+  const std::vector<int64_t>* seed_bits = nullptr;
+  double* seed_gradients = nullptr;  // output like `seeds`: dL/dRe and dL/dIm
+  int32_t max_lane_qubits = kAnyLaneQubits;
+  bool is_stage = false;  // the states start at any amplitudes
+  // For Hessian-vector products: the direction, like `shared` and `per_example`. Null is 0.
+  const double* shared_tangents = nullptr;
+  const double* per_example_tangents = nullptr;
+};
+
+}  // namespace qfleet
+
+#endif  // QFLEET_BATCH_H_

@@ -1,0 +1,305 @@
+#include "program/program_matrices.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "program/matrix_batch.h"
+
+namespace qfleet {
+namespace {
+
+// An exponent, or its tangent, of one sample; 0 for a null pointer and for absent samples.
+double ExponentOf(const GateTables& program, int64_t exponent, const double* shared,
+                  const double* per_example, int64_t s, int64_t present) {
+  if (exponent >= 0) return shared ? shared[exponent] : 0;
+  return per_example && s < present ? per_example[s * program.per_example + ~exponent] : 0;
+}
+
+bool HasTangent(const GateTables& program, const Factor& factor, const Exponents& exponents,
+                int64_t samples) {
+  if (!exponents.shared_tangents && !exponents.per_example_tangents) return false;
+  for (int64_t exponent : factor.exponents)
+    for (int64_t s = 0; s < (exponent < 0 ? samples : 1); ++s)
+      if (ExponentOf(program, exponent, exponents.shared_tangents, exponents.per_example_tangents,
+                     s, exponents.present) != 0)
+        return true;
+  return false;
+}
+
+// batch += (x[s] + i y[s]) matrix for each sample.
+void AddScaledMatrix(const std::vector<double>& x, const std::vector<double>& y,
+                     const Complex* matrix, MatrixBatch* batch) {
+  const int32_t entries = batch->size() * batch->size();
+  if (batch->samples() == 1) {
+    AddPhased(entries, x[0], y[0], reinterpret_cast<const double*>(matrix), batch->at(0, 0));
+    return;
+  }
+  for (int32_t i = 0; i < entries; ++i)
+    if (matrix[i] != Complex(0))
+      AddScaled(batch->samples(), matrix[i].real(), matrix[i].imag(), x.data(), y.data(), 1,
+                batch->at(i, 0), batch->at(i, 1));
+}
+
+// A factor's matrices for consecutive examples.
+DualMatrixBatch FactorMatrices(const GateTables& program, const Factor& factor,
+                               const Exponents& exponents, int64_t samples) {
+  DualMatrixBatch batch(factor.size, samples);
+  const int64_t count = factor.exponents.size();
+  const int32_t entries = factor.size * factor.size;
+  if (count == 0) {  // constant
+    for (int64_t s = 0; s < samples; ++s)
+      for (int32_t i = 0; i < entries; ++i) {
+        batch.value.at(i, 0)[s] = factor.projectors[i].real();
+        batch.value.at(i, 1)[s] = factor.projectors[i].imag();
+      }
+    return batch;
+  }
+  // The angle of eigenspace k in half-turns, or its tangent.
+  const auto angle = [&](int64_t k, const double* shared, const double* per_example, int64_t s) {
+    double sum = 0;
+    for (int64_t e = 0; e < count; ++e)
+      sum += factor.half_turns[k * count + e] *
+             ExponentOf(program, factor.exponents[e], shared, per_example, s, exponents.present);
+    return sum;
+  };
+  const bool has_tangent = HasTangent(program, factor, exponents, samples);
+  std::vector<double> cosine(samples), sine(samples);
+  for (int64_t k = 0; k < factor.spaces; ++k) {
+    for (int64_t s = 0; s < samples; ++s) {
+      const double phase = M_PI * angle(k, exponents.shared, exponents.per_example, s);
+      cosine[s] = std::cos(phase);
+      sine[s] = std::sin(phase);
+    }
+    const Complex* projector = &factor.projectors[k * entries];
+    AddScaledMatrix(cosine, sine, projector, &batch.value);
+    if (!has_tangent) continue;
+    for (int64_t s = 0; s < samples; ++s) {
+      const double rate =
+          M_PI * angle(k, exponents.shared_tangents, exponents.per_example_tangents, s);
+      const double real = cosine[s];
+      cosine[s] = -rate * sine[s];
+      sine[s] = rate * real;
+    }
+    AddScaledMatrix(cosine, sine, projector, &batch.MakeTangent());
+  }
+  return batch;
+}
+
+// The matrix of a factor sequence as a batch of one sample.
+DualMatrixBatch SequenceMatrix(const SharedMatrices& shared_matrices, int64_t sequence,
+                               int32_t size) {
+  DualMatrixBatch batch(size, 1);
+  batch.value.values() = shared_matrices.products[sequence];
+  if (!shared_matrices.product_tangents[sequence].empty())
+    batch.MakeTangent().values() = shared_matrices.product_tangents[sequence];
+  return batch;
+}
+
+// y = u^dagger y u.
+void Uncompute(const DualMatrixBatch& u, DualMatrixBatch* y) {
+  DualMatrixBatch y_times_u(y->value.size(), y->value.samples());
+  y_times_u.Product(*y, false, u, false);
+  y->Product(u, true, y_times_u, false);
+}
+
+// Adds -2 pi Im tr(H Y) of each sample, for y [D * D] (re, im) [samples], to out[s * stride]; see
+// engine.h for the derivation.
+void AddDerivative(const Factor& factor, int64_t e, const double* y, int64_t samples, double* out,
+                   int64_t stride) {
+  const int32_t size = factor.size;
+  for (int32_t i = 0; i < size; ++i)
+    for (int32_t j = 0; j < size; ++j) {
+      const Complex h = factor.generators[(e * size + i) * size + j];
+      if (h == Complex(0)) continue;
+      const double *re = y + 2 * (j * size + i) * samples, *im = re + samples;
+      for (int64_t s = 0; s < samples; ++s)
+        out[s * stride] -= 2 * M_PI * (h.real() * im[s] + h.imag() * re[s]);
+    }
+}
+
+// sum += a b for single matrices [D * D] (re, im). An empty matrix is 0.
+void AddProduct(int32_t size, const std::vector<double>& a, const std::vector<double>& b,
+                std::vector<double>* sum) {
+  if (a.empty() || b.empty()) return;
+  std::vector<double> product(a.size());
+  Multiply(size, a.data(), b.data(), product.data());
+  sum->resize(product.size());
+  for (size_t i = 0; i < product.size(); ++i) (*sum)[i] += product[i];
+}
+
+void Adjoint(int32_t size, const std::vector<double>& matrix, std::vector<double>* adjoint) {
+  adjoint->resize(matrix.size());
+  if (matrix.empty()) return;
+  for (int32_t i = 0; i < size; ++i)
+    for (int32_t j = 0; j < size; ++j) {
+      (*adjoint)[2 * (j * size + i)] = matrix[2 * (i * size + j)];
+      (*adjoint)[2 * (j * size + i) + 1] = -matrix[2 * (i * size + j) + 1];
+    }
+}
+
+// The sums of a factor sequence, a single matrix. Without a tangent it is empty.
+struct SequenceSums {
+  SequenceSums(const std::vector<double>& sums, int32_t size_, bool with_tangent)
+      : size(size_), y(sums.begin(), sums.begin() + 2 * size * size), y_times_u(y.size()) {
+    if (with_tangent) dy.assign(sums.begin() + y.size(), sums.end());
+  }
+
+  // y = u^dagger y u, and its tangent.
+  void Uncompute(const std::vector<double>& u, const std::vector<double>& du) {
+    Adjoint(size, u, &adjoint);
+    Multiply(size, y.data(), u.data(), y_times_u.data());
+    if (!dy.empty()) {
+      std::vector<double> tangent, uncomputed, adjoint_tangent;
+      Adjoint(size, du, &adjoint_tangent);
+      AddProduct(size, dy, u, &tangent);
+      AddProduct(size, y, du, &tangent);
+      AddProduct(size, adjoint, tangent, &uncomputed);
+      AddProduct(size, adjoint_tangent, y_times_u, &uncomputed);
+      dy.swap(uncomputed);
+    }
+    Multiply(size, adjoint.data(), y_times_u.data(), y.data());
+  }
+
+  int32_t size;
+  std::vector<double> y, dy, y_times_u, adjoint;
+};
+
+}  // namespace
+
+SharedMatrices::SharedMatrices(const GateTables& program, const Exponents& exponents) {
+  for (const Factor& factor : program.factors) {
+    factors.emplace_back();
+    factor_tangents.emplace_back();
+    if (factor.per_example) continue;
+    DualMatrixBatch matrix = FactorMatrices(program, factor, exponents, 1);
+    factors.back() = std::move(matrix.value.values());
+    if (matrix.tangent) factor_tangents.back() = std::move(matrix.tangent->values());
+  }
+  for (const FactorSequence& sequence : program.sequences) {
+    std::vector<double> product(2 * sequence.size * sequence.size), next(product.size()), tangent;
+    for (int32_t i = 0; i < sequence.size; ++i) product[2 * i * (sequence.size + 1)] = 1;
+    for (int64_t f : sequence.factors) {
+      std::vector<double> next_tangent;
+      AddProduct(sequence.size, factor_tangents[f], product, &next_tangent);
+      AddProduct(sequence.size, factors[f], tangent, &next_tangent);
+      tangent.swap(next_tangent);
+      Multiply(sequence.size, factors[f].data(), product.data(), next.data());
+      product.swap(next);
+    }
+    products.push_back(std::move(product));
+    product_tangents.push_back(std::move(tangent));
+  }
+}
+
+void BlockMatrices(const GateTables& program, const MatrixProduct& block,
+                   const SharedMatrices& shared_matrices, const Exponents& exponents,
+                   int64_t samples, std::vector<double>* out, std::vector<double>* tangents) {
+  const int32_t size = block.size();
+  DualMatrixBatch product(size, samples);
+  bool first = true;
+  for (int64_t item : block.items) {
+    DualMatrixBatch matrix =
+        item >= 0 ? SequenceMatrix(shared_matrices, item, size)
+                  : FactorMatrices(program, program.factors[~item], exponents, samples);
+    if (first) {
+      product = std::move(matrix);
+    } else {
+      DualMatrixBatch next(size, std::max(matrix.value.samples(), product.value.samples()));
+      next.Product(matrix, false, product, false);
+      product = std::move(next);
+    }
+    first = false;
+  }
+  if (first)
+    for (int32_t i = 0; i < size; ++i)
+      std::fill_n(product.value.at(i * (size + 1), 0), samples, 1.0);
+  *out = std::move(product.value.values());
+  tangents->clear();
+  if (product.tangent) *tangents = std::move(product.tangent->values());
+}
+
+void BlockGradients(const GateTables& program, const MatrixProduct& block,
+                    const SharedMatrices& shared_matrices, const Exponents& exponents,
+                    int64_t samples, bool want_per_example, const double* sums,
+                    const double* sum_tangents, std::vector<std::vector<double>>* sequence_sums,
+                    double* shared_gradients, double* per_example_gradients) {
+  const int32_t size = block.size();
+  DualMatrixBatch y(size, samples);
+  const int64_t reals = y.value.values().size();
+  std::copy_n(sums, reals, y.value.values().begin());
+  if (sum_tangents) std::copy_n(sum_tangents, reals, y.MakeTangent().values().begin());
+  const auto needs_derivative = [&](int64_t item) {
+    if (item >= 0) return program.sequences[item].has_exponents;
+    if (want_per_example) return true;
+    const auto& factor_exponents = program.factors[~item].exponents;
+    return std::any_of(factor_exponents.begin(), factor_exponents.end(),
+                       [](int64_t e) { return e >= 0; });
+  };
+  const auto add_samples = [&](const MatrixBatch& batch, double* to) {
+    for (int32_t i = 0; i < 2 * size * size; ++i)
+      for (int64_t s = 0; s < samples; ++s) to[i] += batch.at(i / 2, i % 2)[s];
+  };
+  for (size_t left = block.items.size(); left > 0; --left) {
+    const int64_t item = block.items[left - 1];
+    const bool earlier_needed =
+        std::any_of(block.items.begin(), block.items.begin() + left - 1, needs_derivative);
+    if (item >= 0) {
+      if (program.sequences[item].has_exponents) {
+        double* to = (*sequence_sums)[item].data();
+        add_samples(y.value, to);
+        if (y.tangent) add_samples(*y.tangent, to + 2 * size * size);
+      }
+      if (!earlier_needed) return;
+      Uncompute(SequenceMatrix(shared_matrices, item, size), &y);
+      continue;
+    }
+    const Factor& factor = program.factors[~item];
+    if (needs_derivative(item)) {
+      std::vector<double> derivative(samples);
+      for (size_t e = 0; e < factor.exponents.size(); ++e) {
+        const int64_t exponent = factor.exponents[e];
+        if (exponent < 0 && !want_per_example) continue;
+        std::fill(derivative.begin(), derivative.end(), 0.0);
+        AddDerivative(factor, e, (y.tangent ? *y.tangent : y.value).at(0, 0), samples,
+                      derivative.data(), 1);
+        for (int64_t s = 0; s < exponents.present; ++s)
+          (exponent >= 0 ? shared_gradients[exponent]
+                         : per_example_gradients[s * program.per_example + ~exponent]) +=
+              derivative[s];
+      }
+    }
+    if (!earlier_needed) return;
+    Uncompute(FactorMatrices(program, factor, exponents, samples), &y);
+  }
+}
+
+GradientSums::GradientSums(const GateTables& program) : shared(program.shared) {
+  for (const FactorSequence& sequence : program.sequences)
+    sequences.emplace_back(2 * sequence.size * sequence.size);
+}
+
+void GradientSums::Add(const GradientSums& other) {
+  for (size_t r = 0; r < sequences.size(); ++r)
+    for (size_t i = 0; i < sequences[r].size(); ++i) sequences[r][i] += other.sequences[r][i];
+  for (size_t e = 0; e < shared.size(); ++e) shared[e] += other.shared[e];
+}
+
+void ParameterGradients(const GateTables& program, const SharedMatrices& shared_matrices,
+                        const std::vector<std::vector<double>>& sequence_sums, bool with_tangents,
+                        double* gradients) {
+  for (size_t r = 0; r < program.sequences.size(); ++r) {
+    const FactorSequence& sequence = program.sequences[r];
+    if (!sequence.has_exponents) continue;
+    SequenceSums sums(sequence_sums[r], sequence.size, with_tangents);
+    for (size_t left = sequence.factors.size(); left > 0; --left) {
+      const int64_t f = sequence.factors[left - 1];
+      const Factor& factor = program.factors[f];
+      const double* y = with_tangents ? sums.dy.data() : sums.y.data();
+      for (size_t e = 0; e < factor.exponents.size(); ++e)
+        AddDerivative(factor, e, y, 1, &gradients[factor.exponents[e]], 0);
+      if (left > 1) sums.Uncompute(shared_matrices.factors[f], shared_matrices.factor_tangents[f]);
+    }
+  }
+}
+
+}  // namespace qfleet

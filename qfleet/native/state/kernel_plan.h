@@ -1,0 +1,53 @@
+// A program lowered to vector kernels for one tile layout.
+#ifndef QFLEET_KERNEL_PLAN_H_
+#define QFLEET_KERNEL_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu/kernels.h"
+#include "cpu/tile_layout.h"
+#include "program/program.h"
+
+namespace qfleet {
+
+// The pointers in `windows` and `strings` refer to `segments`, `outside`, `z` and `ys`.
+struct KernelPlan {
+  std::vector<BlockKernel> block_kernels;  // per block, without matrices
+  std::vector<Window> windows;
+  std::vector<int64_t> chunks;  // per window
+  std::vector<PauliStrings> strings;
+  std::vector<std::vector<int64_t>> segments, z;
+  std::vector<std::vector<int32_t>> outside, ys;
+  int64_t matrix_reals = 0;            // of all matrices together
+  std::vector<int64_t> matrix_offset;  // per block, in reals
+};
+
+// The amplitudes that a pass has to visit. A state that starts at |0...0> is 0 where a qubit that
+// no block has touched yet is 1, and its gradient needs no other amplitudes.
+enum class Region {
+  kAll,             // the state starts at any amplitudes
+  kForward,         // those that can differ from 0
+  kBackwardShared,  // the same, and those of blocks that are not uncomputed
+  kBackwardAll,     // likewise, if gradients of all exponents are wanted
+};
+
+KernelPlan MakeKernelPlan(const Program& program, const TileLayout& layout, int32_t lanes,
+                          Region region);
+
+// Packs a block's matrices, [D * D] (re, im) [samples], or their adjoints if `inverse`, into
+// vectors [rows][cols][re, im].
+template <class T>
+void PackMatrix(const BlockKernel& kernel, const double* values, int64_t samples,
+                int32_t tile_samples, int32_t lanes, bool inverse, T* out);
+
+// Scatters the low bits of `value` to the given bits of an index.
+inline int64_t ScatterBits(int64_t value, const std::vector<int32_t>& bits) {
+  int64_t index = 0;
+  for (size_t i = 0; i < bits.size(); ++i) index |= (value >> i & 1) << bits[i];
+  return index;
+}
+
+}  // namespace qfleet
+
+#endif  // QFLEET_KERNEL_PLAN_H_
