@@ -1,9 +1,6 @@
 """Micro-batches of a global batch: the parts whose gradients are summed independently of order."""
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from common.settings.settings import Settings
+from common.settings.registry import SettingGroups
 
 MIN_AMPLITUDES = 1 << 16
 """Amplitudes of a micro-batch's states from which its fixed cost of 0.1 ms is small."""
@@ -19,7 +16,7 @@ WHOLE_BATCH_DATA = ("excitations",)
 """Data sets whose batches span so few states that dividing a batch saves no time."""
 
 
-def micro_batch_rows(settings: "Settings") -> int:
+def micro_batch_rows(settings: SettingGroups) -> int:
     """Return the examples of a micro-batch: MICRO_BATCH, or a number that fits to the circuit.
 
     The number depends only on settings that identify a run.
@@ -36,7 +33,7 @@ def micro_batch_rows(settings: "Settings") -> int:
     return min(rows, batch)
 
 
-def micro_batch_count(settings: "Settings") -> int | None:
+def micro_batch_count(settings: SettingGroups) -> int | None:
     """Return the micro-batches of a global batch; None with REPRODUCIBLE=false."""
     if not settings.training.reproducible:
         return None
