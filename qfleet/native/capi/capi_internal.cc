@@ -46,13 +46,6 @@ void RequireFinite(const char* name, const double* values, int64_t count) {
 
 }  // namespace
 
-const ProgramSizes& LoadedProgram::sizes() const {
-  if (networks) return *networks;
-  if (density) return *density;
-  if (trajectories) return *trajectories;
-  return *program;
-}
-
 OutOfMemory::OutOfMemory(int32_t qubits) noexcept {
   std::snprintf(sentence_, sizeof(sentence_), "there is not enough memory for states of %d qubits",
                 qubits);

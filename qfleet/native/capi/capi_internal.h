@@ -56,8 +56,12 @@ struct LoadedProgram {
 template <class Engine>
 constexpr bool kHasStates = std::is_same_v<Engine, StateVectorEngine<typename Engine::Real>>;
 
-// Throws std::invalid_argument if there is no such program.
+// Returns the handle of a program.
+qfleet_program AddProgram(std::shared_ptr<const LoadedProgram> loaded);
+
+// Both throw std::invalid_argument if there is no such program.
 std::shared_ptr<const LoadedProgram> FindProgram(qfleet_program handle);
+void RemoveProgram(qfleet_program handle);
 
 // There is not enough memory for the states of a program.
 class OutOfMemory : public std::bad_alloc {

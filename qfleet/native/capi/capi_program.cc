@@ -1,8 +1,6 @@
 // qfleet.h: version, machine, threads and programs.
 #include <algorithm>
-#include <atomic>
-#include <mutex>
-#include <unordered_map>
+#include <utility>
 
 #include "capi/capi_internal.h"
 #include "cpu/thread_pool.h"
@@ -14,18 +12,6 @@ namespace {
 
 constexpr int32_t kMaxLayoutQubits = 40;
 constexpr int64_t kLayoutFields = 6;
-
-// The programs by handle. Never destroyed, since other threads may call until the process ends.
-struct Registry {
-  std::mutex mutex;
-  std::unordered_map<qfleet_program, std::shared_ptr<const LoadedProgram>> programs;
-  qfleet_program last = 0;  // numbers are not used again
-};
-
-Registry& ProcessRegistry() {
-  static Registry& registry = *new Registry();
-  return registry;
-}
 
 // Where a program's states are: on a device, or on the CPU without a library.
 struct Place {
@@ -81,22 +67,10 @@ void Register(const void* bytes, int64_t size, int32_t real_bytes, const Place& 
     Load<float>(program_bytes, place, loaded.get());
   else
     Load<double>(program_bytes, place, loaded.get());
-  Registry& registry = ProcessRegistry();
-  const std::lock_guard<std::mutex> lock(registry.mutex);
-  registry.programs.emplace(registry.last + 1, std::move(loaded));
-  *program = ++registry.last;
+  *program = AddProgram(std::move(loaded));
 }
 
 }  // namespace
-
-std::shared_ptr<const LoadedProgram> FindProgram(qfleet_program handle) {
-  Registry& registry = ProcessRegistry();
-  const std::lock_guard<std::mutex> lock(registry.mutex);
-  const auto found = registry.programs.find(handle);
-  if (found == registry.programs.end())
-    throw std::invalid_argument("there is no program " + std::to_string(handle));
-  return found->second;
-}
 
 }  // namespace qfleet
 
@@ -149,13 +123,7 @@ qfleet_status qfleet_device_describe(const char* library, int32_t device,
 }
 
 qfleet_status qfleet_program_destroy(qfleet_program program) {
-  return RunGuarded(__func__, [&] {
-    // Destroyed here, unless other threads use it, and without the registry's lock.
-    const std::shared_ptr<const LoadedProgram> last_reference = FindProgram(program);
-    Registry& registry = ProcessRegistry();
-    const std::lock_guard<std::mutex> lock(registry.mutex);
-    registry.programs.erase(program);
-  });
+  return RunGuarded(__func__, [&] { RemoveProgram(program); });
 }
 
 qfleet_status qfleet_program_describe(qfleet_program program, qfleet_program_info* info) {
