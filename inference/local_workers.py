@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common import events, storage
+from common.count_bar import CountBar
 from common.errors import PeerLost, RetryableError, StorageUnavailable
 from common.events import Event
 from common.processes import (
@@ -186,13 +186,8 @@ class _Display:
     def __init__(self, plan: ChunkPlan) -> None:
         self._console = Console(highlight=False, soft_wrap=True, markup=False)
         self._use_bar = self._console.is_terminal and not events.is_streaming()
-        self._bar = Progress(
-            TextColumn("chunks"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-            TextColumn("{task.fields[rate]}"),
-            console=self._console, transient=True, disable=not self._use_bar,
-        )  # fmt: skip
-        done, total = len(plan.existing()), len(plan.chunks)
-        self._task = self._bar.add_task("", completed=done, total=total, rate="")
+        self._bar = CountBar("chunks", self._console, enabled=self._use_bar)
+        self._bar.move(len(plan.existing()), len(plan.chunks))
         self._rates: dict[int, float] = {}  # worker -> rate of its last chunk
 
     def __enter__(self) -> Self:
@@ -220,6 +215,6 @@ class _Display:
         elif event.kind == "chunk_done":
             self._rates[event.integer("worker")] = event.number("rate")
             rate = f"{sum(self._rates.values()):,.0f} {event.text('unit')}"
-            self._bar.update(self._task, advance=1, rate=rate)
+            self._bar.advance(rate=rate)
         elif text := events.render(event):
             self._console.print(text)

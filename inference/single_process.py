@@ -3,8 +3,8 @@
 import sys
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from common.count_bar import CountBar
 from common.settings import Settings
 from common.waiting import Waiting
 from inference import model_loading, normalization, summary
@@ -36,18 +36,15 @@ def predict_in_process(settings: Settings, source: ModelSource, inputs: Inferenc
         is_mitigated=predictor.is_mitigated,
     )
     show_progress = sys.stdout.isatty() and inputs.total > predictor.batch_rows
-    progress = Progress(
-        TextColumn("examples"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=Console(highlight=False), transient=True, disable=not show_progress,
-    )  # fmt: skip
+    bar = CountBar("examples", Console(highlight=False))
+    bar.move(0, inputs.total)
     with PredictionTable(
         source.predictions, inputs, predictor.readouts, is_mitigated=predictor.is_mitigated
     ) as table:
         text = f"the predictions of {inputs.total:,} examples"
-        with progress if show_progress else Waiting(text):
-            task = progress.add_task("", total=inputs.total)
+        with bar if show_progress else Waiting(text):
             for rows, angles, labels, origin in inputs.blocks():
-                found = predictor.predict(angles, rows, lambda count: progress.advance(task, count))
+                found = predictor.predict(angles, rows, bar.advance)
                 scores.seconds += found.seconds
                 known = found.outputs, found.readouts, labels, found.unmitigated, origin
                 scores.add(*known)

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from common import events
+from common.count_bar import CountBar
 from common.epoch_bar import EpochBar
 from common.events import Event
 
@@ -29,7 +29,7 @@ class ClientConsole:
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True, markup=False)
-        self._bar: Progress | None = None
+        self._bar: CountBar | None = None
         self._epochs: EpochBar | None = None
         self._chunks: set[int] = set()  # chunks of inference that were predicted meanwhile
         self._earlier_chunks: dict[int, int] = {}  # worker -> chunks that were predicted before
@@ -80,22 +80,11 @@ class ClientConsole:
         if event.kind != "chunk_done":
             return False
         if self._bar is None:
-            self._bar = Progress(
-                TextColumn(
-                    "chunk {task.completed}/{task.total}", table_column=Column(no_wrap=True)
-                ),
-                BarColumn(bar_width=12),
-                TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
-                TextColumn("{task.fields[rate]}", table_column=Column(no_wrap=True, ratio=1)),
-                expand=True,
-                console=self._console,
-                transient=True,
-            )
-            self._task = self._bar.add_task("", rate="")
+            self._bar = CountBar("chunks", self._console)
             self._bar.start()
         rate = f"{event.number('rate'):,.0f} {event.text('unit')}"
         done = sum(self._earlier_chunks.values()) + len(self._chunks)
-        self._bar.update(self._task, completed=done, total=event.integer("total"), rate=rate)
+        self._bar.move(done, event.integer("total"), rate)
         return True
 
     def _end_epochs(self) -> None:

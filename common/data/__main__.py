@@ -4,9 +4,9 @@ import sys
 import time
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common import storage
+from common.count_bar import CountBar
 from common.data.dataset import MIB
 from common.data.loading import prepare
 from common.errors import run_main
@@ -25,12 +25,7 @@ class ProgressDisplay:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._last_line = time.monotonic()
-        self._bar = Progress(
-            TextColumn("writing examples"), BarColumn(), MofNCompleteColumn(),
-            TimeRemainingColumn(), console=console, transient=True,
-            disable=not console.is_terminal,
-        )  # fmt: skip
-        self._task = self._bar.add_task("", total=None)
+        self._bar = CountBar("examples written", console, enabled=console.is_terminal)
 
     def __enter__(self) -> "ProgressDisplay":
         self._bar.start()
@@ -41,7 +36,7 @@ class ProgressDisplay:
 
     def __call__(self, done: int, total: int) -> None:
         """Report the examples in storage, and all examples."""
-        self._bar.update(self._task, completed=done, total=total)
+        self._bar.move(done, total)
         if (
             not self._console.is_terminal
             and time.monotonic() - self._last_line > PROGRESS_INTERVAL_SECONDS

@@ -28,8 +28,8 @@ FRAMEWORKS = {
 RUNTIME = "qfleet.tensorflow.runtime"
 
 BASE = {
-    "environments", "epoch_bar", "errors", "events", "formats", "import_path", "metrics",
-    "processes", "safe_json", "text", "settings", "waiting",
+    "count_bar", "environments", "epoch_bar", "errors", "events", "formats", "import_path",
+    "metrics", "processes", "safe_json", "text", "settings", "waiting",
 }  # fmt: skip
 """Parts of common that all other parts may import."""
 
@@ -37,6 +37,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "text": set(),
     "formats": set(),
     "metrics": set(),
+    "count_bar": set(),
     "environments": {"errors"},
     "import_path": set(),
     "safe_json": set(),
