@@ -59,18 +59,24 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="require
 @needs_compiler
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "options",
-    [pytest.param(["--light"], id="light"), pytest.param([], id="all", marks=pytest.mark.nightly)],
+    ("widest", "options"),
+    [("avx2", ["--light"]), pytest.param("avx512", [], marks=pytest.mark.nightly)],
+    ids=["light", "all"],
 )
-def test_cpp_tests_under_address_sanitizer_pass(tmp_path: Path, options: list[str]) -> None:
-    made = build_tests(tmp_path, CMAKE_CXX_COMPILER="g++", QFLEET_SANITIZE="address,undefined")
+def test_cpp_tests_under_address_sanitizer_pass(
+    tmp_path: Path, widest: str, options: list[str]
+) -> None:
+    sanitizers = {"QFLEET_SANITIZE": "address,undefined", "QFLEET_WIDEST": widest}
+    made = build_tests(tmp_path, CMAKE_CXX_COMPILER="g++", **sanitizers)
     run(*without_address_randomization(), made, *options)
 
 
 @needs_compiler
 @pytest.mark.timeout(900)
 def test_cpp_tests_under_thread_sanitizer_pass(tmp_path: Path) -> None:
-    made = build_tests(tmp_path, CMAKE_CXX_COMPILER="g++", QFLEET_SANITIZE="thread")
+    # Kernels use one thread each, so those of one instruction set suffice.
+    sanitizers = {"QFLEET_SANITIZE": "thread", "QFLEET_WIDEST": "baseline"}
+    made = build_tests(tmp_path, CMAKE_CXX_COMPILER="g++", **sanitizers)
     run(*without_address_randomization(), made, "--light", *RACES)
 
 
@@ -82,6 +88,7 @@ def test_cpp_tests_built_by_clang_pass(tmp_path: Path) -> None:
     run(build_tests(tmp_path, CMAKE_CXX_COMPILER="clang++"), "--light")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_cpp_tests_on_aarch64_pass(tmp_path: Path) -> None:
     compiler, emulator = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64")

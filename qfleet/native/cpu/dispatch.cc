@@ -1,7 +1,8 @@
 // Run-time dispatch to the widest instruction set that this machine supports.
+// The build defines QFLEET_AVX2 and QFLEET_AVX512 where it has their kernels.
 #include "cpu/kernels.h"
 
-#ifdef __x86_64__
+#ifdef QFLEET_AVX2
 #include <cpuid.h>
 #endif
 
@@ -14,16 +15,14 @@ namespace qfleet {
   extern const MatrixKernels kMatrix;   \
   }
 QFLEET_DECLARE(baseline)
-#ifdef __x86_64__
 QFLEET_DECLARE(avx2)
 QFLEET_DECLARE(avx512)
-#endif
 
 namespace {
 
 enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
 
-#ifdef __x86_64__
+#ifdef QFLEET_AVX2
 constexpr bool AllSet(uint32_t flags, uint32_t wanted) { return (flags & wanted) == wanted; }
 
 // The registers that the operating system saves and restores (XCR0).
@@ -35,7 +34,7 @@ uint32_t SavedRegisters() {
 
 // Asks the CPU itself: the compilers' own runtime libraries differ in __builtin_cpu_supports.
 InstructionSet DetectInstructionSet() {
-  constexpr uint32_t kVectors = 0x6, kWideVectors = 0xe6;  // YMM; ZMM and mask registers
+  constexpr uint32_t kVectors = 0x6;  // YMM registers
   uint32_t a, b, c, d;
   if (!__get_cpuid(1, &a, &b, &c, &d) || !AllSet(c, bit_FMA | bit_AVX | bit_OSXSAVE))
     return InstructionSet::kBaseline;
@@ -43,9 +42,12 @@ InstructionSet DetectInstructionSet() {
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !AllSet(b, bit_AVX2 | bit_BMI | bit_BMI2) ||
       !AllSet(saved, kVectors))
     return InstructionSet::kBaseline;
+#ifdef QFLEET_AVX512
+  constexpr uint32_t kWideVectors = 0xe6;  // ZMM and mask registers, too
   const uint32_t wide = bit_AVX512F | bit_AVX512DQ | bit_AVX512CD | bit_AVX512BW | bit_AVX512VL;
-  return AllSet(b, wide) && AllSet(saved, kWideVectors) ? InstructionSet::kAvx512
-                                                        : InstructionSet::kAvx2;
+  if (AllSet(b, wide) && AllSet(saved, kWideVectors)) return InstructionSet::kAvx512;
+#endif
+  return InstructionSet::kAvx2;
 }
 #else
 InstructionSet DetectInstructionSet() { return InstructionSet::kBaseline; }
@@ -58,7 +60,7 @@ InstructionSet BestInstructionSet() {
 
 }  // namespace
 
-#ifdef __x86_64__
+#if defined(QFLEET_AVX512)
 #define QFLEET_BEST(table)        \
   switch (BestInstructionSet()) { \
     case InstructionSet::kAvx512: \
@@ -68,6 +70,9 @@ InstructionSet BestInstructionSet() {
     default:                      \
       return baseline::table;     \
   }
+#elif defined(QFLEET_AVX2)
+#define QFLEET_BEST(table) \
+  return BestInstructionSet() == InstructionSet::kAvx2 ? avx2::table : baseline::table;
 #else
 #define QFLEET_BEST(table) return baseline::table;
 #endif
