@@ -19,7 +19,7 @@ COPY common common
 COPY qfleet qfleet
 COPY training training
 COPY inference inference
-COPY k8s/emulator.py k8s/
+COPY launch/__init__.py launch/emulator.py launch/tensorboard_launcher.py launch/
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash . && chmod -R a+rX .
 
 FROM $BASE AS runtime
@@ -38,8 +38,8 @@ RUN python3 sbom.py storage requirements/storage.txt /opt/venv/sbom.cdx.json
 
 FROM runtime AS storage
 COPY --from=storage-build /opt/venv /opt/venv
-COPY --from=source /qfleet/k8s k8s
-COPY k8s/emulator.py k8s/
+# Without launch/__init__.py, which imports common: the emulator needs neither.
+COPY --from=source /qfleet/launch/emulator.py launch/
 
 FROM build AS tensorboard-build
 COPY requirements/installer.txt requirements/tensorboard.txt requirements/

@@ -115,7 +115,7 @@ runs: ## list the runs below STORAGE or the trials of STUDY; compare, promote an
 .PHONY: tensorboard
 tensorboard: ## show all runs below STORAGE, or only RUN=name, during and after training
 	@$(setup) $(if $(cluster),$(launch),$(tensorboard))
-	@exec .venv-launch/bin/python -m $(if $(cluster),launch tensorboard,training.tensorboard_launcher) $(settings)
+	@exec .venv-launch/bin/python -m $(if $(cluster),launch tensorboard,launch.tensorboard_launcher) $(settings)
 
 .PHONY: images push
 images: ## build the container images: make images BASE=image ENGINE=podman GPU=1

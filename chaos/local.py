@@ -67,7 +67,7 @@ class StorageServer:
         Raises:
             SettingsError: It is not installed, or does not start.
         """
-        command = [sys.executable, "-m", "k8s.emulator", str(self._folder), str(self._port)]
+        command = [sys.executable, "-m", "launch.emulator", str(self._folder), str(self._port)]
         self._process = subprocess.Popen(
             [*command, BUCKET, "127.0.0.1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

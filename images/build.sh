@@ -20,7 +20,7 @@ find_engine
 
 # The commit that the images are built from; -dirty if the working tree differs from it.
 revision=$(git rev-parse HEAD 2>/dev/null) || revision=unknown
-[[ -z $(git status --porcelain -- Dockerfile .dockerignore VERSION images requirements common qfleet training inference k8s/emulator.py 2>/dev/null) ]] ||
+[[ -z $(git status --porcelain -- Dockerfile .dockerignore VERSION images requirements common qfleet training inference launch/{__init__,emulator,tensorboard_launcher}.py 2>/dev/null) ]] ||
     revision+=-dirty
 
 for stage in "${stages[@]}"; do

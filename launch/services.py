@@ -32,7 +32,7 @@ def tensorboard(settings: Settings) -> list[Object]:
     server: Any = container(
         "tensorboard",
         "tensorboard",
-        ["python", "-m", "training.tensorboard_launcher"],
+        ["python", "-m", "launch.tensorboard_launcher"],
         {"cpu": "1", "memory": "2Gi", DISK: "4Gi"},
         env=[
             {"name": "QFLEET_STORAGE", "value": ""},
@@ -87,7 +87,7 @@ def storage() -> list[Object]:
     emulator: Any = container(
         "storage",
         "storage",
-        ["python", "-m", "k8s.emulator", "/data", str(STORAGE_PORT), BUCKET],
+        ["python", "-m", "launch.emulator", "/data", str(STORAGE_PORT), BUCKET],
         {"cpu": "1", "memory": "1Gi", DISK: "9Gi"},
         ports=[{"name": "http", "containerPort": STORAGE_PORT}],
         readinessProbe={"tcpSocket": {"port": "http"}, "periodSeconds": 2},

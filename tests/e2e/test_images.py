@@ -222,13 +222,13 @@ def answer(image: str, command: tuple[str, ...], url: str) -> str:
 
 
 def test_tensorboard_serves(engine: None) -> None:
-    command = ("python", "-m", "training.tensorboard_launcher", "STORAGE=/tmp/runs")
+    command = ("python", "-m", "launch.tensorboard_launcher", "STORAGE=/tmp/runs")
     page = answer(built("tensorboard"), command, "http://127.0.0.1:5001/data/environment")
     assert "window_title" in page
 
 
 def test_emulator_serves(engine: None) -> None:
-    command = ("python", "-m", "k8s.emulator", "/tmp/data", "9023", "qfleet")
+    command = ("python", "-m", "launch.emulator", "/tmp/data", "9023", "qfleet")
     buckets = answer(built("storage"), command, "http://127.0.0.1:9023/storage/v1/b")
     assert json.loads(buckets)["items"][0]["name"] == "qfleet"
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def start(folder: Path, port: int) -> subprocess.Popen:
     process = subprocess.Popen(
-        [sys.executable, "-m", "k8s.emulator", str(folder), str(port), "qfleet"],
+        [sys.executable, "-m", "launch.emulator", str(folder), str(port), "qfleet"],
         cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     wait_until(lambda: process.poll() is not None or responds(port), 30)

@@ -56,7 +56,7 @@ def wait_for(url: str, route: str, wanted: object) -> None:
 def start(*settings: str, **environment: str) -> subprocess.Popen[str]:
     outer = {n: v for n, v in os.environ.items() if not n.startswith("QFLEET_")}
     return subprocess.Popen(
-        [PYTHON, "-m", "training.tensorboard_launcher", *settings],
+        [PYTHON, "-m", "launch.tensorboard_launcher", *settings],
         cwd=ROOT,
         env={**outer, **environment},
         stdout=subprocess.PIPE,

@@ -93,7 +93,8 @@ def test_bucket_storage_ends_with_equal_weights(
     cluster: SlurmCluster, reference: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log is in the folder of the client, as objects of a bucket do not grow."""
-    program = [sys.executable, "-m", "k8s.emulator", tmp_path, "4443", "qfleet-test", "10.77.0.1"]
+    arguments = (tmp_path, "4443", "qfleet-test", "10.77.0.1")
+    program = [sys.executable, "-m", "launch.emulator", *arguments]
     monkeypatch.setitem(cluster.variables, "STORAGE_EMULATOR_HOST", "http://10.77.0.1:4443")
     emulator = subprocess.Popen(cluster.command(*program), env=cluster.environment)
     try:

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Emulator:
-    """A process of k8s/emulator.py with one bucket.
+    """A process of launch/emulator.py with one bucket.
 
     Args:
         port: Its port; any free one by default.
@@ -43,7 +43,7 @@ class Emulator:
 
     def command(self) -> list[str]:
         """Return the command of the server."""
-        command = [sys.executable, "-m", "k8s.emulator", self.folder, str(self.port)]
+        command = [sys.executable, "-m", "launch.emulator", self.folder, str(self.port)]
         return [*command, BUCKET, "127.0.0.1"]
 
     def create_bucket(self) -> None:

@@ -327,8 +327,14 @@ def test_light_part_of_common_reaches_no_tensorflow(part: str) -> None:
 
 
 def test_tensorboard_environment_reaches_no_tensorflow() -> None:
-    assert "tensorboard" not in reachable("training.tensorboard_launcher", late=False)
-    assert not reachable("training.tensorboard_launcher") & {*TENSORFLOW, "tensorflow_quantum"}
+    assert "tensorboard" not in reachable("launch.tensorboard_launcher", late=False)
+    assert not reachable("launch.tensorboard_launcher") & {*TENSORFLOW, "tensorflow_quantum"}
+
+
+def test_programs_of_pods_import_no_client() -> None:
+    assert "launch" not in imported_packages("launch.tensorboard_launcher")
+    assert "kubernetes" not in reachable("launch.tensorboard_launcher")
+    assert not imported_packages("launch.emulator") & set(ALL_PACKAGES)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

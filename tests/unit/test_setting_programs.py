@@ -40,7 +40,7 @@ CODE = {
     **{("make fleet", one): [FLEET] for one in PROGRAMS["make fleet"]},
     ("make dataset", "any"): [("common.data.__main__", "main")],
     ("make runs", "any"): [("common.runs.__main__", "main")],
-    ("make tensorboard", "local"): [("training.tensorboard_launcher", "main")],
+    ("make tensorboard", "local"): [("launch.tensorboard_launcher", "main")],
     ("make tensorboard", "k8s"): [(f"{CLIENT}tensorboard", "tensorboard")],
     ("make manifests", "any"): [("launch.manifests", "main")],
     ("launch status", "k8s"): [(f"{CLIENT}status", "status")],

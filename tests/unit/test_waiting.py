@@ -56,7 +56,7 @@ SLOW_CALLS = {
     "common/runs/auto_settings.py": ["ManagedProcess"],
     "studies/__main__.py": ["_forecast"],
     "training/__main__.py": ["data.check"],
-    "training/tensorboard_launcher.py": ["local_folder", "launch"],
+    "launch/tensorboard_launcher.py": ["local_folder", "launch"],
 }
 """By file: functions that take seconds, each of which is called while `Waiting` runs."""
 

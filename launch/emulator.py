@@ -1,6 +1,6 @@
 """The storage of overlay `local`: gcp-storage-emulator on a volume, with what jobs rely on.
 
-    python -m k8s.emulator FOLDER PORT BUCKET [HOST]
+    python -m launch.emulator FOLDER PORT BUCKET [HOST]
 
 FOLDER "" keeps objects in memory. The emulator lacks four properties of Google Cloud Storage, which
 are added here:
@@ -92,11 +92,13 @@ class ConditionalStorage(storage.Storage):
             raise PreconditionFailed
 
 
-class Handler(RequestHandler):
+class ConditionalHandler(RequestHandler):
     """Carries out one request at a time, each between reading its body and sending its response."""
 
     timeout = REQUEST_TIMEOUT_SECONDS
     storage: ConditionalStorage
+    rfile: io.BufferedIOBase
+    wfile: io.BufferedIOBase
 
     def handle_one_request(self) -> None:
         """Receive a request, carry it out under the lock, and send the response."""
@@ -164,7 +166,7 @@ def main(folder: str, port: str, bucket: str, host: str = "0.0.0.0") -> None:  #
     content = ConditionalStorage(use_memory_fs=not folder, data_dir=folder or None)
     buckets.create_bucket(bucket, content)
     content.buckets[bucket]["softDeletePolicy"]["retentionDurationSeconds"] = "0"
-    server = Server((host, int(port)), partial(Handler, content))
+    server = Server((host, int(port)), partial(ConditionalHandler, content))
     try:
         server.serve_forever()
     except KeyboardInterrupt:
