@@ -17,7 +17,6 @@ from common.settings import Settings
 from common.settings.sources import last_of_each
 from common.storage import StoragePath
 from launch import cluster_storage, job, manifests
-from launch.cluster_storage import StorageLocation
 from launch.engines import BY_KIND
 from launch.kube_client import KubeClient
 from launch.log_stream import LogFollower
@@ -84,7 +83,7 @@ class ClusterPlace:
         self.limit_seconds = limit_seconds
         self._settings = last_of_each([*SETTINGS, *settings])
         self._cluster = KubeClient.connect(self._parse("chaos", 2))
-        self._location = StorageLocation.from_objects(manifests.training(self._parse("chaos", 2)))
+        self._location = manifests.build(self._parse("chaos", 2)).storage
         self.kinds: Sequence[FaultKind] = API_KINDS
 
     def __enter__(self) -> Self:
@@ -102,7 +101,7 @@ class ClusterPlace:
 
     def start(self, run: str, workers: int) -> Job:
         """Apply the manifests of a job."""
-        objects = manifests.training(self._parse(run, workers))
+        objects = manifests.build(self._parse(run, workers)).objects
         applied = subprocess.run(
             [*self._cluster.kubectl, "apply", "--server-side", "--force-conflicts", "-f", "-"],
             input=manifests.to_yaml(objects), capture_output=True, text=True, check=False,

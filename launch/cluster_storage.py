@@ -7,14 +7,13 @@ it while it is read.
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from common import storage
 from common.errors import ClusterError
 from common.storage import EMULATOR, StoragePath
-from launch.kube_client import KubeClient, Object
-from launch.pods import pod_specs
+from launch.kube_client import KubeClient
+from launch.pods import StorageLocation
 from launch.port_forward import forward_port
 
 RETRY_SECONDS = 10.0
@@ -23,31 +22,6 @@ RETRY_SECONDS = 10.0
 
 class StorageNotReady(ClusterError):
     """The cluster's storage does not exist yet."""
-
-
-@dataclass(frozen=True)
-class StorageLocation:
-    """The storage that a job's pods use.
-
-    Args:
-        storage: STORAGE of the pods.
-        emulator: The emulator's address in the cluster; empty for Google Cloud Storage.
-    """
-
-    storage: str
-    emulator: str
-
-    @classmethod
-    def from_objects(cls, objects: Sequence[Object]) -> "StorageLocation":
-        """Read the location from a job's ConfigMap and its containers' environment."""
-        variables: dict[str, str] = {}
-        for one in objects:
-            if one["kind"] == "ConfigMap":
-                variables |= one.get("data") or {}
-            for container in (found for pod in pod_specs(one) for found in pod["containers"]):
-                pairs = container.get("env") or []
-                variables |= {pair["name"]: pair["value"] for pair in pairs if "value" in pair}
-        return cls(variables.get("QFLEET_STORAGE", ""), variables.get(EMULATOR, ""))
 
 
 @contextlib.contextmanager

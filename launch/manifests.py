@@ -1,8 +1,7 @@
 """Manifests from settings: the objects of k8s/base (objects.py,
 inference_objects.py, services.py), then the overlay.
 
-    training(settings), inference(settings), tensorboard(settings)
-                                   return the final objects for OVERLAY
+    build(settings, part)          returns the final objects for OVERLAY, and their STORAGE
     python -m launch.manifests [SETTING=value ...]
                                    writes k8s/base, the overlay's own.yaml, and the builds of
                                    overlay local: k8s/RUN.yaml (TFJob), k8s/RUN-jobset.yaml,
@@ -18,6 +17,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -29,10 +29,11 @@ from launch.apply import apply_order
 from launch.engines import ENGINES, engine_of
 from launch.engines.engine import Engine
 from launch.kustomize import to_yaml
-from launch.pods import ROOT, Object, pod_specs
+from launch.pods import ROOT, Object, StorageLocation, pod_specs
 
-__all__ = ["BUILDS", "inference", "main", "tensorboard", "to_yaml", "training"]
+__all__ = ["PARTS", "Build", "build", "main", "to_yaml"]
 
+PARTS = ("training", "inference", "tensorboard")
 K8S = ROOT / "k8s"
 LOCAL = "local"
 COMMITTED: Mapping[str, str] = {"model": "qcnn"}
@@ -51,57 +52,57 @@ HEAD = """\
 """
 
 
-def training(settings: Settings) -> list[Object]:
-    """Return the training job and all objects that it needs, with the overlay applied.
+@dataclass(frozen=True)
+class Build:
+    """A part of qfleet in a cluster, with the overlay applied.
 
     Args:
-        settings: The job's settings; OVERLAY selects the overlay.
+        folder: The folder that kustomize has built, below k8s.
+        texts: The generated files that it has read: path below k8s -> text.
+        objects: All objects that the part needs, in the order in which they are applied.
+        storage: The storage of its pods, which any patch of the overlay may have set.
+    """
+
+    folder: str
+    texts: Mapping[str, str]
+    objects: Sequence[Object]
+    storage: StorageLocation
+
+
+def build(settings: Settings, part: str = "training", before: Build | None = None) -> Build:
+    """Build a part.
+
+    Args:
+        settings: The settings of the part; OVERLAY selects the overlay.
+        part: One of PARTS.
+        before: An earlier build, which is returned if kustomize would read the same files.
 
     Raises:
         SettingsError: A setting can't be used in a cluster, the overlay does not exist, its
             own.yaml is incomplete, or there is no kubectl.
     """
-    return _build(settings, _training_part(engine_of(settings)))
+    _refuse_local_paths(settings)
+    name = _training_part(engine_of(settings)) if part == "training" else part
+    folder = f"overlays/{settings.cluster.overlay}/{name}"
+    texts = {**_base(settings, name, "storage"), **_overlay_config(settings)}
+    if before and (before.folder, before.texts) == (folder, texts):
+        return before
+    with tempfile.TemporaryDirectory(prefix="qfleet-k8s-") as copy:
+        for copied in ("base", "overlays"):
+            shutil.copytree(K8S / copied, Path(copy, copied))
+        for path, text in texts.items():
+            Path(copy, path).write_text(text, encoding="utf-8")
+        found = apply_order(kustomize.build(Path(copy, folder)))  # kubectl has this order, too
+    for one in found:
+        for pod in pod_specs(one):
+            kustomize.cap_requests(pod)
+    _refuse_incomplete(found, settings.cluster.overlay)
+    return Build(folder, texts, found, StorageLocation.from_objects(found))
 
 
 def _training_part(engine: Engine) -> str:
     """Return the folder of k8s/base and of each overlay with an engine's training job."""
     return "training" if engine.api == "tfjob" else f"training-{engine.api}"
-
-
-def inference(settings: Settings) -> list[Object]:
-    """Return the inference job and all objects that it needs; see `training`."""
-    return _build(settings, "inference")
-
-
-def tensorboard(settings: Settings) -> list[Object]:
-    """Return TensorBoard's Deployment, Service and all objects that they need; see `training`."""
-    return _build(settings, "tensorboard")
-
-
-BUILDS: Mapping[str, Callable[[Settings], list[Object]]] = {
-    "training": training,
-    "inference": inference,
-    "tensorboard": tensorboard,
-}
-
-
-def _build(settings: Settings, build: str) -> list[Object]:
-    _refuse_local_paths(settings)
-    with tempfile.TemporaryDirectory(prefix="qfleet-k8s-") as name:
-        folder = Path(name)
-        for part in ("base", "overlays"):
-            shutil.copytree(K8S / part, folder / part)
-        texts = {**_base(settings, build, "storage"), **_overlay_config(settings)}
-        for path, text in texts.items():
-            (folder / path).write_text(text, encoding="utf-8")
-        built = kustomize.build(folder / "overlays" / settings.cluster.overlay / build)
-    found = apply_order(built)  # kubectl applies them in this order, too
-    for one in found:
-        for pod in pod_specs(one):
-            kustomize.cap_requests(pod)
-    _refuse_incomplete(found, settings.cluster.overlay)
-    return found
 
 
 def _written_engines(settings: Settings) -> list[Engine]:
@@ -181,11 +182,11 @@ def _committed_builds(settings: Settings) -> dict[str, str]:
             f"RUN={run} would overwrite k8s/{run}.yaml, the build of another job: choose another"
             " RUN"
         )
-    builds = {"inference": inference(settings), "tensorboard": tensorboard(settings)}
+    builds = {part: build(settings, part) for part in PARTS if part != "training"}
     for engine in _written_engines(settings):
         suffix = _training_part(engine).removeprefix("training")
-        builds[f"{run}{suffix}"] = training(settings.replace(job_api=engine.api))
-    return {f"{name}.yaml": to_yaml(found, HEAD) for name, found in builds.items()}
+        builds[f"{run}{suffix}"] = build(settings.replace(job_api=engine.api))
+    return {f"{name}.yaml": to_yaml(one.objects, HEAD) for name, one in builds.items()}
 
 
 def _check() -> None:

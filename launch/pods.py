@@ -1,11 +1,13 @@
 """Parts that the manifests of all pods share: labels, least privilege, containers."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from common.events import ENVIRONMENT_VARIABLE as EVENTS_VARIABLE
 from common.settings import Settings
+from common.storage import EMULATOR
 
 Object = dict[str, Any]
 
@@ -146,3 +148,28 @@ def pod_specs(thing: Any) -> Iterator[Object]:
     elif isinstance(thing, dict):
         for one in thing.values():
             yield from pod_specs(one)
+
+
+@dataclass(frozen=True)
+class StorageLocation:
+    """The storage that a job's pods use.
+
+    Args:
+        storage: STORAGE of the pods.
+        emulator: The emulator's address in the cluster; empty for Google Cloud Storage.
+    """
+
+    storage: str
+    emulator: str
+
+    @classmethod
+    def from_objects(cls, objects: Sequence[Object]) -> "StorageLocation":
+        """Read the location from a job's ConfigMap and its containers' environment."""
+        variables: dict[str, str] = {}
+        for one in objects:
+            if one["kind"] == "ConfigMap":
+                variables |= one.get("data") or {}
+            for container in (found for pod in pod_specs(one) for found in pod["containers"]):
+                pairs = container.get("env") or []
+                variables |= {pair["name"]: pair["value"] for pair in pairs if "value" in pair}
+        return cls(variables.get("QFLEET_STORAGE", ""), variables.get(EMULATOR, ""))

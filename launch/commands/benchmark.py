@@ -48,7 +48,7 @@ def benchmark(settings: Settings, cases: str) -> int:
     cluster.check()
     engine = select.engines(cluster, settings)[0]
     settings = settings.replace(job_api=engine.api)
-    objects = benchmark_objects(manifests.training(settings), cases, settings)
+    objects = benchmark_objects(manifests.build(settings).objects, cases, settings)
     kind, name = engine.kind, training_job(settings.run_name)
     with _MeasurementConsole() as console, _temporary(cluster, objects):
         try:

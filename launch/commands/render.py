@@ -12,10 +12,10 @@ def render(settings: Settings, part: str) -> int:
     Raises:
         SettingsError: There is no such part.
     """
-    if part not in manifests.BUILDS:
+    if part not in manifests.PARTS:
         raise SettingsError(
-            f"can't render {part}: choose one of {', '.join(manifests.BUILDS)}"
-            + did_you_mean(part, manifests.BUILDS)
+            f"can't render {part}: choose one of {', '.join(manifests.PARTS)}"
+            + did_you_mean(part, manifests.PARTS)
         )
-    print(manifests.to_yaml(manifests.BUILDS[part](settings)), end="")
+    print(manifests.to_yaml(manifests.build(settings, part).objects), end="")
     return 0

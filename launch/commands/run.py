@@ -22,7 +22,7 @@ from launch.engines import BY_KIND
 from launch.engines.engine import Engine
 from launch.job_watcher import JobWatcher
 from launch.kube_client import KubeClient, Object
-from launch.names import training_job
+from launch.pods import StorageLocation
 
 PLANNER = (str(WORKER_PYTHON), "-m", "planning.auto")
 """Command that chooses WORKERS and BATCH: the client's own environment has no TensorFlow."""
@@ -38,13 +38,13 @@ def run(settings: Settings) -> int:
     Returns:
         The job's exit code; 130 after Ctrl-C, which leaves it running.
     """
-    requested, settings = settings, auto_settings.with_placeholder_numbers(settings)
-    objects = manifests.training(settings)  # reports errors that need no cluster
+    # Reports errors that need no cluster.
+    build = manifests.build(auto_settings.with_placeholder_numbers(settings))
     cluster = KubeClient.connect(settings)
     cluster.check()
     engines = select.engines(cluster, settings)
     with ClientConsole() as console:
-        name = select_run(cluster, objects, settings.run_name, engines, console)
+        name = select_run(cluster, build.storage, settings.run_name, engines, console)
         if name != settings.run_name:
             if settings.studies.study:  # a trial is never trained twice
                 console.print(f"run {settings.run_name} is finished")
@@ -56,44 +56,55 @@ def run(settings: Settings) -> int:
             f"training {settings.model.model} in a {engine.kind}{chosen}, namespace"
             f" {cluster.namespace}, context {cluster.context}"
         )
-        requested = requested.replace(job_api=engine.api)
-        settings = settings.replace(job_api=engine.api)
-        if auto_settings.is_automatic(requested):
-            settings = _resolve_auto(cluster, objects, requested, name, live, console)
-        settings = settings.replace(run=name)
-        objects = manifests.training(settings)
+        settings = settings.replace(job_api=engine.api, run=name)
+        if auto_settings.is_automatic(settings):
+            settings = _resolve_auto(cluster, build.storage, settings, live, console)
+        objects = manifests.build(settings, before=build).objects
         ownership.check(cluster, objects)
         action = _decide_action(cluster, objects, live, console)
-        recreated = engine.kind if action == "recreate" else ""
-        if settings.cluster.dry_run:
-            if action == "follow":
-                console.print(UNCHANGED)
-            else:
-                apply.apply_all(cluster, objects, console.print, recreated=recreated, dry_run=True)
-            return 0
-        if action == "recreate":
-            apply.remove(cluster, next(one for one in objects if one["kind"] == engine.kind))
-        if action != "follow":
-            apply.apply_all(cluster, objects, console.print, recreated=recreated)
-        followed = training_job(name)
-        return follow(cluster, engine.kind, followed, settings, console, again=action == "follow")
+        return carry_out(action, cluster, objects, engine.kind, settings, console)
+
+
+def carry_out(
+    action: Action,
+    cluster: KubeClient,
+    objects: Sequence[Object],
+    kind: str,
+    settings: Settings,
+    console: ClientConsole,
+) -> int:
+    """Apply the job of a kind and follow it; with DRY_RUN, only report what would change.
+
+    Returns:
+        The job's exit code; 0 with DRY_RUN; 130 after Ctrl-C, which leaves it running.
+    """
+    body = next(one for one in objects if one["kind"] == kind)
+    dry_run, recreated = settings.cluster.dry_run, kind if action == "recreate" else ""
+    if recreated and not dry_run:
+        apply.remove(cluster, body)
+    if action != "follow":
+        apply.apply_all(cluster, objects, console.print, recreated=recreated, dry_run=dry_run)
+    elif dry_run:
+        console.print(UNCHANGED)
+    if dry_run:
+        return 0
+    name = body["metadata"]["name"]
+    return _follow(cluster, kind, name, settings, console, again=action == "follow")
 
 
 def _resolve_auto(
     cluster: KubeClient,
-    objects: Sequence[Object],
+    location: StorageLocation,
     settings: Settings,
-    name: str,
     live: Object | None,
     console: ClientConsole,
 ) -> Settings:
     """Replace WORKERS=auto and BATCH=auto by the numbers of a job or run, or by planned ones."""
-    location = cluster_storage.StorageLocation.from_objects(objects)
     with (
         contextlib.suppress(cluster_storage.StorageNotReady),
         cluster_storage.open_storage(cluster, location) as root,
     ):
-        settings = auto_settings.training_settings(settings, root, name)
+        settings = auto_settings.training_settings(settings, root, settings.run_name)
     if live is not None and not job.is_finished(live):
         numbers = auto_settings.with_placeholder_numbers(settings)
         return numbers.replace(workers=job.configured_workers(live))
@@ -107,7 +118,7 @@ def _resolve_auto(
 
 def select_run(
     cluster: KubeClient,
-    objects: Sequence[Object],
+    location: StorageLocation,
     wanted: str,
     engines: Sequence[Engine],
     console: ClientConsole,
@@ -116,7 +127,6 @@ def select_run(
 
     STORAGE decides. If this machine can't read it, the jobs in the cluster decide.
     """
-    location = cluster_storage.StorageLocation.from_objects(objects)
     try:
         with cluster_storage.open_storage(cluster, location) as root:
             return runs.next_name(root, wanted)
@@ -175,7 +185,7 @@ def log_resume(live: Object, differing: str, end: str, console: ClientConsole) -
         )
 
 
-def follow(
+def _follow(
     cluster: KubeClient,
     kind: str,
     name: str,

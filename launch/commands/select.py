@@ -8,11 +8,11 @@ from common.errors import ClusterError, RunError
 from common.runs import auto_settings
 from common.settings import Settings
 from launch import api_errors, job, manifests
-from launch.cluster_storage import StorageLocation
 from launch.engines import BY_KIND, ENGINES
 from launch.engines.engine import Engine
 from launch.kube_client import KubeClient, Object
 from launch.names import part_of_job, training_job
+from launch.pods import StorageLocation
 
 _Read = TypeVar("_Read")
 
@@ -165,7 +165,8 @@ def storage_location(
 ) -> StorageLocation:
     """Return the storage of a job, or that of the settings if there is no job."""
     if live is None:
-        numbers = auto_settings.with_placeholder_numbers(settings)
-        return StorageLocation.from_objects(manifests.training(numbers))
-    config = cluster.get("ConfigMap", part_of_job(run_of(live), "training"))
-    return StorageLocation.from_objects([live, *([config] if config else [])])
+        return manifests.build(auto_settings.with_placeholder_numbers(settings)).storage
+    found = [cluster.get("ConfigMap", part_of_job(run_of(live), "training")), live]
+    if template := BY_KIND[live["kind"]].template_kind:
+        found.append(cluster.get(template, live["metadata"]["name"]))
+    return StorageLocation.from_objects([one for one in found if one])

@@ -13,6 +13,7 @@ from launch.console import ClientConsole
 from launch.job import Pod
 from launch.kube_client import KubeClient, Object
 from launch.outcome import outcome_of
+from launch.pods import StorageLocation
 from launch.startup import events_about_job
 
 HEADS = ("WORKER", "STATE", "RESTARTS", "NODE", "AGE", "EXIT", "MESSAGE")
@@ -73,7 +74,7 @@ def _explanations(cluster: KubeClient, live: Object, pods: list[Pod]) -> list[st
 
 def _print_stored_run(
     cluster: KubeClient,
-    location: cluster_storage.StorageLocation,
+    location: StorageLocation,
     run: str,
     console: ClientConsole,
 ) -> None:

@@ -9,7 +9,6 @@ from common.errors import ClusterError
 from common.settings import Settings
 from common.storage import EMULATOR
 from launch import apply, cluster_storage, manifests
-from launch.cluster_storage import StorageLocation
 from launch.commands import select
 from launch.kube_client import KubeClient
 from launch.pods import RUN
@@ -28,13 +27,13 @@ def hold_storage(settings: Settings) -> int:
     Raises:
         ClusterError: The storage can't be reached.
     """
-    objects = manifests.training(settings)
+    build = manifests.build(settings)
     cluster = KubeClient.connect(settings)
     cluster.check()
     select.engines(cluster, settings)
-    location = StorageLocation.from_objects(objects)
+    location = build.storage
     if location.emulator and not settings.cluster.dry_run:
-        shared = [one for one in objects if RUN not in (one["metadata"].get("labels") or {})]
+        shared = [one for one in build.objects if RUN not in (one["metadata"].get("labels") or {})]
         apply.apply_all(cluster, shared)
     deadline = time.monotonic() + START_SECONDS
     while True:

@@ -2,6 +2,7 @@
 
 import socket
 import time
+from collections.abc import Sequence
 
 from common.errors import ClusterError, SettingsError
 from common.settings import Settings
@@ -18,7 +19,7 @@ RECONNECT_SECONDS = 2.0
 
 def tensorboard(settings: Settings) -> int:
     """Apply TensorBoard, wait until it is ready, and forward TENSORBOARD_PORT until Ctrl-C."""
-    objects = manifests.tensorboard(settings)
+    objects = manifests.build(settings, "tensorboard").objects
     cluster = KubeClient.connect(settings)
     if not settings.cluster.dry_run:
         _check_port(settings.monitoring.tensorboard_port)
@@ -38,7 +39,7 @@ def tensorboard(settings: Settings) -> int:
 
 
 def _forward(
-    cluster: KubeClient, objects: list[Object], local_port: int, console: ClientConsole
+    cluster: KubeClient, objects: Sequence[Object], local_port: int, console: ClientConsole
 ) -> None:
     """Forward the port, again each time TensorBoard's pod is replaced."""
     deployment, service = _own_object(objects, "Deployment"), _own_object(objects, "Service")
@@ -56,7 +57,7 @@ def _forward(
         time.sleep(RECONNECT_SECONDS)
 
 
-def _own_object(objects: list[Object], kind: str) -> Object:
+def _own_object(objects: Sequence[Object], kind: str) -> Object:
     """Return TensorBoard's object of a kind."""
     return next(
         one

@@ -51,7 +51,7 @@ def dry_run(text: str, check: bool = True) -> str:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_manifests_and_their_pods_are_admitted(named: None, variant: str, build: str) -> None:
     settings = Settings.from_record({**manifests.COMMITTED, **VARIANTS[variant]})
-    found = getattr(manifests, build)(settings)
+    found = manifests.build(settings, build).objects
     assert len(dry_run(manifests.to_yaml(found)).splitlines()) == len(found)
     specs = [spec for one in found for spec in pod_specs(one)]
     head = {"apiVersion": "v1", "kind": "Pod"}
@@ -61,7 +61,7 @@ def test_manifests_and_their_pods_are_admitted(named: None, variant: str, build:
 
 
 def test_namespace_refuses_pod_with_more_privileges(named: None) -> None:
-    found = manifests.training(Settings.from_record(manifests.COMMITTED))
+    found = manifests.build(Settings.from_record(manifests.COMMITTED)).objects
     (spec,) = (s for one in found if one["kind"] == "TFJob" for s in pod_specs(one))
     del spec["securityContext"]["seccompProfile"]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}

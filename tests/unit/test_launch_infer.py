@@ -1,7 +1,7 @@
 """`launch infer` where a Job exists already: the settings that differ are reported."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ class FakeInferenceCluster:
 
     namespace, context = "here", "there"
 
-    def __init__(self, objects: list[dict[str, Any]]) -> None:
+    def __init__(self, objects: Sequence[dict[str, Any]]) -> None:
         self.objects = {one["kind"]: one for one in objects}
         job = self.objects["Job"]
         job["metadata"] |= {"uid": "j", "creationTimestamp": "2026-01-01T00:00:00Z"}
@@ -64,7 +64,7 @@ def test_infer_with_running_job_reports_differences(
     now: dict[str, Any], difference: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     was = {**manifests.COMMITTED, "weights": "gs://b/weights.h5", "input": "gs://b/old.csv"}
-    cluster = FakeInferenceCluster(manifests.inference(Settings.from_record(was)))
+    cluster = FakeInferenceCluster(manifests.build(Settings.from_record(was), "inference").objects)
     monkeypatch.setattr(infer.KubeClient, "connect", lambda settings: cluster)
     assert infer_command(Settings.from_record(was | now)) == 0
     output = capsys.readouterr().out

@@ -19,9 +19,8 @@ from common.lease.holder import CLUSTER_CA
 from common.settings import Settings
 from launch import inference_objects, manifests, objects, services, site_config
 from launch.engines import ENGINES, TEMPLATE_KINDS
-from launch.pods import ROOT, VERSION, pod_specs
+from launch.pods import ROOT, VERSION, StorageLocation, pod_specs
 
-BUILDS = ("training", "inference", "tensorboard")
 COMMITTED = ("qcnn", "qcnn-jobset", "qcnn-trainjob", "inference", "tensorboard")
 SITE = {"storage": "gs://bucket/runs", "service_account": "a@b.iam.gserviceaccount.com"}
 SITE["image"] = "europe-docker.pkg.dev/project/repository/qfleet"
@@ -40,6 +39,11 @@ def one(found: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any
     """The one object of a kind (and name)."""
     (it,) = (o for o in found if o["kind"] == kind and name in ("", o["metadata"]["name"]))
     return it
+
+
+def built(values: Settings, part: str = "training") -> list[dict[str, Any]]:
+    """The objects of a part, with the overlay applied."""
+    return list(manifests.build(values, part).objects)
 
 
 def container(it: dict[str, Any]) -> dict[str, Any]:
@@ -161,10 +165,10 @@ def test_committed_pods_are_restricted_and_have_no_token(name: str):
 
 @needs_kubectl
 @pytest.mark.parametrize("overlay", ["gke", "gpu"])
-@pytest.mark.parametrize("build", [*BUILDS, "jobset", "trainjob"])
+@pytest.mark.parametrize("build", [*manifests.PARTS, "jobset", "trainjob"])
 def test_overlays_keep_pods_restricted(k8s: Path, overlay: str, build: str):
     api, build = (build, "training") if build in ENGINES else ("tfjob", build)
-    found = getattr(manifests, build)(settings(overlay=overlay, job_api=api, **SITE))
+    found = built(settings(overlay=overlay, job_api=api, **SITE), build)
     assert [_restricted(pod) for it in found for pod in pod_specs(it)]
 
 
@@ -259,9 +263,9 @@ def test_workers_reach_their_own_peers_only():
 
 
 @needs_kubectl
-@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("build", manifests.PARTS)
 def test_gke_pods_reach_google_and_their_token_only(k8s: Path, build: str):
-    policy = one(getattr(manifests, build)(settings(overlay="gke", **SITE)), "NetworkPolicy")
+    policy = one(built(settings(overlay="gke", **SITE), build), "NetworkPolicy")
     token = {"169.254.169.254/32": {80, 53}, "169.254.169.252/32": {988}}
     assert _networks(policy) == DNS | token | {"0.0.0.0/0": {443}}
     (rule,) = (
@@ -279,7 +283,7 @@ def test_gke_pods_reach_google_and_their_token_only(k8s: Path, build: str):
 @needs_kubectl
 def test_storage_cidr_narrows_the_reachable_networks(k8s: Path):
     values = settings(overlay="gke", storage_cidr="199.36.153.8/30,10.2.0.0/16", **SITE)
-    found = _networks(one(manifests.training(values), "NetworkPolicy"))
+    found = _networks(one(built(values), "NetworkPolicy"))
     assert found.keys() >= {"199.36.153.8/30", "10.2.0.0/16"}
     assert "0.0.0.0/0" not in found
 
@@ -327,7 +331,7 @@ def test_pods_leave_a_lost_node_after_30_seconds():
 @needs_kubectl
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_workers_setting_is_used_consistently(k8s: Path, workers: int):
-    job = one(manifests.training(settings(workers=workers, gang_scheduling=True)), "TFJob")
+    job = one(built(settings(workers=workers, gang_scheduling=True)), "TFJob")
     assert job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] == workers
     assert job["spec"]["runPolicy"]["schedulingPolicy"]["minAvailable"] == workers
     assert env(job)["QFLEET_WORKERS"] == str(workers)
@@ -436,7 +440,7 @@ def test_config_map_has_only_settings_without_default():
     ],
 )  # fmt: skip
 def test_to_yaml_keeps_text_that_looks_like_a_number(k8s: Path, name, value, text):
-    found = manifests.training(settings(**{name: value}))
+    found = built(settings(**{name: value}))
     assert one(found, "ConfigMap")["data"][f"QFLEET_{name.upper()}"] == text
     again = yaml.safe_load_all(manifests.to_yaml(found))
     assert list(again) == found
@@ -444,10 +448,10 @@ def test_to_yaml_keeps_text_that_looks_like_a_number(k8s: Path, name, value, tex
 
 @needs_kubectl
 def test_requests_of_overlay_are_capped_at_limits(k8s: Path):
-    found = manifests.training(settings(cpu="100m", memory="500Mi", scratch="100Mi"))
+    found = built(settings(cpu="100m", memory="500Mi", scratch="100Mi"))
     limits = {"cpu": "100m", "memory": "500Mi", "ephemeral-storage": "100Mi"}
     assert container(one(found, "TFJob"))["resources"] == {"limits": limits, "requests": limits}
-    usual = container(one(manifests.training(settings()), "TFJob"))["resources"]
+    usual = container(one(built(settings()), "TFJob"))["resources"]
     assert usual["requests"] == {"cpu": "250m", "memory": "1Gi", "ephemeral-storage": "512Mi"}
     assert usual["limits"] == {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "4Gi"}
 
@@ -540,7 +544,7 @@ def test_overlay_gke_has_bucket_identity_images_and_spot(k8s: Path, api: str):
     site_config.DIGESTS.write_text(
         json.dumps({"worker": pushed, "tensorboard": "another/name@sha256:1"})
     )
-    found = manifests.training(settings(overlay="gke", job_api=api, **SITE))
+    found = built(settings(overlay="gke", job_api=api, **SITE))
     engine = ENGINES[api]
     own = {engine.kind, engine.template_kind or engine.kind}
     assert {it["kind"] for it in found} == {"ConfigMap", "NetworkPolicy", "ServiceAccount", *own}
@@ -553,7 +557,7 @@ def test_overlay_gke_has_bucket_identity_images_and_spot(k8s: Path, api: str):
     (spec,) = pod_specs(job)
     assert [each["key"] for each in spec["tolerations"]][2:] == ["cloud.google.com/gke-spot"]
     assert spec["affinity"].keys() == {"nodeAffinity", "podAntiAffinity"}
-    board = one(manifests.tensorboard(settings(overlay="gke", **SITE)), "Deployment")
+    board = one(built(settings(overlay="gke", **SITE), "tensorboard"), "Deployment")
     assert container(board)["image"] == f"{SITE['image']}-tensorboard:{VERSION}"
     assert env(board)["QFLEET_STORAGE"] == SITE["storage"]
 
@@ -562,7 +566,7 @@ def test_overlay_gke_has_bucket_identity_images_and_spot(k8s: Path, api: str):
 @pytest.mark.parametrize("api", ENGINES)
 def test_overlay_gpu_adds_a_gpu_per_worker_and_its_image(k8s: Path, api: str):
     values = settings(overlay="gpu", job_api=api, **SITE)
-    job = one(manifests.training(values), ENGINES[api].template_kind or ENGINES[api].kind)
+    job = one(built(values), ENGINES[api].template_kind or ENGINES[api].kind)
     assert container(job)["image"] == f"{SITE['image']}-worker-gpu:{VERSION}"
     assert container(job)["resources"]["limits"]["nvidia.com/gpu"] == "1"
     (spec,) = pod_specs(job)
@@ -570,7 +574,7 @@ def test_overlay_gpu_adds_a_gpu_per_worker_and_its_image(k8s: Path, api: str):
         "cloud.google.com/gke-spot",
         "nvidia.com/gpu",
     ]
-    inference = container(one(manifests.inference(values), "Job"))
+    inference = container(one(built(values, "inference"), "Job"))
     assert inference["image"] == f"{SITE['image']}-worker:{VERSION}"
     assert "nvidia.com/gpu" not in inference["resources"]["limits"]
 
@@ -581,7 +585,7 @@ def test_overlay_gpu_adds_a_gpu_per_worker_and_its_image(k8s: Path, api: str):
 def test_incomplete_own_yaml_is_refused_with_command(k8s: Path, overlay: str, missing: str):
     values = {name: value for name, value in SITE.items() if name != missing}
     with pytest.raises(SettingsError, match=r"gke/patches/own.yaml is incomplete") as raised:
-        manifests.training(settings(overlay=overlay, **values))
+        built(settings(overlay=overlay, **values))
     command = str(raised.value).partition("`make manifests")[2]
     assert [name for name in SITE if f"{name.upper()}=" in command] == [missing]
 
@@ -589,13 +593,48 @@ def test_incomplete_own_yaml_is_refused_with_command(k8s: Path, overlay: str, mi
 @needs_kubectl
 def test_user_overlay_may_be_based_on_another(k8s: Path):
     shutil.copytree(k8s / "overlays/gpu", k8s / "overlays/other")
-    found = manifests.training(settings(overlay="other", **SITE))
+    found = built(settings(overlay="other", **SITE))
     assert container(one(found, "TFJob"))["image"] == f"{SITE['image']}-worker-gpu:{VERSION}"
+
+
+STORAGE_PATCHES = {
+    "ConfigMap": """
+patches:
+  - target: {kind: ConfigMap, labelSelector: qfleet/settings=true}
+    patch: |
+      - {op: replace, path: /data/QFLEET_STORAGE, value: "gs://mine/runs"}
+""",
+    "container": """
+patches:
+  - target: {kind: TFJob}
+    patch: |
+      - op: add
+        path: /spec/tfReplicaSpecs/Worker/template/spec/containers/0/env/-
+        value: {name: QFLEET_STORAGE, value: "gs://mine/runs"}
+""",
+    "generator": """
+configMapGenerator:
+  - {name: qfleet-qcnn.training, behavior: merge, literals: ["QFLEET_STORAGE=gs://mine/runs"]}
+""",
+}
+
+
+@needs_kubectl
+@pytest.mark.parametrize("way", STORAGE_PATCHES)
+def test_storage_of_build_is_that_of_a_user_overlay(k8s: Path, way: str):
+    shutil.copytree(k8s / "overlays/gke", k8s / "overlays/mine")
+    file = k8s / "overlays/mine/training/kustomization.yaml"
+    file.write_text(file.read_text().replace("../patches", "../patches, ../last"))
+    (k8s / "overlays/mine/last").mkdir()
+    text = f"apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n{STORAGE_PATCHES[way]}"
+    (k8s / "overlays/mine/last/kustomization.yaml").write_text(text)
+    found = manifests.build(settings(overlay="mine", **SITE))
+    assert found.storage == StorageLocation("gs://mine/runs", "")
 
 
 @needs_kubectl
 def test_overlay_local_accepts_other_path_and_images(k8s: Path):
-    found = manifests.training(settings(storage="gs://qfleet/other", image=SITE["image"]))
+    found = built(settings(storage="gs://qfleet/other", image=SITE["image"]))
     assert one(found, "ConfigMap")["data"]["QFLEET_STORAGE"] == "gs://qfleet/other"
     assert container(one(found, "Deployment", "qfleet-storage"))["command"][-1] == "qfleet"
     assert container(one(found, "TFJob"))["image"] == f"{SITE['image']}-worker:{VERSION}"
@@ -608,7 +647,7 @@ def test_own_yaml_with_bucket_unknown_to_emulator_is_refused(k8s: Path):
     file = k8s / "overlays/local/patches/own.yaml"
     file.write_text(file.read_text().replace("gs://qfleet/runs", "gs://other/runs"))
     with pytest.raises(SettingsError, match=r"^STORAGE=gs://other/runs "):
-        manifests.inference(settings())
+        built(settings(), "inference")
 
 
 # Models of users
@@ -622,7 +661,7 @@ def test_user_model_is_mounted_where_python_imports_from(
     text = "def build(features, settings):\n    return 'é'\n"
     (tmp_path / "custom.py").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    found = getattr(manifests, build)(settings(model="custom:build", run="r"))
+    found = built(settings(model="custom:build", run="r"), build)
     name = {"training": "qfleet-r.training-model", "inference": "qfleet-r.inference-model"}[build]
     assert one(found, "ConfigMap", name)["data"] == {"custom.py": text}
     it = one(found, {"training": "TFJob", "inference": "Job"}[build])
@@ -666,7 +705,7 @@ def test_user_model_without_file_needs_image():
 )
 def test_training_refuses_settings_by_name(k8s: Path, values, part: str):
     with pytest.raises(SettingsError, match=part):
-        manifests.training(settings(**values))
+        built(settings(**values))
 
 
 def test_run_with_longest_dns_name_is_accepted():
@@ -728,7 +767,7 @@ def test_liveness_probe_spares_a_starved_worker(tmp_path: Path, state: str, age:
 def test_missing_kubectl_is_a_settings_error(k8s: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(k8s))
     with pytest.raises(SettingsError, match=r"there is no kubectl on the PATH.*install it"):
-        manifests.training(settings())
+        built(settings())
 
 
 @needs_kubectl
@@ -737,15 +776,15 @@ def test_kustomize_error_names_the_folder(k8s: Path):
     with pytest.raises(
         SettingsError, match=r"^kustomize can't build k8s/overlays/local/training: "
     ) as raised:
-        manifests.training(settings())
+        built(settings())
     assert "\n" not in str(raised.value)
 
 
 @needs_kubectl
 def test_run_may_start_with_a_digit(k8s: Path):
-    job = one(manifests.inference(settings(run="1qcnn")), "Job")
+    job = one(built(settings(run="1qcnn"), "inference"), "Job")
     assert job["metadata"]["name"] == "qfleet-1qcnn-inference"
-    job = one(manifests.training(settings(run="1qcnn")), "TFJob")
+    job = one(built(settings(run="1qcnn")), "TFJob")
     assert job["metadata"]["name"] == "qfleet-1qcnn"
 
 
@@ -754,7 +793,7 @@ def test_run_may_start_with_a_digit(k8s: Path):
 def test_damaged_own_yaml_is_refused(k8s: Path, text: str):
     (k8s / "overlays/local/patches/own.yaml").write_text(text)
     with pytest.raises(SettingsError, match=r"^own.yaml of overlay local "):
-        manifests.training(settings())
+        built(settings())
 
 
 def test_damaged_digests_are_refused(k8s: Path):
@@ -774,4 +813,4 @@ def test_main_writes_nothing_if_a_setting_is_refused(k8s: Path):
 @pytest.mark.parametrize("word", ["WORKERS=auto", "BATCH=auto"])
 def test_training_refuses_auto(word):
     with pytest.raises(SettingsError, match=r"WORKERS and BATCH.*make plan"):
-        manifests.training(Settings.from_args([word]))
+        built(Settings.from_args([word]))

@@ -65,7 +65,7 @@ def test_client_trains_no_finished_trial_again(monkeypatch: pytest.MonkeyPatch) 
     """The run may finish between the study's look at it and the client's."""
     cluster = SimpleNamespace(check=lambda: None)
     monkeypatch.setattr(run.KubeClient, "connect", lambda settings: cluster)
-    monkeypatch.setattr(run.manifests, "training", lambda settings: [])
+    monkeypatch.setattr(run.manifests, "build", lambda settings: SimpleNamespace(storage=None))
     monkeypatch.setattr(run.select, "engines", lambda *args: [])
     monkeypatch.setattr(run, "select_run", lambda *args: "s-0000-2")
     assert run.run(Settings.from_args(["TARGET=k8s", "STUDY=s", "RUN=s-0000"])) == 0
