@@ -24,10 +24,8 @@ namespace qfleet {
   extern const Kernels<double> kDouble; \
   }
 QFLEET_DECLARE(baseline)
-#ifdef __x86_64__
 QFLEET_DECLARE(avx2)
 QFLEET_DECLARE(avx512)
-#endif
 #undef QFLEET_DECLARE
 
 namespace tests {
@@ -123,9 +121,11 @@ std::vector<InstructionSet<T>> InstructionSets() {
   };
   std::vector<InstructionSet<T>> instruction_sets = {
       {"baseline", pick(baseline::kFloat, baseline::kDouble)}};
-#ifdef __x86_64__
-  const std::string best = InstructionSetName();
+  [[maybe_unused]] const std::string best = InstructionSetName();
+#ifdef QFLEET_AVX2
   if (best != "baseline") instruction_sets.push_back({"avx2", pick(avx2::kFloat, avx2::kDouble)});
+#endif
+#ifdef QFLEET_AVX512
   if (best == "avx512")
     instruction_sets.push_back({"avx512", pick(avx512::kFloat, avx512::kDouble)});
 #endif
