@@ -205,12 +205,13 @@ audit: ## compare the locks with reviewed advisories, and with an advisory servi
 		.venv/bin/python -m tools.audit --pip-audit .venv/bin/pip-audit "$$service"
 
 .PHONY: verify
-verify: docs audit ## check style, types, prose, import rules, links, generated files and advisories
+verify: docs audit ## check style, types, prose, commit messages, import rules, links, generated files and advisories
 	@$(no_settings)$(setup) $(dev)
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@.venv/bin/python -m tools.prose_lint
+	@.venv/bin/python -m tools.commit_titles
 	@git ls-files '*.cc' '*.h' '*.cu' | xargs .venv/bin/clang-format --dry-run --Werror
 	@git ls-files '*.sh' .ci/run | xargs .venv/bin/shellcheck --external-sources --source-path=SCRIPTDIR:.
 	@.venv/bin/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml

@@ -1,12 +1,12 @@
 # prose: ok file
-"""The prose lint: what it rejects and accepts."""
+"""The prose lint and the check of commit messages: what they reject and accept."""
 
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tools import prose_lint
+from tools import commit_titles, prose_lint
 
 
 def found(path: str, source: str) -> list[tuple[int, str]]:
@@ -124,3 +124,50 @@ def repository(tmp_path: Path) -> Path:
 def test_lint_prints_place_of_selected_files(repository: Path) -> None:
     assert list(prose_lint.lint(repository)) == ["docs/a.md:1:11: 'anew' -> again, re-"]
     assert list(prose_lint.lint(repository, ["a.py"])) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "word"),
+    [
+        ("Add a lint\n\nIt finds long titles.\n", ""),
+        (f"{'x' * 72}\n\nSigned-off-by: A <a@b>\n\nWhy.", ""),
+        (f"{'x' * 73}\n\nWhy.\n", "73"),
+        ("Add a lint\nof two lines\n", "body"),
+        ("Add a lint\n\nSigned-off-by: A <a@b>\n", "body"),
+        ("", "body"),
+    ],
+)
+def test_commit_message_needs_short_title_and_body(message: str, word: str) -> None:
+    assert word in commit_titles.check(message)
+    assert bool(word) == bool(commit_titles.check(message))
+
+
+def test_commit_messages_are_those_since_the_tag(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_titles, "BEGIN", "2000-01-01T00:00Z")
+
+    def git(*arguments: str) -> None:
+        names = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", repository, *names, *arguments], check=True)
+
+    commit = ("commit", "--quiet", "--allow-empty", "--message")
+    git(*commit, "One")
+    assert list(commit_titles.new_messages(repository)) == ["One\n"]
+    git("tag", "v1")
+    assert list(commit_titles.new_messages(repository)) == []
+    git("checkout", "--quiet", "-b", "side")
+    git(*commit, "Two\n\nWhy.")
+    git("checkout", "--quiet", "-")
+    git("merge", "--quiet", "--no-ff", "--no-edit", "side")
+    assert list(commit_titles.new_messages(repository)) == ["Two\n\nWhy.\n"]
+    shallow = tmp_path / "shallow"
+    git("clone", "--quiet", "--depth=1", f"file://{repository}", str(shallow))
+    assert list(commit_titles.new_messages(shallow)) == []
+
+
+def test_commit_hook_ignores_comments_and_diff(tmp_path: Path) -> None:
+    file = tmp_path / "COMMIT_EDITMSG"
+    for text, status in (("Add it\n\nWhy.\n# note\n", 0), ("Add it\n# a\n\n# ----- >8\nb\n", 1)):
+        file.write_text(text.replace("-----", "-" * 24))
+        assert commit_titles.main([str(file)]) == status
