@@ -41,7 +41,7 @@ def did_you_mean(given: str, choices: Iterable[str]) -> str:
 
 
 def _regular_plural(noun: str) -> str:
-    if noun.endswith(("s", "x", "z", "ch", "sh")):
+    if noun.endswith(("s", "x", "z", "ch", "sh")) and not noun.endswith("epoch"):
         return noun + "es"
     if noun.endswith("y") and noun[-2:-1] not in set("aeiou"):
         return noun[:-1] + "ies"

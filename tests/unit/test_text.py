@@ -14,6 +14,7 @@ from common.text import plural
         (-1, "step", "-1 steps"),
         (1024, "example", "1,024 examples"),
         (2, "batch", "2 batches"),
+        (2, "epoch", "2 epochs"),
         (3, "process", "3 processes"),
         (2, "retry", "2 retries"),
         (2, "day", "2 days"),
