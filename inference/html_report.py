@@ -4,18 +4,22 @@ The file is self-contained: plots and circuits are inline SVG. It loads nothing 
 its content security policy enforces this.
 """
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
 from common.data import Encoding
 from common.data.description import describe_encoding, describe_labels
 from common.metrics import number, title
 from common.text import plural
-from inference import mitigation_section, report_sections, task_sections
-from inference.html_text import card, definitions, escape, note, page, section
+from inference import gradient_variance, report_plots, report_sections, task_plots
+from inference.html_text import page
 from inference.results import InferenceResults
 from inference.scoring import ClassScores
 from qfleet.devices.calibration import short_name
 
+TEMPLATE = Path(__file__).with_name("run_report.html")
 PLACEMENTS = {
     "cluster": "rx on the cluster state",
     "angle": "ry on |0...0>",
@@ -39,33 +43,30 @@ _DETAILS = {
 
 def render(results: InferenceResults) -> str:
     """Return the page."""
-    run = results.source.run
-    settings = results.source.settings
-    heading = f"Run {run.name}" if run else f"Weights {results.source.weights.name}"
-    warnings = [*results.notes, *(g.warning for g in results.gradients if g.warning)]
-    parts = [
-        _facts(results),
-        report_sections.loss(results),
-        report_sections.predictions(results),
-        mitigation_section.mitigation(results),
-        task_sections.confusion(results),
-        task_sections.errors(results),
-        report_sections.baselines(results),
-        report_sections.gradients(results),
-        report_sections.circuits(results),
-    ]
+    source, scores, inputs = results.source, results.scores, results.inputs
+    settings, versions = source.settings, source.record.get("versions", {})
     return page(
-        title=escape(heading),
-        lead=escape(
+        TEMPLATE,
+        heading=f"Run {source.run.name}" if source.run else f"Weights {source.weights.name}",
+        lead=(
             f"{settings.get('model')} on {plural(int(settings.get('qubits', 0)), 'qubit')}:"
-            f" predictions for {plural(results.scores.total, 'example')} ({results.inputs.title})"
+            f" predictions for {plural(scores.total, 'example')} ({inputs.title})"
         ),
-        warnings="\n".join(f'<p class="warning">{escape(text)}</p>' for text in warnings),
-        cards="\n".join(card(*one) for one in _headline(results)),
-        sections="\n".join(filter(None, parts)),
-        footer=escape(
-            f"Created {results.created} by qfleet inference from {results.source.weights}"
-        ),
+        warnings=[*results.notes, *(g.warning for g in results.gradients if g.warning)],
+        cards=_headline(results),
+        footer=f"Created {results.created} by qfleet inference from {source.weights}",
+        facts=_facts(results),
+        versions=", ".join(f"{name} {version}" for name, version in versions.items()),
+        results=results,
+        settings=settings,
+        scores=scores,
+        inputs=inputs,
+        target=inputs.target,
+        sections=report_sections,
+        report_plots=report_plots,
+        task_plots=task_plots,
+        limits=gradient_variance,
+        describe_encoding=describe_encoding,
     )
 
 
@@ -112,7 +113,8 @@ def _fidelity(results: InferenceResults) -> list[tuple[str, str, str]]:
     return [("fidelity of the circuit", f"{worst.fidelity:.3f}", "by its return after the reverse")]
 
 
-def _facts(results: InferenceResults) -> str:
+def _facts(results: InferenceResults) -> list[tuple[str, list[tuple[str, Any]]]]:
+    """Return titled lists of facts; a fact whose value is None is left out."""
     source, inputs = results.source, results.inputs
     settings, result, data = source.settings, source.result, inputs.data
     pruned = result.get("pruned")
@@ -159,13 +161,4 @@ def _facts(results: InferenceResults) -> str:
         ("finished", result.get("finished")),
         ("SHA-256 of the weights", str(result.get("weights", {}).get("sha256", ""))[:16] or None),
     ]
-    versions = ", ".join(f"{name} {v}" for name, v in source.record.get("versions", {}).items())
-    return section(
-        "Run",
-        '<div class="facts">',
-        definitions("Model", model),
-        definitions("Data", data_facts),
-        definitions("Training", training),
-        "</div>",
-        note(f"Trained with {escape(versions)}.") if versions else "",
-    )
+    return [("Model", model), ("Data", data_facts), ("Training", training)]

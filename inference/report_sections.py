@@ -1,41 +1,36 @@
-"""The report's sections: a title, a note and a plot or table for each result."""
+"""Plots, tables and diagrams of the report, which its template asks for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from common.data.description import describe_encoding
+import numpy as np
+
+from common.data.origin import ID
 from common.metrics import number, title
 from common.text import plural
-from inference import circuit_svg, report_plots, task_sections
-from inference.gradient_variance import NEAR_PLATEAU, SMALL_VARIANCE
-from inference.html_text import escape, note, section
+from inference import circuit_svg, report_plots, task_plots
 from inference.results import InferenceResults
-from inference.scoring import MAX_READOUTS, ClassScores
+from inference.scoring import ClassScores, MemberScores, NumberScores, Scores
 
-MAX_CIRCUITS = 8
+CHEMICAL_ACCURACY = 1.6e-3
+"""In hartree: 1 kcal/mol."""
+
+Table = tuple[list[str], list[list[str]]]
+"""Headings and rows."""
 
 
-def loss(results: InferenceResults) -> str:
-    """Return the section with the loss curve."""
-    name = _loss_name(results.source.metrics)
-    rows = [row for row in results.source.metrics if name and _has_losses(row, name)]
+def loss(results: InferenceResults) -> dict[str, Any]:
+    """Return the loss curve and what it shows; empty where no losses are recorded."""
+    recorded, settings = results.source.metrics, results.source.settings
+    # The loss is the first number of an epoch.
+    name = next((name for row in recorded[:1] for name in row if name != "epoch"), "")
+    rows = [row for row in recorded if name and _has_losses(row, name)]
     if not rows:
-        return section("Loss", note("There is no metrics.jsonl for these weights."))
-    settings = results.source.settings
+        return {}
     count = settings.get("initializations") or 1
     epochs = settings.get("initialization_epochs") or 0
-    text = f"The {escape(title(name))} at the end of each epoch; lower is better."
-    if count > 1:
-        text += (
-            f" Training starts with {count} random initializations of {plural(epochs, 'epoch')}"
-            " each. It continues with the best one, with a learning rate that decays to zero."
-        )
-    return section("Loss", note(text), report_plots.loss_curve(rows, name, count, epochs))
-
-
-def _loss_name(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the name of the loss, the first number of an epoch; nothing without rows."""
-    return next((name for row in rows[:1] for name in row if name != "epoch"), "")
+    plot = report_plots.loss_curve(rows, name, count, epochs)
+    return {"title": title(name), "count": count, "epochs": epochs, "plot": plot}
 
 
 def _has_losses(row: Mapping[str, Any], name: str) -> bool:
@@ -43,182 +38,119 @@ def _has_losses(row: Mapping[str, Any], name: str) -> bool:
     return all(isinstance(number, int | float) for number in numbers)
 
 
-def predictions(results: InferenceResults) -> str:
-    """Return the section with predictions of the task, and readouts."""
+def prediction_plot(results: InferenceResults) -> str:
+    """Return the plot of the predictions; empty where a task has none."""
     scores, target = results.scores, results.inputs.target
-    parts = task_sections.predictions(results)
     if isinstance(scores, ClassScores) and target.kind == "signs":
-        parts = [
-            note("A prediction is a number; its sign is the class."),
-            report_plots.predictions(scores, target.classes),
-        ]
-    if target.task in ("energy", "state"):
-        return section("Results", *parts)
-    if count := scores.readouts_per_example:
-        shown = f" The first {MAX_READOUTS} of {count} are shown."
-        parts += [
-            "<h3>Readouts</h3>",
-            note(
-                "The outputs of the circuit, before any classical layer: expectation values from"
-                " -1 to 1." + (shown if count > MAX_READOUTS else "")
-            ),
-            report_plots.readouts(scores, target.classes),
-        ]
-    return section("Predictions", *parts)
+        return report_plots.predictions(scores, target.classes)
+    if isinstance(scores, NumberScores) and scores.labelled:
+        return task_plots.residuals(*map(np.array, scores.pairs))
+    has_curve = target.kind == "energy" and target.has_reference and len(target.fields) == 1
+    if isinstance(scores, MemberScores) and has_curve and scores.total > 1:
+        fields = results.inputs.head(scores.total).angles[:, 0]
+        limit = CHEMICAL_ACCURACY if target.electrons else None
+        curve = (fields, scores.values, scores.references)
+        return task_plots.energies(*curve, target.fields[0], limit)
+    return ""
 
 
-def baselines(results: InferenceResults) -> str:
-    """Return the section that compares classical models; empty where there are none to compare."""
-    scores = results.scores
-    if not scores.metrics or results.inputs.target.task not in ("classification", "regression"):
-        return ""
-    if not results.baselines:
-        reason = results.missing_baselines_reason
-        return section("Baselines", note(f"No baselines: {escape(reason)}."))
-    data = results.inputs.data
-    names = list(scores.metrics)
+def members(results: InferenceResults) -> Table:
+    """Return the table of Hamiltonians or states."""
+    scores, target = results.scores, results.inputs.target
+    assert isinstance(scores, MemberScores)
+    fields = results.inputs.head(scores.total).angles[:, : len(target.fields)]
+    columns = [(name, [f"{x:.6g}" for x in fields[:, i]]) for i, name in enumerate(target.fields)]
+    name = "energy" if target.kind == "energy" else "fidelity"
+    columns.append((name, [f"{x:.6f}" for x in scores.values]))
+    if isinstance(scores.unmitigated, MemberScores):
+        columns.append(("without ZNE", [f"{x:.6f}" for x in scores.unmitigated.values]))
+    if target.kind == "energy" and target.has_reference:
+        distances = scores.values - scores.references
+        columns.append(("reference", [f"{x:.6f}" for x in scores.references]))
+        columns.append(("error", [number("energy_error", x) for x in distances]))
+    headings, cells = zip(*columns, strict=True)
+    return list(headings), list(map(list, zip(*cells, strict=True)))
+
+
+def errors(results: InferenceResults) -> Table:
+    """Return the table of the largest errors."""
+    inputs = results.inputs
+    ids = ["id"] * (ID in inputs.origin_columns)
+    size, form = ("distance", lambda x: number("mae", x))
+    if inputs.target.classes:
+        size, form = ("probability", "{:.3f}".format)
+    return ["row", *ids, "label", "predicted", size], [
+        [str(e.row), *(e.id or "" for _ in ids), e.label, e.predicted, form(e.size)]
+        for e in results.scores.errors.found
+    ]
+
+
+def mitigated_metrics(scores: Scores) -> Table:
+    """Return the table of metrics without and with zero-noise extrapolation."""
+    plain = scores.unmitigated.metrics if scores.unmitigated else {}
+    return ["", "without ZNE", "with ZNE"], [
+        [title(name), number(name, plain[name]), number(name, value)]
+        for name, value in scores.metrics.items()
+    ]
+
+
+def trust(results: InferenceResults) -> Table:
+    """Return the table of fidelity, return probabilities and errors of the circuits."""
+    heads = ["circuit", "fidelity", "return, mean", "return, least", "error without ZNE",
+             "error with ZNE"]  # fmt: skip
+    return heads, [
+        [
+            one.circuit,
+            *(f"{part:.4f}" for part in (one.fidelity, one.returned, one.least)),
+            *(f"{part:.2e}" for part in (one.noisy_error, one.mitigated_error)),
+        ]
+        for one in results.trust
+    ]
+
+
+def baselines(results: InferenceResults) -> Table:
+    """Return the table of the model and the baselines."""
+    data, scores, own = results.inputs.data, results.scores, results.column_baselines
     train_rows = data.rows("train") if data else 0
-    own = (results.source.settings.get("model"), scores.metrics, train_rows, scores.total)
-    rows = [_row(names, *own, highlight=True)]
-    rows += [_row(names, b.name, b.metrics, b.train_rows, b.test_rows) for b in results.baselines]
-    columns = results.column_baselines
-    rows += [
-        _row(names, f"{b.name}, own columns", b.metrics, b.train_rows, b.test_rows)
-        for b in (columns.found if columns else [])
+    models = [(results.source.settings.get("model"), scores.metrics, train_rows, scores.total)]
+    models += [(b.name, b.metrics, b.train_rows, b.test_rows) for b in results.baselines]
+    models += [
+        (f"{b.name}, own columns", b.metrics, b.train_rows, b.test_rows)
+        for b in (own.found if own else [])
     ]
-    headings = ("model", *map(title, names), "trained on", "tested on")
-    return section(
-        "Baselines",
-        note(
-            "Classical models of scikit-learn on the same angles and the same training split, each"
-            " tuned by cross-validation over as many configurations as the others. The perceptron"
-            " (MLP) has about as many weights as the model."
-        ),
-        _encoding_note(results),
-        '<div class="wide"><table><thead><tr>'
-        + "".join(f"<th>{escape(heading)}</th>" for heading in headings)
-        + f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div>",
-    )
-
-
-def _encoding_note(results: InferenceResults) -> str:
-    """Return what the encoding loses, where that may limit the model."""
-    columns, data = results.column_baselines, results.inputs.data
-    if columns is None or data is None:
-        return ""
-    text = f"The features are {describe_encoding(data.encoding)}."
-    if columns.found:
-        text += (
-            " The last rows are the same models on the table's own columns. If they are much better"
-            " than those on the angles, the encoding is the limit: raise QUBITS or provide fewer"
-            " columns. Otherwise the model is."
-        )
-    return note(escape(f"{text} {columns.hint}{'.' * bool(columns.hint)}"))
-
-
-def _row(
-    names: Sequence[str],
-    model: Any,
-    metrics: Mapping[str, float],
-    train_rows: int,
-    test_rows: int,
-    *,
-    highlight: bool = False,
-) -> str:
-    cells = [number(name, metrics[name]) if name in metrics else "–" for name in names]
-    cells += [f"{train_rows:,}", f"{test_rows:,}"]
-    kind = ' class="highlight"' if highlight else ""
-    return f"<tr{kind}><th>{escape(str(model))}</th>{''.join(f'<td>{c}</td>' for c in cells)}</tr>"
-
-
-def gradients(results: InferenceResults) -> str:
-    """Return the section with the gradient variance by layer of each distinct circuit."""
-    if not results.gradients:
-        return ""
-    parts = [
-        note(
-            "The variance of the readout gradients with random angles, mean over the angles of each"
-            " layer. It measures the size of the gradients at the beginning of training. The marks"
-            " are the values of a random circuit of the same width (a unitary 2-design), which"
-            " decrease as 2<sup>-N</sup> with N qubits: a barren plateau (McClean et al.,"
-            " arXiv:1803.11173). A layer counts as a barren plateau if its variance is at most"
-            f" {NEAR_PLATEAU:g} times that value and at most {SMALL_VARIANCE:g}."
-        )
+    names = list(scores.metrics)
+    return ["model", *map(title, names), "trained on", "tested on"], [
+        [
+            str(model),
+            *(number(name, metrics[name]) if name in metrics else "–" for name in names),
+            *(f"{count:,}" for count in counts),
+        ]
+        for model, metrics, *counts in models
     ]
-    for index, measured in enumerate(results.gradients):
-        name = escape(measured.circuit)
-        if len(results.gradients) > 1:
-            parts.append(f"<h3>{name}</h3>")
-        if measured.skipped:
-            parts.append(note(f"Not measured for {name}: {escape(measured.skipped)}."))
-            continue
-        parts.append(report_plots.gradient_variance(measured, f"gradient{index}"))
-        parts.append(
-            note(f"{measured.samples} random samples of all angles, each with one example.")
-        )
-    others = len(results.circuits) - len(results.gradients)
-    if others > 0:
-        parts.append(note(f"{plural(others, 'more circuit')} of the same structure."))
-    return section("Gradient variance by layer", *parts)
 
 
-def circuits(results: InferenceResults) -> str:
-    """Return the section with the circuit diagrams."""
-    if not results.circuits:
-        return section("Circuit", note("The model has no circuit."))
-    legend = (
-        'Gates with data angles have the outline <span class="key" style="color:'
-        ' var(--positive)"></span>, gates with trained angles <span class="key" style="color:'
-        ' var(--negative)"></span>. The small number is that of the symbol. The tooltip of a gate'
-        " contains its symbol and its trained angle. Scroll sideways to see the rest."
-    )
-    first, *others = results.circuits[:MAX_CIRCUITS]
-    parts = [note(legend), _diagram(first)]
-    parts += [
-        f"<details><summary>{escape(layer.name)}</summary>{_diagram(layer)}</details>"
-        for layer in others
-    ]
-    if (omitted := len(results.circuits) - MAX_CIRCUITS) > 0:
-        parts.append(note(f"{plural(omitted, 'more circuit')} omitted."))
-    return section("Circuit", *parts)
-
-
-def _network_note(simulator: Any) -> str:
-    networks = getattr(simulator, "networks", None)
-    if networks is None:
-        return ""
-    return (
-        f"; simulated by tensor networks of width {networks.width}, with"
-        f" {networks.operations:,} complex multiplications per example"
-    )
-
-
-def _excerpt_note(drawn: Any, width: int) -> str:
-    shown = len(drawn.all_qubits())
-    if shown == width:
-        return ""
-    return f". Excerpt: the first {shown} of {width:,} qubits, with the gates among them"
-
-
-def _diagram(layer: Any) -> str:
+def diagram(layer: Any) -> tuple[str, str]:
+    """Return caption and SVG of a circuit; without SVG if it has too many gates."""
     trained: Mapping[str, float] = dict(
         zip(layer.parameters, map(float, layer.angles.numpy()), strict=True)
     )
     drawn = circuit_svg.excerpt(layer.circuit)
     svg = circuit_svg.circuit_to_svg(drawn, layer.inputs, trained, layer.observables)
     gates = sum(1 for _ in layer.circuit.all_operations())
-    width = len(layer.circuit.all_qubits())
     if not svg:
-        return note(
-            f"{escape(layer.name)}: the circuit has too many gates for a diagram ({gates:,})."
-        )
-    readouts = ", ".join(str(observable).removeprefix("1.000*") for observable in layer.observables)
-    if len(readouts) > 200:
-        readouts = readouts[:200] + "..."
-    caption = note(
-        f"{escape(layer.name)}: {plural(width, 'qubit')}, {plural(gates, 'gate')},"
+        return f"the circuit has too many gates for a diagram ({gates:,}).", ""
+    width, shown = len(layer.circuit.all_qubits()), len(drawn.all_qubits())
+    caption = (
+        f"{plural(width, 'qubit')}, {plural(gates, 'gate')},"
         f" {plural(len(layer.parameters), 'trained angle')}"
-        f"{'; readouts: ' * bool(readouts)}{escape(readouts)}"
-        f"{_network_note(layer.simulator)}{_excerpt_note(drawn, width)}"
     )
-    return f'{caption}<div class="scroll">{svg}</div>'
+    if readouts := ", ".join(str(one).removeprefix("1.000*") for one in layer.observables):
+        caption += f"; readouts: {readouts[:200]}{'...' * (len(readouts) > 200)}"
+    if networks := getattr(layer.simulator, "networks", None):
+        caption += (
+            f"; simulated by tensor networks of width {networks.width}, with"
+            f" {networks.operations:,} complex multiplications per example"
+        )
+    if shown < width:
+        caption += f". Excerpt: the first {shown} of {width:,} qubits, with the gates among them"
+    return caption, svg

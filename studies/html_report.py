@@ -1,13 +1,14 @@
 """report.html of a study: one self-contained page, in the style of a run's report."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from common.metrics import is_higher_better, number
 from common.text import plural
-from inference.html_text import card, definitions, escape, note, page, section
+from inference.html_text import page
 from studies import plots
 from studies.console import interval, metric_cell
 from studies.definition import StudyDefinition
@@ -16,6 +17,7 @@ from studies.forecast import duration
 from studies.pruning import describe
 from studies.tables import StudyTables, label
 
+TEMPLATE = Path(__file__).with_name("study_report.html")
 MAX_ROWS = 100
 
 
@@ -29,30 +31,36 @@ def render(folder: StudyFolder, definition: StudyDefinition, tables: StudyTables
     """
     trials = list(folder.trials().values())
     failed = [trial for trial in trials if trial.state == "failed"]
-    study = folder.read()
-    warnings = (
-        [f"{plural(len(failed), 'trial')} failed; see the end of the page."] if failed else []
-    )
-    parts = [
-        _facts(study, definition),
-        _summary(tables),
-        _differences(tables),
-        _metric_plots(definition, tables),
-        _curves(folder, tables, trials),
-        _pruned(trials),
-        _failures(failed),
-    ]
+    pruned = [trial for trial in trials if trial.state == "pruned"]
+    finished = _finished(trials)
+    differences = tables.differences.to_dict("records")
     return page(
-        title=escape(f"Study {folder.name}"),
-        lead=escape(
+        TEMPLATE,
+        heading=f"Study {folder.name}",
+        lead=(
             f"{plural(len(tables.summary), 'combination')} of settings, trained with"
             f" {plural(len(definition.seeds), 'seed')}"
         ),
-        warnings="\n".join(f'<p class="warning">{escape(text)}</p>' for text in warnings),
-        cards="\n".join(card(*one) for one in _headline(folder, definition, tables, trials)),
-        sections="\n".join(filter(None, parts)),
-        footer=escape(f"Created by qfleet from {folder.path}"),
-    )
+        warnings=failed and [f"{plural(len(failed), 'trial')} failed; see the end of the page."],
+        cards=_headline(folder, definition, tables, trials),
+        footer=f"Created by qfleet from {folder.path}",
+        tables=tables,
+        facts=_facts(folder.read(), definition),
+        summary=_summary(tables),
+        differences=[
+            [row["from"], row["to"], row["seeds"],
+             interval(tables.metric, row["difference"], row["low"], row["high"])]
+            for row in differences
+        ],
+        clear=[i for i, row in enumerate(differences) if row["low"] > 0 or row["high"] < 0],
+        metric_plots=_metric_plots(definition, tables),
+        combinations=len(finished),
+        curves=_curves(folder, tables, finished),
+        learning_curves=plots.learning_curves,
+        pruned=[[one.run, label(one.combination), one.seed, describe(one)] for one in pruned],
+        failed=[[one.run, label(one.combination), one.exit_code, one.error] for one in failed],
+        most=MAX_ROWS,
+    )  # fmt: skip
 
 
 def _headline(
@@ -87,7 +95,10 @@ def _label(row: Any) -> str:
     return label({name: str(row[name]) for name in names[: names.index("trials")]})
 
 
-def _facts(study: dict[str, Any], definition: StudyDefinition) -> str:
+def _facts(
+    study: dict[str, Any], definition: StudyDefinition
+) -> list[tuple[str, list[tuple[str, Any]]]]:
+    """Return titled lists of facts; a fact whose value is None is left out."""
     lineage = study.get("lineage", {})
     axes = [(axis.name.upper(), ", ".join(axis.ends)) for axis in definition.axes]
     fixed = [(name.upper(), value) for name, value in study.get("fixed", {}).items()]
@@ -97,20 +108,18 @@ def _facts(study: dict[str, Any], definition: StudyDefinition) -> str:
         for name in ("pruner", "reduction_factor", "min_epochs")
         if name in study
     ]
-    return section(
-        "Study",
-        '<div class="facts">',
-        definitions("Varied", [*axes, ("SEED", seeds), ("search", definition.search), *pruner]),
-        definitions("Equal for all", fixed or [("settings", "defaults")]),
-        definitions("Origin", [("started", study.get("created")), *lineage.items()]),
-        "</div>",
-    )
+    return [
+        ("Varied", [*axes, ("SEED", seeds), ("search", definition.search), *pruner]),
+        ("Equal for all", fixed or [("settings", "defaults")]),
+        ("Origin", [("started", study.get("created")), *lineage.items()]),
+    ]
 
 
-def _summary(tables: StudyTables) -> str:
+def _summary(tables: StudyTables) -> tuple[list[str], list[list[str]]]:
+    """Return headings and rows of the means."""
     frame = tables.summary
     if not len(frame):
-        return ""
+        return [], []
     settings = list(frame.columns[: list(frame.columns).index("trials")])
     metrics = [
         name.removesuffix(" mean")
@@ -121,72 +130,44 @@ def _summary(tables: StudyTables) -> str:
     metrics = [*metrics, *(name for name in names if name not in metrics)]
     metrics = [name for name in metrics if f"{name} mean" in frame.columns]
     rows = [
-        (
-            [*(str(row[name]) for name in settings), *(metric_cell(row, name) for name in metrics)],
-            index == tables.best,
-        )
-        for index, row in enumerate(frame.to_dict("records"))
-    ]
-    return section(
-        "Means",
-        note("Mean over the seeds, with its 95 % t interval. The row with the best"
-             " validation mean is bold."),
-        _table([*(name.upper() for name in settings), *metrics], rows),
-    )  # fmt: skip
-
-
-def _differences(tables: StudyTables) -> str:
-    frame = tables.differences
-    if not len(frame):
-        return ""
-    rows = [
-        ([row["from"], row["to"], str(row["seeds"]), interval(
-            tables.metric, row["difference"], row["low"], row["high"])],
-         bool(row["low"] > 0 or row["high"] < 0))
+        [*(str(row[name]) for name in settings), *(metric_cell(row, name) for name in metrics)]
         for row in frame.to_dict("records")
-    ]  # fmt: skip
-    return section(
-        "Differences",
-        note(f"Test {escape(tables.metric)} of the second combination minus that of the first, over"
-             " equal seeds. Bold: the 95 % t interval does not contain 0."),
-        _table(["from", "to", "seeds", "difference"], rows),
-    )  # fmt: skip
+    ]
+    return [*(name.upper() for name in settings), *metrics], rows
 
 
-def _metric_plots(definition: StudyDefinition, tables: StudyTables) -> str:
+def _metric_plots(definition: StudyDefinition, tables: StudyTables) -> list[str]:
     metric = f"test {tables.metric}"
     if metric not in tables.trials.columns:
-        return ""
-    drawn = [
+        return []
+    return [
         plots.metric_over_setting(tables.trials, axis.name, metric)
         for axis in definition.axes
         if tables.trials.loc[tables.trials[metric].notna(), axis.name].nunique() > 1
     ]
-    if not drawn:
-        return ""
-    text = "Each dot is a trial; the mean over all other settings has its 95 % interval."
-    return section("Metric over settings", note(text), *drawn)
 
 
-def _curves(folder: StudyFolder, tables: StudyTables, trials: Sequence[Trial]) -> str:
-    """Return the learning curves of the best combinations by validation."""
-    column = f"val_{tables.metric}"
+def _finished(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
+    """Return the finished trials by the name of their combination."""
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
         if trial.state == "finished":
             groups.setdefault(label(trial.combination), []).append(trial)
+    return groups
+
+
+def _curves(
+    folder: StudyFolder, tables: StudyTables, groups: Mapping[str, list[Trial]]
+) -> dict[str, list[list[float]]]:
+    """Return the learning curves of the best combinations by validation, one for each seed."""
+    column = f"val_{tables.metric}"
     curves: dict[str, list[list[float]]] = {}
     for name in _ranked(list(groups), tables)[: plots.MAX_CURVES]:
         rows = [folder.run(trial).metrics() for trial in groups[name]]
         seeds = [[float(row[column]) for row in one if row.get(column) is not None] for one in rows]
         if all(seeds):
             curves[name] = seeds
-    if not curves:
-        return ""
-    text = "Mean over the seeds; the band is the range of the seeds."
-    if len(groups) > len(curves):
-        text += f" The best {len(curves)} of {len(groups)} combinations are shown."
-    return section("Learning curves", note(text), plots.learning_curves(curves, tables.metric))
+    return curves
 
 
 def _ranked(names: list[str], tables: StudyTables) -> list[str]:
@@ -200,45 +181,3 @@ def _ranked(names: list[str], tables: StudyTables) -> list[str]:
     means = means[: len(names)]  # then there are combinations whose trials were all pruned
     order = np.argsort(np.where(np.isnan(means), np.inf, sign * means), kind="stable")
     return [names[i] for i in order]
-
-
-def _pruned(trials: Sequence[Trial]) -> str:
-    pruned = [trial for trial in trials if trial.state == "pruned"]
-    if not pruned:
-        return ""
-    rows = [
-        ([one.run, label(one.combination), str(one.seed), describe(one)], False) for one in pruned
-    ]
-    return section(
-        "Pruned trials",
-        note("They were worse than others after the same number of epochs; means do not include"
-             " them. The metrics are the best ones until that epoch."),
-        _table(["run", "settings", "seed", "end"], rows),
-    )  # fmt: skip
-
-
-def _failures(failed: Sequence[Trial]) -> str:
-    if not failed:
-        return ""
-    rows = [
-        ([one.run, label(one.combination), str(one.exit_code), one.error], False) for one in failed
-    ]
-    return section("Failed trials", _table(["run", "settings", "exit code", "error"], rows))
-
-
-def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], bool]]) -> str:
-    """Return a table of the first rows, each (cells, whether it is bold)."""
-    titles = "".join(f"<th>{escape(name)}</th>" for name in head)
-    lines = [
-        f"<tr{' class=highlight' if bold else ''}>"
-        + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)
-        + "</tr>"
-        for cells, bold in rows[:MAX_ROWS]
-    ]
-    rest = len(rows) - MAX_ROWS
-    more = note(f"{rest:,} more rows are in the CSV file.") if rest > 0 else ""
-    body = "\n".join(lines)
-    return (
-        f'<div class="wide"><table><thead><tr>{titles}</tr></thead>\n'
-        f"<tbody>{body}</tbody></table></div>\n{more}"
-    )

@@ -6,14 +6,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import numpy as np
 import pytest
 
 from common.data.target import SIGNS
 from common.errors import run_main
-from inference import gradient_variance, html_text, report_plots, svg_plots
+from inference import gradient_variance, html_report, html_text, report_plots, svg_plots
 from inference.__main__ import main
 from inference.scoring import ClassScores
+from studies import html_report as study_report
 from tests.support.finished_run import finish
 
 NAMES = ("a<b>$x$&", 'c"$')
@@ -181,8 +183,17 @@ def test_gradient_plot_marks_flat_layers():
     )
 
 
-def test_report_template_has_only_known_placeholders():
-    text = html_text.TEMPLATE.read_text(encoding="utf-8")
-    assert set(re.findall(r"\$(\w*)", text)) == {
-        "title", "lead", "warnings", "cards", "sections", "footer",
-    }  # fmt: skip
+def test_page_escapes_values_and_refuses_unknown_names(tmp_path):
+    template = tmp_path / "page.html"
+    template.write_text('<p title="{{ text }}">{{ text }}</p>')
+    text = "&#34;&lt;b&gt;\\x1b"
+    assert html_text.page(template, text='"<b>\x1b') == f'<p title="{text}">{text}</p>'
+    with pytest.raises(jinja2.UndefinedError):
+        html_text.page(template)
+
+
+@pytest.mark.parametrize("template", [html_report.TEMPLATE, study_report.TEMPLATE])
+def test_template_takes_only_drawings_as_markup(template):
+    trusted = re.findall(r"{{ ([\w.]+)[^}]*\| safe", template.read_text(encoding="utf-8"))
+    assert trusted
+    assert not [name for name in trusted if not re.search("plot|svg|curves", name)]
