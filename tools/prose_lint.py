@@ -36,7 +36,8 @@ _MESSAGE = re.compile(r"[A-Za-z]{2,}[,;:]? +[A-Za-z…]|… +[A-Za-z]{2,}")
 _VALUE = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}|\$\{[^}]*\}|\$\([^)]*\)|\$\w+")
 _QUOTED_CODE = re.compile(r"(`+)(?:(?!\1)[^\n]|\n(?!\s*\n))+?\1")
 _MARKDOWN_CODE = re.compile(
-    r"^[ >]*(```+|~~~+).*?^[ >]*\1|<!--.*?-->|(?<=\])\([^)\s]*\)|<[^<>\n]+>|https?://\S+",
+    r"^[ >]*(```+|~~~+).*?^[ >]*\1|<!--.*?-->|\{[{%].*?[%}]\}"
+    r"|(?<=\])\([^)\s]*\)|<[^<>\n]+>|https?://\S+",
     re.M | re.DOTALL,
 )
 _TABLE_OR_HEADING = re.compile(r"^[ >]*[|#][^\n]*", re.M)
@@ -45,8 +46,7 @@ _SENTENCE_END = re.compile(
     r"|(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)[.!?][\"')*_\]]*(?=\s)"
 )
 
-Finding = tuple[int, str, str]
-"""Offset in the file, text and hint."""
+Finding = tuple[int, str, str]  # offset in the file, text and hint
 
 
 def _fill(pattern: re.Pattern[str], text: str, filler: str = " ") -> str:
@@ -59,7 +59,7 @@ def prose(path: Path, source: str) -> str:
 
     Code is replaced by NUL, values in messages by "…", and code in backquotes by "_".
     """
-    if path.suffix == ".md":
+    if path.suffix in (".md", ".html"):
         return _fill(_QUOTED_CODE, _fill(_MARKDOWN_CODE, source), "_")
     parts, end = [], 0
     tokens = _TOKENS.get(path.name) or _TOKENS.get(path.suffix, _TOKENS[".sh"])
@@ -131,7 +131,7 @@ def lint(root: Path, selected: Sequence[str] = ()) -> Iterator[str]:
     listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
     sources = {}
     for path in map(Path, sorted({*listed.split("\0")} - {""})):
-        checked = {path.name, path.suffix} & {*_TOKENS, ".md"} or path.parts[0] == ".ci"
+        checked = {path.name, path.suffix} & {*_TOKENS, ".md", ".html"} or path.parts[0] == ".ci"
         if checked and (root / path).is_file():
             source = (root / path).read_text(encoding="utf-8")
             if "prose: ok file" not in source[:200]:

@@ -21,6 +21,7 @@ def found(path: str, source: str) -> list[tuple[int, str]]:
         ("a.md", "# Title\n\nIt starts anew.\n", 3),
         ("a.md", "| it | anew |\n", 1),
         ("a.md", "The run goes\non.\n", 1),
+        ("a.html", "<p>It\n{{ goes }} on, and starts anew.</p>\n", 2),
         ("a.py", 'def f():\n    """Start.\n\n    Then anew.\n    """\n', 4),
         ("a.py", "x = 1  # start anew\n", 1),
         ("a.py", "# it goes\n# on\n", 1),
