@@ -19,7 +19,6 @@ import qfleet
 from qfleet.circuits import ModelCircuit, qcnn
 from qfleet.circuits.qcnn import Pooling
 from qfleet.compiler.contraction_path import find_path
-from qfleet.compiler.network_program import NetworkProgram
 from qfleet.engine.compiled_circuit import CompiledCircuit
 
 BATCH, ROUNDS = 32, 5
@@ -74,13 +73,13 @@ def measure(case: WideCase) -> str:
 
     step()
     milliseconds = 1e3 * statistics.median(_times(step)) / BATCH
-    program = compiled._source
-    assert isinstance(program, NetworkProgram)
+    contraction = compiled._source.contraction
+    assert contraction is not None
     return (
         f"| {case.qubits:,} | {'all' if case.layers is None else case.layers} | {case.pool},"
         f" {'ring' if case.ring else 'chain'} | {'one' if case.one_angle else 'all'} |"
-        f" {compiled.readouts} | {program.width} | {program.operations:,} | {compilation:.1f} |"
-        f" {cached:.1f} | {milliseconds:.3g} |"
+        f" {compiled.readouts} | {contraction.width} | {contraction.operations:,} |"
+        f" {compilation:.1f} | {cached:.1f} | {milliseconds:.3g} |"
     )
 
 

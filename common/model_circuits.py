@@ -17,14 +17,14 @@ from qfleet.circuits import (
     hybrid_layers,
     qcnn,
 )
-from qfleet.compiler.methods import AnyProgram, compile_circuit_by
-from qfleet.compiler.network_program import NetworkProgram
+from qfleet.compiler.any_program import AnyProgram, Contraction
+from qfleet.compiler.methods import compile_circuit_by
 from qfleet.compiler.sampling import EXACT, Sampling
 from qfleet.devices import add_device_noise, map_to_device
 from qfleet.devices.calibration import INLINE
 from qfleet.devices.lines import inline_calibration
 from qfleet.engine import memory
-from qfleet.engine.network_memory import network_bytes
+from qfleet.engine.machine import Machine
 from qfleet.noise_rates import parse_rates
 
 MAX_OPERATIONS = 10**10
@@ -184,8 +184,9 @@ def compiled_circuits(
         ModelProgram(one, _compile(model, one, seed, number)) for number, one in enumerate(circuits)
     )
     for _, program in compiled:
-        if isinstance(program, NetworkProgram) and not _fits(program):
-            raise SimulationError(_too_large(model, program))
+        contraction = program.contraction if program is not None else None
+        if contraction is not None and not _fits(contraction):
+            raise SimulationError(_too_large(model, contraction))
     return compiled
 
 
@@ -200,15 +201,15 @@ def _compile(model: ModelSettings, circuit: ModelCircuit, seed: int, number: int
     )
 
 
-def _fits(program: NetworkProgram) -> bool:
-    """Return True if one thread can contract a program in the time and memory that there are."""
-    needed = network_bytes(program, _REAL_BYTES, 1)
-    return program.operations <= MAX_OPERATIONS and needed <= memory.available_bytes()
+def _fits(contraction: Contraction) -> bool:
+    """Return True if one thread can contract an example in the time and memory that there are."""
+    needed = contraction.bytes(Machine(_REAL_BYTES, threads=1))
+    return contraction.operations <= MAX_OPERATIONS and needed <= memory.available_bytes()
 
 
-def _too_large(model: ModelSettings, program: NetworkProgram) -> str:
+def _too_large(model: ModelSettings, contraction: Contraction) -> str:
     """Return the message for a model whose contraction is too large."""
-    digits = len(str(program.operations)) - 1
+    digits = len(str(contraction.operations)) - 1
     if model.model == "qcnn":
         layers = FEW_LAYERS["halves"]
         advice = f"QUBITS={STATE_QUBITS} or less, or MODEL=hybrid with LAYERS={layers}"
@@ -219,5 +220,5 @@ def _too_large(model: ModelSettings, program: NetworkProgram) -> str:
         advice += ", or POOLING=neighbours"
     return (
         f"QUBITS={model.qubits} can't be simulated: the best plan for one example needs 1e{digits}"
-        f" multiplications and a tensor of 2^{program.width} numbers: set {advice}"
+        f" multiplications and a tensor of 2^{contraction.width} numbers: set {advice}"
     )

@@ -146,11 +146,8 @@ def diagram(layer: Any) -> tuple[str, str]:
     )
     if readouts := ", ".join(str(one).removeprefix("1.000*") for one in layer.observables):
         caption += f"; readouts: {readouts[:200]}{'...' * (len(readouts) > 200)}"
-    if networks := getattr(layer.simulator, "networks", None):
-        caption += (
-            f"; simulated by tensor networks of width {networks.width}, with"
-            f" {networks.operations:,} complex multiplications per example"
-        )
+    if layer.contraction:
+        caption += f"; simulated by {layer.contraction}"
     if shown < width:
         caption += f". Excerpt: the first {shown} of {width:,} qubits, with the gates among them"
     return caption, svg

@@ -45,15 +45,17 @@ def record_paths(run: StoragePath, settings: Settings, data: Dataset) -> None:
         return
     from common.model_circuits import compiled_circuits
     from qfleet.compiler import path_cache
-    from qfleet.compiler.network_program import NetworkProgram
-    from qfleet.engine.network_memory import summarize_networks
+    from qfleet.engine.machine import Machine
 
     recorded = use_paths(run, settings)
     programs = compiled_circuits(settings.model, data.features, data.placement, settings.data.seed)
+    machine = Machine(4, settings.training.threads or cpu_count())
     for number, (_, program) in enumerate(programs):
-        if isinstance(program, NetworkProgram):
-            threads = settings.training.threads or cpu_count()
-            log.info(f"Circuit {number}: {summarize_networks(program, 4, threads)}")
+        if program is not None and (contraction := program.contraction) is not None:
+            size = contraction.bytes(machine) / 2**20
+            log.info(
+                f"Circuit {number}: {contraction}, {size:,.1f} MiB on {machine.threads} threads"
+            )
     used = {key: [list(pair) for pair in pairs] for key, pairs in path_cache.used_paths().items()}
     if used and used != recorded:
         storage.write_json(run / FILE, used)

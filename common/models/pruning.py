@@ -14,7 +14,6 @@ from qfleet.circuits import ModelCircuit
 from qfleet.circuits.pruning import removable_angles, without_angles
 from qfleet.compiler.sampling import EXACT
 from qfleet.tensorflow.layers import TrainedCircuit
-from qfleet.tensorflow.networks import NetworkSimulator
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def prunable_circuits(
     """
     name, prune = settings.model.model, settings.training.prune
     require_prunable(settings, target.members)
-    if any(isinstance(layer.simulator, NetworkSimulator) for layer in layers):
+    if any(layer.contraction is not None for layer in layers):
         raise SettingsError(
             f"PRUNE={prune:g} can't be used with tensor networks, by which"
             f" QUBITS={settings.model.qubits} are simulated: set METHOD=state_vector, or omit PRUNE"

@@ -2,9 +2,13 @@
 
 from collections.abc import Set
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from qfleet.compiler import expressions, kernel_fusion
 from qfleet.compiler.cache_blocking import BlockingPlan, CacheBlock
+
+if TYPE_CHECKING:
+    from qfleet.engine.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -68,3 +72,21 @@ def pass_costs(
         backward += PassCost(0, 2 * moved)
         first = end
     return forward, backward
+
+
+def tile_work(machine: "Machine", width: int, threads: int) -> list[float]:
+    """Return the work of 1, 2, ... examples as of `ProgramCost.batch_work`, for state vectors.
+
+    Args:
+        machine: The machine.
+        width: Qubits per state.
+        threads: Number of threads.
+    """
+    work = []
+    for examples in range(1, machine.lanes * threads + 1):
+        layout = machine.tile_layout(width, examples, threads)
+        if layout.shared_tile:
+            work.append(float(layout.tiles * layout.samples / threads))
+        else:
+            work.append(float(-(-layout.tiles // threads) * layout.samples))
+    return work

@@ -1,44 +1,48 @@
 """Programs that evolve density matrices: circuits with noise channels."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import cirq
 import numpy as np
 
 from qfleet.compiler.channel import NoiseChannel, on_block
-from qfleet.compiler.factor import Factor
-from qfleet.compiler.noisy_blocks import Item, NoisyProgram, join_blocks, merge_factors
-from qfleet.compiler.sampling import Sampling
-from qfleet.errors import CircuitError
-
-MAX_DENSITY_QUBITS = 16
-"""Widest density matrix of a program (kMaxDensityQubits in native/noisy/density_program.h)."""
+from qfleet.compiler.density_writer import DensityWriter
+from qfleet.compiler.noisy_blocks import NoisyProgram
+from qfleet.compiler.noisy_writer import Unitary
 
 
 @dataclass(frozen=True)
-class DensityBlock:
-    """Items on one or two qubits, which the engine applies as one matrix.
+class DensityProgram(NoisyProgram[np.ndarray]):
+    """A circuit with noise, compiled; its channels are matrices as of `channel.on_block`."""
 
-    Attributes:
-        qubits: Positions.
-        items: Unitaries, each a product of factors on the same qubits, and channels: matrices of
-            all qubits as of `NoiseChannel`.
-    """
+    method = "density_matrix"
+    kind = "density matrices"
+    hessian_advice = "remove the noise"
+    max_qubits = 16  # kMaxDensityQubits in native/density_program.h
+    advice = "use the method trajectories"
+    memory_advice = "use the method trajectories, or fewer qubits"
+    memory_unit = "gradient of an example"
 
-    qubits: tuple[int, ...]
-    items: tuple[tuple[Factor, ...] | np.ndarray, ...]
+    @staticmethod
+    def _channels(
+        items: Sequence[Unitary | NoiseChannel], block: tuple[int, ...]
+    ) -> tuple[Unitary | np.ndarray, ...]:
+        """Multiply neighbouring channels to one matrix."""
+        merged: list[Unitary | np.ndarray] = []
+        for item in items:
+            if isinstance(item, tuple):
+                merged.append(item)
+                continue
+            matrix = on_block(item, block)
+            if merged and isinstance(merged[-1], np.ndarray):
+                merged[-1] = matrix @ merged[-1]
+            else:
+                merged.append(matrix)
+        return tuple(merged)
 
-
-@dataclass(frozen=True)
-class DensityProgram(NoisyProgram):
-    """A circuit with noise, compiled.
-
-    Attributes:
-        blocks: First applied first.
-    """
-
-    blocks: tuple[DensityBlock, ...]
+    def _writer(self) -> DensityWriter:
+        return DensityWriter(self)
 
     def last_blocks(self) -> list[int]:
         """Return the last block of each position; that of a measured one comes after all."""
@@ -62,55 +66,23 @@ class DensityProgram(NoisyProgram):
         sizes = zip(self.blocks, self.coefficients, strict=True)
         return sum(4 ** len(block.qubits) * size for block, size in sizes)
 
-    def __str__(self) -> str:
-        channels = sum(isinstance(item, np.ndarray) for one in self.blocks for item in one.items)
-        return (
-            f"{len(self.qubits)} qubits, {len(self.inputs)} inputs, {len(self.parameters)}"
-            f" parameters, {self.readouts} readouts\n{len(self.blocks)} blocks with {channels}"
-            f" channels, {self.operations:,} multiplications per example"
-        )
+    def example_bytes(self, real_bytes: int, states: int = 2) -> int:
+        """Return the bytes of the density matrices of one example; see `NoisyProgram`."""
+        kept = _kept_coefficients(self.coefficients) if states > 1 else 0
+        return real_bytes * (4 ** len(self.qubits) + kept)
+
+    def batch_work(self, threads: int) -> list[float]:
+        """Return the work of up to one example per thread; see `ProgramCost`."""
+        return [1.0] * threads
 
 
-def compile_density(
-    items: Sequence[Item],
-    inputs: Sequence[str],
-    parameters: Sequence[str],
-    readouts: Sequence[cirq.PauliSum],
-    qubits: Sequence[cirq.Qid],
-    sampling: Sampling,
-) -> DensityProgram:
-    """Compile a product of factors and channels.
+def _kept_coefficients(before: list[int]) -> int:
+    """Return the least that a gradient keeps: see ReverseTile in native/density_engine.cc.
 
     Args:
-        items: First applied first.
-        inputs: Names of the data symbols, in the order of the columns of the angles.
-        parameters: Names of the trained symbols, in order.
-        readouts: At least one observable.
-        qubits: All qubits, in order.
-        sampling: Shots and their seed.
-
-    Raises:
-        CircuitError: The observables depend on too many qubits, or have a complex coefficient.
+        before: Coefficients before each block.
     """
-    program, blocks = join_blocks(items, inputs, parameters, readouts, qubits, sampling)
-    if len(program.qubits) > MAX_DENSITY_QUBITS:
-        raise CircuitError(
-            f"a density matrix has at most {MAX_DENSITY_QUBITS} qubits, but the observables depend"
-            f" on {len(program.qubits)}: use the method trajectories"
-        )
-    return DensityProgram(**vars(program), blocks=tuple(_block(*one) for one in blocks))
-
-
-def _block(qubits: tuple[int, ...], items: Sequence[Item]) -> DensityBlock:
-    """Multiply neighbours: channels to one matrix, and factors to one unitary."""
-    merged: list[tuple[Factor, ...] | np.ndarray] = []
-    for item in merge_factors(items, qubits):
-        if isinstance(item, NoiseChannel):
-            matrix = on_block(item, qubits)
-            if merged and isinstance(merged[-1], np.ndarray):
-                merged[-1] = matrix @ merged[-1]
-            else:
-                merged.append(matrix)
-        else:
-            merged.append(item)
-    return DensityBlock(qubits, tuple(merged))
+    segment = max(1, math.ceil(math.sqrt(len(before))))
+    starts = range(0, len(before), segment)
+    others = (sum(before[first + 1 : first + segment]) for first in starts)
+    return sum(before[first] for first in starts) + max(others, default=0)

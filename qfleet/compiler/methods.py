@@ -1,17 +1,18 @@
 """The choice of a method: state vector, subspace, networks, density matrix or trajectories."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
 
 import cirq
 import numpy as np
 
+from qfleet.argument_checks import choice
 from qfleet.compiler import kernel_fusion, lowering
-from qfleet.compiler.channel import NoiseChannel
+from qfleet.compiler.any_program import AnyProgram, Item, Source
 from qfleet.compiler.contraction_path import FEW_QUBITS, estimate_width
-from qfleet.compiler.density_program import DensityProgram, compile_density
-from qfleet.compiler.factor import Factor
+from qfleet.compiler.density_program import DensityProgram
 from qfleet.compiler.light_cones import Cone
 from qfleet.compiler.network_program import NetworkProgram, PlacedCircuit, compile_networks
 from qfleet.compiler.noisy_blocks import cone_width
@@ -19,17 +20,12 @@ from qfleet.compiler.program import Program, check_factor_symbols, check_symbols
 from qfleet.compiler.sampling import EXACT, Sampling
 from qfleet.compiler.search_time import Searches
 from qfleet.compiler.tensor_network import tensor_network
-from qfleet.compiler.trajectory_program import TrajectoryProgram, compile_trajectories
+from qfleet.compiler.trajectory_program import TrajectoryProgram
 from qfleet.errors import CircuitError, LibraryError
 
 Method = Literal[
     "auto", "state_vector", "subspace", "tensor_network", "density_matrix", "trajectories"
 ]
-METHODS: tuple[str, ...] = get_args(Method)
-
-AnyProgram = Program | NetworkProgram | DensityProgram | TrajectoryProgram
-
-NOISY_METHODS = ("density_matrix", "trajectories")
 
 MAX_AUTO_DENSITY_QUBITS = 12
 """Up to here, "auto" chooses density matrices for noise, which are exact; above, trajectories."""
@@ -81,7 +77,8 @@ def compile_circuit_by(
     """
     inputs, parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
     check_symbols(circuit, inputs, parameters)
-    has_noise_method = method in ("auto", *NOISY_METHODS) and initial_state is None
+    chosen = _method(method)
+    has_noise_method = (chosen is None or chosen.noise) and initial_state is None
     allows_noise = has_noise_method and bool(readouts)
     program = compile_factors_by(
         method,
@@ -98,7 +95,7 @@ def compile_circuit_by(
 
 def compile_factors_by(
     method: Method,
-    items: Sequence[Factor | NoiseChannel],
+    items: Sequence[Item],
     inputs: Sequence[str],
     parameters: Sequence[str],
     readouts: Sequence[cirq.PauliSum],
@@ -110,92 +107,98 @@ def compile_factors_by(
     """Compile a product of factors and channels for the native engine; see `compile_circuit_by`."""
     check_factor_symbols(items, inputs, parameters)
     sums = [cirq.PauliSum.wrap(observable) for observable in readouts]
-    factors = [item for item in items if isinstance(item, Factor)]
-    has_noise = len(factors) < len(items)
-    name = _noisy_method(method, sampling, has_noise=has_noise)
-    needs_values = name in ("tensor_network", *NOISY_METHODS, "noise")
-    if needs_values and (not sums or initial_state is not None):
+    source = Source(items, inputs, parameters, sums, qubits, initial_state, sampling)
+    chosen = _method(method)
+    if chosen is not None:
+        _require(source, method, chosen)
+    is_random = source.has_noise or sampling.shots is not None or sampling.trajectories is not None
+    if chosen is None and not is_random:
+        return _cheaper(source)
+    if not (chosen and chosen.states) and (not sums or initial_state is not None):
         raise CircuitError(
             f"the method {method} computes expectation values from |0...0>: pass observables and no"
             " initial state, or choose state_vector without noise and shots"
         )
-    if name == "noise":
-        is_narrow = cone_width(items, sums, qubits) <= MAX_AUTO_DENSITY_QUBITS
-        name = "density_matrix" if is_narrow else "trajectories"
-    if name == "density_matrix":
-        return compile_density(items, inputs, parameters, sums, qubits, sampling)
-    if name == "trajectories":
-        return compile_trajectories(items, inputs, parameters, sums, qubits, sampling)
-
-    def state_program() -> Program:
-        program = compile_factors(
-            factors,
-            inputs,
-            parameters,
-            sums,
-            qubits=qubits,
-            target="native",
-            initial_state=initial_state,
-        )
-        return replace(program, subspace=method != "state_vector")
-
-    if method in ("state_vector", "subspace") or not sums or initial_state is not None:
-        return state_program()
-    circuit = PlacedCircuit.of(factors, sums, qubits)
-    if method == "tensor_network":
-        return compile_networks(circuit, inputs, parameters)
-    return _cheaper(circuit, inputs, parameters, state_program)
+    return (chosen or _noisy_method(source)).compile(source)
 
 
-def _noisy_method(method: Method, sampling: Sampling, *, has_noise: bool) -> str:
-    """Return the method for noise or shots; "noise" for the choice by the width of the circuit.
+def method_names() -> tuple[str, ...]:
+    """Return the names of all methods."""
+    return ("auto", *METHODS)
+
+
+def _method(name: str) -> "SimulationMethod | None":
+    """Return a method; None for the choice among all."""
+    return METHODS.get(choice(method_names())(name, "method"))
+
+
+def _require(source: Source, name: str, method: "SimulationMethod") -> None:
+    """Check that a method takes a circuit.
 
     Raises:
         CircuitError: The method has no noise, no shots or no trajectories.
     """
-    is_sampled = sampling.shots is not None or sampling.trajectories is not None
-    if method in ("auto", "trajectories") and (has_noise or is_sampled or method != "auto"):
-        is_exact = method == "auto" and has_noise and sampling.trajectories is None
-        return "noise" if is_exact else "trajectories"
-    if has_noise and method != "density_matrix":
-        raise CircuitError(
-            f"the method {method} has no noise channels: choose density_matrix, trajectories, or"
-            " auto"
-        )
-    if sampling.trajectories is not None:
-        raise CircuitError(
-            f"the method {method} has no trajectories: choose trajectories, or auto, or omit their"
-            " number"
-        )
-    if sampling.shots is not None and method != "density_matrix":
-        raise CircuitError(
-            f"the method {method} has no shots: choose density_matrix, trajectories, or auto"
-        )
-    return method
+    has_number = source.sampling.trajectories is not None
+    has_shots = source.sampling.shots is not None
+    for field, is_used, text in (
+        ("noise", source.has_noise, "noise channels: choose {}, or auto"),
+        ("trajectories", has_number, "trajectories: choose {}, or auto, or omit their number"),
+        ("shots", has_shots, "shots: choose {}, or auto"),
+    ):
+        if is_used and not getattr(method, field):
+            names = ", ".join(one for one, found in METHODS.items() if getattr(found, field))
+            raise CircuitError(f"the method {name} has no {text.format(names)}")
 
 
-def _cheaper(
-    circuit: PlacedCircuit,
-    inputs: Sequence[str],
-    parameters: Sequence[str],
-    state_program: Callable[[], Program],
-) -> Program | NetworkProgram:
-    """Compile a circuit by the method of fewer operations."""
+def _noisy_method(source: Source) -> "SimulationMethod":
+    """Choose a method for noise or shots."""
+    is_exact = source.has_noise and source.sampling.trajectories is None
+    if is_exact and cone_width(source) <= MAX_AUTO_DENSITY_QUBITS:
+        return METHODS["density_matrix"]
+    return METHODS["trajectories"]
+
+
+def _compile_state(source: Source, *, subspace: bool = True) -> Program:
+    program = compile_factors(
+        source.factors,
+        source.inputs,
+        source.parameters,
+        source.readouts,
+        qubits=source.qubits,
+        target="native",
+        initial_state=source.initial_state,
+    )
+    return replace(program, subspace=subspace)
+
+
+def _placed(source: Source) -> PlacedCircuit:
+    return PlacedCircuit.of(source.factors, source.readouts, source.qubits)
+
+
+def _compile_networks(source: Source) -> NetworkProgram:
+    return compile_networks(_placed(source), source.inputs, source.parameters)
+
+
+def _cheaper(source: Source) -> AnyProgram:
+    """Compile a circuit without noise by the method of fewer operations."""
+    if not source.readouts or source.initial_state is not None:
+        return _compile_state(source)
+    circuit = _placed(source)
     width = len(circuit.qubits)
     if width <= FEW_QUBITS:
-        return state_program()
+        return _compile_state(source)
     try:
-        if width <= MAX_STATE_QUBITS and not _worth_a_search(circuit.cones(inputs), width):
-            return state_program()
-        networks = compile_networks(circuit, inputs, parameters)
+        if width <= MAX_STATE_QUBITS and not _worth_a_search(circuit.cones(source.inputs), width):
+            return _compile_state(source)
+        networks = compile_networks(circuit, source.inputs, source.parameters)
     except LibraryError:  # cotengra is not installed
         if width > MAX_STATE_QUBITS:
             raise
-        return state_program()
+        return _compile_state(source)
     if width > MAX_STATE_QUBITS:  # the one that needs less memory, which may be too much as well
         is_smaller = width > MAX_BITS or networks.elements * _ROWS < 2**width
-        return networks if is_smaller else state_program()
-    program = state_program()
+        return networks if is_smaller else _compile_state(source)
+    program = _compile_state(source)
     if networks.width > MAX_NETWORK_WIDTH:
         return program
     forward, _ = kernel_fusion.count_operations(program.blocks, width)
@@ -223,3 +226,34 @@ def _worth_a_search(cones: Sequence[Cone], width: int) -> bool:
             if estimate_width(tuple(one.indices for one in tensor_network(cone))) > most:
                 return False
     return True
+
+
+@dataclass(frozen=True)
+class SimulationMethod:
+    """A method, and the circuits that it takes.
+
+    Attributes:
+        compile: Compiles a circuit to one kind of program.
+        noise: If the circuit may have noise channels.
+        trajectories: If a number of trajectories may be given.
+        shots: If a number of shots may be given.
+        states: If the result may be a state, and an initial state may be given.
+    """
+
+    compile: Callable[[Source], AnyProgram]
+    noise: bool = False
+    trajectories: bool = False
+    shots: bool = False
+    states: bool = False
+
+
+METHODS: dict[str, SimulationMethod] = {
+    "state_vector": SimulationMethod(partial(_compile_state, subspace=False), states=True),
+    "subspace": SimulationMethod(_compile_state, states=True),
+    "tensor_network": SimulationMethod(_compile_networks),
+    "density_matrix": SimulationMethod(DensityProgram.compile, noise=True, shots=True),
+    "trajectories": SimulationMethod(
+        TrajectoryProgram.compile, noise=True, trajectories=True, shots=True
+    ),
+}
+"""All methods but "auto", by name: the register of the kinds of programs."""

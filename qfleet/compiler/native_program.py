@@ -2,65 +2,61 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import sympy
+from typing import TYPE_CHECKING
 
 from qfleet.compiler import cache_blocking
+from qfleet.compiler.any_program import SerializedProgram
 from qfleet.compiler.cache_blocking import BlockingPlan
 from qfleet.compiler.dense_fusion import FusedBlock
-from qfleet.compiler.program import Program
 from qfleet.compiler.serialize import ProgramWriter
+
+if TYPE_CHECKING:
+    from qfleet.compiler.program import Program
 
 
 @dataclass(frozen=True)
-class NativeProgram:
-    """A program in the form that the native engine takes.
+class NativeProgram(SerializedProgram):
+    """A program of state vectors in the form that the native engine takes.
 
     Attributes:
-        program: The program, compiled for the target "native".
         plan: The order of its qubits, its blocks and its cache blocks.
         prefix: Number of blocks before the first symbol.
-        serialized: The bytes that the engine reads.
-        shared: E expressions of trained symbols only: exponents that the batch shares.
-        per_example: F expressions that contain a data symbol: exponents of each example.
-        bit_order: [N] bit i of the engine's index of a state is this bit of Cirq's index, where the
-            first qubit is the highest bit.
     """
 
-    program: Program
     plan: BlockingPlan
     prefix: int
-    serialized: bytes
-    shared: tuple[sympy.Expr, ...]
-    per_example: tuple[sympy.Expr, ...]
-    bit_order: tuple[int, ...]
 
 
-def prepare_native_program(program: Program, dtype: str) -> NativeProgram:
+def prepare_native_program(program: "Program", dtype: str) -> NativeProgram:
     """Plan the cache blocks of a program and serialize it.
 
     Args:
         program: Compiled for the target "native".
         dtype: Of the states, "complex64" or "complex128".
     """
-    blocks, width = program.blocks, len(program.qubits)
+    plan, prefix = plan_blocks(program, dtype)
+    width = len(program.qubits)
+    order = [width - 1 - position for position in plan.order]
+    written = ProgramWriter(program, plan, prefix).program(order)
+    return NativeProgram(**vars(written), plan=plan, prefix=prefix)
+
+
+def plan_blocks(program: "Program", dtype: str) -> tuple[BlockingPlan, int]:
+    """Return the plan of a program, and the number of blocks before the first symbol.
+
+    Args:
+        program: As for `prepare_native_program`.
+        dtype: As for `prepare_native_program`.
+    """
+    blocks = program.blocks
     prefix = 0 if program.initial is None else _count_prefix(blocks)
     plan = cache_blocking.plan_cache_blocks(
         [blocks[:prefix], blocks[prefix:]],
-        width,
+        len(program.qubits),
         cache_blocking.CACHE_BLOCK_QUBITS[dtype],
         from_zero=program.initial is None,
     )
-    writer = ProgramWriter(program, plan, prefix)
-    return NativeProgram(
-        program,
-        plan,
-        prefix,
-        writer.bytes(),
-        tuple(writer.shared),
-        tuple(writer.per_example),
-        tuple(width - 1 - position for position in plan.order),
-    )
+    return plan, prefix
 
 
 def _count_prefix(blocks: Sequence[FusedBlock]) -> int:

@@ -3,18 +3,24 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import cirq
 import numpy as np
 import sympy
 
-from qfleet.compiler import light_cones, network_blocks, observables
+from qfleet.compiler import light_cones, network_blocks, network_cost, observables
+from qfleet.compiler.any_program import AnyProgram, Contraction, ProgramCost, SerializedProgram
 from qfleet.compiler.contraction_path import ContractionPath, Indices, find_path
 from qfleet.compiler.factor import Factor
 from qfleet.compiler.light_cones import Cone
+from qfleet.compiler.network_writer import NetworkWriter
 from qfleet.compiler.program import light_cone, ordered_qubits
 from qfleet.compiler.search_time import Searches
 from qfleet.compiler.tensor_network import Tensor, tensor_network
+
+if TYPE_CHECKING:
+    from qfleet.engine.machine import Machine
 
 FEW_INSTANCES = 8
 """Strings per network, below which networks are looked for that differ in parameters, too."""
@@ -47,26 +53,24 @@ class Network:
 
 
 @dataclass(frozen=True)
-class NetworkProgram:
+class NetworkProgram(AnyProgram):
     """A circuit whose observables are computed by contraction.
 
     Attributes:
-        inputs: As of `Program`.
-        parameters: As of `Program`.
-        qubits: The qubits that an observable depends on, in Cirq's order.
         networks: The networks.
         offsets: [K] constants that are added to the values.
-        gates: As of `Program`.
         circuit: That it was compiled from.
     """
 
-    inputs: tuple[str, ...]
-    parameters: tuple[str, ...]
-    qubits: tuple[cirq.Qid, ...]
     networks: tuple[Network, ...]
     offsets: np.ndarray
-    gates: tuple[int, int]
     circuit: "PlacedCircuit"
+
+    method = "tensor_network"
+    kind = "tensor networks"
+    hessian_advice = (
+        "choose the method state_vector, or qfleet.compile, which has Hessian-vector products"
+    )
 
     @property
     def readouts(self) -> int:
@@ -91,6 +95,35 @@ class NetworkProgram:
     def width(self) -> int:
         """Logarithm (base 2) of the elements of the largest tensor."""
         return max((one.path.width for one in self.networks), default=0)
+
+    @property
+    def contraction(self) -> Contraction:
+        """The contraction of an example."""
+        return Contraction(self.width, self.operations, self.elements)
+
+    def serialized(self, dtype: str) -> SerializedProgram:
+        """Return the program in the form that the engine takes; see `AnyProgram`."""
+        return NetworkWriter(self).program()
+
+    def require_memory(self, machine: "Machine", states: int, processes: int = 1) -> None:
+        """Check that the tensors of a contraction fit into the free memory; see `AnyProgram`."""
+        machine.require_bytes(
+            self.contraction.bytes(machine),
+            f"contracting tensor networks of width {self.width} on {machine.threads} threads",
+            processes=processes,
+        )
+
+    def describe(self, machine: "Machine", batch: int, spanning: int | None = None) -> str:
+        """Describe the networks and their memory; see `AnyProgram`."""
+        return (
+            f"tensor networks, native engine, {machine.instruction_set}, {machine.lanes} lanes of"
+            f" {machine.real}: {self}\nmemory: {self.contraction.bytes(machine):,} bytes on"
+            f" {machine.threads} threads; {machine.free_bytes:,} bytes are free"
+        )
+
+    def cost(self, machine: "Machine", angles: np.ndarray) -> ProgramCost:
+        """Return the cost of an example; see `AnyProgram`."""
+        return network_cost.network_cost(self, machine, angles)
 
     def __str__(self) -> str:
         lines = [
@@ -194,9 +227,9 @@ def compile_networks(
         tuple(inputs),
         tuple(parameters),
         circuit.qubits,
+        (len(circuit.factors), len(circuit.factors)),
         tuple(networks),
         circuit.terms.offsets,
-        (len(circuit.factors), len(circuit.factors)),
         circuit,
     )
 

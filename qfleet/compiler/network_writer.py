@@ -1,41 +1,32 @@
 """Serialization of network programs (read by native/network/network_program.cc)."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import sympy
 
-from qfleet.compiler import expressions
 from qfleet.compiler.gate_tables import GateTables
-from qfleet.compiler.network_program import Network, NetworkProgram
+from qfleet.compiler.writer import Writer
+
+if TYPE_CHECKING:
+    from qfleet.compiler.network_program import Network, NetworkProgram
 
 FORMAT = 2  # version that native/network/network_program.cc reads
 
 
-class NetworkWriter:
-    """A serialized network program and its exponents; see `serialize.ProgramWriter`.
+class NetworkWriter(Writer):
+    """A serialized network program and its exponents."""
 
-    Attributes:
-        shared: Expressions of trained symbols only.
-        per_example: Expressions that contain a data symbol.
-    """
-
-    def __init__(self, program: NetworkProgram) -> None:
-        self._inputs = frozenset(program.inputs)
-        self._exponents: dict[bool, dict[sympy.Expr, int]] = {False: {}, True: {}}
-        self._reals: list[float] = []
+    def __init__(self, program: "NetworkProgram") -> None:
+        super().__init__(program.inputs)
         body: list[int] = []
         for network in program.networks:
             body += self._write_network(network)
-        self.shared, self.per_example = list(self._exponents[False]), list(self._exponents[True])
         header = [FORMAT, max(1, len(program.qubits)), len(self.shared), len(self.per_example)]
         self._ints = [*header, len(program.offsets), len(program.networks), *body]
         self._reals += list(program.offsets)
 
-    def bytes(self) -> bytes:
-        """Return the number of integers, the integers (int64) and the real numbers (float64)."""
-        ints = np.array([len(self._ints), *self._ints], np.int64)
-        return ints.tobytes() + np.array(self._reals, np.float64).tobytes()
-
-    def _write_network(self, network: Network) -> list[int]:
+    def _write_network(self, network: "Network") -> list[int]:
         slots = {expression: at for at, expression in enumerate(network.cone.expressions)}
         ints = [len(slots), len(network.instances)]
         for instance in network.instances:
@@ -67,9 +58,3 @@ class NetworkWriter:
         for step in network.path.steps:
             ints += [step.a, step.b, len(step.indices), *step.indices]
         return ints
-
-    def _exponent(self, expression: sympy.Expr) -> int:
-        per_example = bool(expressions.symbol_names(expression) & self._inputs)
-        table = self._exponents[per_example]
-        index = table.setdefault(expression, len(table))
-        return ~index if per_example else index

@@ -1,42 +1,134 @@
-"""Circuits with noise channels as blocks on one or two qubits."""
+"""Circuits with noise channels as blocks on one or two qubits, and the programs of such blocks."""
 
+import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, ClassVar, Generic, Self
 
 import cirq
+import numpy as np
 
 from qfleet.compiler import observables
+from qfleet.compiler.any_program import AnyProgram, Item, ProgramCost, SerializedProgram, Source
 from qfleet.compiler.channel import NoiseChannel
 from qfleet.compiler.dense_fusion import embed
 from qfleet.compiler.factor import Factor
+from qfleet.compiler.noisy_writer import Channel, NoisyWriter, Unitary
 from qfleet.compiler.program import light_cone, ordered_qubits
 from qfleet.compiler.sampling import Sampling
+from qfleet.errors import CircuitError
 
-Item = Factor | NoiseChannel
+if TYPE_CHECKING:
+    from qfleet.engine.machine import Machine
 
 
 @dataclass(frozen=True)
-class NoisyProgram:
-    """A circuit with noise, compiled; a subclass adds its blocks.
+class NoisyBlock(Generic[Channel]):
+    """Items on one or two qubits, which the engine applies as one matrix.
 
     Attributes:
-        inputs: As of `Program`.
-        parameters: As of `Program`.
-        qubits: The qubits that an observable depends on, in Cirq's order.
-        terms: The Pauli strings of the readouts.
-        gates: As of `Program`.
-        sampling: Trajectories, shots and their seed.
-        keys: The inputs that random numbers depend on.
+        qubits: Positions.
+        items: Unitaries and channels, first applied first.
     """
 
-    inputs: tuple[str, ...]
-    parameters: tuple[str, ...]
-    qubits: tuple[cirq.Qid, ...]
+    qubits: tuple[int, ...]
+    items: tuple[Unitary | Channel, ...]
+
+    @property
+    def channels(self) -> list[Channel]:
+        """The items that are channels."""
+        return [item for item in self.items if not isinstance(item, tuple)]
+
+
+@dataclass(frozen=True)
+class NoisyProgram(AnyProgram, Generic[Channel]):
+    """A circuit with noise, compiled. Abstract.
+
+    Attributes:
+        terms: The Pauli strings of the readouts.
+        sampling: Trajectories, shots and their seed.
+        keys: The inputs that random numbers depend on.
+        blocks: First applied first.
+        max_qubits: Widest circuit.
+        advice: What to do with a wider one.
+        memory_advice: What to do without enough memory.
+        memory_unit: What `example_bytes` is the memory of.
+    """
+
     terms: observables.PauliTerms
-    gates: tuple[int, int]
     sampling: Sampling
     keys: tuple[str, ...]
+    blocks: tuple[NoisyBlock[Channel], ...]
+
+    checks_gradients = True
+    has_hvp = False
+    max_qubits: ClassVar[int]
+    advice: ClassVar[str]
+    memory_advice: ClassVar[str]
+    memory_unit: ClassVar[str]
+
+    @classmethod
+    def compile(cls, source: Source) -> Self:
+        """Compile a circuit with at least one observable.
+
+        Args:
+            source: The circuit.
+
+        Raises:
+            CircuitError: The observables depend on too many qubits, or have a complex coefficient.
+        """
+        kept, qubits, position = _cone(source)
+        placed = [item.on(tuple(position[q] for q in item.qubits)) for item in kept]
+        terms = observables.collect(source.readouts, position)
+        if len(qubits) > cls.max_qubits:
+            raise CircuitError(
+                f"{cls.kind} have at most {cls.max_qubits} qubits, but the observables depend on"
+                f" {len(qubits)}: {cls.advice}"
+            )
+        names = tuple(source.inputs)
+        return cls(
+            names,
+            tuple(source.parameters),
+            qubits,
+            (len(source.items), len(kept)),
+            terms,
+            source.sampling,
+            names,
+            tuple(
+                NoisyBlock(block, cls._channels(merge_factors(items, block), block))
+                for block, items in _join(placed)
+            ),
+        )
+
+    @staticmethod
+    @abc.abstractmethod
+    def _channels(
+        items: Sequence[Unitary | NoiseChannel], block: tuple[int, ...]
+    ) -> tuple[Unitary | Channel, ...]:
+        """Return the items of a block with its channels in the form of this kind."""
+
+    @abc.abstractmethod
+    def _writer(self) -> NoisyWriter[Channel]:
+        """Return the serialized program."""
+
+    @property
+    @abc.abstractmethod
+    def operations(self) -> int:
+        """Real multiplications of a forward pass, per example."""
+
+    @property
+    def samples(self) -> str:
+        """A description of the numbers of samples."""
+        return ""
+
+    @abc.abstractmethod
+    def example_bytes(self, real_bytes: int, states: int = 2) -> int:
+        """Return the bytes that are in memory at a time, for one example or in one thread.
+
+        Args:
+            real_bytes: Bytes per real number, 4 or 8.
+            states: 1 for readouts, 2 for gradients.
+        """
 
     @property
     def readouts(self) -> int:
@@ -47,50 +139,59 @@ class NoisyProgram:
         """Return the program with its parameters as further inputs, after the others."""
         return replace(self, inputs=(*self.inputs, *self.parameters), parameters=())
 
+    def serialized(self, dtype: str) -> SerializedProgram:
+        """Return the program in the form that the engine takes; see `AnyProgram`."""
+        return self._writer().program()
 
-def join_blocks(
-    items: Sequence[Item],
-    inputs: Sequence[str],
-    parameters: Sequence[str],
-    readouts: Sequence[cirq.PauliSum],
-    qubits: Sequence[cirq.Qid],
-    sampling: Sampling,
-) -> tuple[NoisyProgram, list[tuple[tuple[int, ...], list[Item]]]]:
-    """Find the light cone of observables, and join its items to blocks.
+    def threads(self, machine: "Machine") -> int:
+        """Return the threads that have states of their own."""
+        return 1
 
-    Args:
-        items: First applied first.
-        inputs: Names of the data symbols, in the order of the columns of the angles.
-        parameters: Names of the trained symbols, in order.
-        readouts: At least one observable.
-        qubits: All qubits, in order.
-        sampling: Trajectories, shots and their seed.
+    def require_memory(self, machine: "Machine", states: int, processes: int = 1) -> None:
+        """Check that an example fits into the free memory; see `AnyProgram`."""
+        task = "differentiating" if states > 1 else "evolving"
+        threads = self.threads(machine)
+        where = f" on {threads} threads" if self.memory_unit == "thread" else ""
+        machine.require_bytes(
+            threads * self.example_bytes(machine.real_bytes, states),
+            f"{task} {self.kind} of {len(self.qubits)} qubits{where}",
+            self.memory_advice,
+            processes=processes,
+        )
 
-    Returns:
-        The program without blocks; positions of one or two qubits, and items on them, first applied
-        first.
+    def describe(self, machine: "Machine", batch: int, spanning: int | None = None) -> str:
+        """Describe the program and its memory; see `AnyProgram`."""
+        return (
+            f"{self.kind}, native engine, {machine.instruction_set}, {machine.real}: {self}\n"
+            f"memory: {self.example_bytes(machine.real_bytes):,} bytes per {self.memory_unit};"
+            f" {machine.free_bytes:,} bytes are free"
+        )
 
-    Raises:
-        CircuitError: The observables have a complex coefficient.
-    """
-    kept, ordered, position = _cone(items, readouts, qubits)
-    placed = [item.on(tuple(position[q] for q in item.qubits)) for item in kept]
-    terms, gates = observables.collect(readouts, position), (len(items), len(kept))
-    names = tuple(inputs)
-    program = NoisyProgram(names, tuple(parameters), ordered, terms, gates, sampling, names)
-    return program, _join(placed)
+    def cost(self, machine: "Machine", angles: np.ndarray) -> ProgramCost:
+        """Return the cost of an example; see `AnyProgram`."""
+        forward = 2.0 * self.operations
+        # A gradient goes forward once more, and has two products.
+        return ProgramCost(forward, 3 * forward, self.example_bytes(4), self.batch_work)
+
+    @abc.abstractmethod
+    def batch_work(self, threads: int) -> list[float]:
+        """Return the work of 1, 2, ... examples; see `ProgramCost`."""
+
+    def __str__(self) -> str:
+        channels = sum(len(block.channels) for block in self.blocks)
+        return (
+            f"{len(self.qubits)} qubits, {len(self.inputs)} inputs, {len(self.parameters)}"
+            f" parameters, {self.readouts} readouts\n{len(self.blocks)} blocks with {channels}"
+            f" channels, {self.samples}{self.operations:,} multiplications per example"
+        )
 
 
-def cone_width(
-    items: Sequence[Item], readouts: Sequence[cirq.PauliSum], qubits: Sequence[cirq.Qid]
-) -> int:
-    """Return the number of qubits that observables depend on."""
-    return len(_cone(items, readouts, qubits)[1])
+def cone_width(source: Source) -> int:
+    """Return the number of qubits that the observables depend on."""
+    return len(_cone(source)[1])
 
 
-def merge_factors(
-    items: Sequence[Item], block: tuple[int, ...]
-) -> list[tuple[Factor, ...] | NoiseChannel]:
+def merge_factors(items: Sequence[Item], block: tuple[int, ...]) -> list[Unitary | NoiseChannel]:
     """Multiply neighbouring factors to unitaries, each on one qubit or on all of the block's."""
     merged: list[list[Factor] | NoiseChannel] = []
     for item in items:
@@ -102,11 +203,12 @@ def merge_factors(
 
 
 def _cone(
-    items: Sequence[Item], readouts: Sequence[cirq.PauliSum], qubits: Sequence[cirq.Qid]
+    source: Source,
 ) -> tuple[list[Item], tuple[cirq.Qid, ...], Mapping[cirq.Qid, int]]:
-    measured = {qubit for observable in readouts for qubit in observable.qubits}
-    kept = [item for item in light_cone(items, measured) if item.qubits]
-    ordered = ordered_qubits(kept, measured, qubits)
+    """Return the items and the qubits that the observables depend on, and their positions."""
+    measured = {qubit for observable in source.readouts for qubit in observable.qubits}
+    kept = [item for item in light_cone(source.items, measured) if item.qubits]
+    ordered = ordered_qubits(kept, measured, source.qubits)
     return kept, ordered, {qubit: at for at, qubit in enumerate(ordered)}
 
 
@@ -128,7 +230,7 @@ def _join(items: Sequence[Item]) -> list[tuple[tuple[int, ...], list[Item]]]:
     return blocks + [((qubit,), alone) for qubit, alone in waiting.items()]
 
 
-def _unitary(factors: Sequence[Factor], block: tuple[int, ...]) -> tuple[Factor, ...]:
+def _unitary(factors: Sequence[Factor], block: tuple[int, ...]) -> Unitary:
     """Return factors on the same qubits: one of the block's, or all of them."""
     if len({factor.qubits for factor in factors}) == 1 and len(factors[0].qubits) == 1:
         return tuple(factors)

@@ -1,47 +1,85 @@
 """What density and trajectory programs share when serialized: native/program/noisy_block.cc."""
 
+import abc
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
 import numpy as np
 import sympy
 
-from qfleet.compiler import expressions
 from qfleet.compiler.factor import Factor
 from qfleet.compiler.gate_tables import GateTables
 from qfleet.compiler.sampling import Sampling
+from qfleet.compiler.writer import Writer
+
+if TYPE_CHECKING:
+    from qfleet.compiler.noisy_blocks import NoisyProgram
+
+Channel = TypeVar("Channel")
+"""A channel in the form that a kind of program has: Kraus operators, or a matrix."""
+
+Unitary = tuple[Factor, ...]
+"""A product of factors on the same qubits, first applied first."""
 
 
-class NoisyWriter:
-    """A serialized program and its exponents; see `serialize.ProgramWriter`. Abstract.
+class NoisyWriter(Writer, abc.ABC, Generic[Channel]):
+    """A serialized program and its exponents. Abstract.
 
     Args:
-        inputs: Names of the data symbols.
-
-    Attributes:
-        shared: Expressions of trained symbols only.
-        per_example: Expressions that contain a data symbol.
+        program: The program.
+        order: Positions from the lowest bit or digit of an index to the highest.
+        keys: Names of data symbols that random numbers depend on.
+        header: Integers after the number of readouts.
     """
 
-    shared: list[sympy.Expr]
-    per_example: list[sympy.Expr]
+    format: ClassVar[int]
+    """The version that the engine reads."""
 
-    def __init__(self, inputs: tuple[str, ...]) -> None:
-        self._inputs = frozenset(inputs)
-        self._exponents: dict[bool, dict[sympy.Expr, int]] = {False: {}, True: {}}
+    def __init__(
+        self,
+        program: "NoisyProgram[Channel]",
+        order: Iterable[int],
+        keys: Sequence[str],
+        header: Sequence[int] = (),
+    ) -> None:
+        super().__init__(program.inputs)
         self._gates = GateTables(self._exponent)
         self._channels: dict[bytes, int] = {}
         self._channel_ints: list[int] = []
         self._channel_reals: list[float] = []
-        self._ints: list[int] = []
-        self._reals: list[float] = []
+        self._place = {position: place for place, position in enumerate(order)}
+        blocks: list[int] = []
+        for number, block in enumerate(program.blocks):
+            places = [self._place[position] for position in block.qubits]
+            blocks += [*self._block_header(number), len(places), *places, len(block.items)]
+            for item in block.items:
+                if isinstance(item, tuple):
+                    blocks += self._unitary(item, block.qubits)
+                else:
+                    blocks += self._channel_words(item, block.qubits)
+        sampling = self._sampling(program.sampling, keys)
+        readouts, weights = self._readouts(program)
+        self._ints = [
+            *(self.format, max(1, len(program.qubits)), len(self.shared), len(self.per_example)),
+            *(program.readouts, *header, *sampling, *self._gates.ints()),
+            *(len(self._channels), *self._channel_ints),
+            *(len(program.blocks), *blocks, *readouts),
+        ]
+        self._reals = [*self._gates.reals, *self._channel_reals, *weights, *program.terms.offsets]
 
-    def bytes(self) -> bytes:
-        """Return the number of integers, the integers (int64) and the real numbers (float64)."""
-        ints = np.array([len(self._ints), *self._ints], np.int64)
-        return ints.tobytes() + np.array(self._reals, np.float64).tobytes()
+    def _block_header(self, number: int) -> list[int]:
+        """Return the integers before a block."""
+        return []
 
-    def _list_exponents(self) -> None:
-        self.shared, self.per_example = list(self._exponents[False]), list(self._exponents[True])
+    @abc.abstractmethod
+    def _channel_words(self, channel: Channel, block: tuple[int, ...]) -> list[int]:
+        """Write a channel of a block."""
 
-    def _sampling(self, sampling: Sampling, keys: tuple[str, ...]) -> list[int]:
+    @abc.abstractmethod
+    def _readouts(self, program: "NoisyProgram[Channel]") -> tuple[list[int], Iterable[float]]:
+        """Return the integers and the weights of the readouts."""
+
+    def _sampling(self, sampling: Sampling, keys: Sequence[str]) -> list[int]:
         """Return shots, seed, if the random numbers are fresh, and what else they depend on.
 
         Args:
@@ -53,7 +91,7 @@ class NoisyWriter:
         numbers = [~self._exponent(symbol) for symbol in symbols]
         return [sampling.shots or 0, sampling.seed, int(sampling.fresh), len(numbers), *numbers]
 
-    def _unitary(self, factors: tuple[Factor, ...], block: tuple[int, ...]) -> list[int]:
+    def _unitary(self, factors: Unitary, block: tuple[int, ...]) -> list[int]:
         """Write a unitary of a block."""
         qubits = factors[0].qubits
         place = block.index(qubits[0]) if len(qubits) < len(block) else 0
@@ -68,12 +106,6 @@ class NoisyWriter:
             self._channel_ints += ints
             self._channel_reals += reals
         return self._channels[key]
-
-    def _exponent(self, expression: sympy.Expr) -> int:
-        per_example = bool(expressions.symbol_names(expression) & self._inputs)
-        table = self._exponents[per_example]
-        index = table.setdefault(expression, len(table))
-        return ~index if per_example else index
 
 
 def _line_in(expression: sympy.Expr) -> str:

@@ -9,18 +9,24 @@ the readout. No framework is imported here.
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import cirq
 import numpy as np
 
 from qfleet.compiler import dense_fusion, heisenberg, kernel_fusion, lowering, observables, parity
+from qfleet.compiler.any_program import AnyProgram, ProgramCost
 from qfleet.compiler.channel import NoiseChannel
+from qfleet.compiler.cost import tile_work
 from qfleet.compiler.dense_fusion import FusedBlock, PhaseLayer
 from qfleet.compiler.factor import Factor
+from qfleet.compiler.native_program import NativeProgram, prepare_native_program
 from qfleet.compiler.observables import ReadoutPlan
 from qfleet.compiler.parameters import parameter_names
 from qfleet.errors import CircuitError
+
+if TYPE_CHECKING:
+    from qfleet.engine.machine import Machine
 
 Target = Literal["tensorflow", "native", "sharded"]
 
@@ -31,30 +37,26 @@ _LISTED_SYMBOLS = 4  # symbols of a block that a description lists
 
 
 @dataclass(frozen=True)
-class Program:
-    """A compiled circuit.
+class Program(AnyProgram):
+    """A circuit whose state is evolved, compiled.
 
     Attributes:
-        inputs: Names of the data symbols, one value per example.
-        parameters: Names of the trained symbols, shared by the batch.
         qubits: The simulated qubits in Cirq's order; the first is the most significant bit. Qubits
             that no readout depends on are left out.
         initial: [2**N] complex128 state after all gates before the first symbol; None is |0...0>.
         steps: Shared blocks and layers of data phases, first applied first. For the native engine,
             blocks only.
         readout: The measurements.
-        gates: Number of gates in the circuit, and number of factors left to simulate.
-        subspace: If a batch may be computed from few states that span all of its states.
     """
 
-    inputs: tuple[str, ...]
-    parameters: tuple[str, ...]
-    qubits: tuple[cirq.Qid, ...]
     initial: np.ndarray | None
     steps: tuple[FusedBlock | PhaseLayer, ...]
     readout: ReadoutPlan
-    gates: tuple[int, int]
     subspace: bool = True
+
+    method = "state_vector"
+    kind = "state vectors"
+    has_states = True
 
     @property
     def readouts(self) -> int:
@@ -64,6 +66,33 @@ class Program:
     def with_inputs(self) -> "Program":
         """Return the program with its parameters as further inputs, after the others."""
         return replace(self, inputs=(*self.inputs, *self.parameters), parameters=())
+
+    def serialized(self, dtype: str) -> NativeProgram:
+        """Return the program in the form that the engine takes; see `AnyProgram`."""
+        return prepare_native_program(self, dtype)
+
+    def require_memory(self, machine: "Machine", states: int, processes: int = 1) -> None:
+        """Check that states fit into the free memory; see `AnyProgram`."""
+        machine.require_states(len(self.qubits), states, processes)
+
+    def describe(self, machine: "Machine", batch: int, spanning: int | None = None) -> str:
+        """Describe the program, its plan and its memory; see `AnyProgram`."""
+        return machine.describe_states(self, batch, spanning)
+
+    def cost(self, machine: "Machine", angles: np.ndarray) -> ProgramCost:
+        """Return the cost of an example; see `AnyProgram`."""
+        width = len(self.qubits)
+        operations = kernel_fusion.count_operations(self.blocks, width)
+        return ProgramCost(
+            *operations, 8 << width, lambda threads: tile_work(machine, width, threads)
+        )
+
+    @property
+    def key(self) -> Hashable:
+        """A value that is equal for programs of equal cost; see `AnyProgram`."""
+        width = len(self.qubits)
+        shapes = tuple((block.qubits, len(block.factors)) for block in self.blocks)
+        return width, self.readouts, kernel_fusion.count_operations(self.blocks, width), shapes
 
     @property
     def blocks(self) -> tuple[FusedBlock, ...]:
@@ -225,10 +254,10 @@ def compile_factors(
         tuple(inputs),
         tuple(parameters),
         ordered,
+        (len(factors), len(rest)),
         initial,
         tuple(steps),
         readout,
-        (len(factors), len(rest)),
     )
 
 

@@ -1,21 +1,24 @@
 """Serialization of programs (read by native/program/program.cc). Needs no framework."""
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import sympy
 
 from qfleet.compiler import cache_blocking, expressions, kernel_fusion
 from qfleet.compiler.dense_fusion import FusedBlock
 from qfleet.compiler.factor import Factor
 from qfleet.compiler.gate_tables import GateTables
 from qfleet.compiler.observables import PauliTerms
-from qfleet.compiler.program import Program
+from qfleet.compiler.writer import Writer
+
+if TYPE_CHECKING:
+    from qfleet.compiler.program import Program
 
 FORMAT = 1  # version that native/program/program.cc reads
 
 
-class ProgramWriter:
+class ProgramWriter(Writer):
     """A serialized program and its exponents.
 
     Args:
@@ -28,30 +31,26 @@ class ProgramWriter:
             and by all symbols. Then every block is uncomputed.
 
     Attributes:
-        shared: Expressions of trained symbols only.
-        per_example: Expressions that contain a data symbol.
         has_gradient: If any block has a gradient: by trained symbols only, and by all symbols.
     """
 
     def __init__(
         self,
-        program: Program,
+        program: "Program",
         plan: cache_blocking.BlockingPlan,
         prefix: int,
         *,
         extra_blocks: Iterable[FusedBlock] = (),
         gradient_before: tuple[bool, bool] = (False, False),
     ) -> None:
-        self._inputs = frozenset(program.inputs)
-        self._exponents: dict[bool, dict[sympy.Expr, int]] = {False: {}, True: {}}
-        self._gates = GateTables(self._write_exponent)
+        super().__init__(program.inputs)
+        self._gates = GateTables(self._exponent)
         self._reals = self._gates.reals
         self._bit = {position: bit for bit, position in enumerate(plan.order)}
         for factor in (factor for block in extra_blocks for factor in block.factors):
             for expression in factor.exponents:
-                self._write_exponent(expression)
+                self._exponent(expression)
         blocks = self._write_blocks(plan, gradient_before)
-        self.shared, self.per_example = list(self._exponents[False]), list(self._exponents[True])
         ints = [FORMAT, len(program.qubits), len(self.shared), len(self.per_example)]
         ints += [*self._gates.ints(), len(plan.blocks), *blocks, prefix, len(plan.cache_blocks)]
         for cache_block in plan.cache_blocks:
@@ -68,11 +67,6 @@ class ProgramWriter:
             axes = program.initial.reshape((2,) * len(plan.order)).transpose(plan.order[::-1])
             self._reals += np.stack([axes.real.ravel(), axes.imag.ravel()], -1).ravel().tolist()
         self._ints = ints
-
-    def bytes(self) -> bytes:
-        """Return the number of integers, the integers (int64) and the real numbers (float64)."""
-        ints = np.array([len(self._ints), *self._ints], np.int64)
-        return ints.tobytes() + np.array(self._reals, np.float64).tobytes()
 
     def _write_blocks(
         self, plan: cache_blocking.BlockingPlan, gradient_before: tuple[bool, bool]
@@ -107,13 +101,6 @@ class ProgramWriter:
         if all_symbols:
             return not factor.fixed
         return any(not expressions.symbol_names(one) & self._inputs for one in factor.exponents)
-
-    def _write_exponent(self, expression: sympy.Expr) -> int:
-        """Return the index of an expression; the complement if it differs per example."""
-        per_example = bool(expressions.symbol_names(expression) & self._inputs)
-        table = self._exponents[per_example]
-        index = table.setdefault(expression, len(table))
-        return ~index if per_example else index
 
 
 def pauli_groups(terms: PauliTerms, bit: Mapping[int, int]) -> tuple[list[int], list[float]]:

@@ -1,66 +1,60 @@
-"""Programs that average over quantum trajectories: circuits with noise channels."""
+"""Programs that average over quantum trajectories: circuits with noise channels, or shots."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import cirq
 import numpy as np
 
 from qfleet.compiler.channel import NoiseChannel
-from qfleet.compiler.factor import Factor
-from qfleet.compiler.noisy_blocks import Item, NoisyProgram, join_blocks, merge_factors
-from qfleet.compiler.sampling import DEFAULT_TRAJECTORIES, Sampling
-from qfleet.errors import CircuitError
+from qfleet.compiler.noisy_blocks import NoisyBlock, NoisyProgram
+from qfleet.compiler.noisy_writer import Unitary
+from qfleet.compiler.sampling import DEFAULT_TRAJECTORIES
+from qfleet.compiler.trajectory_writer import TrajectoryWriter
 
-MAX_TRAJECTORY_QUBITS = 32
-"""Widest states (kMaxTrajectoryQubits in native/noisy/trajectory_program.cc)."""
+if TYPE_CHECKING:
+    from qfleet.engine.machine import Machine
 
 TREE_TRAJECTORIES = 16
-"""Trajectories that share a state until they differ (native/noisy/trajectory_engine.cc)."""
+"""Trajectories that share a state until they differ (native/trajectory_engine.cc)."""
+
+_MAX_TREE_BYTES = 256 << 20  # of one state per trajectory (native/trajectory_engine.cc)
+_COPIES = 2  # of states, where operators have no inverse (native/trajectory_engine.h)
 
 
 @dataclass(frozen=True)
-class TrajectoryBlock:
-    """Items on one or two qubits, which the engine applies as one matrix per trajectory.
+class TrajectoryProgram(NoisyProgram[NoiseChannel]):
+    """A circuit with noise or shots, compiled."""
 
-    Attributes:
-        qubits: Positions.
-        items: Unitaries, each a product of factors on the same qubits, and channels.
-    """
+    method = "trajectories"
+    kind = "trajectories"
+    hessian_advice = "remove the noise and the shots"
+    max_qubits = 32  # kMaxTrajectoryQubits in native/trajectory_program.cc
+    advice = "measure fewer qubits, or use fewer layers"
+    memory_advice = "use fewer qubits, fewer threads or a machine with more memory"
+    memory_unit = "thread"
 
-    qubits: tuple[int, ...]
-    items: tuple[tuple[Factor, ...] | NoiseChannel, ...]
+    @staticmethod
+    def _channels(
+        items: Sequence[Unitary | NoiseChannel], block: tuple[int, ...]
+    ) -> tuple[Unitary | NoiseChannel, ...]:
+        return tuple(items)
 
-    @property
-    def dominant_probability(self) -> float:
-        """The probability that a trajectory draws the likeliest operator of each channel."""
-        return float(
-            np.prod([_likeliest(one) for one in self.items if isinstance(one, NoiseChannel)])
-        )
-
-
-@dataclass(frozen=True)
-class TrajectoryProgram(NoisyProgram):
-    """A circuit with noise, compiled.
-
-    Attributes:
-        blocks: First applied first.
-    """
-
-    blocks: tuple[TrajectoryBlock, ...]
+    def _writer(self) -> TrajectoryWriter:
+        return TrajectoryWriter(self)
 
     @property
     def trajectories(self) -> int:
         """Trajectories of each example; one for a circuit without noise."""
-        if not any(isinstance(item, NoiseChannel) for one in self.blocks for item in one.items):
+        if not any(block.channels for block in self.blocks):
             return 1
         return self.sampling.trajectories or DEFAULT_TRAJECTORIES
 
     @property
     def depends_on_state(self) -> bool:
         """True if a channel has operators whose probabilities depend on the state."""
-        items = (item for block in self.blocks for item in block.items)
-        return any(isinstance(one, NoiseChannel) and one.probabilities is None for one in items)
+        channels = (channel for block in self.blocks for channel in block.channels)
+        return any(one.probabilities is None for one in channels)
 
     @property
     def operations(self) -> int:
@@ -68,52 +62,40 @@ class TrajectoryProgram(NoisyProgram):
         each = min(self.trajectories, TREE_TRAJECTORIES)
         dominant, states = 1.0, 0.0
         for block in self.blocks:
-            dominant *= block.dominant_probability
+            dominant *= _dominant_probability(block)
             states += min(each, each * (1 - dominant) + 1) * 4 * 2 ** len(block.qubits)
         return int(states * 2 ** len(self.qubits) * self.trajectories / each)
 
-    def __str__(self) -> str:
-        channels = sum(isinstance(item, NoiseChannel) for one in self.blocks for item in one.items)
+    @property
+    def samples(self) -> str:
+        """A description of the numbers of samples."""
         shots = f", {self.sampling.shots:,} shots" if self.sampling.shots else ""
-        return (
-            f"{len(self.qubits)} qubits, {len(self.inputs)} inputs, {len(self.parameters)}"
-            f" parameters, {self.readouts} readouts\n{len(self.blocks)} blocks with {channels}"
-            f" channels, {self.trajectories:,} trajectories{shots}, about {self.operations:,}"
-            " multiplications per example"
-        )
+        return f"{self.trajectories:,} trajectories{shots}, about "
+
+    def example_bytes(self, real_bytes: int, states: int = 2) -> int:
+        """Return the bytes of the states of open branches, and copies; see `NoisyProgram`."""
+        size, together = self._tree(real_bytes)
+        copies = _COPIES if states > 1 and self.depends_on_state else 0
+        return together.bit_length() * (states + copies) * size
+
+    def threads(self, machine: "Machine") -> int:
+        """Return the threads that have states of their own."""
+        return min(machine.threads, -(-self.trajectories // self._tree(machine.real_bytes)[1]))
+
+    def batch_work(self, threads: int) -> list[float]:
+        """Return the work of up to one example per thread; see `ProgramCost`."""
+        trees = -(-self.trajectories // TREE_TRAJECTORIES)  # evolved at a time
+        return [-(-count * trees // threads) / trees for count in range(1, threads + 1)]
+
+    def _tree(self, real_bytes: int) -> tuple[int, int]:
+        """Return the bytes of a state, and the trajectories that share states."""
+        size = 2 * real_bytes << len(self.qubits)
+        return size, min(self.trajectories, TREE_TRAJECTORIES, max(1, _MAX_TREE_BYTES // size))
 
 
-def compile_trajectories(
-    items: Sequence[Item],
-    inputs: Sequence[str],
-    parameters: Sequence[str],
-    readouts: Sequence[cirq.PauliSum],
-    qubits: Sequence[cirq.Qid],
-    sampling: Sampling,
-) -> TrajectoryProgram:
-    """Compile a product of factors and channels.
-
-    Args:
-        items: First applied first.
-        inputs: Names of the data symbols, in the order of the columns of the angles.
-        parameters: Names of the trained symbols, in order.
-        readouts: At least one observable.
-        qubits: All qubits, in order.
-        sampling: Trajectories, shots and their seed.
-
-    Raises:
-        CircuitError: The observables depend on too many qubits, or have a complex coefficient.
-    """
-    program, blocks = join_blocks(items, inputs, parameters, readouts, qubits, sampling)
-    if len(program.qubits) > MAX_TRAJECTORY_QUBITS:
-        raise CircuitError(
-            f"trajectories have at most {MAX_TRAJECTORY_QUBITS} qubits, but the observables depend"
-            f" on {len(program.qubits)}: measure fewer qubits, or use fewer layers"
-        )
-    return TrajectoryProgram(
-        **vars(program),
-        blocks=tuple(TrajectoryBlock(q, tuple(merge_factors(found, q))) for q, found in blocks),
-    )
+def _dominant_probability(block: NoisyBlock[NoiseChannel]) -> float:
+    """Return the probability that a trajectory draws the likeliest operator of each channel."""
+    return float(np.prod([_likeliest(channel) for channel in block.channels]))
 
 
 def _likeliest(channel: NoiseChannel) -> float:

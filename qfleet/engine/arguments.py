@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from qfleet import circuit_checks
 from qfleet.argument_checks import choice, instance, items, shown
-from qfleet.compiler.methods import METHODS, Method
+from qfleet.compiler.methods import Method, method_names
 from qfleet.engine.engine_program import REAL_DTYPES
 from qfleet.errors import ArgumentError, CircuitError
 
@@ -115,7 +115,7 @@ def checked_point(
 
 def checked_method(method: Any) -> Method:
     """Check the name of a method."""
-    return cast(Method, choice(METHODS)(method, "method"))
+    return cast(Method, choice(method_names())(method, "method"))
 
 
 def checked_dtype(dtype: Any) -> str:

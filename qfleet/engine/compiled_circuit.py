@@ -43,8 +43,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
     MemoryLimitError if the states do not fit into the free memory.
 
     Args:
-        program: Compiled for the target "native", tensor networks, density matrices, or
-            trajectories.
+        program: The compiled circuit, of any kind.
         dtype: Of the states, "complex64" or "complex128".
         device: As for `compile_circuit`.
 
@@ -55,6 +54,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
             Qubits that no observable depends on are left out.
         readouts: K, the number of observables; 0 if the result is the state.
         method: "state_vector", "tensor_network", "density_matrix" or "trajectories".
+        has_hvp: If there are Hessian-vector products.
         device: The device that computes values, gradients and states; the CPU for all methods but
             "state_vector".
         dtype: NumPy dtype of states.

@@ -1,6 +1,7 @@
 """Text that describes the native engine's plan for a circuit and a batch."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import cirq
 import numpy as np
@@ -9,50 +10,45 @@ from qfleet.compiler import kernel_fusion
 from qfleet.compiler.cache_blocking import BlockingPlan
 from qfleet.compiler.cost import pass_costs
 from qfleet.compiler.dense_fusion import FusedBlock
+from qfleet.compiler.native_program import plan_blocks
 from qfleet.compiler.program import Program, describe_block
-from qfleet.engine import library, memory
+from qfleet.engine import memory
+
+if TYPE_CHECKING:
+    from qfleet.engine.machine import Machine
 
 
-def describe_native(
-    program: Program,
-    plan: BlockingPlan,
-    *,
-    prefix: int,
-    real_bytes: int,
-    batch: int,
-    threads: int,
-    subspace: int | None = None,
+def describe_states(
+    program: Program, machine: "Machine", batch: int, spanning: int | None = None
 ) -> str:
     """Describe the native engine's plan.
 
     Args:
         program: The compiled circuit.
-        plan: Its blocks and cache blocks.
-        prefix: Number of blocks before the first symbol.
-        real_bytes: Bytes per real number, 4 or 8.
+        machine: The machine.
         batch: Number of examples.
-        threads: Number of threads.
-        subspace: Number of states that span the batch, 0 if it is not used; None if unknown.
+        spanning: Number of states that span the batch, 0 if it is not used; None if unknown.
 
     Returns:
         Lines of text.
     """
+    plan, prefix = plan_blocks(program, f"complex{16 * machine.real_bytes}")
     width, readouts = len(program.qubits), len(program.readout.offsets)
-    forward, backward = pass_costs(plan, prefix, 2 * real_bytes)
+    forward, backward = pass_costs(plan, prefix, 2 * machine.real_bytes)
     lines = [
-        f"native engine, {library.instruction_set()}, {library.simd_lanes(real_bytes)} lanes of"
-        f" float{8 * real_bytes}: {width} qubits, {len(program.inputs)} inputs,"
-        f" {len(program.parameters)} parameters, {readouts} readouts",
-        *_layout(width, real_bytes, batch, threads),
+        f"native engine, {machine.instruction_set}, {machine.lanes} lanes of {machine.real}:"
+        f" {width} qubits, {len(program.inputs)} inputs, {len(program.parameters)} parameters,"
+        f" {readouts} readouts",
+        *_layout(width, machine, batch),
         f"operations per example: {forward.operations:,.0f} forward, {backward.operations:,.0f}"
         " backward",
     ]
-    if subspace:
+    if spanning:
         lines.append(
-            f"subspace plan: the states of these {batch} examples are sums of {subspace} states,"
+            f"subspace plan: the states of these {batch} examples are sums of {spanning} states,"
             " which are evolved instead (without gradients by angles)"
         )
-    elif subspace is not None:
+    elif spanning is not None:
         lines.append(f"direct plan: each of these {batch} examples is evolved")
     lines += _blocks(program.qubits, plan)
     if program.initial is not None:
@@ -64,18 +60,18 @@ def describe_native(
     return "\n".join(lines)
 
 
-def _layout(width: int, real_bytes: int, batch: int, threads: int) -> Iterator[str]:
-    layout = library.tile_layout(width, real_bytes, batch, threads)
+def _layout(width: int, machine: "Machine", batch: int) -> Iterator[str]:
+    layout = machine.tile_layout(width, batch, machine.threads)
     sharing = "all threads share a tile" if layout.shared_tile else "one tile per thread"
     yield (
-        f"batch of {batch} on {threads} threads: {layout.tiles} tiles of {layout.samples} examples,"
-        f" {layout.lane_qubits} qubits across lanes; {sharing}"
+        f"batch of {batch} on {machine.threads} threads: {layout.tiles} tiles of {layout.samples}"
+        f" examples, {layout.lane_qubits} qubits across lanes; {sharing}"
     )
-    state = memory.state_bytes(width, 2 * real_bytes)
+    state = memory.state_bytes(width, 2 * machine.real_bytes)
     yield (
         f"memory: {state:,} bytes per state, two states ({2 * state:,} bytes) per example in"
         f" training; {width + 1} qubits would need {4 * state:,} bytes;"
-        f" {memory.available_bytes():,} bytes are free"
+        f" {machine.free_bytes:,} bytes are free"
     )
 
 

@@ -12,6 +12,8 @@ MAX_WAITING_STATE_BYTES = 4 << 30
 UNCHECKED_BYTES = 64 << 20
 """Smaller arrays are not checked: reading the free memory takes 0.1 ms."""
 
+ADVICE = "use fewer qubits, a smaller batch or a machine with more memory"
+
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP_FILES = (  # (limit, usage) of a container, which /proc/meminfo does not include
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -91,7 +93,7 @@ def require_memory(
 def require_bytes(
     needed: int,
     purpose: str,
-    advice: str = "use fewer qubits, a smaller batch or a machine with more memory",
+    advice: str = ADVICE,
     processes: int = 1,
 ) -> None:
     """Check that an array of more than 64 MiB fits into the free memory of this machine.

@@ -4,25 +4,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from qfleet.argument_checks import integer
-from qfleet.compiler.density_program import DensityProgram
-from qfleet.compiler.density_writer import DensityWriter
-from qfleet.compiler.methods import AnyProgram, Method
-from qfleet.compiler.native_program import NativeProgram, prepare_native_program
-from qfleet.compiler.network_program import NetworkProgram
-from qfleet.compiler.network_writer import NetworkWriter
-from qfleet.compiler.noisy_writer import NoisyWriter
-from qfleet.compiler.trajectory_program import TrajectoryProgram
-from qfleet.compiler.trajectory_writer import TrajectoryWriter
-from qfleet.engine import arguments, devices, library
+from qfleet.compiler.any_program import AnyProgram
+from qfleet.engine import arguments, devices
 from qfleet.engine.arguments import Point
-from qfleet.engine.density_memory import describe_density, require_density_memory
-from qfleet.engine.description import describe_native
 from qfleet.engine.devices import CPU
 from qfleet.engine.engine_program import EngineProgram
 from qfleet.engine.gradients import Gradients
-from qfleet.engine.network_memory import describe_networks, require_network_memory
+from qfleet.engine.machine import Machine
 from qfleet.engine.symbol_map import SymbolMap
-from qfleet.engine.trajectory_memory import describe_trajectories, require_trajectory_memory
 
 
 class PreparedCircuit:
@@ -37,45 +26,28 @@ class PreparedCircuit:
     def __init__(
         self, program: AnyProgram, dtype: str = "complex128", device: str | None = None
     ) -> None:
-        wanted = devices.resolve(device)
+        place = devices.resolve(device)
+        if not program.has_states and place != CPU:
+            devices.warn_once(program.method, place)
+            place = CPU
         self.inputs, self.parameters = program.inputs, program.parameters
-        self.qubits = program.qubits
-        self.readouts = program.readouts
+        self.qubits, self.readouts = program.qubits, program.readouts
+        self.method, self.has_hvp = program.method, program.has_hvp
         self.dtype = np.dtype(dtype)
         self._source = program
-        serialized: NativeProgram | NetworkWriter | NoisyWriter
-        if isinstance(program, NetworkProgram):
-            self.method: Method = "tensor_network"
-            require_network_memory(program, self.dtype.itemsize // 2)
-            serialized = NetworkWriter(program)
-        elif isinstance(program, DensityProgram):
-            self.method = "density_matrix"
-            require_density_memory(program, self.dtype.itemsize // 2, 1)
-            serialized = DensityWriter(program)
-        elif isinstance(program, TrajectoryProgram):
-            self.method = "trajectories"
-            require_trajectory_memory(program, self.dtype.itemsize // 2, 1)
-            serialized = TrajectoryWriter(program)
-        else:
-            self.method = "state_vector"
-            devices.require_memory(wanted, len(self.qubits), self.dtype.itemsize)
-            serialized = self._native = prepare_native_program(program, dtype)
-            self.program = EngineProgram(
-                serialized.serialized,
-                dtype,
-                bit_order=serialized.bit_order,
-                subspace=program.subspace,
-                device=wanted,
-            )
-        if not isinstance(serialized, NativeProgram):
-            if wanted != CPU:
-                devices.warn_once(self.method, wanted)
-            self.program = EngineProgram(serialized.bytes(), dtype, bit_order=(), device=CPU)
+        self._machine = Machine(self.dtype.itemsize // 2, device=place)
+        program.require_memory(self._machine, 1)
+        written = program.serialized(dtype)
+        self.program = EngineProgram(
+            written.serialized,
+            dtype,
+            bit_order=written.bit_order,
+            subspace=program.subspace,
+            device=place,
+        )
         self.device = self.program.device
         self.real_dtype = self.program.real_dtype
-        self.symbols = SymbolMap(
-            serialized.shared, serialized.per_example, self.inputs, self.parameters
-        )
+        self.symbols = SymbolMap(written.shared, written.per_example, self.inputs, self.parameters)
 
     def describe(self, batch: int | None = None) -> str:
         """Describe the compiled program and the plan for a batch.
@@ -83,33 +55,13 @@ class PreparedCircuit:
         Args:
             batch: Number of examples; those that fill a SIMD vector unless given.
         """
-        real_bytes = self.real_dtype.itemsize
         if batch is None:
-            batch = library.simd_lanes(real_bytes)
-        batch = integer(1, 2**40)(batch, "batch")
-        threads = library.num_threads()
-        if isinstance(self._source, NetworkProgram):
-            return describe_networks(self._source, real_bytes=real_bytes, threads=threads)
-        if isinstance(self._source, DensityProgram):
-            return describe_density(self._source, real_bytes)
-        if isinstance(self._source, TrajectoryProgram):
-            return describe_trajectories(self._source, real_bytes)
-        text = describe_native(
-            self._source,
-            self._native.plan,
-            prefix=self._native.prefix,
-            real_bytes=real_bytes,
-            batch=batch,
-            threads=threads,
-        )
-        return text if self.device == CPU else f"{devices.describe(self.device)}\n{text}"
+            batch = self._machine.lanes
+        return self._source.describe(self._machine, integer(1, 2**40)(batch, "batch"))
 
     def _require_gradient_memory(self) -> None:
-        """Check the memory of a gradient of a circuit with noise, which is more than of values."""
-        if isinstance(self._source, DensityProgram):
-            require_density_memory(self._source, self.real_dtype.itemsize, 2)
-        elif isinstance(self._source, TrajectoryProgram):
-            require_trajectory_memory(self._source, self.real_dtype.itemsize, 2)
+        if self._source.checks_gradients:
+            self._source.require_memory(self._machine, 2)
 
     def _gradients(
         self, point: Point, changes: tuple[np.ndarray, np.ndarray | None], input_gradients: bool

@@ -13,7 +13,7 @@ Inside `state_group.use_group(group)` the processes of a group hold each state t
 import functools
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from qfleet.argument_checks import shown
 from qfleet.distributed import state_group
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     # Importing these takes seconds, which users of other modules of this package should not pay.
     import cirq
 
-    from qfleet.compiler.methods import AnyProgram, Method
+    from qfleet.compiler.any_program import AnyProgram
+    from qfleet.compiler.methods import Method
+    from qfleet.compiler.program import Program
     from qfleet.compiler.sampling import Sampling
     from qfleet.tensorflow.simulator import Simulator
 
@@ -90,26 +92,15 @@ def build_simulator(
 
         return TfqSimulator(circuit, inputs, parameters, observables, dtype=dtype)
     if is_native:
-        from qfleet.compiler.density_program import DensityProgram
         from qfleet.compiler.methods import compile_circuit_by
-        from qfleet.compiler.network_program import NetworkProgram
-        from qfleet.compiler.trajectory_program import TrajectoryProgram
         from qfleet.tensorflow.native import NativeSimulator
-        from qfleet.tensorflow.networks import (
-            DensitySimulator,
-            NetworkSimulator,
-            TrajectorySimulator,
-        )
+        from qfleet.tensorflow.stateless_simulators import StatelessSimulator
 
         arguments = circuit, inputs, parameters, observables
         program = program or compile_circuit_by(method, *arguments, sampling=sampling)
-        if isinstance(program, NetworkProgram):
-            return NetworkSimulator(program, dtype=dtype)
-        if isinstance(program, DensityProgram):
-            return DensitySimulator(program, dtype=dtype)
-        if isinstance(program, TrajectoryProgram):
-            return TrajectorySimulator(program, dtype=dtype)
-        return NativeSimulator(*arguments, dtype=dtype, program=program)
+        if program.has_states:
+            return NativeSimulator(*arguments, dtype=dtype, program=cast("Program", program))
+        return StatelessSimulator(program, dtype=dtype)
     if backend not in ("qfleet", "tensorflow"):
         raise ArgumentError(f"backend is {shown(backend)}: choose qfleet, tensorflow or tfq")
     from qfleet.compiler.program import compile_program

@@ -4,9 +4,8 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import sympy
-
 from qfleet import native
+from qfleet.compiler.any_program import SerializedProgram
 from qfleet.engine import devices, memory
 from qfleet.engine.cpus import usable_cpu_count
 from qfleet.engine.devices import CPU, Device
@@ -35,23 +34,21 @@ class EngineSimulator(Simulator):
     _device: Device = CPU
     _subspace = True  # if a batch may be computed from the states that span it
 
-    def _load(
-        self, serialized: bytes, shared: Sequence[sympy.Expr], per_example: Sequence[sympy.Expr]
-    ) -> None:
+    def _load(self, written: SerializedProgram) -> None:
         """Set the program.
 
         Args:
-            serialized: Its bytes.
-            shared: Its exponents of trained symbols only.
-            per_example: Its other exponents.
+            written: The program in the form that the engine takes.
 
         Raises:
             DeviceError: The library of the device is not built.
         """
-        self._serialized = serialized
+        self._serialized = written.serialized
         self._device_attributes = device_attributes(self._device)
         self._free = memory.available_bytes()
-        self._exponents = BatchGateExponents(shared, per_example, self.inputs, self.parameters)
+        self._exponents = BatchGateExponents(
+            written.shared, written.per_example, self.inputs, self.parameters
+        )
         self._mixed = self._exponents.mixed
 
     # AutoGraph would take longer than everything else in tracing.

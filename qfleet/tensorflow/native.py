@@ -15,9 +15,9 @@ from qfleet import native
 from qfleet.compiler.native_program import prepare_native_program
 from qfleet.compiler.program import Program, compile_program
 from qfleet.distributed import plan
-from qfleet.engine import devices, library
-from qfleet.engine.description import describe_native
+from qfleet.engine import devices
 from qfleet.engine.devices import CPU
+from qfleet.engine.machine import Machine
 from qfleet.tensorflow.dense import TensorFlowSimulator
 from qfleet.tensorflow.engine_simulator import EngineSimulator
 from qfleet.tensorflow.micro_batch import current_micro_batch
@@ -75,7 +75,7 @@ class NativeSimulator(EngineSimulator):
         devices.require_memory(self._device, len(self.qubits), self._complex.size)
         prepared = prepare_native_program(self.program, dtype)
         self.plan, self.prefix = prepared.plan, prepared.prefix
-        self._load(prepared.serialized, prepared.shared, prepared.per_example)
+        self._load(prepared)
         self._order = list(prepared.bit_order)
 
     @cached_property
@@ -91,17 +91,10 @@ class NativeSimulator(EngineSimulator):
             angles: [B, inputs] a batch, to report if the subspace plan applies; its length takes
                 the place of `batch`.
         """
-        lanes = library.simd_lanes(self.dtype.size)
-        text = describe_native(
-            self.program,
-            self.plan,
-            prefix=self.prefix,
-            real_bytes=self.dtype.size,
-            batch=len(angles) if angles is not None else batch or lanes,
-            threads=self._threads,
-            subspace=None if angles is None else self.subspace_size(angles),
-        )
-        return text if self._device == CPU else f"{devices.describe(self._device)}\n{text}"
+        machine = Machine(self.dtype.size, self._threads, self._device)
+        if angles is not None:
+            return self.program.describe(machine, len(angles), self.subspace_size(angles))
+        return self.program.describe(machine, batch or machine.lanes)
 
     def require_memory(self, states: int, processes: int = 1) -> None:
         """Check the memory as Simulator.require_memory; of the CPU only.

@@ -220,7 +220,7 @@ def _save_vjp(ctx: Any, inputs: tuple, output: Pair) -> None:
 
 def _vjp_backward(ctx: Any, by_inputs: Tensor | None, by_parameters: Tensor | None) -> tuple:
     inputs, parameters, upstream = ctx.saved_tensors
-    if ctx.compiled.method not in ("state_vector", "tensor_network"):
+    if not ctx.compiled.has_hvp:
         raise NotImplementedError("circuits with noise have no second derivatives")
     # The gradients g = (dvalues/dx)^T upstream are linear in upstream, and dg/dx is the Hessian.
     if by_inputs is None or by_inputs.shape != inputs.shape:

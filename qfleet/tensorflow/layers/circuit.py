@@ -13,10 +13,11 @@ import numpy as np
 from qfleet.argument_checks import checked, choice, instance, shown
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.circuit_json import require_json, to_json, value_from_json
-from qfleet.compiler.methods import METHODS, Method
+from qfleet.compiler.any_program import AnyProgram, Contraction
+from qfleet.compiler.methods import Method, method_names
 from qfleet.compiler.parameters import parameter_names
 from qfleet.compiler.plain_operations import bind
-from qfleet.compiler.program import Program, compile_program
+from qfleet.compiler.program import compile_program
 from qfleet.compiler.sampling import EXACT, SEED, Sampling
 from qfleet.engine.arguments import checked_observables, checked_symbols
 from qfleet.errors import ArgumentError
@@ -59,7 +60,7 @@ class CircuitLayer(keras.layers.Layer):
         CircuitError: The circuit is not supported, or it cannot be saved.
     """
 
-    methods: ClassVar[tuple[str, ...]] = METHODS
+    has_all_methods: ClassVar[bool] = True
     _simulator: Simulator | SampledReadouts  # set by the subclass
 
     @checked(
@@ -80,8 +81,8 @@ class CircuitLayer(keras.layers.Layer):
     ) -> None:
         super().__init__(**keras_args)
         # Other engines evolve states only.
-        methods = self.methods if backend == "qfleet" else STATE_METHODS
-        choice(methods)(method, "method")
+        has_all = self.has_all_methods and backend == "qfleet"
+        choice(method_names() if has_all else STATE_METHODS)(method, "method")
         require_json(circuit)
         self.circuit = circuit.unfreeze()  # a copy, since the caller may append gates
         names = sorted(parameter_names(circuit))
@@ -99,12 +100,18 @@ class CircuitLayer(keras.layers.Layer):
         return self._simulator
 
     @cached_property
-    def program(self) -> Program:
+    def program(self) -> AnyProgram:
         """The compiled program; for engines without one, the native engine's for the state."""
         program = getattr(self._simulator, "program", None)
         if program is not None:
             return program
         return compile_program(self.circuit, self.inputs, self.parameters, (), target="native")
+
+    @property
+    def contraction(self) -> Contraction | None:
+        """The contraction of an example; None if states are evolved."""
+        program = getattr(self._simulator, "program", None)
+        return None if program is None else program.contraction
 
     @property
     def state_qubits(self) -> int:

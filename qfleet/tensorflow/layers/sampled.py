@@ -7,12 +7,7 @@ import cirq
 
 from qfleet.compiler.sampling import SHOTS
 from qfleet.tensorflow.backends import build_simulator
-from qfleet.tensorflow.layers.circuit import (
-    STATE_METHODS,
-    PauliReadouts,
-    TrainedCircuit,
-    resolve_seed,
-)
+from qfleet.tensorflow.layers.circuit import PauliReadouts, TrainedCircuit, resolve_seed
 from qfleet.tensorflow.micro_batch import current_micro_batch
 from qfleet.tensorflow.runtime import keras, tf
 from qfleet.tensorflow.sampling import SampledReadouts, draw_shots, sample_bits
@@ -47,7 +42,7 @@ class Samples(TrainedCircuit):
         [[[1, 0], [1, 0], [1, 0]]]
     """
 
-    methods = STATE_METHODS
+    has_all_methods = False
     _simulator: Simulator
 
     def __init__(
@@ -112,7 +107,7 @@ class SampledExpectation(PauliReadouts):
         [[-1.0]]
     """
 
-    methods = STATE_METHODS
+    has_all_methods = False
     _simulator: SampledReadouts
 
     def __init__(

@@ -6,7 +6,7 @@ from typing import Any, final
 import cirq
 
 from qfleet.tensorflow.backends import build_simulator
-from qfleet.tensorflow.layers.circuit import STATE_METHODS, TrainedCircuit
+from qfleet.tensorflow.layers.circuit import TrainedCircuit
 from qfleet.tensorflow.runtime import keras, tf
 from qfleet.tensorflow.simulator import Simulator
 
@@ -39,7 +39,7 @@ class State(TrainedCircuit):
         [[0.0, 0.0, 0.0, 1.0]]
     """
 
-    methods = STATE_METHODS
+    has_all_methods = False
     _simulator: Simulator
 
     def __init__(self, circuit: cirq.Circuit, inputs: Sequence[str], **circuit_args: Any) -> None:

@@ -6,8 +6,6 @@ import sympy
 
 import qfleet
 from qfleet.engine import library, memory
-from qfleet.engine.density_memory import density_bytes
-from qfleet.engine.trajectory_memory import trajectory_bytes
 from qfleet.errors import MemoryLimitError
 
 
@@ -32,9 +30,9 @@ def test_density_bytes_include_the_states_that_are_kept() -> None:
     circuit, observables = noisy(8, cirq.depolarize(0.1))
     program = qfleet.compile(circuit, (), ["a"], observables, method="density_matrix")._source
     state, blocks = 8 * 4**8, len(program.blocks)
-    assert density_bytes(program, 8, 1) == state
+    assert program.example_bytes(8, 1) == state
     least = state * 2 * (blocks**0.5 - 1)
-    assert least <= density_bytes(program, 8, 2) <= least + 4 * state
+    assert least <= program.example_bytes(8, 2) <= least + 4 * state
 
 
 def test_trajectories_of_all_threads_need_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,12 +49,9 @@ def test_trajectories_of_all_threads_need_memory(monkeypatch: pytest.MonkeyPatch
 
 def test_trajectories_keep_copies_of_states_without_an_inverse() -> None:
     sizes = [
-        trajectory_bytes(
-            qfleet.compile(
-                *(circuit, (), ["a"], observables), method="trajectories", trajectories=20
-            )._source,
-            8,
-        )
+        qfleet.compile(
+            circuit, (), ["a"], observables, method="trajectories", trajectories=20
+        )._source.example_bytes(8)
         for circuit, observables in (noisy(4, cirq.depolarize(0.1)), noisy(4, cirq.ResetChannel()))
     ]
     assert sizes == [5 * 2 * 256, 5 * 4 * 256]
