@@ -14,7 +14,6 @@ def step_cost(definition: BenchmarkModel) -> PassCost:
         definition.inputs,
         definition.parameters,
         definition.observables,
-        target="native",
     )
     native = prepare_native_program(program, "complex64")
     forward, backward = pass_costs(native.plan, native.prefix, 8, frozenset(definition.inputs))

@@ -11,7 +11,7 @@ lanes, so every cache block contains them. Doi and Horii describe the technique 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from qfleet.compiler.dense_fusion import FusedBlock
+from qfleet.compiler.fused_blocks import FusedBlock
 
 CACHE_BLOCK_QUBITS = {"complex64": 16, "complex128": 15}  # kChunkBytes of amplitudes in kernels.h
 LANE_QUBITS = 4

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from qfleet.compiler import dense_fusion
-from qfleet.compiler.dense_fusion import FusedBlock
+from qfleet.compiler import fused_blocks
 from qfleet.compiler.factor import Factor
+from qfleet.compiler.fused_blocks import FusedBlock
 
 SPARSE_ENTRIES = 4  # nonzero entries up to which a two-qubit block is kept sparse
 
@@ -147,7 +147,7 @@ def _pair_single_qubit_items(items: Sequence[_KernelBlockBuilder]) -> list[_Kern
 
 def _build(item: _KernelBlockBuilder, inputs: frozenset[str]) -> FusedBlock:
     """Make the block: with local positions, and with factors multiplied where possible."""
-    return dense_fusion.drop_unused_qubits(item.qubits, item.factors, inputs)
+    return fused_blocks.drop_unused_qubits(item.qubits, item.factors, inputs)
 
 
 def nonzero_pattern(projectors: np.ndarray) -> np.ndarray:

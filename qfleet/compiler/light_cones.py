@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import sympy
 
 from qfleet.compiler import expressions
-from qfleet.compiler.dense_fusion import FusedBlock
+from qfleet.compiler.fused_blocks import FusedBlock
 from qfleet.compiler.kernel_fusion import nonzero_entries
 from qfleet.compiler.network_blocks import diagonal_legs
 from qfleet.compiler.observables import PauliTerm

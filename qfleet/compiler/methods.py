@@ -165,7 +165,6 @@ def _compile_state(source: Source, *, subspace: bool = True) -> Program:
         source.parameters,
         source.readouts,
         qubits=source.qubits,
-        target="native",
         initial_state=source.initial_state,
     )
     return replace(program, subspace=subspace)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from qfleet.compiler import cache_blocking
 from qfleet.compiler.any_program import SerializedProgram
 from qfleet.compiler.cache_blocking import BlockingPlan
-from qfleet.compiler.dense_fusion import FusedBlock
+from qfleet.compiler.fused_blocks import FusedBlock
 from qfleet.compiler.serialize import ProgramWriter
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def prepare_native_program(program: "Program", dtype: str) -> NativeProgram:
     """Plan the cache blocks of a program and serialize it.
 
     Args:
-        program: Compiled for the target "native".
+        program: The program.
         dtype: Of the states, "complex64" or "complex128".
     """
     plan, prefix = plan_blocks(program, dtype)

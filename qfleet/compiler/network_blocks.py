@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from qfleet.compiler import dense_fusion
-from qfleet.compiler.dense_fusion import FusedBlock
+from qfleet.compiler import fused_blocks
 from qfleet.compiler.factor import Factor
+from qfleet.compiler.fused_blocks import FusedBlock
 from qfleet.compiler.kernel_fusion import nonzero_pattern
 
 
@@ -48,7 +48,7 @@ def network_blocks(factors: Sequence[Factor], inputs: frozenset[str]) -> list[Fu
             blocks.append(block)
             last.update(dict.fromkeys(factor.qubits, block))
         block.factors.append(factor)
-    return [dense_fusion.drop_unused_qubits(one.qubits, one.factors, inputs) for one in blocks]
+    return [fused_blocks.drop_unused_qubits(one.qubits, one.factors, inputs) for one in blocks]
 
 
 def _block_to_join(factor: Factor, has_inputs: bool, last: dict[int, _Builder]) -> _Builder | None:

@@ -11,8 +11,8 @@ import numpy as np
 from qfleet.compiler import observables
 from qfleet.compiler.any_program import AnyProgram, Item, ProgramCost, SerializedProgram, Source
 from qfleet.compiler.channel import NoiseChannel
-from qfleet.compiler.dense_fusion import embed
 from qfleet.compiler.factor import Factor
+from qfleet.compiler.fused_blocks import embed
 from qfleet.compiler.noisy_writer import Channel, NoisyWriter, Unitary
 from qfleet.compiler.program import light_cone, ordered_qubits
 from qfleet.compiler.sampling import Sampling

@@ -1,22 +1,14 @@
-"""Observables as readouts: small dense operators, or parities of measured bits.
-
-If all observables together act on few qubits, they become dense operators on those qubits. Blocks
-at the circuit's end that act within them are applied to the operators instead of to the state (the
-Heisenberg picture): once per step instead of once per example. Otherwise, terms that are diagonal
-in one product basis are measured together.
-"""
+"""Observables as Pauli strings; those that are diagonal in one product basis are read together."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import cirq
 import numpy as np
 
-from qfleet.compiler.dense_fusion import FusedBlock, PhaseLayer
 from qfleet.compiler.factor import fixed_factor
+from qfleet.compiler.fused_blocks import FusedBlock
 from qfleet.errors import CircuitError
-
-REDUCED_QUBITS = 4  # widest support that is read as dense operators
 
 _TO_Z: Mapping[str, np.ndarray] = {
     "X": np.array([[1, 1], [1, -1]], np.complex128) / np.sqrt(2),
@@ -53,21 +45,6 @@ class PauliTerms:
 
 
 @dataclass(frozen=True)
-class ReducedReadout:
-    """Dense operators on few qubits.
-
-    Attributes:
-        support: Positions, the first the most significant bit.
-        operators: [K, D, D] complex128, D = 2**len(support).
-        tail: Blocks after the state's, with positions in `support`.
-    """
-
-    support: tuple[int, ...]
-    operators: np.ndarray
-    tail: tuple[FusedBlock, ...]
-
-
-@dataclass(frozen=True)
 class MeasurementBasis:
     """Strings that are diagonal after one-qubit rotations.
 
@@ -80,23 +57,6 @@ class MeasurementBasis:
     rotations: tuple[FusedBlock, ...]
     strings: tuple[tuple[int, ...], ...]
     weights: np.ndarray
-
-
-@dataclass(frozen=True)
-class ReadoutPlan:
-    """The measurements: at most one of `reduced`, `bases` and `terms` is set.
-
-    Attributes:
-        offsets: [K] constants that are added to the values.
-        reduced: Dense operators.
-        bases: Pauli strings by measurement basis.
-        terms: Pauli strings that the native engine reads directly.
-    """
-
-    offsets: np.ndarray
-    reduced: ReducedReadout | None = None
-    bases: tuple[MeasurementBasis, ...] = field(default=())
-    terms: PauliTerms | None = None
 
 
 def collect(observables: Sequence[cirq.PauliSum], position: Mapping[cirq.Qid, int]) -> PauliTerms:
@@ -126,61 +86,6 @@ def collect(observables: Sequence[cirq.PauliSum], position: Mapping[cirq.Qid, in
                 found.setdefault(key, np.zeros(len(observables)))[column] += weight
     weights = np.array(list(found.values())).reshape(len(found), len(observables))
     return PauliTerms(tuple(dict(key) for key in found), weights, offsets)
-
-
-def plan_readout(
-    terms: PauliTerms, steps: Sequence[FusedBlock | PhaseLayer]
-) -> tuple[list[FusedBlock | PhaseLayer], ReadoutPlan]:
-    """Choose the measurements of a program for the plain TensorFlow engine.
-
-    Args:
-        terms: The terms of the observables.
-        steps: All steps of the circuit.
-
-    Returns:
-        The steps that are applied to the state, and the readout.
-    """
-    if not terms.strings:
-        return [], ReadoutPlan(terms.offsets)
-    diagonal = all(pauli == "Z" for string in terms.strings for pauli in string.values())
-    state, tail, support = _split_tail(steps, terms.support)
-    if len(support) > REDUCED_QUBITS or (not tail and diagonal):
-        return list(steps), ReadoutPlan(terms.offsets, bases=measurement_bases(terms))
-    local = {position: at for at, position in enumerate(support)}
-    moved = tuple(
-        FusedBlock(tuple(local[q] for q in block.qubits), block.factors) for block in tail
-    )
-    reduced = ReducedReadout(support, _dense_operators(terms, support), moved)
-    return state, ReadoutPlan(terms.offsets, reduced=reduced)
-
-
-def _split_tail(
-    steps: Sequence[FusedBlock | PhaseLayer], support: tuple[int, ...]
-) -> tuple[list[FusedBlock | PhaseLayer], list[FusedBlock], tuple[int, ...]]:
-    """Split blocks off the end as long as they stay within few qubits."""
-    inside, blocked = set(support), set[int]()
-    state: list[FusedBlock | PhaseLayer] = []
-    tail: list[FusedBlock] = []
-    for step in reversed(steps):
-        qubits = set(step.qubits)
-        fits = len(inside | qubits) <= max(REDUCED_QUBITS, len(support))
-        if isinstance(step, FusedBlock) and fits and not qubits & blocked:
-            inside |= qubits
-            tail.append(step)
-        else:
-            blocked |= qubits
-            state.append(step)
-    return state[::-1], tail[::-1], tuple(sorted(inside))
-
-
-def _dense_operators(terms: PauliTerms, support: tuple[int, ...]) -> np.ndarray:
-    """Return [K, D, D] operators on the support."""
-    size = 2 ** len(support)
-    operators = np.zeros((terms.weights.shape[1], size, size), np.complex128)
-    for string, weights in zip(terms.strings, terms.weights, strict=True):
-        matrix = pauli_matrix([string.get(position, "I") for position in support])
-        operators += weights[:, None, None] * matrix
-    return operators
 
 
 def pauli_matrix(letters: Iterable[str]) -> np.ndarray:

@@ -1,9 +1,8 @@
 """Parametrized gates as parity phases `exp(i pi h t Z...Z)` between fixed gates.
 
 In its eigenbasis a gate is diagonal. A diagonal of half-turns is a sum of products of Z: its Walsh
-transform. Parity phases commute, so a layer of data gates is one multiplication of the state by
-phases. Wide gates are narrowed in the same way: the parity of many qubits is a parity of two qubits
-between CNOTs.
+transform. Wide gates are narrowed in the same way: the parity of many qubits is a parity of two
+qubits between CNOTs.
 """
 
 from collections.abc import Iterable, Iterator

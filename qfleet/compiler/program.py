@@ -3,7 +3,7 @@
 `compile_program` takes a Cirq circuit. It lowers the circuit to factors and calls
 `compile_factors`, the entry point of front ends that produce factors by themselves. An engine needs
 three things of a Program: the matrices of its blocks, the evolution of the state through them, and
-the readout. No framework is imported here.
+the Pauli strings that are read. No framework is imported here.
 """
 
 from collections import Counter
@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import cirq
 import numpy as np
 
-from qfleet.compiler import dense_fusion, heisenberg, kernel_fusion, lowering, observables, parity
+from qfleet.compiler import heisenberg, kernel_fusion, lowering, observables
 from qfleet.compiler.any_program import AnyProgram, ProgramCost
 from qfleet.compiler.channel import NoiseChannel
 from qfleet.compiler.cost import tile_work
-from qfleet.compiler.dense_fusion import FusedBlock, PhaseLayer
 from qfleet.compiler.factor import Factor
+from qfleet.compiler.fused_blocks import FusedBlock
 from qfleet.compiler.native_program import NativeProgram, prepare_native_program
-from qfleet.compiler.observables import ReadoutPlan
+from qfleet.compiler.observables import PauliTerms
 from qfleet.compiler.parameters import parameter_names
 from qfleet.errors import CircuitError
 
 if TYPE_CHECKING:
     from qfleet.engine.machine import Machine
 
-Target = Literal["tensorflow", "native", "sharded"]
+Target = Literal["native", "sharded"]
 
 # The widest initial state that is precomputed. The native engine evolves wider ones quickly.
-PREFIX_QUBITS: dict[Target, int] = {"tensorflow": 16, "native": 12, "sharded": 0}
+PREFIX_QUBITS: dict[Target, int] = {"native": 12, "sharded": 0}
 MAX_NORM_ERROR = 1e-4  # of an initial state, which may be given in complex64
 _LISTED_SYMBOLS = 4  # symbols of a block that a description lists
 
@@ -44,14 +44,13 @@ class Program(AnyProgram):
         qubits: The simulated qubits in Cirq's order; the first is the most significant bit. Qubits
             that no readout depends on are left out.
         initial: [2**N] complex128 state after all gates before the first symbol; None is |0...0>.
-        steps: Shared blocks and layers of data phases, first applied first. For the native engine,
-            blocks only.
-        readout: The measurements.
+        blocks: First applied first.
+        terms: The Pauli strings of the readouts.
     """
 
     initial: np.ndarray | None
-    steps: tuple[FusedBlock | PhaseLayer, ...]
-    readout: ReadoutPlan
+    blocks: tuple[FusedBlock, ...]
+    terms: PauliTerms
     subspace: bool = True
 
     method = "state_vector"
@@ -61,7 +60,7 @@ class Program(AnyProgram):
     @property
     def readouts(self) -> int:
         """K, the number of observables; 0 if the result is the state."""
-        return len(self.readout.offsets)
+        return len(self.terms.offsets)
 
     def with_inputs(self) -> "Program":
         """Return the program with its parameters as further inputs, after the others."""
@@ -94,59 +93,33 @@ class Program(AnyProgram):
         shapes = tuple((block.qubits, len(block.factors)) for block in self.blocks)
         return width, self.readouts, kernel_fusion.count_operations(self.blocks, width), shapes
 
-    @property
-    def blocks(self) -> tuple[FusedBlock, ...]:
-        """The steps that are blocks."""
-        return tuple(step for step in self.steps if isinstance(step, FusedBlock))
-
     def __str__(self) -> str:
-        blocks = len(self.blocks)
         lines = [
             f"{len(self.qubits)} qubits, {len(self.inputs)} inputs, {len(self.parameters)}"
-            f" parameters, {len(self.readout.offsets)} readouts",
-            f"{self.gates[0]} gates: {self.gates[1]} factors in {blocks} blocks and"
-            f" {len(self.steps) - blocks} layer(s) of data phases",
+            f" parameters, {self.readouts} readouts",
+            f"{self.gates[0]} gates: {self.gates[1]} factors in {len(self.blocks)} blocks",
         ]
         if self.initial is not None:
             lines.append("initial state: precomputed, includes all gates before the first symbol")
-        lines += [f"  {describe_block(step, self.qubits)}" for step in self.steps]
-        lines += _readout_lines(self.readout, self.qubits)
+        lines += [f"  {describe_block(block, self.qubits)}" for block in self.blocks]
+        if self.readouts:
+            lines.append(f"reads {len(self.terms.strings)} Pauli strings")
         return "\n".join(lines)
 
 
-def describe_block(step: FusedBlock | PhaseLayer, qubits: Sequence[cirq.Qid]) -> str:
-    """Describe a step in one line.
+def describe_block(block: FusedBlock, qubits: Sequence[cirq.Qid]) -> str:
+    """Describe a block in one line.
 
     Args:
-        step: A step of a program.
+        block: A block of a program.
         qubits: The program's qubits.
     """
-    where = ", ".join(str(qubits[position]) for position in step.qubits)
-    if isinstance(step, PhaseLayer):
-        return f"layer of {len(step.phases)} data phases on {where}"
-    names = sorted({name for factor in step.factors for name in factor.symbols})
+    where = ", ".join(str(qubits[position]) for position in block.qubits)
+    names = sorted({name for factor in block.factors for name in factor.symbols})
     listed = ", ".join(names[:_LISTED_SYMBOLS])
     if len(names) > _LISTED_SYMBOLS:
         listed += f", ... ({len(names)} symbols)"
-    return f"block on {where}: {len(step.factors)} factors of {listed or 'no symbol'}"
-
-
-def _readout_lines(readout: ReadoutPlan, qubits: Sequence[cirq.Qid]) -> list[str]:
-    lines = []
-    if readout.reduced is not None:
-        where = [qubits[position] for position in readout.reduced.support]
-        lines.append(
-            f"reads operators on {', '.join(map(str, where))} after"
-            f" {len(readout.reduced.tail)} blocks applied to the operators"
-        )
-        lines += [f"  {describe_block(block, where)}" for block in readout.reduced.tail]
-    if readout.terms is not None:
-        lines.append(f"reads {len(readout.terms.strings)} Pauli strings")
-    for basis in readout.bases:
-        lines.append(
-            f"reads {len(basis.strings)} Pauli strings after {len(basis.rotations)} rotations"
-        )
-    return lines
+    return f"block on {where}: {len(block.factors)} factors of {listed or 'no symbol'}"
 
 
 def compile_program(
@@ -155,7 +128,7 @@ def compile_program(
     parameters: Sequence[str],
     readouts: Sequence[cirq.PauliSum],
     *,
-    target: Target = "tensorflow",
+    target: Target = "native",
     initial_state: np.ndarray | None = None,
 ) -> Program:
     """Compile a circuit.
@@ -198,7 +171,7 @@ def compile_factors(
     readouts: Sequence[cirq.PauliSum],
     *,
     qubits: Sequence[cirq.Qid],
-    target: Target = "tensorflow",
+    target: Target = "native",
     initial_state: np.ndarray | None = None,
 ) -> Program:
     """Compile a product of factors.
@@ -211,9 +184,8 @@ def compile_factors(
         readouts: As for `compile_program`.
         qubits: All qubits of the circuit, in the order of the state's bits, the first the most
             significant.
-        target: The engine that runs the program. The plain TensorFlow engine gets data gates as
-            layers of phases, apart from blocks, and few readouts as small operators. The native
-            engines get blocks and Pauli strings.
+        target: The engine that runs the program. For "sharded", all qubits and gates are kept that
+            a readout depends on.
         initial_state: [2**len(qubits)] state before the first factor; the first qubit is the most
             significant bit. |0...0> unless given. With an initial state, all qubits are simulated.
 
@@ -238,26 +210,20 @@ def compile_factors(
         ordered = tuple(qubits)
     position = {qubit: at for at, qubit in enumerate(ordered)}
     parts = [f.on(tuple(position[q] for q in f.qubits)) for f in kept]
-    data = frozenset(inputs)
     terms = observables.collect(sums, position)
     if target == "native" and sums:
         parts, terms = heisenberg.absorb_gates(parts, terms)
         if initial_state is None:
             parts, terms, ordered = _drop_idle_qubits(parts, terms, ordered)
-    if target == "tensorflow":
-        parts = [part for factor in parts for part in _separate_data(factor, data)]
-        # A phase on no qubit is global: no readout depends on it.
-        parts = [part for part in parts if part.qubits or not sums]
     initial, rest = _simulate_prefix(parts, len(ordered), PREFIX_QUBITS[target], initial_state)
-    steps, readout = _fuse(rest, terms, data, target)
     return Program(
         tuple(inputs),
         tuple(parameters),
         ordered,
         (len(factors), len(rest)),
         initial,
-        tuple(steps),
-        readout,
+        tuple(kernel_fusion.fuse_for_kernel(rest, frozenset(inputs))),
+        terms,
     )
 
 
@@ -270,23 +236,6 @@ def _drop_idle_qubits(
     moved = [f.on(tuple(position[at] for at in f.qubits)) for f in factors]
     strings = tuple({position[at]: p for at, p in string.items()} for string in terms.strings)
     return moved, replace(terms, strings=strings), tuple(qubits[at] for at in used)
-
-
-def _fuse(
-    factors: Sequence[Factor], terms: observables.PauliTerms, data: frozenset[str], target: Target
-) -> tuple[Sequence[FusedBlock | PhaseLayer], ReadoutPlan]:
-    """Fuse factors and choose the measurements, as the target needs them."""
-    if target != "tensorflow":
-        blocks = kernel_fusion.fuse_for_kernel(factors, data)
-        return blocks, ReadoutPlan(terms.offsets, terms=terms)
-    steps = dense_fusion.fuse_gates(factors, data)
-    if not len(terms.offsets):  # the result is the state
-        return steps, ReadoutPlan(terms.offsets)
-    return observables.plan_readout(terms, steps)
-
-
-def _separate_data(factor: Factor, inputs: frozenset[str]) -> Iterable[Factor]:
-    return parity.parity_phases(factor) if factor.symbols & inputs else (factor,)
 
 
 def check_symbols(

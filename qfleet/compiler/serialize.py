@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qfleet.compiler import cache_blocking, expressions, kernel_fusion
-from qfleet.compiler.dense_fusion import FusedBlock
 from qfleet.compiler.factor import Factor
+from qfleet.compiler.fused_blocks import FusedBlock
 from qfleet.compiler.gate_tables import GateTables
 from qfleet.compiler.observables import PauliTerms
 from qfleet.compiler.writer import Writer
@@ -56,8 +56,7 @@ class ProgramWriter(Writer):
         for cache_block in plan.cache_blocks:
             bits = sorted(self._bit[position] for position in cache_block.qubits)
             ints += [cache_block.block_count, len(bits), *bits]
-        terms = program.readout.terms
-        assert terms is not None
+        terms = program.terms
         groups, weights = pauli_groups(terms, self._bit)
         ints += [*groups, len(terms.offsets)]
         self._reals += [*weights, *terms.offsets]

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from qfleet.compiler import cache_blocking
-from qfleet.compiler.dense_fusion import FusedBlock
+from qfleet.compiler.fused_blocks import FusedBlock
 from qfleet.compiler.program import Program
 from qfleet.errors import ShardingError
 
@@ -110,8 +110,7 @@ def plan_for_program(program: Program, bits: int) -> ShardingPlan:
     Raises:
         ShardingError: There are too few qubits; see `plan_sharding`.
     """
-    terms = program.readout.terms
-    assert terms is not None
+    terms = program.terms
     flipped = {at for string in terms.strings for at, pauli in string.items() if pauli != "Z"}
     return plan_sharding(program.blocks, len(program.qubits), bits, flipped)
 

@@ -7,8 +7,8 @@ import cirq
 import numpy as np
 
 from qfleet.compiler import cache_blocking
-from qfleet.compiler.dense_fusion import FusedBlock
-from qfleet.compiler.observables import PauliTerms, ReadoutPlan
+from qfleet.compiler.fused_blocks import FusedBlock
+from qfleet.compiler.observables import PauliTerms
 from qfleet.compiler.program import Program
 from qfleet.compiler.serialize import ProgramWriter
 from qfleet.distributed.plan import ShardingPlan, ShardStage
@@ -107,8 +107,7 @@ def stage_programs(
     blocking = cache_blocking.plan_cache_blocks(stages, width, chunk_qubits, swapped)
     bit = {slot: at for at, slot in enumerate(blocking.order)}
 
-    terms = program.readout.terms
-    assert terms is not None
+    terms = program.terms
     by_flip = _terms_by_flip(terms, plan.stages[-1], group.rank)
     local_terms = by_flip.pop(0, _no_terms(terms))
     programs: list[bytes] = []
@@ -160,8 +159,8 @@ def subprogram(
     return replace(
         program,
         qubits=tuple(cirq.LineQubit.range(width)),
-        steps=tuple(blocks),
-        readout=ReadoutPlan(terms.offsets, terms=terms),
+        blocks=tuple(blocks),
+        terms=terms,
     )
 
 

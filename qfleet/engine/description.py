@@ -9,7 +9,7 @@ import numpy as np
 from qfleet.compiler import kernel_fusion
 from qfleet.compiler.cache_blocking import BlockingPlan
 from qfleet.compiler.cost import pass_costs
-from qfleet.compiler.dense_fusion import FusedBlock
+from qfleet.compiler.fused_blocks import FusedBlock
 from qfleet.compiler.native_program import plan_blocks
 from qfleet.compiler.program import Program, describe_block
 from qfleet.engine import memory
@@ -33,7 +33,7 @@ def describe_states(
         Lines of text.
     """
     plan, prefix = plan_blocks(program, f"complex{16 * machine.real_bytes}")
-    width, readouts = len(program.qubits), len(program.readout.offsets)
+    width, readouts = len(program.qubits), len(program.terms.offsets)
     forward, backward = pass_costs(plan, prefix, 2 * machine.real_bytes)
     lines = [
         f"native engine, {machine.instruction_set}, {machine.lanes} lanes of {machine.real}:"
@@ -55,8 +55,8 @@ def describe_states(
         lines.append("initial state: precomputed, includes all gates before the first symbol")
     elif prefix:
         lines.append(f"blocks before the first symbol: {prefix}")
-    if readouts and program.readout.terms is not None:
-        lines.append(f"reads {len(program.readout.terms.strings)} Pauli strings")
+    if readouts:
+        lines.append(f"reads {len(program.terms.strings)} Pauli strings")
     return "\n".join(lines)
 
 

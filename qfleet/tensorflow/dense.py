@@ -1,18 +1,15 @@
-"""The plain TensorFlow engine: dense blocks applied to a batch of state vectors."""
+"""The plain TensorFlow engine: a reference that applies the blocks of a program one by one."""
 
 from collections.abc import Sequence
 from typing import final
 
 import numpy as np
 
-from qfleet.compiler.dense_fusion import FusedBlock, PhaseLayer
-from qfleet.compiler.observables import MeasurementBasis, ReducedReadout
+from qfleet.compiler.observables import MeasurementBasis, measurement_bases
 from qfleet.compiler.program import Program
-from qfleet.tensorflow import evolution
-from qfleet.tensorflow.evolution import BATCH, PART, AxisOrder
-from qfleet.tensorflow.matrices import BlockMatrices, as_real
+from qfleet.tensorflow.matrices import BlockMatrices
 from qfleet.tensorflow.runtime import tf
-from qfleet.tensorflow.simulator import REAL_DTYPES, Simulator
+from qfleet.tensorflow.simulator import COMPLEX_DTYPES, REAL_DTYPES, Simulator
 
 
 @final
@@ -20,34 +17,20 @@ class TensorFlowSimulator(Simulator):
     """Runs a program with TensorFlow operations, on CPU or GPU, differentiated by TensorFlow.
 
     Args:
-        program: A program that was compiled with the target "tensorflow".
+        program: The program.
         dtype: "complex64" or "complex128".
     """
 
     def __init__(self, program: Program, *, dtype: str = "complex64") -> None:
         self.program = program
         self.inputs, self.parameters = program.inputs, program.parameters
-        readout = program.readout
-        self.readouts = len(readout.offsets)
-        self.qubits = program.qubits
-        self.dtype = REAL_DTYPES[dtype]
-        names = (*self.inputs, *self.parameters)
-        self._order: AxisOrder = (PART, *range(len(program.qubits)))
-        steps = _drop_global_phases(program.steps) if self.readouts else program.steps
-        self._plans = evolution.schedule(steps, self._order, names=names, real=self.dtype)
-        blocks = list(program.blocks)
-        order = self._plans[-1].order if self._plans else self._order
-        self._bases: list[_ParityReadout] = []
-        for basis in readout.bases:
-            plans = evolution.schedule(basis.rotations, order, first=len(blocks))
-            blocks += basis.rotations
-            self._bases.append(_ParityReadout(basis, order, plans, self.dtype))
-        self._operators: _OperatorReadout | None = None
-        if readout.reduced is not None:
-            self._operators = _OperatorReadout(readout.reduced, len(blocks), self.dtype)
-            blocks += readout.reduced.tail
-        # All matrices at once: a batch of small products costs little more than one.
-        self._matrices = BlockMatrices(blocks, self.parameters, self.dtype)
+        self.readouts, self.qubits = program.readouts, program.qubits
+        self.dtype, self._complex = REAL_DTYPES[dtype], COMPLEX_DTYPES[dtype]
+        self._matrices = BlockMatrices(program, self._complex)
+        self._bases = [
+            _ParityReadout(basis, len(self.qubits), dtype)
+            for basis in measurement_bases(program.terms)
+        ]
 
     def describe(self, batch: int | None = None) -> str:
         """Describe the compiled program; see Simulator.describe."""
@@ -58,15 +41,11 @@ class TensorFlowSimulator(Simulator):
     def expectation(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
         """Compute the readouts; see Simulator.expectation."""
         angles, parameters = self._checked_arguments(angles, parameters)
-        batch = tf.shape(angles)[0]
-        matrices = self._matrices(parameters)
-        state, order = self._evolve(angles, parameters, matrices)
-        values = tf.constant(self.program.readout.offsets[:, np.newaxis], self.dtype)  # [K, 1]
-        for strings in self._bases:
-            values += strings(state, matrices)
-        if self._operators is not None:
-            values += self._operators(state, order, matrices)
-        return tf.broadcast_to(evolution.permute(values, [1, 0]), [batch, self.readouts])
+        state = self._evolve(angles, parameters)
+        values = tf.constant(self.program.terms.offsets[np.newaxis], self.dtype)
+        for basis in self._bases:
+            values += basis(state)
+        return tf.broadcast_to(values, [tf.shape(angles)[0], self.readouts])
 
     # AutoGraph would take longer than everything else in tracing.
     @tf.autograph.experimental.do_not_convert
@@ -74,111 +53,70 @@ class TensorFlowSimulator(Simulator):
         """Compute the state vectors; see Simulator.state."""
         self._require_state_output()
         angles, parameters = self._checked_arguments(angles, parameters)
-        state, order = self._evolve(angles, parameters, self._matrices(parameters))
-        batch = [BATCH] if BATCH in order else []
-        state = evolution.transpose(state, order, (PART, *batch, *range(len(self.qubits))))
-        size = 2 ** len(self.qubits)
-        real, imaginary = tf.unstack(tf.reshape(state, [2, -1, size]), num=2)
-        return tf.broadcast_to(tf.complex(real, imaginary), [tf.shape(angles)[0], size])
+        state = self._evolve(angles, parameters)
+        return tf.broadcast_to(state, [tf.shape(angles)[0], 2 ** len(self.qubits)])
 
-    def _evolve(
-        self, angles: tf.Tensor, parameters: tf.Tensor, matrices: dict[int, tf.Tensor]
-    ) -> tuple[tf.Tensor, AxisOrder]:
-        """Return the state after all steps, and the order of its axes."""
-        shared = tf.broadcast_to(parameters, [tf.shape(angles)[0], len(self.parameters)])
-        symbols = tf.concat([angles, shared], axis=1)  # [B, V]
-        state = tf.constant(self._initial_state(), self.dtype)
-        return evolution.evolve(state, self._order, self._plans, matrices, symbols)
-
-    def _initial_state(self) -> np.ndarray:
-        """Return [2, 2**N] real and imaginary parts."""
+    def _evolve(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
+        """Return the states [B, 2**N]; [1, 2**N] if no block has a data symbol."""
         initial = self.program.initial
         if initial is None:
-            initial = np.zeros(2 ** len(self.program.qubits), np.complex64)
-            initial[0] = 1
-        return np.stack([initial.real, initial.imag])
+            initial = np.eye(1, 2 ** len(self.qubits))
+        state = tf.constant(initial.reshape(1, -1).astype(self._complex.as_numpy_dtype))
+        matrices = self._matrices(angles, parameters)
+        for block, matrix in zip(self.program.blocks, matrices, strict=True):
+            state = _apply(matrix, block.qubits, state, len(self.qubits))
+        return state
 
 
-def _drop_global_phases(steps: Sequence[FusedBlock | PhaseLayer]) -> list[FusedBlock | PhaseLayer]:
-    """Drop phases on no qubit: expectation values do not depend on them."""
-    kept: list[FusedBlock | PhaseLayer] = []
-    for step in steps:
-        if isinstance(step, PhaseLayer):
-            step = PhaseLayer(tuple(phase for phase in step.phases if phase.qubits))
-        if isinstance(step, FusedBlock) or step.phases:
-            kept.append(step)
-    return kept
+def _apply(matrix: tf.Tensor, qubits: tuple[int, ...], state: tf.Tensor, width: int) -> tf.Tensor:
+    """Apply matrices to one or two qubits of states.
+
+    Args:
+        matrix: [B, D, D] or [1, D, D].
+        qubits: Positions; the first is the matrix's most significant bit.
+        state: [B, 2**width] or [1, 2**width].
+        width: Qubits of the states.
+    """
+    low, high = min(qubits), max(qubits)
+    after = 2 ** (width - high - 1)
+    if low == high:
+        state = tf.reshape(state, [-1, 2**low, 2, after])
+        return tf.reshape(tf.einsum("...ij,...ajb->...aib", matrix, state), [-1, 2**width])
+    state = tf.reshape(state, [-1, 2**low, 2, 2 ** (high - low - 1), 2, after])
+    matrix = tf.reshape(matrix, [-1, 2, 2, 2, 2])
+    order = "ijkl" if qubits[0] == low else "jilk"  # of the matrix's bits: out, then in
+    return tf.reshape(tf.einsum(f"...{order},...akblc->...aibjc", matrix, state), [-1, 2**width])
 
 
 class _ParityReadout:
     """Reads the Pauli strings of one basis as parities of bit patterns."""
 
-    def __init__(
-        self,
-        basis: MeasurementBasis,
-        order: AxisOrder,
-        plans: list[evolution.ProductState | evolution.Phases],
-        real: tf.DType,
-    ) -> None:
-        self._order = order
-        self._plans = plans
-        after = plans[-1].order if plans else order
-        qubits = [axis for axis in after if axis not in (PART, BATCH)]
+    def __init__(self, basis: MeasurementBasis, width: int, dtype: str) -> None:
+        self._width = width
+        self._rotations = [
+            (block.qubits, block.factors[0].matrix[np.newaxis].astype(dtype))
+            for block in basis.rotations
+        ]
         # The sign of a pattern is the product of the signs of its two halves.
-        half = len(qubits) // 2
-        numpy = real.as_numpy_dtype
-        self._high = evolution.signs(qubits[:half], basis.strings).astype(numpy)  # [T, H]
-        self._low = evolution.signs(qubits[half:], basis.strings).astype(numpy)  # [T, L]
-        self._weights = basis.weights.T.astype(numpy)  # [K, T]
+        real = REAL_DTYPES[dtype].as_numpy_dtype
+        self._high = _signs(range(width // 2), basis.strings).astype(real)  # [T, H]
+        self._low = _signs(range(width // 2, width), basis.strings).astype(real)  # [T, L]
+        self._weights = basis.weights.astype(real)  # [T, K]
 
-    def __call__(self, state: tf.Tensor, matrices: dict[int, tf.Tensor]) -> tf.Tensor:
-        """Return [K, B] values of a state with the axes of `order`."""
-        state, _ = evolution.evolve(state, self._order, self._plans, matrices)
-        strings, high = self._high.shape
-        low = self._low.shape[1]
-        probabilities = tf.reduce_sum(
-            tf.square(tf.reshape(state, [2, high, -1])), axis=0
-        )  # [H, L * B]
-        signed = tf.reshape(tf.matmul(self._high, probabilities), [strings, low, -1])
-        values = tf.reduce_sum(signed * self._low[:, :, np.newaxis], axis=1)  # [T, B]
-        return tf.matmul(self._weights, values)
+    def __call__(self, state: tf.Tensor) -> tf.Tensor:
+        """Return [B, K] values of states [B, 2**N]."""
+        for qubits, matrix in self._rotations:
+            state = _apply(matrix, qubits, state, self._width)
+        probabilities = tf.math.real(state * tf.math.conj(state))
+        shape = [-1, self._high.shape[1], self._low.shape[1]]
+        signed = tf.einsum("bhl,th->btl", tf.reshape(probabilities, shape), self._high)
+        return tf.matmul(tf.reduce_sum(signed * self._low, axis=2), self._weights)
 
 
-class _OperatorReadout:
-    """Reads dense operators: `<O> = <psi| V^dagger O V |psi>` with the tail's blocks V."""
-
-    def __init__(self, reduced: ReducedReadout, first: int, real: tf.DType) -> None:
-        self._support = reduced.support
-        self._order: AxisOrder = (PART, *range(len(self._support)), BATCH)  # BATCH: V's columns
-        self._plans = evolution.schedule(reduced.tail, self._order, first=first)
-        operators = as_real(reduced.operators).astype(real.as_numpy_dtype)
-        self._operators = np.ascontiguousarray(operators.transpose(1, 0, 2))  # [2 D, K, 2 D]
-
-    def __call__(
-        self, state: tf.Tensor, order: AxisOrder, matrices: dict[int, tf.Tensor]
-    ) -> tf.Tensor:
-        """Return [K, B] values."""
-        size, count = self._operators.shape[:2]
-        batch = [BATCH] if BATCH in order else []
-        rest = [axis for axis in order if axis not in (PART, BATCH, *self._support)]
-        state = evolution.transpose(state, order, (PART, *self._support, *rest, *batch))
-        state = tf.reshape(state, [size, -1])
-        moved = tf.matmul(self._after_tail(matrices), state)
-        rest_size = 2 ** len(rest)
-        moved = tf.reshape(moved, [size, count, rest_size, -1])
-        products = moved * tf.reshape(state, [size, 1, rest_size, -1])
-        return tf.reduce_sum(products, axis=[0, 2])
-
-    def _after_tail(self, matrices: dict[int, tf.Tensor]) -> tf.Tensor:
-        """Return [2 D * K, 2 D] operators with the tail applied, interleaved by rows."""
-        operators = tf.constant(self._operators)
-        size, count = self._operators.shape[:2]
-        if not self._plans:
-            return tf.reshape(operators, [size * count, size])
-        columns, order = evolution.evolve(
-            tf.eye(size, dtype=operators.dtype), self._order, self._plans, matrices
-        )
-        columns = tf.reshape(evolution.transpose(columns, order, self._order), [size, size])
-        operators = tf.reshape(operators, [size, count * size])
-        left = tf.matmul(columns, operators, transpose_a=True)  # [2 D, K * 2 D]
-        return tf.matmul(tf.reshape(left, [size * count, size]), columns)
+def _signs(qubits: Sequence[int], strings: Sequence[tuple[int, ...]]) -> np.ndarray:
+    """Return [T, 2**len(qubits)] signs: the parity of each string's bits among these qubits."""
+    result = np.ones((len(strings), 1))
+    for qubit in qubits:
+        bit = np.array([[1, -1] if qubit in string else [1, 1] for string in strings])
+        result = (result[:, :, None] * bit[:, None, :]).reshape(len(strings), -1)
+    return result

@@ -1,143 +1,97 @@
-"""Matrices of all blocks of a program, computed together from the parameters.
+"""Matrices of the blocks of a program, in TensorFlow operations."""
 
-Equal blocks are computed once: a convolution shares its 15 angles among all its pairs. All of it is
-a few operations on small arrays, differentiated by TensorFlow.
-
-A complex matrix U is represented by the real matrix `[[Re U, -Im U], [Im U, Re U]]`. It acts on
-stacked (Re x, Im x), products keep that form, and TensorFlow's real matrix products are several
-times faster on CPUs than its complex ones.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import sympy
 
-from qfleet.compiler.dense_fusion import FusedBlock
+from qfleet.compiler import expressions
 from qfleet.compiler.factor import Factor
-from qfleet.tensorflow.exponents import GateExponents
+from qfleet.compiler.program import Program
+from qfleet.tensorflow.exponents import BatchGateExponents
 from qfleet.tensorflow.runtime import tf
 
 
-def as_real(matrices: np.ndarray) -> np.ndarray:
-    """Return [..., 2 D, 2 D] real matrices for [..., D, D] complex ones."""
-    top = np.concatenate([matrices.real, -matrices.imag], axis=-1)
-    bottom = np.concatenate([matrices.imag, matrices.real], axis=-1)
-    return np.concatenate([top, bottom], axis=-2)
-
-
 class BlockMatrices:
-    """Computes the matrix of each block.
+    """Computes the matrix of each block: one for the batch, or one per example with a data symbol.
+
+    Equal factors and equal blocks are computed once. All is computed in complex128.
 
     Args:
-        blocks: The blocks.
-        parameters: Names of the trained symbols.
-        real: tf.float32 or tf.float64.
+        program: The program.
+        dtype: Of the matrices.
     """
 
-    def __init__(
-        self, blocks: Sequence[FusedBlock], parameters: Sequence[str], real: tf.DType
-    ) -> None:
-        self._real = real
-        self._banks: list[tuple[list[int], _ProductBank]] = []
-        for width in (1, 2):
-            members = [index for index, block in enumerate(blocks) if len(block.qubits) == width]
-            if members:
-                products = [blocks[index].factors for index in members]
-                self._banks.append((members, _ProductBank(products, parameters, 2**width)))
+    def __init__(self, program: Program, dtype: tf.DType) -> None:
+        self._dtype = dtype
+        data = frozenset(program.inputs)
+        tables: dict[bool, dict[sympy.Expr, int]] = {False: {}, True: {}}
+        banks: dict[tuple[bool, int], dict[tuple, Factor]] = {}
+        self._products: list[tuple[tuple, ...]] = []
+        for block in program.blocks:
+            product = []
+            for factor in block.factors:
+                for one in factor.exponents:
+                    table = tables[bool(expressions.symbol_names(one) & data)]
+                    table.setdefault(one, len(table))
+                kind = bool(factor.symbols & data), 2 ** len(block.qubits)
+                banks.setdefault(kind, {})[factor.key] = factor
+                product.append((kind, factor.key))
+            self._products.append(tuple(product))
+        names = program.inputs, program.parameters
+        self._exponents = BatchGateExponents(list(tables[False]), list(tables[True]), *names)
+        self._shared = len(tables[False])
+        both = {one: at for at, one in enumerate((*tables[False], *tables[True]))}
+        columns = {False: tables[False], True: both}
+        self._banks = {
+            kind: (list(bank), _FactorBank(list(bank.values()), columns[kind[0]]))
+            for kind, bank in banks.items()
+        }
 
-    def __call__(self, parameters: tf.Tensor) -> dict[int, tf.Tensor]:
-        """Return each block's [2 D, 2 D] matrix by its index, for [parameters] values."""
-        # float64 costs nothing at this size, rounds correctly to float32, and avoids the 0.15 ms of
-        # setup that oneDNN needs for float32.
-        values = tf.cast(parameters, tf.float64)
-        matrices: dict[int, tf.Tensor] = {}
-        for members, bank in self._banks:
-            distinct = tf.unstack(tf.cast(bank(values), self._real), num=bank.distinct)
-            matrices.update(
-                {index: distinct[slot] for index, slot in zip(members, bank.slots, strict=True)}
-            )
-        return matrices
+    def __call__(self, angles: tf.Tensor, parameters: tf.Tensor) -> list[tf.Tensor]:
+        """Return the matrices [1, D, D] or [B, D, D], for [B, inputs] and [parameters] values."""
+        shared, per_example = self._exponents(angles, parameters)
+        shared = tf.reshape(shared, [1, self._shared])
+        rows = tf.broadcast_to(shared, [tf.shape(angles)[0], self._shared])
+        exponents = {False: shared, True: tf.concat([rows, per_example], axis=1)}
+        factors: dict[tuple, tf.Tensor] = {}
+        for kind, (keys, bank) in self._banks.items():
+            matrices = bank(exponents[kind[0]])
+            factors |= {(kind, key): one for key, one in zip(keys, matrices, strict=True)}
+        found: dict[tuple[tuple, ...], tf.Tensor] = {}
+        for product in self._products:
+            if product not in found:
+                matrix = factors[product[0]]
+                for one in product[1:]:
+                    matrix = tf.matmul(factors[one], matrix)
+                found[product] = tf.cast(matrix, self._dtype)
+        return [found[product] for product in self._products]
 
 
-class _ProductBank:
-    """Distinct products of factors of one size, in float64.
+class _FactorBank:
+    """Factors on equally many qubits.
 
     Args:
-        products: The factors of each block, first applied first.
-        names: Names of the symbols.
-        size: D.
-
-    Attributes:
-        slots: Index of each block's product among the distinct products.
-        distinct: Number of distinct products.
+        factors: G factors.
+        column: Column of each of the C exponents.
     """
 
-    def __init__(
-        self, products: Sequence[Sequence[Factor]], names: Sequence[str], size: int
-    ) -> None:
-        table: dict[tuple, int] = {}
-        factors: list[Factor] = []
-
-        def entry(factor: Factor) -> int:
-            if factor.key not in table:
-                table[factor.key] = len(factors)
-                factors.append(factor)
-            return table[factor.key]
-
-        distinct: dict[tuple[int, ...], int] = {}
-        self.slots = [
-            distinct.setdefault(tuple(entry(factor) for factor in product), len(distinct))
-            for product in products
-        ]
-        self.distinct = len(distinct)
-        length = max(len(slot) for slot in distinct)
-        length = 1 << (length - 1).bit_length()  # a power of two, for the tree of products
-        unit = entry(Factor((), np.zeros((1, 0)), np.eye(size, dtype=np.complex128)[None]))
-        padded = [[*slot, *([unit] * (length - len(slot)))] for slot in distinct]
-        # Halving a bit-reversed order pairs neighbors without strided slices.
-        self._order = np.array(padded, np.int32).T[_bit_reversed(length)]  # [L, S]
-        self._levels = length.bit_length() - 1
-        self._size = 2 * size
-        self._collect_terms(factors, names, size)
-
-    def _collect_terms(self, factors: Sequence[Factor], names: Sequence[str], size: int) -> None:
-        wanted: dict[sympy.Expr, int] = {}
-        for factor in factors:
-            for exponent in factor.exponents:
-                wanted.setdefault(exponent, len(wanted))
-        count = max(len(factor.half_turns) for factor in factors)
-        radians = np.zeros((len(wanted), len(factors), count))
-        projectors = np.zeros((len(factors), count, size, size), np.complex128)
+    def __init__(self, factors: Sequence[Factor], column: Mapping[sympy.Expr, int]) -> None:
+        size, most = len(factors[0].projectors[0]), max(len(one.projectors) for one in factors)
+        radians = np.zeros((len(column), len(factors), most))
+        projectors = np.zeros((len(factors), most, size, size), np.complex128)
         for row, factor in enumerate(factors):
-            projectors[row, : len(factor.half_turns)] = factor.projectors
+            projectors[row, : len(factor.projectors)] = factor.projectors
             for exponent, half_turns in zip(factor.exponents, factor.half_turns.T, strict=True):
-                radians[wanted[exponent], row, : len(half_turns)] += np.pi * half_turns
-        # exp(i a) P = cos(a) P + sin(a) i P
-        terms = np.concatenate([as_real(projectors), as_real(1j * projectors)], axis=1)
-        self._terms = terms.reshape(len(factors), 2 * count, -1)  # [G, 2 K, 4 D*D]
-        self._radians = radians.reshape(
-            len(wanted), len(factors) * count
-        )  # [E, G * K] per unit of each exponent
-        self._eigenspaces = count
-        self._exponents = GateExponents(list(wanted), names, tf.float64)
+                radians[column[exponent], row, : len(half_turns)] += np.pi * half_turns
+        self._radians = radians.reshape(len(column), len(factors) * most)  # per unit
+        self._projectors = projectors  # [G, K, D, D]
 
-    def __call__(self, values: tf.Tensor) -> tf.Tensor:
-        """Return [distinct, 2 D, 2 D] products for [V] values."""
-        angles = tf.matmul(self._exponents(values[tf.newaxis]), self._radians)
-        angles = tf.reshape(angles, [-1, 1, self._eigenspaces])  # [G, 1, K]
-        waves = tf.concat([tf.cos(angles), tf.sin(angles)], axis=-1)
-        flat = tf.matmul(waves, self._terms)  # [G, 1, 4 D*D]
-        product = tf.gather(flat, self._order)  # [L, S, 1, 4 D*D]
-        product = tf.reshape(product, [*self._order.shape, self._size, self._size])
-        for _ in range(self._levels):
-            first, second = tf.split(product, 2)
-            product = tf.matmul(second, first)
-        return product[0]
-
-
-def _bit_reversed(length: int) -> list[int]:
-    order = [0]
-    while len(order) < length:
-        order = [2 * at for at in order] + [2 * at + 1 for at in order]
-    return order
+    def __call__(self, exponents: tf.Tensor) -> list[tf.Tensor]:
+        """Return G matrices [B, D, D] for [B, C] exponents."""
+        angles = tf.reshape(
+            tf.matmul(exponents, self._radians), [-1, *self._projectors.shape[:2]]
+        )  # [B, G, K]
+        phases = tf.complex(tf.cos(angles), tf.sin(angles))
+        matrices = tf.einsum("bgk,gkij->bgij", phases, self._projectors)
+        return tf.unstack(matrices, num=len(self._projectors), axis=1)

@@ -41,7 +41,7 @@ class NativeSimulator(EngineSimulator):
         parameters: Names of the trained symbols.
         readouts: Observables with real coefficients; none for the state.
         dtype: "complex64" or "complex128".
-        program: The circuit, compiled for the target "native", if the caller has it.
+        program: The circuit, compiled, if the caller has it.
 
     Raises:
         CircuitError: The circuit, its symbols or the observables are not supported.
@@ -60,15 +60,13 @@ class NativeSimulator(EngineSimulator):
         dtype: str = "complex64",
         program: Program | None = None,
     ) -> None:
-        self.program = program or compile_program(
-            circuit, inputs, parameters, readouts, target="native"
-        )
+        self.program = program or compile_program(circuit, inputs, parameters, readouts)
         self.inputs, self.parameters = self.program.inputs, self.program.parameters
         self.qubits, self._subspace = self.program.qubits, self.program.subspace
         self.readouts = len(readouts)
         self.dtype = REAL_DTYPES[dtype]
         self._complex = COMPLEX_DTYPES[dtype]
-        self._source = (circuit, tuple(inputs), tuple(parameters), tuple(readouts), dtype)
+        self._source = (circuit, tuple(inputs), tuple(parameters), tuple(readouts))
         self._device = devices.resolve(None)
         if self._device != CPU:
             devices.info_of(self._device)  # an error of an operation would be an OpError
@@ -80,8 +78,7 @@ class NativeSimulator(EngineSimulator):
 
     @cached_property
     def _plain(self) -> TensorFlowSimulator:
-        *circuit, dtype = self._source
-        return TensorFlowSimulator(compile_program(*circuit), dtype=dtype)
+        return TensorFlowSimulator(self.program, dtype=self._complex.name)
 
     def describe(self, batch: int | None = None, angles: np.ndarray | None = None) -> str:
         """Describe the compiled program and the plan for a batch.
@@ -129,8 +126,7 @@ class NativeSimulator(EngineSimulator):
         Raises:
             ShardingError: There are too few qubits.
         """
-        *circuit, _ = self._source
-        program = compile_program(*circuit, target="sharded")
+        program = compile_program(*self._source, target="sharded")
         return len(plan.plan_for_program(program, bits).swaps)
 
     @tf.autograph.experimental.do_not_convert

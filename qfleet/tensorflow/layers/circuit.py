@@ -105,7 +105,7 @@ class CircuitLayer(keras.layers.Layer):
         program = getattr(self._simulator, "program", None)
         if program is not None:
             return program
-        return compile_program(self.circuit, self.inputs, self.parameters, (), target="native")
+        return compile_program(self.circuit, self.inputs, self.parameters, ())
 
     @property
     def contraction(self) -> Contraction | None:

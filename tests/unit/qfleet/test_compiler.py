@@ -10,7 +10,6 @@ import sympy
 
 from qfleet.circuits.blocks import two_qubit_unitary
 from qfleet.circuits.qcnn import qcnn
-from qfleet.compiler.dense_fusion import PhaseLayer
 from qfleet.compiler.program import compile_program
 from qfleet.errors import CircuitError
 from qfleet.tensorflow.backends import build_simulator
@@ -86,7 +85,7 @@ def test_observable_with_complex_coefficient_raises() -> None:
 def test_program_without_observables_keeps_all_qubits() -> None:
     program = compile_program(cirq.Circuit(cirq.H(A), cirq.CNOT(A, B)), (), (), ())
     assert program.qubits == (A, B)
-    assert not program.readout.offsets.size
+    assert not program.terms.offsets.size
 
 
 def test_duplicate_symbol_raises() -> None:
@@ -111,11 +110,10 @@ def test_angles_of_another_width_raise() -> None:
 
 def test_two_qubit_unitary_becomes_one_block() -> None:
     symbols = [sympy.Symbol(f"s{at}") for at in range(15)]
-    program = compile_program(
-        two_qubit_unitary(A, B, symbols), (), [str(s) for s in symbols], [cirq.Z(A) * cirq.Z(C)]
-    )
-    assert len(program.readout.reduced.tail) == 1
-    assert not program.steps
+    read = [cirq.X(A) * cirq.Y(B), cirq.Z(A) * cirq.Z(B)]  # no gate commutes with both
+    circuit = two_qubit_unitary(A, B, symbols)
+    (block,) = compile_program(circuit, (), [str(s) for s in symbols], read).blocks
+    assert len(block.factors) == 7, "commuting rotations are not joined"
 
 
 def test_gates_before_the_first_symbol_are_precomputed() -> None:
@@ -123,7 +121,7 @@ def test_gates_before_the_first_symbol_are_precomputed() -> None:
     program = compile_program(circuit, ("x",), (), [cirq.PauliSum() + cirq.X(A) * cirq.X(B)])
     expected = cirq.final_state_vector(circuit[:2], dtype=np.complex128)
     np.testing.assert_allclose(program.initial, expected, atol=1e-7)
-    assert len(program.steps) == 1
+    assert len(program.blocks) == 1
 
 
 def test_gates_outside_the_light_cone_are_dropped() -> None:
@@ -133,31 +131,11 @@ def test_gates_outside_the_light_cone_are_dropped() -> None:
     assert program.gates == (3, 1)
 
 
-def test_data_gates_on_all_qubits_are_one_layer() -> None:
-    x = sympy.Symbol("x")
-    circuit = cirq.Circuit(
-        [cirq.rx(x).on(qubit) for qubit in (A, B, C)],
-        [(cirq.ZZ**S).on(A, B), (cirq.ZZ**S).on(B, C), cirq.H.on_each(A, B, C)],
-    )
-    program = compile_program(circuit, ("x",), ("s",), [cirq.Z(A) * cirq.Z(B) * cirq.Z(C)])
-    layers = [step for step in program.steps if isinstance(step, PhaseLayer)]
-    assert [layer.qubits for layer in layers] == [(0, 1, 2)]
-
-
-def test_commuting_rotations_are_one_factor() -> None:
-    symbols = [sympy.Symbol(f"s{at}") for at in range(15)]
-    program = compile_program(
-        two_qubit_unitary(A, B, symbols), (), [str(s) for s in symbols], [cirq.Z(A) * cirq.Z(B)]
-    )
-    (block,) = program.readout.reduced.tail
-    assert len(block.factors) == 7
-
-
 def test_program_str_lists_its_blocks() -> None:
     model = qcnn(8, encoder="angle", features=8)
     text = str(compile_program(model.circuit, model.inputs, model.parameters, model.observables))
     assert "8 qubits, 8 inputs, 63 parameters, 1 readouts" in text
-    assert "data phases" in text
+    assert "factors in" in text
 
 
 def test_compiler_does_not_import_tensorflow() -> None:

@@ -31,7 +31,7 @@ def chain(qubits: int, layers: int) -> tuple[cirq.Circuit, list[str], cirq.Pauli
 def compiled(qubits: int, layers: int) -> Program:
     circuit, names, observable = chain(qubits, layers)
     readouts = [cirq.PauliSum.wrap(observable)]
-    program = compile_program(circuit, (), names, readouts, target="native")
+    program = compile_program(circuit, (), names, readouts)
     assert program.initial is None
     return program
 
@@ -65,7 +65,7 @@ def test_order_from_zero_needs_fewer_operations() -> None:
 
 def test_costs_of_one_block_are_those_of_its_matrix() -> None:
     circuit = cirq.Circuit(cirq.XX(*cirq.LineQubit.range(2)) ** sympy.Symbol("s"))
-    program = compile_program(circuit, (), ("s",), [], target="native")
+    program = compile_program(circuit, (), ("s",), [])
     plan = native_program.prepare_native_program(program, "complex64").plan
     forward, backward = pass_costs(plan, 0, 8)
     assert forward.operations == 8 * 8  # 8 nonzero entries, 4 multiply-adds each

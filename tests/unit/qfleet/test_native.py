@@ -22,9 +22,9 @@ def fused_blocks(circuit: cirq.Circuit, inputs: tuple[str, ...] = ()) -> list[tu
     """Return qubits and nonzero entries of the blocks, with Z read on all qubits."""
     names = sorted(set(cirq.parameter_names(circuit)) - set(inputs))
     read = [cirq.PauliSum.wrap(cirq.Z(qubit)) for qubit in sorted(circuit.all_qubits())]
-    program = compile_program(circuit, inputs, names, read, target="native")
+    program = compile_program(circuit, inputs, names, read)
     return [
-        (block.qubits, int(kernel_fusion.block_entries(block).sum())) for block in program.steps
+        (block.qubits, int(kernel_fusion.block_entries(block).sum())) for block in program.blocks
     ]
 
 
@@ -78,7 +78,7 @@ def test_cache_blocks_apply_each_block_once_in_valid_order() -> None:
     size = cache_blocking.CACHE_BLOCK_QUBITS["complex64"]
     assert plan.cache_blocks
     assert sum(cache_block.block_count for cache_block in plan.cache_blocks) == len(plan.blocks)
-    steps = list(simulator.program.steps)
+    steps = simulator.program.blocks
     at = 0
     done: list[int] = []
     for cache_block in plan.cache_blocks:

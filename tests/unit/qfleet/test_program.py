@@ -30,15 +30,15 @@ CIRCUIT = cirq.Circuit(cirq.rx(sympy.Symbol("x")).on(A), cirq.CNOT(A, B))
 
 def test_compile_factors_equals_compile_program() -> None:
     readouts = [cirq.PauliSum.wrap(cirq.Z(B))]
-    expected = compile_program(CIRCUIT, ("x",), (), readouts, target="native")
-    actual = compile_factors(lower(CIRCUIT), ("x",), (), readouts, qubits=(A, B), target="native")
+    expected = compile_program(CIRCUIT, ("x",), (), readouts)
+    actual = compile_factors(lower(CIRCUIT), ("x",), (), readouts, qubits=(A, B))
     assert actual.qubits == expected.qubits
     assert actual.gates == expected.gates
     assert [block.qubits for block in actual.blocks] == [block.qubits for block in expected.blocks]
     assert [[factor.key for factor in block.factors] for block in actual.blocks] == [
         [factor.key for factor in block.factors] for block in expected.blocks
     ]
-    np.testing.assert_array_equal(actual.readout.terms.weights, expected.readout.terms.weights)
+    np.testing.assert_array_equal(actual.terms.weights, expected.terms.weights)
 
 
 def test_layer_exposes_simulator_and_program() -> None:

@@ -8,7 +8,7 @@ import sympy
 
 from qfleet import native
 from qfleet.circuits.qcnn import qcnn
-from qfleet.compiler.dense_fusion import FusedBlock
+from qfleet.compiler.fused_blocks import FusedBlock
 from qfleet.compiler.program import compile_program
 from qfleet.distributed import state_group
 from qfleet.distributed.plan import ShardingPlan, plan_sharding
@@ -20,7 +20,7 @@ def make_plan(circuit: cirq.Circuit, bits: int) -> tuple[list[FusedBlock], Shard
     names = sorted(cirq.parameter_names(circuit))
     read = [cirq.PauliSum.wrap(cirq.Z(qubit)) for qubit in sorted(circuit.all_qubits())]
     program = compile_program(circuit, (), names, read, target="sharded")
-    blocks = [step for step in program.steps if isinstance(step, FusedBlock)]
+    blocks = program.blocks
     return blocks, plan_sharding(blocks, len(program.qubits), bits)
 
 
@@ -42,9 +42,7 @@ def test_qcnn_plan_has_no_swaps(qubits: int, bits: int) -> None:
     program = compile_program(
         model.circuit, model.inputs, model.parameters, model.observables, target="sharded"
     )
-    plan = plan_sharding(
-        [one for one in program.steps if isinstance(one, FusedBlock)], qubits, bits
-    )
+    plan = plan_sharding(program.blocks, qubits, bits)
     assert plan.swaps == ()
     assert len(plan.seed) <= 12  # the work that every process repeats is small
 
