@@ -14,6 +14,7 @@ from pennylane.math import Interface
 from pennylane.tape import QuantumScript
 from pennylane.typing import Result, ResultBatch
 
+from qfleet.argument_checks import shown
 from qfleet.pennylane import execution, preprocess, structure
 from qfleet.pennylane.packed import PackedCircuit, packed_of
 from qfleet.pennylane.packing import Packer, Unpack
@@ -49,7 +50,7 @@ class QfleetDevice(Device):
             NumPy's global generator.
 
     Raises:
-        DeviceError: `c_dtype` is not supported.
+        DeviceError: `c_dtype` is not supported, or `seed` is none.
 
     Examples:
         >>> import pennylane as qml
@@ -67,14 +68,22 @@ class QfleetDevice(Device):
         seed: Any = "global",
     ) -> None:
         super().__init__(wires=wires, shots=shots)
-        dtype = _DTYPES.get(np.dtype(c_dtype))
+        try:
+            dtype = _DTYPES.get(np.dtype(c_dtype))
+        except TypeError:
+            dtype = None
         if dtype is None:
-            raise DeviceError(f"c_dtype is {c_dtype}: use np.complex64 or np.complex128")
+            raise DeviceError(f"c_dtype is {shown(c_dtype)}: use np.complex64 or np.complex128")
         self.c_dtype = np.dtype(dtype)
         self._packer = Packer(self.wires, dtype)
         if isinstance(seed, str) and seed == "global":
             seed = np.random.randint(0, 10_000_000)
-        self._rng = np.random.default_rng(seed)
+        try:
+            self._rng = np.random.default_rng(seed)
+        except (TypeError, ValueError):
+            raise DeviceError(
+                f"seed is {shown(seed)}: use an integer of at least 0, 'global' or None"
+            ) from None
 
     @property
     def name(self) -> str:

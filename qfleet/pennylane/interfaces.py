@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pennylane as qml
 
+from qfleet.errors import ArgumentError
+
 _NUMBERS = (float, int, np.floating, np.integer)
 
 
@@ -25,6 +27,32 @@ def is_constant(value: Any) -> bool:
         value: A parameter of an operation.
     """
     return not qml.math.is_abstract(value) and not qml.math.requires_grad(value)
+
+
+def is_list_of_trained(value: Any) -> bool:
+    """Return True if a value is a list of differentiated numbers, of which PennyLane makes objects.
+
+    Args:
+        value: A parameter of an operation.
+    """
+    return isinstance(value, np.ndarray) and value.dtype == object
+
+
+def real_numbers(value: Any) -> np.ndarray:
+    """Return angles as float64.
+
+    Args:
+        value: Array or number.
+
+    Raises:
+        ArgumentError: An angle has an imaginary part.
+    """
+    array = np.asarray(value)
+    if array.dtype.kind == "c":
+        if array.imag.any():
+            raise ArgumentError(f"an angle is {array[array.imag != 0][0]}: pass real numbers")
+        array = array.real
+    return np.asarray(array, np.float64)
 
 
 def name(values: Sequence[Any]) -> str:
@@ -54,7 +82,7 @@ def stack(
     if library == "torch":
         return _stack_torch(values, sizes, batch)
     if all(map(is_constant, values)):
-        plain = [np.asarray(value, np.float64) for value in qml.math.unwrap(values)]
+        plain = [real_numbers(value) for value in qml.math.unwrap(values)]
         return _stack(np, plain, sizes, batch)
     return _stack(_namespace(library), values, sizes, batch)
 
@@ -87,7 +115,7 @@ def _stack_torch(values: Sequence[Any], sizes: Sequence[int | None], batch: int 
 
     tensors = [
         value if type(value) is torch.Tensor else torch.as_tensor(value, dtype=torch.float64)
-        for value in values
+        for value in map(_real_tensor, values)
     ]
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
         tensors = [tensor.detach() for tensor in tensors]
@@ -103,3 +131,12 @@ def _stack_torch(values: Sequence[Any], sizes: Sequence[int | None], batch: int 
         parts = [tensor.reshape(shape) for tensor, shape in zip(tensors, shapes, strict=True)]
         stacked = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
     return stacked if stacked.requires_grad else stacked.cpu().numpy()
+
+
+def _real_tensor(value: Any) -> Any:
+    if not hasattr(value, "detach"):
+        return real_numbers(value)
+    if not value.is_complex():
+        return value
+    real_numbers(value.detach().cpu().numpy())
+    return value.real

@@ -90,8 +90,8 @@ def read(measurements: Sequence[MeasurementProcess]) -> Readouts | None:
 
 
 def _terms(observable: Operator) -> list[tuple[Any, Operator]] | None:
-    """Return coefficients and observables without a trained parameter; None for no expansion."""
-    if type(observable) in _PAULIS or all(map(interfaces.is_constant, observable.data)):
+    """Return coefficients, and observables with constant parameters; None for no expansion."""
+    if type(observable) in _PAULIS or _is_constant(observable):
         return [(None, observable)]
     if isinstance(observable, op_math.SProd):
         inner = _terms(observable.base)
@@ -109,6 +109,15 @@ def _terms(observable: Operator) -> list[tuple[Any, Operator]] | None:
             return None
         found += [(_times(factor, coefficient), base) for coefficient, base in inner]
     return found
+
+
+def _is_constant(observable: Operator) -> bool:
+    """Return True if no parameter is trained, and no coefficient differs per example."""
+    if isinstance(observable, op_math.SProd | op_math.Sum) and any(
+        getattr(value, "ndim", 0) == 1 for value in observable.data
+    ):
+        return False
+    return all(map(interfaces.is_constant, observable.data))
 
 
 def _times(first: Any, second: Any) -> Any:

@@ -15,6 +15,7 @@ from pennylane.operation import Operation
 from pennylane.tape import QuantumScript
 from pennylane.wires import Wires
 
+from qfleet.pennylane import interfaces
 from qfleet.pennylane.circuit_program import CircuitProgram, States
 
 
@@ -69,7 +70,7 @@ class PackedCircuit(Operation):
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the parameters [..., P] and the inputs [..., I] as float64 arrays."""
         found = {
-            role: np.asarray(value, np.float64)
+            role: interfaces.real_numbers(value)
             for role, value in zip(self.packed.roles, map(_to_numpy, self.data), strict=True)
         }
         return found.get("parameters", _EMPTY), found.get("inputs", _EMPTY)

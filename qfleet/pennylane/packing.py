@@ -1,6 +1,6 @@
 """The device's last transform: from a native tape to a packed one."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import cachetools
@@ -9,6 +9,7 @@ import numpy as np
 import pennylane as qml
 import sympy
 from pennylane.devices.qubit.sampling import measure_with_samples
+from pennylane.exceptions import DeviceError, DiagGatesUndefinedError
 from pennylane.measurements import MeasurementProcess, Shots
 from pennylane.operation import Operator
 from pennylane.tape import QuantumScript
@@ -138,15 +139,13 @@ class Packer:
         return program, Wires(wires)
 
 
-def _validated_key(tape: QuantumScript, found: Structure) -> Hashable | None:
-    """Return the key of a tape's structure and measurements; None if it has shots."""
-    if tape.shots:
-        return None
+def _validated_key(tape: QuantumScript, found: Structure) -> Hashable:
+    """Return the key of what validation depends on: structure, measurements, and if with shots."""
     measured = tuple(
         (type(one), None if one.obs is None else type(one.obs), one.wires.labels)
         for one in tape.measurements
     )
-    return found.frozen_key, measured
+    return found.frozen_key, measured, bool(tape.shots)
 
 
 def _names(found: Structure) -> list[Any]:
@@ -191,6 +190,17 @@ def _stack(found: Structure) -> tuple[tuple[str, ...], list[Any]]:
     return tuple(roles), data
 
 
+def _measured(measure: Callable[..., Any], measurement: Any, *args: Any, **options: Any) -> Any:
+    """Return results of PennyLane's measurements, which have no message for some observables."""
+    try:
+        return measure(measurement, *args, **options)
+    except (NotImplementedError, DiagGatesUndefinedError):
+        raise DeviceError(
+            f"{str(measurement)[:80]} cannot be measured, since PennyLane does not know the"
+            " eigenvectors of the observable: use Pauli words, qml.Hermitian or qml.Projector"
+        ) from None
+
+
 class Unpack:
     """Results of a packed tape -> results of the tape.
 
@@ -220,7 +230,7 @@ class Unpack:
         else:
             state, batched = self._tensor(results[0])
             values = [
-                qml.devices.qubit.measure(one, state, is_state_batched=batched)
+                _measured(qml.devices.qubit.measure, one, state, is_state_batched=batched)
                 for one in self._moved()
             ]
         return values[0] if len(values) == 1 else tuple(values)
@@ -234,9 +244,10 @@ class Unpack:
             rng: Random numbers.
         """
         state, batched = self._tensor(states)
-        results = measure_with_samples(
-            self._moved(), state, shots=shots, is_state_batched=batched, rng=rng
-        )
+        results = _measured(
+            measure_with_samples,
+            self._moved(), state, shots=shots, is_state_batched=batched, rng=rng,
+        )  # fmt: skip
         if len(self._measurements) > 1:
             return results
         return tuple(one[0] for one in results) if shots.has_partitioned_shots else results[0]

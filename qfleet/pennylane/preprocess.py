@@ -27,6 +27,7 @@ from qfleet.pennylane import structure, symbolic
 from qfleet.pennylane.packing import Packer, Unpack
 
 NAME = "qfleet.qubit"
+SHADOWS = (qml.measurements.ClassicalShadowMP, qml.measurements.ShadowExpvalMP)
 
 
 @transform
@@ -101,6 +102,8 @@ def _standard(
         name=NAME,
     )
     pipeline.add_transform(validate_observables, stopping_condition=_has_matrix, name=NAME)
+    if any(isinstance(one, SHADOWS) for one in tape.measurements):  # these read one state
+        pipeline.add_transform(qml.transforms.broadcast_expand)
     if any(isinstance(op, qml.ops.MidMeasure) for op in tape.operations):
         pipeline.add_transform(_reject_postselection)
         pipeline.add_transform(qml.defer_measurements, allow_postselect=False)
@@ -148,8 +151,7 @@ def is_sampled(measurement: MeasurementProcess) -> bool:
     Args:
         measurement: Any measurement.
     """
-    kinds = (SampleMeasurement, qml.measurements.ClassicalShadowMP, qml.measurements.ShadowExpvalMP)
-    return isinstance(measurement, kinds)
+    return isinstance(measurement, (SampleMeasurement, *SHADOWS))
 
 
 def _has_matrix(observable: Operator) -> bool:

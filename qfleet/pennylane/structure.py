@@ -17,6 +17,7 @@ from pennylane.operation import Operator
 from pennylane.ops import op_math
 from pennylane.tape import QuantumScript
 
+from qfleet.errors import ArgumentError
 from qfleet.pennylane import gates, interfaces
 
 # Number of dimensions of a template's parameters without a batch; scalars otherwise.
@@ -65,6 +66,7 @@ class Structure:
             op: The operation, for an error message.
 
         Raises:
+            ArgumentError: It is a list of differentiated numbers.
             ValueError: Its batch has another size than that of the operations before.
         """
         at = self._seen.get((id(angle), dimensions))
@@ -73,6 +75,11 @@ class Structure:
             # Numbers are often one object by chance, which must not change the structure.
             if type(angle) is not float:
                 self._seen[id(angle), dimensions] = at
+            if interfaces.is_list_of_trained(angle):
+                raise ArgumentError(
+                    f"{op.name} on wires {op.wires.tolist()} has a list of trained numbers: pass an"
+                    " array, such as pennylane.numpy.stack of the list"
+                )
             rank = getattr(angle, "ndim", 0)
             batched = rank > dimensions
             if batched:

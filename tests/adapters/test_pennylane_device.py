@@ -7,10 +7,13 @@ import numpy as np
 import pennylane as qml
 import pytest
 import torch
+from pennylane import numpy as pnp
 from pennylane.exceptions import DeviceError, QuantumFunctionError, WireError
+from scipy import sparse
 
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.engine.engine_program import EngineProgram
+from qfleet.errors import ArgumentError
 from qfleet.pennylane import QfleetDevice
 
 INPUTS = np.random.default_rng(0).normal(size=(5, 2))
@@ -121,6 +124,62 @@ def test_samples_of_one_seed_are_equal() -> None:
     )
     np.testing.assert_array_equal(first[0], second[0])
     assert first[1] == second[1]
+
+
+@pytest.mark.parametrize("shots", [None, 5])
+def test_each_tape_with_shots_is_validated(shots: int | None) -> None:
+    """A valid tape of the same gates does not make other measurements valid."""
+
+    def measured(*measurements: Any) -> Any:
+        def circuit() -> Any:
+            qml.Hadamard(0)
+            return tuple(qml.apply(one) for one in measurements)
+
+        return qml.QNode(circuit, device, shots=shots)()
+
+    device = QfleetDevice(wires=3)
+    measured(qml.probs(wires=[0]))
+    (probabilities,) = measured(qml.probs())
+    assert probabilities.shape == (8,)
+    with pytest.raises(DeviceError, match="not accepted"):
+        measured(qml.sample(wires=[0]) if shots is None else qml.purity(wires=[0]))
+
+
+def test_shadows_of_a_batch_are_those_of_its_examples() -> None:
+    @qml.set_shots(shots=20_000)
+    @qml.qnode(QfleetDevice(wires=2, seed=1))
+    def circuit(angles: Any) -> Any:
+        qml.RX(angles, wires=0)
+        return qml.shadow_expval(qml.Z(0)), qml.classical_shadow(wires=[0, 1])
+
+    angles = np.array([0.1, 1.0, 2.5])
+    values, shadows = circuit(angles)
+    np.testing.assert_allclose(values, np.cos(angles), atol=0.05)
+    assert shadows.shape == (3, 2, 20_000, 2)
+
+
+@pytest.mark.parametrize("shots", [None, 10])
+@pytest.mark.parametrize(
+    "observable", [qml.S(0), qml.SparseHamiltonian(sparse.eye(2).tocsr(), [0])], ids=["S", "sparse"]
+)
+def test_observable_without_eigenvectors_is_refused(shots: int | None, observable: Any) -> None:
+    circuit = qml.QNode(lambda: qml.var(observable), QfleetDevice(wires=1), shots=shots)
+    with pytest.raises(DeviceError, match="cannot be measured"):
+        circuit()
+
+
+@pytest.mark.parametrize("is_sum", [False, True])
+def test_observable_with_a_batch_of_coefficients_is_exact(is_sum: bool) -> None:
+    weights = np.array([0.1, 0.2, -0.4])
+
+    @qml.qnode(QfleetDevice(wires=1))
+    def circuit() -> Any:
+        qml.RX(0.3, wires=0)
+        term = qml.s_prod(weights, qml.Z(0))
+        return qml.expval(qml.sum(term, qml.Y(0)) if is_sum else term)
+
+    expected = weights * np.cos(0.3) - is_sum * np.sin(0.3)
+    np.testing.assert_allclose(circuit(), expected, atol=1e-12)
 
 
 def test_parameter_shift_of_shots_is_near_the_gradient() -> None:
@@ -235,13 +294,37 @@ def test_unsupported_gradient_method_raises_pennylanes_error() -> None:
         node(INPUTS[0], torch.ones((1, 2, 3), requires_grad=True))
 
 
-@pytest.mark.parametrize("options", [{"c_dtype": np.float64}, {"c_dtype": "complex256"}])
-def test_unsupported_dtype_raises_device_error(options: dict) -> None:
-    with pytest.raises(DeviceError, match="c_dtype"):
-        QfleetDevice(wires=1, **options)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("c_dtype", np.float64),
+        ("c_dtype", "complex256"),
+        ("c_dtype", "float"),
+        ("c_dtype", "none"),
+        ("seed", -1),
+        ("seed", "none"),
+        ("seed", np.array([0.5])),
+    ],
+)
+def test_wrong_option_raises_device_error(name: str, value: Any) -> None:
+    with pytest.raises(DeviceError, match=name):
+        QfleetDevice(wires=1, **{name: value})
 
 
 def test_non_finite_angle_raises_an_error_that_names_it() -> None:
     node = qml.QNode(layers, QfleetDevice(wires=2))
     with pytest.raises(ValueError, match="finite"):
         node(np.array([np.nan, 0.1]), np.ones((1, 2, 3)))
+
+
+@pytest.mark.parametrize("make", [np.complex128, pnp.array, torch.tensor, np.atleast_1d])
+def test_angle_with_an_imaginary_part_is_refused(make: Any) -> None:
+    @qml.qnode(QfleetDevice(wires=1))
+    def circuit(angle: Any) -> Any:
+        qml.RY(0.1, wires=0)
+        qml.RX(angle, wires=0)
+        return qml.expval(qml.Z(0))
+
+    np.testing.assert_allclose(circuit(make(0.3 + 0j)), np.cos(0.1) * np.cos(0.3))
+    with pytest.raises(ArgumentError, match="angle"):
+        circuit(make(0.3 + 0.2j))

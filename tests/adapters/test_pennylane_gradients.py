@@ -11,6 +11,7 @@ import torch
 from pennylane import numpy as pnp
 from pennylane.exceptions import QuantumFunctionError
 
+from qfleet.errors import ArgumentError
 from qfleet.pennylane import QfleetDevice
 
 jax.config.update("jax_enable_x64", True)
@@ -201,6 +202,22 @@ def test_one_tensor_as_batch_and_as_features_is_exact() -> None:
 
     actual, expected = (gradient(node, "torch", (0,), INPUTS[0]) for node in nodes(circuit))
     np.testing.assert_allclose(actual, expected, atol=1e-11)
+
+
+def test_list_of_trained_angles_is_refused() -> None:
+    """PennyLane does not see that its numbers are trained; their array is."""
+
+    def circuit(first: Any, second: Any) -> Any:
+        angles = [first, 2 * second, 0.3]
+        qml.AngleEmbedding(pnp.stack(angles) if is_array else angles, wires=range(3))
+        return qml.expval(qml.Z(0) @ qml.Z(1))
+
+    is_array = True
+    found, expected = (qml.grad(node)(pnp.array(0.4), pnp.array(-0.7)) for node in nodes(circuit))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    is_array = False
+    with pytest.raises(ArgumentError, match=r"AngleEmbedding.*stack"):
+        qml.grad(nodes(circuit)[0])(pnp.array(0.4), pnp.array(-0.7))
 
 
 def test_gradients_twice_through_one_graph_are_equal() -> None:
