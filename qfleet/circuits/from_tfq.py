@@ -157,7 +157,9 @@ def _shape(gate: Any, numbers: list[float]) -> _GateShape:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) or (isinstance(value, sympy.Expr) and bool(value.is_real))
+    if isinstance(value, sympy.Expr):
+        return bool(value.is_real) and not value.free_symbols  # a symbol may be declared real
+    return isinstance(value, Real)
 
 
 def _with_numbers(part: _ShapedOperation, numbers: Sequence[Any]) -> cirq.Operation:
@@ -201,9 +203,21 @@ def _compare(
         if [part.comparison_key for part in expected] != [part.comparison_key for part in actual]:
             raise CircuitError(
                 f"circuit {number} has {_describe(actual)} where circuit 0 has"
-                f" {_describe(expected)}: circuits may differ in numbers only; write a missing gate"
-                " as its power 0"
+                f" {_describe(expected)}: {_advice(expected, actual)}"
             )
+
+
+def _advice(expected: Sequence[_ShapedOperation], actual: Sequence[_ShapedOperation]) -> str:
+    """Return what to do about different operations."""
+    parts = [*expected, *actual]
+    kinds = {type(part.operation.gate or part.operation.untagged) for part in parts}
+    places = {(part.moment, part.operation.qubits) for part in parts}
+    if len(parts) == 2 and len(kinds) == len(places) == 1 and parts[0].shape.kind is None:
+        return (
+            f"numbers of a {kinds.pop().__name__} do not become symbols; use equal ones in all"
+            " circuits, or rotations and powers"
+        )
+    return "circuits may differ in numbers only; write a missing gate as its power 0"
 
 
 def _describe(parts: Sequence[_ShapedOperation]) -> str:

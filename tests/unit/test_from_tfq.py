@@ -1,5 +1,7 @@
 """Conversion of circuits that differ in numbers only to one circuit and angles."""
 
+from collections.abc import Callable
+
 import cirq
 import numpy as np
 import pytest
@@ -59,6 +61,20 @@ def test_only_numbers_that_differ_become_symbols() -> None:
     np.testing.assert_array_equal(angles, [[0.1], [0.2]])
     wanted = cirq.Circuit(cirq.rx(0.5)(A), cirq.rx(sympy.Symbol("x0"))(A), cirq.rz(S)(B))
     assert circuit == wanted
+
+
+@pytest.mark.parametrize("kind", ["real", "positive", "integer"])
+def test_symbol_that_is_declared_real_stays(kind: str) -> None:
+    known = sympy.Symbol("p", **{kind: True})
+    circuits = [cirq.Circuit(cirq.rx(2 * known)(A), cirq.X(B) ** a) for a in (0.1, 0.2)]
+    circuit, names, _ = circuits_to_angles(circuits)
+    assert cirq.parameter_names(circuit) == {"p", *names}
+
+
+@pytest.mark.parametrize("kind", [cirq.depolarize, lambda p: cirq.ParallelGate(cirq.X**p, 1)])
+def test_numbers_of_another_gate_are_named(kind: Callable[[float], cirq.Gate]) -> None:
+    with pytest.raises(CircuitError, match=r"numbers of a (DepolarizingChannel|ParallelGate)"):
+        circuits_to_angles([cirq.Circuit(kind(p)(A)) for p in (0.1, 0.2)])
 
 
 def test_symbol_names_in_use_are_skipped() -> None:
