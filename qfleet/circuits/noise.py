@@ -42,7 +42,7 @@ def add_noise(
         for operation in moment:
             noisy += _after(operation, rates)
     if rates.readout:
-        read = sorted(measured)
+        read = sorted(set(measured))
         # Depolarizing noise shrinks X, Y and Z of a qubit by 1 - 4 / 3 of its probability.
         for _ in range(readings):
             noisy += cirq.depolarize(1.5 * rates.readout).on_each(*read)

@@ -101,4 +101,4 @@ def test_symbols_are_kept() -> None:
 def test_readings_of_an_iterator_are_those_of_a_list() -> None:
     rates = NoiseRates(readout=0.1)
     found = add_noise(CIRCUIT, rates, iter([B, A]), readings=3)
-    assert found == add_noise(CIRCUIT, rates, [A, B], readings=3)
+    assert found == add_noise(CIRCUIT, rates, [A, B, A], readings=3)
