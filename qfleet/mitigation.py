@@ -8,17 +8,27 @@ import numpy as np
 import sympy
 from numpy.typing import ArrayLike, DTypeLike
 
-from qfleet.argument_checks import FUNCTION, checked
+from qfleet.argument_checks import FUNCTION, checked, shown
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.folding import circuit_then_reverse, fold, join_zeros
 from qfleet.engine.arguments import checked_names
 from qfleet.engine.compiled_circuit import compile_circuit
+from qfleet.errors import ArgumentError
 from qfleet.extrapolation import extrapolate
 from qfleet.zne_factors import check_factors, check_fit
 
 Noise = Callable[[cirq.Circuit, int], cirq.Circuit]
 """Returns a folded circuit with noise. The second argument is the factor; `add_noise` repeats the
 error of the readout by it: `lambda c, factor: add_noise(c, rates, qubits, readings=factor)`."""
+
+
+def _noise_function(value: Any, name: str) -> Any:
+    # A channel of Cirq can be called, too: with qubits.
+    if isinstance(FUNCTION(value, name), cirq.Gate):
+        raise ArgumentError(
+            f"{name} is {shown(value)}: pass a function of the folded circuit and its factor"
+        )
+    return value
 
 
 class MitigatedCircuit:
@@ -54,7 +64,7 @@ class MitigatedCircuit:
         [[1.0]]
     """
 
-    @checked(circuit=CIRCUIT, noise=FUNCTION)
+    @checked(circuit=CIRCUIT, noise=_noise_function)
     def __init__(
         self,
         circuit: cirq.AbstractCircuit,

@@ -7,6 +7,7 @@ import numpy as np
 
 from qfleet.argument_checks import checked
 from qfleet.circuit_checks import CIRCUIT, QUBITS
+from qfleet.compiler.lowering import describe_error
 from qfleet.errors import CircuitError
 from qfleet.zne_factors import check_factor
 
@@ -75,5 +76,5 @@ def join_zeros(qubits: Sequence[cirq.Qid]) -> cirq.Circuit:
 def _inverse(circuit: cirq.AbstractCircuit) -> cirq.Circuit:
     try:
         return cirq.inverse(circuit.unfreeze())
-    except TypeError as error:
-        raise CircuitError(f"the circuit can't be folded: {error}") from None
+    except Exception as error:  # of Cirq, or of the class of a gate
+        raise CircuitError(f"the circuit can't be folded: {describe_error(error)}") from error

@@ -51,7 +51,11 @@ def removable_angles(circuit: cirq.AbstractCircuit, angles: Iterable[str]) -> di
         names = parameter_names(operation) & zeros.param_dict.keys()
         if not names:
             continue
-        if not _is_identity(with_values(operation, zeros)):
+        try:
+            is_identity = _is_identity(with_values(operation, zeros))
+        except ValueError:  # its exponent has no value at 0, as log(x)
+            is_identity = False
+        if not is_identity:
             kept |= names
             continue
         factors = _factors(operation)

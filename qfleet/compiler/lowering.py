@@ -202,8 +202,8 @@ def _channel(operation: cirq.Operation, location: _Location) -> NoiseChannel:
         raise location.error("it is neither unitary nor a channel with Kraus operators")
     if not location.allows_noise:
         raise location.error(
-            "it is noise, which needs the method density_matrix or trajectories, observables and no"
-            " initial state"
+            "it is noise, which only the backend qfleet computes, by the method density_matrix or"
+            " trajectories, with observables and without an initial state"
         )
     if not 1 <= len(operation.qubits) <= MAX_CHANNEL_QUBITS:
         raise location.error("noise channels act on one or two qubits")

@@ -208,8 +208,10 @@ def test_shots_are_a_positive_integer() -> None:
         SampledExpectation(CIRCUIT, INPUTS, SUMS, shots=True)
 
 
-def test_complex_angles_are_refused() -> None:
-    angles = np.ones((2, len(INPUTS)), np.complex64)
+@pytest.mark.parametrize("kind", [np.complex64, np.bytes_])
+def test_angles_that_are_not_real_are_refused(kind: type) -> None:
+    """TensorFlow Quantum's layers take circuits as strings."""
+    angles = np.ones((2, len(INPUTS)), kind)
     parameters = np.ones((2, len(cirq.parameter_names(CIRCUIT)) - len(INPUTS)), np.float32)
     with pytest.raises(ValueError, match="takes real angles"):
         Expectation(CIRCUIT, INPUTS, SUMS)(angles)

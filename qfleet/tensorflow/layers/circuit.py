@@ -161,7 +161,7 @@ class CircuitLayer(keras.layers.Layer):
     def _real(self, angles: tf.Tensor) -> tf.Tensor:
         """Return angles in the layer's dtype; a cast would drop imaginary parts."""
         angles = tf.convert_to_tensor(angles)
-        if angles.dtype.is_complex:
+        if angles.dtype.is_complex or angles.dtype == tf.string:
             raise ValueError(f"the layer {self.name} takes real angles, not {angles.dtype.name}")
         return tf.cast(angles, self.compute_dtype)
 

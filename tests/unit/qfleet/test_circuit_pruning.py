@@ -66,6 +66,8 @@ def test_gates_at_a_period_are_the_identity_up_to_phase(name):
         (cirq.Circuit(cirq.rx(2 * X)(A), cirq.ry(X)(B)), {"x": NO_PERIOD}),
         (cirq.Circuit(cirq.rx(X * Y)(A)), {"x": NO_PERIOD}),
         (cirq.Circuit(cirq.rx(X + 1)(A), cirq.ry(X)(A)), {}),
+        (cirq.Circuit(cirq.rx(sympy.log(X))(A)), {}),
+        (cirq.Circuit(cirq.rx(1 / X)(A), cirq.ry(X)(B)), {}),
         (cirq.Circuit(cirq.rx(Y)(A)), {}),
         (cirq.Circuit(cirq.rx(X)(A).controlled_by(B)), {"x": NO_PERIOD}),
     ],

@@ -57,6 +57,23 @@ def test_fold_of_noise_raises() -> None:
         fold(cirq.Circuit(cirq.depolarize(0.1)(A)), 3)
 
 
+def test_fold_names_the_error_of_a_gate() -> None:
+    class Broken(cirq.Gate):
+        def _num_qubits_(self) -> int:
+            return 1
+
+        def __pow__(self, exponent: int) -> "Broken":
+            raise KeyError(exponent)
+
+    with pytest.raises(CircuitError, match="folded: KeyError"):
+        fold(cirq.Circuit(Broken().on(A)), 3)
+
+
+def test_channel_in_place_of_a_noise_function_raises() -> None:
+    with pytest.raises(ArgumentError, match="noise"):
+        qfleet.MitigatedCircuit(cirq.Circuit(cirq.X(A)), cirq.depolarize(0.1))
+
+
 def test_mitigated_circuit_without_qubits_raises() -> None:
     with pytest.raises(CircuitError, match="no qubits"):
         qfleet.MitigatedCircuit(cirq.Circuit(), noise, observables=cirq.Z(A))
