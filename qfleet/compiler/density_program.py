@@ -19,7 +19,7 @@ class DensityProgram(NoisyProgram[np.ndarray]):
     method = "density_matrix"
     kind = "density matrices"
     hessian_advice = "remove the noise"
-    max_qubits = 16  # kMaxDensityQubits in native/density_program.h
+    max_qubits = 16  # kMaxDensityQubits in native/noisy/density_program.h
     advice = "use the method trajectories"
     memory_advice = "use the method trajectories, or fewer qubits"
     memory_unit = "gradient of an example"
@@ -77,7 +77,7 @@ class DensityProgram(NoisyProgram[np.ndarray]):
 
 
 def _kept_coefficients(before: list[int]) -> int:
-    """Return the least that a gradient keeps: see ReverseTile in native/density_engine.cc.
+    """Return the least that a gradient keeps: see ReverseTile in native/noisy/density_engine.cc.
 
     Args:
         before: Coefficients before each block.

@@ -1,4 +1,4 @@
-"""Serialization of density programs for the native engine (see native/density_program.cc)."""
+"""Serialization of density programs (read by native/noisy/density_program.cc)."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ _DIGITS = {"X": 1, "Y": 2, "Z": 3}
 class DensityWriter(NoisyWriter[np.ndarray]):
     """A serialized density program and its exponents."""
 
-    format = 3  # version that native/density_program.cc reads
+    format = 3  # version that native/noisy/density_program.cc reads
 
     def __init__(self, program: "DensityProgram") -> None:
         # Qubits that are needed for longest have the lowest digits: the others are traced out.

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from qfleet.engine.machine import Machine
 
 TREE_TRAJECTORIES = 16
-"""Trajectories that share a state until they differ (native/trajectory_engine.cc)."""
+"""Trajectories that share a state until they differ (native/noisy/trajectory_engine.cc)."""
 
-_MAX_TREE_BYTES = 256 << 20  # of one state per trajectory (native/trajectory_engine.cc)
-_COPIES = 2  # of states, where operators have no inverse (native/trajectory_engine.h)
+_MAX_TREE_BYTES = 256 << 20  # of one state per trajectory (native/noisy/trajectory_engine.cc)
+_COPIES = 2  # of states, where operators have no inverse (native/noisy/trajectory_engine.h)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class TrajectoryProgram(NoisyProgram[NoiseChannel]):
     method = "trajectories"
     kind = "trajectories"
     hessian_advice = "remove the noise and the shots"
-    max_qubits = 32  # kMaxTrajectoryQubits in native/trajectory_program.cc
+    max_qubits = 32  # kMaxTrajectoryQubits in native/noisy/trajectory_program.cc
     advice = "measure fewer qubits, or use fewer layers"
     memory_advice = "use fewer qubits, fewer threads or a machine with more memory"
     memory_unit = "thread"

@@ -1,4 +1,4 @@
-"""Serialization of trajectory programs for the native engine (see native/trajectory_program.cc)."""
+"""Serialization of trajectory programs (read by native/noisy/trajectory_program.cc)."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class TrajectoryWriter(NoisyWriter[NoiseChannel]):
     """A serialized trajectory program and its exponents."""
 
-    format = 4  # version that native/trajectory_program.cc reads
+    format = 4  # version that native/noisy/trajectory_program.cc reads
 
     def __init__(self, program: "TrajectoryProgram") -> None:
         # Qubits that are used first have the lowest bits: the others are |0> until then.

@@ -1,4 +1,4 @@
-"""Serialization that all kinds of programs share (see native/program_reader.h)."""
+"""Serialization that all kinds of programs share (see native/program/program_reader.h)."""
 
 from collections.abc import Iterable, Sequence
 
