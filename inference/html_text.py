@@ -20,6 +20,7 @@ def page(template: Path, **values: Any) -> str:
     """Return the page of a template that extends report.html; values are escaped."""
     environment = jinja2.Environment(
         autoescape=True,
+        keep_trailing_newline=True,
         finalize=lambda value: value if hasattr(value, "__html__") else printable(str(value)),
         loader=jinja2.FileSystemLoader([template.parent, FOLDER]),
         lstrip_blocks=True,
