@@ -45,9 +45,14 @@ def _is_affected(test: str, changed: set[str]) -> bool:
     texts = [modules()[name].read_text() for name in reachable(test) if _is_test(name)]
     folders = {str(Path(path).parent) for path in reached}
     return any(
-        str(other.parent) in folders or any(other.name in text for text in texts)
-        for other in others
+        _folder(other) in folders or any(other.name in text for text in texts) for other in others
     )
+
+
+def _folder(path: Path) -> str | None:
+    """Return the closest folder of a file that has Python modules."""
+    known = {module.relative_to(ROOT).parent for module in modules().values()}
+    return next((str(folder) for folder in path.parents if folder in known), None)
 
 
 @cache

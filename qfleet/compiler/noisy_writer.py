@@ -1,4 +1,4 @@
-"""What density and trajectory programs share when serialized: native/program/noisy_block.cc."""
+"""Serialization that density and trajectory programs share: native/program/noisy_block.cc."""
 
 import abc
 from collections.abc import Iterable, Sequence
