@@ -40,6 +40,7 @@ FROM runtime AS storage
 COPY --from=storage-build /opt/venv /opt/venv
 # Without launch/__init__.py, which imports common: the emulator needs neither.
 COPY --from=source /qfleet/launch/emulator.py launch/
+COPY --from=source /qfleet/launch/__pycache__/emulator.*.pyc launch/__pycache__/
 
 FROM build AS tensorboard-build
 COPY requirements/installer.txt requirements/tensorboard.txt requirements/
