@@ -24,12 +24,12 @@ class FusedBlock:
     factors: tuple[Factor, ...]
 
 
-def drop_unused_qubits(
+def make_block(
     qubits: tuple[int, ...],
     factors: Sequence[Factor],
     inputs: frozenset[str] = frozenset(),
 ) -> FusedBlock:
-    """Make a block of factors, multiplying those that can be.
+    """Make a block, in which factors are multiplied where they commute to each other.
 
     Args:
         qubits: The qubits that the factors act on.

@@ -147,7 +147,7 @@ def _pair_single_qubit_items(items: Sequence[_KernelBlockBuilder]) -> list[_Kern
 
 def _build(item: _KernelBlockBuilder, inputs: frozenset[str]) -> FusedBlock:
     """Make the block: with local positions, and with factors multiplied where possible."""
-    return fused_blocks.drop_unused_qubits(item.qubits, item.factors, inputs)
+    return fused_blocks.make_block(item.qubits, item.factors, inputs)
 
 
 def nonzero_pattern(projectors: np.ndarray) -> np.ndarray:

@@ -48,7 +48,7 @@ def network_blocks(factors: Sequence[Factor], inputs: frozenset[str]) -> list[Fu
             blocks.append(block)
             last.update(dict.fromkeys(factor.qubits, block))
         block.factors.append(factor)
-    return [fused_blocks.drop_unused_qubits(one.qubits, one.factors, inputs) for one in blocks]
+    return [fused_blocks.make_block(one.qubits, one.factors, inputs) for one in blocks]
 
 
 def _block_to_join(factor: Factor, has_inputs: bool, last: dict[int, _Builder]) -> _Builder | None:
