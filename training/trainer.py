@@ -3,7 +3,7 @@
 import functools
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,7 +71,9 @@ def open_trainer(context: TrainingContext) -> Iterator["Trainer"]:
             initial,
             lambda: evaluator.measure("train")[learner.measures.loss],
         )
-        yield Trainer(context, strategy, learner, samplers, evaluator, multi_start, writer)
+        yield Trainer(
+            context, strategy, learner, samplers, evaluator, multi_start, writer, commit_newest
+        )
 
 
 @contextmanager
@@ -104,6 +106,7 @@ class Trainer:
         evaluator: Measures splits.
         multi_start: The initializations.
         writer: Commits checkpoints; None in workers other than the chief.
+        save_newest: Commits the state of the last step boundary, on the chief.
     """
 
     def __init__(
@@ -115,10 +118,12 @@ class Trainer:
         evaluator: SplitEvaluator,
         multi_start: MultiStart,
         writer: CheckpointWriter | None,
+        save_newest: Callable[[], None],
     ) -> None:
         self._context, self._settings, self._data = context, context.settings, context.data
         self._strategy, self._learner, self._samplers = strategy, learner, samplers
         self._evaluator, self._multi_start, self._writer = evaluator, multi_start, writer
+        self._save_newest = save_newest
         self._resumed_from: TrainingState | None = None
         train = samplers.sampler("train")
         self._throughput = ThroughputCallback(train.steps, context.data.rows("train"))
@@ -248,8 +253,3 @@ class Trainer:
         if self._settings.training.state_shards == 1:
             callback.write_graph(self._learner.model, self._data.features)
         return callback
-
-    def _save_newest(self) -> None:
-        """Commit the state of the last step boundary, on the chief."""
-        if self._writer:
-            self._writer.commit_newest()
