@@ -222,8 +222,8 @@ NOISY = cirq.Circuit(cirq.H(A), cirq.depolarize(0.1)(A))
 @pytest.mark.parametrize(
     ("circuit", "arguments", "words"),
     [
-        (NOISY, {}, "trajectories, observables and no initial state"),
-        (NOISY, {"observables": [cirq.Z(A)], "initial_state": [1, 0]}, "no initial state"),
+        (NOISY, {}, "trajectories, with observables"),
+        (NOISY, {"observables": [cirq.Z(A)], "initial_state": [1, 0]}, "without an initial state"),
         (NOISY, {"observables": [cirq.Z(A)], "method": "state_vector"}, "method density_matrix"),
         (NOISY, {"observables": [cirq.Z(A)], "method": "tensor_network"}, "depolarize"),
         (cirq.Circuit(cirq.H(A)), {"method": "density_matrix"}, "pass observables"),
