@@ -21,7 +21,7 @@ from benchmarks.subprocess_protocol import (
     reset_peak,
     versions,
 )
-from qfleet.compiler.cost import pass_costs
+from qfleet.compiler.state.cost import pass_costs
 from qfleet.tensorflow.layers import Expectation
 from qfleet.tensorflow.native import NativeSimulator
 from qfleet.tensorflow.runtime import keras, tf

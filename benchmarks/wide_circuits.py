@@ -18,7 +18,7 @@ import numpy as np
 import qfleet
 from qfleet.circuits import ModelCircuit, qcnn
 from qfleet.circuits.qcnn import Pooling
-from qfleet.compiler.contraction_path import find_path
+from qfleet.compiler.network.contraction_path import find_path
 from qfleet.engine.compiled_circuit import CompiledCircuit
 
 BATCH, ROUNDS = 32, 5

@@ -18,8 +18,8 @@ from qfleet.circuits import (
     qcnn,
 )
 from qfleet.compiler.any_program import AnyProgram, Contraction
-from qfleet.compiler.methods import compile_circuit_by
-from qfleet.compiler.sampling import EXACT, Sampling
+from qfleet.compiler.choose_method import compile_circuit_by
+from qfleet.compiler.circuit.sampling import EXACT, Sampling
 from qfleet.devices import add_device_noise, map_to_device
 from qfleet.devices.calibration import INLINE
 from qfleet.devices.lines import inline_calibration

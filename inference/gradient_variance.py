@@ -26,7 +26,7 @@ import numpy as np
 import sympy
 
 from inference.layers import group_by_layer
-from qfleet.compiler.plain_operations import bind
+from qfleet.compiler.circuit.plain_operations import bind
 
 if TYPE_CHECKING:
     from qfleet.tensorflow.layers import Expectation

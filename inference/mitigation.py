@@ -15,7 +15,7 @@ from common.settings.groups.experiment import NO_NOISE, NO_SHOTS
 from inference.model_source import ModelSource
 from inference.predictor import CircuitTrust, Predictor
 from qfleet.circuits import ModelCircuit, join_zeros
-from qfleet.compiler.sampling import Sampling
+from qfleet.compiler.circuit.sampling import Sampling
 from qfleet.extrapolation import extrapolate
 from qfleet.zne_factors import parse_factors
 

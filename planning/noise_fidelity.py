@@ -8,7 +8,7 @@ import numpy as np
 from common.model_circuits import NO_NOISE
 from common.settings import Settings
 from qfleet.circuits import add_noise
-from qfleet.compiler.plain_operations import bind
+from qfleet.compiler.circuit.plain_operations import bind
 from qfleet.devices import map_to_device, predict_fidelity
 from qfleet.devices.calibration import INLINE
 from qfleet.devices.fidelity import product_of_fidelities

@@ -20,7 +20,7 @@ FILE = "contraction_paths.json"
 
 def may_contract(settings: Settings) -> bool:
     """Return True if the model may be simulated by tensor networks."""
-    from qfleet.compiler.contraction_path import FEW_QUBITS
+    from qfleet.compiler.network.contraction_path import FEW_QUBITS
 
     model = settings.model
     if ":" in model.model or model.simulator != "qfleet" or settings.training.state_shards > 1:
@@ -44,7 +44,7 @@ def record_paths(run: StoragePath, settings: Settings, data: Dataset) -> None:
     if not may_contract(settings):
         return
     from common.model_circuits import compiled_circuits
-    from qfleet.compiler import path_cache
+    from qfleet.compiler.network import path_cache
     from qfleet.engine.machine import Machine
 
     recorded = use_paths(run, settings)
@@ -70,7 +70,7 @@ def use_paths(run: StoragePath, settings: Settings) -> object:
     """
     if not may_contract(settings):
         return None
-    from qfleet.compiler.contraction_path import give_paths
+    from qfleet.compiler.network.contraction_path import give_paths
 
     try:
         recorded = storage.read_json(run / FILE)

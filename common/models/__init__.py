@@ -25,8 +25,8 @@ from common.settings import Settings
 from common.settings.groups.experiment import NO_SHOTS
 from common.storage import StoragePath
 from qfleet.circuits.circuit_json import to_json
-from qfleet.compiler.contraction_path import give_paths
-from qfleet.compiler.path_cache import used_paths
+from qfleet.compiler.network.contraction_path import give_paths
+from qfleet.compiler.network.path_cache import used_paths
 from qfleet.errors import LibraryError
 from qfleet.tensorflow.layers import Expectation, TrainedCircuit
 from qfleet.tensorflow.runtime import keras, tf

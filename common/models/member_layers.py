@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from qfleet.compiler.observables import pauli_matrix
+from qfleet.compiler.circuit.observables import pauli_matrix
 from qfleet.tensorflow.runtime import keras, tf
 
 

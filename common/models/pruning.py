@@ -12,7 +12,7 @@ from common.models.ansatz import ansatz_circuit
 from common.settings import Settings
 from qfleet.circuits import ModelCircuit
 from qfleet.circuits.pruning import removable_angles, without_angles
-from qfleet.compiler.sampling import EXACT
+from qfleet.compiler.circuit.sampling import EXACT
 from qfleet.tensorflow.layers import TrainedCircuit
 
 

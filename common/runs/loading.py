@@ -54,7 +54,7 @@ class LoadedCircuit:
         Args:
             angles: One value per data symbol, in radians; all 0 by default.
         """
-        from qfleet.compiler.plain_operations import bind
+        from qfleet.compiler.circuit.plain_operations import bind
 
         values = [0.0] * len(self.inputs) if angles is None else [float(a) for a in angles]
         if len(values) != len(self.inputs):
@@ -209,7 +209,7 @@ def _circuits(run: Run, described: dict[str, Any], checkpoint: str) -> tuple[Loa
     import cirq
 
     from qfleet.circuits.circuit_json import from_json
-    from qfleet.compiler.plain_operations import bind
+    from qfleet.compiler.circuit.plain_operations import bind
 
     try:
         recorded = [

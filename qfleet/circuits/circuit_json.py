@@ -15,10 +15,10 @@ import cirq
 import sympy
 from cirq.protocols.json_serialization import CirqEncoder, factory_from_json
 
-from qfleet.compiler import expressions
-from qfleet.compiler.expressions import FUNCTIONS
-from qfleet.compiler.lowering import describe_location, gate_key, lower
-from qfleet.compiler.parity import known_gates
+from qfleet.compiler.circuit import expressions
+from qfleet.compiler.circuit.expressions import FUNCTIONS
+from qfleet.compiler.circuit.lowering import describe_location, gate_key, lower
+from qfleet.compiler.circuit.parity import known_gates
 from qfleet.errors import CircuitError
 
 MAX_DEPTH = 200

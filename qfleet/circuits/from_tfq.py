@@ -14,8 +14,8 @@ import sympy
 
 from qfleet.argument_checks import checked
 from qfleet.circuit_checks import CIRCUITS
-from qfleet.compiler.identity import identity
-from qfleet.compiler.parameters import parameter_names
+from qfleet.compiler.circuit.identity import identity
+from qfleet.compiler.circuit.parameters import parameter_names
 from qfleet.errors import CircuitError
 
 # Fields of a gate that may differ between circuits, by the class that defines them.

@@ -9,11 +9,11 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 import cirq
 import numpy as np
 
-from qfleet.compiler import expressions
-from qfleet.compiler.identity import identity
-from qfleet.compiler.lowering import MATRIX_QUBITS, is_plain
-from qfleet.compiler.parameters import parameter_names
-from qfleet.compiler.plain_operations import SymbolValues, with_values
+from qfleet.compiler.circuit import expressions
+from qfleet.compiler.circuit.identity import identity
+from qfleet.compiler.circuit.lowering import MATRIX_QUBITS, is_plain
+from qfleet.compiler.circuit.parameters import parameter_names
+from qfleet.compiler.circuit.plain_operations import SymbolValues, with_values
 
 NO_PERIOD = 0.0
 """Period of an angle whose gates are the identity at 0 only."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import cirq
 import numpy as np
 
-from qfleet.compiler.lowering import NO_QUDITS, describe_location
+from qfleet.compiler.circuit.lowering import NO_QUDITS, describe_location
 from qfleet.errors import CircuitError
 
 MeasurementOps = Sequence[cirq.Operation]

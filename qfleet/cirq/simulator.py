@@ -14,9 +14,9 @@ from qfleet.circuit_checks import qubit as checked_qubit
 from qfleet.cirq import measurements as terminal
 from qfleet.cirq.sweeps import sweep_points, symbol_values
 from qfleet.cirq.trial_result import StateVectorTrialResult
-from qfleet.compiler import lowering
-from qfleet.compiler.identity import circuit_identity, identity
-from qfleet.compiler.parameters import parameter_names
+from qfleet.compiler.circuit import lowering
+from qfleet.compiler.circuit.identity import circuit_identity, identity
+from qfleet.compiler.circuit.parameters import parameter_names
 from qfleet.engine.arguments import checked_dtype, checked_observables
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.engine.state_methods import MAX_SHOTS

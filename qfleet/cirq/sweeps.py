@@ -8,7 +8,7 @@ import numpy as np
 import sympy
 
 from qfleet.argument_checks import shown
-from qfleet.compiler import expressions
+from qfleet.compiler.circuit import expressions
 from qfleet.errors import ArgumentError, CircuitError
 
 

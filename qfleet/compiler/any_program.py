@@ -12,9 +12,9 @@ import cirq
 import numpy as np
 import sympy
 
-from qfleet.compiler.channel import NoiseChannel
-from qfleet.compiler.factor import Factor
-from qfleet.compiler.sampling import EXACT, Sampling
+from qfleet.compiler.circuit.channel import NoiseChannel
+from qfleet.compiler.circuit.factor import Factor
+from qfleet.compiler.circuit.sampling import EXACT, Sampling
 
 if TYPE_CHECKING:
     from qfleet.engine.machine import Machine

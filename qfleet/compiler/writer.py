@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import sympy
 
-from qfleet.compiler import expressions
 from qfleet.compiler.any_program import SerializedProgram
+from qfleet.compiler.circuit import expressions
 
 
 class Writer:

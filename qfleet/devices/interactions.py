@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import cirq
 import sympy
 
-from qfleet.compiler.lowering import gate_key, is_plain
+from qfleet.compiler.circuit.lowering import gate_key, is_plain
 
 _KINDS = (cirq.XXPowGate, cirq.YYPowGate, cirq.ZZPowGate)
 _SWAP = gate_key(cirq.SWAP)

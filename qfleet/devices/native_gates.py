@@ -11,7 +11,7 @@ import cirq
 import numpy as np
 import sympy
 
-from qfleet.compiler.lowering import gate_key, is_plain
+from qfleet.compiler.circuit.lowering import gate_key, is_plain
 from qfleet.devices.interactions import join_interactions
 from qfleet.errors import NoiseError
 

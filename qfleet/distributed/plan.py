@@ -18,9 +18,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from qfleet.compiler import cache_blocking
-from qfleet.compiler.fused_blocks import FusedBlock
-from qfleet.compiler.program import Program
+from qfleet.compiler.circuit.fused_blocks import FusedBlock
+from qfleet.compiler.state import cache_blocking
+from qfleet.compiler.state.program import Program
 from qfleet.errors import ShardingError
 
 MAX_CANDIDATES = 2000  # sets of global qubits that are compared per stage

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import cirq
 import numpy as np
 
-from qfleet.compiler import cache_blocking
-from qfleet.compiler.fused_blocks import FusedBlock
-from qfleet.compiler.observables import PauliTerms
-from qfleet.compiler.program import Program
-from qfleet.compiler.serialize import ProgramWriter
+from qfleet.compiler.circuit.fused_blocks import FusedBlock
+from qfleet.compiler.circuit.observables import PauliTerms
+from qfleet.compiler.state import cache_blocking
+from qfleet.compiler.state.program import Program
+from qfleet.compiler.state.program_writer import ProgramWriter
 from qfleet.distributed.plan import ShardingPlan, ShardStage
 from qfleet.distributed.state_group import StateGroup
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from qfleet import circuit_checks
 from qfleet.argument_checks import choice, instance, items, shown
-from qfleet.compiler.methods import Method, method_names
-from qfleet.engine.engine_program import REAL_DTYPES
+from qfleet.compiler.choose_method import Method, method_names
+from qfleet.engine.exponent_program import REAL_DTYPES
 from qfleet.errors import ArgumentError, CircuitError
 
 _NO_VALUES = np.empty(0)

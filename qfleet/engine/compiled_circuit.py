@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from qfleet.argument_checks import checked, instance, items
 from qfleet.circuit_checks import CIRCUIT, QUBITS
-from qfleet.compiler.channel import NoiseChannel
-from qfleet.compiler.factor import Factor
-from qfleet.compiler.methods import Method, compile_circuit_by, compile_factors_by
-from qfleet.compiler.parameters import parameter_names
-from qfleet.compiler.sampling import Sampling
+from qfleet.compiler.choose_method import Method, compile_circuit_by, compile_factors_by
+from qfleet.compiler.circuit.channel import NoiseChannel
+from qfleet.compiler.circuit.factor import Factor
+from qfleet.compiler.circuit.parameters import parameter_names
+from qfleet.compiler.circuit.sampling import Sampling
 from qfleet.engine import arguments, devices
 from qfleet.engine.devices import CPU
 from qfleet.engine.expectation_methods import ExpectationMethods

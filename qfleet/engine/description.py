@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import cirq
 import numpy as np
 
-from qfleet.compiler import kernel_fusion
-from qfleet.compiler.cache_blocking import BlockingPlan
-from qfleet.compiler.cost import pass_costs
-from qfleet.compiler.fused_blocks import FusedBlock
-from qfleet.compiler.native_program import plan_blocks
-from qfleet.compiler.program import Program, describe_block
+from qfleet.compiler.circuit.fused_blocks import FusedBlock
+from qfleet.compiler.state import kernel_fusion
+from qfleet.compiler.state.cache_blocking import BlockingPlan
+from qfleet.compiler.state.cost import pass_costs
+from qfleet.compiler.state.program import Program, describe_block
+from qfleet.compiler.state.serialized_program import plan_blocks
 from qfleet.engine import memory
 
 if TYPE_CHECKING:

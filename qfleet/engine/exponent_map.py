@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import sympy
 
-from qfleet.compiler import expressions
+from qfleet.compiler.circuit import expressions
 from qfleet.errors import ArgumentError
 
 _ERF = np.frompyfunc(math.erf, 1, 1)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qfleet.engine.engine_program import EngineProgram
+from qfleet.engine.exponent_program import ExponentProgram
 
 
 class Gradients(NamedTuple):
@@ -38,9 +38,9 @@ class Residuals:
     kept: np.ndarray
     input_gradients: bool
     exponents: tuple[np.ndarray, np.ndarray] = field(repr=False)
-    program: EngineProgram = field(repr=False)
+    program: ExponentProgram = field(repr=False)
 
-    def belong_to(self, program: EngineProgram, exponents: tuple[np.ndarray, np.ndarray]) -> bool:
+    def belong_to(self, program: ExponentProgram, exponents: tuple[np.ndarray, np.ndarray]) -> bool:
         """Return True if a forward pass of this program with these exponents made them.
 
         Args:

@@ -1,6 +1,6 @@
 """The machine and its engine, as far as programs ask for their memory, description and cost."""
 
-from qfleet.compiler.program import Program
+from qfleet.compiler.state.program import Program
 from qfleet.engine import description, devices, library, memory
 from qfleet.engine.devices import CPU, Device
 from qfleet.engine.library import TileLayout

@@ -8,7 +8,7 @@ from qfleet.compiler.any_program import AnyProgram
 from qfleet.engine import arguments, devices
 from qfleet.engine.arguments import Point
 from qfleet.engine.devices import CPU
-from qfleet.engine.engine_program import EngineProgram
+from qfleet.engine.exponent_program import ExponentProgram
 from qfleet.engine.gradients import Gradients
 from qfleet.engine.machine import Machine
 from qfleet.engine.symbol_map import SymbolMap
@@ -38,7 +38,7 @@ class PreparedCircuit:
         self._machine = Machine(self.dtype.itemsize // 2, device=place)
         program.require_memory(self._machine, 1)
         written = program.serialized(dtype)
-        self.program = EngineProgram(
+        self.program = ExponentProgram(
             written.serialized,
             dtype,
             bit_order=written.bit_order,

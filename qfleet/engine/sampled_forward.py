@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from qfleet.argument_checks import checked, instance
 from qfleet.circuit_checks import CIRCUIT
-from qfleet.compiler.observables import collect, string_groups
-from qfleet.compiler.parameters import parameter_names
-from qfleet.compiler.program import check_symbols
-from qfleet.compiler.sampling import SHOTS
+from qfleet.compiler.circuit.observables import collect, string_groups
+from qfleet.compiler.circuit.parameters import parameter_names
+from qfleet.compiler.circuit.sampling import SHOTS
+from qfleet.compiler.state.program import check_symbols
 from qfleet.engine.arguments import (
     checked_array,
     checked_observables,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import sympy
 
-from qfleet.compiler import expressions
+from qfleet.compiler.circuit import expressions
 from qfleet.engine.exponent_map import ExponentMap
 
 

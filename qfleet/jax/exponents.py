@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import sympy
 
-from qfleet.compiler import expressions
+from qfleet.compiler.circuit import expressions
 from qfleet.engine.compiled_circuit import CompiledCircuit
 
 _SAME_NAMES = (

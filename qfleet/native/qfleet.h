@@ -63,7 +63,7 @@ typedef struct {
 // ---------------------------------------------------------------------------------------------
 // Programs
 
-// Creates a program for reals of 4 or 8 bytes, from the bytes of qfleet/compiler/serialize.py,
+// Creates a program for reals of 4 or 8 bytes, from the bytes of qfleet/compiler/state/program_writer.py,
 // network_writer.py (contracts tensor networks), density_writer.py (evolves density matrices) or
 // trajectory_writer.py (evolves quantum trajectories). The latter three have expectation values and
 // their gradients, but no states, samples or stages; the latter two have no Hessian-vector

@@ -8,7 +8,7 @@ from typing import Any
 import cirq
 import numpy as np
 
-from qfleet.compiler.factor import Factor
+from qfleet.compiler.circuit.factor import Factor
 from qfleet.engine.compiled_circuit import CompiledCircuit
 
 

@@ -16,8 +16,8 @@ import sympy
 from pennylane.operation import Operator
 from pennylane.ops import op_math
 
-from qfleet.compiler import lowering, parity
-from qfleet.compiler.factor import Factor, fixed_factor, parametrized_factor
+from qfleet.compiler.circuit import lowering, parity
+from qfleet.compiler.circuit.factor import Factor, fixed_factor, parametrized_factor
 
 Data = Sequence[Any]  # of an operation: sympy expressions, or NumPy arrays of them
 Qubits = Mapping[Any, cirq.Qid]  # by wire label

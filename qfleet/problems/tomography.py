@@ -8,7 +8,7 @@ import itertools
 
 import numpy as np
 
-from qfleet.compiler.observables import pauli_matrix
+from qfleet.compiler.circuit.observables import pauli_matrix
 
 _LETTERS = "IXYZ"
 

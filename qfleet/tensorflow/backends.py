@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import cirq
 
     from qfleet.compiler.any_program import AnyProgram
-    from qfleet.compiler.methods import Method
-    from qfleet.compiler.program import Program
-    from qfleet.compiler.sampling import Sampling
+    from qfleet.compiler.choose_method import Method
+    from qfleet.compiler.circuit.sampling import Sampling
+    from qfleet.compiler.state.program import Program
     from qfleet.tensorflow.simulator import Simulator
 
 Backend = Literal["qfleet", "tensorflow", "tfq"]
@@ -76,7 +76,7 @@ def build_simulator(
         ShardingError: The state cannot be sharded with this backend, or on this machine.
         LibraryError: TensorFlow Quantum is not installed.
     """
-    from qfleet.compiler.sampling import EXACT
+    from qfleet.compiler.circuit.sampling import EXACT
 
     sampling = sampling or EXACT
     is_native = backend == "qfleet" and state_group.current_group() is None and _native_available()
@@ -92,7 +92,7 @@ def build_simulator(
 
         return TfqSimulator(circuit, inputs, parameters, observables, dtype=dtype)
     if is_native:
-        from qfleet.compiler.methods import compile_circuit_by
+        from qfleet.compiler.choose_method import compile_circuit_by
         from qfleet.tensorflow.native import NativeSimulator
         from qfleet.tensorflow.stateless_simulators import StatelessSimulator
 
@@ -103,7 +103,7 @@ def build_simulator(
         return StatelessSimulator(program, dtype=dtype)
     if backend not in ("qfleet", "tensorflow"):
         raise ArgumentError(f"backend is {shown(backend)}: choose qfleet, tensorflow or tfq")
-    from qfleet.compiler.program import compile_program
+    from qfleet.compiler.state.program import compile_program
     from qfleet.tensorflow.dense import TensorFlowSimulator
 
     return TensorFlowSimulator(

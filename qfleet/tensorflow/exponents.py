@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import sympy
 
-from qfleet.compiler import expressions
+from qfleet.compiler.circuit import expressions
 from qfleet.tensorflow.runtime import tf
 
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import sympy
 
-from qfleet.compiler import expressions
-from qfleet.compiler.factor import Factor
-from qfleet.compiler.program import Program
+from qfleet.compiler.circuit import expressions
+from qfleet.compiler.circuit.factor import Factor
+from qfleet.compiler.state.program import Program
 from qfleet.tensorflow.exponents import BatchGateExponents
 from qfleet.tensorflow.runtime import tf
 

@@ -12,8 +12,8 @@ import cirq
 import numpy as np
 
 from qfleet import native
-from qfleet.compiler.native_program import prepare_native_program
-from qfleet.compiler.program import Program, compile_program
+from qfleet.compiler.state.program import Program, compile_program
+from qfleet.compiler.state.serialized_program import serialize_program
 from qfleet.distributed import plan
 from qfleet.engine import devices
 from qfleet.engine.devices import CPU
@@ -71,7 +71,7 @@ class NativeSimulator(EngineSimulator):
         if self._device != CPU:
             devices.info_of(self._device)  # an error of an operation would be an OpError
         devices.require_memory(self._device, len(self.qubits), self._complex.size)
-        prepared = prepare_native_program(self.program, dtype)
+        prepared = serialize_program(self.program, dtype)
         self.plan, self.prefix = prepared.plan, prepared.prefix
         self._load(prepared)
         self._order = list(prepared.bit_order)

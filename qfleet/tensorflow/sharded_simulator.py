@@ -11,8 +11,8 @@ from typing import Any, final
 import cirq
 
 from qfleet import native
-from qfleet.compiler import cache_blocking
-from qfleet.compiler.program import compile_program
+from qfleet.compiler.state import cache_blocking
+from qfleet.compiler.state.program import compile_program
 from qfleet.distributed import plan
 from qfleet.distributed.stage_programs import seed_program, stage_programs
 from qfleet.distributed.state_group import StateGroup

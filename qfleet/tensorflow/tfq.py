@@ -17,9 +17,10 @@ import cirq
 import numpy as np
 import sympy
 
-from qfleet.compiler import lowering, observables, parity, program
-from qfleet.compiler.factor import Factor
-from qfleet.compiler.synthesis import decompose, synthesize
+from qfleet.compiler.circuit import lowering, observables, parity
+from qfleet.compiler.circuit.factor import Factor
+from qfleet.compiler.circuit.synthesis import decompose, synthesize
+from qfleet.compiler.state import program
 from qfleet.errors import CircuitError, TfqMissingError
 from qfleet.tensorflow.exponents import GateExponents
 from qfleet.tensorflow.runtime import tf

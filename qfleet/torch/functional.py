@@ -5,7 +5,7 @@ from torch import Tensor
 from torch._C._functorch import TransformType, get_interpreter_stack
 from torch.autograd import forward_ad
 
-from qfleet.compiler.sampling import SHOTS
+from qfleet.compiler.circuit.sampling import SHOTS
 from qfleet.engine.compiled_circuit import COMPILED, CompiledCircuit
 from qfleet.errors import ArgumentError
 from qfleet.torch import eager, ops, state_ops

@@ -8,8 +8,8 @@ import cirq
 import torch
 from torch import Tensor, nn
 
-from qfleet.compiler.plain_operations import bind
-from qfleet.compiler.sampling import SHOTS
+from qfleet.compiler.circuit.plain_operations import bind
+from qfleet.compiler.circuit.sampling import SHOTS
 from qfleet.engine.arguments import checked_observables
 from qfleet.engine.compiled_circuit import compile_circuit
 from qfleet.errors import ArgumentError

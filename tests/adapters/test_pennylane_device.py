@@ -12,7 +12,7 @@ from pennylane.exceptions import DeviceError, QuantumFunctionError, WireError
 from scipy import sparse
 
 from qfleet.engine.compiled_circuit import CompiledCircuit
-from qfleet.engine.engine_program import EngineProgram
+from qfleet.engine.exponent_program import ExponentProgram
 from qfleet.errors import ArgumentError
 from qfleet.pennylane import QfleetDevice
 
@@ -34,7 +34,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter:
         monkeypatch.setattr(owner, name, counted)
 
     for name in ("expectation", "forward", "gradient", "state", "state_gradient", "hvp", "sample"):
-        count(EngineProgram, name, name)
+        count(ExponentProgram, name, name)
     count(CompiledCircuit, "__init__", "compiled")
     return counter
 

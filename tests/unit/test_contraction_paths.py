@@ -7,7 +7,7 @@ import pytest
 
 from common.model_circuits import compiled_circuits
 from common.settings import Settings
-from qfleet.compiler import contraction_path
+from qfleet.compiler.network import contraction_path
 from training.contraction_paths import FILE, may_contract, record_paths, use_paths
 
 DATA = SimpleNamespace(features=40, placement="cluster")

@@ -6,10 +6,10 @@ import pytest
 from common.errors import SimulationError
 from common.model_circuits import compiled_circuits, model_circuits
 from common.settings import Settings
-from qfleet.compiler.density_program import DensityProgram
-from qfleet.compiler.network_program import NetworkProgram
-from qfleet.compiler.program import Program
-from qfleet.compiler.trajectory_program import TrajectoryProgram
+from qfleet.compiler.network.network_program import NetworkProgram
+from qfleet.compiler.noisy.density_program import DensityProgram
+from qfleet.compiler.noisy.trajectory_program import TrajectoryProgram
+from qfleet.compiler.state.program import Program
 
 
 def model_settings(*arguments: str):

@@ -12,7 +12,7 @@ from common.errors import RunError, SettingsError, StorageError
 from common.runs import __main__ as command
 from common.settings import Settings
 from inference import model_loading, model_source
-from qfleet.compiler.sampling import EXACT
+from qfleet.compiler.circuit.sampling import EXACT
 from tests.support.finished_run import finish, model_folder
 from tests.support.patience import seconds
 from tests.support.run_mutations import nested

@@ -1,5 +1,5 @@
 // Expectation values as contractions of tensor networks, in the format that
-// qfleet/compiler/network_program.py writes.
+// qfleet/compiler/network/network_program.py writes.
 //
 // A Pauli string depends on the gates of its light cone only. Its expectation value is a network of
 // the cone's matrices, of their conjugates, and of the string. The networks of many strings differ

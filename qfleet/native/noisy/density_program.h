@@ -1,5 +1,5 @@
 // Noisy circuits as evolutions of density matrices, in the format that
-// qfleet/compiler/density_writer.py writes.
+// qfleet/compiler/noisy/density_writer.py writes.
 //
 // A density matrix of N qubits is the vector of its Pauli coefficients r_P = tr(P rho), which are
 // real. Its index has one digit of base 4 per qubit: I, X, Y, Z are 0, 1, 2, 3, and digit 0 is the

@@ -1,5 +1,5 @@
 // Noisy circuits as averages over quantum trajectories, in the format that
-// qfleet/compiler/trajectory_writer.py writes.
+// qfleet/compiler/noisy/trajectory_writer.py writes.
 //
 // A trajectory is a state vector. At each channel, one of its Kraus operators K is drawn with the
 // probability |K psi|^2, and the state becomes K psi / |K psi|.

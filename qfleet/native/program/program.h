@@ -1,4 +1,4 @@
-// A compiled circuit, in the format that qfleet/compiler/serialize.py writes.
+// A compiled circuit, in the format that qfleet/compiler/state/program_writer.py writes.
 #ifndef QFLEET_PROGRAM_H_
 #define QFLEET_PROGRAM_H_
 

@@ -18,7 +18,7 @@ std::invalid_argument Corrupt();
 // The first integer of a program, which names its kind; 0 for bytes that are too short.
 int64_t FormatOf(const std::string& serialized);
 
-// Reads both lists in the order in which qfleet/compiler/serialize.py writes them.
+// Reads both lists in the order in which qfleet/compiler/state/program_writer.py writes them.
 class Reader {
  public:
   explicit Reader(const std::string& serialized);

@@ -36,7 +36,7 @@ struct Circuit {
   std::vector<double> offsets;   // [readouts]
   std::vector<Complex> initial;  // [2**N], or empty for |0...0>
 
-  // The format of qfleet/compiler/serialize.py: number of integers, integers, reals.
+  // The format of qfleet/compiler/state/program_writer.py: number of integers, integers, reals.
   std::string Serialize() const;
 };
 

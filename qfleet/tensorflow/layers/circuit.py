@@ -14,11 +14,11 @@ from qfleet.argument_checks import checked, choice, instance, shown
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.circuit_json import require_json, to_json, value_from_json
 from qfleet.compiler.any_program import AnyProgram, Contraction
-from qfleet.compiler.methods import Method, method_names
-from qfleet.compiler.parameters import parameter_names
-from qfleet.compiler.plain_operations import bind
-from qfleet.compiler.program import compile_program
-from qfleet.compiler.sampling import EXACT, SEED, Sampling
+from qfleet.compiler.choose_method import Method, method_names
+from qfleet.compiler.circuit.parameters import parameter_names
+from qfleet.compiler.circuit.plain_operations import bind
+from qfleet.compiler.circuit.sampling import EXACT, SEED, Sampling
+from qfleet.compiler.state.program import compile_program
 from qfleet.engine.arguments import checked_observables, checked_symbols
 from qfleet.errors import ArgumentError
 from qfleet.tensorflow.backends import Backend

@@ -8,7 +8,7 @@ import cirq
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.circuit_json import require_json, to_json
 from qfleet.compiler.any_program import AnyProgram
-from qfleet.compiler.sampling import EXACT
+from qfleet.compiler.circuit.sampling import EXACT
 from qfleet.engine.arguments import checked_observables
 from qfleet.engine.sampled_forward import SampledForward
 from qfleet.tensorflow.backends import build_simulator

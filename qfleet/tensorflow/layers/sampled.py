@@ -5,7 +5,7 @@ from typing import Any, final
 
 import cirq
 
-from qfleet.compiler.sampling import SHOTS
+from qfleet.compiler.circuit.sampling import SHOTS
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.layers.circuit import PauliReadouts, TrainedCircuit, resolve_seed
 from qfleet.tensorflow.micro_batch import current_micro_batch

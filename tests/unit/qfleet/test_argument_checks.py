@@ -26,7 +26,7 @@ from qfleet.circuits.from_tfq import circuits_to_angles
 from qfleet.circuits.noise import add_noise
 from qfleet.circuits.qcnn import qcnn
 from qfleet.circuits.states import cluster_state
-from qfleet.compiler import lowering
+from qfleet.compiler.circuit import lowering
 from qfleet.devices import (
     Calibration,
     QubitCalibration,

@@ -13,7 +13,7 @@ import sympy
 
 import qfleet
 from qfleet.circuits.circuit_json import from_json, require_json, to_json
-from qfleet.compiler.plain_operations import bind
+from qfleet.compiler.circuit.plain_operations import bind
 from qfleet.errors import CircuitError
 from tests.support.circuit_grammar import draw_circuit
 from tests.support.random_circuits import INPUTS, PARAMETERS

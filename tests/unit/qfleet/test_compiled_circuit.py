@@ -11,7 +11,7 @@ import sympy
 
 import qfleet
 from qfleet.circuits.qcnn import qcnn
-from qfleet.compiler import lowering
+from qfleet.compiler.circuit import lowering
 from tests.support.random_circuits import INPUTS, PARAMETERS, Case, check_each, draw_cases
 from tests.support.reference import Reference
 

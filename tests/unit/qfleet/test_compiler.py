@@ -10,7 +10,7 @@ import sympy
 
 from qfleet.circuits.blocks import two_qubit_unitary
 from qfleet.circuits.qcnn import qcnn
-from qfleet.compiler.program import compile_program
+from qfleet.compiler.state.program import compile_program
 from qfleet.errors import CircuitError
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.runtime import tf
@@ -139,5 +139,5 @@ def test_program_str_lists_its_blocks() -> None:
 
 
 def test_compiler_does_not_import_tensorflow() -> None:
-    code = "import sys, qfleet.compiler.program; sys.exit('tensorflow' in sys.modules)"
+    code = "import sys, qfleet.compiler.state.program; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

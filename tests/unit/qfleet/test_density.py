@@ -9,7 +9,7 @@ import sympy
 
 import qfleet
 from qfleet.circuits import qcnn
-from qfleet.compiler.channel import channel_of
+from qfleet.compiler.circuit.channel import channel_of
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.errors import ArgumentError, CircuitError
 

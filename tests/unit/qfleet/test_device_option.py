@@ -8,9 +8,9 @@ import pytest
 import sympy
 
 import qfleet
-from qfleet.engine import core_program, devices
+from qfleet.engine import devices, program_handle
 from qfleet.engine.devices import Device, resolve
-from qfleet.engine.engine_program import EngineProgram
+from qfleet.engine.exponent_program import ExponentProgram
 
 QUBIT = cirq.LineQubit(0)
 CIRCUIT = cirq.Circuit(cirq.rx(sympy.Symbol("x")).on(QUBIT))
@@ -35,9 +35,9 @@ def no_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def any_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the programs of all devices on the CPU."""
-    plain = core_program.CoreProgram.__init__
+    plain = program_handle.ProgramHandle.__init__
     monkeypatch.setattr(
-        core_program.CoreProgram,
+        program_handle.ProgramHandle,
         "__init__",
         lambda self, serialized, real_bytes, device: plain(self, serialized, real_bytes),
     )
@@ -110,7 +110,7 @@ def test_missing_library_of_the_environment_is_an_error(monkeypatch: pytest.Monk
     with pytest.raises(qfleet.DeviceError):
         compile_on()
     with pytest.raises(qfleet.DeviceError):
-        EngineProgram(compile_on("cpu").program._serialized, "complex64")
+        ExponentProgram(compile_on("cpu").program._serialized, "complex64")
 
 
 @pytest.mark.usefixtures("any_device")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import sympy
 
-from qfleet.compiler import expressions
+from qfleet.compiler.circuit import expressions
 from qfleet.tensorflow.exponents import GateExponents
 from qfleet.tensorflow.runtime import tf
 

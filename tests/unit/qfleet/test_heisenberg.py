@@ -6,7 +6,7 @@ import pytest
 import sympy
 
 import qfleet
-from qfleet.compiler.program import compile_program
+from qfleet.compiler.state.program import compile_program
 
 A, B, C = cirq.LineQubit.range(3)
 S = sympy.Symbol("s")

@@ -13,7 +13,7 @@ import qfleet.cirq
 from qfleet.circuits.circuit_json import from_json, to_json
 from qfleet.circuits.from_tfq import circuits_to_angles
 from qfleet.circuits.pruning import without_angles
-from qfleet.compiler.identity import circuit_identity, identity
+from qfleet.compiler.circuit.identity import circuit_identity, identity
 from qfleet.devices.fidelity import product_of_fidelities
 from qfleet.devices.native_gates import to_native_gates
 from qfleet.errors import CircuitError

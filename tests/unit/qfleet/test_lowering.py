@@ -8,8 +8,8 @@ import pytest
 import sympy
 
 import qfleet.cirq
-from qfleet.compiler.lowering import lower
-from qfleet.compiler.program import check_symbols
+from qfleet.compiler.circuit.lowering import lower
+from qfleet.compiler.state.program import check_symbols
 from qfleet.errors import CircuitError
 
 A, B, C = cirq.LineQubit.range(3)

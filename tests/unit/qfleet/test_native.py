@@ -6,8 +6,8 @@ import pytest
 import sympy
 
 from qfleet.circuits.qcnn import qcnn
-from qfleet.compiler import cache_blocking, kernel_fusion
-from qfleet.compiler.program import compile_program
+from qfleet.compiler.state import cache_blocking, kernel_fusion
+from qfleet.compiler.state.program import compile_program
 from qfleet.engine import memory
 from qfleet.errors import MemoryLimitError
 from qfleet.tensorflow.backends import build_simulator

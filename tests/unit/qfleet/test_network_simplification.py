@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from qfleet.circuits import qcnn
-from qfleet.compiler import lowering
-from qfleet.compiler.contraction_path import contraction_steps
-from qfleet.compiler.network_program import PlacedCircuit
-from qfleet.compiler.network_simplification import simplify_network
-from qfleet.compiler.tensor_network import tensor_network
+from qfleet.compiler.circuit import lowering
+from qfleet.compiler.network.contraction_path import contraction_steps
+from qfleet.compiler.network.network_program import PlacedCircuit
+from qfleet.compiler.network.network_simplification import simplify_network
+from qfleet.compiler.network.tensor_network import tensor_network
 
 COMPLETE = tuple(  # five tensors, each joined to all others: every contraction is costly
     tuple(at for at, edge in enumerate(itertools.combinations(range(5), 2)) if node in edge)

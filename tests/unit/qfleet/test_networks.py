@@ -14,8 +14,10 @@ import sympy
 
 import qfleet
 from qfleet.circuits import qcnn
-from qfleet.compiler import contraction_path, lowering, methods
-from qfleet.compiler.network_program import PlacedCircuit, compile_networks
+from qfleet.compiler import choose_method
+from qfleet.compiler.circuit import lowering
+from qfleet.compiler.network import contraction_path
+from qfleet.compiler.network.network_program import PlacedCircuit, compile_networks
 from qfleet.engine.compiled_circuit import CompiledCircuit
 
 Parts = tuple[cirq.Circuit, list[str], list[str], list[cirq.PauliSum]]
@@ -292,13 +294,13 @@ def test_missing_cotengra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: pa
     contraction_path.find_path.cache_clear()
     assert qfleet.compile(*brickwork(18, 2, shared=True)).method == "state_vector"
     with pytest.raises(qfleet.LibraryError, match="pip install cotengra"):
-        qfleet.compile(*brickwork(methods.MAX_STATE_QUBITS + 1, 2, shared=True))
+        qfleet.compile(*brickwork(choose_method.MAX_STATE_QUBITS + 1, 2, shared=True))
 
 
 def test_wide_tensors_do_not_take_the_place_of_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
     circuit = brickwork(28, 2, shared=True)
     assert qfleet.compile(*circuit).method == "tensor_network"
-    monkeypatch.setattr(methods, "MAX_NETWORK_WIDTH", 0)
+    monkeypatch.setattr(choose_method, "MAX_NETWORK_WIDTH", 0)
     monkeypatch.setattr("qfleet.engine.memory.require_memory", lambda *_: None)
     monkeypatch.setattr("qfleet.engine.memory.available_bytes", lambda: 1 << 60)
     assert qfleet.compile(*circuit).method == "state_vector"
@@ -318,7 +320,9 @@ def test_estimated_width_is_near_that_of_the_path(case: Parts) -> None:
     placed = PlacedCircuit.of(lowering.lower(circuit), observables, sorted(circuit.all_qubits()))
     for one in compile_networks(placed, inputs, parameters).networks:
         network = tuple(tensor.indices for tensor in one.tensors)
-        assert abs(contraction_path.estimate_width(network) - one.path.width) <= methods._MARGIN
+        assert (
+            abs(contraction_path.estimate_width(network) - one.path.width) <= choose_method._MARGIN
+        )
 
 
 def test_networks_beyond_the_free_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ import sympy
 
 import qfleet
 from qfleet import ArgumentError, CircuitError, LibraryError, MemoryLimitError
-from qfleet.compiler import lowering
+from qfleet.compiler.circuit import lowering
 from qfleet.engine import library, memory
-from qfleet.engine.engine_program import EngineProgram
+from qfleet.engine.exponent_program import ExponentProgram
 
 A, B = cirq.LineQubit.range(2)
 X, Y, P = sympy.symbols("x y p")
@@ -264,7 +264,7 @@ def test_kept_states_are_refused_if_memory_is_short(monkeypatch: pytest.MonkeyPa
 
 def test_bytes_that_are_no_program_are_refused() -> None:
     with pytest.raises(ArgumentError):
-        EngineProgram(b"no program", "complex64")
+        ExponentProgram(b"no program", "complex64")
 
 
 def test_exponents_of_wrong_size_are_refused() -> None:

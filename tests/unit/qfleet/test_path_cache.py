@@ -10,9 +10,9 @@ import cirq
 import pytest
 
 import qfleet
-from qfleet.compiler import contraction_path, network_program, path_cache, search_time
-from qfleet.compiler.contraction_path import find_path
-from qfleet.compiler.search_time import Searches, SearchTime
+from qfleet.compiler.network import contraction_path, network_program, path_cache, search_time
+from qfleet.compiler.network.contraction_path import find_path
+from qfleet.compiler.network.search_time import Searches, SearchTime
 
 # A ladder of 8 rungs: 16 tensors.
 NETWORK = tuple(

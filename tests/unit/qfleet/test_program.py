@@ -13,10 +13,10 @@ import sympy
 
 import qfleet
 from planning.workload_analysis import _Circuit
-from qfleet.compiler import methods
+from qfleet.compiler import choose_method
 from qfleet.compiler.any_program import AnyProgram, ProgramCost, SerializedProgram, Source
-from qfleet.compiler.lowering import lower
-from qfleet.compiler.program import compile_factors, compile_program
+from qfleet.compiler.circuit.lowering import lower
+from qfleet.compiler.state.program import compile_factors, compile_program
 from qfleet.compiler.writer import Writer
 from qfleet.engine.machine import Machine
 from qfleet.errors import ArgumentError, CircuitError
@@ -96,8 +96,8 @@ def compile_draft(source: Source) -> Draft:
 @pytest.fixture
 def draft(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register a further kind of program, in the one place that lists them."""
-    method = methods.SimulationMethod(compile_draft, shots=True)
-    monkeypatch.setitem(methods.METHODS, "draft", method)
+    method = choose_method.SimulationMethod(compile_draft, shots=True)
+    monkeypatch.setitem(choose_method.METHODS, "draft", method)
 
 
 @pytest.mark.usefixtures("draft")
@@ -107,9 +107,9 @@ def test_registered_kind_of_program_is_compiled() -> None:
         assert (one.method, one.readouts, one.describe()) == ("draft", 1, "a draft in float64")
         assert one.value_and_gradient([0.1])[0].tolist() == [0.25]
     noisy = cirq.Circuit(CIRCUIT, cirq.depolarize(0.1).on(B))
-    factors = methods.lowering.lower_noisy(noisy, allows_noise=True)
+    factors = choose_method.lowering.lower_noisy(noisy, allows_noise=True)
     with pytest.raises(CircuitError, match="density_matrix, trajectories, or auto"):
-        methods.compile_factors_by("draft", factors, ["x"], (), [cirq.Z(B)], qubits=(A, B))
+        choose_method.compile_factors_by("draft", factors, ["x"], (), [cirq.Z(B)], qubits=(A, B))
 
 
 @pytest.mark.usefixtures("draft")
@@ -131,9 +131,9 @@ def test_registered_kind_of_program_has_a_layer_and_a_plan() -> None:
 
 
 def test_every_method_is_registered_and_no_other_is_taken() -> None:
-    assert get_args(methods.Method) == methods.method_names()
+    assert get_args(choose_method.Method) == choose_method.method_names()
     with pytest.raises(ArgumentError, match="method"):
-        methods.compile_circuit_by("draft", CIRCUIT, ["x"], (), [cirq.Z(B)])  # type: ignore[arg-type]
+        choose_method.compile_circuit_by("draft", CIRCUIT, ["x"], (), [cirq.Z(B)])  # type: ignore[arg-type]
 
 
 def test_no_module_asks_for_the_kind_of_a_program() -> None:

@@ -8,8 +8,8 @@ import sympy
 
 from qfleet import native
 from qfleet.circuits.qcnn import qcnn
-from qfleet.compiler.fused_blocks import FusedBlock
-from qfleet.compiler.program import compile_program
+from qfleet.compiler.circuit.fused_blocks import FusedBlock
+from qfleet.compiler.state.program import compile_program
 from qfleet.distributed import state_group
 from qfleet.distributed.plan import ShardingPlan, plan_sharding
 from qfleet.errors import ShardingError

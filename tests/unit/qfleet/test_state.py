@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import sympy
 
-from qfleet.compiler.program import compile_program
+from qfleet.compiler.state.program import compile_program
 from qfleet.errors import CircuitError
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.runtime import tf

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sympy
 
-from qfleet.compiler import expressions
+from qfleet.compiler.circuit import expressions
 from qfleet.engine.exponent_map import ExponentMap
 from qfleet.engine.symbol_map import SymbolMap
 from qfleet.errors import ArgumentError

@@ -4,7 +4,7 @@ import cirq
 import numpy as np
 import pytest
 
-from qfleet.compiler.synthesis import decompose, synthesize
+from qfleet.compiler.circuit.synthesis import decompose, synthesize
 
 
 def embed(matrix: np.ndarray, on: list[int], width: int) -> np.ndarray:

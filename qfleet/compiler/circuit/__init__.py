@@ -1,0 +1,1 @@
+"""Circuits as factors: lowering, synthesis, expressions, observables, channels."""

@@ -1,0 +1,1 @@
+"""Programs with noise: density matrices and trajectories."""

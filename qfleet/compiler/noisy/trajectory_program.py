@@ -1,0 +1,106 @@
+"""Programs that average over quantum trajectories: circuits with noise channels, or shots."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from qfleet.compiler.circuit.channel import NoiseChannel
+from qfleet.compiler.circuit.sampling import DEFAULT_TRAJECTORIES
+from qfleet.compiler.noisy.noisy_blocks import NoisyBlock, NoisyProgram
+from qfleet.compiler.noisy.noisy_writer import Unitary
+from qfleet.compiler.noisy.trajectory_writer import TrajectoryWriter
+
+if TYPE_CHECKING:
+    from qfleet.engine.machine import Machine
+
+TREE_TRAJECTORIES = 16
+"""Trajectories that share a state until they differ (native/noisy/trajectory_engine.cc)."""
+
+_MAX_TREE_BYTES = 256 << 20  # of one state per trajectory (native/noisy/trajectory_engine.cc)
+_COPIES = 2  # of states, where operators have no inverse (native/noisy/trajectory_engine.h)
+
+
+@dataclass(frozen=True)
+class TrajectoryProgram(NoisyProgram[NoiseChannel]):
+    """A circuit with noise or shots, compiled."""
+
+    method = "trajectories"
+    kind = "trajectories"
+    hessian_advice = "remove the noise and the shots"
+    max_qubits = 32  # kMaxTrajectoryQubits in native/noisy/trajectory_program.cc
+    advice = "measure fewer qubits, or use fewer layers"
+    memory_advice = "use fewer qubits, fewer threads or a machine with more memory"
+    memory_unit = "thread"
+
+    @staticmethod
+    def _channels(
+        items: Sequence[Unitary | NoiseChannel], block: tuple[int, ...]
+    ) -> tuple[Unitary | NoiseChannel, ...]:
+        return tuple(items)
+
+    def _writer(self) -> TrajectoryWriter:
+        return TrajectoryWriter(self)
+
+    @property
+    def trajectories(self) -> int:
+        """Trajectories of each example; one for a circuit without noise."""
+        if not any(block.channels for block in self.blocks):
+            return 1
+        return self.sampling.trajectories or DEFAULT_TRAJECTORIES
+
+    @property
+    def depends_on_state(self) -> bool:
+        """True if a channel has operators whose probabilities depend on the state."""
+        channels = (channel for block in self.blocks for channel in block.channels)
+        return any(one.probabilities is None for one in channels)
+
+    @property
+    def operations(self) -> int:
+        """Real multiplications of a forward pass, per example: estimated, as paths are random."""
+        each = min(self.trajectories, TREE_TRAJECTORIES)
+        dominant, states = 1.0, 0.0
+        for block in self.blocks:
+            dominant *= _dominant_probability(block)
+            states += min(each, each * (1 - dominant) + 1) * 4 * 2 ** len(block.qubits)
+        return int(states * 2 ** len(self.qubits) * self.trajectories / each)
+
+    @property
+    def samples(self) -> str:
+        """A description of the numbers of samples."""
+        shots = f", {self.sampling.shots:,} shots" if self.sampling.shots else ""
+        return f"{self.trajectories:,} trajectories{shots}, about "
+
+    def example_bytes(self, real_bytes: int, states: int = 2) -> int:
+        """Return the bytes of the states of open branches, and copies; see `NoisyProgram`."""
+        size, together = self._tree(real_bytes)
+        copies = _COPIES if states > 1 and self.depends_on_state else 0
+        return together.bit_length() * (states + copies) * size
+
+    def threads(self, machine: "Machine") -> int:
+        """Return the threads that have states of their own."""
+        return min(machine.threads, -(-self.trajectories // self._tree(machine.real_bytes)[1]))
+
+    def batch_work(self, threads: int) -> list[float]:
+        """Return the work of up to one example per thread; see `ProgramCost`."""
+        trees = -(-self.trajectories // TREE_TRAJECTORIES)  # evolved at a time
+        return [-(-count * trees // threads) / trees for count in range(1, threads + 1)]
+
+    def _tree(self, real_bytes: int) -> tuple[int, int]:
+        """Return the bytes of a state, and the trajectories that share states."""
+        size = 2 * real_bytes << len(self.qubits)
+        return size, min(self.trajectories, TREE_TRAJECTORIES, max(1, _MAX_TREE_BYTES // size))
+
+
+def _dominant_probability(block: NoisyBlock[NoiseChannel]) -> float:
+    """Return the probability that a trajectory draws the likeliest operator of each channel."""
+    return float(np.prod([_likeliest(channel) for channel in block.channels]))
+
+
+def _likeliest(channel: NoiseChannel) -> float:
+    """Return the largest probability of an operator, of the mixed state if it depends on it."""
+    if channel.probabilities is not None:
+        return float(channel.probabilities.max())
+    squares = np.einsum("kij,kij->k", channel.kraus.conj(), channel.kraus).real
+    return float(squares.max() / channel.kraus.shape[-1])
