@@ -56,10 +56,12 @@ import_dns() { # the cluster's program, under the name of CoreDNS
 sources() { (cd "$here/$1" && go list -m -f '{{.Dir}}' "$2"); } # sources NAME MODULE
 
 # apply_controller NAME PROGRAM FOLDER [OPTION...]: its own program and its own manifests, but for the CPU
-# that it reserves, which a small node lacks; OPTIONs are of `docker import`
+# that it reserves, which a small node lacks, and the time of its webhooks, which wait on a busy one; OPTIONs are of
+# `docker import`
 apply_controller() {
   local manifests=$state/$1.yaml image
-  kubectl kustomize "$3" | sed 's/cpu: 500m/cpu: 10m/' >"$manifests"
+  kubectl kustomize "$3" | sed 's/cpu: 500m/cpu: 10m/
+    s/^  sideEffects: None$/&\n  timeoutSeconds: 25/' >"$manifests"
   image=$(awk '$1 == "image:" && NF == 2 {print $2}' "$manifests")
   install -D -m 755 "$home/bin/$2" "$state/$1/manager"
   install -d -m 1777 "$state/$1/tmp"
