@@ -15,7 +15,7 @@ import sympy
 from qfleet.argument_checks import checked
 from qfleet.circuit_checks import CIRCUITS
 from qfleet.compiler.circuit.identity import identity
-from qfleet.compiler.circuit.parameters import parameter_names
+from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.errors import CircuitError
 
 # Fields of a gate that may differ between circuits, by the class that defines them.

@@ -12,8 +12,8 @@ import numpy as np
 from qfleet.compiler.circuit import expressions
 from qfleet.compiler.circuit.identity import identity
 from qfleet.compiler.circuit.lowering import MATRIX_QUBITS, is_plain
-from qfleet.compiler.circuit.parameters import parameter_names
 from qfleet.compiler.circuit.plain_operations import SymbolValues, with_values
+from qfleet.compiler.circuit.symbols import parameter_names
 
 NO_PERIOD = 0.0
 """Period of an angle whose gates are the identity at 0 only."""

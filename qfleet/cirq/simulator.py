@@ -16,7 +16,7 @@ from qfleet.cirq.sweeps import sweep_points, symbol_values
 from qfleet.cirq.trial_result import StateVectorTrialResult
 from qfleet.compiler.circuit import lowering
 from qfleet.compiler.circuit.identity import circuit_identity, identity
-from qfleet.compiler.circuit.parameters import parameter_names
+from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.engine.arguments import checked_dtype, checked_observables
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.engine.state_methods import MAX_SHOTS

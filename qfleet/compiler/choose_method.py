@@ -12,6 +12,7 @@ from qfleet.argument_checks import choice
 from qfleet.compiler.any_program import AnyProgram, Item, Source
 from qfleet.compiler.circuit import lowering
 from qfleet.compiler.circuit.sampling import EXACT, Sampling
+from qfleet.compiler.circuit.symbols import check_factor_symbols, check_symbols
 from qfleet.compiler.network.contraction_path import FEW_QUBITS, estimate_width
 from qfleet.compiler.network.light_cones import Cone
 from qfleet.compiler.network.network_program import NetworkProgram, PlacedCircuit, compile_networks
@@ -21,12 +22,7 @@ from qfleet.compiler.noisy.density_program import DensityProgram
 from qfleet.compiler.noisy.noisy_blocks import cone_width
 from qfleet.compiler.noisy.trajectory_program import TrajectoryProgram
 from qfleet.compiler.state import kernel_fusion
-from qfleet.compiler.state.program import (
-    Program,
-    check_factor_symbols,
-    check_symbols,
-    compile_factors,
-)
+from qfleet.compiler.state.program import Program, compile_factors
 from qfleet.errors import CircuitError, LibraryError
 
 Method = Literal[

@@ -16,7 +16,7 @@ import numpy as np
 
 from qfleet.argument_checks import checked
 from qfleet.circuit_checks import CIRCUIT
-from qfleet.compiler.circuit.parameters import parameter_names
+from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.devices.calibration import Calibration
 from qfleet.devices.noise import depolarizing, gate_rates
 from qfleet.devices.routing import qubit_name

@@ -20,8 +20,8 @@ from qfleet.circuit_checks import CIRCUIT, QUBITS
 from qfleet.compiler.choose_method import Method, compile_circuit_by, compile_factors_by
 from qfleet.compiler.circuit.channel import NoiseChannel
 from qfleet.compiler.circuit.factor import Factor
-from qfleet.compiler.circuit.parameters import parameter_names
 from qfleet.compiler.circuit.sampling import Sampling
+from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.engine import arguments, devices
 from qfleet.engine.devices import CPU
 from qfleet.engine.expectation_methods import ExpectationMethods

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike
 from qfleet.argument_checks import checked, instance
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.compiler.circuit.observables import collect, string_groups
-from qfleet.compiler.circuit.parameters import parameter_names
 from qfleet.compiler.circuit.sampling import SHOTS
-from qfleet.compiler.state.program import check_symbols
+from qfleet.compiler.circuit.symbols import check_symbols, parameter_names
 from qfleet.engine.arguments import (
     checked_array,
     checked_observables,

@@ -11,8 +11,8 @@ import numpy as np
 
 from qfleet.compiler.circuit import observables
 from qfleet.compiler.circuit.expressions import used_names
-from qfleet.compiler.state.parameter_shift import ShiftedSymbols, shiftable_circuit
-from qfleet.compiler.state.program import check_symbols
+from qfleet.compiler.circuit.parameter_shift import ShiftedSymbols, shiftable_circuit
+from qfleet.compiler.circuit.symbols import check_symbols
 from qfleet.tensorflow.backends import Backend, Dtype, build_simulator
 from qfleet.tensorflow.exponents import GateExponents
 from qfleet.tensorflow.runtime import tf

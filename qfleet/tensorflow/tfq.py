@@ -19,8 +19,8 @@ import sympy
 
 from qfleet.compiler.circuit import lowering, observables, parity
 from qfleet.compiler.circuit.factor import Factor
+from qfleet.compiler.circuit.symbols import check_symbols
 from qfleet.compiler.circuit.synthesis import decompose, synthesize
-from qfleet.compiler.state import program
 from qfleet.errors import CircuitError, TfqMissingError
 from qfleet.tensorflow.exponents import GateExponents
 from qfleet.tensorflow.runtime import tf
@@ -78,7 +78,7 @@ class TfqSimulator(Simulator):
         self.inputs, self.parameters = tuple(map(str, inputs)), tuple(map(str, parameters))
         self.readouts = len(readouts)
         self.dtype = tf.float32
-        program.check_symbols(circuit, self.inputs, self.parameters)
+        check_symbols(circuit, self.inputs, self.parameters)
         lowering.lower(circuit)  # raises CircuitError for gates that no engine supports
         sums = [cirq.PauliSum.wrap(observable) for observable in readouts]
         self.qubits = tuple(sorted({*circuit.all_qubits(), *(q for s in sums for q in s.qubits)}))

@@ -7,7 +7,7 @@ import cirq
 import numpy as np
 import pytest
 
-from qfleet.compiler.state.parameter_shift import shiftable_circuit
+from qfleet.compiler.circuit.parameter_shift import shiftable_circuit
 from qfleet.tensorflow.backends import build_simulator
 from qfleet.tensorflow.layers import SampledExpectation, Samples, State
 from qfleet.tensorflow.runtime import keras, tf

@@ -12,13 +12,13 @@ import sympy
 from qfleet.compiler.any_program import AnyProgram, Contraction, ProgramCost, SerializedProgram
 from qfleet.compiler.circuit import observables
 from qfleet.compiler.circuit.factor import Factor
+from qfleet.compiler.circuit.light_cone import light_cone, ordered_qubits
 from qfleet.compiler.network import light_cones, network_blocks, network_cost
 from qfleet.compiler.network.contraction_path import ContractionPath, Indices, find_path
 from qfleet.compiler.network.light_cones import Cone
 from qfleet.compiler.network.network_writer import NetworkWriter
 from qfleet.compiler.network.search_time import Searches
 from qfleet.compiler.network.tensor_network import Tensor, tensor_network
-from qfleet.compiler.state.program import light_cone, ordered_qubits
 
 if TYPE_CHECKING:
     from qfleet.engine.machine import Machine

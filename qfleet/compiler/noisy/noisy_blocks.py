@@ -13,9 +13,9 @@ from qfleet.compiler.circuit import observables
 from qfleet.compiler.circuit.channel import NoiseChannel
 from qfleet.compiler.circuit.factor import Factor
 from qfleet.compiler.circuit.fused_blocks import embed
+from qfleet.compiler.circuit.light_cone import light_cone, ordered_qubits
 from qfleet.compiler.circuit.sampling import Sampling
 from qfleet.compiler.noisy.noisy_writer import Channel, NoisyWriter, Unitary
-from qfleet.compiler.state.program import light_cone, ordered_qubits
 from qfleet.errors import CircuitError
 
 if TYPE_CHECKING:

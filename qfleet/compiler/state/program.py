@@ -6,23 +6,23 @@ three things of a Program: the matrices of its blocks, the evolution of the stat
 the Pauli strings that are read. No framework is imported here.
 """
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence, Set
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import cirq
 import numpy as np
 
 from qfleet.compiler.any_program import AnyProgram, ProgramCost
 from qfleet.compiler.circuit import lowering, observables
-from qfleet.compiler.circuit.channel import NoiseChannel
 from qfleet.compiler.circuit.factor import Factor
 from qfleet.compiler.circuit.fused_blocks import FusedBlock
+from qfleet.compiler.circuit.light_cone import light_cone, ordered_qubits
 from qfleet.compiler.circuit.observables import PauliTerms
-from qfleet.compiler.circuit.parameters import parameter_names
+from qfleet.compiler.circuit.symbols import check_factor_symbols, check_symbols
 from qfleet.compiler.state import heisenberg, kernel_fusion
 from qfleet.compiler.state.cost import tile_work
+from qfleet.compiler.state.initial_state import checked_initial_state, simulate_prefix
 from qfleet.compiler.state.serialized_program import SerializedStateProgram, serialize_program
 from qfleet.errors import CircuitError
 
@@ -33,7 +33,6 @@ Target = Literal["native", "sharded"]
 
 # The widest initial state that is precomputed. The native engine evolves wider ones quickly.
 PREFIX_QUBITS: dict[Target, int] = {"native": 12, "sharded": 0}
-MAX_NORM_ERROR = 1e-4  # of an initial state, which may be given in complex64
 _LISTED_SYMBOLS = 4  # symbols of a block that a description lists
 
 
@@ -207,7 +206,7 @@ def compile_factors(
     ordered = ordered_qubits(kept, measured, qubits)
     if initial_state is not None:
         unlisted = frozenset(ordered).difference(qubits)
-        initial_state = _checked_initial_state(initial_state, qubits, unlisted)
+        initial_state = checked_initial_state(initial_state, qubits, unlisted)
         ordered = tuple(qubits)
     position = {qubit: at for at, qubit in enumerate(ordered)}
     parts = [f.on(tuple(position[q] for q in f.qubits)) for f in kept]
@@ -216,7 +215,7 @@ def compile_factors(
         parts, terms = heisenberg.absorb_gates(parts, terms)
         if initial_state is None:
             parts, terms, ordered = _drop_idle_qubits(parts, terms, ordered)
-    initial, rest = _simulate_prefix(parts, len(ordered), PREFIX_QUBITS[target], initial_state)
+    initial, rest = simulate_prefix(parts, len(ordered), PREFIX_QUBITS[target], initial_state)
     return Program(
         tuple(inputs),
         tuple(parameters),
@@ -237,166 +236,3 @@ def _drop_idle_qubits(
     moved = [f.on(tuple(position[at] for at in f.qubits)) for f in factors]
     strings = tuple({position[at]: p for at, p in string.items()} for string in terms.strings)
     return moved, replace(terms, strings=strings), tuple(qubits[at] for at in used)
-
-
-def check_symbols(
-    circuit: cirq.AbstractCircuit, inputs: Sequence[str], parameters: Sequence[str]
-) -> None:
-    """Check that every symbol is listed exactly once.
-
-    Args:
-        circuit: The circuit.
-        inputs: Names of the data symbols.
-        parameters: Names of the trained symbols.
-
-    Raises:
-        CircuitError: The message names the symbol; for an unknown symbol also the gate, the moment
-            and the qubits.
-    """
-    names = (*inputs, *parameters)
-    duplicates = sorted(name for name, count in Counter(names).items() if count > 1)
-    if duplicates:
-        raise CircuitError(
-            f"the symbol {duplicates[0]} is listed more than once among inputs and parameters:"
-            " list each symbol once"
-        )
-    known = frozenset(names)
-    checked: set[Hashable] = set()
-    for index, moment in enumerate(circuit):
-        for operation in moment:
-            key = lowering.gate_key(operation.gate)
-            if key is not None and key in checked:
-                continue
-            checked.add(key)
-            unknown = sorted(parameter_names(operation) - known)
-            if unknown:
-                raise CircuitError(
-                    f"{lowering.describe_location(operation, index)} uses the symbol"
-                    f" {unknown[0]}, which is neither an input nor a parameter: add it to one of"
-                    " them"
-                )
-
-
-def check_factor_symbols(
-    factors: Iterable[Factor | NoiseChannel], inputs: Sequence[str], parameters: Sequence[str]
-) -> None:
-    """Check that every symbol of factors is listed: gates of users may not report theirs.
-
-    Args:
-        factors: The factors.
-        inputs: Names of the data symbols.
-        parameters: Names of the trained symbols.
-
-    Raises:
-        CircuitError: The message names the symbol.
-    """
-    names = frozenset[str]().union(*(factor.symbols for factor in factors))
-    if unlisted := sorted(names.difference(inputs, parameters)):
-        raise CircuitError(
-            f"the factors use the symbol {unlisted[0]}, which is neither an input nor a parameter:"
-            " add it to one of them"
-        )
-
-
-_Item = TypeVar("_Item", bound=Factor | NoiseChannel)
-
-
-def light_cone(factors: Sequence[_Item], readouts: Iterable[cirq.Qid]) -> list[_Item]:
-    """Return the factors that the given qubits depend on.
-
-    Args:
-        factors: First applied first.
-        readouts: The measured qubits.
-    """
-    cone = set(readouts)
-    kept = []
-    for factor in reversed(factors):
-        if cone.intersection(factor.qubits):
-            cone.update(factor.qubits)
-            kept.append(factor)
-    return kept[::-1]
-
-
-def ordered_qubits(
-    factors: Sequence[Factor | NoiseChannel], measured: Set[cirq.Qid], qubits: Sequence[cirq.Qid]
-) -> tuple[cirq.Qid, ...]:
-    """Return the qubits that factors and readouts use, in the order of the circuit's; at least one.
-
-    Args:
-        factors: The factors that the readouts depend on.
-        measured: The measured qubits.
-        qubits: All qubits of the circuit, in order.
-    """
-    simulated = frozenset(measured).union(*(factor.qubits for factor in factors))
-    unlisted = sorted(simulated.difference(qubits))
-    ordered = (*(q for q in qubits if q in simulated), *unlisted) or tuple(qubits)[:1]
-    if not ordered:
-        raise CircuitError("the circuit and its observables have no qubits")
-    return ordered
-
-
-def _checked_initial_state(
-    state: np.ndarray, qubits: Sequence[cirq.Qid], unlisted: Set[cirq.Qid]
-) -> np.ndarray:
-    """Return an initial state of these qubits as complex128."""
-    if unlisted:
-        raise CircuitError(
-            f"initial_state has no qubit {min(unlisted)}, which an observable reads: add it"
-        )
-    state = np.asarray(state, np.complex128)
-    if state.shape != (2 ** len(qubits),):
-        raise CircuitError(
-            f"initial_state has shape {state.shape}: {len(qubits)} qubits need"
-            f" ({2 ** len(qubits)},)"
-        )
-    norm = float(np.linalg.norm(state))
-    if not abs(norm - 1) < MAX_NORM_ERROR:
-        raise CircuitError(f"initial_state has the norm {norm}: normalize it to 1")
-    return state
-
-
-def _simulate_prefix(
-    factors: Sequence[Factor], width: int, widest: int, initial: np.ndarray | None
-) -> tuple[np.ndarray | None, list[Factor]]:
-    """Apply the fixed factors before the first symbol on each qubit to the initial state.
-
-    Returns:
-        The [2**N] state, None for |0...0>, and the remaining factors.
-    """
-    if width > widest:
-        return initial, list(factors)
-    if initial is None:
-        state = np.zeros(2**width, np.complex128)
-        state[0] = 1
-    else:
-        state = initial
-    parametrized: set[int] = set()  # qubits after their first symbol
-    rest = []
-    for factor in factors:
-        if factor.fixed and not parametrized.intersection(factor.qubits):
-            state = apply_matrix(state, factor.matrix, factor.qubits, width)
-        else:
-            parametrized.update(factor.qubits)
-            rest.append(factor)
-    return (state if len(rest) < len(factors) else initial), rest
-
-
-def apply_matrix(
-    state: np.ndarray, matrix: np.ndarray, qubits: Sequence[int], width: int
-) -> np.ndarray:
-    """Apply a matrix to some qubits of a state.
-
-    Args:
-        state: [2**N] amplitudes.
-        matrix: [D, D] matrix, D = 2**len(qubits).
-        qubits: Positions; the first is the matrix's most significant bit.
-        width: N.
-
-    Returns:
-        [2**N] amplitudes.
-    """
-    count = len(qubits)
-    tensor = state.reshape((2,) * width)
-    gate = matrix.reshape((2,) * (2 * count))
-    result = np.tensordot(gate, tensor, (range(count, 2 * count), qubits))
-    return np.moveaxis(result, range(count), qubits).reshape(-1)

@@ -15,9 +15,9 @@ from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.circuit_json import require_json, to_json, value_from_json
 from qfleet.compiler.any_program import AnyProgram, Contraction
 from qfleet.compiler.choose_method import Method, method_names
-from qfleet.compiler.circuit.parameters import parameter_names
 from qfleet.compiler.circuit.plain_operations import bind
 from qfleet.compiler.circuit.sampling import EXACT, SEED, Sampling
+from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.compiler.state.program import compile_program
 from qfleet.engine.arguments import checked_observables, checked_symbols
 from qfleet.errors import ArgumentError

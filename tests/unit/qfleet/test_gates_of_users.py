@@ -10,7 +10,7 @@ import sympy
 
 import qfleet
 import qfleet.cirq
-from qfleet.compiler.circuit.parameters import parameter_names
+from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.errors import CircuitError
 
 A, B, C = QUBITS = cirq.LineQubit.range(3)

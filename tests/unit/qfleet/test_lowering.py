@@ -9,7 +9,7 @@ import sympy
 
 import qfleet.cirq
 from qfleet.compiler.circuit.lowering import lower
-from qfleet.compiler.state.program import check_symbols
+from qfleet.compiler.circuit.symbols import check_symbols
 from qfleet.errors import CircuitError
 
 A, B, C = cirq.LineQubit.range(3)

@@ -19,7 +19,7 @@ import numpy as np
 import sympy
 
 from qfleet.compiler.circuit import lowering, parity
-from qfleet.compiler.state import program
+from qfleet.compiler.circuit.light_cone import light_cone
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def shiftable_circuit(
     operations: list[cirq.Operation] = [cirq.I(qubit) for qubit in sorted(readouts)]
     by_data: dict[bool, list[tuple[str, sympy.Expr, float]]] = {True: [], False: []}
     # Shifting a gate outside the light cone would only add noise.
-    for factor in program.light_cone(lowering.lower(circuit), readouts):
+    for factor in light_cone(lowering.lower(circuit), readouts):
         for part in (factor,) if factor.fixed else parity.parity_phases(factor):
             if part.fixed:
                 operations.append(cirq.MatrixGate(part.matrix).on(*part.qubits))
