@@ -6,7 +6,6 @@ generators are defined by `exp(i angle G)`; a factor is `exp(i pi h t)` with t =
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 import cirq
@@ -16,6 +15,7 @@ import sympy
 from pennylane.operation import Operator
 from pennylane.ops import op_math
 
+from qfleet.circuits.pauli_rotations import pauli_rotation
 from qfleet.compiler.circuit import lowering, parity
 from qfleet.compiler.circuit.factor import Factor, fixed_factor, parametrized_factor
 
@@ -45,18 +45,6 @@ CONTROLLED = (
 )  # fmt: skip
 # Their parameters are matrices: constants of the program.
 MATRICES = (qml.QubitUnitary, qml.DiagonalQubitUnitary, qml.BlockEncode)
-
-_PAULI = {
-    "I": np.eye(2),
-    "X": np.array([[0, 1], [1, 0]]),
-    "Y": np.array([[0, -1j], [1j, 0]]),
-    "Z": np.diag([1, -1]),
-}
-_TO_Z = {
-    "X": np.array([[1, 1], [1, -1]]) / np.sqrt(2),
-    "Y": np.array([[1, -1j], [1, 1j]]) / np.sqrt(2),
-}
-_CNOT = cirq.unitary(cirq.CNOT)
 
 
 def lower(op: Operator, data: Data, qubits: Qubits) -> Iterator[Factor]:
@@ -133,38 +121,13 @@ def _exponential(
     yield from narrow(parametrized_factor(where, levels, projectors, angle / sympy.pi))
 
 
-def pauli_rotation(where: Sequence[cirq.Qid], word: str, angle: sympy.Expr) -> Iterator[Factor]:
-    """Lower exp(-i angle/2 P) of a Pauli word on any number of qubits.
-
-    Args:
-        where: One qubit per letter.
-        word: Letters I, X, Y and Z.
-        angle: In radians.
-
-    Yields:
-        Factors, first applied first.
-    """
-    acting = [(qubit, letter) for qubit, letter in zip(where, word, strict=True) if letter != "I"]
-    if not acting:
+def _rotation(where: Sequence[cirq.Qid], word: str, angle: sympy.Expr) -> Iterator[Factor]:
+    """Lower exp(-i angle/2 P) of a Pauli word, one letter per qubit, also of identities only."""
+    if not word.strip("I"):
         phase = parametrized_factor((), -np.ones(1) / 2, np.ones((1, 1, 1)), angle / sympy.pi)
         yield _phase(where[0], phase)
         return
-    if len(acting) <= 2:
-        matrix = np.ones((1, 1))
-        for _, letter in acting:
-            matrix = np.kron(matrix, _PAULI[letter])
-        identity = np.eye(len(matrix))
-        projectors = np.stack([identity + matrix, identity - matrix]) / 2
-        qubits = tuple(qubit for qubit, _ in acting)
-        yield parametrized_factor(qubits, np.array([-0.5, 0.5]), projectors, angle / sympy.pi)
-        return
-    basis = [fixed_factor((qubit,), _TO_Z[letter]) for qubit, letter in acting if letter != "Z"]
-    ladder = [fixed_factor(pair, _CNOT) for pair in pairwise([qubit for qubit, _ in acting[:-1]])]
-    yield from basis
-    yield from ladder
-    yield from pauli_rotation([qubit for qubit, _ in acting[-2:]], "ZZ", angle)
-    yield from reversed(ladder)
-    yield from map(_inverse, basis)
+    yield from lowering.lower(cirq.Circuit(pauli_rotation(word, where, angle)))
 
 
 def _lower_fixed(
@@ -188,7 +151,7 @@ def _lower_generated(
     words, matrix = _generator(gate, len(where))
     if words:
         for word, coefficient in words:
-            yield from pauli_rotation(where, word, -2 * coefficient * data[0])
+            yield from _rotation(where, word, -2 * coefficient * data[0])
     else:
         yield from _exponential(where, matrix, data[0])
 
@@ -233,13 +196,13 @@ def _lower_u2(
 def _lower_pauli_rot(
     op: Operator, data: Data, where: tuple[cirq.Qid, ...], qubits: Qubits
 ) -> Iterator[Factor]:
-    yield from pauli_rotation(where, op.hyperparameters["pauli_word"], data[0])
+    yield from _rotation(where, op.hyperparameters["pauli_word"], data[0])
 
 
 def _lower_multi_rz(
     op: Operator, data: Data, where: tuple[cirq.Qid, ...], qubits: Qubits
 ) -> Iterator[Factor]:
-    yield from pauli_rotation(where, "Z" * len(where), data[0])
+    yield from _rotation(where, "Z" * len(where), data[0])
 
 
 def _lower_pc_phase(
@@ -264,7 +227,7 @@ def _lower_basis_state(
 ) -> Iterator[Factor]:
     for qubit, bit in zip(where, np.asarray(op.data[0]), strict=True):
         if bit:
-            yield fixed_factor((qubit,), _PAULI["X"])
+            yield fixed_factor((qubit,), cirq.unitary(cirq.X))
 
 
 def _lower_controlled_gate(
