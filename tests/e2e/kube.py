@@ -80,6 +80,11 @@ def environment(**more: str) -> dict[str, str]:
     return {**clean, **more}
 
 
+def patient() -> dict[str, str]:
+    """Return the environment, with time to wait for pods while other tests use the node."""
+    return environment(QFLEET_RENDEZVOUS_TIMEOUT=f"{patience.seconds(120):.0f}")
+
+
 def launch(*words: str, timeout: float = 300, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run `python -m launch WORDS` in its virtual environment, as make does."""
     return subprocess.run(

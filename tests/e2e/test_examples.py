@@ -56,7 +56,7 @@ def run(command: Sequence[str]) -> str:
     """Return the output of a command, which must succeed."""
     done = subprocess.run(
         command,
-        cwd=kube.ROOT, env=kube.environment(), stdin=subprocess.DEVNULL, capture_output=True,
+        cwd=kube.ROOT, env=kube.patient(), stdin=subprocess.DEVNULL, capture_output=True,
         text=True, timeout=seconds(400), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -104,7 +104,7 @@ def test_kubernetes_example_shows_tensorboard(trained: str, place: str, free_por
     settings = [in_(place), f"TENSORBOARD_PORT={free_port}"]
     shown = subprocess.Popen(
         [*QUICK, *COMMANDS["tensorboard"], *settings],
-        cwd=kube.ROOT, env=kube.environment(), stdin=subprocess.DEVNULL,
+        cwd=kube.ROOT, env=kube.patient(), stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:

@@ -27,7 +27,7 @@ def scaling(place: str, storage: Path, *words: str) -> subprocess.CompletedProce
     """`make scaling TARGET=k8s`."""
     return subprocess.run(
         ["make", "scaling", "TARGET=k8s", f"STORAGE={storage}", *words, in_(place)],
-        cwd=kube.ROOT, env=kube.environment(), capture_output=True, text=True, timeout=seconds(400),
+        cwd=kube.ROOT, env=kube.patient(), capture_output=True, text=True, timeout=seconds(400),
         check=False,
     )  # fmt: skip
 
@@ -72,7 +72,7 @@ def test_stopped_benchmark_leaves_nothing(place: str, tmp_path: Path) -> None:
     with subprocess.Popen(
         [kube.ROOT / ".venv/bin/python", "-m", "planning.scaling", "target=k8s",
          f"storage={tmp_path}", *SMALL, in_(place)],
-        cwd=kube.ROOT, env=kube.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        cwd=kube.ROOT, env=kube.patient(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True,
     ) as client:  # fmt: skip
         kube.until(lambda: "tfjob" in left(place), 60, "a benchmark job")

@@ -28,7 +28,7 @@ def start(place: str) -> subprocess.Popen[str]:
     """Start `make study TARGET=k8s`."""
     return subprocess.Popen(
         [sys.executable, "-m", "studies", "TARGET=k8s", in_(place), *TRIALS],
-        cwd=kube.ROOT, env=kube.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        cwd=kube.ROOT, env=kube.patient(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 
