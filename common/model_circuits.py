@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import cirq
 
-from common.errors import SettingsError, SimulationError
+from common.errors import SimulationError
 from common.settings import Settings
-from common.settings.groups.experiment import MODELS, NO_NOISE, ModelSettings
+from common.settings.groups.experiment import MODELS, NO_NOISE, STATE_QUBITS, ModelSettings
 from qfleet.circuits import (
     ModelCircuit,
     add_noise,
@@ -29,9 +29,6 @@ from qfleet.noise_rates import parse_rates
 
 MAX_OPERATIONS = 10**10
 """Most complex multiplications of one example. With gradients, they take several seconds."""
-
-STATE_QUBITS = 24
-"""Width of a state that any machine simulates."""
 
 FEW_LAYERS = {"halves": 3, "neighbours": 4}
 """Layers whose light cones can be contracted, whatever the width."""
@@ -79,19 +76,6 @@ def model_circuits(model: ModelSettings, features: int, encoder: str) -> list[Mo
 def has_own_angles(settings: Settings, members: int) -> bool:
     """Return True if each of several Hamiltonians or states has trained angles of its own."""
     return settings.model.angles == "own" and members > 1
-
-
-def require_prunable(settings: Settings, members: int) -> None:
-    """Check that all Hamiltonians or states have one circuit, from which PRUNE can drop gates.
-
-    Raises:
-        SettingsError: They need different gates.
-    """
-    if settings.training.prune and has_own_angles(settings, members):
-        raise SettingsError(
-            f"PRUNE={settings.training.prune:g} can't drop gates that other members of"
-            f" DATA={settings.data.data} need: set ANGLES=shared, or omit PRUNE"
-        )
 
 
 def with_noise(
@@ -159,7 +143,13 @@ def sampling_of(model: ModelSettings, seed: int, number: int = 0) -> Sampling:
 
 @functools.lru_cache(maxsize=2)
 def compiled_circuits(
-    model: ModelSettings, features: int, encoder: str, seed: int = 0, *, is_sharded: bool = False
+    model: ModelSettings,
+    features: int,
+    encoder: str,
+    seed: int = 0,
+    *,
+    is_sharded: bool = False,
+    is_elsewhere: bool = False,
 ) -> tuple[ModelProgram, ...]:
     """Return `model_circuits`, compiled by METHOD for SIMULATOR=qfleet.
 
@@ -172,6 +162,7 @@ def compiled_circuits(
         seed: SEED, of trajectories and shots.
         is_sharded: If states are sharded: then the simulator compiles the circuits, as it does
             with SAMPLER.
+        is_elsewhere: If another machine evaluates them, whose memory is unknown.
 
     Raises:
         SimulationError: A contraction takes too long; the message states what does not.
@@ -185,7 +176,7 @@ def compiled_circuits(
     )
     for _, program in compiled:
         contraction = program.contraction if program is not None else None
-        if contraction is not None and not _fits(contraction):
+        if contraction is not None and not _fits(contraction, is_elsewhere=is_elsewhere):
             raise SimulationError(_too_large(model, contraction))
     return compiled
 
@@ -201,9 +192,9 @@ def _compile(model: ModelSettings, circuit: ModelCircuit, seed: int, number: int
     )
 
 
-def _fits(contraction: Contraction) -> bool:
+def _fits(contraction: Contraction, *, is_elsewhere: bool) -> bool:
     """Return True if one thread can contract an example in the time and memory that there are."""
-    needed = contraction.bytes(Machine(_REAL_BYTES, threads=1))
+    needed = 0 if is_elsewhere else contraction.bytes(Machine(_REAL_BYTES, threads=1))
     return contraction.operations <= MAX_OPERATIONS and needed <= memory.available_bytes()
 
 

@@ -1,21 +1,24 @@
-"""The source of a user's model: found without importing it, recorded at training, checked later.
+"""The source of a user's model: found and checked without importing it, recorded at training.
 
 A run records the name of its model, module:factory. Whoever made the run chose that name, so a
 program that reads the run imports the module only if the user names it again (MODEL=...), or if its
 source is the recorded one and lies where the user's own modules lie.
 """
 
+import ast
 import hashlib
+import importlib.util
 import os
 import site
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 
 from common.errors import SettingsError
+from common.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 """Folder of this installation."""
@@ -26,6 +29,9 @@ _OWN_FOLDERS = tuple(
                  "infra", "k8s", "launch", "planning", "qfleet", "studies", "tests", "tools",
                  "training")
 )  # fmt: skip
+
+_BINDING = ("globals", "vars", "locals", "setattr", "exec", "modules")
+"""Names in code that can give a module names that it does not spell."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,112 @@ class UserCode:
         if digests(module) != dict(source):
             return "its source is not the one that the run was trained with"
         return ""
+
+
+def named_functions(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """Return the functions that MODEL and SAMPLER name, SETTING=module:factory -> parameters."""
+    named = {
+        f"MODEL={settings.model.model}": ("features", "settings"),
+        f"SAMPLER={settings.model.sampler}": ("settings",),
+    }
+    return {title: parameters for title, parameters in named.items() if ":" in title}
+
+
+def check_functions(settings: Settings) -> None:
+    """Check the source of MODEL and SAMPLER, as far as it shows errors without being imported.
+
+    Raises:
+        SettingsError: A module is not found, or `check_source` refuses it.
+    """
+    add_current_folder()
+    for title, parameters in named_functions(settings).items():
+        module = module_of(title)
+        top = module.partition(".")[0]
+        if (files := find_files(module)) is not None:
+            check_source(title, Path(str(files[module])), parameters)
+        elif top not in sys.modules and importlib.util.find_spec(top) is None:
+            raise SettingsError(f"{title}: module {top!r} is not in this folder or on PYTHONPATH")
+
+
+def module_of(title: str) -> str:
+    """Return the module of SETTING=module:factory."""
+    return title.partition("=")[2].partition(":")[0]
+
+
+def check_source(title: str, file: Path, parameters: Sequence[str]) -> None:
+    """Check that a file defines a function. What only an import shows is left to the import.
+
+    Args:
+        title: SETTING=module:factory.
+        file: The module.
+        parameters: Names of the function's parameters.
+
+    Raises:
+        SettingsError: The file is not Python, does not define the name, or defines a class or a
+            function of other parameters.
+    """
+    name = title.rpartition(":")[2]
+    try:
+        tree = ast.parse(file.read_bytes(), str(file))
+        compile(tree, str(file), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        cause = f"SyntaxError: {error.msg} at {file}:{error.lineno}"
+        raise SettingsError(f"{title} failed: {cause}") from None
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{title}: {file} can't be read as Python: {error}") from None
+    bindings = [node for node in _statements(tree) if _may_bind(node, name)]
+    if not bindings:
+        raise SettingsError(f"{title}: module {module_of(title)!r} has no {name!r}")
+    node, *others = bindings
+    if others or getattr(node, "name", "") != name or getattr(node, "decorator_list", []):
+        return
+    expected = f"({', '.join(parameters)})"
+    if isinstance(node, ast.ClassDef):
+        raise SettingsError(
+            f"{title} is a class: it must be a function, defined as `def build{expected}:`"
+        )
+    if isinstance(node, ast.FunctionDef) and not _takes(node.args, len(parameters)):
+        raise SettingsError(
+            f"{title} can't be called with {expected}, since it is defined as"
+            f" `def {name}({ast.unparse(node.args)})` at {file}:{node.lineno}: change its"
+            f" parameters to {expected}"
+        )
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a module, without those in the bodies of its functions and classes."""
+    for node in ast.iter_child_nodes(tree):
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from _statements(node)
+
+
+def _may_bind(node: ast.AST, name: str) -> bool:
+    """Return True if a node of a module may give it a name."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return node.name in (name, "__getattr__") or any(map(_binds_any, ast.walk(node)))
+    if isinstance(node, ast.alias):
+        return name == (node.asname or node.name.partition(".")[0]) or node.name == "*"
+    stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name
+    return (
+        stored or name in (getattr(node, "name", ""), getattr(node, "rest", "")) or _binds_any(node)
+    )
+
+
+def _binds_any(node: ast.AST) -> bool:
+    """Return True for code that can give a module names that it does not spell."""
+    called = getattr(node, "id", getattr(node, "attr", ""))
+    return isinstance(node, ast.Global) or called in _BINDING
+
+
+def _takes(arguments: ast.arguments, count: int) -> bool:
+    """Return True if a function can be called with `count` arguments, and `outputs` if it has."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    names = [one.arg for one in (*positional, *arguments.kwonlyargs)]
+    count += "outputs" in names
+    least = len(positional) - len(arguments.defaults)
+    most = count if arguments.vararg else len(positional)
+    return least <= count <= most and None not in arguments.kw_defaults
 
 
 def add_current_folder() -> None:

@@ -4,10 +4,12 @@ Each is one file of this folder.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from common import user_code
 from common.errors import SettingsError
 from common.settings import Settings
 from launch.names import part_of_job
@@ -34,11 +36,11 @@ class UserModel:
         """Find the files of MODEL and SAMPLER.
 
         Raises:
-            SettingsError: One is not a file of this folder, and IMAGE is not set; or they are too
-                large together.
+            SettingsError: One is not a file of this folder, and IMAGE is not set; or does not
+                define the function; or they are too large together.
         """
-        named = {"MODEL": settings.model.model, "SAMPLER": settings.model.sampler}
-        found = [_file_of(f"{name}={value}", settings) for name, value in named.items()]
+        named = user_code.named_functions(settings).items()
+        found = [_file_of(title, parameters, settings) for title, parameters in named]
         files = tuple(dict.fromkeys(file for file in found if file))
         if sum(file.stat().st_size for file in files) > MAX_BYTES:
             raise SettingsError(
@@ -71,13 +73,11 @@ class UserModel:
         return [manifest("v1", "ConfigMap", name, component, run, data=data)]
 
 
-def _file_of(title: str, settings: Settings) -> Path | None:
-    """Return the file of a setting, module:factory; None if there is none, or in IMAGE."""
-    module, colon, _ = title.partition("=")[2].partition(":")
-    if not colon:
-        return None
-    file = Path(f"{module}.py")
+def _file_of(title: str, parameters: Sequence[str], settings: Settings) -> Path | None:
+    """Return the file of SETTING=module:factory; None if it is in IMAGE."""
+    file = Path(f"{user_code.module_of(title)}.py")
     if os.path.isfile(file):
+        user_code.check_source(title, file, parameters)
         return file
     if settings.cluster.image:
         return None

@@ -1,9 +1,8 @@
 """The data of a study's trials, checked before the first trial starts."""
 
+from common import start_check
 from common.settings import Settings
 from common.settings.groups.experiment import FITTED_TO_DATA
-from common.waiting import Waiting
-from launch.slurm import data_check as slurm_data_check
 from studies.definition import StudyDefinition
 
 _FITTED = (*sorted(FITTED_TO_DATA), "label_column", "model", "qubits")
@@ -19,7 +18,7 @@ def check_data(definition: StudyDefinition) -> None:
         definition: The study.
 
     Raises:
-        DataError, SettingsError: As `common.data.check`.
+        DataError, SettingsError, SimulationError: As `common.start_check.check`.
     """
     if definition.settings.job.target == "k8s":
         return
@@ -29,10 +28,6 @@ def check_data(definition: StudyDefinition) -> None:
         if key not in distinct:
             distinct[key] = definition.trial_settings(0, combination)
     for settings in distinct.values():
-        if settings.job.target == "slurm":
-            slurm_data_check.check(settings)
-        elif settings.explicit & FITTED_TO_DATA:
-            with Waiting(f"the check of DATA={settings.data.data}"):
-                from common.data import check  # it takes a second to import
-
-                check(settings)
+        is_elsewhere = settings.job.target == "slurm"
+        if not is_elsewhere or not settings.data.data.startswith("gs://"):
+            start_check.check(settings, is_elsewhere=is_elsewhere)

@@ -4,14 +4,12 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from common import events, runs, storage
+from common import events, runs, start_check, storage
 from common.errors import Preempted, SettingsError, exit_on_signals, run_main
 from common.processes import tfq_environment
 from common.runs import auto_settings
 from common.settings import Settings
-from common.settings.groups.experiment import FITTED_TO_DATA
 from common.text import plural
-from common.waiting import Waiting
 from training.launcher.local_launcher import WORKER_COMMAND, LocalLauncher
 from training.process import logging_setup
 from training.process.preemption import exit_with_parent
@@ -32,8 +30,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
         The exit code of `LocalLauncher.train`.
 
     Raises:
-        DataError, SettingsError: DATA can't be used, or a setting does not fit it; no worker was
-            started.
+        DataError, SettingsError, SimulationError: As `start_check.check`; no worker was started.
     """
     settings = Settings.from_args(sys.argv[1:], "make training")
     if events.is_read_by_parent():
@@ -47,11 +44,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
     if name != settings.run_name:
         log.info(f"Run '{settings.run_name}' is finished; starting run '{name}'")
     settings = auto_settings.training_settings(settings, root, name)
-    if settings.explicit & FITTED_TO_DATA:
-        with Waiting(f"the check of DATA={settings.data.data}"):
-            from common import data  # it takes a second to import
-
-            data.check(settings)
+    start_check.check(settings)
     if auto_settings.is_automatic(settings):
         settings = _resolve_auto(settings)
     log.info(

@@ -80,7 +80,7 @@ class Chief:
             The message that every worker received; None where the run is finished already.
 
         Raises:
-            SettingsError: A setting does not fit the data set, or PRUNE its members.
+            SettingsError: A setting does not fit the data set.
             RunError: The run has other data, the workers differ in their settings or programs, or a
                 missing worker failed MAX_ATTEMPTS times.
             RendezvousTimeout: Workers are missing.
@@ -95,10 +95,6 @@ class Chief:
         data = prepare(
             self._settings, self._root / runs.DATASETS, lambda done, total: watchdog.progress()
         )
-        if self._settings.training.prune:
-            from common.model_circuits import require_prunable  # Cirq takes a second to import
-
-            require_prunable(self._settings, data.target.members)
         watchdog.enter("recording the run", STORAGE_SECONDS, StorageUnavailable)
         self.claimed.record(data.fingerprint, _versions(), other=self._lineage(data))
         watchdog.enter("compiling the circuits", limits.stall_timeout_max)

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from common.built_in_data import ALL_CLASSES
 from common.data.tables import label_text
 from common.data.target import MAX_CLASSES, Target
 from common.errors import DataError
 from common.text import printable
-
-ALL = "all"
-"""Value of CLASSES that selects all labels."""
 
 _STREAM = 3  # of the random order; the splits have 0 to 2
 
@@ -32,7 +30,7 @@ def choose_classes(labels: np.ndarray, classes: str, title: str, column: str) ->
         f" and {len(found) - 8} more" if len(found) > 8 else ""
     )
     chosen = found
-    if classes and classes != ALL:
+    if classes and classes != ALL_CLASSES:
         chosen = [label_text(name) for name in classes.split(",")]
         for name in chosen:
             if name not in found:

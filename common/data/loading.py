@@ -82,12 +82,15 @@ def prepare(
     return found
 
 
-def check(settings: Settings) -> None:
+def check(settings: Settings) -> Encoding | None:
     """Raise what `prepare` would raise, as far as little time and no writing show it.
 
     Local tables of up to MAX_CHECKED_MIB are read and split. Of larger ones, and of those in a
     bucket, only the existence and, of local ones, the size are checked. A folder's manifest is
     read, and its shards are listed. Of energies, references are not computed.
+
+    Returns:
+        The encoding of examples; None if it is found later, and for energies.
 
     Raises:
         DataError: The data can't be read or used.
@@ -97,20 +100,22 @@ def check(settings: Settings) -> None:
     if (found := _existing(settings)) is not None:
         _require_target(found.target, settings)
         _require_shards(found)
-        return
+        return found.encoding
     qubits = settings.model.qubits
     with _report_memory(data.data):
         if data.task in PROBLEM_FILES:
             from common.data.problems import check_problem  # Cirq takes a second to import
 
-            target = check_problem(data, qubits)
-        elif data.data in GENERATORS:
-            target = GENERATORS[data.data](data, qubits).encoding.target
+            _require_target(check_problem(data, qubits), settings)
+            return None
+        if data.data in GENERATORS:
+            encoding = GENERATORS[data.data](data, qubits).encoding
         elif _is_read_later(data):
-            return
+            return None
         else:
-            target = read_user_table(data, qubits, is_logged=False).encoding.target
-    _require_target(target, settings)
+            encoding = read_user_table(data, qubits, is_logged=False).encoding
+    _require_target(encoding.target, settings)
+    return encoding
 
 
 def _is_read_later(data: DataSettings) -> bool:

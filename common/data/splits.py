@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from common.built_in_data import DIGITS, require_built_in, require_excitations
 from common.data.class_selection import choose_classes, require_all_classes, stratified
 from common.data.encoding import Encoding, fit
 from common.data.origin import Origin
 from common.data.tables import Table, read_table, without_constants
 from common.data.target import SIGNS, Target, number_target
-from common.errors import DataError, SettingsError
+from common.errors import DataError
 from common.settings.groups.experiment import DataSettings
 from qfleet.placement import data_symbols
 
@@ -20,9 +21,6 @@ log = logging.getLogger("qfleet")
 
 SPLITS = ("train", "validation", "test")
 EXCITATION_ROWS = {"train": 400, "validation": 200, "test": 4000}
-
-DIGITS = "1,8"
-"""The pair of digits that a linear model separates worst (93 %, most others 99 %)."""
 
 VALIDATION_FRACTION, TEST_FRACTION = 0.15, 0.20
 
@@ -88,17 +86,7 @@ def excitations(data: DataSettings, qubits: int) -> PreparedSplits:
         SettingsError: TASK, ENCODER, CLASSES or ID_COLUMN has a value that does not apply to this
             data set.
     """
-    _require_built_in(data)
-    if data.encoder not in ("auto", "angle"):
-        raise SettingsError(
-            f"ENCODER={data.encoder} does not fit DATA=excitations, which has angles on a cluster"
-            " state: omit ENCODER"
-        )
-    if data.classes:
-        raise SettingsError(
-            f"CLASSES={data.classes} does not fit DATA=excitations, whose labels are -1 and 1: omit"
-            " CLASSES"
-        )
+    require_excitations(data)
     wanted = {
         "train": data.train_examples,
         "validation": data.validation_examples,
@@ -161,27 +149,13 @@ def digits(data: DataSettings, qubits: int) -> PreparedSplits:
         DataError: CLASSES are not digits, or there are too few images for the splits.
         SettingsError: TASK or ID_COLUMN has a value that does not apply to this data set.
     """
-    _require_built_in(data)
+    require_built_in(data)
     from sklearn.datasets import load_digits  # takes seconds
 
     bunch = load_digits()
     labels = np.array([str(digit) for digit in bunch.target])
     table = Table(bunch.data, labels, tuple(bunch.feature_names))
     return from_table(table, data, qubits, title="DATA=digits", classes=data.classes or DIGITS)
-
-
-def _require_built_in(data: DataSettings) -> None:
-    """Raise if a setting does not fit a built-in data set."""
-    if data.id_column:
-        raise SettingsError(
-            f"ID_COLUMN={data.id_column} does not fit DATA={data.data}, which has no such column:"
-            " omit ID_COLUMN"
-        )
-    if data.task != "classification":
-        raise SettingsError(
-            f"DATA={data.data} has classes, which does not fit TASK={data.task}: omit TASK, or set"
-            " DATA to a table with a column of numbers to predict"
-        )
 
 
 def read_user_table(data: DataSettings, qubits: int, *, is_logged: bool = True) -> PreparedSplits:

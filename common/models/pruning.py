@@ -7,7 +7,7 @@ import numpy as np
 
 from common.data.target import Target
 from common.errors import SettingsError
-from common.model_circuits import model_circuits, require_prunable, with_noise
+from common.model_circuits import model_circuits, with_noise
 from common.models.ansatz import ansatz_circuit
 from common.settings import Settings
 from qfleet.circuits import ModelCircuit
@@ -72,7 +72,6 @@ def prunable_circuits(
         SettingsError: No angle of the model can be dropped.
     """
     name, prune = settings.model.model, settings.training.prune
-    require_prunable(settings, target.members)
     if any(layer.contraction is not None for layer in layers):
         raise SettingsError(
             f"PRUNE={prune:g} can't be used with tensor networks, by which"

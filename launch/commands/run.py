@@ -15,7 +15,7 @@ from common.errors import (
 )
 from common.runs import auto_settings
 from common.settings import Settings
-from launch import api_errors, apply, cluster_storage, job, manifests, ownership
+from launch import api_errors, apply, cluster_storage, job, manifests, ownership, start_check
 from launch.commands import select
 from launch.console import ClientConsole
 from launch.engines import BY_KIND
@@ -40,6 +40,7 @@ def run(settings: Settings) -> int:
     """
     # Reports errors that need no cluster.
     build = manifests.build(auto_settings.with_placeholder_numbers(settings))
+    start_check.check(settings)
     cluster = KubeClient.connect(settings)
     cluster.check()
     engines = select.engines(cluster, settings)

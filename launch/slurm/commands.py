@@ -14,8 +14,9 @@ from common.runs.slurm_job import FOLDER, SlurmJob, job_file, outcomes
 from common.settings import Settings
 from common.storage import StoragePath
 from common.text import plural
+from launch import start_check
 from launch.console import ClientConsole
-from launch.slurm import client, data_check
+from launch.slurm import client
 from launch.slurm.client import JobState
 from launch.slurm.script import JOB_PREFIX, BatchScript
 from launch.slurm.watcher import POLL_SECONDS, LogTail, SlurmWatcher, outcome_of
@@ -49,7 +50,7 @@ def run(settings: Settings) -> int:
         if live is not None:
             console.print(f"job {live[0].slurm_id} already exists ({live[1]}); following it")
             return _follow(stored, live[0], console, again=True)
-        data_check.check(settings)
+        start_check.check(settings)
         workers, per_node = settings.training.workers, settings.slurm.workers_per_node
         console.print(
             f"training {settings.model.model} in a Slurm job:"

@@ -1,9 +1,11 @@
 """Sets that are refused; malformed tables are in test_malformed.py."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
+from common.built_in_data import check_built_in
 from common.data import check, prepare
 from common.data.loading import MAX_CHECKED_MIB
 from common.errors import DataError, QfleetError, SettingsError
@@ -48,6 +50,33 @@ def test_check_and_prepare_refuse_what_does_not_fit(
         check(settings)
     with pytest.raises(error, match=cause):
         prepare(settings, tmp_path / "datasets")
+
+
+@pytest.mark.parametrize(
+    ("words", "is_refused"),
+    [
+        ("", False),
+        ("DATA=digits CLASSES=3,8.0", False),
+        ("DATA=digits CLASSES=all LOSS=categorical_crossentropy", False),
+        ("DATA=digits MODEL=qcnn", False),
+        ("LOSS=hinge ENCODER=angle", False),
+        ("DATA=digits CLASSES=3,10", True),
+        ("DATA=digits CLASSES=3,x", True),
+        ("DATA=digits CLASSES=0,1,2 MODEL=qcnn", True),
+        ("DATA=digits CLASSES=0,1,2 LOSS=huber", False),
+        ("DATA=digits LOSS=categorical_hinge", True),
+        ("DATA=digits TASK=regression", True),
+        ("CLASSES=1,-1", True),
+        ("ENCODER=reupload", True),
+        ("ID_COLUMN=a", True),
+        ("LOSS=poisson", True),
+    ],
+)
+def test_built_in_data_are_checked_without_being_read(words: str, *, is_refused: bool) -> None:
+    settings = Settings.from_args(words.split())
+    for function in (check, check_built_in):
+        with pytest.raises(QfleetError) if is_refused else contextlib.nullcontext():
+            function(settings)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -28,8 +28,8 @@ FRAMEWORKS = {
 RUNTIME = "qfleet.tensorflow.runtime"
 
 BASE = {
-    "count_bar", "environments", "epoch_bar", "errors", "events", "formats", "import_path",
-    "metrics", "processes", "safe_json", "text", "settings", "waiting",
+    "built_in_data", "count_bar", "environments", "epoch_bar", "errors", "events", "formats",
+    "import_path", "metrics", "processes", "safe_json", "text", "settings", "waiting",
 }  # fmt: skip
 """Parts of common that all other parts may import."""
 
@@ -57,6 +57,8 @@ ALLOWED: Mapping[str, set[str]] = {
     "user_code": BASE,
     "weights_file": BASE | {"storage"},
     "model_circuits": BASE,
+    "built_in_data": {"errors", "settings"},
+    "start_check": BASE | {"data", "model_circuits", "user_code"},
     "models": BASE | {"data", "model_circuits", "storage", "user_code", "weights_file"},
     "runs": BASE
     | {
@@ -297,7 +299,7 @@ def test_studies_import_the_client_of_slurm_only(module: str) -> None:
 def test_client_imports_common_only_and_nothing_heavy(module: str) -> None:
     assert not imported_packages(module) & {"training", "inference", "planning"}
     parts = {part_of(one) for one in imported_modules(module) if one.startswith("common.")}
-    assert parts <= BASE | {"storage", "runs"}
+    assert parts <= BASE | {"storage", "runs", "start_check", "user_code"}
     heavy = {*TENSORFLOW, "tensorflow_quantum", "numpy", "cirq", "pandas", "pyarrow", "psutil"}
     assert not reachable(module, late=False) & heavy
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from common.errors import UserError
 from common.settings import Settings
 from launch import kustomize, manifests, objects
 from launch.commands import infer, run, select
@@ -60,6 +61,17 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(kustomize, "build", counted)
     return found
+
+
+@pytest.mark.parametrize(
+    "words", ["MODEL=absent:build", "LOSS=poisson", "DATA=digits CLASSES=1,22", "ENCODER=pca"]
+)
+def test_run_that_cannot_work_reaches_no_cluster(
+    monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setattr(run.KubeClient, "connect", lambda settings: pytest.fail("connected"))
+    with pytest.raises(UserError, match=words.rpartition(" ")[2]):
+        run.run(settings(*words.split()))
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import EXIT_OK, ClusterError, DataError, QfleetError, SettingsError
+from common.errors import EXIT_OK, ClusterError, QfleetError, SettingsError, UserError
 from common.runs import Run
 from common.runs.slurm_job import Outcome, SlurmJob, record_outcome
 from common.settings import Settings
-from launch.slurm import client, commands, data_check
+from launch import start_check
+from launch.slurm import client, commands
 from launch.slurm.client import JobState
 from launch.slurm.script import BatchScript, cpus_per_worker, mebibytes
 from launch.slurm.watcher import outcome_of
@@ -166,16 +167,27 @@ def test_missing_sbatch_names_the_login_node(
     assert not list(tmp_path.glob("runs/*"))
 
 
-def test_data_that_cannot_be_used_submits_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("DATA=t.csv", "only the label x"),
+        ("MODEL=absent:build", "MODEL=absent:build"),
+        ("DATA=digits CLASSES=1,22", "CLASSES=1,22"),
+        ("LOSS=poisson", "LOSS=poisson"),
+        ("QUBITS=64 MODEL=qcnn", "QUBITS=64"),
+    ],
+)
+def test_training_that_cannot_work_submits_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str, name: str
 ) -> None:
     fake(tmp_path, monkeypatch, "sbatch", "touch submitted; echo 17")
-    monkeypatch.setattr(data_check, "COMMAND", (sys.executable, *data_check.COMMAND[1:]))
-    monkeypatch.setattr(data_check, "WORKER_PYTHON", Path(sys.executable))
-    (tmp_path / "t.csv").write_text("a,label\n1,x\n")
-    arguments = [TARGET, f"STORAGE={tmp_path}/runs", f"DATA={tmp_path}/t.csv"]
-    with pytest.raises(DataError, match="only the label x"):
-        commands.run(Settings.from_args([*arguments, "WORKERS=1", "BATCH=8"]))
+    monkeypatch.setattr(start_check, "COMMAND", (sys.executable, *start_check.COMMAND[1:]))
+    monkeypatch.setattr(start_check, "WORKER_PYTHON", Path(sys.executable))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("a,label\n1,x\n")
+    with pytest.raises(UserError, match=name):
+        commands.run(Settings.from_args([TARGET, *words.split(), "WORKERS=1", "BATCH=8"]))
     assert not list(tmp_path.glob("runs/*"))
 
 

@@ -84,8 +84,8 @@ def test_pods_mount_the_file_of_a_sampler(folder: Path) -> None:
 
 
 def test_files_too_large_for_a_config_map_are_refused(folder: Path) -> None:
-    (folder / "my_sampler.py").write_bytes(b"#" * 500_000)
-    (folder / "my_model.py").write_bytes(b"#" * 500_000)
+    for name in ("my_sampler.py", "my_model.py"):
+        (folder / name).write_text("def build(*arguments): ...\n" + "#" * 500_000)
     arguments = ["SAMPLER=my_sampler:build", "SHOTS=7", "MODEL=hybrid"]
     assert UserModel.from_settings(Settings.from_args(arguments)).files
     settings = Settings.from_args(arguments).replace(model="my_model:build")

@@ -72,10 +72,10 @@ READ_OTHERWISE = {
     "make inference": RECORDED | PLANNER | ALL_PARTS,
     "make study": {"quick"} | ALL_PARTS,
     "make plan": {*names_in_scope(Scope.PLAN_FILE)},  # the file is for all programs
-    "make fleet": {"job_id"},
+    "make fleet": {"job_id", "prune"},
     # Checks of a training, which a data set has to pass with the defaults.
     "make dataset": {"angles", "model", "loss", *names_in_scope(Scope.POD_SPEC), "state_shards",
-                     "batch", "batch_per_worker", "min_workers"},
+                     "batch", "batch_per_worker", "min_workers", "prune"},
     "make runs": {"model", "qubits", "task"},  # of the listed runs
     "make tensorboard": PLANNER | ALL_PARTS,
     "make manifests": {"tensorboard_host", "tensorboard_port"},

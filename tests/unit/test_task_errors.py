@@ -13,7 +13,6 @@ from common.data.class_weights import class_factors
 from common.data.target import SIGNS, Target
 from common.data.task_fit import require_fit
 from common.errors import DataError, SettingsError
-from common.model_circuits import require_prunable
 from common.settings import Settings
 
 NOISE = ("NOISE=depolarizing:0.01",)
@@ -153,6 +152,7 @@ NUMBER = Target("number", "label")
     [
         (Target("energy", "e", terms=("X",)), ["TASK=energy", "MODEL=uccsd"], "MODEL=uccsd"),
         (Target("state", "f", members=2), [*STATE, "ANGLES=shared"], "ANGLES=shared"),
+        (Target("energy", "e", members=2), ["TASK=energy", "PRUNE=0.5"], "PRUNE=0.5"),
         (Target("classes", "label", ("a", "b", "c")), ["MODEL=qcnn"], "MODEL=qcnn"),
         (SIGNS, ["LOSS=categorical_crossentropy"], "LOSS=categorical_crossentropy"),
         (SIGNS, ["LOSS=poisson"], "LOSS=poisson"),
@@ -230,11 +230,3 @@ def test_data_set_of_another_task_is_refused(tmp_path: Path) -> None:
             Settings.from_args(["TASK=regression", f"DATA={made.path}", *small]),
             tmp_path / "datasets",
         )
-
-
-def test_pruned_family_with_own_angles_is_refused() -> None:
-    settings = Settings.from_args([*ENERGY, "PRUNE=0.5"])
-    with pytest.raises(SettingsError, match="ANGLES=shared"):
-        require_prunable(settings, 2)
-    require_prunable(settings.replace(angles="shared"), 2)
-    require_prunable(settings.replace(prune=0.0), 2)

@@ -9,6 +9,7 @@ import pytest
 
 from common import import_path, user_code
 from common.errors import SettingsError
+from common.settings import Settings
 from common.user_code import UserCode, digests, find_files
 
 
@@ -106,6 +107,61 @@ def test_current_folder_is_searched_last(folder: Path, monkeypatch: pytest.Monke
     user_code.add_current_folder()
     assert sys.path[-1] == ""
     assert sys.path.count("") == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "refused"),
+    [
+        ("def build(features, settings): ...", ""),
+        ("def build(f, s, outputs): ...", ""),
+        ("def build(f, /, *rest, outputs=3): ...", ""),
+        ("def build(f, s, x=1, **more): ...\nif __name__ == '__main__':\n    build(1, 2)", ""),
+        ("from elsewhere import build", ""),
+        ("import elsewhere.build as build", ""),
+        ("from elsewhere import *", ""),
+        ("build = functools.partial(make, 3)", ""),
+        ("try:\n    from fast import build\nexcept ImportError:\n    build = None", ""),
+        ("@decorated\ndef build(): ...", ""),
+        ("def build(): ...\nbuild = wrapped(build)", ""),
+        ("def __getattr__(name): ...", ""),
+        ("globals()['build'] = print", ""),
+        ("def set():\n    global build\n    build = 3\nset()", ""),
+        ("for build in (print,): pass", ""),
+        ("def biuld(features, settings): ...", "has no 'build'"),
+        ("class Net:\n    def build(self, features): ...", "has no 'build'"),
+        ("def other(build):\n    build = 3", "has no 'build'"),
+        ("print(build)", "has no 'build'"),
+        ("import build.net as other", "has no 'build'"),
+        ("class build: ...", "is a class"),
+        ("def build(features): ...", "at module.py:1"),
+        ("def build(f, s, third): ...", "at module.py:1"),
+        ("def build(f, s, *, name): ...", "at module.py:1"),
+        ("def build(f, s:", "SyntaxError"),
+        ("def build(f, s): ...\nreturn 3", "SyntaxError"),
+        ("build = '\x00'", "module.py"),
+    ],
+)
+def test_source_that_cannot_work_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, refused: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("module.py").write_text(source)
+    title = "MODEL=module:build"
+    if not refused:
+        user_code.check_source(title, Path("module.py"), ("features", "settings"))
+        return
+    with pytest.raises(SettingsError, match=refused) as error:
+        user_code.check_source(title, Path("module.py"), ("features", "settings"))
+    assert str(error.value).startswith(title)
+
+
+def test_functions_of_settings_are_found_first(folder: Path) -> None:
+    user_code.check_functions(Settings.from_args([]))
+    user_code.check_functions(Settings.from_args(["MODEL=parcel.net:build"]))
+    for model in ("nowhere.net:build", "handmade:other", "parcel.net:other"):
+        with pytest.raises(SettingsError, match=f"MODEL={model}"):
+            user_code.check_functions(Settings.from_args([f"MODEL={model}"]))
+    assert not (folder / "trace").exists()
 
 
 def test_import_path_has_the_current_folder_last(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ SLOW_CALLS = {
     "inference/finalize.py": ["_results"],
     "common/runs/auto_settings.py": ["ManagedProcess"],
     "studies/__main__.py": ["_forecast"],
-    "training/__main__.py": ["data.check"],
+    "common/start_check.py": ["data.check", "compiled_circuits"],
     "launch/tensorboard_launcher.py": ["local_folder", "launch"],
 }
 """By file: functions that take seconds, each of which is called while `Waiting` runs."""

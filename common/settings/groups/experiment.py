@@ -19,6 +19,8 @@ MODELS = ("hybrid", "qcnn", "multi-filter")
 ANSATZES = ("hardware-efficient", "hamiltonian-variational", "uccsd")
 """Built-in models of TASK=energy and TASK=state."""
 
+STATE_QUBITS = 24
+"""Width of a state that any machine simulates."""
 
 NO_NOISE = "none"
 NO_SHOTS = "none"
