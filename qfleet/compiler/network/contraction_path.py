@@ -5,10 +5,8 @@ seeds and fixed numbers of attempts, unless their time is over. Found paths are 
 `path_cache` and `search_time`.
 """
 
-import functools
-import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -17,8 +15,6 @@ from qfleet.compiler.network import path_cache
 from qfleet.compiler.network.network_simplification import simplify_network
 from qfleet.compiler.network.search_time import SearchTime
 from qfleet.errors import LibraryError
-
-log = logging.getLogger("qfleet")
 
 SEARCHES, MANY_SEARCHES = 3, 12
 """Searches for a network that is used often, and for one of more than CHEAP multiplications."""
@@ -39,10 +35,11 @@ _WRITE = 256  # multiplications that take as long as an element that is written 
 _OBJECTIVE = f"combo-{_WRITE}"
 _SUBTREE, _LAST_SUBTREE = 8, 10  # tensors that are ordered again together, and at the end
 
-FOREVER = SearchTime(float("inf"))
-"""No limit of the searches."""
+FOREVER = SearchTime()
 
 Indices = tuple[int, ...]
+Inputs = tuple[str, ...]
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,18 @@ class ContractionPath:
         return self.elements > _GIVEN_UP_ELEMENTS
 
 
-@functools.lru_cache(maxsize=256)
+def structure(network: Sequence[Indices]) -> tuple[Indices, ...]:
+    """Return a network whose indices are named in order of appearance, and sorted in each tensor.
+
+    Networks of equal structure have the same paths.
+    """
+    names: dict[int, int] = {}
+    return tuple(
+        tuple(sorted(names.setdefault(index, len(names)) for index in sorted(indices)))
+        for indices in network
+    )
+
+
 def find_path(
     network: tuple[Indices, ...],
     *,
@@ -96,14 +104,16 @@ def find_path(
         network: The indices of each tensor; each index has dimension 2 and is summed.
         is_rare: If its cost matters little: then there is one search only.
         is_searched: False if its cost does not matter at all: then it is the first greedy path.
-        limit: When the searches end, after which the best path so far is taken.
+        limit: When the searches end, after which the best path so far is taken; and the cost of a
+            path that needs no search.
 
     Raises:
         LibraryError: cotengra is not installed.
     """
+    shape = structure(network)
     if not is_searched:
-        return contraction_steps(network, _search(network, 0, limit))
-    key, searches = path_cache.network_key(network), 1 if is_rare else SEARCHES
+        return contraction_steps(network, _first_path(shape, 1))
+    key, searches = path_cache.network_key(shape), 1 if is_rare else SEARCHES
     for pairs in (path_cache.given_path(key), path_cache.load_path(key, searches)):
         if pairs is None:
             continue
@@ -113,10 +123,21 @@ def find_path(
             continue
         path_cache.note_used(key, pairs)
         return path
-    found = _search(network, searches, limit)
+    if (found := _path_without_search(shape, limit)) is None:
+        found = _search(shape, searches, limit)
+        path_cache.store_path(key, searches, found)
     path_cache.note_used(key, found)
-    path_cache.store_path(key, searches, found)
     return contraction_steps(network, found)
+
+
+def _path_without_search(network: Sequence[Indices], limit: SearchTime) -> list[Pair] | None:
+    """Return a path if its cost matters little, or there is no time; None to search for one."""
+    if not limit.is_spent and not limit.operations:
+        return None
+    found = _first_path(network, _FEW_ATTEMPTS)
+    path = contraction_steps(network, found)
+    is_cheap = path.operations <= limit.operations or limit.is_spent
+    return found if is_cheap and path.width <= limit.width and not path.is_hopeless else None
 
 
 def estimate_width(network: tuple[Indices, ...]) -> int:
@@ -139,7 +160,6 @@ def estimate_width(network: tuple[Indices, ...]) -> int:
 def give_paths(paths: Mapping[str, Sequence[Sequence[int]]]) -> None:
     """Set paths that are taken instead of a search from now on; see `path_cache.give_paths`."""
     path_cache.give_paths(paths)
-    find_path.cache_clear()
 
 
 def contraction_steps(
@@ -178,13 +198,28 @@ def contraction_steps(
     )
 
 
-def _search(network: Sequence[Indices], searches: int, limit: SearchTime) -> list[tuple[int, int]]:
-    """Return pairs of tensors; tensors without an open index come last.
+def _search(network: Sequence[Indices], searches: int, limit: SearchTime) -> list[Pair]:
+    """Return the best path of some searches.
 
     Args:
         network: As for `find_path`.
         searches: Wanted searches; 0 for the first greedy path.
         limit: When they end.
+    """
+    return _pairs(network, lambda inputs: _best_tree(inputs, searches, limit))
+
+
+def _first_path(network: Sequence[Indices], attempts: int) -> list[Pair]:
+    """Return the best of a few greedy paths."""
+    return _pairs(network, lambda inputs: _greedy_tree(inputs, 0, attempts))
+
+
+def _pairs(network: Sequence[Indices], tree_of: Callable[[Sequence[Inputs]], Any]) -> list[Pair]:
+    """Return pairs of tensors; tensors without an open index come last.
+
+    Args:
+        network: As for `find_path`.
+        tree_of: Returns cotengra's tree of the tensors that `simplify_network` leaves.
     """
     cotengra = _import_cotengra()
     pairs, left = simplify_network(network)
@@ -193,7 +228,7 @@ def _search(network: Sequence[Indices], searches: int, limit: SearchTime) -> lis
     if len(numbers) > 1:
         inputs = [tuple(map(cotengra.get_symbol, left[number])) for number in numbers]
         number_of, first = dict(enumerate(numbers)), len(network) + len(pairs)
-        for step, (a, b) in enumerate(_best_tree(inputs, searches, limit).get_ssa_path()):
+        for step, (a, b) in enumerate(tree_of(inputs).get_ssa_path()):
             pairs.append((number_of[a], number_of[b]))
             number_of[len(numbers) + step] = first + step
         numbers = [len(network) + len(pairs) - 1]
@@ -216,7 +251,7 @@ def _import_cotengra() -> ModuleType:
     return cotengra
 
 
-def _best_tree(inputs: Sequence[tuple[str, ...]], searches: int, limit: SearchTime) -> Any:
+def _best_tree(inputs: Sequence[Inputs], searches: int, limit: SearchTime) -> Any:
     """Return the contraction tree of the lowest cost that the searches find."""
     tree = _greedy_tree(inputs, 0, 1)
     if searches == 0 or tree.contraction_cost() > _GIVEN_UP:
@@ -237,11 +272,6 @@ def _best_tree(inputs: Sequence[tuple[str, ...]], searches: int, limit: SearchTi
     tree = min(found, key=_cost)
     if len(found) > 1:
         tree.subtree_reconfigure_(subtree_size=_LAST_SUBTREE, minimize=_OBJECTIVE, seed=0)
-    if len(found) < wanted:
-        log.warning(
-            "the time of a search for a contraction path is over: the best of"
-            f" {len(found)} is used, with {tree.contraction_cost():.1e} multiplications"
-        )
     return tree
 
 
@@ -250,12 +280,12 @@ def _cost(tree: Any) -> float:
     return float(tree.contraction_cost() + _WRITE * tree.total_write())
 
 
-def _searched_tree(inputs: Sequence[tuple[str, ...]], seed: int) -> Any:
+def _searched_tree(inputs: Sequence[Inputs], seed: int) -> Any:
     tree = _greedy_tree(inputs, seed, min(_ATTEMPTS, max(1, _TENSORS // len(inputs))))
     return tree.subtree_reconfigure_(subtree_size=_SUBTREE, minimize=_OBJECTIVE, seed=seed)
 
 
-def _greedy_tree(inputs: Sequence[tuple[str, ...]], seed: int, attempts: int) -> Any:
+def _greedy_tree(inputs: Sequence[Inputs], seed: int, attempts: int) -> Any:
     """Return the best tree of random greedy ones."""
     import cotengra
 

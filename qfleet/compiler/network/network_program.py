@@ -14,7 +14,13 @@ from qfleet.compiler.circuit import observables
 from qfleet.compiler.circuit.factor import Factor
 from qfleet.compiler.circuit.light_cone import light_cone, ordered_qubits
 from qfleet.compiler.network import light_cones, network_blocks, network_cost
-from qfleet.compiler.network.contraction_path import ContractionPath, Indices, find_path
+from qfleet.compiler.network.contraction_path import (
+    ContractionPath,
+    Indices,
+    contraction_steps,
+    find_path,
+    structure,
+)
 from qfleet.compiler.network.light_cones import Cone
 from qfleet.compiler.network.network_writer import NetworkWriter
 from qfleet.compiler.network.search_time import Searches
@@ -28,6 +34,9 @@ FEW_INSTANCES = 8
 
 MANY_NETWORKS = 16
 """Number of networks, of equally many strings each, above which each is searched once."""
+
+SPARE_PART = 1 / 8
+"""Part of the multiplications of searched paths that paths without a search may add."""
 
 
 @dataclass(frozen=True)
@@ -238,30 +247,42 @@ def compile_networks(
 def _find_paths(
     networks: Sequence[Sequence[Tensor]], counts: Sequence[int]
 ) -> list[ContractionPath]:
-    """Return the path of each network; none is searched after one that no memory can hold.
+    """Return the path of each network; networks of equal structure have the same.
+
+    None is searched after one that no memory can hold.
 
     Args:
         networks: Tensors of each network.
         counts: Pauli strings of each network.
     """
     indices = [tuple(one.indices for one in network) for network in networks]
+    shapes = list(map(structure, indices))
     strings: Counter[tuple[Indices, ...]] = Counter()
-    for network, count in zip(indices, counts, strict=True):
-        strings[network] += count
+    for shape, count in zip(shapes, counts, strict=True):
+        strings[shape] += count
     # A network of few strings costs little; so does each one of many networks.
     often = max(max(strings.values(), default=0) / 8, sum(counts) / MANY_NETWORKS)
+    spare, width = 0.0, 0  # multiplications that are better spent than a search is
     paths: dict[tuple[Indices, ...], ContractionPath] = {}
     is_hopeless = False
     with Searches(len(strings)) as searches:
-        for network in sorted(strings, key=lambda network: -len(network)):
-            paths[network] = find_path(
-                network,
-                is_rare=strings[network] < often,
+        for shape in sorted(strings, key=lambda shape: -len(shape)):
+            count = strings[shape]
+            path = find_path(
+                shape,
+                is_rare=count < often,
                 is_searched=not is_hopeless,
-                limit=searches.share(),
+                limit=searches.share(spare / count, width),
             )
-            is_hopeless |= paths[network].is_hopeless
-    return [paths[network] for network in indices]
+            paths[shape], width = path, max(width, path.width)
+            cost = path.operations * count
+            spare += -cost if cost <= spare else SPARE_PART * cost
+            is_hopeless |= path.is_hopeless
+    pairs = {shape: [(step.a, step.b) for step in path.steps] for shape, path in paths.items()}
+    return [
+        contraction_steps(its_indices, pairs[shape])
+        for its_indices, shape in zip(indices, shapes, strict=True)
+    ]
 
 
 def _by_signature(cones: Sequence[Cone]) -> dict[tuple, dict[int, Cone]]:

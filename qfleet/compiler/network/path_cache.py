@@ -15,7 +15,7 @@ from typing import Any
 
 from qfleet.cache_folder import cache_folder
 
-FORMAT = 2
+FORMAT = 3
 """Version of the files and of the search: a path of another search may round differently."""
 MAX_BYTES = 16 << 20
 """Largest file of a path that is read."""
@@ -24,6 +24,7 @@ Pair = tuple[int, int]
 
 _given: dict[str, list[Pair]] = {}
 _used: dict[str, list[Pair]] = {}
+_kept: dict[tuple[str, int], list[Pair]] = {}
 
 
 def network_key(network: Sequence[Sequence[int]]) -> str:
@@ -41,6 +42,7 @@ def give_paths(paths: Mapping[str, Sequence[Sequence[int]]]) -> None:
         ValueError: They are not such pairs.
     """
     checked = {str(key): _pairs(pairs) for key, pairs in paths.items()}
+    _kept.clear()
     _given.clear()
     _given.update(checked)
 
@@ -67,6 +69,8 @@ def load_path(key: str, searches: int) -> list[Pair] | None:
         key: Network key.
         searches: Number of searches that the path was chosen from.
     """
+    if (kept := _kept.get((key, searches))) is not None:
+        return kept
     file = _file(key, searches)
     try:
         if file.stat().st_size > MAX_BYTES:
@@ -80,7 +84,8 @@ def load_path(key: str, searches: int) -> list[Pair] | None:
 
 
 def store_path(key: str, searches: int, pairs: Sequence[Pair]) -> None:
-    """Write a path atomically. Without a writable cache, the next search only takes as long."""
+    """Keep a path, also in a file, written atomically: without one, the next process searches."""
+    _kept[key, searches] = list(pairs)
     file = _file(key, searches)
     content = json.dumps({"format": FORMAT, "network": key, "pairs": pairs})
     with contextlib.suppress(OSError):

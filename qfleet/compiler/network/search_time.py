@@ -1,15 +1,16 @@
 """The time of the searches for the contraction paths of a circuit, and lines that name them."""
 
 import logging
+import math
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 log = logging.getLogger("qfleet")
 
-SECONDS = 60.0
-"""Time of the searches for all networks of a circuit; each network is searched once in any case."""
+SECONDS = 30.0
+"""Processor time of the searches for all networks of a circuit; a busy machine takes longer."""
 
 QUIET_SECONDS = 5.0
 """Time without a line."""
@@ -17,20 +18,30 @@ QUIET_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class SearchTime:
-    """End of the searches for a network.
-
-    All are equal, so that a cache of paths ignores them.
+    """Limits of the searches for a network.
 
     Attributes:
-        end: Of the monotonic clock, in seconds.
+        end: Of all searches but the first, in seconds of this thread's processor time.
+        last: Of the first search, unless a path without one is too wide.
+        operations: Multiplications of a path that needs no search, as other networks of the
+            circuit take far more.
+        width: Largest width of such a path, that of another network.
     """
 
-    end: float = field(compare=False)
+    end: float = math.inf
+    last: float = math.inf
+    operations: float = 0.0
+    width: int = 0
 
     @property
     def is_over(self) -> bool:
-        """True from the end on."""
-        return time.monotonic() >= self.end
+        """True if no further search may begin."""
+        return time.thread_time() >= self.end
+
+    @property
+    def is_spent(self) -> bool:
+        """True if the time of all networks is over."""
+        return time.thread_time() >= self.last
 
 
 class Searches:
@@ -42,7 +53,7 @@ class Searches:
 
     def __init__(self, networks: int) -> None:
         self._networks, self._begun = networks, 0
-        self._start = time.monotonic()
+        self._start, self._last = time.monotonic(), time.thread_time() + SECONDS
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="searches", daemon=True)
 
@@ -52,12 +63,23 @@ class Searches:
 
     def __exit__(self, *error: object) -> None:
         self._done.set()
+        if time.thread_time() > self._last:
+            log.warning(
+                f"the {SECONDS:.0f} s of the searches for contraction paths are over: evaluations"
+                " may take longer than with the best paths, which a later compilation may find"
+            )
 
-    def share(self) -> SearchTime:
-        """Return the time of the next network: an equal part of the rest."""
-        now, left = time.monotonic(), self._networks - self._begun
+    def share(self, operations: float = 0.0, width: int = 0) -> SearchTime:
+        """Return the limits of the next network: its time is an equal part of the rest.
+
+        Args:
+            operations: As for `SearchTime`.
+            width: As for `SearchTime`.
+        """
+        now, left = time.thread_time(), self._networks - self._begun
         self._begun += 1
-        return SearchTime(now + (self._start + SECONDS - now) / max(left, 1))
+        end = now + (self._last - now) / max(left, 1)
+        return SearchTime(end, self._last, operations, width)
 
     def _run(self) -> None:
         while not self._done.wait(QUIET_SECONDS):

@@ -291,7 +291,7 @@ def test_networks_without_observables_or_start_are_refused(arguments: dict) -> N
 def test_missing_cotengra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "cotengra", None)
-    contraction_path.find_path.cache_clear()
+    contraction_path.give_paths({})
     assert qfleet.compile(*brickwork(18, 2, shared=True)).method == "state_vector"
     with pytest.raises(qfleet.LibraryError, match="pip install cotengra"):
         qfleet.compile(*brickwork(choose_method.MAX_STATE_QUBITS + 1, 2, shared=True))
