@@ -14,21 +14,23 @@ from collections.abc import Callable
 from common.processes import ProcessGroup, clean_environment, free_ports, usable_cpus
 from common.settings import Settings
 from training.cluster.spec import TF_CONFIG, ClusterSpec
+from training.group.secret import ENVIRONMENT_VARIABLE, GivenSecret, new_secret
 
 SUMS_PER_CALL, CALLS = 50, 20
 
 
 def main(workers: int, floats: int) -> int:
     """Run the workers; return the largest exit code."""
-    cpus = usable_cpus()
+    cpus, secret = usable_cpus(), new_secret()
     with free_ports(workers) as ports, ProcessGroup() as group:
         addresses = [f"127.0.0.1:{port}" for port in ports]
         for rank in range(workers):
             task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
+            environment = {TF_CONFIG: json.dumps(task), ENVIRONMENT_VARIABLE: secret}
             group.start(
                 [sys.executable, "-m", "benchmarks.allreduce", str(workers), str(floats)],
                 name=f"worker {rank}",
-                env=clean_environment(**{TF_CONFIG: json.dumps(task)}),
+                env=clean_environment(**environment),
                 cpus=[cpus[rank % len(cpus)]],
                 emits=False,
             )
@@ -47,7 +49,8 @@ def worker(workers: int, floats: int) -> None:
 
     cluster = ClusterSpec.from_environment(workers)
     settings = Settings.from_values(workers=workers, threads=1)
-    strategy = distributed.create_strategy(settings, cluster)
+    secret = GivenSecret.from_environment().read()
+    strategy = distributed.create_strategy(settings, cluster, secret=secret)
 
     def ring(own: tf.Tensor) -> tf.Tensor:
         """Sum in 2 (W - 1) hops, like the strategy of TensorFlow."""

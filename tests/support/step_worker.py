@@ -17,6 +17,7 @@ from common.settings import Settings
 from qfleet.tensorflow.runtime import keras, tf
 from training.callbacks.steps_per_call import StepsPerCallTuner
 from training.cluster.spec import ClusterSpec
+from training.group.secret import GivenSecret
 from training.step import distributed, learner_factory
 from training.step.allreduce import all_reduce_scalar, all_reduce_sum, use_connections
 from training.step.constants import MAX_ONE_HOP_BYTES
@@ -165,7 +166,9 @@ def slowed(
 def main() -> None:
     """Print all results as one line of JSON."""
     cluster = ClusterSpec.from_environment(2)
-    strategy = distributed.create_strategy(Settings.from_values(workers=2, threads=1), cluster)
+    settings = Settings.from_values(workers=2, threads=1)
+    secret = GivenSecret.from_environment().read()
+    strategy = distributed.create_strategy(settings, cluster, secret=secret)
     results = {
         "all_reduced": list(all_reduced(strategy, cluster.rank)),
         "trained": trained(strategy, cluster),

@@ -18,6 +18,7 @@ import psutil
 from common.settings.sources import last_of_each
 from tests.support import patience
 from tests.support.ports import own_ports
+from training.group.secret import ENVIRONMENT_VARIABLE, new_secret
 
 # Small enough to start quickly, with several steps per epoch and an incomplete last batch.
 SMALL = (
@@ -258,6 +259,7 @@ def run_two_workers(module: str, *args: str) -> list[dict[str, Any]]:
     """
     addresses = [f"127.0.0.1:{port}" for port in own_ports(2)]
     clean = {n: v for n, v in os.environ.items() if not n.startswith(("QFLEET_", "TF_"))}
+    clean |= {"PYTHONHASHSEED": "0", ENVIRONMENT_VARIABLE: new_secret()}
     workers = []
     for rank in range(2):
         task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
@@ -265,7 +267,7 @@ def run_two_workers(module: str, *args: str) -> list[dict[str, Any]]:
             subprocess.Popen(
                 [sys.executable, "-m", module, *args],
                 cwd=ROOT,
-                env={**clean, "TF_CONFIG": json.dumps(task), "PYTHONHASHSEED": "0"},
+                env={**clean, "TF_CONFIG": json.dumps(task)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

@@ -1,9 +1,11 @@
-"""The native all-reduce: a silent peer ends it at the limit, with that peer's rank."""
+"""The native all-reduce: its sums, and the errors that name lost and silent peers."""
 
 import math
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,10 +14,11 @@ from common.errors import DeadlineReached, PeerLost, Preempted
 from qfleet import native
 from qfleet.tensorflow.runtime import tf
 from training.cluster.spec import ClusterSpec, loopback_addresses
-from training.group.peer_mesh import PeerMesh
+from training.group.mesh import PeerMesh
 from training.process.preemption import Preemption
 from training.process.watchdog import Watchdog
 from training.step import allreduce
+from training.step.mesh_strategy import MeshStrategy
 from training.step.peer_errors import PeerErrorTranslator
 
 pytestmark = pytest.mark.skipif(
@@ -123,3 +126,90 @@ def test_late_peer_within_the_limit_is_awaited(peers):
     late.start()
     assert reduce(peers).numpy().tolist() == [12.0, 23.0]
     late.join()
+
+
+@pytest.fixture
+def wired() -> Iterator[list[dict[int, socket.socket]]]:
+    """By worker, of three: its connections to the others by rank."""
+    found: list[dict[int, socket.socket]] = [{}, {}, {}]
+    for one in range(3):
+        for other in range(one):
+            found[one][other], found[other][one] = socket.socketpair()
+    yield found
+    for peers in found:
+        for peer in peers.values():
+            peer.close()
+
+
+def all_reduce(
+    wired: list[dict[int, socket.socket]], vectors: Sequence[np.ndarray]
+) -> list[Future]:
+    """Return the result of each worker as a future; a worker without a vector ends at once."""
+
+    def one(rank: int) -> np.ndarray:
+        try:
+            assert len(vectors[rank])
+            total = native.ops().qfleet_all_reduce(
+                own=vectors[rank], sockets=PeerMesh(wired[rank], 3).file_descriptors
+            )
+            return total.numpy()
+        except (AssertionError, tf.errors.OpError):  # it ends, and so do its connections
+            for peer in wired[rank].values():
+                peer.close()
+            raise
+
+    with ThreadPoolExecutor(3) as pool:
+        return [pool.submit(one, rank) for rank in range(3)]
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+@pytest.mark.parametrize("length", [1, 63, 300_000])  # the last does not fit into a socket
+def test_sum_is_bit_identical_on_all(wired, kind: str, length: int) -> None:
+    generator = np.random.default_rng(length)
+    vectors = [generator.normal(size=length).astype(kind) for _ in range(3)]
+    for _ in range(3):
+        found = [future.result() for future in all_reduce(wired, vectors)]
+        expected = vectors[0] + vectors[1] + vectors[2]
+        assert all(np.array_equal(one, expected) for one in found)
+
+
+def test_lost_peer_is_named(wired) -> None:
+    ones = np.ones(63, "f4")
+    for future in all_reduce(wired, [ones, ones, ones[:0]])[:2]:
+        with pytest.raises(tf.errors.UnavailableError, match=r"worker [012] is (gone|lost)"):
+            future.result()
+
+
+def test_different_all_reduces_are_an_error(wired) -> None:
+    lengths = (63, 63, 62)
+    found = all_reduce(wired, [np.ones(length, "f4") for length in lengths])
+    assert any(isinstance(future.exception(), tf.errors.InternalError) for future in found)
+
+
+@pytest.mark.parametrize("length", [3, 100_000])
+def test_strategy_sums_over_the_mesh_only(length: int) -> None:
+    """Also vectors that TensorFlow's ring would sum. Two workers: each blocks a thread."""
+    pair = socket.socketpair()
+
+    def trace(rank: int) -> Callable[[], tf.Tensor]:
+        strategy = MeshStrategy(ClusterSpec(loopback_addresses([1, 2]), rank))
+        assert strategy.num_replicas_in_sync == 2
+        allreduce.use_connections(PeerMesh({1 - rank: pair[rank]}, 2))
+
+        def replica() -> tf.Tensor:
+            context = tf.distribute.get_replica_context()
+            own = tf.cast(context.replica_id_in_sync_group + 1, tf.float64)
+            return allreduce.all_reduce_sum(own * tf.ones([length], tf.float64))
+
+        function = tf.function(lambda: strategy.run(replica), autograph=False)
+        return function.get_concrete_function()
+
+    try:
+        functions = [trace(rank) for rank in range(2)]  # one by one, as the mesh is global
+        with ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(lambda function: function().numpy(), functions))
+    finally:
+        allreduce.use_connections(None)
+        for one in pair:
+            one.close()
+    assert all(np.array_equal(one, np.full(length, 3.0)) for one in found)

@@ -184,14 +184,15 @@ class StepBenchmark:
     Args:
         settings: Settings of the process: THREADS, SEED.
         cluster: All workers, which must be alive, and the rank of this one.
+        secret: Secret of the group, from its rendezvous.
     """
 
-    def __init__(self, settings: Settings, cluster: ClusterSpec) -> None:
+    def __init__(self, settings: Settings, cluster: ClusterSpec, secret: bytes) -> None:
         self._cluster = cluster
         self._threads = settings.training.threads or cpu_count()
         independent = tf.distribute.get_strategy()
         self._strategy = distributed.create_strategy(
-            settings.replace(threads=self._threads), cluster
+            settings.replace(threads=self._threads), cluster, secret=secret
         )
         self._strategies = {"": self._strategy, "all": independent, "first": independent}
         # CPU time, so that neither other processes nor waiting for peers or cases count.

@@ -60,7 +60,7 @@ def main() -> None:
         from training.step.peer_errors import PeerErrorTranslator
 
         with PeerErrorTranslator(cluster, preemption, rendezvous.wait_for_loss):
-            benchmark = StepBenchmark(settings, cluster)
+            benchmark = StepBenchmark(settings, cluster, rendezvous.group_secret)
             for index, case in enumerate(cases):
                 result = benchmark.measure(case, cases[index + 1 :])
                 if result is not None:

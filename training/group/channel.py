@@ -1,6 +1,6 @@
 """Authenticated lines of JSON between the chief and a worker, without blocking.
 
-Both sides know a secret (rendezvous_secret.py), which never travels. The handshake:
+Both sides know a secret (secret.py), which never travels. The handshake:
 
     chief  -> {"qfleet": 2, "nonce": N}
     worker -> {"nonce": M, "rank": R, "proof": HMAC(secret, worker, N, M, R)}

@@ -2,7 +2,7 @@
 
 Without it, a restarted worker that reaches a process of the previous attempt, or a stale address of
 a peer, stalls for half a minute, because gRPC resolves a name again only every 30 s. Here, each try
-resolves the chief's address again. The order of messages on a connection (peer_channel.py):
+resolves the chief's address again. The order of messages on a connection (channel.py):
 
     handshake    both prove that they know the secret in the run's folder
     worker       hello: what all workers must have in common

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from common import storage
-from common.errors import QfleetError
+from common.errors import QfleetError, SettingsError
 from common.storage import StoragePath
 from training.cluster.spec import ClusterSpec
 
@@ -150,14 +150,23 @@ class GivenSecret:
         return cls(os.environ.pop(ENVIRONMENT_VARIABLE, "").encode())
 
     def write(self) -> bytes:
-        """Return the secret."""
-        return self._secret
+        """Return the secret; raises like `read`."""
+        return self.read()
 
     def ensure(self) -> None:
         """Do nothing."""
 
-    def read(self) -> bytes | None:
-        """Return the secret."""
+    def read(self) -> bytes:
+        """Return the secret.
+
+        Raises:
+            SettingsError: It is missing or short: without one, any process could join.
+        """
+        if len(self._secret) < MIN_SECRET_CHARACTERS:
+            raise SettingsError(
+                f"{ENVIRONMENT_VARIABLE} has {len(self._secret)} characters: set it to the same"
+                f" random text of at least {MIN_SECRET_CHARACTERS} characters for all workers"
+            )
         return self._secret
 
     def delete(self, *, others: bool = False) -> None:

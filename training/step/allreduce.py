@@ -5,7 +5,7 @@ of ranks. That takes one hop for any number of workers, but each worker sends W 
 takes 2 (W - 1) consecutive hops, but each worker sends about two vectors. So large vectors use the
 ring of TensorFlow's strategy.
 
-The hop uses connections of our own (peer_mesh.py): 0.1 to 0.3 ms between CPU-bound steps, compared
+The hop uses connections of our own (mesh.py): 0.1 to 0.3 ms between CPU-bound steps, compared
 with 1 to 3 ms for TensorFlow's all-to-all. The latter is used where there is no native kernel, or
 where workers can't connect to each other. `benchmarks/allreduce.py` measures all three.
 
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from qfleet import native
 from qfleet.native.libraries import tensorflow_path
 from qfleet.tensorflow.runtime import tf
-from training.group.peer_mesh import PeerMesh
+from training.group.mesh import PeerMesh
 from training.step.constants import MAX_ONE_HOP_BYTES
 from training.step.mesh_strategy import MeshStrategy
 

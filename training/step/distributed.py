@@ -10,8 +10,8 @@ from qfleet import native
 from qfleet.engine import library
 from qfleet.tensorflow.runtime import configure, tf
 from training.cluster.spec import ClusterSpec
-from training.group import peer_mesh, unlocked_connect
-from training.group.secure_mesh import connect_secure_mesh
+from training.group import unlocked_connect
+from training.group.mesh import connect_at_addresses, connect_or_fall_back
 from training.process.watchdog import Watchdog
 from training.step.allreduce import build_sum, limit_wait, use_connections
 from training.step.mesh_strategy import MeshStrategy
@@ -32,13 +32,13 @@ def create_strategy(
     """Create MultiWorkerMirroredStrategy from TF_CONFIG; the default strategy for one worker.
 
     TensorFlow waits for the other workers without a usable timeout: the watchdog has one. With
-    TARGET=slurm, no server of TensorFlow is started: see secure_mesh.py.
+    TARGET=slurm, no server of TensorFlow is started: see mesh_strategy.py.
 
     Args:
         settings: All settings.
         cluster: All workers, and the rank of this one.
         watchdog: Limits the time of the connections.
-        secret: Secret of the group; only TARGET=slurm needs it.
+        secret: Secret of the group, from its rendezvous; unused with one worker.
     """
     threads = settings.training.threads or default_threads(cluster)
     if settings.training.reproducible:
@@ -59,7 +59,7 @@ def create_strategy(
                 f"TARGET=slurm needs the native library for its all-reduce: {reason}"
             )
         watchdog.enter("the connections of the all-reduce", CONNECT_SECONDS, PeerLost)
-        use_connections(connect_secure_mesh(cluster, secret))
+        use_connections(connect_at_addresses(cluster, secret))
         limit_wait(settings.fault_tolerance.stall_timeout_max)
         return MeshStrategy(cluster)
     options = tf.distribute.experimental.CommunicationOptions(
@@ -71,8 +71,9 @@ def create_strategy(
     watchdog.enter("the connections of the all-reduce", CONNECT_SECONDS, PeerLost)
     sum_vectors = build_sum(strategy)
     use_connections(
-        peer_mesh.connect_mesh(
+        connect_or_fall_back(
             cluster,
+            secret,
             settings.fault_tolerance.rendezvous_port,
             lambda own: sum_vectors(tf.constant(own, tf.float64)).numpy(),
         )

@@ -2,7 +2,7 @@
 
 The collectives of MultiWorkerMirroredStrategy need TensorFlow's gRPC server on each worker. It has
 no authentication, and no option to bind it to one address. This strategy starts none: it places
-variables on this worker's device, and allreduce.py sums over the peer mesh (secure_mesh.py).
+variables on this worker's device, and allreduce.py sums over the peer mesh (mesh.py).
 """
 
 from collections.abc import Callable, Sequence

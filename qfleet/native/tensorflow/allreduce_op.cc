@@ -1,4 +1,4 @@
-// All-reduce (sum) of a vector over TCP connections that training/group/peer_mesh.py opens.
+// All-reduce (sum) of a vector over TCP connections that training/group/mesh.py opens.
 //
 // A step takes a few ms and ends with the sum of some hundred bytes. TensorFlow's collectives take
 // 1 to 3 ms for it on a busy processor: a request, a response and half a dozen threads to wake.
