@@ -20,7 +20,7 @@ def main() -> None:
     settings = Settings.from_args([*sys.argv[1:], "QUICK=true"])
     exit_on_signals()
     training = settings.training
-    if training.batch != AUTO and not training.batch_per_worker:
+    if training.batch != AUTO:
         # The default batch counts as explicit: training would use it.
         settings = Settings.from_args([*settings.to_args(), f"BATCH={training.global_batch}"])
     plan = make_plan(settings, keep_workers=True)

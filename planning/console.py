@@ -89,9 +89,7 @@ def _shown_forecasts(plan: TrainingPlan, training: TrainingSettings) -> list[Cos
     return [
         forecast
         for forecast in plan.recommendation.considered
-        if training.batch_per_worker
-        or forecast.option.batch == best.batch
-        or forecast.option.workers in workers
+        if forecast.option.batch == best.batch or forecast.option.workers in workers
     ]
 
 

@@ -230,7 +230,7 @@ def chosen_rows(training: TrainingSettings, workers: int) -> int | None:
 
     None without one, and with sharded states, which the cases do not have.
     """
-    batch = training.explicit_batch(workers)
+    batch = training.explicit_batch
     return math.ceil(batch / workers) if batch and training.state_shards == 1 else None
 
 

@@ -117,8 +117,8 @@ def _profile_path(settings: Settings, workload: WorkloadAnalysis, effort: str) -
     circuits = {name: getattr(workload, name) for name in names}
     values = {**circuits, "spanned": workload.has_spanning_states}
     training = settings.training
-    if training.has_explicit_batch:
-        values["batch"] = [training.batch, training.batch_per_worker]
+    if training.explicit_batch:
+        values["batch"] = training.batch
     return _path(f"profile-{effort}", {**machine_key(settings), **values})
 
 

@@ -56,7 +56,7 @@ def check(
         )
     if keep_workers:
         return
-    if training.has_explicit_batch and training.global_batch > workload.train_examples:
+    if training.explicit_batch and training.global_batch > workload.train_examples:
         raise SettingsError(
             f"BATCH={training.global_batch} is more than the {workload.train_examples:,} training"
             " examples: lower BATCH, or raise TRAIN_EXAMPLES"
@@ -70,7 +70,7 @@ def options(
     for workers in _worker_counts(workload, training, machine):
         fair = machine.fair_threads(workers)
         threads_options = sorted({fair, *(2**power for power in range(fair.bit_length()))})
-        explicit = training.explicit_batch(workers)
+        explicit = training.explicit_batch
         batches = [explicit] if explicit else _automatic_batches(workload)
         for threads in [training.threads] if training.threads else threads_options:
             for shards in _shard_counts(workers, training, workload):

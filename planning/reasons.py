@@ -45,7 +45,7 @@ def explain_batch(
     costs: Costs, best: CostForecast, forecasts: Sequence[CostForecast]
 ) -> Iterator[str]:
     """Explain the batch, unless it is explicit or all examples."""
-    if costs.training.has_explicit_batch or costs.workload.whole_batch:
+    if costs.training.explicit_batch or costs.workload.whole_batch:
         return
     batch = best.option.batch
     most = max(one.examples_per_second for one in forecasts)

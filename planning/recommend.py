@@ -54,8 +54,7 @@ def recommend(costs: Costs, *, keep_workers: bool = False) -> Recommendation:
         )
     fastest = _with_best_threads(fitting)
     batch = _smallest_batch(fastest)
-    # With BATCH_PER_WORKER, each number of workers has a batch of its own.
-    candidates = [one for one in fastest if training.batch_per_worker or one.option.batch == batch]
+    candidates = [one for one in fastest if one.option.batch == batch]
     candidates.sort(key=lambda one: one.option.workers)
     speedup = MIN_PRICED_SPEEDUP if machine.dedicated else MIN_LOCAL_SPEEDUP
     best = _fewest_workers(candidates, speedup)

@@ -100,9 +100,8 @@ def selected_cases(settings: Settings) -> tuple[ScalingCases, Settings]:
         changes["workers"] = [*_doublings(training.workers)]
     if "qubits" in explicit:
         changes["qubits"] = (settings.model.qubits,)
-    if training.batch or training.batch_per_worker:
-        changes["strong"] = (training.batch,) if training.batch else ()
-        changes["weak"] = (training.batch_per_worker,) if training.batch_per_worker else ()
+    if training.batch:
+        changes |= {"strong": (training.batch,), "weak": ()}
     cases = ScalingCases(**vars(cases) | changes)
     for batch in cases.strong:
         if batch < max(cases.workers):
@@ -116,7 +115,6 @@ def selected_cases(settings: Settings) -> tuple[ScalingCases, Settings]:
 def _replaced_settings(settings: Settings, cases: ScalingCases) -> dict[str, Any]:
     replaced: dict[str, Any] = {
         "batch": None,
-        "batch_per_worker": None,
         "partitions": max(settings.data.partitions, *cases.workers),
     }
     if "model" not in settings.explicit and settings.data.task not in VARIATIONAL_TASKS:

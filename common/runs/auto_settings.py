@@ -118,6 +118,5 @@ class _PlannerFailed(QfleetError):
 
 def _with(settings: Settings, numbers: Mapping[str, object]) -> Settings:
     """Return settings with other numbers, validated like those of the user."""
-    cleared = {"batch_per_worker": ""} if "batch" in numbers else {}
-    changes = [f"--{name}={value}" for name, value in {**cleared, **numbers}.items()]
+    changes = [f"--{name}={value}" for name, value in numbers.items()]
     return Settings.from_args([*settings.to_args(), *changes])

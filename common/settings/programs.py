@@ -45,7 +45,7 @@ def _names(words: str) -> Names:
 _WORKER = frozenset({*names_in_scope(Scope.WORKER), *names_in_scope(Scope.POD_SPEC)})
 _TRAINING = _WORKER | _names("target config")
 _INFERENCE = _names(
-    "config target storage run job_id verbose heartbeat_file threads batch batch_per_worker"
+    "config target storage run job_id verbose heartbeat_file threads batch"
     " state_shards model data inference"
 )
 _CLUSTER = _names("cluster")
@@ -53,7 +53,7 @@ _CLIENT = _names("config target run context namespace job_api")
 _STORED = _CLIENT | _names("storage overlay image service_account")
 _SLURM_CLIENT = _names("config target run storage") | {"model"}  # which names a run without RUN
 _MEASURED = frozenset(names_in_scope(Scope.BENCHMARK)) | _names(
-    "config target storage verbose qubits workers batch batch_per_worker state_shards threads quick"
+    "config target storage verbose qubits workers batch state_shards threads quick"
 )
 _PLACED = frozenset(names_in_scope(Scope.PLACEMENT))
 _STUDY = _names("studies parallelism price_per_worker_hour")

@@ -57,7 +57,7 @@ def names_in_scope(scope: Scope) -> tuple[str, ...]:
 
 
 def flag(name: str) -> str:
-    """Return the name of a setting as a flag: batch_per_worker -> batch-per-worker."""
+    """Return the name of a setting as a flag: train_examples -> train-examples."""
     return name.replace("_", "-")
 
 

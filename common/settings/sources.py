@@ -28,6 +28,7 @@ Fields = Mapping[str, SettingField]
 # Terms of this field and of similar tools -> the setting that a user of that term looks for.
 TERMS: Mapping[str, str] = MappingProxyType(
     {
+        "batch_per_worker": "batch",
         "batch_size": "batch",
         "bucket": "storage",
         "checkpoint_every": "checkpoint_interval",

@@ -27,7 +27,7 @@ def test_whole_group_changes_nothing():
 def test_smaller_group_keeps_the_global_batch(monkeypatch):
     monkeypatch.setenv(TF_CONFIG, CLUSTER.to_config())
     monkeypatch.setattr(emitter, "_rank", None)  # of this process
-    settings = Settings.from_values(workers=3, batch_per_worker=20)
+    settings = Settings.from_values(workers=3, batch=60)
     inside, group = enter_group(settings, CLUSTER, START)
     assert (group.rank, group.workers) == (1, ("127.0.0.1:1", "127.0.0.1:3"))
     assert json.loads(os.environ[TF_CONFIG])["task"]["index"] == 1

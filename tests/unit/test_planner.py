@@ -353,16 +353,6 @@ def test_check_impossible_state_shards_raises():
             check(workload(8), settings.training, "qfleet", keep_workers=kept)
 
 
-def test_recommend_batch_per_worker_compares_workers():
-    few = recommend(costs(workload(8), HERE, "BATCH_PER_WORKER=64"))
-    assert len({one.option.workers for one in few.considered}) > 1
-    assert few.best.option[:2] == (1, 64)
-    assert "more than 1 gain" in few.reasons[0]
-    many = recommend(costs(workload(16), PODS, "BATCH_PER_WORKER=64")).best.option
-    assert many.workers > 1
-    assert many.batch == 64 * many.workers
-
-
 def test_recommend_state_too_large_raises_one_sentence():
     with pytest.raises(
         SettingsError, match=r"QUBITS=40 does not fit: each of .* workers .* use at most"
@@ -400,7 +390,6 @@ def test_cases_to_fit_are_few_and_measure_one_equal_circuit():
     [
         ("BATCH=50", ((1, 2, [50, 192]), (2, 1, [50, 192, 16, 50]))),
         ("BATCH=150", ((1, 2, [32, 150]), (2, 1, [32, 150, 16, 150]))),
-        ("BATCH_PER_WORKER=30", ((1, 2, [30, 192]), (2, 1, [60, 192, 30, 96]))),
         ("BATCH=auto", ((1, 2, [32, 192]), (2, 1, [32, 192, 16, 96]))),
         ("BATCH=1000000", ((1, 2, [32, 192]), (2, 1, [32, 192, 16, 96]))),
     ],
@@ -425,7 +414,7 @@ def test_work_unknown_threads_uses_fewer_threads():
 
 def test_plan_file_is_accepted_by_config():
     settings = Settings.from_args(
-        ["QUBITS=12", "TRAIN_EXAMPLES=1000", "BATCH_PER_WORKER=8", "PRICE_PER_WORKER_HOUR=2"]
+        ["QUBITS=12", "TRAIN_EXAMPLES=1000", "BATCH=16", "PRICE_PER_WORKER_HOUR=2"]
     )
     path = plan_file.write(plan_file.apply_plan(settings, WorkerOption(2, 128, 1), HERE))
     read = Settings.from_args([f"CONFIG={path}"])

@@ -75,7 +75,7 @@ READ_OTHERWISE = {
     "make fleet": {"job_id", "prune"},
     # Checks of a training, which a data set has to pass with the defaults.
     "make dataset": {"angles", "model", "loss", *names_in_scope(Scope.POD_SPEC), "state_shards",
-                     "batch", "batch_per_worker", "min_workers", "prune"},
+                     "batch", "min_workers", "prune"},
     "make runs": {"model", "qubits", "task"},  # of the listed runs
     "make tensorboard": PLANNER | ALL_PARTS,
     "make manifests": {"tensorboard_host", "tensorboard_port"},

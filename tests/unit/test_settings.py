@@ -38,7 +38,7 @@ MODEL = (
 DATA = ("task", "data", "label_column", "id_column", "classes", "class_weights", "encoder",
         "train_examples", "validation_examples", "test_examples", "partitions", "seed",
         "data_memory")  # fmt: skip
-TRAINING = ("workers", "min_workers", "state_shards", "batch", "batch_per_worker", "epochs",
+TRAINING = ("workers", "min_workers", "state_shards", "batch", "epochs",
             "learning_rate", "loss", "initializations", "initialization_epochs", "prune",
             "reproducible", "micro_batch", "steps_per_call", "threads")  # fmt: skip
 CHECKPOINTING = ("checkpoint_interval", "keep_checkpoints", "keep_best")
@@ -76,6 +76,7 @@ SUGGESTED = {
     "parallel": "parallelism",
     "exmples": "train_examples",
     "batch-size": "batch",
+    "batch_per_worker": "batch",
     "lr": "learning_rate",
     "num_workers": "workers",
     "epocs": "epochs",
@@ -110,10 +111,10 @@ def test_config_in_the_environment_is_read(tmp_path, monkeypatch):
     assert Settings.from_args(["CONFIG="]).data.seed == 0
 
 
-@pytest.mark.parametrize("args", [["--batch-per-worker", "5"], ["--batch-per-worker=5"],
-                                  ["BATCH_PER_WORKER=5"], ["--batch_per_worker=5"]])  # fmt: skip
+@pytest.mark.parametrize("args", [["--train-examples", "5"], ["--train-examples=5"],
+                                  ["TRAIN_EXAMPLES=5"], ["--train_examples=5"]])  # fmt: skip
 def test_argument_in_each_form_is_read(args):
-    assert Settings.from_args(args).training.global_batch == 10
+    assert Settings.from_args(args).data.train_examples == 5
 
 
 def test_bool_flag_without_value_is_true():
@@ -260,7 +261,7 @@ def test_initializations_without_main_phase_are_refused(args, least):
 
 
 def test_training_group_alone_is_usable():
-    training = TrainingSettings(batch_per_worker=5, workers=3)
+    training = TrainingSettings(batch=15, workers=3)
     assert training.global_batch == 15
     assert training.initialization_phase_epochs == 120
 
@@ -288,7 +289,7 @@ def test_fingerprint_of_equal_weights_is_equal():
 
 
 @pytest.mark.parametrize("args", [["SEED=1"], ["QUBITS=9"], ["BATCH=32"], ["LEARNING_RATE=0.01"],
-                                  ["BATCH_PER_WORKER=16"], ["PARTITIONS=8"], ["EPOCHS=10"],
+                                  ["PARTITIONS=8"], ["EPOCHS=10"],
                                   ["INITIALIZATIONS=2"]])  # fmt: skip
 def test_fingerprint_of_other_weights_differs(args):
     assert Settings.from_args(args).fingerprint() != Settings.from_args([]).fingerprint()
@@ -296,7 +297,7 @@ def test_fingerprint_of_other_weights_differs(args):
 
 def test_fingerprint_of_resolved_values_is_equal():
     default = Settings.from_args([]).fingerprint()
-    for args in (["BATCH=64"], ["BATCH_PER_WORKER=32"], ["INITIALIZATIONS=8"],
+    for args in (["BATCH=64"], ["INITIALIZATIONS=8"],
                  ["INITIALIZATIONS=8", "INITIALIZATION_EPOCHS=15"]):  # fmt: skip
         assert Settings.from_args(args).fingerprint() == default
 
@@ -352,8 +353,6 @@ def test_from_record_of_a_wrong_value_raises():
         (["LEARNING_RATE=0.0_1"], "LEARNING_RATE=0.0_1 is not allowed"),
         (["DEADLINE=2h"], "to 31,536,000, in seconds"),
         (["RUN=../x"], "RUN is lower-case letters"),
-        (["BATCH=64", "BATCH_PER_WORKER=32"], "set only one of them"),
-        (["BATCH=auto", "BATCH_PER_WORKER=32"], "BATCH=auto and BATCH_PER_WORKER=32"),
         (["STATE_SHARDS=3"], "set STATE_SHARDS to 2 or 4"),
         (["STATE_SHARDS=4", "WORKERS=6"], "a multiple of 4"),
         (["WORKERS=65"], "PARTITIONS=64"),
@@ -519,7 +518,7 @@ def test_scope_profile_key_is_the_measured_pods():
 
 
 def test_scope_plan_file_is_all_but_planning():
-    excluded = {"config", "batch_per_worker", "job_id", "heartbeat_file", *PLANNING, *STUDIES}
+    excluded = {"config", "job_id", "heartbeat_file", *PLANNING, *STUDIES}
     assert set(names_in_scope(Scope.PLAN_FILE)) == set(Settings.fields()) - excluded
 
 

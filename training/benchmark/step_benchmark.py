@@ -320,7 +320,7 @@ def _host_seconds(learner: Any, data: Any, step_seconds: float) -> float:
 
 def _learner_key(case: BenchmarkCase) -> LearnerKey:
     """Return what the learner of a case depends on: everything but the batch and the values."""
-    settings = case.settings.replace(batch=None, batch_per_worker=None)
+    settings = case.settings.replace(batch=None)
     return replace(case, settings=settings, seconds=0.0, data=""), _micro_batch_count(case)
 
 

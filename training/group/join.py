@@ -68,7 +68,7 @@ def enter_group(
     group.export()
     events.start(group.rank)
     batch = settings.training.global_batch
-    return settings.replace(workers=group.size, batch=batch, batch_per_worker=None), group
+    return settings.replace(workers=group.size, batch=batch), group
 
 
 def load_data(settings: Settings, cluster: ClusterSpec, start: StartMessage) -> Dataset:

@@ -77,15 +77,6 @@ class TrainingSettings(SettingsGroup):
             choices=("auto",),
         ),
     ] = None
-    batch_per_worker: Annotated[
-        int | None,
-        Ge(1),
-        Le(1_000_000),
-        Setting(
-            "examples per step and worker (alternative to BATCH)",
-            without=frozenset({Scope.PLAN_FILE}),
-        ),
-    ] = None
     epochs: Annotated[
         int,
         Ge(1),
@@ -184,11 +175,6 @@ class TrainingSettings(SettingsGroup):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.batch and self.batch_per_worker:
-            raise ValueError(
-                f"BATCH={'auto' if self.batch == AUTO else self.batch} and BATCH_PER_WORKER="
-                f"{self.batch_per_worker} both set the batch size: set only one of them"
-            )
         shards = self.state_shards
         if shards & (shards - 1):
             above = 1 << shards.bit_length()
@@ -243,21 +229,11 @@ class TrainingSettings(SettingsGroup):
     @property
     def global_batch(self) -> int:
         """Examples per step over all workers."""
-        if self.batch and self.batch != AUTO:
-            return self.batch
-        if self.batch_per_worker and self.workers != AUTO:
-            return self.batch_per_worker * self.workers
-        return DEFAULT_BATCH
+        return self.explicit_batch or DEFAULT_BATCH
 
     @property
-    def has_explicit_batch(self) -> bool:
-        """True if the batch is not left to the planner."""
-        return self.explicit_batch(1) is not None
-
-    def explicit_batch(self, workers: int) -> int | None:
-        """Return the global batch of some number of workers; None if the planner chooses it."""
-        if self.batch_per_worker:
-            return self.batch_per_worker * workers
+    def explicit_batch(self) -> int | None:
+        """BATCH; None if the planner chooses it."""
         return None if self.batch == AUTO else self.batch
 
     @property
