@@ -8,6 +8,7 @@ from rich.console import Console
 from common.errors import exit_on_signals, run_main
 from common.settings import Settings
 from common.settings.forward_checks import require_trainable
+from common.settings.options import PlanOptions
 from common.waiting import Waiting
 from planning import plan_file
 from planning.console import print_plan
@@ -17,21 +18,21 @@ from planning.planner import make_plan
 
 def main() -> None:
     """Plan, print the plan, and with APPLY write the recommended settings."""
-    settings = Settings.from_args(sys.argv[1:], "make plan")
+    settings, options = Settings.with_options(sys.argv[1:], "make plan", PlanOptions)
     require_measurable(settings.job.target)
     require_trainable(settings.model, settings.data)
     exit_on_signals()
-    if settings.planning.apply:
+    if options.apply:
         plan_file.check()
     console = Console(width=None if sys.stdout.isatty() else 120)
     wait = contextlib.nullcontext() if console.is_terminal else Waiting("the plan")
     with console.status("planning") as status, wait:
         report = status.update if console.is_terminal else console.print
         # Only the short form uses cached measurements.
-        plan = make_plan(settings, report=report, fresh=not settings.planning.quick)
+        plan = make_plan(settings, report=report, fresh=not options.quick, quick=options.quick)
     print_plan(plan, settings, console)
     values = plan_file.apply_plan(settings, plan.recommendation.best.option, plan.machine)
-    if settings.planning.apply:
+    if options.apply:
         path = plan_file.write(values)
         console.print(f"Settings written to {path}.", soft_wrap=True)
         steps = [f"make training CONFIG={path}"]

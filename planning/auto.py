@@ -17,13 +17,13 @@ from planning.planner import make_plan
 
 def main() -> None:
     """Emit the chosen settings."""
-    settings = Settings.from_args([*sys.argv[1:], "QUICK=true"])
+    settings = Settings.from_args(sys.argv[1:])
     exit_on_signals()
     training = settings.training
     if training.batch != AUTO:
         # The default batch counts as explicit: training would use it.
         settings = Settings.from_args([*settings.to_args(), f"BATCH={training.global_batch}"])
-    plan = make_plan(settings, keep_workers=True)
+    plan = make_plan(settings, keep_workers=True, quick=True)
     option = plan.recommendation.best.option
     seconds = plan.profile.seconds
     source = f"measured in {seconds:.0f} s" if seconds else "cached measurements"

@@ -52,6 +52,7 @@ def make_plan(
     report: Report = lambda text: None,
     fresh: bool = False,
     keep_workers: bool = False,
+    quick: bool = False,
 ) -> TrainingPlan:
     """Plan a training.
 
@@ -61,13 +62,14 @@ def make_plan(
         report: Called with a line of progress.
         fresh: Measure even if there is a cached profile.
         keep_workers: Consider only WORKERS, if it is a number.
+        quick: Measure less.
 
     Raises:
         QfleetError: Nothing fits into memory, or the model, the data or the cluster can't be used.
     """
     machine = machine_memory(settings.job.target, settings.cluster)
     report("compiling the circuits")
-    effort = QUICK if settings.planning.quick else FULL
+    effort = QUICK if quick else FULL
     with ExitStack() as stack:
         standby: Sequence[StandbyGroup] = ()
         workload = None if fresh else measurement_cache.load_workload(settings)

@@ -23,6 +23,7 @@ from common import storage
 from common.errors import QfleetError, SettingsError, exit_on_signals, run_main
 from common.processes import cpu_sets
 from common.settings import VARIATIONAL_TASKS, Settings
+from common.settings.options import ScalingOptions
 from common.settings.settings import AUTO
 from common.storage import StoragePath
 from common.text import plural
@@ -65,10 +66,10 @@ QUICK = ScalingCases((1, 2), (8, 12), (32,), (64,), rounds=2, seconds=0.4)
 
 def main() -> None:
     """Measure, and write the report into a folder in STORAGE."""
-    settings = Settings.from_args(sys.argv[1:], "make scaling")
+    settings, options = Settings.with_options(sys.argv[1:], "make scaling", ScalingOptions)
     require_measurable(settings.job.target)
     logging_setup.start_console(0, verbose=settings.job.verbose)
-    cases, settings = selected_cases(settings)
+    cases, settings = selected_cases(settings, QUICK if options.quick else FULL)
     exit_on_signals()
     folder = storage.path(settings.job.storage) / f"scaling_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     conditions = _conditions(settings, cases)
@@ -77,8 +78,12 @@ def main() -> None:
     log.info(f"Report written to {folder}/report.md")
 
 
-def selected_cases(settings: Settings) -> tuple[ScalingCases, Settings]:
+def selected_cases(settings: Settings, cases: ScalingCases) -> tuple[ScalingCases, Settings]:
     """Return the cases, with explicit settings in place of the defaults.
+
+    Args:
+        settings: Settings of the command.
+        cases: The default cases: FULL or QUICK.
 
     Raises:
         SettingsError: A setting can't be used here.
@@ -94,7 +99,6 @@ def selected_cases(settings: Settings) -> tuple[ScalingCases, Settings]:
             "scaling measures what WORKERS=auto and BATCH=auto choose from: set WORKERS and BATCH"
             " to numbers, or omit them"
         )
-    cases = QUICK if settings.planning.quick else FULL
     changes: dict[str, Any] = {}
     if "workers" in explicit:
         changes["workers"] = [*_doublings(training.workers)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from common.errors import SettingsError
 from common.settings import AUTO, Settings
+from common.settings.options import all_options
 from common.settings.programs import selected, used_by
 from common.settings.sources import require_one_value, suggest
 from studies.axes import (
@@ -66,8 +67,9 @@ class StudyDefinition:
         search = Settings.from_args(sources).studies.search
         axes, plain = [], []
         for name, text in given.items():
-            field = Settings.fields()[name]
-            found = parse_axis(field, text, search="grid" if name == "seed" else search)
+            field = Settings.fields().get(name)
+            search_of = "grid" if name == "seed" else search
+            found = parse_axis(field, text, search=search_of) if field else text
             if isinstance(found, Axis):
                 axes.append(found)
             else:
@@ -281,6 +283,7 @@ class StudyDefinition:
 
 def _split(args: Sequence[str]) -> dict[str, str]:
     """Return the text of each setting on the command line by name."""
+    fields = {**all_options(), **Settings.fields()}  # options are refused with what uses them
     given: dict[str, str] = {}
     shown: dict[str, str] = {}
     for arg in args:
@@ -289,10 +292,8 @@ def _split(args: Sequence[str]) -> dict[str, str]:
         name = SYNONYMS.get(word, word)
         if not equals:
             raise SettingsError(f"{arg!r} is not of the form NAME=value or --name=value")
-        if name not in Settings.fields():
-            raise SettingsError(
-                f"{name.upper()} is not a setting{suggest(name, Settings.fields())}"
-            )
+        if name not in fields:
+            raise SettingsError(f"{name.upper()} is not a setting{suggest(name, fields)}")
         given[name], last = text, f"{word.upper()}={text}"
         require_one_value(last, shown.setdefault(name, last))
     return given

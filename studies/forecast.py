@@ -66,7 +66,7 @@ def _trial_seconds(definition: StudyDefinition, *, may_measure: bool) -> Iterato
     measured = 0
     for combination in definition.combinations or definition.corners:
         args = definition.trial_args(0, combination)
-        settings = Settings.from_args([*args, "QUICK=true", "TARGET=local"])
+        settings = Settings.from_args([*args, "TARGET=local"])
         seconds = _predict_cached(settings)
         if seconds is None and may_measure and measured < MAX_MEASURED:
             measured += 1
@@ -90,7 +90,7 @@ def _predict(settings: Settings) -> float | None:
     from planning.costs import Costs, WorkerOption
     from planning.planner import make_plan
 
-    plan = make_plan(settings, keep_workers=True)
+    plan = make_plan(settings, keep_workers=True, quick=True)
     training = settings.training
     costs = Costs(plan.workload, plan.profile, plan.machine, training)
     option = WorkerOption(

@@ -15,6 +15,7 @@ from common import runs, storage
 from common.errors import RunError, run_main
 from common.metrics import line
 from common.settings import Settings
+from common.settings.options import RunsOptions
 from common.storage import StoragePath
 from common.text import printable
 
@@ -32,23 +33,17 @@ COLORS = {
 
 def main() -> None:
     """Compare or delete runs, or list them all."""
-    settings = Settings.from_args(sys.argv[1:], "make runs")
+    settings, options = Settings.with_options(sys.argv[1:], "make runs", RunsOptions)
     console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
     root = storage.path(settings.job.storage)
-    chosen = [name for name in ("compare", "delete", "promote") if settings.get(name)]
-    if len(chosen) > 1:
-        names = " and ".join(name.upper() for name in chosen)
-        raise RunError(f"{names} exclude each other: set one of them")
-    if bool(settings.runs.promote) != bool(settings.runs.alias):
-        raise RunError("PROMOTE and AS belong together: set PROMOTE=run AS=alias")
-    if settings.runs.delete:
-        remove(console, root, _names(settings.runs.delete), confirmed=settings.runs.yes)
-    elif settings.runs.promote:
-        run = runs.find(root, settings.runs.promote)
-        runs.promote(run, settings.runs.alias)
-        console.print(f"{settings.runs.alias} is now run {run.name}")
-    elif settings.runs.compare:
-        compare(console, root, _names(settings.runs.compare))
+    if options.delete:
+        remove(console, root, _names(options.delete), confirmed=options.yes)
+    elif options.promote:
+        run = runs.find(root, options.promote)
+        runs.promote(run, options.alias)
+        console.print(f"{options.alias} is now run {run.name}")
+    elif options.compare:
+        compare(console, root, _names(options.compare))
     else:
         print_runs(console, root, settings.studies.study)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from common.errors import SettingsError, run_main
 from common.settings import Settings
+from common.settings.options import OPTIONS, option_fields
 from common.settings.schema import markdown_table
 
 BEGIN, END = "<!-- settings: begin (make settings-table) -->", "<!-- settings: end -->"
@@ -25,7 +26,8 @@ def main(args: Sequence[str] = ()) -> int:
         SettingsError: FILE has no place for the table, or its table is out of date.
     """
     args = args or sys.argv[1:]
-    table = markdown_table(Settings.fields())
+    options = [field for program in OPTIONS for field in option_fields(program).values()]
+    table = markdown_table([*Settings.fields().values(), *options])
     if len(args) != 2 or args[0] not in ("--check", "--write"):
         print(table)
         return 0

@@ -13,6 +13,7 @@ from typing import Protocol
 from common.errors import SettingsError
 from common.settings.fields import Scope, Value
 from common.settings.groups.experiment import MODELS, VARIATIONAL_TASKS
+from common.settings.options import option_fields
 from common.settings.registry import all_fields, flag, names_in_scope
 from common.settings.sources import TERMS, Given
 
@@ -53,16 +54,16 @@ _CLIENT = _names("config target run context namespace job_api")
 _STORED = _CLIENT | _names("storage overlay image service_account")
 _SLURM_CLIENT = _names("config target run storage") | {"model"}  # which names a run without RUN
 _MEASURED = frozenset(names_in_scope(Scope.BENCHMARK)) | _names(
-    "config target storage verbose qubits workers batch state_shards threads quick"
+    "config target storage verbose qubits workers batch state_shards threads"
 )
 _PLACED = frozenset(names_in_scope(Scope.PLACEMENT))
 _STUDY = _names("studies parallelism price_per_worker_hour")
-_PLAN = _names("price_per_worker_hour apply quick")
+_PLAN = _names("price_per_worker_hour")
 _NOT_PLANNED = _names("study heartbeat_file")
 _FLEET = _names(
     "config target storage verbose model data training checkpoint_interval max_attempts planning"
     " rendezvous_timeout"
-) - _names("apply learning_rate prune reproducible micro_batch steps_per_call")
+) - _names("learning_rate prune reproducible micro_batch steps_per_call")
 
 _TRAINED = {
     "local": _TRAINING | _names("max_restarts"),
@@ -91,7 +92,7 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
         "make scaling": _by_target(local=_MEASURED, k8s=_MEASURED | _PLACED),
         "make fleet": _by_target(local=_FLEET, k8s=_FLEET | _PLACED),
         "make dataset": _by_target(any=_names("config storage job_id qubits data")),
-        "make runs": _by_target(any=_names("config storage study runs")),
+        "make runs": _by_target(any=_names("config storage study")),
         "make tensorboard": _by_target(
             local=_names("config target storage run verbose tensorboard_port tensorboard_host")
             | _names("tensorboard_folder"),
@@ -171,7 +172,6 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
         "micro_batch": _with("reproducible", "REPRODUCIBLE=true"),
         "pooling": _reads_model(*MODELS),
         "queue_priority": _with("queue"),
-        "yes": _with("delete"),
         "zne_fit": _with("zne"),
     }
 )
@@ -179,15 +179,17 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
 
 
 def _condition(program: str, name: str) -> Condition | None:
+    if name not in CONDITIONS:
+        return None
     group = all_fields()[name].group
     # Inference compares MODEL and others with those of the run. Trials of a study differ.
     if program == "make study" or (program == "make inference" and group in ("model", "data")):
         return None
-    return CONDITIONS.get(name)
+    return CONDITIONS[name]
 
 
 def used_by(program: str, target: str, settings: Values) -> Names:
-    """Return the settings that a program uses.
+    """Return the settings that a program uses, and its options.
 
     Args:
         program: A key of PROGRAMS.
@@ -200,8 +202,8 @@ def used_by(program: str, target: str, settings: Values) -> Names:
 
 
 def used_anywhere(program: str) -> Names:
-    """Return the settings that a program uses with any TARGET."""
-    return frozenset().union(*PROGRAMS[program].values())
+    """Return the settings that a program uses with any TARGET, and its options."""
+    return frozenset(option_fields(program)).union(*PROGRAMS[program].values())
 
 
 def selected(args: Iterable[str], names: Names) -> list[str]:
@@ -230,7 +232,8 @@ def require_used(program: str, target: str, settings: Values, given: Mapping[str
 
 def _of_target(program: str, target: str) -> Names:
     by_target = PROGRAMS[program]
-    return by_target.get("any") or by_target.get(target) or used_anywhere(program)
+    used = by_target.get("any") or by_target.get(target)
+    return used | option_fields(program).keys() if used else used_anywhere(program)
 
 
 def _where(program: str, target: str, name: str) -> str:

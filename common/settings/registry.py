@@ -10,7 +10,6 @@ from common.settings.fields import Scope, SettingField, SettingsGroup
 from common.settings.groups.commands import (
     InferenceSettings,
     PlanningSettings,
-    RunsSettings,
     StudySettings,
 )
 from common.settings.groups.experiment import DataSettings, JobSettings, ModelSettings
@@ -39,7 +38,6 @@ class SettingGroups:
     planning: PlanningSettings
     inference: InferenceSettings
     studies: StudySettings
-    runs: RunsSettings
 
 
 GROUPS: Mapping[str, type[SettingsGroup]] = MappingProxyType(get_type_hints(SettingGroups))

@@ -1,6 +1,6 @@
 """Settings in words: allowed values, the text of --help, and the markdown table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import UnionType
 from typing import Literal, Union, get_args, get_origin
 
@@ -42,7 +42,7 @@ def help_text(fields: Mapping[str, SettingField]) -> str:
         "line, QFLEET_NAME in the environment, `name: value` in the YAML file given by CONFIG.",
     ]
     width = max(len(name) for name in fields) + 1
-    for title, members in _by_title(fields).items():
+    for title, members in _by_title(fields.values()).items():
         lines += ["", f"{title}:"]
         for field in members:
             constraint = describe_constraint(field)
@@ -53,11 +53,11 @@ def help_text(fields: Mapping[str, SettingField]) -> str:
     return "\n".join(lines)
 
 
-def markdown_table(fields: Mapping[str, SettingField]) -> str:
+def markdown_table(fields: Iterable[SettingField]) -> str:
     """Return the table of settings of docs/configuration.md.
 
     Args:
-        fields: `Settings.fields()`.
+        fields: Settings, and options of commands.
     """
     lines = ["| setting | default | allowed | unit | meaning |", "|---|---|---|---|---|"]
     for title, members in _by_title(fields).items():
@@ -76,8 +76,8 @@ def format_value(value: Value) -> str:
     return "" if value is None else str(value)
 
 
-def _by_title(fields: Mapping[str, SettingField]) -> dict[str, list[SettingField]]:
+def _by_title(fields: Iterable[SettingField]) -> dict[str, list[SettingField]]:
     groups: dict[str, list[SettingField]] = {}
-    for field in fields.values():
+    for field in fields:
         groups.setdefault(field.title, []).append(field)
     return groups

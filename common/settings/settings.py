@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
@@ -27,13 +27,16 @@ from common.settings.groups.experiment import (
     VARIATIONAL_TASKS,
 )
 from common.settings.micro_batches import micro_batch_rows
+from common.settings.options import Options, all_options, option_fields
 from common.settings.programs import require_used, used_anywhere
 from common.settings.records import complete, int_or
 from common.settings.registry import GROUPS, SettingGroups, all_fields, flag
 from common.settings.schema import help_text
 from common.settings.slurm_checks import check_slurm
-from common.settings.sources import format_error, read_sources, require_one_value
+from common.settings.sources import Given, format_error, read_sources, require_one_value
 from common.settings.task_defaults import task_defaults
+
+OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +64,47 @@ class Settings(SettingGroups):
             SettingsError: A setting is unknown or not used, or a value is not allowed. The message
                 names the setting, the value, its source and the allowed values.
         """
-        fields = all_fields()
-        if {"-h", "--help"} & set(args):
-            used = used_anywhere(program) if program else fields.keys()
-            print(help_text({name: field for name, field in fields.items() if name in used}))
-            raise SystemExit(0)
-        given = read_sources(args, fields)
+        return cls._read(args, program, is_client=is_client)[0]
+
+    @classmethod
+    def with_options(
+        cls, args: Sequence[str], program: str, kind: type[OptionsT]
+    ) -> tuple[Self, OptionsT]:
+        """Read settings as `from_args`, and the options of the program.
+
+        Args:
+            args: As for `from_args`.
+            program: A key of `OPTIONS`.
+            kind: Its options.
+
+        Raises:
+            SettingsError: As `from_args`.
+        """
+        settings, given = cls._read(args, program)
+        values = {name: one.value for name, one in given.items() if name in kind.model_fields}
         try:
-            values = {name: one.value for name, one in given.items()}
+            return settings, kind.model_validate(values)
+        except ValidationError as error:
+            raise SettingsError(format_error(error, given, option_fields(program))) from None
+
+    @classmethod
+    def _read(
+        cls, args: Sequence[str], program: str, *, is_client: bool = False
+    ) -> tuple[Self, Mapping[str, Given]]:
+        """Return the settings, and all given values with those of options."""
+        known = {**all_fields(), **all_options(), **option_fields(program)}
+        if {"-h", "--help"} & set(args):
+            used = used_anywhere(program) if program else all_fields().keys()
+            print(help_text({name: field for name, field in known.items() if name in used}))
+            raise SystemExit(0)
+        given = read_sources(args, known)
+        if not program:
+            _require_settings(given)
+        try:
+            values = {name: one.value for name, one in given.items() if name in all_fields()}
             settings = cls._build(values, task_defaults(values))
         except ValidationError as error:
-            raise SettingsError(format_error(error, given, fields)) from None
+            raise SettingsError(format_error(error, given, known)) from None
         except ValueError as error:
             raise SettingsError(str(error)) from None
         if program:
@@ -80,7 +113,7 @@ class Settings(SettingGroups):
             require_used(program, target, settings, given)
             for one in given.values():
                 require_one_value(one.text, one.earlier)
-        return settings
+        return settings, given
 
     @classmethod
     def from_values(cls, **values: Value) -> Self:
@@ -390,6 +423,12 @@ class Settings(SettingGroups):
 def _default(group: type[SettingsGroup]) -> SettingsGroup:
     """Return the group's only instance of defaults: groups are immutable."""
     return group()
+
+
+def _require_settings(given: Mapping[str, Given]) -> None:
+    for name, one in given.items():
+        if one.is_argument and name not in all_fields():
+            raise SettingsError(f"{one.text} is an option of a command, not a setting: omit it")
 
 
 def _require_known(values: Mapping[str, Value]) -> None:

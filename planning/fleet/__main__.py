@@ -14,6 +14,7 @@ from common import storage
 from common.errors import SettingsError, exit_on_signals, run_main
 from common.settings import Settings
 from common.settings.groups.training import TrainingSettings
+from common.settings.options import FleetOptions
 from common.settings.settings import AUTO
 from common.storage import StoragePath
 from planning.costs import Costs
@@ -37,7 +38,7 @@ ROTATED = "every qubit of each example rotated"
 
 def main() -> None:
     """Measure a few steps, simulate the fleet, print and write the results."""
-    settings = Settings.from_args(sys.argv[1:], "make fleet")
+    settings, options = Settings.with_options(sys.argv[1:], "make fleet", FleetOptions)
     require_measurable(settings.job.target)
     check_settings(settings.training)
     exit_on_signals()
@@ -45,7 +46,7 @@ def main() -> None:
     folder = storage.path(settings.job.storage) / f"fleet_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     checkpoint_seconds = measure_checkpoint_seconds(folder)
     with console.status("measuring") as status:
-        plan = make_plan(settings, report=status.update)
+        plan = make_plan(settings, report=status.update, quick=options.quick)
     machine = dataclasses.replace(plan.machine, dedicated=True)
     started = time.monotonic()
     workloads = {settings.data.data: plan.workload}
@@ -54,8 +55,9 @@ def main() -> None:
     studies = []
     for data, workload in workloads.items():
         costs = Costs(workload, plan.profile, machine, settings.training)
-        studies.append(FleetStudy(data, FleetJobs(costs, settings, checkpoint_seconds), settings))
-    print_studies(console, settings, studies, time.monotonic() - started)
+        jobs = FleetJobs(costs, settings, checkpoint_seconds)
+        studies.append(FleetStudy(data, jobs, settings, options))
+    print_studies(console, settings, options, studies, time.monotonic() - started)
     print_published(console)
     write(folder, settings.planning.price_per_worker_hour, studies)
     console.print(f"Plots and tables written to {folder}", soft_wrap=True, highlight=False)

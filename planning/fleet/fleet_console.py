@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.settings import Settings
+from common.settings.options import FleetOptions
 from common.text import plural
 from planning.fleet import published
 from planning.fleet.fleet_study import FleetStudy
@@ -16,25 +17,30 @@ SHOWN_WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 512, 1024, 4096, 10_000)
 
 
 def print_studies(
-    console: Console, settings: Settings, studies: Sequence[FleetStudy], seconds: float
+    console: Console,
+    settings: Settings,
+    options: FleetOptions,
+    studies: Sequence[FleetStudy],
+    seconds: float,
 ) -> None:
     """Print the assumptions, and the table and the advice of each study.
 
     Args:
         console: Where to print.
         settings: Settings of the simulated job.
+        options: Its losses and step times.
         studies: One study per kind of data.
         seconds: Duration of the simulation.
     """
-    planning, first = settings.planning, studies[0]
+    price, first = settings.planning.price_per_worker_hour, studies[0]
     lines = [
         f"{settings.model.model}: {plural(settings.model.qubits, 'qubit')},"
         f" {plural(first.jobs.examples, 'example')}, {plural(settings.training.epochs, 'epoch')};"
         f" {plural(first.jobs.threads, 'core')} like those of this machine per worker",
-        f"losses: {planning.preemption_rate:g} per worker and hour,"
-        f" {planning.preemption_notice_fraction:.0%} with notice; {planning.restart_seconds:g} s"
+        f"losses: {options.preemption_rate:g} per worker and hour,"
+        f" {options.preemption_notice_fraction:.0%} with notice; {options.restart_seconds:g} s"
         f" until the next rendezvous, {first.job.start_seconds:.0f} s until the first step; step"
-        f" time varies by {planning.step_time_cv:.0%}; a checkpoint takes"
+        f" time varies by {options.step_time_cv:.0%}; a checkpoint takes"
         f" {1e3 * first.jobs.checkpoint_seconds:.0f} ms",
         f"simulated in {seconds:.1f} s",
     ]
@@ -47,8 +53,8 @@ def print_studies(
         console.print(line, soft_wrap=True, highlight=False)
     for one in studies:
         console.print(f"\n{one.data}", highlight=False)
-        console.print(_table(one.points, one.advised, prices=planning.price_per_worker_hour > 0))
-        for line in one.advice(planning.price_per_worker_hour):
+        console.print(_table(one.points, one.advised, prices=price > 0))
+        for line in one.advice(price):
             console.print(line, soft_wrap=True, highlight=False)
 
 

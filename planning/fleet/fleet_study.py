@@ -1,6 +1,7 @@
 """All simulations of one job with one kind of data."""
 
 from common.settings import Settings
+from common.settings.options import FleetOptions
 from planning.fleet import study
 from planning.fleet.advice import advice
 from planning.fleet.jobs import FleetJobs
@@ -13,26 +14,29 @@ class FleetStudy:
     Args:
         data: Description of the data.
         jobs: Jobs by batch and number of workers.
-        settings: BATCH, WORKERS (the largest number, if it is explicit), SEED, QUICK and the
-            planning group are used.
+        settings: BATCH, WORKERS (the largest number, if it is explicit), SEED and
+            PRICE_PER_WORKER_HOUR are used.
+        options: Losses and step times, and the number of runs.
     """
 
-    def __init__(self, data: str, jobs: FleetJobs, settings: Settings) -> None:
-        planning, training = settings.planning, settings.training
+    def __init__(
+        self, data: str, jobs: FleetJobs, settings: Settings, options: FleetOptions
+    ) -> None:
+        training = settings.training
         self.data, self.jobs = data, jobs
         self.hazards = Hazards(
-            planning.preemption_rate,
-            planning.step_time_cv,
-            planning.restart_seconds,
-            planning.preemption_notice_fraction,
+            options.preemption_rate,
+            options.step_time_cv,
+            options.restart_seconds,
+            options.preemption_notice_fraction,
         )
-        trials, seed = 100 if planning.quick else 400, settings.data.seed
+        trials, seed = 100 if options.quick else 400, settings.data.seed
         batch = training.global_batch
         self.points = study.sweep(
             jobs,
             jobs.batches(batch),
             self.hazards,
-            planning.price_per_worker_hour,
+            settings.planning.price_per_worker_hour,
             trials=trials,
             seed=seed,
             most=training.workers if "workers" in settings.explicit else study.MAX_WORKERS,

@@ -299,12 +299,12 @@ def test_report_warns_of_other_programs(points: list[ScalingPoint]) -> None:
 
 def test_selected_cases_explicit_settings_replace_defaults() -> None:
     cases, settings = scaling.selected_cases(
-        Settings.from_args(["workers=6", "qubits=16", "batch=96"])
+        Settings.from_args(["workers=6", "qubits=16", "batch=96"]), scaling.FULL
     )
     assert list(cases.workers) == [1, 2, 4, 6]
     assert (cases.qubits, cases.strong, cases.weak) == ((16,), (96,), ())
     assert settings.model.model == "qcnn"
-    cases, settings = scaling.selected_cases(Settings.from_args(["quick=1", "model=hybrid"]))
+    cases, settings = scaling.selected_cases(Settings.from_args(["model=hybrid"]), scaling.QUICK)
     assert cases == scaling.QUICK
     assert settings.model.model == "hybrid"
 
@@ -321,10 +321,10 @@ def test_selected_cases_explicit_settings_replace_defaults() -> None:
 def test_selected_cases_unusable_setting_raises(args: list[str], said: str | None) -> None:
     settings = Settings.from_args(args)
     if said is None:
-        scaling.selected_cases(settings)
+        scaling.selected_cases(settings, scaling.FULL)
         return
     with pytest.raises(SettingsError, match=said):
-        scaling.selected_cases(settings)
+        scaling.selected_cases(settings, scaling.FULL)
 
 
 def test_turn_cases_are_distinct_and_reversible() -> None:

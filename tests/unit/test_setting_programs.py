@@ -8,6 +8,7 @@ import pytest
 
 from common.errors import SettingsError
 from common.settings import Scope, Settings, names_in_scope
+from common.settings.options import OPTIONS, option_fields
 from common.settings.programs import (
     CONDITIONS,
     POD_SETTINGS,
@@ -61,7 +62,7 @@ SELECTING = {"config", "target"}
 ALL_PARTS = used_anywhere("make manifests") | {"tensorboard_host", "tensorboard_port"}
 """Settings that the manifests of all parts read: a command renders the manifests of one part."""
 
-PLANNER = {"price_per_worker_hour", "quick"}  # without effect on the choice of WORKERS=auto
+PLANNER = {"price_per_worker_hour"}  # without effect on the choice of WORKERS=auto
 RECORDED = {
     "initialization_epochs", "initializations", "learning_rate", "loss", "min_workers", "prune",
     "workers",
@@ -70,7 +71,7 @@ RECORDED = {
 READ_OTHERWISE = {
     "make training": PLANNER | ALL_PARTS,
     "make inference": RECORDED | PLANNER | ALL_PARTS,
-    "make study": {"quick"} | ALL_PARTS,
+    "make study": ALL_PARTS,
     "make plan": {*names_in_scope(Scope.PLAN_FILE)},  # the file is for all programs
     "make fleet": {"job_id", "prune"},
     # Checks of a training, which a data set has to pass with the defaults.
@@ -111,11 +112,8 @@ def test_pod_gets_the_settings_that_its_worker_reads():
 
 
 @pytest.mark.parametrize("component", POD_SETTINGS)
-@pytest.mark.parametrize(
-    "change", [{"price_per_worker_hour": 3.0}, {"preemption_rate": 0.5}, {"quick": True}]
-)
-def test_config_map_without_planning_stays_equal(component, change):
-    before, after = Settings.from_values(), Settings.from_values(**change)
+def test_config_map_without_planning_stays_equal(component):
+    before, after = Settings.from_values(), Settings.from_values(price_per_worker_hour=3.0)
     assert job_parts.settings_map(component, before) == job_parts.settings_map(component, after)
 
 
@@ -134,7 +132,10 @@ def test_config_map_without_planning_stays_equal(component, change):
         ("make training", ["PRICE_PER_WORKER_HOUR=2"], ["make study"]),
         ("make inference", ["EPOCHS=5"], ["make training"]),
         ("make inference", ["ZNE_FIT=linear"], ["with ZNE"]),
-        ("make runs", ["YES=1"], ["with DELETE"]),
+        ("make training", ["QUICK=1"], ["make plan", "make scaling"]),
+        ("make study", ["COMPARE=a,b"], ["make runs"]),
+        ("make plan", ["PREEMPTION_RATE=0.1"], ["make fleet"]),
+        ("", ["PROMOTE=a"], ["command"]),
         ("make runs", ["INPUT=x.csv"], ["make inference"]),
         ("make dataset", ["WORKERS=4"], ["make training"]),
         ("make fleet", ["LEARNING_RATE=0.2"], ["make training"]),
@@ -158,6 +159,44 @@ def test_shared_source_with_other_settings_is_accepted(program, tmp_path, monkey
     monkeypatch.setenv("QFLEET_TRIALS", "4")
     settings = Settings.from_args([f"CONFIG={file}", "PRUNER="], program)
     assert (settings.inference.zne, settings.studies.trials) == ("1,3", 4)
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [
+        ("make runs", ["YES=1"]),
+        ("make runs", ["PROMOTE=a"]),
+        ("make runs", ["COMPARE=a,b", "DELETE=c"]),
+        ("make runs", ["PROMOTE=a", "AS=A!"]),
+        ("make fleet", ["RESTART_SECONDS=soon"]),
+        ("make plan", ["APPLY=perhaps"]),
+    ],
+)
+def test_option_of_a_command_that_is_wrong_is_refused(program, arguments):
+    with pytest.raises(SettingsError) as error:
+        Settings.with_options(arguments, program, OPTIONS[program])
+    assert arguments[0].partition("=")[0] in str(error.value) or "AS" in str(error.value)
+
+
+@pytest.mark.parametrize("program", OPTIONS)
+def test_option_is_in_help_of_its_command_only(program, capsys):
+    for other in ("make training", *OPTIONS):
+        with pytest.raises(SystemExit):
+            Settings.from_args(["--help"], other)
+        words = capsys.readouterr().out.split()
+        own = {field.variable for field in option_fields(program).values()} - {"QUICK"}
+        assert own <= {*words} if other == program else not own & {*words}
+
+
+def test_option_in_a_shared_source_is_read_by_its_command(tmp_path, monkeypatch):
+    file = tmp_path / "mine.yaml"
+    file.write_text("preemption_rate: 0.5\nqubits: 9\n")
+    monkeypatch.setenv("QFLEET_RESTART_SECONDS", "7")
+    args = [f"CONFIG={file}", "STEP_TIME_CV=0.1"]
+    settings, options = Settings.with_options(args, "make fleet", OPTIONS["make fleet"])
+    values = (options.preemption_rate, options.restart_seconds, options.step_time_cv)
+    assert (settings.model.qubits, values) == (9, (0.5, 7.0, 0.1))
+    assert Settings.from_args(settings.to_args()) == settings.replace(config=None)
 
 
 def test_to_args_of_internal_calls_stays_accepted():
@@ -205,12 +244,12 @@ def test_epochs_of_the_only_initialization_are_refused():
 
 def test_condition_of_each_setting_can_hold():
     values = {"model": "multi-filter", "reproducible": True, "min_workers": 1, "queue": "q",
-              "delete": "a", "zne": "1,3", "data": "x.csv"}  # fmt: skip
+              "zne": "1,3", "data": "x.csv"}  # fmt: skip
     energy = Settings.from_values(task="energy", model="uccsd", data="x.json", min_workers=1)
     used = used_by("make training", "k8s", Settings.from_values(**values)) | used_by(
         "make training", "k8s", energy
     )
-    used |= used_by("make runs", "any", Settings.from_values(delete="a"))
+    used |= used_by("make runs", "any", Settings.from_values())
     used |= used_by("make inference", "local", Settings.from_values(zne="1,3"))
     assert CONDITIONS.keys() <= used
 
@@ -232,5 +271,6 @@ def test_documented_command_gives_used_settings(page):
         names = {{"seeds": "seed", "as": "alias"}.get(name, name) for name in names}
         target = next((value for name, _, value in words if name == "TARGET"), "local")
         by_target = PROGRAMS[program]
-        unused = names - by_target.get("any", by_target.get(target, used_anywhere(program)))
+        used = by_target.get("any", by_target.get(target, used_anywhere(program)))
+        unused = names - used - option_fields(program).keys()
         assert not unused, one[0]

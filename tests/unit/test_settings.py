@@ -45,12 +45,10 @@ CHECKPOINTING = ("checkpoint_interval", "keep_checkpoints", "keep_best")
 FAULT_TOLERANCE = ("deadline", "max_attempts", "max_restarts", "rendezvous_timeout",
                    "stall_timeout_min", "stall_timeout_max", "heartbeat_file",
                    "rendezvous_port", "peer_timeout", "elastic_after")  # fmt: skip
-PLANNING = ("price_per_worker_hour", "preemption_rate", "preemption_notice_fraction",
-            "restart_seconds", "step_time_cv", "apply", "quick")  # fmt: skip
+PLANNING = ("price_per_worker_hour",)
 STUDIES = {"study", "search", "trials", "budget", "metric", "pruner", "reduction_factor",
            "min_epochs"}  # fmt: skip
-INFERENCE_AND_RUNS = {"parallelism", "weights", "checkpoint", "input", "zne", "zne_fit", "compare",
-                      "delete", "promote", "alias", "yes"}  # fmt: skip
+INFERENCE = {"parallelism", "weights", "checkpoint", "input", "zne", "zne_fit"}
 
 SUGGESTED = {
     "starts": "initializations",
@@ -144,7 +142,7 @@ def test_every_setting_is_in_help_and_table():
         assert field.description
         assert describe_constraint(field)
         assert name.upper() in help_text(fields)
-        assert f"`{name.upper()}`" in markdown_table(fields)
+        assert f"`{name.upper()}`" in markdown_table(fields.values())
         assert "_" not in flag(name)
 
 
@@ -473,7 +471,7 @@ def test_scope_worker_is_all_but_cluster_and_client():
     assert {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)} == excluded
     fields = Settings.fields()
     cluster = {name for name, field in fields.items() if field.group in ("cluster", "slurm")}
-    commands = {*INFERENCE_AND_RUNS, *STUDIES, *PLANNING} - {"study"}
+    commands = {*INFERENCE, *STUDIES, *PLANNING} - {"study"}
     assert set(names_in_scope(Scope.WORKER)) == set(fields) - excluded - cluster - commands
 
 
@@ -524,7 +522,7 @@ def test_scope_plan_file_is_all_but_planning():
 
 def test_scope_command_is_the_flags():
     assert set(names_in_scope(Scope.COMMAND)) == {
-        "yes", "compare", "delete", "promote", "alias", "dry_run", *STUDIES, *PLANNING,
+        "dry_run", *STUDIES, *PLANNING,
     }  # fmt: skip
 
 

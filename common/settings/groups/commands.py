@@ -1,4 +1,4 @@
-"""Settings of single commands: planning, inference, studies, and the list of runs."""
+"""Settings of planning, inference and studies."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -6,13 +6,12 @@ from annotated_types import Ge, Le
 from pydantic import StringConstraints
 
 from common.settings.fields import Scope, Scopes, Setting, SettingsGroup
-from common.settings.groups.experiment import RUN_NAME
 
 _COMMAND = frozenset({Scope.COMMAND})
 
 
 class PlanningSettings(SettingsGroup):
-    """Planning: cost, preemption and step-time statistics of the planned workers."""
+    """Planning: the cost of the planned workers."""
 
     title: ClassVar[str] = "Planning"
     scope: ClassVar[Scopes] = _COMMAND
@@ -23,32 +22,6 @@ class PlanningSettings(SettingsGroup):
         Le(1_000_000),
         Setting("cost per worker; 0 omits the cost estimate", unit="money per hour"),
     ] = 0.0
-    preemption_rate: Annotated[
-        float,
-        Ge(0),
-        Le(1000),
-        Setting("preemptions of a worker", unit="preemptions per worker and hour"),
-    ] = 0.05
-    preemption_notice_fraction: Annotated[
-        float,
-        Ge(0),
-        Le(1),
-        Setting("fraction of preemptions that SIGTERM announces in time for a checkpoint"),
-    ] = 0.0
-    restart_seconds: Annotated[
-        float,
-        Ge(0),
-        Le(86_400),
-        Setting("time from the loss of a worker to the next rendezvous", unit="seconds"),
-    ] = 20.0
-    step_time_cv: Annotated[
-        float,
-        Ge(0),
-        Le(1),
-        Setting("coefficient of variation of a worker's step time (standard deviation / mean)"),
-    ] = 0.05
-    apply: Annotated[bool, Setting("write the recommended settings to plan.yaml")] = False
-    quick: Annotated[bool, Setting("run scaling and plan in short form")] = False
 
 
 class InferenceSettings(SettingsGroup):
@@ -179,29 +152,3 @@ class StudySettings(SettingsGroup):
             " REDUCTION_FACTOR², rounded up"
         ),
     ] = None
-
-
-class RunsSettings(SettingsGroup):
-    """The list of runs: runs to compare or to delete."""
-
-    title: ClassVar[str] = "Runs"
-    scope: ClassVar[Scopes] = frozenset({Scope.COMMAND, Scope.PLAN_FILE})
-
-    compare: Annotated[str, Setting("runs to compare", allowed="names separated by commas")] = ""
-    delete: Annotated[
-        str,
-        Setting("runs to delete", allowed="names separated by commas; failed: all failed runs"),
-    ] = ""
-    promote: Annotated[
-        str,
-        Setting("finished run that gets the alias AS", allowed="the name of a run"),
-    ] = ""
-    alias: Annotated[
-        str,
-        StringConstraints(pattern=rf"^({RUN_NAME})?$"),
-        Setting(
-            "alias of the run PROMOTE, which inference takes as RUN; written AS=production",
-            allowed="lower-case letters, digits and '-', at most 53 characters",
-        ),
-    ] = ""
-    yes: Annotated[bool, Setting("delete without confirmation")] = False

@@ -1,0 +1,136 @@
+"""Options: flags of one command, which no other program knows.
+
+An option is read from the same sources as a setting. `Settings.with_options` returns a command's
+options with its settings; they reach neither workers nor the records of a run.
+"""
+
+import functools
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Self
+
+from annotated_types import Ge, Le
+from pydantic import StringConstraints, model_validator
+
+from common.settings.fields import Scopes, Setting, SettingField, SettingsGroup
+from common.settings.groups.experiment import RUN_NAME
+
+
+class Options(SettingsGroup):
+    """Abstract base of the options of a command."""
+
+    scope: ClassVar[Scopes] = frozenset()
+
+
+class ScalingOptions(Options):
+    """Options of `make scaling`."""
+
+    title: ClassVar[str] = "Options of make scaling"
+
+    quick: Annotated[bool, Setting("measure few cases, in a minute")] = False
+
+
+class PlanOptions(Options):
+    """Options of `make plan`."""
+
+    title: ClassVar[str] = "Options of make plan"
+
+    apply: Annotated[bool, Setting("write the recommended settings to plan.yaml")] = False
+    quick: Annotated[bool, Setting("measure less, and use cached measurements")] = False
+
+
+class FleetOptions(Options):
+    """Options of `make fleet`: losses and step times of the simulated workers."""
+
+    title: ClassVar[str] = "Options of make fleet"
+
+    preemption_rate: Annotated[
+        float,
+        Ge(0),
+        Le(1000),
+        Setting("preemptions of a worker", unit="preemptions per worker and hour"),
+    ] = 0.05
+    preemption_notice_fraction: Annotated[
+        float,
+        Ge(0),
+        Le(1),
+        Setting("fraction of preemptions that SIGTERM announces in time for a checkpoint"),
+    ] = 0.0
+    restart_seconds: Annotated[
+        float,
+        Ge(0),
+        Le(86_400),
+        Setting("time from the loss of a worker to the next rendezvous", unit="seconds"),
+    ] = 20.0
+    step_time_cv: Annotated[
+        float,
+        Ge(0),
+        Le(1),
+        Setting("coefficient of variation of a worker's step time (standard deviation / mean)"),
+    ] = 0.05
+    quick: Annotated[bool, Setting("simulate fewer runs, and measure less")] = False
+
+
+class RunsOptions(Options):
+    """Options of `make runs`: runs to compare, to promote or to delete."""
+
+    title: ClassVar[str] = "Options of make runs"
+
+    compare: Annotated[str, Setting("runs to compare", allowed="names separated by commas")] = ""
+    delete: Annotated[
+        str,
+        Setting("runs to delete", allowed="names separated by commas; failed: all failed runs"),
+    ] = ""
+    promote: Annotated[
+        str,
+        Setting("finished run that gets the alias AS", allowed="the name of a run"),
+    ] = ""
+    alias: Annotated[
+        str,
+        StringConstraints(pattern=rf"^({RUN_NAME})?$"),
+        Setting(
+            "alias of the run PROMOTE, which inference takes as RUN; written AS=production",
+            allowed="lower-case letters, digits and '-', at most 53 characters",
+        ),
+    ] = ""
+    yes: Annotated[bool, Setting("delete without confirmation")] = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        chosen = [name for name in ("compare", "delete", "promote") if getattr(self, name)]
+        if len(chosen) > 1:
+            names = " and ".join(name.upper() for name in chosen)
+            raise ValueError(f"{names} exclude each other: set one of them")
+        if bool(self.promote) != bool(self.alias):
+            raise ValueError("PROMOTE and AS belong together: set PROMOTE=run AS=alias")
+        if self.yes and not self.delete:
+            raise ValueError("YES=true is used with DELETE only: omit YES")
+        return self
+
+
+OPTIONS: Mapping[str, type[Options]] = MappingProxyType(
+    {
+        "make scaling": ScalingOptions,
+        "make plan": PlanOptions,
+        "make fleet": FleetOptions,
+        "make runs": RunsOptions,
+    }
+)
+"""Program -> its options."""
+
+
+def option_fields(program: str) -> Mapping[str, SettingField]:
+    """Return the options of a program by name.
+
+    Args:
+        program: Such as `make plan`; one without options has none.
+    """
+    kind = OPTIONS.get(program)
+    return {field.name: field for field in kind.fields("")} if kind else {}
+
+
+@functools.cache
+def all_options() -> Mapping[str, SettingField]:
+    """Return the options of all programs by name: shared sources may hold those of another one."""
+    programs = [option_fields(program) for program in OPTIONS]
+    return MappingProxyType({name: one for fields in programs for name, one in fields.items()})
