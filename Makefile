@@ -102,7 +102,7 @@ inference: ## score the latest finished run, or RUN=name, on its test split or I
 
 .PHONY: study
 study: ## compare trainings, here or with TARGET=k8s or slurm: make study NAME=widths SEEDS=0..4 QUBITS=8,12 BUDGET=2h
-	@$(setup) .venv worker $(if $(filter SEARCH=tpe SEARCH:=tpe PRUNER=halving PRUNER:=halving,$(words)),studies)
+	@$(setup) .venv worker $(if $(filter SEARCH=tpe SEARCH:=tpe EARLY_STOPPING=halving EARLY_STOPPING:=halving,$(words)),studies)
 	@$(if $(findstring tfq,$(simulator)),$(setup) $(tfq))
 	@$(if $(cluster),$(setup) $(launch))
 	@exec .venv/bin/python -m studies $(settings)

@@ -103,7 +103,11 @@ def _forecast(
         if forecast:
             price = definition.settings.planning.price_per_worker_hour
             trials = f"{duration(forecast.shortest)} to {duration(forecast.longest)} per trial"
-            pruned = "" if definition.settings.studies.pruner == "none" else " without PRUNER"
+            pruned = (
+                ""
+                if definition.settings.studies.early_stopping == "none"
+                else " without EARLY_STOPPING"
+            )
             total = used(forecast.wall, forecast.worker, price)
             _log(f"Predicted{pruned} from steps on this machine: {trials}; in all {total}")
     if forecast:

@@ -171,10 +171,10 @@ class StudyDefinition:
     def to_json(self) -> dict[str, Any]:
         """Return what another start of this study must have in common with it."""
         study, common = self.settings.studies, self._search_space()
-        if study.pruner != "none":
+        if study.early_stopping != "none":
             common |= {
                 "metric": study.metric,
-                "pruner": study.pruner,
+                "early_stopping": study.early_stopping,
                 "reduction_factor": study.reduction_factor,
                 "min_epochs": first_rung(self.settings, self.min_trial_epochs),
             }

@@ -42,7 +42,7 @@ class Trial:
         metrics: Metrics by split and name; those of a pruned trial are its best ones until then.
         epochs: Epochs of a finished trial; those of a pruned one until it was compared.
         seconds: Training time of these epochs, for a finished trial without earlier attempts.
-        rung_values: Values of METRIC by rung, which PRUNER compared; None for NaN.
+        rung_values: Values of METRIC by rung, which EARLY_STOPPING compared; None for NaN.
         exit_code: That of a failed trial.
         error: Why it failed.
     """
@@ -213,7 +213,14 @@ def _differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """Return what differs between two definitions, as text; empty if nothing does."""
     changes = [
         f"{name.upper()}={_shown(found.get(name))} (now {_shown(wanted.get(name))})"
-        for name in ("search", "seeds", "metric", "pruner", "reduction_factor", "min_epochs")
+        for name in (
+            "search",
+            "seeds",
+            "metric",
+            "early_stopping",
+            "reduction_factor",
+            "min_epochs",
+        )
         if found.get(name) != wanted.get(name)
     ]
     for part in ("axes", "fixed"):

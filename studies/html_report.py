@@ -105,7 +105,7 @@ def _facts(
     seeds = ", ".join(map(str, definition.seeds))
     pruner = [
         (name, study[name])
-        for name in ("pruner", "reduction_factor", "min_epochs")
+        for name in ("early_stopping", "reduction_factor", "min_epochs")
         if name in study
     ]
     return [

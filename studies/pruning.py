@@ -1,4 +1,4 @@
-"""PRUNER=halving: Optuna's asynchronous successive halving stops trials that are worse than others.
+"""EARLY_STOPPING=halving: Optuna's asynchronous successive halving stops worse trials.
 
 A trial is compared at its rungs (`rungs.py`), with trials of the same seed. Its value there is the
 best one of the validation split so far, because a training begins with several initializations.
@@ -35,7 +35,7 @@ class TrialPruner:
         definition: The study.
 
     Raises:
-        SettingsError: PRUNER=halving, and Optuna is not installed.
+        SettingsError: EARLY_STOPPING=halving, and Optuna is not installed.
     """
 
     def __init__(self, definition: StudyDefinition) -> None:
@@ -46,7 +46,7 @@ class TrialPruner:
         self._looked = -math.inf
         if not self.is_active:
             return
-        self._optuna = import_optuna("PRUNER=halving")
+        self._optuna = import_optuna("EARLY_STOPPING=halving")
         settings = definition.settings
         is_local = isinstance(storage.path(settings.job.storage), Path)
         self._interval_seconds = (
@@ -56,8 +56,8 @@ class TrialPruner:
 
     @property
     def is_active(self) -> bool:
-        """True unless PRUNER=none."""
-        return self._settings.pruner != "none"
+        """True unless EARLY_STOPPING=none."""
+        return self._settings.early_stopping != "none"
 
     def is_due(self) -> bool:
         """Return True if it is time to look at the running trials."""

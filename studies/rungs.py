@@ -1,4 +1,4 @@
-"""Rungs of PRUNER=halving: the epochs after which a trial is compared with others.
+"""Rungs of EARLY_STOPPING=halving: the epochs after which a trial is compared with others.
 
 A rung has REDUCTION_FACTOR times the epochs of the one before it. The last epoch is not a rung.
 """
@@ -37,7 +37,7 @@ def first_rung(settings: Settings, epochs: int) -> int:
 
 
 def check_pruner(settings: Settings, epochs: int, combinations: int, axes: Sequence[str]) -> None:
-    """Check PRUNER and its settings.
+    """Check EARLY_STOPPING and its settings.
 
     Args:
         settings: Settings of the study.
@@ -49,28 +49,28 @@ def check_pruner(settings: Settings, epochs: int, combinations: int, axes: Seque
         SettingsError: They do not fit each other or the study.
     """
     study = settings.studies
-    if study.pruner == "none":
+    if study.early_stopping == "none":
         for name in ("reduction_factor", "min_epochs"):
             if name in settings.explicit:
                 raise SettingsError(
-                    f"{name.upper()}={settings.get(name)} has no effect with PRUNER=none: set"
-                    f" PRUNER=halving, or omit {name.upper()}"
+                    f"{name.upper()}={settings.get(name)} has no effect with"
+                    f" EARLY_STOPPING=none: set EARLY_STOPPING=halving, or omit {name.upper()}"
                 )
         return
     if combinations < 2:
         raise SettingsError(
-            "PRUNER=halving compares combinations, and this study has one: give a setting several"
-            " values, or omit PRUNER"
+            "EARLY_STOPPING=halving compares combinations, and this study has one: give a"
+            " setting several values, or omit EARLY_STOPPING"
         )
     if (first := first_rung(settings, epochs)) >= epochs:
-        name = f"MIN_EPOCHS={first}" if study.min_epochs else "PRUNER=halving"
+        name = f"MIN_EPOCHS={first}" if study.min_epochs else "EARLY_STOPPING=halving"
         raise SettingsError(
             f"{name} leaves no epoch to save with EPOCHS={epochs}: raise EPOCHS, or"
-            f" {'lower MIN_EPOCHS' if study.min_epochs else 'omit PRUNER'}"
+            f" {'lower MIN_EPOCHS' if study.min_epochs else 'omit EARLY_STOPPING'}"
         )
     varied = [name for name in LOSS_SETTINGS if name in axes]
     if varied and not study.metric:
         raise SettingsError(
-            f"PRUNER=halving can't compare losses of several values of {varied[0].upper()}: set"
-            " METRIC to a metric that all trials have, such as accuracy"
+            f"EARLY_STOPPING=halving can't compare losses of several values of"
+            f" {varied[0].upper()}: set METRIC to a metric that all trials have, such as accuracy"
         )

@@ -60,6 +60,7 @@ TERMS: Mapping[str, str] = MappingProxyType(
         "price": "price_per_worker_hour",
         "processes": "workers",
         "profile": "profile_steps",
+        "pruner": "early_stopping",
         "ram": "memory",
         "random_seed": "seed",
         "random_starts": "initializations",

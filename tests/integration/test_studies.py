@@ -115,8 +115,8 @@ def test_killed_tpe_search_keeps_its_proposals(study, tmp_path):
 @pytest.mark.nightly
 def test_killed_study_keeps_its_pruned_trials(study, tmp_path):
     pytest.importorskip("optuna")
-    args = ("PRUNER=halving", "MIN_EPOCHS=2", "REDUCTION_FACTOR=6", "LAYERS=1", "BATCH=10,20,50",
-            "SEEDS=0", "PARALLELISM=1")  # fmt: skip
+    args = ("EARLY_STOPPING=halving", "MIN_EPOCHS=2", "REDUCTION_FACTOR=6", "LAYERS=1",
+            "BATCH=10,20,50", "SEEDS=0", "PARALLELISM=1")  # fmt: skip
     trials = tmp_path / "studies" / "s" / "trials"
     set_pace(tmp_path, 0.1)
 

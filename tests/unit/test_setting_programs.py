@@ -126,7 +126,7 @@ def test_config_map_without_planning_stays_equal(component):
         ("make training", ["MAX_RESTARTS=4", "TARGET=k8s"], ["TARGET=local"]),
         ("make training", ["QUEUE=team", "TARGET=slurm"], ["TARGET=k8s"]),
         ("make training", ["ZNE=1,3,5"], ["make inference"]),
-        ("make training", ["PRUNER=halving"], ["make study", "mean PRUNE?"]),
+        ("make training", ["EARLY_STOPPING=halving"], ["make study"]),
         ("make training", ["--filters", "5"], ["MODEL=multi-filter"]),
         ("make training", ["LABEL_COLUMN=kind"], ["DATA="]),
         ("make training", ["PRICE_PER_WORKER_HOUR=2"], ["make study"]),
@@ -157,7 +157,7 @@ def test_shared_source_with_other_settings_is_accepted(program, tmp_path, monkey
     file = tmp_path / "mine.yaml"
     file.write_text("zne: 1,3\ncompare: a,b\nfilters: 2\npartition: gpu\n")
     monkeypatch.setenv("QFLEET_TRIALS", "4")
-    settings = Settings.from_args([f"CONFIG={file}", "PRUNER="], program)
+    settings = Settings.from_args([f"CONFIG={file}", "EARLY_STOPPING="], program)
     assert (settings.inference.zne, settings.studies.trials) == ("1,3", 4)
 
 

@@ -46,7 +46,7 @@ FAULT_TOLERANCE = ("deadline", "max_attempts", "max_restarts", "rendezvous_timeo
                    "stall_timeout_min", "stall_timeout_max", "heartbeat_file",
                    "rendezvous_port", "peer_timeout", "elastic_after")  # fmt: skip
 PLANNING = ("price_per_worker_hour",)
-STUDIES = {"study", "search", "trials", "budget", "metric", "pruner", "reduction_factor",
+STUDIES = {"study", "search", "trials", "budget", "metric", "early_stopping", "reduction_factor",
            "min_epochs"}  # fmt: skip
 INFERENCE = {"parallelism", "weights", "checkpoint", "input", "zne", "zne_fit"}
 
@@ -79,6 +79,7 @@ SUGGESTED = {
     "num_workers": "workers",
     "epocs": "epochs",
     "quibits": "qubits",
+    "pruner": "early_stopping",
 }
 
 

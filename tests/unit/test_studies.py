@@ -74,9 +74,9 @@ def test_trial_has_one_worker_and_thread_unless_set() -> None:
         (["NAME="], "NAME"),
         (["verbose"], "verbose"),
         (["MIN_EPOCHS=2", "QUBITS=4,6"], "MIN_EPOCHS"),
-        (["PRUNER=halving"], "PRUNER"),
-        (["PRUNER=halving", "QUBITS=4,6", "MIN_EPOCHS=20", "EPOCHS=20"], "MIN_EPOCHS"),
-        (["PRUNER=halving", "LOSS=huber,log_cosh"], "METRIC"),
+        (["EARLY_STOPPING=halving"], "EARLY_STOPPING"),
+        (["EARLY_STOPPING=halving", "QUBITS=4,6", "MIN_EPOCHS=20", "EPOCHS=20"], "MIN_EPOCHS"),
+        (["EARLY_STOPPING=halving", "LOSS=huber,log_cosh"], "METRIC"),
     ],
 )
 def test_definition_with_a_mistake_names_the_setting(args: list[str], name: str) -> None:
@@ -353,7 +353,7 @@ def test_used_up_budget_is_not_measured_for(
     assert predict.call_args.kwargs == {"may_measure": measures}
 
 
-PRUNED = ("PRUNER=halving", "REDUCTION_FACTOR=2", "LAYERS=0,1,2", "EPOCHS=12")
+PRUNED = ("EARLY_STOPPING=halving", "REDUCTION_FACTOR=2", "LAYERS=0,1,2", "EPOCHS=12")
 
 
 def judged(pruner: TrialPruner, folder: StudyFolder, number: int, values: list[float]) -> Trial:

@@ -122,12 +122,12 @@ class StudySettings(SettingsGroup):
         str,
         StringConstraints(pattern=r"^[a-z0-9_]*$"),
         Setting(
-            "metric that plots and differences show, that SEARCH=tpe optimizes and PRUNER compares;"
-            " default: the loss",
+            "metric that plots and differences show, that SEARCH=tpe optimizes and"
+            " EARLY_STOPPING compares; default: the loss",
             allowed="the name of a metric in result.json, such as accuracy",
         ),
     ] = ""
-    pruner: Annotated[
+    early_stopping: Annotated[
         Literal["none", "halving"],
         Setting(
             "stops trials of a study early: halving is asynchronous successive halving; angles of a"
@@ -139,8 +139,8 @@ class StudySettings(SettingsGroup):
         Ge(2),
         Le(100),
         Setting(
-            "with PRUNER=halving, one of this many trials continues after each rung, and a rung has"
-            " this many times the epochs of the rung before it"
+            "with EARLY_STOPPING=halving, one of this many trials continues after each rung,"
+            " and a rung has this many times the epochs of the rung before it"
         ),
     ] = 4
     min_epochs: Annotated[
@@ -148,7 +148,7 @@ class StudySettings(SettingsGroup):
         Ge(1),
         Le(1_000_000),
         Setting(
-            "with PRUNER=halving, epochs before the first decision about a trial; default: EPOCHS /"
-            " REDUCTION_FACTOR², rounded up"
+            "with EARLY_STOPPING=halving, epochs before the first decision about a trial;"
+            " default: EPOCHS / REDUCTION_FACTOR², rounded up"
         ),
     ] = None
