@@ -16,6 +16,7 @@ from pennylane.typing import Result, ResultBatch
 
 from qfleet.argument_checks import shown
 from qfleet.pennylane import execution, preprocess, structure
+from qfleet.pennylane.interfaces import differentiable_once
 from qfleet.pennylane.packed import PackedCircuit, packed_of
 from qfleet.pennylane.packing import Packer, Unpack
 
@@ -215,7 +216,8 @@ class QfleetDevice(Device):
             if op is None:
                 raise DeviceError(f"{self.name} got a circuit that is not preprocessed")
             wanted = tuple(op.packed.roles[at] for at in circuit.trainable_params)
-            products.append(
-                GradientTuple(execution.pull_back(op, cotangent, wanted=wanted, release=release))
-            )
+            found = execution.pull_back(op, cotangent, wanted=wanted, release=release)
+            is_torch = interface == Interface.TORCH
+            gradients = differentiable_once(found, op.packed.angles) if is_torch else found
+            products.append(GradientTuple(gradients))
         return tuple(products)

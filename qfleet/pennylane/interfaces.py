@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pennylane as qml
+from pennylane.exceptions import QuantumFunctionError
 
 from qfleet.errors import ArgumentError
 
@@ -140,3 +141,30 @@ def _real_tensor(value: Any) -> Any:
         return value
     real_numbers(value.detach().cpu().numpy())
     return value.real
+
+
+def differentiable_once(gradients: Sequence[Any], sources: Sequence[Any]) -> list[Any]:
+    """Return gradients for Torch that refuse to be differentiated: Torch would take 0.
+
+    Args:
+        gradients: NumPy arrays.
+        sources: What they depend on: tensors, or values that are not differentiated.
+    """
+    import torch
+
+    if not torch.is_grad_enabled():  # Torch keeps no graph, so that there is no second derivative
+        return list(gradients)
+
+    class Once(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, gradient: Any, *sources: Any) -> Any:
+            return gradient
+
+        @staticmethod
+        def backward(ctx: Any, *upstream: Any) -> Any:
+            raise QuantumFunctionError(
+                "the gradient of qfleet.qubit is differentiated again, which diff_method='adjoint'"
+                " does not support: set max_diff=2 and diff_method='best' of the QNode"
+            )
+
+    return [Once.apply(torch.as_tensor(gradient), *sources) for gradient in gradients]  # type: ignore[no-untyped-call]

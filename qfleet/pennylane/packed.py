@@ -27,12 +27,14 @@ class Packed:
         program: The program.
         batch: Size of the tape's own batch; None without one.
         roles: Which of "parameters" and "inputs" the operation's data are.
+        angles: The operation's data as the tape had them, which PennyLane converts to NumPy.
         states: The states of the last forward pass, for the gradient.
     """
 
     program: CircuitProgram
     batch: int | None
     roles: tuple[str, ...]
+    angles: tuple[Any, ...] = ()
     states: States | None = None
 
     def __deepcopy__(self, memo: dict) -> "Packed":

@@ -57,7 +57,7 @@ class Packer:
             self._programs[key] = cached
         program, wires = cached
         roles, data = _stack(found)
-        packed = Packed(program, found.batch, roles)
+        packed = Packed(program, found.batch, roles, tuple(data))
         with qml.QueuingManager.stop_recording():
             circuit = PackedCircuit(*data, wires=wires, packed=packed)
             result = PackedResult(program, wires)

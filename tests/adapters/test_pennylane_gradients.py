@@ -235,8 +235,13 @@ def test_second_derivatives_by_parameter_shift_are_exact() -> None:
         qml.RY(angles[1], wires=0)
         return qml.expval(qml.Z(0))
 
-    node = qml.QNode(circuit, QfleetDevice(wires=1), diff_method="best", max_diff=2)
     angles = torch.tensor([0.3, 0.8], dtype=torch.float64, requires_grad=True)
+    once = qml.QNode(circuit, QfleetDevice(wires=1), diff_method="best")
+    with pytest.raises(QuantumFunctionError, match="max_diff"):  # PennyLane would return zeros
+        torch.autograd.functional.hessian(once, angles)
+    jacobian = torch.autograd.functional.jacobian(once, angles, create_graph=True)
+    torch.testing.assert_close(jacobian, torch.autograd.functional.jacobian(once, angles))
+    node = qml.QNode(circuit, QfleetDevice(wires=1), diff_method="best", max_diff=2)
     hessian = torch.autograd.functional.hessian(node, angles).numpy()
     (cos_a, cos_b), (sin_a, sin_b) = np.cos([0.3, 0.8]), np.sin([0.3, 0.8])
     expected = [[-cos_a * cos_b, sin_a * sin_b], [sin_a * sin_b, -cos_a * cos_b]]
