@@ -149,20 +149,12 @@ def test_decision_reports_gates_before_and_after(monkeypatch):
     assert ["restores 2 angles" in line for line in lines] == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        ((*ENERGY, "ANGLES=own"), ["PRUNE=0.5", "ANGLES=shared"]),
-        ((*ENERGY[:1], "MODEL=tests.unit.test_pruning:shifted", "QUBITS=2", "ANGLES=shared"),
-         ["PRUNE=0.5", "tests.unit.test_pruning:shifted"]),
-    ],
-)  # fmt: skip
-def test_models_without_removable_angles_are_refused(args, words):
-    settings = settings_of(*args)
-    model = build_model(4, settings, "angle", FAMILY)
-    with pytest.raises(SettingsError) as caught:
-        prunable_circuits(list(circuit_layers(model)), 4, settings, "angle", FAMILY)
-    assert all(word in str(caught.value) for word in words)
+def test_model_without_removable_angles_is_refused():
+    model = "tests.unit.test_pruning:shifted"
+    settings = settings_of(ENERGY[0], f"MODEL={model}", "QUBITS=2", "ANGLES=shared")
+    layers = list(circuit_layers(build_model(4, settings, "angle", FAMILY)))
+    with pytest.raises(SettingsError, match=f"PRUNE=0.5.*{model}"):
+        prunable_circuits(layers, 4, settings, "angle", FAMILY)
 
 
 def shifted(qubits: int, settings: Settings) -> cirq.Circuit:
