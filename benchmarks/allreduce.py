@@ -1,7 +1,7 @@
 """The time of an all-reduce: `python -m benchmarks.allreduce [WORKERS] [FLOATS]`.
 
-Worker processes on this machine, each with one thread and pinned to one core, sum a vector 50 times
-per TensorFlow call. Each method of TensorFlow and qfleet is measured in turn in one run.
+Worker processes on this machine, each with one thread and pinned to one core, sum a vector up to 50
+times per TensorFlow call. Each method of TensorFlow and qfleet is measured in turn in one run.
 """
 
 import json
@@ -16,7 +16,7 @@ from common.settings import Settings
 from training.cluster.spec import TF_CONFIG, ClusterSpec
 from training.group.secret import ENVIRONMENT_VARIABLE, GivenSecret, new_secret
 
-SUMS_PER_CALL, CALLS = 50, 20
+MAX_SUMS_PER_CALL, CALLS = 50, 20
 
 
 def main(workers: int, floats: int) -> int:
@@ -47,6 +47,7 @@ def worker(workers: int, floats: int) -> None:
         all_reduce_via_all_to_all,
     )
 
+    sums_per_call = max(2, min(MAX_SUMS_PER_CALL, 2**20 // floats))
     cluster = ClusterSpec.from_environment(workers)
     settings = Settings.from_values(workers=workers, threads=1)
     secret = GivenSecret.from_environment().read()
@@ -60,7 +61,7 @@ def worker(workers: int, floats: int) -> None:
     def repeat(all_reduce: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], tf.Tensor]:
         @tf.function
         def sums(own: tf.Tensor) -> tf.Tensor:
-            for _ in tf.range(SUMS_PER_CALL):
+            for _ in tf.range(sums_per_call):
                 own = strategy.run(lambda own: all_reduce(tf.identity(own)) / workers, args=(own,))
                 own = tf.ensure_shape(own, [floats])
             return own
@@ -79,7 +80,7 @@ def worker(workers: int, floats: int) -> None:
             all_reduce_scalar(strategy, 0.0)
             start = time.perf_counter()
             method(vector).numpy()
-            seconds[name].append((time.perf_counter() - start) / SUMS_PER_CALL)
+            seconds[name].append((time.perf_counter() - start) / sums_per_call)
     if cluster.is_chief:
         print(f"{workers} workers, {floats} floats: ms per all-reduce, median (best)")
         for name, taken in seconds.items():

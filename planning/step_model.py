@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from planning.fit import FitPoint, SetupFit, fit_setups
 from planning.workload import WorkloadAnalysis
-from training.step.constants import MAX_ONE_HOP_BYTES
+from training.step.constants import hops
 
 MESSAGE_SECONDS = 30e-6
 """Time that a worker spends on the message of one additional peer."""
@@ -143,9 +143,10 @@ class StepModel:
         group = max(groups, key=lambda setup: setup.workers)
         part = group.part(workload.qubits, "exchange")
         line = part.line
-        latency = line.at_zero + (workers - group.workers) * MESSAGE_SECONDS
-        if 4 * workload.weights * workers > MAX_ONE_HOP_BYTES:
-            latency = line.at_zero * (workers - 1) / (group.workers - 1)
+        vector_bytes = 4 * workload.weights
+        hop = line.at_zero / hops(group.workers, vector_bytes)
+        hop += (workers - group.workers) * MESSAGE_SECONDS
+        latency = hop * hops(workers, vector_bytes)
         return (max(latency, 0.0) + line.rate * simulate) * part.ratios(rows)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from planning.costs import SHARDED_STATE_FACTOR
 from planning.step_model import MESSAGE_SECONDS
-from training.step.constants import MAX_ONE_HOP_BYTES
+from training.step.constants import hops
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results.json"
 RESULT_CORES = 2
@@ -94,14 +94,11 @@ def all_reduce_seconds(
 ) -> float:
     """Return the seconds of one all-reduce of a small vector (training/step/allreduce.py).
 
-    It is one hop from each worker to all others while that is small; otherwise it is a ring of
-    2 (W - 1) hops.
+    It is one hop from each worker to all others while that is small; otherwise it is two.
     """
     if workers == 1:
         return 0.0
-    if workers * vector_bytes <= MAX_ONE_HOP_BYTES:
-        return hop_seconds + (workers - 2) * MESSAGE_SECONDS
-    return 2 * (workers - 1) * hop_seconds
+    return hops(workers, vector_bytes) * (hop_seconds + (workers - 2) * MESSAGE_SECONDS)
 
 
 @dataclass(frozen=True)

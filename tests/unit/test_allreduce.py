@@ -39,12 +39,14 @@ def peers():
             each.close()
 
 
-def reduce(peers: dict[int, socket.socket]) -> tf.Tensor:
-    """All-reduce the vector [1, 2] as worker 1 of three."""
+def reduce(
+    peers: dict[int, socket.socket], vector: Sequence[float] = (1.0, 2.0), hops: int = 1
+) -> tf.Tensor:
+    """All-reduce a vector as worker 1 of three."""
     mesh = allreduce._mesh
     assert mesh
-    own = tf.constant([1.0, 2.0])
-    return native.ops().qfleet_all_reduce(own=own, sockets=mesh.file_descriptors)
+    own = tf.constant(vector)
+    return native.ops().qfleet_all_reduce(own=own, sockets=mesh.file_descriptors, hops=hops)
 
 
 def message(*values: float) -> bytes:
@@ -128,61 +130,87 @@ def test_late_peer_within_the_limit_is_awaited(peers):
     late.join()
 
 
+Wires = list[dict[int, socket.socket]]
+
+
 @pytest.fixture
-def wired() -> Iterator[list[dict[int, socket.socket]]]:
-    """By worker, of three: its connections to the others by rank."""
-    found: list[dict[int, socket.socket]] = [{}, {}, {}]
-    for one in range(3):
-        for other in range(one):
-            found[one][other], found[other][one] = socket.socketpair()
-    yield found
-    for peers in found:
+def wire() -> Iterator[Callable[[int], Wires]]:
+    """Return, by worker, its connections to the others by rank."""
+    opened: Wires = []
+
+    def connect(size: int) -> Wires:
+        found: Wires = [{} for _ in range(size)]
+        for one in range(size):
+            for other in range(one):
+                found[one][other], found[other][one] = socket.socketpair()
+        opened.extend(found)
+        return found
+
+    yield connect
+    for peers in opened:
         for peer in peers.values():
             peer.close()
 
 
-def all_reduce(
-    wired: list[dict[int, socket.socket]], vectors: Sequence[np.ndarray]
-) -> list[Future]:
+def all_reduce(wired: Wires, vectors: Sequence[np.ndarray | None], hops: int) -> list[Future]:
     """Return the result of each worker as a future; a worker without a vector ends at once."""
 
     def one(rank: int) -> np.ndarray:
         try:
-            assert len(vectors[rank])
-            total = native.ops().qfleet_all_reduce(
-                own=vectors[rank], sockets=PeerMesh(wired[rank], 3).file_descriptors
-            )
+            assert vectors[rank] is not None
+            sockets = PeerMesh(wired[rank], len(wired)).file_descriptors
+            total = native.ops().qfleet_all_reduce(own=vectors[rank], sockets=sockets, hops=hops)
             return total.numpy()
         except (AssertionError, tf.errors.OpError):  # it ends, and so do its connections
             for peer in wired[rank].values():
                 peer.close()
             raise
 
-    with ThreadPoolExecutor(3) as pool:
-        return [pool.submit(one, rank) for rank in range(3)]
+    with ThreadPoolExecutor(len(wired)) as pool:
+        return [pool.submit(one, rank) for rank in range(len(wired))]
 
 
-@pytest.mark.parametrize("kind", ["f4", "f8"])
-@pytest.mark.parametrize("length", [1, 63, 300_000])  # the last does not fit into a socket
-def test_sum_is_bit_identical_on_all(wired, kind: str, length: int) -> None:
-    generator = np.random.default_rng(length)
-    vectors = [generator.normal(size=length).astype(kind) for _ in range(3)]
-    for _ in range(3):
-        found = [future.result() for future in all_reduce(wired, vectors)]
-        expected = vectors[0] + vectors[1] + vectors[2]
-        assert all(np.array_equal(one, expected) for one in found)
+@pytest.mark.parametrize("kind", ["f4", "f8", "i8"])
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+def test_sum_has_the_bits_of_the_order_of_ranks(wire, kind: str, size: int) -> None:
+    """With one hop and with two, and for parts of different lengths, also of 0."""
+    wired = wire(size)
+    for length in (0, 1, size - 1, size, size + 1, 7 * size - 1, 300_001):  # more than a buffer
+        draws = [np.random.default_rng([length, rank]).normal(size=length) for rank in range(size)]
+        vectors = [(1e6 * draw).astype(kind) for draw in draws]
+        expected = sum(vectors[1:], vectors[0])
+        for hops in (1, 2):
+            for future in all_reduce(wired, vectors, hops):
+                assert future.result().tobytes() == expected.tobytes()
 
 
-def test_lost_peer_is_named(wired) -> None:
+@pytest.mark.parametrize("hops", [1, 2])
+def test_lost_peer_is_named(wire, hops: int) -> None:
     ones = np.ones(63, "f4")
-    for future in all_reduce(wired, [ones, ones, ones[:0]])[:2]:
+    for future in all_reduce(wire(3), [ones, ones, None], hops)[:2]:
         with pytest.raises(tf.errors.UnavailableError, match=r"worker [012] is (gone|lost)"):
             future.result()
 
 
-def test_different_all_reduces_are_an_error(wired) -> None:
-    lengths = (63, 63, 62)
-    found = all_reduce(wired, [np.ones(length, "f4") for length in lengths])
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_peer_that_sends_no_sum_is_named(peers, is_lost: bool) -> None:
+    """Worker 2 has sent its part for worker 1; worker 0 has sent its sum too."""
+    allreduce.limit_wait(0.3)
+    head = np.uint64(4 * 3).tobytes()  # the length of the whole vector
+    peers[0].sendall(head + np.float32(10).tobytes() + head + np.float32(11).tobytes())
+    peers[2].sendall(head + np.float32(20).tobytes())
+    if is_lost:
+        peers[2].shutdown(socket.SHUT_WR)
+    kind = tf.errors.UnavailableError if is_lost else tf.errors.DeadlineExceededError
+    with pytest.raises(kind, match=r"from worker 2 for|worker 2 is lost"):
+        reduce(peers, [1.0, 2.0, 3.0], hops=2)
+    sent = head + np.float32(1).tobytes() + head + np.float32(2 + 10 + 20).tobytes()
+    assert peers[0].recv(100) == sent
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_different_all_reduces_are_an_error(wire, hops: int) -> None:
+    found = all_reduce(wire(3), [np.ones(length, "f4") for length in (63, 63, 62)], hops)
     assert any(isinstance(future.exception(), tf.errors.InternalError) for future in found)
 
 

@@ -306,11 +306,11 @@ def test_circuit_seconds_scale_with_amplitudes_and_gates():
     assert circuit_seconds(16) < circuit_seconds(18) < circuit_seconds(20)
 
 
-def test_all_reduce_seconds_one_hop_or_ring():
+def test_all_reduce_seconds_one_hop_or_two():
     assert all_reduce_seconds(1) == 0.0
     assert all_reduce_seconds(2, hop_seconds=1.0) == 1.0
     assert all_reduce_seconds(500, hop_seconds=1.0) < 1.1
-    assert all_reduce_seconds(2000, hop_seconds=1.0) == 2 * 1999
+    assert 2 < all_reduce_seconds(2000, hop_seconds=1.0) < 2.2
 
 
 def test_epoch_shards_states_that_do_not_fit():

@@ -1,13 +1,13 @@
 """All-reduce between the workers: the sum of their vectors, with identical bits on each.
 
-A small vector goes from every worker to every other at once, and each adds the vectors in the order
-of ranks. That takes one hop for any number of workers, but each worker sends W - 1 vectors. A ring
-takes 2 (W - 1) consecutive hops, but each worker sends about two vectors. So large vectors use the
-ring of TensorFlow's strategy.
+A native op sums over connections of our own (mesh.py). A small vector goes from every worker to
+every other at once: one hop, but each worker sends W - 1 vectors. A large one takes two hops, and
+each worker sends about two vectors: everyone sums one part, and sends the sum to the others. Both
+add in the order of ranks. Between CPU-bound steps, a hop takes 0.1 to 0.3 ms, compared with 1 to 3
+ms for TensorFlow's all-to-all.
 
-The hop uses connections of our own (mesh.py): 0.1 to 0.3 ms between CPU-bound steps, compared
-with 1 to 3 ms for TensorFlow's all-to-all. The latter is used where there is no native kernel, or
-where workers can't connect to each other. `benchmarks/allreduce.py` measures all three.
+TensorFlow's all-to-all has the same bits for every length. It is used where there is no native
+kernel, or where workers can't connect. `benchmarks/allreduce.py` measures all of them.
 
 A lost peer ends an all-reduce with a tf.errors.OpError (see peer_errors.py), and so does one that
 sends nothing for `limit_wait`; the watchdog limits TensorFlow's own collectives.
@@ -21,7 +21,7 @@ from qfleet import native
 from qfleet.native.libraries import tensorflow_path
 from qfleet.tensorflow.runtime import tf
 from training.group.mesh import PeerMesh
-from training.step.constants import MAX_ONE_HOP_BYTES
+from training.step.constants import hops
 from training.step.mesh_strategy import MeshStrategy
 
 # TensorFlow identifies collectives by the keys of group and instance, and by the loop iteration.
@@ -70,14 +70,14 @@ def all_reduce_sum(vector: tf.Tensor) -> tf.Tensor:
     workers = context.num_replicas_in_sync
     if workers == 1:
         return vector
-    length = vector.shape.num_elements()
-    if isinstance(context.strategy, MeshStrategy):
-        assert _mesh is not None  # it has no other connections
-        return native.ops().qfleet_all_reduce(own=vector, sockets=_mesh.file_descriptors)
-    if workers * length * vector.dtype.size > MAX_ONE_HOP_BYTES:
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, vector)
     if _mesh is not None:
-        return native.ops().qfleet_all_reduce(own=vector, sockets=_mesh.file_descriptors)
+        length = vector.shape.num_elements()
+        return native.ops().qfleet_all_reduce(
+            own=vector,
+            sockets=_mesh.file_descriptors,
+            hops=hops(workers, length * vector.dtype.size),
+        )
+    assert not isinstance(context.strategy, MeshStrategy), "it has no other connections"
     return all_reduce_via_all_to_all(vector, workers)
 
 

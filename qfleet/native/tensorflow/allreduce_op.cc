@@ -3,8 +3,15 @@
 // A step takes a few ms and ends with the sum of some hundred bytes. TensorFlow's collectives take
 // 1 to 3 ms for it on a busy processor: a request, a response and half a dozen threads to wake.
 // Here it is one write and one read per peer.
+//
+// With one hop, every worker sends its vector to all others, and each adds all vectors. With two,
+// it sends each other worker one part of the vector. Each worker adds its own part, and sends the
+// sum to all others: about two vectors in all, as in a ring, but without the 2 (W - 1) hops of a
+// ring, each of which waits for the slowest worker. Both add in the order of ranks, so they have
+// the same bits.
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <atomic>
@@ -39,13 +46,128 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The transfer with one peer. A message is the length in bytes and the vector.
+// A message, of which some bytes are done: the length of the whole vector, and a part of it.
+struct Message {
+  uint64_t length;  // bytes
+  char* data;
+  size_t size;  // bytes of the part
+  size_t done = 0;
+
+  bool is_complete() const { return done == sizeof length + size; }
+
+  // Calls sendmsg or recvmsg for the remaining bytes.
+  template <class Call>
+  ssize_t Continue(Call call, int socket, int flags) {
+    iovec parts[2];
+    msghdr header{};
+    header.msg_iov = parts;
+    const size_t taken = std::max(done, sizeof length) - sizeof length;
+    if (done < sizeof length)
+      parts[header.msg_iovlen++] = {reinterpret_cast<char*>(&length) + done, sizeof length - done};
+    if (taken < size) parts[header.msg_iovlen++] = {data + taken, size - taken};
+    const ssize_t count = call(socket, &header, flags);
+    if (count > 0) done += count;
+    return count;
+  }
+};
+
 struct Peer {
   int rank;
   int socket;
-  size_t sent = 0;
-  size_t received = 0;
-  std::vector<char> buffer;
+  Message outgoing;
+  Message incoming;
+};
+
+tf::Status PeerLost(const Peer& peer, const char* reason) {
+  return tf::errors::Unavailable("worker ", peer.rank, " is lost: ", reason);
+}
+
+// One all-reduce of this worker: its hops have one time limit.
+class Exchange {
+ public:
+  Exchange(tf::OpKernelContext* context, uint64_t length) : context_(context), length_(length) {}
+
+  // Adds a peer to the next hop. T is that of the vector; counts are elements.
+  template <class T>
+  void Add(int rank, int socket, const T* sent, int64_t sent_count, T* received,
+           int64_t received_count) {
+    char* data = const_cast<char*>(reinterpret_cast<const char*>(sent));
+    peers_.push_back({rank,
+                      socket,
+                      {length_, data, sent_count * sizeof(T)},
+                      {0, reinterpret_cast<char*>(received), received_count * sizeof(T)}});
+  }
+
+  // Sends and receives at the same time until the hop is complete.
+  tf::Status Run() {
+    std::vector<pollfd> pending;
+    for (;;) {
+      pending.clear();
+      for (Peer& peer : peers_) {
+        TF_RETURN_IF_ERROR(Send(&peer));
+        TF_RETURN_IF_ERROR(Receive(&peer));
+        short events = 0;
+        if (!peer.outgoing.is_complete()) events |= POLLOUT;
+        if (!peer.incoming.is_complete()) events |= POLLIN;
+        if (events) pending.push_back({peer.socket, events, 0});
+      }
+      if (pending.empty()) break;
+      if (poll(pending.data(), pending.size(), kPollMs) < 0 && errno != EINTR)
+        return tf::errors::Internal("poll: ", std::strerror(errno));
+      auto* cancellation = context_->cancellation_manager();
+      if (cancellation != nullptr && cancellation->IsCancelled())
+        return tf::errors::Cancelled("the step was cancelled");
+      const double now = Now();
+      waited_ += std::min(now - last_, kMaxPollSeconds);
+      last_ = now;
+      if (waited_ >= timeout_seconds.load(std::memory_order_relaxed)) return TimedOut();
+    }
+    peers_.clear();
+    return tf::OkStatus();
+  }
+
+ private:
+  // Names the peers that have not sent their message; without such, those that do not receive.
+  tf::Status TimedOut() const {
+    std::string silent, blocked;
+    for (const Peer& peer : peers_) {
+      const std::string rank = " " + std::to_string(peer.rank);
+      if (!peer.incoming.is_complete()) silent += rank;
+      if (!peer.outgoing.is_complete()) blocked += rank;
+    }
+    return tf::errors::DeadlineExceeded("no data from worker", silent.empty() ? blocked : silent,
+                                        " for ", static_cast<int>(waited_), " seconds");
+  }
+
+  static tf::Status Send(Peer* peer) {
+    while (!peer->outgoing.is_complete()) {
+      const ssize_t count = peer->outgoing.Continue(sendmsg, peer->socket, kSendFlags);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+      if (count < 0) return PeerLost(*peer, std::strerror(errno));
+    }
+    return tf::OkStatus();
+  }
+
+  static tf::Status Receive(Peer* peer) {
+    Message& message = peer->incoming;
+    while (!message.is_complete()) {
+      const ssize_t count = message.Continue(recvmsg, peer->socket, MSG_DONTWAIT);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+      if (count < 0) return PeerLost(*peer, std::strerror(errno));
+      if (count == 0) return PeerLost(*peer, "it closed the connection");
+      // All workers must be at the same all-reduce, with the same type and length.
+      if (message.done >= sizeof message.length && message.length != peer->outgoing.length)
+        return tf::errors::Internal("worker ", peer->rank, " is at a different all-reduce");
+    }
+    return tf::OkStatus();
+  }
+
+  tf::OpKernelContext* context_;
+  uint64_t length_;
+  std::vector<Peer> peers_;
+  double waited_ = 0, last_ = Now();
 };
 
 template <class T>
@@ -53,125 +175,68 @@ class AllReduceOp : public tf::OpKernel {
  public:
   explicit AllReduceOp(tf::OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("sockets", &sockets_));
-    int own = 0;
-    for (int socket : sockets_) own += socket < 0;
+    OP_REQUIRES_OK(context, context->GetAttr("hops", &hops_));
+    OP_REQUIRES(context, hops_ == 1 || hops_ == 2,
+                tf::errors::InvalidArgument("hops must be 1 or 2"));
 #ifdef SO_NOSIGPIPE
     const int on = 1;
     for (int socket : sockets_)
       if (socket >= 0) setsockopt(socket, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
 #endif
+    const auto is_own = [](int socket) { return socket < 0; };
     OP_REQUIRES(
-        context, own == 1,
+        context, std::count_if(sockets_.begin(), sockets_.end(), is_own) == 1,
         tf::errors::InvalidArgument("exactly one link must be negative: this worker's own"));
+    rank_ = std::find_if(sockets_.begin(), sockets_.end(), is_own) - sockets_.begin();
   }
 
   void Compute(tf::OpKernelContext* context) override {
     const tf::Tensor& own = context->input(0);
     tf::Tensor* total = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, own.shape(), &total));
-    const uint64_t length = own.NumElements() * sizeof(T);
-    std::vector<char> message(sizeof length + length);
-    std::memcpy(message.data(), &length, sizeof length);
-    std::memcpy(message.data() + sizeof length, own.flat<T>().data(), length);
-    std::vector<Peer> peers;
-    for (int rank = 0; rank < static_cast<int>(sockets_.size()); ++rank)
-      if (sockets_[rank] >= 0) {
-        peers.push_back({rank, sockets_[rank]});
-        peers.back().buffer.resize(message.size());
-      }
-    OP_REQUIRES_OK(context, Transfer(context, message, &peers));
-    // Add in the order of ranks, so that all workers compute the same bits.
+    const int64_t length = own.NumElements();
+    const T* vector = own.flat<T>().data();
     T* sum = total->flat<T>().data();
-    std::memset(sum, 0, length);
-    auto next_peer = peers.begin();
-    for (int socket : sockets_) {
-      const char* vector = (socket < 0 ? message : (next_peer++)->buffer).data() + sizeof length;
-      for (int64_t i = 0; i < own.NumElements(); ++i) {
-        T value;
-        std::memcpy(&value, vector + i * sizeof(T), sizeof(T));
-        sum[i] += value;
-      }
+    const int64_t begin = Begin(rank_, length), count = Count(rank_, length);
+    tf::Tensor received;
+    OP_REQUIRES_OK(
+        context, context->allocate_temp(tf::DataTypeToEnum<T>::value,
+                                        {static_cast<int64_t>(sockets_.size()), count}, &received));
+    T* parts = received.flat<T>().data();  // by rank; that of this worker is not used
+    Exchange exchange(context, length * sizeof(T));
+    for (int rank = 0; rank < workers(); ++rank)
+      if (rank != rank_)
+        exchange.Add(rank, sockets_[rank], vector + Begin(rank, length), Count(rank, length),
+                     parts + rank * count, count);
+    OP_REQUIRES_OK(context, exchange.Run());
+    // Add in the order of ranks, so that all workers compute the same bits.
+    std::fill_n(sum + begin, count, T(0));
+    for (int rank = 0; rank < workers(); ++rank) {
+      const T* part = rank == rank_ ? vector + begin : parts + rank * count;
+      for (int64_t i = 0; i < count; ++i) sum[begin + i] += part[i];
     }
+    if (hops_ == 1) return;
+    for (int rank = 0; rank < workers(); ++rank)
+      if (rank != rank_)
+        exchange.Add(rank, sockets_[rank], sum + begin, count, sum + Begin(rank, length),
+                     Count(rank, length));
+    OP_REQUIRES_OK(context, exchange.Run());
   }
 
  private:
-  // Sends and receives until all transfers are complete.
-  static tf::Status Transfer(tf::OpKernelContext* context, const std::vector<char>& message,
-                             std::vector<Peer>* peers) {
-    std::vector<pollfd> pending;
-    double waited = 0, last = Now();
-    for (;;) {
-      pending.clear();
-      for (Peer& peer : *peers) {
-        TF_RETURN_IF_ERROR(Send(message, &peer));
-        TF_RETURN_IF_ERROR(Receive(message, &peer));
-        short events = 0;
-        if (peer.sent < message.size()) events |= POLLOUT;
-        if (peer.received < message.size()) events |= POLLIN;
-        if (!events) continue;
-        pending.push_back({peer.socket, events, 0});
-      }
-      if (pending.empty()) return tf::OkStatus();
-      if (poll(pending.data(), pending.size(), kPollMs) < 0 && errno != EINTR)
-        return tf::errors::Internal("poll: ", std::strerror(errno));
-      auto* cancellation = context->cancellation_manager();
-      if (cancellation != nullptr && cancellation->IsCancelled())
-        return tf::errors::Cancelled("the step was cancelled");
-      const double now = Now();
-      waited += std::min(now - last, kMaxPollSeconds);
-      last = now;
-      if (waited >= timeout_seconds.load(std::memory_order_relaxed))
-        return TimedOut(message, *peers, waited);
-    }
-  }
+  int workers() const { return sockets_.size(); }
 
-  // Names the peers that have not sent their vector; without such, those that do not receive.
-  static tf::Status TimedOut(const std::vector<char>& message, const std::vector<Peer>& peers,
-                             double waited) {
-    std::string silent, blocked;
-    for (const Peer& peer : peers) {
-      const std::string rank = " " + std::to_string(peer.rank);
-      if (peer.received < message.size()) silent += rank;
-      if (peer.sent < message.size()) blocked += rank;
-    }
-    return tf::errors::DeadlineExceeded("no data from worker", silent.empty() ? blocked : silent,
-                                        " for ", static_cast<int>(waited), " seconds");
+  // The part that a worker adds: everything with one hop.
+  int64_t Begin(int rank, int64_t length) const {
+    return hops_ == 1 ? 0 : length * rank / workers();
   }
-
-  static tf::Status Send(const std::vector<char>& message, Peer* peer) {
-    while (peer->sent < message.size()) {
-      const ssize_t count =
-          send(peer->socket, message.data() + peer->sent, message.size() - peer->sent, kSendFlags);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-      if (count < 0) return PeerLost(*peer, std::strerror(errno));
-      peer->sent += count;
-    }
-    return tf::OkStatus();
-  }
-
-  static tf::Status Receive(const std::vector<char>& message, Peer* peer) {
-    while (peer->received < message.size()) {
-      const ssize_t count = recv(peer->socket, peer->buffer.data() + peer->received,
-                                 message.size() - peer->received, MSG_DONTWAIT);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-      if (count < 0) return PeerLost(*peer, std::strerror(errno));
-      if (count == 0) return PeerLost(*peer, "it closed the connection");
-      peer->received += count;
-      // All workers must be at the same all-reduce, with the same type and length.
-      if (peer->received >= sizeof(uint64_t) &&
-          std::memcmp(peer->buffer.data(), message.data(), sizeof(uint64_t)) != 0)
-        return tf::errors::Internal("worker ", peer->rank, " is at a different all-reduce");
-    }
-    return tf::OkStatus();
-  }
-
-  static tf::Status PeerLost(const Peer& peer, const char* reason) {
-    return tf::errors::Unavailable("worker ", peer.rank, " is lost: ", reason);
+  int64_t Count(int rank, int64_t length) const {
+    return hops_ == 1 ? length : Begin(rank + 1, length) - Begin(rank, length);
   }
 
   std::vector<int> sockets_;
+  int hops_ = 1;
+  int rank_ = 0;
 };
 
 }  // namespace
@@ -189,6 +254,8 @@ REGISTER_OP("QfleetAllReduce")
     .Attr("T: {float, double, int64}")
     // By rank: the connection's file descriptor, or -1 for this worker.
     .Attr("sockets: list(int) >= 2")
+    // 1: whole vectors; 2: parts, and their sums.
+    .Attr("hops: int")
     .SetIsStateful()
     .SetShapeFn([](tf::shape_inference::InferenceContext* context) {
       context->set_output(0, context->input(0));

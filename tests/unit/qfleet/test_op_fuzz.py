@@ -160,6 +160,7 @@ class _RandomCalls:
             "order": list(range(QUBITS)),
             "bit_positions": self._one_of(([QUBITS - 1], [QUBITS - 2, QUBITS - 1])),
             "sockets": [10**6, -1],  # no such file descriptor
+            "hops": self._one_of((1, 2)),
             "lane_qubits": 0,
             "memory_limit": 1 << 20,
             "device_library": b"",
