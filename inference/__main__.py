@@ -8,6 +8,7 @@ from common.errors import SettingsError, run_main
 from common.native_watchdog import start_heartbeat
 from common.processes import tfq_environment
 from common.settings import Settings
+from common.settings.launcher_variables import heartbeat_file
 from common.waiting import Waiting
 from inference import model_source
 
@@ -15,7 +16,7 @@ from inference import model_source
 def main() -> int:
     """Choose the model and the examples, then predict in this process or with local workers."""
     settings = Settings.from_args(sys.argv[1:], "make inference")
-    start_heartbeat(settings.fault_tolerance.heartbeat_file)
+    start_heartbeat(heartbeat_file())
     if settings.job.target != "local":
         raise SettingsError(f"TARGET={settings.job.target}: inference runs with TARGET=local only")
     logging.basicConfig(format="%(message)s")

@@ -25,6 +25,7 @@ from common.processes import (
     cpu_count,
 )
 from common.settings import Settings
+from common.settings.launcher_variables import HEARTBEAT_FILE
 from common.text import plural
 from common.waiting import Waiting
 from inference.chunk_plan import ChunkPlan
@@ -139,12 +140,15 @@ class LocalWorkers:
 
     def _start(self, group: ProcessGroup, index: int, heartbeat_file: Path) -> ManagedProcess:
         heartbeat_file.touch()
-        settings = self.settings.replace(heartbeat_file=str(heartbeat_file))
-        verbose = str(settings.job.verbose).lower()
+        own = {
+            "QFLEET_VERBOSE": str(self.settings.job.verbose).lower(),
+            HEARTBEAT_FILE: str(heartbeat_file),
+            COMPLETION_INDEX: str(index),
+        }
         return group.start(
-            [sys.executable, "-m", "inference.worker", *settings.to_args()],
+            [sys.executable, "-m", "inference.worker", *self.settings.to_args()],
             name=f"worker {index}",
-            env=clean_environment(**{"QFLEET_VERBOSE": verbose, COMPLETION_INDEX: str(index)}),
+            env=clean_environment(**own),
             stdout="capture",
             stderr="capture",
         )

@@ -21,6 +21,7 @@ from common.errors import Preempted, RunError, SettingsError, run_main
 from common.lease import Lease
 from common.native_watchdog import start_heartbeat
 from common.settings import InferenceSettings, Settings
+from common.settings.launcher_variables import heartbeat_file
 from common.storage import StoragePath
 from common.text import plural
 from inference import chunk_plan, chunks, inference_input, model_source, summary
@@ -51,7 +52,7 @@ def main() -> None:
 
 def _run() -> None:
     settings = Settings.from_args(sys.argv[1:])
-    start_heartbeat(settings.fault_tolerance.heartbeat_file)
+    start_heartbeat(heartbeat_file())
     logging.basicConfig(format="%(message)s", handlers=[events.LogHandler()])
     chunk_plan.check_settings(settings.training)
     settings = settings.replace(job_id=settings.job.job_id or uuid.uuid4().hex)

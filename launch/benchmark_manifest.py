@@ -9,6 +9,7 @@ from copy import deepcopy
 from typing import Any
 
 from common.settings import Scope, Settings, names_in_scope
+from common.settings.launcher_variables import HEARTBEAT_FILE
 from common.settings.schema import format_value
 from launch.engines import BY_KIND, TEMPLATE_KINDS
 from launch.engines.engine import Engine
@@ -22,6 +23,7 @@ BENCHMARK = "benchmark"
 KEPT_VARIABLES = frozenset(
     {"HOME", EVENTS_TO_LOG["name"], ADDRESSES}
     | {f"QFLEET_{name.upper()}" for name in names_in_scope(Scope.BENCHMARK_ENV)}
+    | {HEARTBEAT_FILE}
 )
 
 

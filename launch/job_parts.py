@@ -2,6 +2,7 @@
 
 from common.processes import LIVENESS_SECONDS, STARVED_FACTOR
 from common.settings import ClusterSettings, Settings, TrainingSettings
+from common.settings.launcher_variables import HEARTBEAT_FILE
 from common.settings.programs import POD_SETTINGS
 from common.settings.schema import format_value
 from launch.names import part_of_job
@@ -11,8 +12,8 @@ MAX_DNS_LABEL_CHARACTERS = 63
 DEFAULT_DEADLINE_SECONDS = 7 * 86_400
 """DEADLINE of a job in a cluster, if it is 0: none holds resources that are shared for ever."""
 
-HEARTBEAT_FILE = "/tmp/heartbeat"  # noqa: S108
-HEARTBEAT = {"name": "QFLEET_HEARTBEAT_FILE", "value": HEARTBEAT_FILE}
+HEARTBEAT_PATH = "/tmp/heartbeat"  # noqa: S108
+HEARTBEAT = {"name": HEARTBEAT_FILE, "value": HEARTBEAT_PATH}
 SETTINGS_LABEL = "qfleet/settings"  # selects settings in k8s/base/own
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 QUEUE_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
@@ -102,10 +103,10 @@ def probes() -> Object:
     that does not touch it for LIVENESS_SECONDS is stopped or stuck, and the kubelet kills it; one
     that waits for a processor or its disk has STARVED_FACTOR times as long.
     """
-    exists = ["test", "-e", HEARTBEAT_FILE]
+    exists = ["test", "-e", HEARTBEAT_PATH]
     # The shell and find take milliseconds. One probe may fail: the node's clock may be set forward.
     tests = [
-        f"test -n \"$(find {HEARTBEAT_FILE} -newermt '-{seconds:.0f} seconds')\""
+        f"test -n \"$(find {HEARTBEAT_PATH} -newermt '-{seconds:.0f} seconds')\""
         for seconds in (LIVENESS_SECONDS, STARVED_FACTOR * LIVENESS_SECONDS)
     ]
     waits = "grep -q '^State:.[RD]' /proc/1/task/*/status"  # process 1 is the worker

@@ -22,7 +22,7 @@ ACCOUNT = "qfleet"
 """The ServiceAccount of all pods that read or write runs."""
 
 PROFILES = "/tmp/tensorboard"  # noqa: S108
-"""TENSORBOARD_FOLDER of TensorBoard and workers: a worker writes a profile to the path that
+"""Profile folder of TensorBoard and workers: a worker writes a profile to the path that
 TensorBoard sends it."""
 
 USER = 65532

@@ -7,6 +7,7 @@ storage       Deployment, Service and NetworkPolicy of the storage emulator (ove
 from typing import Any
 
 from common.settings import Settings
+from common.settings.launcher_variables import PROFILE_FOLDER
 from launch import names
 from launch.network import client_egress, component_policy, egress, ingress
 from launch.pods import (
@@ -38,7 +39,7 @@ def tensorboard(settings: Settings) -> list[Object]:
             {"name": "QFLEET_STORAGE", "value": ""},
             {"name": "QFLEET_TENSORBOARD_HOST", "value": "0.0.0.0"},  # noqa: S104 - in a pod
             {"name": "QFLEET_TENSORBOARD_PORT", "value": str(TENSORBOARD_PORT)},
-            {"name": "QFLEET_TENSORBOARD_FOLDER", "value": PROFILES},
+            {"name": PROFILE_FOLDER, "value": PROFILES},
         ],
         ports=[{"name": "http", "containerPort": TENSORBOARD_PORT}],
         readinessProbe={"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 2},

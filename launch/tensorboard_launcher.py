@@ -21,6 +21,7 @@ from typing import Any
 from common import storage
 from common.errors import RunError, SettingsError, StorageError, StorageUnavailable, run_main
 from common.settings import Settings
+from common.settings.launcher_variables import profile_folder
 from common.text import did_you_mean
 from common.waiting import Waiting
 
@@ -122,7 +123,7 @@ def local_folder(
 
     Args:
         path: The path to show.
-        copy_folder: TENSORBOARD_FOLDER, for the copy of gs:// storage.
+        copy_folder: The profile folder of a pod, for the copy of gs:// storage.
     """
     if isinstance(path, Path):
         yield path, lambda: None
@@ -183,7 +184,7 @@ def main() -> None:
     place = logdir_for(settings)
     with contextlib.ExitStack() as stack:
         with Waiting(f"TensorBoard of {place}"):
-            copied = local_folder(place, settings.monitoring.tensorboard_folder)
+            copied = local_folder(place, profile_folder())
             folder, update = stack.enter_context(copied)
             address = settings.monitoring.tensorboard_host, settings.monitoring.tensorboard_port
             url = launch(folder, *address, verbose=settings.job.verbose)

@@ -46,8 +46,7 @@ def _names(words: str) -> Names:
 _WORKER = frozenset({*names_in_scope(Scope.WORKER), *names_in_scope(Scope.POD_SPEC)})
 _TRAINING = _WORKER | _names("target config")
 _INFERENCE = _names(
-    "config target storage run job_id verbose heartbeat_file threads batch"
-    " state_shards model data inference"
+    "config target storage run job_id verbose threads batch state_shards model data inference"
 )
 _CLUSTER = _names("cluster")
 _CLIENT = _names("config target run context namespace job_api")
@@ -59,7 +58,7 @@ _MEASURED = frozenset(names_in_scope(Scope.BENCHMARK)) | _names(
 _PLACED = frozenset(names_in_scope(Scope.PLACEMENT))
 _STUDY = _names("studies parallelism price_per_worker_hour")
 _PLAN = _names("price_per_worker_hour")
-_NOT_PLANNED = _names("study heartbeat_file")
+_NOT_PLANNED = _names("study")
 _FLEET = _names(
     "config target storage verbose model data training checkpoint_interval max_attempts planning"
     " rendezvous_timeout"
@@ -94,8 +93,7 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
         "make dataset": _by_target(any=_names("config storage job_id qubits data")),
         "make runs": _by_target(any=_names("config storage study")),
         "make tensorboard": _by_target(
-            local=_names("config target storage run verbose tensorboard_port tensorboard_host")
-            | _names("tensorboard_folder"),
+            local=_names("config target storage run verbose tensorboard_port tensorboard_host"),
             k8s=_names("config target storage tensorboard_port context namespace overlay image")
             | _names("service_account storage_cidr dry_run"),
         ),

@@ -12,13 +12,17 @@ from pydantic import ValidationError
 from common import events
 from common.errors import SettingsError
 from common.settings.fields import SettingField
+from common.settings.launcher_variables import HEARTBEAT_FILE, PROFILE_FOLDER
 from common.settings.schema import describe_constraint
 from common.text import did_you_mean
 
 ENV_PREFIX = "QFLEET_"
 
-NO_SETTINGS = (events.ENVIRONMENT_VARIABLE, "QFLEET_DEVICE", "QFLEET_NUM_THREADS")
-"""Variables of the environment that are no settings: of the event stream and of the library."""
+NO_SETTINGS = (
+    *(events.ENVIRONMENT_VARIABLE, HEARTBEAT_FILE, PROFILE_FOLDER),
+    *("QFLEET_DEVICE", "QFLEET_NUM_THREADS"),
+)
+"""Variables of the environment that are no settings: of launchers and of the library."""
 
 MAX_SHOWN = 200
 """Most characters of a value in a message."""
@@ -91,6 +95,9 @@ _FOREIGN: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(
             ("cuda", "gpu", "gpus", "num_gpus"),
             'trainings run on CPUs; qfleet.compile(..., device="cuda") uses a GPU (docs/gpu.md)',
+        ),
+        **dict.fromkeys(
+            ("heartbeat_file", "tensorboard_folder"), "qfleet chooses it itself, so omit it"
         ),
         "device": "`make calibration` takes it, and a training takes NOISE=name",
         "platform": "`make wheel` takes it",

@@ -43,7 +43,7 @@ TRAINING = ("workers", "min_workers", "state_shards", "batch", "epochs",
             "reproducible", "micro_batch", "steps_per_call", "threads")  # fmt: skip
 CHECKPOINTING = ("checkpoint_interval", "keep_checkpoints", "keep_best")
 FAULT_TOLERANCE = ("deadline", "max_attempts", "max_restarts", "rendezvous_timeout",
-                   "stall_timeout_min", "stall_timeout_max", "heartbeat_file",
+                   "stall_timeout_min", "stall_timeout_max",
                    "rendezvous_port", "peer_timeout", "elastic_after")  # fmt: skip
 PLANNING = ("price_per_worker_hour",)
 STUDIES = {"study", "search", "trials", "budget", "metric", "early_stopping", "reduction_factor",
@@ -343,6 +343,7 @@ def test_from_record_of_a_wrong_value_raises():
     ("args", "words"),
     [
         (["EPOCS=5"], "EPOCS is not a setting: did you mean EPOCHS?"),
+        (["HEARTBEAT_FILE=/h"], "HEARTBEAT_FILE is not a setting: qfleet chooses"),
         (["xyzzy=5"], "--help list all settings"),
         (["epochs"], "NAME=value"),
         (["--epochs"], "--epochs needs a value: a whole number from 1 to 1,000,000"),
@@ -467,8 +468,7 @@ def test_file_has_the_values_of_the_command_line(tmp_path):
 
 def test_scope_worker_is_all_but_cluster_and_client():
     excluded = {"target", "storage", "run", "config", "workers", "threads", "max_restarts",
-                "job_id", "tensorboard_port", "tensorboard_host", "tensorboard_folder",
-                "heartbeat_file"}  # fmt: skip
+                "job_id", "tensorboard_port", "tensorboard_host"}  # fmt: skip
     assert {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)} == excluded
     fields = Settings.fields()
     cluster = {name for name, field in fields.items() if field.group in ("cluster", "slurm")}
@@ -478,16 +478,15 @@ def test_scope_worker_is_all_but_cluster_and_client():
 
 def test_scope_pod_spec_is_set_by_the_manifest():
     assert set(names_in_scope(Scope.POD_SPEC)) == {
-        "storage", "run", "job_id", "workers", "threads", "tensorboard_folder",
-        "heartbeat_file",
+        "storage", "run", "job_id", "workers", "threads",
     }  # fmt: skip
 
 
 def test_scope_benchmark_pod_is_the_passed_groups():
     groups = {*MODEL, *DATA, *TRAINING, *CHECKPOINTING, *FAULT_TOLERANCE, "job_id"}
-    excluded = {"workers", "threads", "heartbeat_file", "min_workers", "elastic_after"}
+    excluded = {"workers", "threads", "min_workers", "elastic_after"}
     assert set(names_in_scope(Scope.BENCHMARK_POD)) == groups - excluded
-    assert names_in_scope(Scope.BENCHMARK_ENV) == ("workers", "threads", "heartbeat_file")
+    assert names_in_scope(Scope.BENCHMARK_ENV) == ("workers", "threads")
 
 
 def test_scope_benchmark_holds_for_all_cases():
@@ -517,7 +516,7 @@ def test_scope_profile_key_is_the_measured_pods():
 
 
 def test_scope_plan_file_is_all_but_planning():
-    excluded = {"config", "job_id", "heartbeat_file", *PLANNING, *STUDIES}
+    excluded = {"config", "job_id", *PLANNING, *STUDIES}
     assert set(names_in_scope(Scope.PLAN_FILE)) == set(Settings.fields()) - excluded
 
 
@@ -529,7 +528,13 @@ def test_scope_command_is_the_flags():
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("QFLEET_EVENTS", "fd:9"), ("QFLEET_DEVICE", "cuda"), ("QFLEET_NUM_THREADS", "2")],
+    [
+        ("QFLEET_EVENTS", "fd:9"),
+        ("QFLEET_DEVICE", "cuda"),
+        ("QFLEET_NUM_THREADS", "2"),
+        ("QFLEET_HEARTBEAT_FILE", "/h"),
+        ("QFLEET_PROFILE_FOLDER", "/p"),
+    ],
 )
 def test_environment_of_the_library_is_accepted(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str

@@ -35,6 +35,7 @@ from common.processes import (
     free_ports,
 )
 from common.settings import Settings
+from common.settings.launcher_variables import HEARTBEAT_FILE
 from qfleet.native.libraries import process_path
 from training.cluster.spec import TF_CONFIG, ClusterSpec, loopback_addresses
 from training.launcher.training_display import TrainingDisplay
@@ -169,7 +170,6 @@ class LocalLauncher:
             "run": self._name,
             "rendezvous_port": rendezvous_port,
             "job_id": self._job_id,
-            "heartbeat_file": str(heartbeat_file),
         }
         if self._settings.monitoring.profiler_port:
             changes["profiler_port"] = self._settings.monitoring.profiler_port + cluster.rank
@@ -182,6 +182,7 @@ class LocalLauncher:
         environment = clean_environment(
             QFLEET_VERBOSE=str(settings.job.verbose).lower(),
             TMPDIR=str(heartbeat_file.parent),
+            **{HEARTBEAT_FILE: str(heartbeat_file)},
             **loopback_environment(),
         )
         if cluster.size > 1:

@@ -20,6 +20,7 @@ from common.processes import (
 )
 from common.runs.slurm_job import Outcome, record_outcome
 from common.settings import Settings
+from common.settings.launcher_variables import HEARTBEAT_FILE
 from training.cluster.slurm import SlurmTask
 from training.cluster.spec import TF_CONFIG
 from training.launcher.local_launcher import POLL_INTERVAL_SECONDS, WORKER_COMMAND
@@ -67,13 +68,12 @@ def _run_worker(
     heartbeat_file.touch()
     settings = settings.replace(
         rendezvous_port=rendezvous_port,
-        heartbeat_file=str(heartbeat_file),
         threads=settings.training.threads or task.cpus,
     )
     environment = clean_environment(
         QFLEET_VERBOSE=str(settings.job.verbose).lower(),
         TMPDIR=str(folder),
-        **{TF_CONFIG: cluster.to_config()},
+        **{TF_CONFIG: cluster.to_config(), HEARTBEAT_FILE: str(heartbeat_file)},
     )
     heartbeats = Heartbeats()
     terminated = ended = False

@@ -13,6 +13,7 @@ from typing import Self
 
 from common.runs import ClaimedRun, Run
 from common.settings import Settings
+from common.settings.launcher_variables import profile_folder
 from common.storage import read_bytes, temporary_folder, write_atomic
 from common.uploads import Uploader
 from training.process import logging_setup
@@ -52,9 +53,9 @@ class LocalRunDir:
                 with suppress(FileNotFoundError):  # a new run has none yet
                     self.metrics.write_bytes(read_bytes(run.path / "metrics.jsonl"))
             self._uploaders.append(Uploader(self.folder, run.path, interval_seconds))
-            if settings.monitoring.tensorboard_folder:
+            if folder := profile_folder():
                 # TensorBoard sends a path of its own, to which the profiled process writes.
-                profiles = Path(settings.monitoring.tensorboard_folder, *PROFILE_PATH)
+                profiles = Path(folder, *PROFILE_PATH)
                 target = run.path.joinpath("logs", f"worker-{rank}", *PROFILE_PATH)
                 self._uploaders.append(Uploader(profiles, target, interval_seconds))
         file = Run(self.folder).text_log(rank, attempt)

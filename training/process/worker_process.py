@@ -10,6 +10,7 @@ from typing import NoReturn
 from common import events
 from common.errors import run_main
 from common.settings import Settings
+from common.settings.launcher_variables import heartbeat_file
 from training.cluster.spec import ClusterSpec
 from training.process import logging_setup
 from training.process.preemption import Preemption, exit_with_parent
@@ -44,7 +45,7 @@ def start_worker(
         cluster.rank,
         stall_timeout_min=limits.stall_timeout_min,
         stall_timeout_max=limits.stall_timeout_max,
-        heartbeat_file=Path(limits.heartbeat_file) if limits.heartbeat_file else None,
+        heartbeat_file=Path(file) if (file := heartbeat_file()) else None,
     )
     preemption = Preemption(watchdog, is_chief=cluster.is_chief and leaves_checkpoint)
     preemption.watch()  # before any thread is started

@@ -54,16 +54,6 @@ class MonitoringSettings(SettingsGroup):
             without=frozenset({Scope.WORKER}),
         ),
     ] = "127.0.0.1"
-    tensorboard_folder: Annotated[
-        str,
-        Setting(
-            "folder for TensorBoard's copy of gs:// storage; workers write and upload on-demand"
-            " profiles from the same path; default: a temporary folder",
-            allowed="the path of a folder, the same for TensorBoard and workers",
-            also=frozenset({Scope.POD_SPEC}),
-            without=frozenset({Scope.WORKER}),
-        ),
-    ] = ""
     log_upload_interval: Annotated[
         float,
         Ge(0.1),

@@ -355,16 +355,6 @@ class FaultToleranceSettings(SettingsGroup):
             unit="seconds",
         ),
     ] = 1800.0
-    heartbeat_file: Annotated[
-        str,
-        Setting(
-            "file that a worker touches while it makes progress; set by the launcher of the"
-            " workers",
-            allowed="the path of a file",
-            also=frozenset({Scope.POD_SPEC, Scope.BENCHMARK_ENV}),
-            without=frozenset({Scope.WORKER, Scope.BENCHMARK_POD, Scope.PLAN_FILE}),
-        ),
-    ] = ""
     rendezvous_port: Annotated[
         Port,
         Setting("port of the rendezvous, and of the all-reduce between pods; 0: any free port"),
