@@ -23,8 +23,8 @@ from common.settings import Scope, Settings, names_in_scope
 from planning.fit import FitPoint
 from planning.machine_profile import MachineProfile, MeasurementEffort
 from planning.workload import WorkloadAnalysis
-from qfleet import native
 from qfleet.cache_folder import cache_folder
+from qfleet.native.libraries import tensorflow_path
 
 FORMAT = 5
 MAX_AGE_DAYS = 30
@@ -45,7 +45,7 @@ def machine_key(settings: Settings) -> dict[str, Any]:
     return {
         "format": FORMAT,
         **machine,
-        "native library": native.tensorflow_path().name,
+        "native library": tensorflow_path().name,
         "python": platform.python_version(),
         **{name: package_version(name) for name in packages},
     }

@@ -29,7 +29,7 @@ Subpackages:
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from qfleet.engine.compiled_circuit import CompiledCircuit
@@ -89,7 +89,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _LAZY_NAMES:
         raise AttributeError(f"module 'qfleet' has no attribute {name!r}")
     module, attribute = _LAZY_NAMES[name]

@@ -40,7 +40,7 @@ def checked(**checks: Check) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     return decorate
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value for a message: its representation, or its type if that is long."""
     try:
         text = repr(value)
@@ -74,7 +74,7 @@ def items(each: Check, wanted: str) -> Check:
         wanted: What to pass, for the message.
     """
 
-    def check(values: Any, name: str) -> tuple:
+    def check(values: Any, name: str) -> tuple[Any, ...]:
         try:
             found = None if isinstance(values, str | bytes) else tuple(values)
         except TypeError:
@@ -124,7 +124,7 @@ def optional(check: Check) -> Check:
 def choice(values: Sequence[str]) -> Check:
     """Return the check of one of some names."""
 
-    def check(value: Any, name: str) -> str:
+    def check(value: object, name: str) -> str:
         if not isinstance(value, str) or value not in values:
             raise ArgumentError(f"{name} is {shown(value)}: choose {', '.join(values)}")
         return value
@@ -132,7 +132,7 @@ def choice(values: Sequence[str]) -> Check:
     return check
 
 
-def flag(value: Any, name: str) -> bool:
+def flag(value: object, name: str) -> bool:
     """Check True or False, also of NumPy."""
     if type(value).__name__ not in ("bool", "bool_"):
         raise ArgumentError(f"{name} is {shown(value)}: pass True or False")

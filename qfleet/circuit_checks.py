@@ -1,7 +1,5 @@
 """Checks of arguments that are circuits, qubits and symbols, by name."""
 
-from typing import Any
-
 import cirq
 import sympy
 
@@ -12,7 +10,7 @@ CIRCUIT = instance(cirq.AbstractCircuit, "a cirq.Circuit")
 CIRCUITS = items(CIRCUIT, "a sequence of cirq.Circuit")
 
 
-def qubit(value: Any, name: str) -> cirq.Qid:
+def qubit(value: object, name: str) -> cirq.Qid:
     """Check a qubit."""
     found: cirq.Qid = instance(cirq.Qid, "a qubit, such as cirq.LineQubit(0)")(value, name)
     if found.dimension != 2:

@@ -1,7 +1,6 @@
 """Expectation values of noisy circuits by zero-noise extrapolation."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import cirq
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from qfleet.argument_checks import FUNCTION, checked, shown
 from qfleet.circuit_checks import CIRCUIT
 from qfleet.circuits.folding import circuit_then_reverse, fold, join_zeros
-from qfleet.engine.arguments import checked_names
+from qfleet.engine.arguments import Observables, checked_names
 from qfleet.engine.compiled_circuit import compile_circuit
 from qfleet.errors import ArgumentError
 from qfleet.extrapolation import extrapolate
@@ -22,7 +21,7 @@ Noise = Callable[[cirq.Circuit, int], cirq.Circuit]
 error of the readout by it: `lambda c, factor: add_noise(c, rates, qubits, readings=factor)`."""
 
 
-def _noise_function(value: Any, name: str) -> Any:
+def _noise_function(value: object, name: str) -> object:
     # A channel of Cirq can be called, too: with qubits.
     if isinstance(FUNCTION(value, name), cirq.Gate):
         raise ArgumentError(
@@ -71,7 +70,7 @@ class MitigatedCircuit:
         noise: Noise,
         inputs: Iterable[str | sympy.Symbol] = (),
         parameters: Iterable[str | sympy.Symbol] | None = None,
-        observables: Any = (),
+        observables: Observables = (),
         *,
         factors: Sequence[int] = (1, 3, 5),
         fit: str = "exponential",
@@ -86,7 +85,7 @@ class MitigatedCircuit:
         )
 
         def noisy(folded: cirq.Circuit, factor: int) -> cirq.AbstractCircuit:
-            return CIRCUIT(noise(folded, factor), "the result of noise")  # type: ignore[no-any-return]
+            return CIRCUIT(noise(folded, factor), "the result of noise")
 
         self._folded = [
             compile_circuit(noisy(fold(circuit, one), one), *names, observables, dtype=dtype)

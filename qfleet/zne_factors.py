@@ -1,7 +1,6 @@
 """Factors of zero-noise extrapolation, written as `1,3,5`. Imports no package."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from qfleet.argument_checks import shown
 from qfleet.errors import ArgumentError
@@ -37,7 +36,7 @@ def parse_factors(text: str) -> tuple[int, ...]:
     return tuple(factors)
 
 
-def check_factors(factors: Any) -> None:
+def check_factors(factors: object) -> None:
     """Check that circuits can be folded by factors, and that a fit can use the values.
 
     Raises:
@@ -56,7 +55,7 @@ def check_factors(factors: Any) -> None:
         )
 
 
-def check_fit(fit: Any) -> None:
+def check_fit(fit: object) -> None:
     """Check the name of a fit.
 
     Raises:
@@ -66,14 +65,18 @@ def check_fit(fit: Any) -> None:
         raise ArgumentError(f"fit is {shown(fit)}: use {', '.join(FITS)}")
 
 
-def check_factor(factor: Any) -> None:
+def check_factor(factor: object) -> None:
     """Check that circuits can be folded by a factor.
 
     Raises:
         ArgumentError: It is even or out of range.
     """
-    is_integer = isinstance(factor, int) and not isinstance(factor, bool)
-    if not is_integer or factor % 2 == 0 or not 1 <= factor <= MAX_FACTOR:
+    if (
+        not isinstance(factor, int)
+        or isinstance(factor, bool)
+        or factor % 2 == 0
+        or not 1 <= factor <= MAX_FACTOR
+    ):
         raise ArgumentError(
             f"the factor {shown(factor)} can't be folded: use odd numbers from 1 to"
             f" {MAX_FACTOR}, since a fold adds the reversed circuit and the circuit"

@@ -5,7 +5,6 @@ is a trained offset plus a trained factor times each input.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import cirq
 import numpy as np
@@ -20,7 +19,7 @@ ANNEALING_STEP = 0.2
 """Time of a layer of the annealing with which training begins, in units of 1 / coefficient."""
 
 
-def _words(terms: Any, name: str) -> Mapping[str, float]:
+def _words(terms: object, name: str) -> Mapping[str, float]:
     """Check coefficients by Pauli word."""
     found: Mapping[str, float] = instance(Mapping, "coefficients by Pauli word")(terms, name)
     lengths = {len(TEXT(word, f"a key of {name}")) for word in found}

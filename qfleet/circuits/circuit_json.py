@@ -71,25 +71,27 @@ class _References:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[object, dict]] = {}  # with the object, which keeps its id
+        self._known: dict[
+            int, tuple[object, dict[str, object]]
+        ] = {}  # with the object, which keeps its id
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, value: object) -> dict | None:
+    def get(self, value: object) -> dict[str, object] | None:
         """Return the reference to an object."""
         return self._known[id(value)][1] if id(value) in self._known else None
 
-    def __setitem__(self, value: object, reference: dict) -> None:
+    def __setitem__(self, value: object, reference: dict[str, object]) -> None:
         self._known[id(value)] = value, reference
 
 
 class _Encoder(CirqEncoder):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
-        self._memo: Any = _References()
+        self._memo = _References()
 
-    def default(self, o: Any) -> Any:
+    def default(self, o: Any) -> object:
         if isinstance(o, sympy.Expr):
             o = _carried(o)
             name = "I" if o == sympy.I else type(o).__name__
@@ -123,7 +125,7 @@ def _carried(expression: sympy.Expr) -> sympy.Expr:
     return sympy.Float(value.real) + sympy.I * value.imag if value.imag else sympy.Float(value.real)
 
 
-def _symbol(key: Any) -> Any:
+def _symbol(key: str | sympy.Expr) -> sympy.Expr:
     return sympy.Symbol(key) if isinstance(key, str) else key
 
 
@@ -140,7 +142,7 @@ def _resolver(cirq_type: str) -> Callable[..., sympy.Expr] | None:
     return None
 
 
-def _expressions(args: list[Any]) -> list[sympy.Expr]:
+def _expressions(args: list[object]) -> list[sympy.Expr]:
     # Without `strict`, a text argument would be evaluated as Python.
     return [sympy.sympify(arg, strict=True) for arg in args]
 
@@ -170,7 +172,7 @@ cirq.DEFAULT_RESOLVERS.append(_resolver)
 _RESOLVERS = [_resolver, *cirq.DEFAULT_RESOLVERS]
 
 
-def to_json(value: Any) -> str:
+def to_json(value: object) -> str:
     """Serialize a circuit, or any other value that Cirq serializes, as JSON.
 
     Args:
@@ -185,11 +187,11 @@ def to_json(value: Any) -> str:
         ValueError: JSON does not carry the value.
     """
     try:
-        return cirq.to_json(value, cls=_Encoder)
+        return str(cirq.to_json(value, cls=_Encoder))
     except ValueError:
         if not isinstance(value, cirq.AbstractCircuit):
             raise
-    return cirq.to_json(_in_known_gates(value), cls=_Encoder)
+    return str(cirq.to_json(_in_known_gates(value), cls=_Encoder))
 
 
 def _in_known_gates(circuit: cirq.AbstractCircuit) -> cirq.Circuit:
@@ -224,7 +226,7 @@ def from_json(text: str) -> cirq.Circuit:
     return circuit
 
 
-def value_from_json(text: str) -> Any:
+def value_from_json(text: str) -> object:
     """Return the circuit, or the list of observables, that `to_json` wrote; as `from_json`."""
     try:
         content = json.loads(text)
@@ -238,7 +240,7 @@ def value_from_json(text: str) -> Any:
         raise ValueError(f"the circuit can't be read: {str(error)[:200]}") from None
 
 
-def _check(content: Any) -> None:
+def _check(content: object) -> None:
     """Raise if a circuit has an object that is not expected."""
     if _depth(content) > MAX_DEPTH:
         raise ValueError("the circuit is nested too deep")
@@ -247,7 +249,7 @@ def _check(content: Any) -> None:
         raise ValueError(f"the circuit has more than {MAX_OPERATIONS:,} operations")
 
 
-def _depth(content: Any) -> int:
+def _depth(content: object) -> int:
     deepest, waiting = 0, [(content, 1)]
     while waiting:
         value, depth = waiting.pop()
@@ -256,7 +258,7 @@ def _depth(content: Any) -> int:
     return deepest
 
 
-def _inner(value: Any) -> Iterator[Any]:
+def _inner(value: object) -> Iterator[object]:
     if isinstance(value, dict):
         yield from value.values()
     elif isinstance(value, list):
@@ -269,7 +271,7 @@ class _Size:
     def __init__(self) -> None:
         self._shared: dict[int, int] = {}
 
-    def of(self, value: Any, field: str = "") -> int:
+    def of(self, value: object, field: str = "") -> int:
         """Return the number of objects in a value.
 
         Args:
@@ -291,7 +293,7 @@ class _Size:
             return 1
         return self._of_object(value)
 
-    def _of_object(self, value: dict[str, Any]) -> int:
+    def _of_object(self, value: dict[str, object]) -> int:
         kind = value.get("cirq_type")
         if kind == "REF":
             return self._shared.get(_key(value), 1)
@@ -306,14 +308,14 @@ class _Size:
         return size
 
 
-def _key(value: dict[str, Any]) -> int:
+def _key(value: dict[str, object]) -> int:
     key = value.get("key")
     if not isinstance(key, int):
         raise ValueError("the circuit refers to a part without a number")
     return key
 
 
-def _check_type(kind: object, value: dict[str, Any]) -> None:
+def _check_type(kind: object, value: dict[str, object]) -> None:
     if not isinstance(kind, str):
         raise ValueError("the circuit has an object without a type")
     if kind.startswith("sympy."):
@@ -329,14 +331,14 @@ def _check_type(kind: object, value: dict[str, Any]) -> None:
         raise ValueError(f"the circuit has an object of type {kind[:40]}")
 
 
-def _all(value: dict[str, Any], *ignored: str) -> Iterator[Any]:
+def _all(value: dict[str, object], *ignored: str) -> Iterator[object]:
     """Yield the fields of an object, and the items of those that are lists."""
     for field, one in value.items():
         if field not in ignored:
             yield from one if isinstance(one, list) else [one]
 
 
-def _check_booleans(value: dict[str, Any]) -> None:
+def _check_booleans(value: dict[str, object]) -> None:
     """Raise for expressions that are no operators on names: Cirq 1.5 evaluates them as Python."""
     names, texts = value.get("parameter_names"), value.get("boolean_strs")
     if not (isinstance(names, list) and isinstance(texts, list)):

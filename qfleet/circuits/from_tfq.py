@@ -6,7 +6,7 @@ usually differ in a few numbers only. Here an example is a row of angles of one 
 
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cirq
 import numpy as np
@@ -58,7 +58,7 @@ class _GateShape(NamedTuple):
     """
 
     kind: type[cirq.Gate] | None
-    fields: tuple[tuple[str, Any], ...]
+    fields: tuple[tuple[str, object], ...]
 
 
 _NUMBER = object()
@@ -74,7 +74,7 @@ class _ShapedOperation(NamedTuple):
     numbers: list[float]
 
     @property
-    def comparison_key(self) -> tuple:
+    def comparison_key(self) -> tuple[object, ...]:
         """The content that must be equal in all circuits."""
         without_numbers = _with_numbers(self, _PLACEHOLDERS[: len(self.numbers)])
         return self.moment, self.operation.qubits, identity(without_numbers, self.moment)
@@ -139,12 +139,12 @@ def _operations(circuit: cirq.AbstractCircuit) -> list[_ShapedOperation]:
     return parts
 
 
-def _shape(gate: Any, numbers: list[float]) -> _GateShape:
+def _shape(gate: cirq.Gate | None, numbers: list[float]) -> _GateShape:
     """Return a gate's shape and append its numbers to `numbers`."""
     kind = next((kind for kind in _NUMBERS if isinstance(gate, kind)), None)
     if kind is None or not type(gate).__module__.startswith("cirq."):
         return _GateShape(None, (("gate", gate),))
-    fields: list[tuple[str, Any]] = []
+    fields: list[tuple[str, object]] = []
     for name, value in kind._json_dict_(gate).items():
         if isinstance(value, cirq.Gate):
             fields.append((name, _shape(value, numbers)))
@@ -156,20 +156,22 @@ def _shape(gate: Any, numbers: list[float]) -> _GateShape:
     return _GateShape(kind, tuple(fields))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     if isinstance(value, sympy.Expr):
         return bool(value.is_real) and not value.free_symbols  # a symbol may be declared real
     return isinstance(value, Real)
 
 
-def _with_numbers(part: _ShapedOperation, numbers: Sequence[Any]) -> cirq.Operation:
+def _with_numbers(
+    part: _ShapedOperation, numbers: Sequence[float | sympy.Symbol]
+) -> cirq.Operation:
     """Return the operation with other numbers, or unchanged if none of them is a symbol."""
     if not any(isinstance(number, sympy.Symbol) for number in numbers):
         return part.operation
     remaining = iter(numbers)
 
     def make(shape: _GateShape) -> cirq.Gate:
-        def value(field: Any) -> Any:
+        def value(field: object) -> object:
             if isinstance(field, _GateShape):
                 return make(field)
             return next(remaining) if field is _NUMBER else field

@@ -129,4 +129,5 @@ def collapse(
     )
     projected = np.zeros((2,) * width, state.dtype)
     projected[outcome] = state.reshape((2,) * width)[outcome]
-    return (projected / np.linalg.norm(projected)).reshape(-1)
+    normalized: np.ndarray = projected / np.linalg.norm(projected)
+    return normalized.reshape(-1)

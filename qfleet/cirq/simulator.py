@@ -1,12 +1,13 @@
 """Cirq's simulator interfaces on the engine."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import cirq
 import numpy as np
+from numpy.typing import DTypeLike
 
 from qfleet.argument_checks import checked, flag, integer, shown
 from qfleet.circuit_checks import CIRCUIT
@@ -21,6 +22,8 @@ from qfleet.engine.arguments import checked_dtype, checked_observables
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.engine.state_methods import MAX_SHOTS
 from qfleet.errors import ArgumentError, CircuitError
+
+_V = TypeVar("_V")
 
 MAX_CACHED_CIRCUITS = 32
 MAX_SWEEP_BYTES = 256 << 20
@@ -46,10 +49,10 @@ class _Parts:
     key: object
 
 
-class _Cache(OrderedDict[Any, Any]):
+class _Cache(OrderedDict[Hashable, _V]):
     """The results of a function for the keys that were used last."""
 
-    def get_or_make(self, key: Any, make: Callable[[], Any]) -> Any:
+    def get_or_make(self, key: Hashable, make: Callable[[], _V]) -> _V:
         """Return the value of a key, made if it is missing."""
         value = self.pop(key, None)  # one operation, since another thread may free the key
         value = self[key] = make() if value is None else value
@@ -75,16 +78,18 @@ class Simulator(
     """
 
     def __init__(
-        self, *, dtype: Any = np.complex64, seed: cirq.RANDOM_STATE_OR_SEED_LIKE = None
+        self, *, dtype: DTypeLike = np.complex64, seed: cirq.RANDOM_STATE_OR_SEED_LIKE = None
     ) -> None:
         self._dtype = np.dtype(checked_dtype(dtype))
         try:
             self._random = cirq.value.parse_random_state(seed)
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"seed is {shown(seed)}: {error}") from None
-        self._parts, self._keys, self._compiled = _Cache(), _Cache(), _Cache()
+        self._parts: _Cache[_Parts] = _Cache()
+        self._keys: _Cache[object] = _Cache()
+        self._compiled: _Cache[CompiledCircuit] = _Cache()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # A copy holds other circuits: the numbers of the original ones would name any object.
         return self.__dict__ | {"_parts": _Cache()}
 
@@ -94,7 +99,7 @@ class Simulator(
         program: cirq.AbstractCircuit,
         params: cirq.Sweepable,
         qubit_order: cirq.QubitOrderOrList = cirq.QubitOrder.DEFAULT,
-        initial_state: Any = None,
+        initial_state: cirq.STATE_VECTOR_LIKE | None = None,
     ) -> Iterator[cirq.StateVectorTrialResult]:
         """Simulate a circuit at every point of a sweep; see `cirq.SimulatesFinalState`.
 
@@ -152,7 +157,7 @@ class Simulator(
         observables: cirq.PauliSumLike | list[cirq.PauliSumLike],
         params: cirq.Sweepable,
         qubit_order: cirq.QubitOrderOrList = cirq.QubitOrder.DEFAULT,
-        initial_state: Any = None,
+        initial_state: cirq.STATE_VECTOR_LIKE | None = None,
         permit_terminal_measurements: bool = False,
     ) -> Iterator[list[float]]:
         """Compute expectation values at every point; see `cirq.SimulatesExpectationValues`.
@@ -188,7 +193,7 @@ class Simulator(
         observables: cirq.PauliSumLike | list[cirq.PauliSumLike],
         param_resolver: cirq.ParamResolverOrSimilarType = None,
         qubit_order: cirq.QubitOrderOrList = cirq.QubitOrder.DEFAULT,
-        initial_state: Any = None,
+        initial_state: cirq.STATE_VECTOR_LIKE | None = None,
         permit_terminal_measurements: bool = False,
     ) -> list[dict[str, float]]:
         """Compute the derivatives of expectation values by all symbols, by the adjoint method.
@@ -224,7 +229,7 @@ class Simulator(
         observables: cirq.PauliSumLike | list[cirq.PauliSumLike],
         params: cirq.Sweepable,
         qubit_order: cirq.QubitOrderOrList = cirq.QubitOrder.DEFAULT,
-        initial_state: Any = None,
+        initial_state: cirq.STATE_VECTOR_LIKE | None = None,
         permit_terminal_measurements: bool = False,
     ) -> list[list[dict[str, float]]]:
         """Compute derivatives at every point of a sweep; see `simulate_expectation_gradients`.
@@ -270,7 +275,7 @@ class Simulator(
         observables: cirq.PauliSumLike | list[cirq.PauliSumLike],
         params: cirq.Sweepable,
         qubit_order: cirq.QubitOrderOrList,
-        initial_state: Any,
+        initial_state: cirq.STATE_VECTOR_LIKE | None,
         permit_terminal_measurements: bool,
     ) -> tuple[CompiledCircuit, np.ndarray]:
         """Return the compiled circuit of expectation values, and [B, V] values of its symbols."""
@@ -344,7 +349,7 @@ class Simulator(
         points: int,
         observables: Sequence[cirq.PauliSum],
         qubits: Sequence[cirq.Qid],
-        initial_state: Any,
+        initial_state: cirq.STATE_VECTOR_LIKE | None,
     ) -> CompiledCircuit:
         """Compile a circuit, or return it from the cache.
 
@@ -402,7 +407,7 @@ def _arguments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _initial_state(
-    state: Any, qubits: Sequence[cirq.Qid]
+    state: cirq.STATE_VECTOR_LIKE | None, qubits: Sequence[cirq.Qid]
 ) -> tuple[list[cirq.Operation], np.ndarray | None]:
     """Return an initial state as gates on |0...0>, or as a state vector.
 
@@ -429,5 +434,5 @@ def _initial_state(
     return [], vector.reshape(-1)
 
 
-def _observable_key(observable: cirq.PauliSum) -> frozenset:
+def _observable_key(observable: cirq.PauliSum) -> frozenset[object]:
     return frozenset((frozenset(s.items()), complex(s.coefficient)) for s in observable)

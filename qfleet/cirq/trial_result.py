@@ -15,9 +15,9 @@ class StateVectorTrialResult(cirq.StateVectorTrialResult):
         state = self._get_merged_sim_state().target_tensor.reshape(-1)
         norm = np.linalg.norm(state)
         if abs(norm - 1) > np.sqrt(np.finfo(state.dtype).eps):
-            return super().final_state_vector  # with a warning
+            return np.asarray(super().final_state_vector)  # with a warning
         # NumPy divides a complex by a real number as it multiplies by this one, to the last bit.
         inverse = state.dtype.type(complex(1 / norm, -0.0))
         normalized = state * inverse
         change = abs(np.vdot(normalized, normalized) - 1) - abs(np.vdot(state, state) - 1)
-        return normalized if change < 0 else state
+        return np.asarray(normalized if change < 0 else state)

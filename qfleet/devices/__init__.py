@@ -4,7 +4,7 @@ The names below are imported when they are first used: Cirq takes seconds.
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from qfleet.devices.calibration import Calibration, PairCalibration, QubitCalibration
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'qfleet.devices' has no attribute {name!r}")
     return getattr(importlib.import_module(f"qfleet.devices.{_MODULES[name]}"), name)

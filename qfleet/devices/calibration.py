@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from qfleet.argument_checks import instance
 from qfleet.errors import NoiseError
@@ -173,7 +173,7 @@ class Calibration:
                 )
 
     @classmethod
-    def check(cls, value: Any, name: str) -> Self:
+    def check(cls, value: object, name: str) -> Self:
         """Check an argument that is a calibration; see `qfleet.argument_checks`."""
         found: Self = instance(cls, "a qfleet.devices.Calibration")(value, name)
         return found

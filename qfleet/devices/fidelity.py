@@ -104,7 +104,7 @@ class _Estimate:
             self._wait(qubit, end)
         # An error may lead to any state, of which a share is the ideal one.
         product = self._fidelity + (1 - self._fidelity) * 0.5 ** len(self._free)
-        return product**EXPONENT
+        return float(product**EXPONENT)
 
     def _turn(self, qubits: tuple[cirq.Qid, ...], gate: cirq.Gate) -> None:
         """Turn a qubit; the noise of a pulse follows."""

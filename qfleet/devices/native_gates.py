@@ -131,9 +131,10 @@ def _plain_cz(operation: cirq.Operation) -> list[cirq.Operation]:
         return [operation]
     if gate_key(gate) in (gate_key(cirq.CNOT), gate_key(cirq.SWAP)):
         return [part for one in cirq.decompose_once(operation) for part in _plain_cz(one)]
-    return cirq.two_qubit_matrix_to_cz_operations(
+    decomposed: list[cirq.Operation] = cirq.two_qubit_matrix_to_cz_operations(
         *operation.qubits, cirq.unitary(operation), allow_partial_czs=False, clean_operations=False
     )
+    return decomposed
 
 
 def _sqrt_iswap_gates(joined: cirq.CircuitOperation) -> list[cirq.Operation]:

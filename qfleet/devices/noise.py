@@ -166,7 +166,7 @@ def depolarizing(error: float, duration: float, times: tuple[tuple[float, float]
     # Depolarizing by x: (1 - x) E(rho) + x I / size.
     room = relaxed - size**-2  # until the state is fully mixed; none after a long relaxation
     share = min(max((relaxed - wanted) / room, 0.0), 1.0) if room > 0 else 0.0
-    return share * (1 - size**-2)
+    return float(share * (1 - size**-2))
 
 
 def relaxation_fidelity(duration: float, t1: float, t2: float) -> float:

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Complex
-from typing import Any, cast
+from typing import TypeAlias, cast
 
 import cirq
 import numpy as np
 import sympy
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from qfleet import circuit_checks
 from qfleet.argument_checks import choice, instance, items, shown
@@ -22,6 +22,10 @@ _OBSERVABLES = items(
     instance(cirq.PauliSum | cirq.PauliString | Complex, "a cirq.PauliSum or cirq.PauliString"),
     "a sequence of cirq.PauliSum",
 )
+_Observable: TypeAlias = cirq.PauliSum | cirq.PauliString | complex
+Observables: TypeAlias = _Observable | Iterable[_Observable]
+"""One observable or several, as users pass them."""
+
 _REAL_KINDS = "fiub"  # NumPy's kinds: floats, integers, unsigned integers, booleans
 
 
@@ -113,12 +117,12 @@ def checked_point(
     return Point(rows if batched else rows[np.newaxis], shared, batched)
 
 
-def checked_method(method: Any) -> Method:
+def checked_method(method: object) -> Method:
     """Check the name of a method."""
     return cast(Method, choice(method_names())(method, "method"))
 
 
-def checked_dtype(dtype: Any) -> str:
+def checked_dtype(dtype: DTypeLike) -> str:
     """Return the name of the dtype of states."""
     try:
         name = np.dtype(dtype).name
@@ -126,7 +130,7 @@ def checked_dtype(dtype: Any) -> str:
         name = shown(dtype)
     if name not in REAL_DTYPES:
         raise ArgumentError(f"dtype is {name}: use {' or '.join(REAL_DTYPES)}")
-    return name
+    return str(name)
 
 
 def checked_names(names: Iterable[str | sympy.Symbol], argument: str) -> tuple[str, ...]:
@@ -139,7 +143,7 @@ def checked_names(names: Iterable[str | sympy.Symbol], argument: str) -> tuple[s
     return tuple(map(str, _NAMES(names, argument)))
 
 
-def checked_observables(observables: Any) -> tuple[cirq.PauliSum, ...]:
+def checked_observables(observables: Observables) -> tuple[cirq.PauliSum, ...]:
     """Return observables as sums; one observable is a sequence of one."""
     if isinstance(observables, cirq.PauliSum | cirq.PauliString):
         observables = (observables,)

@@ -9,7 +9,7 @@ are one example: then the results have no batch axis either.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, final
+from typing import final
 
 import cirq
 import sympy
@@ -23,6 +23,7 @@ from qfleet.compiler.circuit.factor import Factor
 from qfleet.compiler.circuit.sampling import Sampling
 from qfleet.compiler.circuit.symbols import parameter_names
 from qfleet.engine import arguments, devices
+from qfleet.engine.arguments import Observables
 from qfleet.engine.devices import CPU
 from qfleet.engine.expectation_methods import ExpectationMethods
 from qfleet.engine.state_methods import StateMethods
@@ -70,7 +71,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
         factors: Sequence[Factor | NoiseChannel],
         inputs: Iterable[str | sympy.Symbol] = (),
         parameters: Iterable[str | sympy.Symbol] | None = None,
-        observables: Any = (),
+        observables: Observables = (),
         *,
         qubits: Sequence[cirq.Qid],
         dtype: DTypeLike = "complex128",
@@ -126,7 +127,7 @@ class CompiledCircuit(ExpectationMethods, StateMethods):
         """
         return CompiledCircuit(self._source.with_inputs(), self.dtype.name, str(self.device))
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[object, ...]:
         return CompiledCircuit, (self._source, self.dtype.name, str(self.device))
 
     def __repr__(self) -> str:
@@ -142,7 +143,7 @@ def compile_circuit(
     circuit: cirq.AbstractCircuit,
     inputs: Iterable[str | sympy.Symbol] = (),
     parameters: Iterable[str | sympy.Symbol] | None = None,
-    observables: Any = (),
+    observables: Observables = (),
     *,
     dtype: DTypeLike = "complex128",
     initial_state: ArrayLike | None = None,

@@ -1,7 +1,6 @@
 """A serialized program in the core: exponents of gates in, expectation values or states out."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from qfleet.engine.devices import Device
 from qfleet.engine.library import Batch, BatchPlan
 from qfleet.engine.program_handle import ProgramHandle, kept_states_array, make_batch
 
-REAL_DTYPES: dict[str, np.dtype[Any]] = {
+REAL_DTYPES: dict[str, np.dtype[np.float32] | np.dtype[np.float64]] = {
     "complex64": np.dtype(np.float32),
     "complex128": np.dtype(np.float64),
 }
@@ -74,7 +73,7 @@ class ExponentProgram:
         self._serialized, self.subspace = serialized, subspace
         self.bit_order = np.array(range(self.qubits) if bit_order is None else bit_order, np.int64)
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[object, ...]:
         order, device = self.bit_order.tolist(), str(self.device)
         return _rebuild, (self._serialized, self.dtype.name, order, self.subspace, device)
 

@@ -187,7 +187,7 @@ def set_num_threads(count: int) -> None:
 
 def instruction_set() -> str:
     """Return the name of the instruction set that is used on this machine."""
-    return core().qfleet_instruction_set().decode()
+    return str(core().qfleet_instruction_set().decode())
 
 
 def simd_lanes(real_bytes: int) -> int:

@@ -1,7 +1,7 @@
 """Expectation values that a cirq.Sampler measures: a device, or another simulator."""
 
 from collections.abc import Iterable
-from typing import Any, final
+from typing import final
 
 import cirq
 import numpy as np
@@ -14,6 +14,7 @@ from qfleet.compiler.circuit.observables import collect, string_groups
 from qfleet.compiler.circuit.sampling import SHOTS
 from qfleet.compiler.circuit.symbols import check_symbols, parameter_names
 from qfleet.engine.arguments import (
+    Observables,
     checked_array,
     checked_observables,
     checked_symbols,
@@ -56,7 +57,7 @@ class SampledForward:
         circuit: cirq.AbstractCircuit,
         inputs: Iterable[str | sympy.Symbol] = (),
         parameters: Iterable[str | sympy.Symbol] | None = None,
-        observables: Any = (),
+        observables: Observables = (),
         *,
         sampler: cirq.Sampler,
         shots: int,

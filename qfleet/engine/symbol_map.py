@@ -47,7 +47,7 @@ class SymbolMap:
         self._of_examples = ExponentMap(self.per_example, (*self._inputs, *used))
         self.affine = self._of_shared.affine and self._of_examples.affine
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[object, ...]:
         return SymbolMap, (self.shared, self.per_example, self._inputs, self._parameters)
 
     def __call__(self, inputs: np.ndarray, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

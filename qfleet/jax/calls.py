@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from numpy.typing import DTypeLike
 
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.errors import LibraryError
@@ -39,7 +40,7 @@ def register_handlers() -> None:
 def call(
     name: str,
     compiled: CompiledCircuit,
-    results: Sequence[tuple[tuple[int, ...], Any]],
+    results: Sequence[tuple[tuple[int, ...], DTypeLike]],
     operands: Sequence[jax.Array],
     **attributes: Any,
 ) -> list[jax.Array]:
@@ -59,12 +60,13 @@ def call(
     operands, axes = _common_axes(operands)
     types = [_array_type(shape, dtype, axes) for shape, dtype in results]
     function = jax.ffi.ffi_call(f"qfleet_{name}", types, vmap_method="sequential")
-    return function(
+    found: list[jax.Array] = function(
         *operands,
         program=np.int64(compiled.program.handle),
         memory_limit=np.int64(compiled.program.memory_limit),
         **attributes,
     )
+    return found
 
 
 def with_common_axes(function: Callable[..., T]) -> Callable[..., T]:
@@ -114,7 +116,9 @@ def _cast_to_varying(array: jax.Array, axes: tuple[str, ...]) -> jax.Array:
     return jax.lax.pvary(array, axes)  # before JAX 0.9
 
 
-def _array_type(shape: tuple[int, ...], dtype: Any, axes: frozenset[str]) -> jax.ShapeDtypeStruct:
+def _array_type(
+    shape: tuple[int, ...], dtype: DTypeLike, axes: frozenset[str]
+) -> jax.ShapeDtypeStruct:
     """Return the type of an array that varies along manual axes."""
     if not axes:
         return jax.ShapeDtypeStruct(shape, dtype)

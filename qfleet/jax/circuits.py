@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from qfleet.argument_checks import shown
 from qfleet.engine.compiled_circuit import COMPILED, CompiledCircuit
@@ -24,7 +25,7 @@ def cached_by_circuit(make: Callable[[CompiledCircuit], T]) -> Callable[[Compile
     """Return `make` with a cache that each circuit holds, so that both are freed together."""
 
     def cached(compiled: CompiledCircuit) -> T:
-        cache: dict[Callable, Any] = vars(compiled).setdefault(_CACHE, {})
+        cache: dict[Callable[[CompiledCircuit], T], T] = vars(compiled).setdefault(_CACHE, {})
         if make not in cache:
             cache[make] = make(compiled)
         return cache[make]
@@ -33,7 +34,7 @@ def cached_by_circuit(make: Callable[[CompiledCircuit], T]) -> Callable[[Compile
 
 
 def checked_arguments(
-    compiled: CompiledCircuit, inputs: Any, parameters: Any
+    compiled: CompiledCircuit, inputs: ArrayLike, parameters: ArrayLike
 ) -> tuple[jax.Array, jax.Array]:
     """Return the arguments as arrays of the dtype in which exponents are computed.
 

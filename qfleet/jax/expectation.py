@@ -1,11 +1,12 @@
 """Expectation values as a JAX function with reverse-mode derivatives of first and second order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
+from jax.typing import ArrayLike
 
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.jax import circuits
@@ -14,7 +15,7 @@ from qfleet.jax.calls import call, has_manual_axes, with_common_axes
 Exponents = tuple[jax.Array, jax.Array]  # shared [E], per example [B, F]
 
 
-def expectation(compiled: CompiledCircuit, inputs: Any, parameters: Any) -> jax.Array:
+def expectation(compiled: CompiledCircuit, inputs: ArrayLike, parameters: ArrayLike) -> jax.Array:
     """Compute expectation values.
 
     A batch is one call of the engine. `jax.vmap` over single examples is one call, too, but a batch
@@ -63,19 +64,22 @@ def _functions_of_batch(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
     def values(shared: jax.Array, rows: jax.Array) -> jax.Array:
         return _forward(compiled, shared, rows, kept_reals=0)[0]
 
-    def forward(shared: Any, rows: Any) -> tuple[jax.Array, Any]:
+    def forward(shared: Any, rows: Any) -> tuple[jax.Array, tuple[jax.Array, ...]]:
         result, kept = values_and_states(shared.value, rows.value)
         # The shape is a static mark: data that is not differentiated needs no gradient. JAX keeps
         # one structure of residuals for all derivatives of a traced call, so None cannot be one.
         mark = jnp.zeros(int(rows.perturbed))
         return result, (shared.value, rows.value, jax.lax.stop_gradient(kept), mark)
 
-    def backward(residuals: Any, upstream: Any) -> tuple[jax.Array | None, jax.Array | None]:
+    def backward(
+        residuals: tuple[jax.Array, ...], upstream: jax.Array
+    ) -> tuple[jax.Array | None, jax.Array | None]:
         shared, rows, kept, mark = residuals
         if isinstance(upstream, jax.custom_derivatives.SymbolicZero):
             return None, None
         if mark.size:
-            return gradient(shared, rows, upstream, kept)
+            both: Exponents = gradient(shared, rows, upstream, kept)
+            return both
         by_shared, _ = _gradient_of_batch(compiled, by_rows=False)(shared, rows, upstream, kept)
         return by_shared, None
 
@@ -89,7 +93,9 @@ def _functions_of_batch(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
     return with_common_axes(called)
 
 
-def _gradient_of_batch(compiled: CompiledCircuit, *, by_rows: bool = True) -> Callable[..., Any]:
+def _gradient_of_batch(
+    compiled: CompiledCircuit, *, by_rows: bool = True
+) -> Callable[..., Exponents]:
     """Return gradient(shared, rows, upstream, kept), differentiable once.
 
     Its results are [E] and [B, F]; the second is [0, F] unless `by_rows`.
@@ -127,7 +133,9 @@ def _functions_of_single(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
         return _forward(compiled, shared, row[None], kept_reals=0)[0][0]
 
     @evaluate.def_vmap
-    def _(size: int, batched: Any, shared: jax.Array, row: jax.Array) -> tuple[jax.Array, bool]:
+    def _(
+        size: int, batched: Sequence[bool], shared: jax.Array, row: jax.Array
+    ) -> tuple[jax.Array, bool]:
         if not batched[0]:
             return _forward(compiled, shared, row, kept_reals=0)[0], True
         split, rows = _all_per_example(compiled, size, batched, shared, row)
@@ -143,7 +151,7 @@ def _functions_of_single(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
 
     @gradient.def_vmap
     def _(
-        size: int, batched: Any, shared: jax.Array, row: jax.Array, upstream: jax.Array
+        size: int, batched: Sequence[bool], shared: jax.Array, row: jax.Array, upstream: jax.Array
     ) -> tuple[Exponents, tuple[bool, bool]]:
         # Every example has a gradient of its own by the shared exponents.
         split, rows = _all_per_example(compiled, size, batched, shared, row)
@@ -164,7 +172,7 @@ def _functions_of_single(compiled: CompiledCircuit) -> Callable[..., jax.Array]:
     @hvp.def_vmap
     def _(
         size: int,
-        batched: Any,
+        batched: Sequence[bool],
         shared: jax.Array,
         row: jax.Array,
         upstream: jax.Array,
@@ -199,7 +207,7 @@ def _differentiable_values(
 
 
 def _differentiable_gradient_of_single(
-    evaluate: Callable[..., Exponents], hvp: Callable[..., Any]
+    evaluate: Callable[..., Exponents], hvp: Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
 ) -> Callable[..., Exponents]:
     """Return gradient(shared, row, upstream) with its own derivative."""
 
@@ -260,7 +268,11 @@ def _hvp(
 
 
 def _all_per_example(
-    compiled: CompiledCircuit, size: int, batched: Any, shared: jax.Array, rows: jax.Array
+    compiled: CompiledCircuit,
+    size: int,
+    batched: Sequence[bool],
+    shared: jax.Array,
+    rows: jax.Array,
 ) -> tuple[circuits.PerExampleCircuit, jax.Array]:
     """Return the circuit without shared exponents, and its exponents [size, F']."""
     split = circuits.per_example_circuit(compiled)

@@ -1,17 +1,17 @@
 """State vectors as a JAX function with reverse-mode derivatives."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.jax import circuits
 from qfleet.jax.calls import call, with_common_axes
 
 
-def state(compiled: CompiledCircuit, inputs: Any, parameters: Any) -> jax.Array:
+def state(compiled: CompiledCircuit, inputs: ArrayLike, parameters: ArrayLike) -> jax.Array:
     """Compute state vectors.
 
     Args:

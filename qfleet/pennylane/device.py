@@ -24,7 +24,7 @@ GRADIENT_METHODS = ("best", "adjoint", "device")
 _DTYPES = {np.dtype(name): name for name in ("complex64", "complex128")}
 
 
-class GradientTuple(tuple):
+class GradientTuple(tuple[np.ndarray, ...]):
     """Gradients of different shapes. PennyLane's Torch interface calls `numpy.squeeze` on them."""
 
     __slots__ = ()

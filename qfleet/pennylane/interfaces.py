@@ -167,4 +167,4 @@ def differentiable_once(gradients: Sequence[Any], sources: Sequence[Any]) -> lis
                 " does not support: set max_diff=2 and diff_method='best' of the QNode"
             )
 
-    return [Once.apply(torch.as_tensor(gradient), *sources) for gradient in gradients]  # type: ignore[no-untyped-call]
+    return [Once.apply(torch.as_tensor(gradient), *sources) for gradient in gradients]

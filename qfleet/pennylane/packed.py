@@ -37,7 +37,7 @@ class Packed:
     angles: tuple[Any, ...] = ()
     states: States | None = None
 
-    def __deepcopy__(self, memo: dict) -> "Packed":
+    def __deepcopy__(self, memo: dict[int, object]) -> "Packed":
         return self
 
     def __repr__(self) -> str:
@@ -67,7 +67,8 @@ class PackedCircuit(Operation):
     @property
     def packed(self) -> Packed:
         """The program and its states."""
-        return self.hyperparameters["packed"]
+        packed: Packed = self.hyperparameters["packed"]
+        return packed
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the parameters [..., P] and the inputs [..., I] as float64 arrays."""

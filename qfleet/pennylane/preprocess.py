@@ -119,7 +119,8 @@ def _standard(
     )
     pipeline.add_transform(device_resolve_dynamic_wires, wires=wires, allow_resets=False)
     pipeline.add_transform(validate_device_wires, wires, name=NAME)
-    return pipeline((tape,))
+    prepared: tuple[QuantumScriptBatch, PostprocessingFn] = pipeline((tape,))
+    return prepared
 
 
 GATES = {gate.__name__ for gate in structure.NATIVE_GATES}

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import cirq
 import numpy as np
 
 from qfleet.errors import ProblemError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 MAX_EXACT_QUBITS = 20
 """Widest Hamiltonian that is diagonalised."""
@@ -173,7 +176,7 @@ def lowest_eigenvalue(terms: Sequence[str], coefficients: np.ndarray, electrons:
     return float(eigsh(matrix, k=1, which="SA", v0=start, return_eigenvectors=False)[0])
 
 
-def _sparse_matrix(terms: Sequence[str], coefficients: np.ndarray) -> Any:
+def _sparse_matrix(terms: Sequence[str], coefficients: np.ndarray) -> "csr_array":
     """Return the scipy.sparse.csr_array of a sum of Pauli words.
 
     The first qubit is the most significant bit. It is real if all words have an even number of Y.

@@ -4,7 +4,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import cirq
@@ -82,7 +82,7 @@ def _by_word(
     return sums
 
 
-def _term(factors: Factors, value: Any, title: str) -> tuple[Factors, float]:
+def _term(factors: Factors, value: complex | str, title: str) -> tuple[Factors, float]:
     """Return a term, with its coefficient as a number.
 
     Raises:
@@ -151,7 +151,9 @@ def _json_members(text: str, title: str) -> Iterator[list[tuple[Factors, float]]
         ) from None
 
 
-def _json_term(factors: Any, value: Any, title: str) -> tuple[Factors, float]:
+def _json_term(
+    factors: Iterable[tuple[Mapping[str, Any], object]], value: Any, title: str
+) -> tuple[Factors, float]:
     if isinstance(value, dict):
         value = complex(value["real"], value["imag"])
     word = tuple((_qubit(qubit, title), _letter(pauli)) for qubit, pauli in factors)
@@ -172,7 +174,7 @@ def _qubit(read: Mapping[str, Any], title: str) -> cirq.Qid:
     return cirq.LineQubit(numbers[0])
 
 
-def _letter(pauli: Any) -> str:
+def _letter(pauli: object) -> str:
     kind = pauli["cirq_type"] if isinstance(pauli, dict) else pauli
     letter = str(kind).removeprefix("_Pauli")
     if letter not in ("X", "Y", "Z"):

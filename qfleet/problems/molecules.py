@@ -85,7 +85,9 @@ def _hamiltonian(kind: Molecule, bond: float) -> dict[str, float]:
     constant = float(built.energy_nuc())
     constant, one_body, two_body = _freeze(kind.frozen, constant, one_body, two_body)
     one, two = _spin_orbitals(one_body, two_body)
-    operator = jordan_wigner(InteractionOperator(constant, one, two))
+    # OpenFermion has no types.
+    built_operator = InteractionOperator(constant, one, two)  # type: ignore[no-untyped-call]
+    operator = jordan_wigner(built_operator)  # type: ignore[no-untyped-call]
     width = 2 * len(one_body)
     coefficients = {}
     for factors, coefficient in operator.terms.items():

@@ -48,4 +48,5 @@ def scaled_infidelity_gradient(values: np.ndarray, target: np.ndarray) -> np.nda
     """
     size = (len(target) + 1) ** 0.5
     overlap, square = fidelity(values, target), purity(values)
-    return -(target / square**0.5 - overlap * values / square**1.5) / size
+    gradient: np.ndarray = -(target / square**0.5 - overlap * values / square**1.5) / size
+    return gradient

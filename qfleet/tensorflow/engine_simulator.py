@@ -2,7 +2,6 @@
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from qfleet import native
 from qfleet.compiler.any_program import SerializedProgram
@@ -12,7 +11,7 @@ from qfleet.engine.devices import CPU, Device
 from qfleet.tensorflow.exponents import BatchGateExponents
 from qfleet.tensorflow.micro_batch import MEMORY_LIMIT, current_micro_batch
 from qfleet.tensorflow.runtime import is_watched, tf
-from qfleet.tensorflow.simulator import Simulator
+from qfleet.tensorflow.simulator import Gradient, Simulator
 
 
 class EngineSimulator(Simulator):
@@ -61,7 +60,7 @@ class EngineSimulator(Simulator):
             self.require_memory(2)
 
         @tf.custom_gradient
-        def values(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        def values(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
             exponents = self._exponents(angles, parameters)
             result, kept = native.ops().qfleet_expectation(
                 *exponents,
@@ -90,7 +89,7 @@ class EngineSimulator(Simulator):
         result = values(angles, parameters)
         return tf.ensure_shape(result, [angles.shape[0], self.readouts])
 
-    def _plan_attributes(self, subspace: bool) -> dict[str, Any]:
+    def _plan_attributes(self, subspace: bool) -> dict[str, int]:
         """Attributes of the plan: if the subspace plan is allowed, and bytes for kept states.
 
         The subspace plan has no gradient by what differs per example. Forward and adjoint pass must
@@ -115,7 +114,7 @@ class EngineSimulator(Simulator):
         exponents: Sequence[tf.Tensor],
         operands: tuple[tf.Tensor, tf.Tensor],
         by_each: bool,
-        **attributes: Any,
+        **attributes: int | list[int],
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Compute the gradients by angles and parameters, which are differentiable again.
 
@@ -132,7 +131,9 @@ class EngineSimulator(Simulator):
         """
 
         @tf.custom_gradient
-        def first(angles: tf.Tensor, parameters: tf.Tensor, upstream: tf.Tensor) -> Any:
+        def first(
+            angles: tf.Tensor, parameters: tf.Tensor, upstream: tf.Tensor
+        ) -> tuple[list[tf.Tensor], Callable[..., list[tf.Tensor]]]:
             with tf.GradientTape() as tape:
                 tape.watch([angles, parameters])
                 again = self._exponents(angles, parameters)
@@ -152,7 +153,7 @@ class EngineSimulator(Simulator):
                 targets, [angles, parameters], gradients, unconnected_gradients="zero"
             )
 
-            def second(*second_upstream: tf.Tensor) -> Any:
+            def second(*second_upstream: tf.Tensor) -> list[tf.Tensor]:
                 sources = [angles, parameters, upstream]
                 with tf.GradientTape() as outer:
                     outer.watch(sources)
@@ -162,16 +163,17 @@ class EngineSimulator(Simulator):
                     gradients = inner.gradient(
                         values, sources[:2], upstream, unconnected_gradients="zero"
                     )
-                return outer.gradient(
+                found: list[tf.Tensor] = outer.gradient(
                     gradients, sources, second_upstream, unconnected_gradients="zero"
                 )
+                return found
 
             return result, second
 
         return tuple(first(angles, parameters, upstream))
 
 
-def device_attributes(device: Device) -> dict[str, Any]:
+def device_attributes(device: Device) -> dict[str, str | int]:
     """Return the attributes of an operation that place its program on a device.
 
     Args:

@@ -11,6 +11,8 @@ from qfleet.compiler.state.program import Program
 from qfleet.tensorflow.exponents import BatchGateExponents
 from qfleet.tensorflow.runtime import tf
 
+_Key = tuple[tuple[bool, int], tuple[object, ...]]  # if a factor has a data symbol, size; factor
+
 
 class BlockMatrices:
     """Computes the matrix of each block: one for the batch, or one per example with a data symbol.
@@ -26,8 +28,8 @@ class BlockMatrices:
         self._dtype = dtype
         data = frozenset(program.inputs)
         tables: dict[bool, dict[sympy.Expr, int]] = {False: {}, True: {}}
-        banks: dict[tuple[bool, int], dict[tuple, Factor]] = {}
-        self._products: list[tuple[tuple, ...]] = []
+        banks: dict[tuple[bool, int], dict[tuple[object, ...], Factor]] = {}
+        self._products: list[tuple[_Key, ...]] = []
         for block in program.blocks:
             product = []
             for factor in block.factors:
@@ -54,11 +56,11 @@ class BlockMatrices:
         shared = tf.reshape(shared, [1, self._shared])
         rows = tf.broadcast_to(shared, [tf.shape(angles)[0], self._shared])
         exponents = {False: shared, True: tf.concat([rows, per_example], axis=1)}
-        factors: dict[tuple, tf.Tensor] = {}
+        factors: dict[_Key, tf.Tensor] = {}
         for kind, (keys, bank) in self._banks.items():
             matrices = bank(exponents[kind[0]])
             factors |= {(kind, key): one for key, one in zip(keys, matrices, strict=True)}
-        found: dict[tuple[tuple, ...], tf.Tensor] = {}
+        found: dict[tuple[_Key, ...], tf.Tensor] = {}
         for product in self._products:
             if product not in found:
                 matrix = factors[product[0]]
@@ -94,4 +96,5 @@ class _FactorBank:
         )  # [B, G, K]
         phases = tf.complex(tf.cos(angles), tf.sin(angles))
         matrices = tf.einsum("bgk,gkij->bgij", phases, self._projectors)
-        return tf.unstack(matrices, num=len(self._projectors), axis=1)
+        unstacked: list[tf.Tensor] = tf.unstack(matrices, num=len(self._projectors), axis=1)
+        return unstacked

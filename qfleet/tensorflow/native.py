@@ -4,7 +4,7 @@ The C++ engine takes exponents, blocks and Pauli strings. The map from symbols t
 derivative, are TensorFlow operations: a small matrix product for the exponents of all gates.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import final
 
@@ -22,7 +22,7 @@ from qfleet.tensorflow.dense import TensorFlowSimulator
 from qfleet.tensorflow.engine_simulator import EngineSimulator
 from qfleet.tensorflow.micro_batch import current_micro_batch
 from qfleet.tensorflow.runtime import is_watched, tf
-from qfleet.tensorflow.simulator import COMPLEX_DTYPES, REAL_DTYPES
+from qfleet.tensorflow.simulator import COMPLEX_DTYPES, REAL_DTYPES, Gradient
 
 
 @final
@@ -137,7 +137,7 @@ class NativeSimulator(EngineSimulator):
         by_angles = is_watched(angles)
 
         @tf.custom_gradient
-        def states(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        def states(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
             exponents = self._exponents(angles, parameters)
             result = native.ops().qfleet_state(
                 *exponents,

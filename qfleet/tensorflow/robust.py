@@ -1,13 +1,12 @@
 """Simulators whose values come from one source, and whose gradients from another."""
 
-from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from qfleet.engine.sampled_forward import SampledForward
 from qfleet.tensorflow.runtime import tf
-from qfleet.tensorflow.simulator import Simulator
+from qfleet.tensorflow.simulator import Gradient, Simulator
 
 
 @final
@@ -36,7 +35,7 @@ class RobustSimulator(Simulator):
         angles, parameters = self._checked_arguments(angles, parameters)
 
         @tf.custom_gradient
-        def values(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        def values(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
             result = self._forward_values(tf.stop_gradient(angles), tf.stop_gradient(parameters))
 
             def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -64,7 +63,7 @@ class RobustSimulator(Simulator):
 
         return tf.numpy_function(measure, [angles, parameters], self.dtype)
 
-    def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> Any:
+    def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
         """Refuse; see Simulator.state."""
         self._require_state_output()
 

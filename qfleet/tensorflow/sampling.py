@@ -210,7 +210,7 @@ def _with_shift_gradient(
     scales = np.pi * symbols.half_turns
 
     @tf.custom_gradient
-    def zeros(exponents: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+    def zeros(exponents: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
         def gradient(upstream: tf.Tensor) -> tf.Tensor:
             def derivative(at: tf.Tensor) -> tf.Tensor:
                 step, number = tf.gather(steps, at), first + 2 * at

@@ -1,7 +1,6 @@
 """Transfers of amplitudes between the processes of a state group, in pieces of bounded size."""
 
 import abc
-from typing import Any
 
 from qfleet import native
 from qfleet.distributed.stage_programs import StagePrograms
@@ -79,7 +78,12 @@ class _CrossingTerms(abc.ABC):
 
     @abc.abstractmethod
     def _add(
-        self, total: tf.Tensor, others: tf.Tensor, first: tf.Tensor, program: bytes, context: Any
+        self,
+        total: tf.Tensor,
+        others: tf.Tensor,
+        first: tf.Tensor,
+        program: bytes,
+        context: tuple[tf.Tensor, ...],
     ) -> tf.Tensor:
         """Add the contribution of a piece of another process's states.
 
@@ -91,7 +95,9 @@ class _CrossingTerms(abc.ABC):
             context: The operands of the call.
         """
 
-    def _sum(self, states: tf.Tensor, total: tf.Tensor, context: Any) -> tf.Tensor:
+    def _sum(
+        self, states: tf.Tensor, total: tf.Tensor, context: tuple[tf.Tensor, ...]
+    ) -> tf.Tensor:
         """Send every process's states to all others and add all contributions to `total`."""
         if not self._stages.crossing:
             return total
@@ -124,7 +130,12 @@ class CrossingReadout(_CrossingTerms):
         return self._sum(states, values, (shared, per_example, states))
 
     def _add(
-        self, total: tf.Tensor, others: tf.Tensor, first: tf.Tensor, program: bytes, context: Any
+        self,
+        total: tf.Tensor,
+        others: tf.Tensor,
+        first: tf.Tensor,
+        program: bytes,
+        context: tuple[tf.Tensor, ...],
     ) -> tf.Tensor:
         return total + native.ops().qfleet_cross_shard_expectation(
             *context, others, first, program=program, lane_qubits=self._stages.across
@@ -146,7 +157,12 @@ class CrossingObservables(_CrossingTerms):
         return self._sum(states, adjoints, (shared, per_example, upstream))
 
     def _add(
-        self, total: tf.Tensor, others: tf.Tensor, first: tf.Tensor, program: bytes, context: Any
+        self,
+        total: tf.Tensor,
+        others: tf.Tensor,
+        first: tf.Tensor,
+        program: bytes,
+        context: tuple[tf.Tensor, ...],
     ) -> tf.Tensor:
         shared, per_example, upstream = context
         return native.ops().qfleet_cross_shard_apply_observables(

@@ -6,7 +6,7 @@ QCNN, communicates only the sums of its readouts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from typing import NoReturn, final
 
 import cirq
 
@@ -22,7 +22,7 @@ from qfleet.tensorflow.exponents import BatchGateExponents
 from qfleet.tensorflow.runtime import is_watched, tf
 from qfleet.tensorflow.shard_exchange import ShardExchange
 from qfleet.tensorflow.sharded_stages import StageOps
-from qfleet.tensorflow.simulator import COMPLEX_DTYPES, REAL_DTYPES, Simulator
+from qfleet.tensorflow.simulator import COMPLEX_DTYPES, REAL_DTYPES, Gradient, Simulator
 
 
 @final
@@ -132,7 +132,7 @@ class ShardedSimulator(Simulator):
         by_each = self._exponents.mixed or by_angles is not False
 
         @tf.custom_gradient
-        def values(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        def values(angles: tf.Tensor, parameters: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
             exponents = self._exponents(angles, parameters)
             whole = native.ops().qfleet_state(
                 *exponents,
@@ -145,11 +145,14 @@ class ShardedSimulator(Simulator):
 
             def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 @tf.custom_gradient
-                def first(*symbols: tf.Tensor) -> tuple[Any, Callable]:
+                def first(*symbols: tf.Tensor) -> tuple[list[tf.Tensor], Callable[..., NoReturn]]:
                     gradients = self._gradients(*symbols, whole=whole, kept=kept, by_each=by_each)
                     return gradients, self._refuse_second_derivative
 
-                return first(angles, parameters, self._sum_over_processes(upstream))
+                by_symbols: tuple[tf.Tensor, tf.Tensor] = first(
+                    angles, parameters, self._sum_over_processes(upstream)
+                )
+                return by_symbols
 
             return result, gradient
 
@@ -185,7 +188,7 @@ class ShardedSimulator(Simulator):
         reals = 2 * (self._seed.own.stop - self._seed.own.start)
         return tf.cast(tf.reshape(parts, [-1, reals]), tf.float64)
 
-    def _refuse_second_derivative(self, *_: tf.Tensor) -> Any:
+    def _refuse_second_derivative(self, *_: tf.Tensor) -> NoReturn:
         raise ShardingError(
             f"a circuit that is sharded over {self.group.size} processes has no second"
             " derivatives: do not shard the state"
@@ -222,7 +225,10 @@ class ShardedSimulator(Simulator):
         if by_each:
             targets.append(exponents[1])
             gradients.append(per_example)
-        return tape.gradient(targets, [angles, parameters], gradients, unconnected_gradients="zero")
+        result: list[tf.Tensor] = tape.gradient(
+            targets, [angles, parameters], gradients, unconnected_gradients="zero"
+        )
+        return result
 
     def _in_whole_seed(self, by_seeds: tf.Tensor) -> tf.Tensor:
         """Pad gradients by this process's part of the seeds to [B, 2**m] complex."""

@@ -50,7 +50,7 @@ class StageOps:
             [B, readouts] values, and the kept states.
         """
         if self._single:
-            return native.ops().qfleet_shard_expectation(
+            values: Pair = native.ops().qfleet_shard_expectation(
                 *exponents,
                 seeds,
                 program=self._stages.programs[0],
@@ -59,6 +59,7 @@ class StageOps:
                 keep_states=keep,
                 memory_limit=room,
             )
+            return values
         # The order in which call sites are made is part of the protocol between processes.
         readout = CrossingReadout(self._stages, self._group, self._dtype)
         forward = _ForwardPass(self._stages, self._group, self._dtype)
@@ -102,7 +103,7 @@ class StageOps:
             Gradients by the shared exponents [E], the per-example exponents [B, F] and the seeds.
         """
         if self._single:
-            return native.ops().qfleet_shard_gradient(
+            found: tuple[tf.Tensor, tf.Tensor, tf.Tensor] = native.ops().qfleet_shard_gradient(
                 *exponents,
                 seeds,
                 upstream,
@@ -112,6 +113,7 @@ class StageOps:
                 per_example_gradients=by_each,
                 memory_limit=room,
             )
+            return found
         forward = _ForwardPass(self._stages, self._group, self._dtype)
         backward = _AdjointPass(self._stages, self._group, self._dtype, by_each)
 

@@ -1,6 +1,7 @@
 """The interface of all engines: angles and parameters in, expectation values or states out."""
 
 import abc
+from collections.abc import Callable
 
 import cirq
 
@@ -9,6 +10,9 @@ from qfleet.tensorflow.runtime import tf
 
 REAL_DTYPES = {"complex64": tf.float32, "complex128": tf.float64}
 COMPLEX_DTYPES = {"complex64": tf.complex64, "complex128": tf.complex128}
+Gradient = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+"""The gradients by angles and parameters, from that by a result; of tf.custom_gradient."""
+
 _AMPLITUDE_BYTES = {tf.float32: 8, tf.float64: 16}
 
 

@@ -1,6 +1,6 @@
 """Circuits whose observables the C++ engine computes without state vectors."""
 
-from typing import Any, final
+from typing import final
 
 from qfleet.compiler.any_program import AnyProgram
 from qfleet.engine import devices
@@ -43,7 +43,7 @@ class StatelessSimulator(EngineSimulator):
         """Describe the program and its memory."""
         return self.program.describe(Machine(self.dtype.size, self._threads), batch or 1)
 
-    def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> Any:
+    def state(self, angles: tf.Tensor, parameters: tf.Tensor) -> tf.Tensor:
         """Refuse; see Simulator.state."""
         self._require_state_output()
 

@@ -11,7 +11,7 @@ the circuit's symbols before the call. TensorFlow differentiates through that co
 import importlib.util
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import cirq
 import numpy as np
@@ -121,7 +121,7 @@ class TfqSimulator(Simulator):
         programs, names, exponents = self._arguments(angles, parameters)
 
         @tf.custom_gradient
-        def simulated(exponents: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        def simulated(exponents: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
             def refuse(_: tf.Tensor) -> tf.Tensor:
                 raise CircuitError(
                     "TensorFlow Quantum's state has no gradient: use backend='qfleet'"
@@ -188,7 +188,7 @@ class _ExponentTable:
         self.wanted: list[sympy.Expr] = []
         self._known: dict[sympy.Expr, sympy.Symbol] = {}
 
-    def stand_in(self, exponent: Any) -> Any:
+    def stand_in(self, exponent: float | sympy.Expr) -> float | sympy.Expr:
         """Return an exponent itself if six digits represent it, else a symbol or its negative."""
         expression = sympy.sympify(exponent)
         if not expression.free_symbols and round(float(expression), _DIGITS) == float(expression):
@@ -240,7 +240,7 @@ def _to_pauli_powers(factor: Factor, phases_on: cirq.Qid | None) -> Iterator[cir
                 yield kind(exponent=exponent, global_shift=-0.5).on(*part.qubits)
 
 
-def _phase(half_turns: Any, qubit: cirq.Qid | None) -> Iterator[cirq.Operation]:
+def _phase(half_turns: float | sympy.Expr, qubit: cirq.Qid | None) -> Iterator[cirq.Operation]:
     """Rewrite the phase `exp(i pi half_turns)` as two gates on a qubit."""
     if qubit is not None and half_turns != 0:
         yield cirq.ZPowGate(exponent=half_turns, global_shift=1.0).on(qubit)

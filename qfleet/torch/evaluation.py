@@ -25,7 +25,8 @@ class EvaluationPoint(NamedTuple):
 
 def array(tensor: Tensor) -> np.ndarray:
     """Return a tensor's array, which may share its memory."""
-    return tensor.numpy(force=True)
+    found: np.ndarray = tensor.numpy(force=True)
+    return found
 
 
 def _doubles(tensor: Tensor) -> np.ndarray:

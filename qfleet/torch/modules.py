@@ -17,7 +17,7 @@ from qfleet.torch import functional
 
 _COMPLEX = {torch.float32: "complex64", torch.float64: "complex128"}
 
-Initializer = Callable[[Tensor], Any]
+Initializer = Callable[[Tensor], object]
 
 
 class CircuitModule(nn.Module):
@@ -91,7 +91,9 @@ class CircuitModule(nn.Module):
     def set_extra_state(self, state: Tensor) -> None:
         """Do nothing: the names are compared before the angles are copied."""
 
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *more: Any) -> None:
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, object], prefix: str, *more: object
+    ) -> None:
         if f"{prefix}angles" in state_dict:
             found = state_dict.get(f"{prefix}_extra_state")
             if found is None:
@@ -107,11 +109,11 @@ class CircuitModule(nn.Module):
                 )
         super()._load_from_state_dict(state_dict, prefix, *more)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # Cirq's sums can't be pickled.
         return self.__dict__ | {"observables": cirq.to_json(list(self.observables))}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         observables = cirq.read_json(json_text=state["observables"])
         super().__setstate__(state | {"observables": tuple(observables)})
 

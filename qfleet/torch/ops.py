@@ -23,7 +23,7 @@ from qfleet.engine.compiled_circuit import CompiledCircuit
 from qfleet.engine.gradients import Gradients
 from qfleet.torch import evaluation
 from qfleet.torch.evaluation import array, tensor_like
-from qfleet.torch.registration import Pair, define, refuse_derivative, register_vjp
+from qfleet.torch.registration import Inputs, Pair, define, refuse_derivative, register_vjp
 
 _CIRCUITS: weakref.WeakValueDictionary[int, CompiledCircuit] = weakref.WeakValueDictionary()
 
@@ -192,7 +192,7 @@ def _(
     return first, second, third
 
 
-def _save_expectation(ctx: Any, inputs: tuple, output: Pair) -> None:
+def _save_expectation(ctx: Any, inputs: Inputs, output: Pair) -> None:
     angles, parameters, ctx.program, _, _, ctx.input_gradients = inputs
     ctx.compiled = circuit_of(ctx.program)  # it lives as long as the graph
     _, kept = output
@@ -201,7 +201,7 @@ def _save_expectation(ctx: Any, inputs: tuple, output: Pair) -> None:
     ctx.set_materialize_grads(False)  # no zeros as the gradient by `kept`
 
 
-def _vjp_arguments(ctx: Any, upstream: Tensor, by_inputs: bool) -> tuple:
+def _vjp_arguments(ctx: Any, upstream: Tensor, by_inputs: bool) -> Inputs:
     inputs, parameters, kept = ctx.saved_tensors
     if by_inputs and not ctx.input_gradients:
         kept = kept[:0]  # the states of another plan
@@ -211,14 +211,16 @@ def _vjp_arguments(ctx: Any, upstream: Tensor, by_inputs: bool) -> tuple:
 register_vjp(expectation, expectation_vjp, _save_expectation, _vjp_arguments)
 
 
-def _save_vjp(ctx: Any, inputs: tuple, output: Pair) -> None:
+def _save_vjp(ctx: Any, inputs: Inputs, output: Pair) -> None:
     angles, parameters, upstream, _, ctx.program, _, _ = inputs
     ctx.compiled = circuit_of(ctx.program)
     ctx.save_for_backward(angles, parameters, upstream)
     ctx.set_materialize_grads(False)
 
 
-def _vjp_backward(ctx: Any, by_inputs: Tensor | None, by_parameters: Tensor | None) -> tuple:
+def _vjp_backward(
+    ctx: Any, by_inputs: Tensor | None, by_parameters: Tensor | None
+) -> tuple[Tensor | None, ...]:
     inputs, parameters, upstream = ctx.saved_tensors
     if not ctx.compiled.has_hvp:
         raise NotImplementedError("circuits with noise have no second derivatives")

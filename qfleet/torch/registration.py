@@ -2,22 +2,27 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from torch.library import CustomOpDef
+
 Pair = tuple[Tensor, Tensor]
+Inputs = tuple[Any, ...]
+"""Arguments of an operation: tensors and numbers."""
 
 define = functools.partial(torch.library.custom_op, mutates_args=(), device_types="cpu")
 """Decorator of an operation on the CPU, with its name and its schema."""
 
 
 def register_vjp(
-    operation: Any,
-    vjp: Any,
-    save: Callable[[Any, tuple, Any], None],
-    arguments: Callable[[Any, Tensor, bool], tuple],
+    operation: "CustomOpDef",
+    vjp: "CustomOpDef",
+    save: Callable[[Any, Inputs, Any], None],
+    arguments: Callable[[Any, Tensor, bool], Inputs],
 ) -> None:
     """Make an operation differentiable by its first two arguments, inputs and parameters.
 
@@ -30,7 +35,7 @@ def register_vjp(
             gradients by inputs are wanted).
     """
 
-    def backward(ctx: Any, upstream: Tensor | None, *_: None) -> tuple:
+    def backward(ctx: Any, upstream: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         by_inputs, by_parameters, *others = ctx.needs_input_grad
         if upstream is None:
             return (None,) * (2 + len(others))
@@ -45,12 +50,12 @@ def register_vjp(
     vjp.register_fake(_empty_gradients)
 
 
-def _empty_gradients(inputs: Tensor, parameters: Tensor, *others: Any) -> Pair:
+def _empty_gradients(inputs: Tensor, parameters: Tensor, *others: Tensor | int | bool) -> Pair:
     by_inputs = inputs.new_empty(inputs.shape if others[-1] else 0)
     return by_inputs, parameters.new_empty(parameters.shape)
 
 
-def refuse_derivative(operation: Any, message: str) -> None:
+def refuse_derivative(operation: "CustomOpDef", message: str) -> None:
     """Raise NotImplementedError where the derivative of an operation is needed.
 
     Args:
@@ -58,7 +63,7 @@ def refuse_derivative(operation: Any, message: str) -> None:
         message: What is not available, and what to do instead.
     """
 
-    def backward(ctx: Any, *_: Any) -> tuple:
+    def backward(ctx: object, *_: Tensor | None) -> NoReturn:
         raise NotImplementedError(message)
 
     operation.register_autograd(backward)

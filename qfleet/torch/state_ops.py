@@ -7,7 +7,7 @@ from torch import Tensor
 
 from qfleet.torch.evaluation import array
 from qfleet.torch.ops import circuit_of, gradient_tensors
-from qfleet.torch.registration import Pair, define, refuse_derivative, register_vjp
+from qfleet.torch.registration import Inputs, Pair, define, refuse_derivative, register_vjp
 
 
 @define(
@@ -107,13 +107,13 @@ def _(
     return inputs.new_empty(inputs.shape[0], shots, qubits, dtype=torch.uint8)
 
 
-def _save_state(ctx: Any, inputs: tuple, output: Tensor) -> None:
+def _save_state(ctx: Any, inputs: Inputs, output: Tensor) -> None:
     angles, parameters, ctx.program, _ = inputs
     ctx.compiled = circuit_of(ctx.program)  # it lives as long as the graph
     ctx.save_for_backward(angles, parameters, output)
 
 
-def _vjp_arguments(ctx: Any, upstream: Tensor, by_inputs: bool) -> tuple:
+def _vjp_arguments(ctx: Any, upstream: Tensor, by_inputs: bool) -> Inputs:
     inputs, parameters, states = ctx.saved_tensors
     return inputs, parameters, states, upstream, ctx.program
 

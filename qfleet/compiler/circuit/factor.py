@@ -35,7 +35,8 @@ class Factor:
     def matrix(self) -> np.ndarray:
         """[D, D] complex128 matrix of a fixed factor."""
         assert self.fixed
-        return self.projectors[0]
+        matrix: np.ndarray = self.projectors[0]
+        return matrix
 
     @property
     def symbols(self) -> frozenset[str]:

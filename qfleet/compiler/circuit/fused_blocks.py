@@ -1,9 +1,8 @@
 """Blocks: products of factors on one or two qubits."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -46,7 +45,7 @@ def make_block(
 class _Block:
     """Factors, with all that the product depends on as a key for a cache."""
 
-    key: tuple[int, tuple[tuple[int, ...], ...], tuple[Any, ...], frozenset[str]]
+    key: tuple[int, tuple[tuple[int, ...], ...], tuple[Hashable, ...], frozenset[str]]
     factors: tuple[Factor, ...] = field(compare=False)
 
 

@@ -20,7 +20,7 @@ class GateTables:
 
     def __init__(self, number: Callable[[sympy.Expr], int]) -> None:
         self._number = number
-        self._factors: dict[tuple, tuple[int, bool]] = {}
+        self._factors: dict[tuple[object, ...], tuple[int, bool]] = {}
         self._sequences: dict[tuple[int, ...], int] = {}
         self._factor_ints: list[int] = []
         self._sequence_ints: list[int] = []

@@ -233,7 +233,7 @@ def _lower_fixed(operation: cirq.Operation, location: _Location) -> Iterator[Fac
 
 
 def _unitary(operation: cirq.Operation, location: _Location) -> np.ndarray:
-    matrix = cirq.unitary(operation)
+    matrix: np.ndarray = cirq.unitary(operation)
     product = matrix.conj().T @ matrix
     if not np.allclose(product, np.eye(len(matrix)), atol=UNITARY_TOLERANCE):  # or NaN
         raise location.error("its matrix is not unitary, or not finite")

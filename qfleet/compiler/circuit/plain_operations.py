@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 import cirq
 import sympy
@@ -18,17 +17,17 @@ class SymbolValues(cirq.ParamResolver):
     complex numbers for some real expressions.
     """
 
-    def value_of(self, value: Any, recursive: bool = True) -> Any:
+    def value_of(self, value: object, recursive: bool = True) -> object:
         """Return an expression with the values, as a number of Python if no symbol is left."""
         if isinstance(value, str):
             value = sympy.Symbol(value)
         if not isinstance(value, sympy.Basic):
             return value
         known = {symbol: self._by_name.get(str(symbol)) for symbol in value.free_symbols}
-        value = value.xreplace({key: each for key, each in known.items() if each is not None})
-        if value.free_symbols:
-            return value
-        number = expressions.number(value)
+        found = value.xreplace({key: each for key, each in known.items() if each is not None})
+        if found.free_symbols:
+            return found
+        number = expressions.number(found)
         return number if number.imag else number.real
 
     @cached_property
@@ -59,7 +58,9 @@ def with_values(operation: cirq.Operation, values: SymbolValues) -> cirq.Operati
     return changed.with_tags(*operation.tags) if operation.tags else changed
 
 
-def bind(circuit: cirq.AbstractCircuit, values: Mapping[Any, Any] | SymbolValues) -> cirq.Circuit:
+def bind(
+    circuit: cirq.AbstractCircuit, values: Mapping[str, object] | SymbolValues
+) -> cirq.Circuit:
     """Return a circuit with values in place of symbols.
 
     Args:
@@ -109,7 +110,7 @@ def _plain_gate(gate: cirq.Gate) -> cirq.Gate:
     if not isinstance(number, float):
         raise ValueError(f"its global_shift {shift} is not a real number")
     changed = copy.copy(gate)
-    changed._global_shift = number  # type: ignore[attr-defined] # of all gates with a shift
+    changed._global_shift = number  # of all gates with a shift
     return changed
 
 

@@ -5,6 +5,7 @@ seeds and fixed numbers of attempts, unless their time is over. Found paths are 
 `path_cache` and `search_time`.
 """
 
+import importlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -154,7 +155,8 @@ def estimate_width(network: tuple[Indices, ...]) -> int:
     if len(left) < 2:
         return max(map(len, left), default=0)
     inputs = [tuple(map(cotengra.get_symbol, indices)) for indices in left]
-    return round(_greedy_tree(inputs, 0, _ATTEMPTS).contraction_width())
+    width: float = _greedy_tree(inputs, 0, _ATTEMPTS).contraction_width()
+    return round(width)
 
 
 def give_paths(paths: Mapping[str, Sequence[Sequence[int]]]) -> None:
@@ -243,12 +245,11 @@ def _pairs(network: Sequence[Indices], tree_of: Callable[[Sequence[Inputs]], Any
 
 def _import_cotengra() -> ModuleType:
     try:
-        import cotengra
+        return importlib.import_module("cotengra")
     except ImportError:
         raise LibraryError(
             "the contraction of tensor networks needs cotengra: pip install cotengra cotengrust"
         ) from None
-    return cotengra
 
 
 def _best_tree(inputs: Sequence[Inputs], searches: int, limit: SearchTime) -> Any:

@@ -16,6 +16,7 @@ from qfleet.compiler.network.network_blocks import diagonal_legs
 from qfleet.compiler.state.kernel_fusion import nonzero_entries
 
 Shape = tuple[tuple[bytes, bytes, tuple[sympy.Expr | None, ...]], ...]
+_Priority = tuple[int, int, int, list[int], int]  # the least first; ends with the number
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Cone:
     string: PauliTerm
     qubits: int
     expressions: tuple[sympy.Expr, ...]
-    signature: tuple
+    signature: tuple[object, ...]
 
 
 @dataclass
@@ -133,7 +134,7 @@ class ConeFinder:
         """
         later = self._successors(string)
         distance = dict.fromkeys(later, 0)
-        heap: list[tuple] = []
+        heap: list[_Priority] = []
         for number in self._last(string):
             if later[number] == 0:
                 heapq.heappush(heap, self._priority(number, 0, label))
@@ -150,7 +151,7 @@ class ConeFinder:
                     heapq.heappush(heap, self._priority(before, distance[before], label))
         return order[::-1]
 
-    def _priority(self, number: int, depth: int, label: Mapping[int, int]) -> tuple:
+    def _priority(self, number: int, depth: int, label: Mapping[int, int]) -> _Priority:
         labels = [label.get(qubit, len(label)) for qubit in self._blocks[number].qubits]
         return depth, min(labels), self._shape_of[number][0], labels, number
 

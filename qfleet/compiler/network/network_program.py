@@ -285,9 +285,9 @@ def _find_paths(
     ]
 
 
-def _by_signature(cones: Sequence[Cone]) -> dict[tuple, dict[int, Cone]]:
+def _by_signature(cones: Sequence[Cone]) -> dict[tuple[object, ...], dict[int, Cone]]:
     """Return the cones by signature, each with the number of its string."""
-    groups: dict[tuple, dict[int, Cone]] = {}
+    groups: dict[tuple[object, ...], dict[int, Cone]] = {}
     for number, cone in enumerate(cones):
         groups.setdefault(cone.signature, {})[number] = cone
     return groups

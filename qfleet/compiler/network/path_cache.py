@@ -9,9 +9,8 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from qfleet.cache_folder import cache_folder
 
@@ -104,7 +103,7 @@ def _file(key: str, searches: int) -> Path:
     return cache_folder("paths") / f"{key}-{searches}.json"
 
 
-def _pairs(values: Any) -> list[Pair]:
+def _pairs(values: Iterable[Sequence[object]]) -> list[Pair]:
     pairs: list[Pair] = []
     for pair in values:
         a, b = pair

@@ -69,7 +69,8 @@ class DensityProgram(NoisyProgram[np.ndarray]):
     def example_bytes(self, real_bytes: int, states: int = 2) -> int:
         """Return the bytes of the density matrices of one example; see `NoisyProgram`."""
         kept = _kept_coefficients(self.coefficients) if states > 1 else 0
-        return real_bytes * (4 ** len(self.qubits) + kept)
+        states_reals: int = 4 ** len(self.qubits) + kept
+        return real_bytes * states_reals
 
     def batch_work(self, threads: int) -> list[float]:
         """Return the work of up to one example per thread; see `ProgramCost`."""

@@ -32,7 +32,7 @@ class DensityWriter(NoisyWriter[np.ndarray]):
         qubits = len(block)
         return [self._channel([qubits], channel.ravel().tolist()), qubits, 0]
 
-    def _readouts(self, program: "NoisyProgram") -> tuple[list[int], Iterable[float]]:
+    def _readouts(self, program: "NoisyProgram[np.ndarray]") -> tuple[list[int], Iterable[float]]:
         strings = [
             sum(_DIGITS[letter] << 2 * self._place[at] for at, letter in string.items())
             for string in program.terms.strings

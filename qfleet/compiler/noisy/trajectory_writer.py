@@ -34,5 +34,5 @@ class TrajectoryWriter(NoisyWriter[NoiseChannel]):
         place = block.index(channel.qubits[0]) if qubits < len(block) else 0
         return [number, qubits, place]
 
-    def _readouts(self, program: "NoisyProgram") -> tuple[list[int], Iterable[float]]:
+    def _readouts(self, program: "NoisyProgram[NoiseChannel]") -> tuple[list[int], Iterable[float]]:
         return pauli_groups(program.terms, self._place)

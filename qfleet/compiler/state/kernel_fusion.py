@@ -152,7 +152,8 @@ def _build(item: _KernelBlockBuilder, inputs: frozenset[str]) -> FusedBlock:
 
 def nonzero_pattern(projectors: np.ndarray) -> np.ndarray:
     """Return [D, D] bool: the entries that can be nonzero in a factor of projectors [K, D, D]."""
-    return (np.abs(projectors) > 1e-12).any(axis=0)
+    nonzero: np.ndarray = (np.abs(projectors) > 1e-12).any(axis=0)
+    return nonzero
 
 
 def factor_pattern(factor: Factor) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any, ClassVar, get_args
@@ -102,7 +102,7 @@ class CircuitLayer(keras.layers.Layer):
     @cached_property
     def program(self) -> AnyProgram:
         """The compiled program; for engines without one, the native engine's for the state."""
-        program = getattr(self._simulator, "program", None)
+        program: AnyProgram | None = getattr(self._simulator, "program", None)
         if program is not None:
             return program
         return compile_program(self.circuit, self.inputs, self.parameters, ())
@@ -110,7 +110,7 @@ class CircuitLayer(keras.layers.Layer):
     @property
     def contraction(self) -> Contraction | None:
         """The contraction of an example; None if states are evolved."""
-        program = getattr(self._simulator, "program", None)
+        program: AnyProgram | None = getattr(self._simulator, "program", None)
         return None if program is None else program.contraction
 
     @property
@@ -136,7 +136,7 @@ class CircuitLayer(keras.layers.Layer):
         if isinstance(self._simulator, Simulator):
             self._simulator.require_memory(2, processes)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Return the layer's configuration; the circuit is Cirq JSON."""
         return {
             **super().get_config(),
@@ -213,7 +213,7 @@ class TrainedCircuit(CircuitLayer):
                 f"initializer is {shown(initializer)}: pass a Keras initializer or its name"
             ) from None
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: tf.TensorShape) -> None:
         """Create the weight `angles` [parameters]."""
         self.angles = self.add_weight(
             "angles", shape=(len(self.parameters),), initializer=self.initializer
@@ -248,17 +248,17 @@ class TrainedCircuit(CircuitLayer):
         values = dict(zip(self.parameters, map(float, self.angles.numpy()), strict=True))
         return bind(self.circuit, values)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Return the layer's configuration; the circuit is Cirq JSON."""
         initializer = keras.initializers.serialize(self.initializer)
         return {**super().get_config(), "initializer": initializer}
 
-    def save_own_variables(self, store: Any) -> None:
+    def save_own_variables(self, store: MutableMapping[str, np.ndarray]) -> None:
         """Write the angles and their names to an HDF5 group of a `.keras` or `.weights.h5` file."""
         super().save_own_variables(store)
         store[_NAMES] = np.frombuffer(json.dumps(self.parameters).encode(), np.uint8)
 
-    def load_own_variables(self, store: Any) -> None:
+    def load_own_variables(self, store: MutableMapping[str, np.ndarray]) -> None:
         """Read what `save_own_variables` wrote; files of earlier versions have no names.
 
         Raises:
@@ -299,6 +299,6 @@ class PauliReadouts(TrainedCircuit):
         super().__init__(circuit, inputs, **circuit_args)
         self.observables = checked_observables(observables)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Return the layer's configuration; circuit and observables are Cirq JSON."""
         return {**super().get_config(), "observables": cirq.to_json(list(self.observables))}

@@ -99,7 +99,7 @@ class Expectation(PauliReadouts):
         """Return expectation values [B, readouts] for angles [B, inputs]."""
         return self._simulator.expectation(*self._symbols(inputs))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Return the layer's configuration, without the sampler; circuits are Cirq JSON."""
         config = super().get_config()
         if self.gradient_circuit is not None:
@@ -151,7 +151,7 @@ class ControlledExpectation(CircuitLayer):
             circuit, names, (), self.observables, **self._simulator_args
         )
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: tf.TensorShape) -> None:
         """Check that there are two inputs of the right widths."""
         widths = [len(self.inputs), len(self.parameters)]
         given = [tf.TensorShape(shape) for shape in input_shape]
@@ -171,6 +171,6 @@ class ControlledExpectation(CircuitLayer):
         symbols = tf.concat([self._real(part) for part in inputs], axis=1)
         return self._simulator.expectation(symbols, tf.zeros([0], self.compute_dtype))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Return the layer's configuration; circuit and observables are Cirq JSON."""
         return {**super().get_config(), "observables": cirq.to_json(list(self.observables))}

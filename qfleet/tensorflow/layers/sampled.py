@@ -66,7 +66,7 @@ class Samples(TrainedCircuit):
         patterns = draw_shots(state, self.shots, tf.constant([self.seed, 0], tf.int64))
         return sample_bits(patterns, len(self._simulator.qubits))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Return the layer's configuration; the circuit is Cirq JSON."""
         return {**super().get_config(), "shots": self.shots, "seed": self.seed}
 
@@ -132,7 +132,7 @@ class SampledExpectation(PauliReadouts):
             dtype=self._simulator_args["dtype"],
         )
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: tf.TensorShape) -> None:
         """Create the weights: the trained angles, and the number of calls in training."""
         super().build(input_shape)
         self.calls = self.add_weight(
@@ -146,12 +146,12 @@ class SampledExpectation(PauliReadouts):
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
 
-    def call(self, inputs: tf.Tensor, training: Any = None) -> tf.Tensor:
+    def call(self, inputs: tf.Tensor, training: bool | tf.Tensor | None = None) -> tf.Tensor:
         """Return estimates [B, readouts] for angles [B, inputs]."""
         seed = tf.stack([tf.constant(self.seed, tf.int64), self._call_number(training)])
         return self._simulator.expectation(*self._symbols(inputs), seed)
 
-    def _call_number(self, training: Any) -> tf.Tensor:
+    def _call_number(self, training: bool | tf.Tensor | None) -> tf.Tensor:
         """Return int64: 0 outside of training; in training, unique per call and replica."""
         if training is None:
             training = keras.backend.learning_phase()
@@ -168,6 +168,6 @@ class SampledExpectation(PauliReadouts):
             )
         return in_training * number
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Return the layer's configuration; circuit and observables are Cirq JSON."""
         return {**super().get_config(), "shots": self.shots, "seed": self.seed}
