@@ -89,7 +89,9 @@ def _results(
         ],
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         notes=_notes(source, inputs, scores),
-        trust=predictor.measure_trust(inputs.head(TRUST_SAMPLES).angles),
+        return_probabilities=predictor.measure_return_probabilities(
+            inputs.head(TRUST_SAMPLES).angles
+        ),
     )
 
 

@@ -107,9 +107,9 @@ def _headline(results: InferenceResults) -> list[tuple[str, str, str]]:
 
 
 def _fidelity(results: InferenceResults) -> list[tuple[str, str, str]]:
-    if not results.trust:
+    if not results.return_probabilities:
         return []
-    worst = min(results.trust, key=lambda one: one.returned)
+    worst = min(results.return_probabilities, key=lambda one: one.returned)
     return [("fidelity of the circuit", f"{worst.fidelity:.3f}", "by its return after the reverse")]
 
 

@@ -128,7 +128,7 @@ class MitigatedPredictor(Predictor):
         mitigation = self.mitigation
         return extrapolate(mitigation.factors, values, mitigation.fit).astype(np.float32)
 
-    def measure_trust(self, angles: np.ndarray) -> list[CircuitTrust]:
+    def measure_return_probabilities(self, angles: np.ndarray) -> list[CircuitTrust]:
         """Measure the fidelity and the errors of each circuit.
 
         Args:

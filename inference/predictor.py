@@ -137,7 +137,7 @@ class Predictor:
         """Return outputs and readouts of a batch, and outputs without extrapolation or None."""
         return *self._predict(angles), None
 
-    def measure_trust(self, angles: np.ndarray) -> list[CircuitTrust]:
+    def measure_return_probabilities(self, angles: np.ndarray) -> list[CircuitTrust]:
         """Return the fidelity and the errors of each circuit; nothing without ZNE.
 
         Args:

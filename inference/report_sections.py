@@ -94,7 +94,7 @@ def mitigated_metrics(scores: Scores) -> Table:
     ]
 
 
-def trust(results: InferenceResults) -> Table:
+def return_probabilities(results: InferenceResults) -> Table:
     """Return the table of fidelity, return probabilities and errors of the circuits."""
     heads = ["circuit", "fidelity", "return, mean", "return, least", "error without ZNE",
              "error with ZNE"]  # fmt: skip
@@ -104,7 +104,7 @@ def trust(results: InferenceResults) -> Table:
             *(f"{part:.4f}" for part in (one.fidelity, one.returned, one.least)),
             *(f"{part:.2e}" for part in (one.noisy_error, one.mitigated_error)),
         ]
-        for one in results.trust
+        for one in results.return_probabilities
     ]
 
 

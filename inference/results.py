@@ -28,7 +28,7 @@ class InferenceResults:
         created: Date and time, UTC.
         notes: Sentences that the reader needs before the numbers.
         column_baselines: Those on the columns of the table, where the encoding loses much of it.
-        trust: Of the readouts of each circuit, with zero-noise extrapolation.
+        return_probabilities: Of the readouts of each circuit, with zero-noise extrapolation.
     """
 
     source: ModelSource
@@ -41,7 +41,7 @@ class InferenceResults:
     created: str
     notes: Sequence[str] = field(default_factory=list)
     column_baselines: ColumnBaselines | None = None
-    trust: Sequence[CircuitTrust] = field(default_factory=list)
+    return_probabilities: Sequence[CircuitTrust] = field(default_factory=list)
 
     @property
     def missing_baselines_reason(self) -> str:

@@ -57,7 +57,7 @@ def log_results(results: InferenceResults, predictions: StoragePath, report: Sto
         _print(
             _confusion_table(results, scores) if scores.labelled else _count_table(results, scores)
         )
-    for one in results.trust:
+    for one in results.return_probabilities:
         _print(
             f"{escape(one.circuit)}: fidelity {one.fidelity:.3f}, by a return to |0...0> of"
             f" {one.returned:.3f} after circuit and reverse; mean error of readouts"
@@ -73,7 +73,7 @@ def log_results(results: InferenceResults, predictions: StoragePath, report: Sto
     metrics |= scores.metrics
     if scores.unmitigated is not None:
         metrics |= {f"unmitigated_{name}": v for name, v in scores.unmitigated.metrics.items()}
-        metrics["circuit_fidelity"] = min(one.fidelity for one in results.trust)
+        metrics["circuit_fidelity"] = min(one.fidelity for one in results.return_probabilities)
     events.emit(
         "run_finished",
         run=source.name,

@@ -126,7 +126,7 @@ def test_trust_grows_with_less_noise(runs):
     returned = []
     for rate in (0.01, 0.001):
         made, features = predictor(runs["hybrid"], f"NOISE=depolarizing:{rate}", "ZNE=1,3")
-        (trust,) = made.measure_trust(rows(features, "hybrid"))
+        (trust,) = made.measure_return_probabilities(rows(features, "hybrid"))
         assert trust.mitigated_error < trust.noisy_error
         assert 0 < trust.least <= trust.returned < trust.fidelity < 1
         returned.append(trust.returned)
@@ -152,7 +152,7 @@ def test_shots_are_extrapolated(runs):
     values, others = (one.predict(angles, np.arange(5)).readouts for one in (exact, sampled))
     distance = np.abs(values - others).max()
     assert 0 < distance < 0.05
-    (trust,) = sampled.measure_trust(angles)
+    (trust,) = sampled.measure_return_probabilities(angles)
     assert 0.5 < trust.returned < 1
 
 
