@@ -44,7 +44,11 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
     if name != settings.run_name:
         log.info(f"Run '{settings.run_name}' is finished; starting run '{name}'")
     settings = auto_settings.training_settings(settings, root, name)
-    start_check.check(settings)
+    if start_check.is_needed(settings):
+        from training.contraction_paths import use_paths  # it takes a second to import
+
+        use_paths(root / name, settings)
+        start_check.check(settings)
     if auto_settings.is_automatic(settings):
         settings = _resolve_auto(settings)
     log.info(
