@@ -12,6 +12,7 @@ import cirq
 import numpy as np
 import pennylane as qml
 import sympy
+from pennylane.exceptions import DeviceError
 from pennylane.operation import Operator
 from pennylane.ops import op_math
 
@@ -66,7 +67,13 @@ def lower(op: Operator, data: Data, qubits: Qubits) -> Iterator[Factor]:
     elif isinstance(op, op_math.Controlled) and op.base.data and not _constant(op.base):
         yield from _controlled(op, data, qubits)
     else:
-        yield from narrow(fixed_factor(where, _matrix(op)))
+        matrix = _matrix(op)
+        if not np.allclose(matrix @ matrix.conj().T, np.eye(len(matrix))):
+            raise DeviceError(
+                f"{op.name} on wires {op.wires.tolist()} is not unitary, or not finite: use unitary"
+                " gates, and allow_nonunitary=False in qml.metric_tensor"
+            )
+        yield from narrow(fixed_factor(where, matrix))
 
 
 def narrow(factor: Factor) -> Iterator[Factor]:

@@ -21,6 +21,23 @@ def mapped_over(value: Any) -> bool:
     return type(value).__name__ == "BatchTracer"
 
 
+def not_differentiable(value: Any, error: Exception) -> Any:
+    """Return a value that JAX traces, whose derivative raises an error.
+
+    Args:
+        value: A parameter of an operation.
+        error: The error.
+    """
+    import jax
+
+    def refuse(primals: Any, tangents: Any) -> Any:
+        raise error
+
+    identity = jax.custom_jvp(lambda one: one)
+    identity.defjvp(refuse)
+    return identity(value)
+
+
 def is_constant(value: Any) -> bool:
     """Return True if a value is known and not differentiated.
 

@@ -4,6 +4,7 @@ A tape whose structure was seen before is packed at once. All other tapes go thr
 transforms first.
 """
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,12 +19,13 @@ from pennylane.devices.preprocess import (
 from pennylane.exceptions import DeviceError, QuantumFunctionError
 from pennylane.measurements import MeasurementProcess, SampleMeasurement, StateMeasurement
 from pennylane.operation import Operator
+from pennylane.ops.functions import bind_new_parameters
 from pennylane.tape import QuantumScript, QuantumScriptBatch
 from pennylane.transforms import transform
 from pennylane.typing import PostprocessingFn
 from pennylane.wires import Wires
 
-from qfleet.pennylane import structure, symbolic
+from qfleet.pennylane import interfaces, structure, symbolic
 from qfleet.pennylane.packing import Packer, Unpack
 
 NAME = "qfleet.qubit"
@@ -48,7 +50,7 @@ def prepare(
     Raises:
         DeviceError: An operation or a measurement is not supported.
         WireError: The tape has a wire that the device lacks.
-        QuantumFunctionError: The amplitudes of an initial state are differentiated.
+        QuantumFunctionError: An initial state, or the matrix of several wires, is differentiated.
         ValueError: The batch sizes of two operations differ.
     """
     found = structure.read(tape)
@@ -58,7 +60,7 @@ def prepare(
         packed, finish = packer.pack(tape, found)
         return (packed,), finish
     if pack:
-        _reject_trained_states(tape)
+        tape = _without_trained_states(tape)
     tapes, finish = _standard(tape, wires)
     if found is not None and tapes == (tape,):
         packer.validated(tape, found)
@@ -68,19 +70,33 @@ def prepare(
     return packed, _Chain(finish, unpack)
 
 
-def _reject_trained_states(tape: QuantumScript) -> None:
-    """Reject preparations that are differentiated: their angles have no derivative at 0.
+def _without_trained_states(tape: QuantumScript) -> QuantumScript:
+    """Reject states and matrices that are differentiated: their angles have no derivative at 0.
 
-    JAX does not reveal under jax.jit what is differentiated.
+    JAX reveals under jax.jit what is differentiated only when it differentiates it.
     """
-    for op in tape.operations:
-        if not isinstance(op, qml.StatePrep) or qml.math.is_abstract(op.data[0]):
-            continue
-        if qml.math.requires_grad(op.data[0]):
-            raise QuantumFunctionError(
-                f"{op.name} on wires {op.wires.tolist()} has a trainable state: {NAME}"
-                " differentiates by angles and by coefficients of observables only"
-            )
+    operations = [_not_trained(op) for op in tape.operations]
+    if all(map(operator.is_, operations, tape.operations)):
+        return tape
+    return tape.copy(operations=operations)
+
+
+def _not_trained(op: Operator) -> Operator:
+    """Return an operation whose state or matrix is not differentiated."""
+    is_matrix = isinstance(op, qml.QubitUnitary) and len(op.wires) > 1
+    if not (is_matrix or isinstance(op, qml.StatePrep)):
+        return op
+    error = QuantumFunctionError(
+        f"{op.name} on wires {op.wires.tolist()} has a trainable"
+        f" {'matrix' if is_matrix else 'state'}: {NAME} differentiates by angles and by"
+        " coefficients of observables only"
+    )
+    (data,) = op.data
+    if qml.math.is_abstract(data):
+        return bind_new_parameters(op, [interfaces.not_differentiable(data, error)])
+    if not is_matrix and qml.math.requires_grad(data):
+        raise error
+    return op
 
 
 def _pack(tape: QuantumScript, packer: Packer) -> tuple[QuantumScript, Unpack]:

@@ -9,7 +9,7 @@ import pennylane as qml
 import pytest
 import torch
 from pennylane import numpy as pnp
-from pennylane.exceptions import QuantumFunctionError
+from pennylane.exceptions import DeviceError, QuantumFunctionError
 
 from qfleet.errors import ArgumentError
 from qfleet.pennylane import QfleetDevice
@@ -178,6 +178,40 @@ def test_trained_state_preparation_raises_pennylanes_error() -> None:
 
     with pytest.raises(QuantumFunctionError, match="StatePrep"):
         circuit(torch.tensor([0.6, 0.8, 0.0, 0.0], requires_grad=True))
+
+
+@pytest.mark.filterwarnings("ignore:The two-qubit decomposition may not be differentiable")
+@pytest.mark.parametrize("order", ["jit of grad", "grad of jit"])
+@pytest.mark.parametrize("gate", [qml.QubitUnitary, qml.AmplitudeEmbedding])
+def test_traced_state_or_matrix_is_not_differentiated(gate: type, order: str) -> None:
+    @qml.qnode(QfleetDevice(wires=2))
+    def circuit(angle: Any) -> Any:
+        amplitudes = jax.numpy.array([jax.numpy.cos(angle), jax.numpy.sin(angle), 0.0, 0.0])
+        is_matrix = gate is qml.QubitUnitary
+        gate(jax.numpy.diag(jax.numpy.exp(1j * amplitudes)) if is_matrix else amplitudes, [0, 1])
+        return qml.expval(qml.X(1))
+
+    whole = jax.jit(jax.grad(circuit)) if order == "jit of grad" else jax.grad(jax.jit(circuit))
+    with pytest.raises(QuantumFunctionError, match=gate.__name__):  # it was NaN
+        whole(0.3)
+    assert np.isfinite(jax.jit(circuit)(0.3))
+
+
+def test_metric_tensor_of_controlled_rotation_needs_unitaries() -> None:
+    def circuit(angles: Any) -> Any:
+        qml.RX(angles[0], 0)
+        qml.Hadamard(1)
+        qml.CRY(angles[1], [0, 1])
+        return qml.expval(qml.Z(1))
+
+    angles = pnp.array([0.4, 0.2], requires_grad=True)
+    node = qml.QNode(circuit, QfleetDevice(wires=3))
+    with pytest.raises(DeviceError, match="allow_nonunitary"):
+        qml.metric_tensor(node)(angles)
+    found = qml.metric_tensor(node, allow_nonunitary=False)(angles)
+    reference = qml.QNode(circuit, qml.device("default.qubit", wires=3))
+    expected = qml.metric_tensor(reference, allow_nonunitary=False)(angles)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("interface", ["torch", "jit"])
