@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from common import start_check
+from common.errors import SettingsError, SimulationError
 from common.model_circuits import compiled_circuits
 from common.settings import Settings
 from qfleet.compiler.network import contraction_path
@@ -83,3 +85,15 @@ def test_only_circuits_that_may_be_contracted_have_paths(tmp_path, arguments, ex
     if not expected:
         record_paths(tmp_path, settings, DATA)
         assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("QUBITS=64", "MODEL=qcnn"), SimulationError),
+        (("QUBITS=40", "LAYERS=1", "PRUNE=0.5"), SettingsError),
+    ],
+)
+def test_circuits_that_cannot_be_trained_are_refused_first(arguments, error):
+    with pytest.raises(error, match=f"{arguments[0]}|PRUNE"):
+        start_check.check(settings_of(*arguments), is_elsewhere=True)

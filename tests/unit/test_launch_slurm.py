@@ -174,7 +174,6 @@ def test_missing_sbatch_names_the_login_node(
         ("MODEL=absent:build", "MODEL=absent:build"),
         ("DATA=digits CLASSES=1,22", "CLASSES=1,22"),
         ("LOSS=poisson", "LOSS=poisson"),
-        ("QUBITS=64 MODEL=qcnn", "QUBITS=64"),
     ],
 )
 def test_training_that_cannot_work_submits_nothing(
