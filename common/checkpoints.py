@@ -78,7 +78,7 @@ def save(
     run: StoragePath,
     step: int,
     arrays: "Mapping[str, np.ndarray]",
-    state: Mapping[str, Any],
+    state: Mapping[str, object],
     keep: int,
     attempt: int = 0,
     confirm: Callable[[], None] = lambda: None,

@@ -19,6 +19,8 @@ MAX_DEPTH = 64
 
 MAX_INTEGER = 2**63 - 1
 
+Container = dict[str, object] | list[object]
+
 
 def parse(content: bytes | str) -> Any:
     """Return the value of a JSON text.
@@ -50,7 +52,7 @@ def parse(content: bytes | str) -> Any:
     return value
 
 
-def check(value: Any, kind: TypeAdapter[Any]) -> None:
+def check(value: object, kind: TypeAdapter[Any]) -> None:
     """Check the types of all fields of a parsed value.
 
     Args:
@@ -98,7 +100,7 @@ def _integer(text: str) -> int:
     return number
 
 
-def _containers(value: Any) -> Iterator[tuple[Any, int]]:
+def _containers(value: object) -> Iterator[tuple[Container, int]]:
     """Yield all lists and objects with their depth, without recursion."""
     waiting = [(value, 1)]
     while waiting:
@@ -109,13 +111,13 @@ def _containers(value: Any) -> Iterator[tuple[Any, int]]:
             waiting += [(one, depth + 1) for one in inner if isinstance(one, dict | list)]
 
 
-def _check_depth(value: Any) -> None:
+def _check_depth(value: object) -> None:
     for _, depth in _containers(value):
         if depth > MAX_DEPTH:
             raise ValueError(_TOO_DEEP)
 
 
-def _check_unicode(value: Any) -> None:
+def _check_unicode(value: object) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:

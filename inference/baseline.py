@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
@@ -82,7 +83,7 @@ def fit_baselines(
     hidden: dict[str, Any] = {
         "hidden_layer_sizes": (width,), "solver": "lbfgs", "max_iter": 300, "random_state": seed,
     }  # fmt: skip
-    tuned: Sequence[tuple[str, Any, str, Sequence[float], int]]
+    tuned: Sequence[tuple[str, BaseEstimator, str, Sequence[float], int]]
     if target.classes:
         tuned = (
             ("logistic regression", LogisticRegression(max_iter=1000), "C", STRENGTHS, MAX_ROWS),
@@ -108,7 +109,7 @@ def _fit(
     tested: Examples,
     seed: int,
     name: str,
-    model: Any,
+    model: BaseEstimator,
     setting: str,
     values: Sequence[float],
     max_rows: int,
@@ -135,7 +136,7 @@ def _fit(
     return Baseline(name, metrics, len(rows), len(tested.labels), time.monotonic() - start)
 
 
-def _metrics(target: Target, model: Any, tested: Examples) -> dict[str, float]:
+def _metrics(target: Target, model: Pipeline, tested: Examples) -> dict[str, float]:
     if not target.classes:
         scores = scores_for(target, None, True, 0)
         scores.add(model.predict(tested.angles), None, tested.labels)

@@ -7,7 +7,6 @@ style sheet sets the colours by class.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import cirq
 import sympy
@@ -121,7 +120,7 @@ def circuit_to_svg(
     circuit: cirq.AbstractCircuit,
     inputs: Sequence[str],
     trained: Mapping[str, float],
-    observables: Sequence[Any] = (),
+    observables: Sequence[cirq.PauliSum] = (),
 ) -> str:
     """Return the circuit as one <svg> element.
 
@@ -217,7 +216,9 @@ def _bands(
     return parts
 
 
-def _readout_labels(observables: Sequence[Any], qubits: Sequence[cirq.Qid]) -> dict[int, str]:
+def _readout_labels(
+    observables: Sequence[cirq.PauliSum], qubits: Sequence[cirq.Qid]
+) -> dict[int, str]:
     """Return the readouts at the end of each wire, by row."""
     labels: dict[int, str] = {}
     for observable in observables:

@@ -19,7 +19,7 @@ coefficients c multiplies the variance by the sum of their squares. `plateau` in
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cirq
 import numpy as np
@@ -163,7 +163,7 @@ def _gradients(layer: "Expectation", angles: np.ndarray, seed: int) -> np.ndarra
     simulator = build_simulator(layer.circuit, layer.inputs, layer.parameters, layer.observables)
 
     @tf.function(reduce_retracing=True)
-    def gradient(example: Any, parameters: Any, signs: Any) -> Any:
+    def gradient(example: tf.Tensor, parameters: tf.Tensor, signs: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             tape.watch(parameters)
             value = tf.reduce_sum(simulator.expectation(example, parameters) * signs)
@@ -183,7 +183,7 @@ def _gradients(layer: "Expectation", angles: np.ndarray, seed: int) -> np.ndarra
 
 def distinct_layers(layers: "Sequence[Expectation]") -> "list[Expectation]":
     """Return one layer per circuit; layers that differ only in symbol names have one circuit."""
-    distinct: dict[Any, Expectation] = {}
+    distinct: dict[cirq.FrozenCircuit, Expectation] = {}
     for layer in layers:
         names = {name: sympy.Symbol(f"p{i}") for i, name in enumerate(layer.parameters)}
         distinct.setdefault(bind(layer.circuit, names).freeze(), layer)

@@ -5,7 +5,6 @@ its content security policy enforces this.
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -113,7 +112,7 @@ def _fidelity(results: InferenceResults) -> list[tuple[str, str, str]]:
     return [("fidelity of the circuit", f"{worst.fidelity:.3f}", "by its return after the reverse")]
 
 
-def _facts(results: InferenceResults) -> list[tuple[str, list[tuple[str, Any]]]]:
+def _facts(results: InferenceResults) -> list[tuple[str, list[tuple[str, object]]]]:
     """Return titled lists of facts; a fact whose value is None is left out."""
     source, inputs = results.source, results.inputs
     settings, result, data = source.settings, source.result, inputs.data

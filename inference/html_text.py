@@ -2,7 +2,6 @@
 
 import html
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
@@ -16,7 +15,7 @@ def escape(text: str) -> str:
     return html.escape(printable(text))
 
 
-def page(template: Path, **values: Any) -> str:
+def page(template: Path, **values: object) -> str:
     """Return the page of a template that extends report.html; values are escaped."""
     environment = jinja2.Environment(
         autoescape=True,

@@ -5,7 +5,7 @@ state, so that noise makes them decay; a head is not linear, and its outputs nee
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cirq
 import numpy as np
@@ -20,7 +20,10 @@ from qfleet.extrapolation import extrapolate
 from qfleet.zne_factors import parse_factors
 
 if TYPE_CHECKING:
-    from qfleet.tensorflow.runtime import keras
+    from qfleet.tensorflow.layers import Expectation
+    from qfleet.tensorflow.runtime import keras, tf
+    from qfleet.tensorflow.sampling import SampledReadouts
+    from qfleet.tensorflow.simulator import Simulator
 
 TRUST_SAMPLES = 100
 """Examples of which the fidelity of a circuit is measured."""
@@ -102,7 +105,7 @@ class MitigatedPredictor(Predictor):
         head = keras.Model([*rows, *outputs], model.outputs[0]) if is_head else None
 
         @tf.function(input_signature=[tf.TensorSpec([None, features], tf.float32)])
-        def readouts(batch: Any) -> Any:
+        def readouts(batch: tf.Tensor) -> tf.Tensor:
             inputs = tf.nest.flatten(self._circuit_inputs(batch, training=False))
             values = [
                 tf.stack([one.expectation(angles, layer.angles) for one in simulators])
@@ -111,14 +114,14 @@ class MitigatedPredictor(Predictor):
             return tf.concat(values, axis=2)
 
         @tf.function(reduce_retracing=True)
-        def outputs_of(batch: Any, values: Any) -> Any:
+        def outputs_of(batch: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
             if head is None:
                 return values
             return head([batch] * len(rows) + tf.split(values, widths, axis=1), training=False)
 
         self._readouts, self._outputs_of = readouts, outputs_of
 
-    def _evaluate(self, angles: Any) -> tuple[Any, Any, Any]:
+    def _evaluate(self, angles: "tf.Tensor") -> "tuple[tf.Tensor, np.ndarray, tf.Tensor]":
         values = self._readouts(angles).numpy()
         mitigated = self._extrapolate(values)
         plain = self._outputs_of(angles, values[0])
@@ -151,7 +154,9 @@ class MitigatedPredictor(Predictor):
             found.append(CircuitTrust(layer.name, len(angles), *map(float, figures)))
         return found
 
-    def _return_probability(self, bare: Any, columns: Any, layer: Any) -> np.ndarray:
+    def _return_probability(
+        self, bare: "Expectation", columns: "tf.Tensor", layer: "Expectation"
+    ) -> np.ndarray:
         """Return the probabilities of |0...0> after circuit and reverse, [n]."""
         from qfleet.tensorflow.backends import build_simulator
 
@@ -166,7 +171,9 @@ class MitigatedPredictor(Predictor):
         values: np.ndarray = simulator.expectation(columns, layer.angles).numpy()
         return (1 + values[:, 0]) / 2
 
-    def _folded(self, bare: Any, factor: int, sampling: Sampling) -> Any:
+    def _folded(
+        self, bare: "Expectation", factor: int, sampling: Sampling
+    ) -> "Simulator | SampledReadouts":
         """Return the simulator of a layer's circuit, folded and with noise and shots."""
         from qfleet.tensorflow.backends import build_simulator
 
@@ -181,7 +188,7 @@ class MitigatedPredictor(Predictor):
         )
 
 
-def _noiseless(bare: Any, observables: tuple[cirq.PauliSum, ...]) -> ModelCircuit:
+def _noiseless(bare: "Expectation", observables: tuple[cirq.PauliSum, ...]) -> ModelCircuit:
     """Return the circuit of a layer without noise."""
     qubits = tuple(sorted(bare.circuit.all_qubits()))
     return ModelCircuit(bare.circuit, bare.inputs, bare.parameters, observables, qubits, ())

@@ -330,5 +330,5 @@ def _check_consistency(settings: Settings, source: ModelSource) -> None:
             )
 
 
-def _model_name(settings: Mapping[str, Any]) -> str:
+def _model_name(settings: Mapping[str, object]) -> str:
     return f"{settings.get('model')}, {settings.get('qubits')} qubits"

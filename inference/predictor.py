@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import psutil
@@ -10,7 +10,7 @@ import psutil
 from common.errors import WeightsError
 
 if TYPE_CHECKING:
-    from qfleet.tensorflow.runtime import keras
+    from qfleet.tensorflow.runtime import keras, tf
 
 BYTES_PER_AMPLITUDE = 8
 """Size of a complex64 amplitude."""
@@ -125,7 +125,7 @@ class Predictor:
         combined = model if readout_model is None else _combined(model, readout_model)
 
         @tf.function(input_signature=[tf.TensorSpec([None, features], tf.float32)])
-        def predict(batch: Any) -> Any:
+        def predict(batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             outputs = combined(batch, training=False)
             if readout_model is None:
                 return outputs, tf.zeros([tf.shape(batch)[0], 0])
@@ -133,7 +133,9 @@ class Predictor:
 
         self._predict = predict
 
-    def _evaluate(self, angles: Any) -> tuple[Any, Any, Any]:
+    def _evaluate(
+        self, angles: "tf.Tensor"
+    ) -> "tuple[tf.Tensor, tf.Tensor | np.ndarray, tf.Tensor | None]":
         """Return outputs and readouts of a batch, and outputs without extrapolation or None."""
         return *self._predict(angles), None
 
@@ -172,7 +174,7 @@ class Predictor:
             batch = slice(first, min(first + self.batch_rows, len(angles)))
             outputs, readouts[batch], plain = self._evaluate(tf.constant(angles[batch]))
             predictions[batch] = np.reshape(outputs, predictions[batch].shape)
-            if self.is_mitigated:
+            if plain is not None:
                 unmitigated[batch] = np.reshape(plain, predictions[batch].shape)
             on_batch(batch.stop - batch.start)
         seconds = time.monotonic() - start

@@ -1,7 +1,7 @@
 """Plots, tables and diagrams of the report, which its template asks for."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from inference import circuit_svg, report_plots, task_plots
 from inference.results import InferenceResults
 from inference.scoring import ClassScores, MemberScores, NumberScores, Scores
 
+if TYPE_CHECKING:
+    from qfleet.tensorflow.layers import Expectation
+
 CHEMICAL_ACCURACY = 1.6e-3
 """In hartree: 1 kcal/mol."""
 
@@ -19,7 +22,7 @@ Table = tuple[list[str], list[list[str]]]
 """Headings and rows."""
 
 
-def loss(results: InferenceResults) -> dict[str, Any]:
+def loss(results: InferenceResults) -> dict[str, object]:
     """Return the loss curve and what it shows; empty where no losses are recorded."""
     recorded, settings = results.source.metrics, results.source.settings
     # The loss is the first number of an epoch.
@@ -33,7 +36,7 @@ def loss(results: InferenceResults) -> dict[str, Any]:
     return {"title": title(name), "count": count, "epochs": epochs, "plot": plot}
 
 
-def _has_losses(row: Mapping[str, Any], name: str) -> bool:
+def _has_losses(row: Mapping[str, object], name: str) -> bool:
     numbers = [row.get(key) for key in ("epoch", name, f"val_{name}")]
     return all(isinstance(number, int | float) for number in numbers)
 
@@ -129,7 +132,7 @@ def baselines(results: InferenceResults) -> Table:
     ]
 
 
-def diagram(layer: Any) -> tuple[str, str]:
+def diagram(layer: "Expectation") -> tuple[str, str]:
     """Return caption and SVG of a circuit; without SVG if it has too many gates."""
     trained: Mapping[str, float] = dict(
         zip(layer.parameters, map(float, layer.angles.numpy()), strict=True)

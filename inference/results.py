@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from inference.baseline import Baseline
 from inference.gradient_variance import GradientVariance
@@ -11,6 +11,9 @@ from inference.model_source import ModelSource
 from inference.own_columns import ColumnBaselines
 from inference.predictor import CircuitTrust
 from inference.scoring import Scores
+
+if TYPE_CHECKING:
+    from qfleet.tensorflow.layers import Expectation
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class InferenceResults:
     inputs: InferenceInput
     scores: Scores
     weight_count: int
-    circuits: Sequence[Any]
+    circuits: "Sequence[Expectation]"
     baselines: Sequence[Baseline]
     gradients: Sequence[GradientVariance]
     created: str

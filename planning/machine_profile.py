@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
 
 from common.errors import PeerLost
 from common.settings import VARIATIONAL_TASKS, Settings, TrainingSettings
@@ -203,7 +202,7 @@ def cases_to_fit(
     usual = small * threads, large * threads
     most = int(MAX_BATCH_SECONDS / seconds) * threads
     slow = seconds > SLOW_EXAMPLE_SECONDS
-    case: dict[str, Any] = {"qubits": qubits, "seconds": effort.seconds}
+    case: dict[str, object] = {"qubits": qubits, "seconds": effort.seconds}
     if settings.data.task not in VARIATIONAL_TASKS:
         repeated = workload.placement == "reupload"
         case["angles"] = workload.features if repeated else min(workload.features, qubits)

@@ -33,10 +33,10 @@ MAX_AGE_DAYS = 30
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
-def machine_key(settings: Settings) -> dict[str, Any]:
+def machine_key(settings: Settings) -> dict[str, object]:
     """Return the machine, or the pods of a cluster, and the software that a profile depends on."""
     packages = ("tensorflow", "tf_keras", "numpy")
-    machine: dict[str, Any]
+    machine: dict[str, object]
     if settings.job.target == "k8s":
         machine = {name: settings.get(name) for name in names_in_scope(Scope.PROFILE_KEY)}
     else:
@@ -122,7 +122,7 @@ def _profile_path(settings: Settings, workload: WorkloadAnalysis, effort: str) -
     return _path(f"profile-{effort}", {**machine_key(settings), **values})
 
 
-def _path(kind: str, key: Mapping[str, Any]) -> Path:
+def _path(kind: str, key: Mapping[str, object]) -> Path:
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     return cache_folder("plans") / f"{kind}-{digest}.json"
 
@@ -133,7 +133,7 @@ def _read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if fresh else {}
 
 
-def _write(path: Path, values: Mapping[str, Any]) -> None:
+def _write(path: Path, values: Mapping[str, object]) -> None:
     """Write a file atomically. Without a writable cache, the next plan only takes longer."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,6 @@
 import os
 import shlex
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -16,7 +15,9 @@ FILE = Path("plan.yaml")
 HEADER = "# Written by make plan: for CONFIG.\n"
 
 
-def apply_plan(settings: Settings, option: WorkerOption, machine: MachineMemory) -> dict[str, Any]:
+def apply_plan(
+    settings: Settings, option: WorkerOption, machine: MachineMemory
+) -> dict[str, object]:
     """Return the settings that differ from their defaults, with the recommended option.
 
     Args:
@@ -25,7 +26,7 @@ def apply_plan(settings: Settings, option: WorkerOption, machine: MachineMemory)
         machine: Machine of the workers.
     """
     fields = type(settings).fields()
-    values = {
+    values: dict[str, object] = {
         name: str(value) if isinstance(value, Path) else value
         for name in names_in_scope(Scope.PLAN_FILE)
         if (value := settings.get(name)) != fields[name].default
@@ -46,7 +47,7 @@ def recommended_threads(option: WorkerOption, machine: MachineMemory) -> int | N
     return None if option.threads == machine.fair_threads(option.workers) else option.threads
 
 
-def to_cli_args(settings: Settings, values: dict[str, Any]) -> list[str]:
+def to_cli_args(settings: Settings, values: dict[str, object]) -> list[str]:
     """Return the values as arguments of `make training`, quoted for a shell.
 
     Args:
@@ -80,7 +81,7 @@ def check() -> None:
         raise SettingsError(f"APPLY can't write {FILE.resolve()}: this folder is read-only")
 
 
-def write(values: dict[str, Any]) -> Path:
+def write(values: dict[str, object]) -> Path:
     """Write the file for CONFIG atomically and return its path."""
     part = FILE.with_suffix(".part")
     part.write_text(HEADER + yaml.safe_dump(values, sort_keys=False), encoding="utf-8")

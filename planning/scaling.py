@@ -116,8 +116,8 @@ def selected_cases(settings: Settings, cases: ScalingCases) -> tuple[ScalingCase
     return cases, settings.replace(**_replaced_settings(settings, cases))
 
 
-def _replaced_settings(settings: Settings, cases: ScalingCases) -> dict[str, Any]:
-    replaced: dict[str, Any] = {
+def _replaced_settings(settings: Settings, cases: ScalingCases) -> dict[str, str | int | None]:
+    replaced: dict[str, str | int | None] = {
         "batch": None,
         "partitions": max(settings.data.partitions, *cases.workers),
     }
@@ -137,7 +137,7 @@ def _doublings(most: int) -> Iterator[int]:
 
 
 def _measure_all(
-    cases: ScalingCases, settings: Settings, folder: StoragePath, conditions: dict[str, Any]
+    cases: ScalingCases, settings: Settings, folder: StoragePath, conditions: dict[str, object]
 ) -> None:
     """Measure all numbers of workers; write the report after each."""
     from planning.scaling_report import write  # matplotlib: one second, before any measurement
@@ -223,9 +223,9 @@ class _ProgressLog:
 
 def turn_cases(
     kinds: Sequence[tuple[str, int]], workers: int, *, backwards: bool
-) -> list[dict[str, Any]]:
+) -> list[dict[str, int | str]]:
     """Return the distinct cases of one turn, workers together next to independent ones."""
-    cases: list[dict[str, Any]] = []
+    cases: list[dict[str, int | str]] = []
     for kind, batch in kinds:
         share = -(-batch // workers)
         single = share if kind == "weak" else batch
@@ -238,7 +238,7 @@ def turn_cases(
     return distinct[::-1] if backwards else distinct
 
 
-def _conditions(settings: Settings, cases: ScalingCases) -> dict[str, Any]:
+def _conditions(settings: Settings, cases: ScalingCases) -> dict[str, object]:
     """Return the conditions of the measurement for the report."""
     local = settings.job.target == "local"
     return {

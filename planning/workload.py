@@ -97,7 +97,7 @@ class WorkloadAnalysis:
         product = 8 * self.readouts * 2**self.qubits / self.forward_flops
         return math.ceil(states / threads) * (1 + product * states)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the analysis as JSON has it."""
         return asdict(self)
 

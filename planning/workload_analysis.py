@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +21,11 @@ from qfleet.errors import ShardingError
 
 if TYPE_CHECKING:
     from qfleet.compiler.any_program import AnyProgram, ProgramCost
+    from qfleet.engine.sampled_forward import SampledForward
+    from qfleet.tensorflow.layers import Expectation
     from qfleet.tensorflow.native import NativeSimulator
+    from qfleet.tensorflow.sampling import SampledReadouts
+    from qfleet.tensorflow.simulator import Simulator
 
 MAX_THREADS_LOG2 = 6
 """Thread counts up to 64 are analyzed: a pod may have more cores than this machine."""
@@ -145,18 +149,18 @@ class _Circuit:
         cost: The cost of an example.
     """
 
-    simulator: Any
+    simulator: "Simulator | SampledReadouts | SampledForward"
     program: "AnyProgram"
     cost: "ProgramCost"
 
     @classmethod
-    def of(cls, layer: Any, angles: np.ndarray) -> "_Circuit":
+    def of(cls, layer: "Expectation", angles: np.ndarray) -> "_Circuit":
         """Return the circuit of a Keras layer, with the cost of examples [n, inputs]."""
         from qfleet.engine.machine import Machine
         from qfleet.tensorflow.robust import RobustSimulator
         from qfleet.tensorflow.simulator import Simulator
 
-        simulator = layer.simulator
+        simulator: Simulator | SampledReadouts | SampledForward = layer.simulator
         if isinstance(simulator, RobustSimulator):  # the values take longer than the gradients
             is_simulated = isinstance(simulator.forward, Simulator)
             simulator = simulator.forward if is_simulated else simulator.backward

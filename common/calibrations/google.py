@@ -2,10 +2,13 @@
 
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qfleet.devices.calibration import Calibration, PairCalibration, QubitCalibration, ordered
 from qfleet.noise_rates import MAX_READOUT_ERROR
+
+if TYPE_CHECKING:
+    import cirq
 
 PACKAGE = "cirq-google"
 
@@ -54,11 +57,11 @@ def read(name: str) -> tuple[Calibration, str, str]:
     return calibration, date, f"{PACKAGE} {version(PACKAGE)}"
 
 
-def _name(qubit: Any) -> str:
+def _name(qubit: "cirq.GridQubit") -> str:
     return f"{qubit.row}_{qubit.col}"
 
 
-def _averages(properties: Any, kind: str) -> dict[tuple[Any, ...], float]:
+def _averages(properties: Any, kind: str) -> dict[tuple["cirq.GridQubit", ...], float]:
     """Return the average infidelity of a kind of gate, by its qubits.
 
     A Pauli error is larger by 1 + 1 / d, where d is the dimension.

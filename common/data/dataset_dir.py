@@ -79,7 +79,7 @@ class Manifest:
 
     format: int
     name: str
-    recipe: dict[str, Any]
+    recipe: dict[str, object]
     seed: int
     partitions: int
     columns: list[str]
@@ -121,7 +121,7 @@ class Shard:
         return cls(split, number, entry["file"], entry["rows"], entry["bytes"], entry["sha256"])
 
 
-def fingerprint(content: Mapping[str, Any]) -> str:
+def fingerprint(content: Mapping[str, object]) -> str:
     """Return the SHA-256 (hex) of plain data as canonical JSON."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

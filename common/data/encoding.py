@@ -76,7 +76,7 @@ class Encoding:
         scores = (features - np.array(self.center)) @ np.array(self.matrix).T
         return (np.clip(scores / SIGMAS, -1, 1) * (math.pi / 2)).astype(np.float32)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain lists, numbers and texts, from which `from_json` makes the same encoding."""
         return {
             "kind": self.kind,

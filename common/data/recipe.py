@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from typing import Any
 
 from common.data import dataset_dir
 from common.data.formats import sha256_file, stem
@@ -15,7 +14,7 @@ TABLE_READER = 2
 """Version of the rules by which tables are read: data sets of another version are not taken."""
 
 
-def recipe(data: DataSettings, qubits: int) -> dict[str, Any]:
+def recipe(data: DataSettings, qubits: int) -> dict[str, object]:
     """Return the recipe, which is plain data.
 
     Args:
@@ -54,7 +53,7 @@ def recipe(data: DataSettings, qubits: int) -> dict[str, Any]:
     return result
 
 
-def folder(data: DataSettings, recipe: dict[str, Any], root: StoragePath) -> StoragePath:
+def folder(data: DataSettings, recipe: dict[str, object], root: StoragePath) -> StoragePath:
     """Return the folder of a generated data set below `root`."""
     source = data.data if data.names_problem else stem(data.data)
     name = re.sub(r"[^a-z0-9]+", "-", source.lower()).strip("-")[:40] or "table"

@@ -125,9 +125,9 @@ class Target:
             return self.class_indices(predictions[:, 0])
         return predictions.argmax(axis=1)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return plain data, from which `from_json` makes the same target."""
-        result: dict[str, Any] = {"kind": self.kind, "column": self.column}
+        result: dict[str, object] = {"kind": self.kind, "column": self.column}
         if self.classes:
             result["classes"] = list(self.classes)
         if self.kind == "number":

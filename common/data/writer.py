@@ -46,7 +46,7 @@ class DatasetWriter:
     """
 
     def __init__(
-        self, path: StoragePath, recipe: dict[str, Any], partitions: int, progress: Progress
+        self, path: StoragePath, recipe: dict[str, object], partitions: int, progress: Progress
     ) -> None:
         self._path, self._recipe, self._progress = path, recipe, progress
         self._partitions = partitions

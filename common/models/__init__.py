@@ -66,7 +66,9 @@ def build_model(
     return keras.Model(inputs, outputs, name=settings.model.model.replace("-", "_"))
 
 
-def _readouts(inputs: Any, settings: Settings, compiled: ModelProgram, index: int) -> Any:
+def _readouts(
+    inputs: tf.Tensor, settings: Settings, compiled: ModelProgram, index: int
+) -> tf.Tensor:
     """Return the readouts of a circuit."""
     circuit = compiled.circuit
     layer = Expectation(
@@ -86,10 +88,10 @@ def _readouts(inputs: Any, settings: Settings, compiled: ModelProgram, index: in
     return layer(inputs)
 
 
-def _head(readouts: Any, settings: Settings, outputs: int) -> Any:
+def _head(readouts: tf.Tensor, settings: Settings, outputs: int) -> tf.Tensor:
     """Return the head of the tutorial: Dense(8), activation, Dense(outputs)."""
 
-    def initializer(index: int) -> Any:
+    def initializer(index: int) -> keras.initializers.Initializer:
         return keras.initializers.GlorotUniform(seed=settings.data.seed * 1009 + 500 + index)
 
     hidden = keras.layers.Dense(
@@ -124,8 +126,8 @@ def readout_model(model: keras.Model) -> keras.Model | None:
 
 
 def describe_model(
-    model: keras.Model, features: int, settings: Settings, encoding: Mapping[str, Any]
-) -> dict[str, Any]:
+    model: keras.Model, features: int, settings: Settings, encoding: Mapping[str, object]
+) -> dict[str, object]:
     """Return the content of model.json, from which the model and its circuits are rebuilt.
 
     Args:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import cirq
 import numpy as np
@@ -78,18 +77,20 @@ class Around(keras.initializers.Initializer):
     def __init__(self, values: Sequence[float], seed: int) -> None:
         self._values, self._seed = tuple(values), seed
 
-    def __call__(self, shape: Any, dtype: Any = None, **_: Any) -> tf.Tensor:
+    def __call__(
+        self, shape: Sequence[int], dtype: tf.DType | None = None, **_: object
+    ) -> tf.Tensor:
         """Return angles of a shape that ends with the number of values."""
         generator = np.random.Generator(np.random.PCG64(self._seed))
         drawn = generator.normal(0.0, INITIAL_DEVIATION, tuple(shape))
         return tf.constant(drawn + np.asarray(self._values), dtype or tf.float32)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Return the arguments."""
         return {"values": self._values, "seed": self._seed}
 
 
-def initial_angles(circuit: ModelCircuit, seed: int) -> Any:
+def initial_angles(circuit: ModelCircuit, seed: int) -> keras.initializers.Initializer:
     """Return the initializer of an ansatz: around its initial values, or else anywhere."""
     if circuit.initial:
         return Around(circuit.initial, seed * 1009)

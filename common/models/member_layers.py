@@ -1,5 +1,6 @@
 """Layers of variational models: columns of a row, angles by member, and fidelities."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,17 @@ class MemberAngles(keras.layers.Layer):
         keras_args: Keras's arguments.
     """
 
-    def __init__(self, members: int, angles: int, initializer: Any, **keras_args: Any) -> None:
+    def __init__(
+        self,
+        members: int,
+        angles: int,
+        initializer: keras.initializers.Initializer,
+        **keras_args: Any,
+    ) -> None:
         super().__init__(**keras_args)
         self._shape, self._initializer = (members, angles), initializer
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: tf.TensorShape) -> None:
         """Create the weight `angles` [members, angles]."""
         self.angles = self.add_weight("angles", self._shape, initializer=self._initializer)
         super().build(input_shape)
@@ -58,7 +65,7 @@ class Fidelity(keras.layers.Layer):
     A target holds the real parts of its amplitudes, and then the imaginary parts.
     """
 
-    def call(self, inputs: Any) -> tf.Tensor:
+    def call(self, inputs: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return the fidelities."""
         state, target = inputs
         real, imaginary = tf.split(target, 2, axis=1)
@@ -80,7 +87,7 @@ class WordFidelity(keras.layers.Layer):
         super().__init__(**keras_args)
         self._scaled = scaled_gradient
 
-    def call(self, inputs: Any) -> tf.Tensor:
+    def call(self, inputs: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return the fidelities, for targets as those of `Fidelity`."""
         values, target = inputs
         words = _word_values(target)

@@ -11,7 +11,6 @@ weights. Inference uses them as they are, or those of the training split under a
 import contextlib
 import contextvars
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ _CALLS: contextvars.ContextVar[list[tf.Tensor] | None] = contextvars.ContextVar(
 class ReadoutNormalization(keras.layers.Layer):
     """Scales readouts [B, readouts] by the mean and the variance of each over the examples."""
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: tf.TensorShape) -> None:
         """Create the weight `moments`: averages of readouts and squares, and the sum of factors."""
         self._readouts = int(input_shape[-1])
         self.moments = self.add_weight(
@@ -45,7 +44,7 @@ class ReadoutNormalization(keras.layers.Layer):
         )
         super().build(input_shape)
 
-    def call(self, readouts: tf.Tensor, training: Any = None) -> tf.Tensor:
+    def call(self, readouts: tf.Tensor, training: bool | tf.Tensor | None = None) -> tf.Tensor:
         """Return the normalised readouts; unchanged before the first step."""
         calls = _CALLS.get()
         if calls is not None:

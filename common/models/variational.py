@@ -14,7 +14,7 @@ from common.models.samplers import sampler_arguments
 from common.settings import Settings
 from qfleet.circuits import ModelCircuit
 from qfleet.tensorflow.layers import Expectation, State
-from qfleet.tensorflow.runtime import keras
+from qfleet.tensorflow.runtime import keras, tf
 
 
 def build_variational_model(features: int, settings: Settings, target: Target) -> keras.Model:
@@ -72,13 +72,13 @@ def build_variational_model(features: int, settings: Settings, target: Target) -
 
 
 def _circuit_inputs(
-    rows: Any,
+    rows: tf.Tensor,
     features: int,
     settings: Settings,
     target: Target,
     circuit: ModelCircuit,
-    initializer: Any,
-) -> Any:
+    initializer: keras.initializers.Initializer,
+) -> tf.Tensor:
     """Return the circuit's inputs [B, inputs]: fields, angles of a member, or both."""
     fields = Columns(0, len(circuit.inputs), name="fields")(rows)
     if not has_own_angles(settings, target.members):

@@ -6,7 +6,6 @@ A later promotion replaces the file atomically.
 
 import json
 from pathlib import Path
-from typing import Any
 
 from common import storage
 from common.errors import RunError, StorageError
@@ -50,7 +49,7 @@ def aliases(root: StoragePath) -> dict[str, Run]:
     return found
 
 
-def promote(run: Run, alias: str) -> dict[str, Any]:
+def promote(run: Run, alias: str) -> dict[str, object]:
     """Let an alias name a finished run, in place of the run that it named before.
 
     Args:

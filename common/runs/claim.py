@@ -88,7 +88,7 @@ class ClaimedRun:
         self.lease.confirm()
 
     def record(
-        self, data_fingerprint: str, versions: Mapping[str, str], other: Mapping[str, Any]
+        self, data_fingerprint: str, versions: Mapping[str, str], other: Mapping[str, object]
     ) -> bool:
         """Write run.json, or check that it records the same settings and data.
 
@@ -146,7 +146,7 @@ class ClaimedRun:
             f" (DATA={self.settings.identity.get('data')} has changed since)"
         )
 
-    def finish(self, result: Mapping[str, Any]) -> None:
+    def finish(self, result: Mapping[str, object]) -> None:
         """Commit the result on the condition that this job has the lease; see `Run.result_text`.
 
         The run is finished from then on. Models that other attempts left are deleted.
@@ -172,14 +172,14 @@ class ClaimedRun:
 class RunSettings:
     """Settings that identify a run, as recorded, and their SHA-256."""
 
-    identity: dict[str, Any]
+    identity: dict[str, object]
     fingerprint: str
 
 
 def claim_for_training(
     root: StoragePath,
     name: str,
-    identity: Mapping[str, Any],
+    identity: Mapping[str, object],
     fingerprint: str,
     job_id: str,
     on_lost: Callable[[QfleetError], None] | None = None,
@@ -254,7 +254,9 @@ def _warn_of_versions(run: Run, versions: Mapping[str, str]) -> None:
             )
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def differences(
+    before: Mapping[str, object], now: Mapping[str, object]
+) -> list[tuple[str, str, str]]:
     """Return settings with different values: (name, value before, value now) as text, by name."""
     missing = "unset"
     return [

@@ -149,7 +149,7 @@ def check_result(content: Any) -> None:
     finish_time(content)
 
 
-def check_weights_result(content: Any) -> None:
+def check_weights_result(content: object) -> None:
     """Check a result.json next to weights outside of a run; raises like `check_record`."""
     safe_json.check(content, _DIGEST)
 

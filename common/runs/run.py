@@ -154,7 +154,7 @@ class Run:
         """
         return self._checked("result.json", self._read("result.json"), records.check_result)
 
-    def _read(self, file: str) -> Any:
+    def _read(self, file: str) -> object:
         path = self.path / file
         try:
             return storage.read_json(path)
@@ -165,7 +165,7 @@ class Run:
         except ValueError as error:
             raise RunError(f"{path} is damaged: {error}{self._advice}") from None
 
-    def _checked(self, file: str, content: Any, check: Callable[[Any], None]) -> dict[str, Any]:
+    def _checked(self, file: str, content: Any, check: Callable[[object], None]) -> dict[str, Any]:
         try:
             check(content)
         except ValueError as error:
@@ -197,7 +197,7 @@ class Run:
             raise RunError(f"{path} is damaged: in a line, {error}{self._advice}") from None
         return rows
 
-    def write_model(self, model: Mapping[str, Any], weights: Path) -> dict[str, str]:
+    def write_model(self, model: Mapping[str, object], weights: Path) -> dict[str, str]:
         """Write the model and its weights to a folder that is named by their content.
 
         So they never replace those of another attempt, and `finish` selects both at once.
@@ -227,7 +227,7 @@ class Run:
             if path not in kept:
                 storage.delete(path)
 
-    def result_text(self, result: Mapping[str, Any]) -> str:
+    def result_text(self, result: Mapping[str, object]) -> str:
         """Return the content of result.json, which marks the run as finished.
 
         Args:

@@ -203,7 +203,7 @@ def write_atomic(path: StoragePath, data: bytes | str | Path) -> None:
         _backend(path).write(path, content)
 
 
-def write_json(path: StoragePath, value: Any) -> None:
+def write_json(path: StoragePath, value: object) -> None:
     """Write a JSON file atomically. NaN and infinity are refused: they are not JSON."""
     write_atomic(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
