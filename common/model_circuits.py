@@ -7,7 +7,6 @@ from typing import NamedTuple
 import cirq
 
 from common.errors import SimulationError
-from common.settings import Settings
 from common.settings.groups.experiment import MODELS, NO_NOISE, STATE_QUBITS, ModelSettings
 from qfleet.circuits import (
     ModelCircuit,
@@ -71,11 +70,6 @@ def model_circuits(model: ModelSettings, features: int, encoder: str) -> list[Mo
     ]
     is_noiseless = model.has_noiseless_gradient
     return [with_noise(one, model.noise, noiseless_gradient=is_noiseless) for one in circuits]
-
-
-def has_own_angles(settings: Settings, members: int) -> bool:
-    """Return True if each of several Hamiltonians or states has trained angles of its own."""
-    return settings.model.angles == "own" and members > 1
 
 
 def with_noise(

@@ -31,7 +31,7 @@ def _require_ansatz(target: Target, settings: Settings) -> None:
             f" {title}, which has none, so that all would get one circuit: omit ANGLES"
         )
     prune = settings.training.prune
-    if prune and model.angles == "own" and target.members > 1:
+    if prune and model.has_own_angles(target.members):
         raise SettingsError(
             f"PRUNE={prune:g} can't drop gates that other members of {title} need: set"
             " ANGLES=shared, or omit PRUNE"

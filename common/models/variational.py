@@ -7,7 +7,7 @@ have the same, and the ansatz gets the fields of a Hamiltonian as inputs.
 from typing import Any
 
 from common.data.target import Target
-from common.model_circuits import has_own_angles, sampling_of
+from common.model_circuits import sampling_of
 from common.models.ansatz import ansatz_circuit, initial_angles, reads_words
 from common.models.member_layers import Columns, Fidelity, MemberAngles, WordFidelity
 from common.models.samplers import sampler_arguments
@@ -32,7 +32,7 @@ def build_variational_model(features: int, settings: Settings, target: Target) -
     circuit = ansatz_circuit(settings, target)
     initializer = initial_angles(circuit, settings.data.seed)
     angles = _circuit_inputs(rows, features, settings, target, circuit, initializer)
-    has_own = has_own_angles(settings, target.members)
+    has_own = settings.model.has_own_angles(target.members)
     trained = () if has_own else circuit.parameters
     names = (*circuit.inputs, *(circuit.parameters if has_own else ()))
     common: dict[str, Any] = {
@@ -81,7 +81,7 @@ def _circuit_inputs(
 ) -> tf.Tensor:
     """Return the circuit's inputs [B, inputs]: fields, angles of a member, or both."""
     fields = Columns(0, len(circuit.inputs), name="fields")(rows)
-    if not has_own_angles(settings, target.members):
+    if not settings.model.has_own_angles(target.members):
         return fields
     own = MemberAngles(
         target.members, len(circuit.parameters), initializer=initializer, name="angles"

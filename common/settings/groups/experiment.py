@@ -263,6 +263,10 @@ class ModelSettings(SettingsGroup):
         """True if readouts are estimated from SHOTS measurements."""
         return self.shots not in ("", NO_SHOTS)
 
+    def has_own_angles(self, members: int) -> bool:
+        """Return True if each of several Hamiltonians or states has trained angles of its own."""
+        return self.angles == "own" and members > 1
+
     @property
     def has_noiseless_gradient(self) -> bool:
         """True if gradients are those of the circuits without noise; a sampler has no others."""
