@@ -21,27 +21,29 @@ class SearchTime:
     """Limits of the searches for a network.
 
     Attributes:
-        end: Of all searches but the first, in seconds of this thread's processor time.
-        last: Of the first search, unless a path without one is too wide.
+        network_end: When this network's part of the time is over, in seconds of this thread's
+            processor time. Then no second search begins.
+        circuit_end: When the time of all networks is over. Then no search begins, unless the path
+            without one is too wide.
         operations: Multiplications of a path that needs no search, as other networks of the
             circuit take far more.
         width: Largest width of such a path, that of another network.
     """
 
-    end: float = math.inf
-    last: float = math.inf
+    network_end: float = math.inf
+    circuit_end: float = math.inf
     operations: float = 0.0
     width: int = 0
 
     @property
     def is_over(self) -> bool:
         """True if no further search may begin."""
-        return time.thread_time() >= self.end
+        return time.thread_time() >= self.network_end
 
     @property
     def is_spent(self) -> bool:
         """True if the time of all networks is over."""
-        return time.thread_time() >= self.last
+        return time.thread_time() >= self.circuit_end
 
 
 class Searches:
@@ -53,7 +55,7 @@ class Searches:
 
     def __init__(self, networks: int) -> None:
         self._networks, self._begun = networks, 0
-        self._start, self._last = time.monotonic(), time.thread_time() + SECONDS
+        self._start, self._end = time.monotonic(), time.thread_time() + SECONDS
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="searches", daemon=True)
 
@@ -63,7 +65,7 @@ class Searches:
 
     def __exit__(self, *error: object) -> None:
         self._done.set()
-        if time.thread_time() > self._last:
+        if time.thread_time() > self._end:
             log.warning(
                 f"the {SECONDS:.0f} s of the searches for contraction paths are over: evaluations"
                 " may take longer than with the best paths, which a later compilation may find"
@@ -78,8 +80,8 @@ class Searches:
         """
         now, left = time.thread_time(), self._networks - self._begun
         self._begun += 1
-        end = now + (self._last - now) / max(left, 1)
-        return SearchTime(end, self._last, operations, width)
+        network_end = now + (self._end - now) / max(left, 1)
+        return SearchTime(network_end, self._end, operations, width)
 
     def _run(self) -> None:
         while not self._done.wait(QUIET_SECONDS):

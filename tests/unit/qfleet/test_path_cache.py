@@ -112,9 +112,9 @@ def test_networks_share_the_time_and_its_end_is_one_line(
     clock = [100.0]
     monkeypatch.setattr(search_time.time, "thread_time", lambda: clock[0])
     with Searches(3) as searches, caplog.at_level(logging.WARNING):
-        assert searches.share().end == 110
+        assert searches.share().network_end == 110
         clock[0] = 120
-        assert searches.share().end == 125
+        assert searches.share().network_end == 125
         clock[0] = 140
         assert searches.share().is_spent
         searches.report()
@@ -128,8 +128,8 @@ def test_networks_share_the_time_and_its_end_is_one_line(
         (SearchTime(), True),
         (SearchTime(operations=1e9, width=3), True),
         (SearchTime(operations=1e9, width=60), False),
-        (SearchTime(last=0.0, width=60), False),
-        (SearchTime(last=0.0, width=3), True),
+        (SearchTime(circuit_end=0.0, width=60), False),
+        (SearchTime(circuit_end=0.0, width=3), True),
     ],
 )
 def test_path_of_little_cost_is_not_searched_nor_kept(
