@@ -2,10 +2,14 @@
 
 from common import start_check
 from common.settings import Settings
-from common.settings.groups.experiment import FITTED_TO_DATA
+from common.settings.groups.experiment import FITTED_TO_DATA, DataSettings, ModelSettings
 from studies.definition import StudyDefinition
 
-_FITTED = (*sorted(FITTED_TO_DATA), "label_column", "model", "qubits")
+_CHECKED = (
+    FITTED_TO_DATA
+    | {*DataSettings.model_fields, *ModelSettings.model_fields, "prune", "state_shards"}
+) - {"data_memory", "partitions", "seed"}
+"""Settings on which the check of a trial depends. Of trials that share them, one is checked."""
 
 
 def check_data(definition: StudyDefinition) -> None:
@@ -24,7 +28,7 @@ def check_data(definition: StudyDefinition) -> None:
         return
     distinct: dict[tuple[str | None, ...], Settings] = {}
     for combination in definition.combinations or (*definition.corners, {}):
-        key = tuple(combination.get(name) for name in _FITTED)
+        key = tuple(combination.get(name) for name in sorted(_CHECKED))
         if key not in distinct:
             distinct[key] = definition.trial_settings(0, combination)
     for settings in distinct.values():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from common import runs
-from common.errors import NO_SPACE, DataError, RunError, SettingsError, StorageFull
+from common.errors import NO_SPACE, DataError, RunError, SettingsError, SimulationError, StorageFull
 from common.settings import Settings
 from studies import __main__ as program
 from studies.axes import parse_axis
@@ -427,3 +427,13 @@ def test_data_of_every_trial_is_checked_before_the_first(tmp_path):
     check_data(StudyDefinition.from_args([*args, f"DATA={table}"]))
     with pytest.raises(DataError, match="missing"):
         check_data(StudyDefinition.from_args([*args, f"DATA={table},{tmp_path}/missing.csv"]))
+
+
+@pytest.mark.parametrize(
+    ("fixed", "varied"), [("LAYERS=3", "PRUNE=0,0.5"), ("SEED=0", "LAYERS=3,40")]
+)
+def test_circuit_of_every_trial_is_checked(fixed: str, varied: str) -> None:
+    args = ["NAME=s", "QUBITS=40", "EPOCHS=1", "POOLING=neighbours", fixed]
+    check_data(StudyDefinition.from_args([*args, varied.partition(",")[0]]))
+    with pytest.raises((SettingsError, SimulationError)):
+        check_data(StudyDefinition.from_args([*args, varied]))
