@@ -138,11 +138,11 @@ delete-training delete-inference delete-tensorboard:
 	@exec .venv-launch/bin/python -m launch delete $(@:delete-%=%) $(settings)
 
 # Many tests wait for processes: four run at a time, also on two CPUs. Each takes up to 4 GB.
-override pytest := tests/run.sh .venv/bin/python --numprocesses=4 --dist=worksteal
+override pytest := .venv/bin/python -m pytest --numprocesses=4 --dist=worksteal
 # Files with the marker of a tier, to collect no others.
 override marked = $$(grep -rlw --include='test_*.py' 'mark\.$(1)' tests | sort)
 # TensorFlow Quantum is the referee of these tests.
-override pytest_tfq := tests/run.sh .venv-tfq/bin/python --numprocesses=2 --dist=worksteal \
+override pytest_tfq := .venv-tfq/bin/python -m pytest --numprocesses=2 --dist=worksteal \
 	tests/tfq $(call marked,tfq)
 
 .PHONY: test test-tfq test-rest test-all test-adapters test-native test-infra test-nightly test-changed
@@ -175,7 +175,7 @@ test-nightly: test-environments ## run the tests that take longest: more than 30
 test-adapters: ## run the tests of the PyTorch, JAX and PennyLane adapters, in an environment of 5 GB
 	@$(no_settings)$(setup) $(peers)
 	@.venv-peers/bin/python -m qfleet.native >/dev/null
-	@tests/run.sh .venv-peers/bin/python --numprocesses=2 --dist=worksteal \
+	@.venv-peers/bin/python -m pytest --numprocesses=2 --dist=worksteal \
 		--confcutdir=tests/adapters tests/adapters
 
 gpu-check: ## build, test and measure the engine on this machine's GPU, without network: DEVICE=host practises
@@ -295,14 +295,14 @@ e2e: ## run the end-to-end tests on the cluster of KUBECONFIG, or of make cluste
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(launch)
 	@# These tests mostly wait for pods: four run at a time, each in its own namespaces.
-	@tests/run.sh .venv/bin/python tests/e2e --numprocesses=4 --dist=loadfile -m 'not alone and not nightly'
-	@tests/run.sh .venv/bin/python tests/e2e -m 'alone and not nightly'
+	@.venv/bin/python -m pytest tests/e2e --numprocesses=4 --dist=loadfile -m 'not alone and not nightly'
+	@.venv/bin/python -m pytest tests/e2e -m 'alone and not nightly'
 
 .PHONY: e2e-nightly
 e2e-nightly: ## run the end-to-end tests that take longest, on the same cluster
 	@$(no_settings)$(setup) $(dev)
 	@$(setup) $(launch)
-	@tests/run.sh .venv/bin/python tests/e2e -m nightly
+	@.venv/bin/python -m pytest tests/e2e -m nightly
 
 .PHONY: cluster cluster-down
 cluster: ## start a one-node Kubernetes on this machine, with operator and images: 10 minutes the first time

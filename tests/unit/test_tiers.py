@@ -63,12 +63,12 @@ def pytest_arguments(*targets: str) -> list[list[str]]:
     printed = subprocess.run(
         ["make", "--dry-run", *targets], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.replace("\\\n", "")
-    runs = [line for line in printed.splitlines() if line.startswith("tests/run.sh ")]
+    runs = [line for line in printed.splitlines() if "/bin/python -m pytest " in line]
     script = "\n".join(f"printf '%s\\t' {line}; echo" for line in runs)
     done = subprocess.run(
         ["bash", "-euc", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return [line.split("\t")[2:-1] for line in done.stdout.splitlines()]
+    return [line.split("\t")[3:-1] for line in done.stdout.splitlines()]
 
 
 def selects(arguments: list[str], node_id: str, markers: list[str]) -> bool:
