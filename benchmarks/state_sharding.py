@@ -3,7 +3,8 @@
 The benchmark times the QCNN's training step at 22 qubits (12 with QUICK=1), with data rotations on
 every qubit, at batch 1 and 16. It compares one process of two threads with two processes of one
 thread each, pinned to one CPU each. Both are measured in turns. The two processes also time an
-all-to-all of TensorFlow with the bytes of one exchange of states forward and of two backward.
+all-to-all over their connections, with the bytes of one exchange of states forward and of two
+backward.
 
 It prints the best times and the peak memory of a step above that of the idle process. The bounds:
 the sharded step takes at most the unsharded one plus 1.3 times the all-to-all, and 0.60 of the
@@ -16,7 +17,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.subprocess_protocol import Channel, Message, SubprocessSystem, SystemFailed
 from common.errors import SettingsError, run_main
@@ -24,6 +25,9 @@ from common.processes import free_ports, usable_cpus
 from common.settings import Settings
 from common.settings.options import ScalingOptions
 from common.text import plural
+
+if TYPE_CHECKING:
+    from qfleet.distributed.state_group import StateGroup
 
 BATCHES = (1, 16)
 SHARDS = 2
@@ -144,23 +148,34 @@ class _Process:
             )
         from qfleet.tensorflow.runtime import configure, tf
 
-        configure(threads=len(role["cpus"]), seed=1)
         self._tf = tf
-        if self._rank is not None:
-            self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        if self._rank is None:
+            configure(threads=len(role["cpus"]), seed=1)
+        else:
+            self._strategy = self._connect(len(role["cpus"]))
         self._build(8, 1)  # the first step allocates memory of TensorFlow itself
         self._run_step()
+
+    def _connect(self, threads: int) -> object:
+        from training.cluster.spec import ClusterSpec
+        from training.step.distributed import create_strategy
+
+        cluster = ClusterSpec.from_environment(SHARDS)
+        settings = Settings.from_values(workers=SHARDS, threads=threads, seed=1)
+        return create_strategy(settings, cluster, secret=b"a secret of a benchmark")
 
     def _build(self, qubits: int, batch: int) -> None:
         from qfleet.circuits.qcnn import qcnn
         from qfleet.distributed import state_group
         from qfleet.tensorflow.backends import build_simulator
         from qfleet.tensorflow.sharded_simulator import ShardedSimulator
+        from training.step.allreduce import connections
 
         tf = self._tf
         model = qcnn(qubits, encoder="angle", features=qubits)
         size = 1 if self._rank is None else SHARDS
-        group = state_group.StateGroup(size=size, rank=self._rank or 0, key=2000)
+        sockets = connections(0, size) if size > 1 else ()
+        group = state_group.StateGroup(size, self._rank or 0, 2000, sockets)
         with state_group.use_group(group):
             simulator = build_simulator(
                 model.circuit, model.inputs, model.parameters, model.observables
@@ -181,23 +196,20 @@ class _Process:
         self._sent = 0
         if isinstance(simulator, ShardedSimulator):
             self._sent = simulator.bytes_sent(batch)[1]
-        self._build_all_to_all(qubits, batch)
+        self._build_all_to_all(qubits, batch, group)
 
-    def _build_all_to_all(self, qubits: int, batch: int) -> None:
+    def _build_all_to_all(self, qubits: int, batch: int, group: "StateGroup") -> None:
+        from qfleet.tensorflow.shard_exchange import ShardExchange
+
         tf = self._tf
+        exchange = ShardExchange(group)
         # Half of a shard, as (re, im) in float32: once forward, twice backward.
         self._half = 2 ** (qubits - 2) * 2
 
         @tf.function
         def all_to_all(values: Any) -> Any:
             for _ in tf.range(3 * batch):
-                values = tf.raw_ops.CollectiveAllToAllV2(
-                    input=values,
-                    group_size=SHARDS,
-                    group_key=2001,
-                    instance_key=batch * 100 + qubits,
-                    ordering_token=[],
-                )
+                values = exchange.all_to_all(values)
             return values[0, 0]
 
         self._all_to_all = all_to_all

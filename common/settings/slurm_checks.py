@@ -51,11 +51,6 @@ def check_slurm(
             f"PORTS={slurm.ports} has fewer than the {workers + 1} ports of WORKERS={workers}:"
             " choose a larger range"
         )
-    if training.state_shards > 1:
-        raise ValueError(
-            f"STATE_SHARDS={training.state_shards} can't be used with TARGET=slurm: shards exchange"
-            " states over TensorFlow's server, which has no authentication; omit STATE_SHARDS"
-        )
     if monitoring.profiler_port:
         raise ValueError(
             f"PROFILER_PORT={monitoring.profiler_port} can't be used with TARGET=slurm:"

@@ -37,6 +37,9 @@ class StateGroup:
         key: Identifies the group to the framework's collectives: equal in all processes of the
             group and different from the keys of all other groups. TensorFlow's strategies use keys
             from 1 on.
+        sockets: By rank in the group, the file descriptor of the connection to that process, and
+            -1 for this one. Without connections, the framework's collectives are used.
+        first_rank: Rank of the group's first process among all workers, for errors.
 
     Raises:
         ShardingError: The size is not a power of two, or the rank is not in the group.
@@ -45,6 +48,8 @@ class StateGroup:
     size: int
     rank: int
     key: int
+    sockets: tuple[int, ...] = ()
+    first_rank: int = 0
 
     def __post_init__(self) -> None:
         if self.size < 1 or self.size & (self.size - 1):

@@ -1,18 +1,20 @@
-"""Collectives of a state group, by TensorFlow's own operations.
+"""Collectives of a state group: over its connections, or else by TensorFlow's own operations.
 
-Every call site in a program has an instance key of its own, so circuits that run concurrently do
-not wait for each other in different orders. Keys are assigned while graphs are traced, which all
-processes do in the same order. In loops TensorFlow distinguishes the iterations.
+Every call site in a program has a number of its own, which is assigned while graphs are traced. All
+processes trace in the same order. TensorFlow runs the collectives of a graph in that order, too,
+because they are stateful: two of them never share a connection at one time.
 
 A lost process raises an OpError, such as UnavailableError, in all others.
 """
 
 import collections
 
+from qfleet import native
 from qfleet.distributed.state_group import StateGroup
 from qfleet.tensorflow.runtime import tf
 
-_KEYS: collections.Counter[int] = collections.Counter()
+_CALL_SITES: collections.Counter[int] = collections.Counter()
+MAX_CALL_SITES = 2**19 - 1
 
 
 class ShardExchange:
@@ -23,20 +25,34 @@ class ShardExchange:
     """
 
     def __init__(self, group: StateGroup) -> None:
-        _KEYS[group.key] += 1
-        self._keys = {
-            "group_size": group.size,
-            "group_key": group.key,
-            "instance_key": _KEYS[group.key],
-            "ordering_token": [],
-        }
+        self._group = group
+        self._number = _CALL_SITES[group.key] % MAX_CALL_SITES + 1
+        _CALL_SITES[group.key] += 1
 
     def all_reduce_sum(self, tensor: tf.Tensor) -> tf.Tensor:
-        """Return the sum over the processes; bit for bit the same in all of them."""
-        return tf.raw_ops.CollectiveReduceV2(
-            input=tensor, merge_op="Add", final_op="Id", **self._keys
-        )
+        """Return the sum over the processes, in the order of ranks: equal bits in all of them."""
+        if self._group.sockets:
+            return native.ops().qfleet_all_reduce(own=tensor, hops=1, **self._connections)
+        received = self.all_to_all(tf.tile(tf.reshape(tensor, [1, -1]), [self._group.size, 1]))
+        return tf.reshape(tf.reduce_sum(received, axis=0), tf.shape(tensor))
 
     def all_to_all(self, rows: tf.Tensor) -> tf.Tensor:
         """Send row r of [size, n] to process r; row r of the result is from process r."""
-        return tf.raw_ops.CollectiveAllToAllV2(input=rows, **self._keys)
+        if self._group.sockets:
+            return native.ops().qfleet_all_to_all(rows=rows, **self._connections)
+        return tf.raw_ops.CollectiveAllToAllV2(
+            input=rows,
+            group_size=self._group.size,
+            group_key=self._group.key,
+            instance_key=self._number,
+            ordering_token=[],
+        )
+
+    @property
+    def _connections(self) -> dict[str, object]:
+        group = self._group
+        return {
+            "sockets": list(group.sockets),
+            "first_rank": group.first_rank,
+            "call_site": self._number,
+        }

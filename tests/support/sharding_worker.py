@@ -2,9 +2,11 @@
 
 The first processes are a group of each of the SIZES, such as 2,4. Each writes the values and its
 partial gradients of every case of its groups to FILE. For the first case of each size it also
-writes the result of three steps in one TensorFlow call.
+writes the result of three steps in one TensorFlow call. Results of the connections of the mesh must
+have the bits of those of TensorFlow's collectives, by which every case runs once more.
 """
 
+import dataclasses
 import json
 import os
 import sys
@@ -19,38 +21,50 @@ os.environ["TF_CONFIG"] = json.dumps(
 )
 
 from common.errors import run_main  # noqa: E402
+from common.settings import Settings  # noqa: E402
 from qfleet.distributed import state_group  # noqa: E402
 from qfleet.tensorflow.backends import build_simulator  # noqa: E402
-from qfleet.tensorflow.runtime import configure, tf  # noqa: E402
-from tests.support.sharding_cases import CASES  # noqa: E402
+from qfleet.tensorflow.runtime import tf  # noqa: E402
+from tests.support.sharding_cases import CASES, ShardingCase  # noqa: E402
+from training.cluster.spec import ClusterSpec  # noqa: E402
+from training.step import allreduce, distributed  # noqa: E402
 
 
 def main() -> None:
-    configure(threads=1, seed=1)
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    cluster = ClusterSpec.from_environment(len(workers))
+    settings = Settings.from_values(workers=len(workers), threads=1, seed=1)
+    strategy = distributed.create_strategy(settings, cluster, secret=b"a secret of a test")
+    assert allreduce.connections(0, 2)
     found: dict[str, np.ndarray] = {}
     for size in map(int, sys.argv[4].split(",")):  # the last one keeps all processes
         if rank >= size:
             continue
-        group = state_group.StateGroup(size=size, rank=rank, key=2000 + size)
+        fallback = state_group.StateGroup(size=size, rank=rank, key=2000 + size)
+        group = dataclasses.replace(fallback, sockets=allreduce.connections(0, size))
         for at, (name, make) in enumerate(CASES[size].items()):
             case = make()
-            with state_group.use_group(group):
-                simulator = build_simulator(
-                    case.circuit, case.inputs, case.parameters, case.observables
-                )
             arguments = [tf.constant(one) for one in case.arguments(name)]
             upstream = tf.constant(case.upstream(name, rank))
-            for part, one in zip(
+            simulator, by_tensorflow = (sharded(case, each) for each in (group, fallback))
+            results = step(simulator, upstream, *arguments)
+            for part, one, same in zip(
                 ("values", "by angles", "by parameters"),
-                step(simulator, upstream, *arguments),
+                results,
+                step(by_tensorflow, upstream, *arguments),
                 strict=True,
             ):
                 found[f"{name}: {part}"] = one.numpy()
+                assert one.numpy().tobytes() == same.numpy().tobytes(), f"{name}: {part}"
             if at == 0:
                 steps = strategy.run(three_steps, (simulator, upstream, *arguments))
                 found[f"{name}: three"] = steps.numpy()
     np.savez(sys.argv[3], **found)
+
+
+def sharded(case: ShardingCase, group: state_group.StateGroup) -> Any:
+    """Return the simulator of a case in a group."""
+    with state_group.use_group(group):
+        return build_simulator(case.circuit, case.inputs, case.parameters, case.observables)
 
 
 @tf.function

@@ -154,13 +154,25 @@ def wire() -> Iterator[Callable[[int], Wires]]:
 
 def all_reduce(wired: Wires, vectors: Sequence[np.ndarray | None], hops: int) -> list[Future]:
     """Return the result of each worker as a future; a worker without a vector ends at once."""
+    return run_on_each(
+        wired,
+        vectors,
+        lambda own, sockets: native.ops().qfleet_all_reduce(own=own, sockets=sockets, hops=hops),
+    )
+
+
+def run_on_each(
+    wired: Wires,
+    arguments: Sequence[np.ndarray | None],
+    collective: Callable[[np.ndarray, list[int]], tf.Tensor],
+) -> list[Future]:
+    """Return the result of each worker as a future; a worker without an argument ends at once."""
 
     def one(rank: int) -> np.ndarray:
         try:
-            assert vectors[rank] is not None
+            assert arguments[rank] is not None
             sockets = PeerMesh(wired[rank], len(wired)).file_descriptors
-            total = native.ops().qfleet_all_reduce(own=vectors[rank], sockets=sockets, hops=hops)
-            return total.numpy()
+            return collective(arguments[rank], sockets).numpy()
         except (AssertionError, tf.errors.OpError):  # it ends, and so do its connections
             for peer in wired[rank].values():
                 peer.close()
@@ -182,6 +194,49 @@ def test_sum_has_the_bits_of_the_order_of_ranks(wire, kind: str, size: int) -> N
         for hops in (1, 2):
             for future in all_reduce(wired, vectors, hops):
                 assert future.result().tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+@pytest.mark.parametrize("size", [2, 4])
+def test_all_to_all_sends_row_r_to_worker_r(wire, kind: str, size: int) -> None:
+    wired = wire(size)
+    for length in (0, 1, 300_001):
+        sent = np.random.default_rng(length).normal(size=[size, size, length]).astype(kind)
+        futures = run_on_each(
+            wired,
+            list(sent),
+            lambda rows, sockets: native.ops().qfleet_all_to_all(rows=rows, sockets=sockets),
+        )
+        for rank, future in enumerate(futures):
+            np.testing.assert_array_equal(future.result(), sent[:, rank])
+
+
+def test_all_to_all_without_a_row_for_each_worker_is_refused(wire) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="row for each of 2 workers"):
+        native.ops().qfleet_all_to_all(rows=np.zeros([3, 2], "f4"), sockets=[-1, 1])
+
+
+def test_lost_peer_of_a_part_of_the_workers_is_named_by_its_rank(wire) -> None:
+    wired = wire(2)
+    wired[1][0].close()
+    sockets = PeerMesh(wired[0], 2).file_descriptors
+    with pytest.raises(tf.errors.UnavailableError, match="worker 7 is lost"):
+        native.ops().qfleet_all_to_all(rows=np.ones([2, 2], "f4"), sockets=sockets, first_rank=6)
+
+
+def test_workers_at_different_calls_get_an_error_and_no_sum(wire) -> None:
+    """Their messages have the same length."""
+    sites = iter((1, 2))
+    futures = run_on_each(
+        wire(2),
+        [np.ones([2, 2], "f4")] * 2,
+        lambda rows, sockets: native.ops().qfleet_all_to_all(
+            rows=rows, sockets=sockets, call_site=next(sites)
+        ),
+    )
+    for future in futures:
+        with pytest.raises((tf.errors.InternalError, tf.errors.UnavailableError)):
+            future.result()
 
 
 @pytest.mark.parametrize("hops", [1, 2])

@@ -104,7 +104,6 @@ def test_mebibytes_converts_both_units() -> None:
         ("WORKERS=3", "WORKERS_PER_NODE=2"),
         ("WORKERS=2", "PORTS=20000:20001"),
         ("PORTS=80:90",),
-        ("WORKERS=2", "STATE_SHARDS=2"),
         ("PROFILER_PORT=2223",),
         ("TIME_LIMIT=soon",),
         ("TIME_LIMIT=2",),

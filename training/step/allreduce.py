@@ -37,10 +37,17 @@ def use_connections(mesh: PeerMesh | None) -> None:
     _mesh = mesh
 
 
-def limit_wait(seconds: float) -> None:
-    """Limit the wait for peers in each all-reduce of this process, also in one that runs.
+def connections(first_rank: int, workers: int) -> tuple[int, ...]:
+    """Return the file descriptors of consecutive ranks, -1 for this worker; none without a mesh."""
+    if _mesh is None:
+        return ()
+    return tuple(_mesh.file_descriptors[first_rank : first_rank + workers])
 
-    Only the all-reduce over our own connections has this limit; its error names the silent ranks.
+
+def limit_wait(seconds: float) -> None:
+    """Limit the wait for peers in each collective of this process, also in one that runs.
+
+    Only collectives over our own connections have this limit; their error names the silent ranks.
     """
     if _mesh is not None:
         _timeout_setter()(seconds)

@@ -12,6 +12,7 @@ from common.settings import Settings
 from qfleet.distributed import state_group
 from qfleet.tensorflow.runtime import keras, tf
 from training.cluster.spec import ClusterSpec
+from training.step.allreduce import connections
 from training.step.learner import Learner, LimitedCall
 from training.step.losses import Measures, measures_of
 from training.step.micro_batches import MicroBatches
@@ -117,4 +118,11 @@ def local_state_group(cluster: ClusterSpec, settings: Settings) -> state_group.S
     """Return the group of STATE_SHARDS consecutive ranks that this worker shares states with."""
     shards = settings.training.state_shards
     number, rank = divmod(cluster.rank, shards)
-    return state_group.StateGroup(shards, rank, FIRST_STATE_GROUP_KEY + number)
+    first = number * shards
+    return state_group.StateGroup(
+        shards,
+        rank,
+        FIRST_STATE_GROUP_KEY + number,
+        connections(first, shards) if shards > 1 else (),
+        first,
+    )

@@ -30,7 +30,7 @@ _PEER_ERRORS = (
     tf.errors.UnknownError,
 )
 _OWN_TEXT = re.compile(r"(no data from worker|worker \d+ is )[^\n\[{]*")
-"""Sentences of qfleet's all-reduce (qfleet/native/tensorflow/allreduce_op.cc) in TensorFlow's."""
+"""Sentences of qfleet's collectives (qfleet/native/tensorflow/mesh_ops.cc) in TensorFlow's."""
 
 log = logging.getLogger("qfleet")
 

@@ -1,5 +1,5 @@
-// The TensorFlow ops of a distributed state, each on one worker's shard. TensorFlow's collectives
-// transfer data between workers (qfleet/tensorflow/shard_exchange.py).
+// The TensorFlow ops of a distributed state, each on one worker's shard. mesh_ops.cc transfers data
+// between workers (qfleet/tensorflow/shard_exchange.py).
 #include "program_op.h"
 
 namespace qfleet {
