@@ -3,11 +3,14 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.slurm import SETTINGS, SlurmCluster, weights
+from common.settings.sources import last_of_each
+from tests.support.slurm import LOCAL_SETTINGS, ROOT, SETTINGS, SlurmCluster, weights
 
 
 def test_killed_worker_is_requeued_with_equal_weights(
@@ -25,6 +28,16 @@ def test_killed_worker_is_requeued_with_equal_weights(
     assert "worker 1: killed by SIGKILL" in output
     assert "start 2" in output
     assert weights(tmp_path) == reference
+
+
+def test_sharded_states_end_with_equal_weights(cluster: SlurmCluster, tmp_path: Path) -> None:
+    """Workers exchange the parts of states over their own connections, as on this machine."""
+    sharded = ("EPOCHS=20", "QUBITS=6", "STATE_SHARDS=2")
+    local = (f"STORAGE={tmp_path}/local", *LOCAL_SETTINGS, *sharded)
+    command = [sys.executable, "-m", "training", *last_of_each(local)]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    cluster.train(f"STORAGE={tmp_path}/slurm", *SETTINGS, *sharded).wait(0)
+    assert weights(tmp_path / "slurm") == weights(tmp_path / "local")
 
 
 @pytest.mark.nightly

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from common.settings.sources import last_of_each
-from tests.support.slurm import LOCAL_SETTINGS, ROOT, SETTINGS, SlurmCluster, weights
+from tests.support.slurm import ROOT, SETTINGS, SlurmCluster, weights
 
 pytestmark = pytest.mark.nightly
 
@@ -88,16 +87,6 @@ def test_two_workers_on_a_node_end_with_equal_weights(
     settings = (f"STORAGE={tmp_path}", *SETTINGS, "WORKERS_PER_NODE=2")
     assert "RUNNING on node1\n" in cluster.train(*settings).wait(0)
     assert weights(tmp_path) == reference
-
-
-def test_sharded_states_end_with_equal_weights(cluster: SlurmCluster, tmp_path: Path) -> None:
-    """Workers exchange the parts of states over their own connections, as on this machine."""
-    sharded = ("EPOCHS=20", "QUBITS=6", "STATE_SHARDS=2")
-    local = (f"STORAGE={tmp_path}/local", *LOCAL_SETTINGS, *sharded)
-    command = [sys.executable, "-m", "training", *last_of_each(local)]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    cluster.train(f"STORAGE={tmp_path}/slurm", *SETTINGS, *sharded).wait(0)
-    assert weights(tmp_path / "slurm") == weights(tmp_path / "local")
 
 
 def test_bucket_storage_ends_with_equal_weights(
