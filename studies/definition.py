@@ -2,18 +2,20 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from common.errors import SettingsError
-from common.settings import AUTO, Settings
+from common.settings import AUTO, Settings, yaml_file
 from common.settings.options import all_options
 from common.settings.programs import selected, used_by
-from common.settings.sources import require_one_value, suggest
+from common.settings.sources import ENV_PREFIX, require_one_value, suggest
 from studies.axes import (
     MAX_COMBINATIONS,
     Axis,
@@ -56,23 +58,24 @@ class StudyDefinition:
         """Read a study from the command line.
 
         Args:
-            args: `NAME=value` or `--name=value`; values of a training's settings may be lists or
-                ranges.
+            args: `NAME=value` or `--name=value`; values of a training's settings, also in the file
+                CONFIG, may be lists or ranges.
 
         Raises:
             SettingsError: A setting is unknown, a value is not allowed, or no name is given.
         """
         given = _split(args)
-        sources = [f"{name}={given[name]}" for name in ("search", "config") if name in given]
-        search = Settings.from_args(sources).studies.search
+        values = _read_file(given) | given
+        chosen = [f"search={values['search']}"] if "search" in values else []
+        search = Settings.from_args(["config=", *chosen]).studies.search
         axes, plain = [], []
-        for name, text in given.items():
+        for name, text in values.items():
             field = Settings.fields().get(name)
             search_of = "grid" if name == "seed" else search
             found = parse_axis(field, text, search=search_of) if field else text
             if isinstance(found, Axis):
                 axes.append(found)
-            else:
+            elif name in given:
                 plain.append(f"{name.upper()}={found}")
         varied = tuple(axis for axis in axes if axis.name != "seed")
         first = {axis.name: axis.ends[0] for axis in axes}
@@ -279,6 +282,16 @@ class StudyDefinition:
                 f"a study of {trials * len(self.seeds):,} trials is larger than"
                 f" {MAX_COMBINATIONS:,}: vary fewer values, or set SEARCH=random with TRIALS"
             )
+
+
+def _read_file(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the text of each setting in the file CONFIG that the environment does not override."""
+    path = given.get("config", os.environ.get(f"{ENV_PREFIX}CONFIG"))
+    return {
+        name: text
+        for name, text in (yaml_file.read(Path(path)) if path else {}).items()
+        if text is not None and f"{ENV_PREFIX}{name.upper()}" not in os.environ
+    }
 
 
 def _split(args: Sequence[str]) -> dict[str, str]:

@@ -28,6 +28,9 @@ from studies.results import write_results
 from studies.runner import StudyRunner
 from studies.tables import make_tables, mean_interval, write_tables
 from studies.trial_launcher import TrialOutcome
+from tests.support.devices import write_device
+
+DEFINITIONS = Path(__file__).resolve().parents[2] / "benchmarks" / "studies"
 
 
 def define(*args: str) -> StudyDefinition:
@@ -50,6 +53,32 @@ def test_trial_has_one_worker_and_thread_unless_set() -> None:
     assert "--workers=2" in args
     assert "--study=s" in args  # recorded with the run
     assert not any(arg.startswith("--parallelism") for arg in args)
+
+
+def test_file_with_lists_and_ranges_defines_a_study(tmp_path, monkeypatch) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text("study: f\nseed: 0..2\nqubits: 8,12\nlayers: 1,2\nepochs: 20\nbatch: 8,16\n")
+    monkeypatch.setenv("QFLEET_LAYERS", "1")
+    study = StudyDefinition.from_args([f"CONFIG={file}", "BATCH=32"])
+    assert (study.name, study.seeds) == ("f", (0, 1, 2))
+    assert [axis.name for axis in study.axes] == ["qubits"]
+    settings = study.trial_settings(4, study.combinations[1])
+    assert (settings.model.qubits, settings.training.batch, settings.data.seed) == (12, 32, 1)
+
+
+def test_file_with_a_range_is_searched_as_it_says(tmp_path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text("search: random\ntrials: 3\nlearning_rate: 0.01..0.3\n")
+    assert define(f"CONFIG={file}").combination_count == 3
+
+
+@pytest.mark.parametrize("file", sorted(DEFINITIONS.glob("*.yaml")), ids=lambda file: file.stem)
+def test_definition_of_a_measured_study_is_valid(file: Path, tmp_path, monkeypatch) -> None:
+    made_up = write_device(tmp_path / "calibrations")
+    for name in ("ibm_belem", "ibm_santiago", "ibm_yorktown"):
+        (made_up.parent / f"{name}.yaml").write_text(made_up.read_text())
+    monkeypatch.chdir(tmp_path)
+    assert StudyDefinition.from_args([f"CONFIG={file}"]).trial_count > 1
 
 
 @pytest.mark.parametrize(
