@@ -38,7 +38,7 @@ def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
         Settings.from_args(args, PROGRAM)  # prints the settings and exits
     definition = StudyDefinition.from_args(args)
     settings = definition.settings
-    budget = Budget.from_settings(settings)
+    budget = Budget.parse(definition.options.budget, settings.planning.price_per_worker_hour)
     propose, pruner = proposer_for(definition), TrialPruner(definition)
     exit_on_signals()  # while the planner measures; later, the study stops its trials itself
     with open_root(settings) as root:
@@ -104,9 +104,7 @@ def _forecast(
             price = definition.settings.planning.price_per_worker_hour
             trials = f"{duration(forecast.shortest)} to {duration(forecast.longest)} per trial"
             pruned = (
-                ""
-                if definition.settings.studies.early_stopping == "none"
-                else " without EARLY_STOPPING"
+                "" if definition.options.early_stopping == "none" else " without EARLY_STOPPING"
             )
             total = used(forecast.wall, forecast.worker, price)
             _log(f"Predicted{pruned} from steps on this machine: {trials}; in all {total}")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Self
 
 from common.errors import SettingsError
-from common.settings import Settings
 from studies.folder import Clock
 
 _UNIT_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "wh": 3600.0}
@@ -31,13 +30,16 @@ class Budget:
     unit_seconds: float = 1.0
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> Self:
-        """Read BUDGET.
+    def parse(cls, text: str, price: float) -> Self:
+        """Read a budget.
+
+        Args:
+            text: BUDGET, which is validated; empty for no limit.
+            price: PRICE_PER_WORKER_HOUR.
 
         Raises:
             SettingsError: It is money, and PRICE_PER_WORKER_HOUR is not set.
         """
-        text, price = settings.studies.budget, settings.planning.price_per_worker_hour
         found = re.fullmatch(r"([0-9.]+)([a-z]+)", text)
         if not found:
             return cls()

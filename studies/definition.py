@@ -13,7 +13,7 @@ import numpy as np
 
 from common.errors import SettingsError
 from common.settings import AUTO, Settings, yaml_file
-from common.settings.options import all_options
+from common.settings.options import StudyOptions, all_options
 from common.settings.programs import selected, used_by
 from common.settings.sources import ENV_PREFIX, require_one_value, suggest
 from studies.axes import (
@@ -41,14 +41,15 @@ class StudyDefinition:
     """A study as the command line describes it.
 
     Attributes:
-        settings: The settings that all trials share; STUDY, SEARCH and others are those of the
-            study.
-        args: The same as NAME=value, without those of the study.
+        settings: The settings that all trials share, and STUDY.
+        options: How the study searches, what it compares, and when it ends.
+        args: The settings as NAME=value.
         axes: The varied settings, without SEED.
         seeds: The seeds that each combination is trained with.
     """
 
     settings: Settings
+    options: StudyOptions
     args: tuple[str, ...]
     axes: tuple[Axis, ...]
     seeds: tuple[int, ...]
@@ -67,8 +68,8 @@ class StudyDefinition:
         given = _split(args)
         values = _read_file(given) | given
         chosen = [f"search={values['search']}"] if "search" in values else []
-        search = Settings.from_args(["config=", *chosen]).studies.search
-        axes, plain = [], []
+        search = Settings.with_options(["config=", *chosen], PROGRAM, StudyOptions)[1].search
+        axes, plain, optional = [], [], []
         for name, text in values.items():
             field = Settings.fields().get(name)
             search_of = "grid" if name == "seed" else search
@@ -76,25 +77,26 @@ class StudyDefinition:
             if isinstance(found, Axis):
                 axes.append(found)
             elif name in given:
-                plain.append(f"{name.upper()}={found}")
+                (plain if field else optional).append(f"{name.upper()}={found}")
         varied = tuple(axis for axis in axes if axis.name != "seed")
         first = {axis.name: axis.ends[0] for axis in axes}
-        settings = Settings.from_args([*plain, *to_args(first)], PROGRAM)
+        given_once = [*plain, *optional, *to_args(first)]
+        settings, options = Settings.with_options(given_once, PROGRAM, StudyOptions)
         seeds = next((axis.values for axis in axes if axis.name == "seed"), None)
         numbers = [int(one) for one in seeds] if seeds else [settings.data.seed]
-        study = cls(settings, tuple(plain), varied, tuple(numbers))
+        study = cls(settings, options, tuple(plain), varied, tuple(numbers))
         study._check()
         return study
 
     @property
     def name(self) -> str:
         """The name of the study."""
-        return self.settings.studies.study
+        return self.settings.job.study
 
     @property
     def search(self) -> str:
         """SEARCH: grid, random or tpe."""
-        return self.settings.studies.search
+        return self.options.search
 
     @cached_property
     def combinations(self) -> tuple[Combination, ...]:
@@ -109,9 +111,7 @@ class StudyDefinition:
     @property
     def combination_count(self) -> int:
         """Number of combinations that are trained."""
-        return (
-            len(self.combinations) if self.search == "grid" else self.settings.studies.trials or 1
-        )
+        return len(self.combinations) if self.search == "grid" else self.options.trials or 1
 
     @property
     def trial_count(self) -> int:
@@ -173,13 +173,13 @@ class StudyDefinition:
 
     def to_json(self) -> dict[str, Any]:
         """Return what another start of this study must have in common with it."""
-        study, common = self.settings.studies, self._search_space()
-        if study.early_stopping != "none":
+        options, common = self.options, self._search_space()
+        if options.early_stopping != "none":
             common |= {
-                "metric": study.metric,
-                "early_stopping": study.early_stopping,
-                "reduction_factor": study.reduction_factor,
-                "min_epochs": first_rung(self.settings, self.min_trial_epochs),
+                "metric": options.metric,
+                "early_stopping": options.early_stopping,
+                "reduction_factor": options.reduction_factor,
+                "min_epochs": first_rung(options, self.min_trial_epochs),
             }
         return common
 
@@ -198,7 +198,7 @@ class StudyDefinition:
             "axes": {axis.name: axis.to_json() for axis in self.axes},
             "seeds": list(self.seeds),
             "fixed": fixed,
-            **({"metric": settings.studies.metric} if self.search == "tpe" else {}),
+            **({"metric": self.options.metric} if self.search == "tpe" else {}),
         }
 
     @property
@@ -222,8 +222,7 @@ class StudyDefinition:
             yield combination
 
     def _check(self) -> None:
-        study = self.settings.studies
-        if not study.study:
+        if not self.name:
             raise SettingsError("a study needs a name: set NAME, for example NAME=widths")
         if self.settings.job.run:
             raise SettingsError(
@@ -236,7 +235,7 @@ class StudyDefinition:
             raise SettingsError("WORKERS=auto and BATCH=auto can't be used in a study: set numbers")
         self._check_size()
         axes = [axis.name for axis in self.axes]
-        check_pruner(self.settings, self.min_trial_epochs, self.combination_count, axes)
+        check_pruner(self.options, self.min_trial_epochs, self.combination_count, axes)
         for combination in self.combinations or self.corners:
             self.trial_settings(0, combination)
 
@@ -254,7 +253,7 @@ class StudyDefinition:
         Raises:
             SettingsError: They do not fit the search.
         """
-        trials, count = self.settings.studies.trials, combination_count(self.axes)
+        trials, count = self.options.trials, combination_count(self.axes)
         if self.search == "grid":
             if trials is not None:
                 raise SettingsError(

@@ -40,7 +40,7 @@ class TrialPruner:
 
     def __init__(self, definition: StudyDefinition) -> None:
         self._definition = definition
-        self._settings = definition.settings.studies
+        self._options = definition.options
         self._rungs: dict[tuple[int, int], Any] = {}
         self._epochs: dict[int, list[int]] = {}
         self._looked = -math.inf
@@ -52,12 +52,12 @@ class TrialPruner:
         self._interval_seconds = (
             LOCAL_INTERVAL_SECONDS if is_local else settings.monitoring.log_upload_interval
         )
-        self._first = first_rung(settings, definition.min_trial_epochs)
+        self._first = first_rung(definition.options, definition.min_trial_epochs)
 
     @property
     def is_active(self) -> bool:
         """True unless EARLY_STOPPING=none."""
-        return self._settings.early_stopping != "none"
+        return self._options.early_stopping != "none"
 
     def is_due(self) -> bool:
         """Return True if it is time to look at the running trials."""
@@ -103,12 +103,14 @@ class TrialPruner:
     def _rungs_of(self, trial: Trial) -> list[int]:
         if trial.number not in self._epochs:
             settings = self._definition.trial_settings(trial.number, trial.combination)
-            self._epochs[trial.number] = rungs_of(settings, self._first)
+            self._epochs[trial.number] = rungs_of(
+                settings.training.epochs, self._first, self._options.reduction_factor
+            )
         return self._epochs[trial.number]
 
     def _metric(self, rows: Sequence[Row]) -> str:
         known = [name.removeprefix("val_") for name in rows[0] if name.startswith("val_")]
-        metric = self._settings.metric or next(iter(known), "loss")
+        metric = self._options.metric or next(iter(known), "loss")
         if metric not in known:
             raise SettingsError(
                 f"METRIC={metric} is not a metric of the validation split: set one of"
@@ -126,7 +128,7 @@ class TrialPruner:
                 direction="maximize" if is_higher_better(metric) else "minimize",
                 sampler=self._optuna.samplers.RandomSampler(),
                 pruner=self._optuna.pruners.SuccessiveHalvingPruner(
-                    min_resource=1, reduction_factor=self._settings.reduction_factor
+                    min_resource=1, reduction_factor=self._options.reduction_factor
                 ),
             )
             for other in trials:

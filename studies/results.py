@@ -22,7 +22,7 @@ def write_results(folder: StudyFolder, definition: StudyDefinition) -> StudyTabl
         SettingsError: The trials have no such metric.
     """
     trials = folder.trials()
-    tables = make_tables(trials.values(), definition.settings.studies.metric)
+    tables = make_tables(trials.values(), definition.options.metric)
     write_tables(tables, folder.path)
     write_hparams(folder.path / "logs", trials.values())
     storage.write_atomic(folder.path / "report.html", render(folder, definition, tables))

@@ -6,41 +6,44 @@ A rung has REDUCTION_FACTOR times the epochs of the one before it. The last epoc
 from collections.abc import Sequence
 
 from common.errors import SettingsError
-from common.settings import Settings
+from common.settings.options import StudyOptions
 
 LOSS_SETTINGS = ("loss", "task")
 """Settings that change the meaning of the loss."""
 
 
-def rungs_of(settings: Settings, first: int) -> list[int]:
+def rungs_of(epochs: int, first: int, factor: int) -> list[int]:
     """Return the epochs of the rungs of a trial.
 
     Args:
-        settings: Settings of the trial.
+        epochs: EPOCHS of the trial.
         first: Epochs of the first rung.
+        factor: REDUCTION_FACTOR.
     """
-    factor, rungs = settings.studies.reduction_factor, []
-    while first < settings.training.epochs:
+    rungs = []
+    while first < epochs:
         rungs.append(first)
         first *= factor
     return rungs
 
 
-def first_rung(settings: Settings, epochs: int) -> int:
+def first_rung(options: StudyOptions, epochs: int) -> int:
     """Return MIN_EPOCHS, or the number that leaves two rungs.
 
     Args:
-        settings: Settings of the study.
+        options: Options of the study.
         epochs: EPOCHS, the smallest one if it is varied.
     """
-    return settings.studies.min_epochs or -(-epochs // settings.studies.reduction_factor**2)
+    return options.min_epochs or -(-epochs // options.reduction_factor**2)
 
 
-def check_pruner(settings: Settings, epochs: int, combinations: int, axes: Sequence[str]) -> None:
-    """Check EARLY_STOPPING and its settings.
+def check_pruner(
+    options: StudyOptions, epochs: int, combinations: int, axes: Sequence[str]
+) -> None:
+    """Check EARLY_STOPPING and what belongs to it.
 
     Args:
-        settings: Settings of the study.
+        options: Options of the study.
         epochs: EPOCHS, the smallest one if it is varied.
         combinations: Number of combinations of the study.
         axes: Names of the varied settings.
@@ -48,12 +51,11 @@ def check_pruner(settings: Settings, epochs: int, combinations: int, axes: Seque
     Raises:
         SettingsError: They do not fit each other or the study.
     """
-    study = settings.studies
-    if study.early_stopping == "none":
+    if options.early_stopping == "none":
         for name in ("reduction_factor", "min_epochs"):
-            if name in settings.explicit:
+            if name in options.model_fields_set:
                 raise SettingsError(
-                    f"{name.upper()}={settings.get(name)} has no effect with"
+                    f"{name.upper()}={getattr(options, name)} has no effect with"
                     f" EARLY_STOPPING=none: set EARLY_STOPPING=halving, or omit {name.upper()}"
                 )
         return
@@ -62,14 +64,14 @@ def check_pruner(settings: Settings, epochs: int, combinations: int, axes: Seque
             "EARLY_STOPPING=halving compares combinations, and this study has one: give a"
             " setting several values, or omit EARLY_STOPPING"
         )
-    if (first := first_rung(settings, epochs)) >= epochs:
-        name = f"MIN_EPOCHS={first}" if study.min_epochs else "EARLY_STOPPING=halving"
+    if (first := first_rung(options, epochs)) >= epochs:
+        name = f"MIN_EPOCHS={first}" if options.min_epochs else "EARLY_STOPPING=halving"
         raise SettingsError(
             f"{name} leaves no epoch to save with EPOCHS={epochs}: raise EPOCHS, or"
-            f" {'lower MIN_EPOCHS' if study.min_epochs else 'omit EARLY_STOPPING'}"
+            f" {'lower MIN_EPOCHS' if options.min_epochs else 'omit EARLY_STOPPING'}"
         )
     varied = [name for name in LOSS_SETTINGS if name in axes]
-    if varied and not study.metric:
+    if varied and not options.metric:
         raise SettingsError(
             f"EARLY_STOPPING=halving can't compare losses of several values of"
             f" {varied[0].upper()}: set METRIC to a metric that all trials have, such as accuracy"

@@ -76,7 +76,7 @@ class TpeProposer:
 
     def _metric(self, trials: Sequence[Trial]) -> str:
         known = (name for one in trials for name in one.metrics.get("validation", {}))
-        return self._definition.settings.studies.metric or next(known, "loss")
+        return self._definition.options.metric or next(known, "loss")
 
     def _told(
         self, trials: Sequence[Trial], metric: str

@@ -210,7 +210,7 @@ class Chief:
 
     def _lineage(self, data: Dataset) -> dict[str, object]:
         """Return what is recorded with the run besides its identity: its origin, and its size."""
-        training, study = self._settings.training, self._settings.studies.study
+        training, study = self._settings.training, self._settings.job.study
         return {
             "epochs": training.epochs,
             "workers": training.workers,

@@ -45,7 +45,7 @@ def main() -> None:
     elif options.compare:
         compare(console, root, _names(options.compare))
     else:
-        print_runs(console, root, settings.studies.study)
+        print_runs(console, root, settings.job.study)
 
 
 def _names(text: str) -> list[str]:

@@ -29,7 +29,6 @@ class Scope(enum.Enum):
     WORKER = "passed to the pods of training jobs, unless it has its default"
     POD_SPEC = "set in each pod by the job's manifest"
     CLIENT = "read only on the machine that starts a job"
-    COMMAND = "read by a command that starts or plans trainings, not by a training"
     BENCHMARK = "passed to step benchmarks, the same for all of their cases"
     BENCHMARK_POD = "passed to the pods of a step benchmark, unless it has its default"
     BENCHMARK_ENV = "environment variable that the pods of a step benchmark keep"

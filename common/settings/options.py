@@ -7,7 +7,7 @@ options with its settings; they reach neither workers nor the records of a run.
 import functools
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from annotated_types import Ge, Le
 from pydantic import StringConstraints, model_validator
@@ -20,6 +20,69 @@ class Options(SettingsGroup):
     """Abstract base of the options of a command."""
 
     scope: ClassVar[Scopes] = frozenset()
+
+
+class StudyOptions(Options):
+    """Options of `make study`: how it searches, what it compares, and when it ends."""
+
+    title: ClassVar[str] = "Options of make study"
+
+    search: Annotated[
+        Literal["grid", "random", "tpe"],
+        Setting(
+            "combinations of the varied settings: all of them, random ones, or those that a"
+            " tree-structured Parzen estimator proposes"
+        ),
+    ] = "grid"
+    trials: Annotated[
+        int | None,
+        Ge(1),
+        Le(10_000),
+        Setting("combinations that SEARCH=random or tpe draws; each is trained with every seed"),
+    ] = None
+    budget: Annotated[
+        str,
+        StringConstraints(pattern=r"^$|^[0-9]+(\.[0-9]+)?(s|min|h|wh|money)$"),
+        Setting(
+            "limit of a study over all of its starts; default: none",
+            allowed="a number and its unit: s, min or h of wall time, wh (hours of workers), or"
+            " money (with PRICE_PER_WORKER_HOUR)",
+        ),
+    ] = ""
+    metric: Annotated[
+        str,
+        StringConstraints(pattern=r"^[a-z0-9_]*$"),
+        Setting(
+            "metric that plots and differences show, that SEARCH=tpe optimizes and"
+            " EARLY_STOPPING compares; default: the loss",
+            allowed="the name of a metric in result.json, such as accuracy",
+        ),
+    ] = ""
+    early_stopping: Annotated[
+        Literal["none", "halving"],
+        Setting(
+            "stops trials of a study early: halving is asynchronous successive halving; angles of a"
+            " circuit are pruned by PRUNE"
+        ),
+    ] = "none"
+    reduction_factor: Annotated[
+        int,
+        Ge(2),
+        Le(100),
+        Setting(
+            "with EARLY_STOPPING=halving, one of this many trials continues after each rung,"
+            " and a rung has this many times the epochs of the rung before it"
+        ),
+    ] = 4
+    min_epochs: Annotated[
+        int | None,
+        Ge(1),
+        Le(1_000_000),
+        Setting(
+            "with EARLY_STOPPING=halving, epochs before the first decision about a trial;"
+            " default: EPOCHS / REDUCTION_FACTOR², rounded up"
+        ),
+    ] = None
 
 
 class ScalingOptions(Options):
@@ -110,6 +173,7 @@ class RunsOptions(Options):
 
 OPTIONS: Mapping[str, type[Options]] = MappingProxyType(
     {
+        "make study": StudyOptions,
         "make scaling": ScalingOptions,
         "make plan": PlanOptions,
         "make fleet": FleetOptions,

@@ -56,7 +56,7 @@ _MEASURED = frozenset(names_in_scope(Scope.BENCHMARK)) | _names(
     "config target storage verbose qubits workers batch state_shards threads"
 )
 _PLACED = frozenset(names_in_scope(Scope.PLACEMENT))
-_STUDY = _names("studies parallelism price_per_worker_hour")
+_STUDY = _names("study parallelism price_per_worker_hour")
 _PLAN = _names("price_per_worker_hour")
 _NOT_PLANNED = _names("study")
 _FLEET = _names(

@@ -7,11 +7,7 @@ from types import MappingProxyType
 from typing import get_type_hints
 
 from common.settings.fields import Scope, SettingField, SettingsGroup
-from common.settings.groups.commands import (
-    InferenceSettings,
-    PlanningSettings,
-    StudySettings,
-)
+from common.settings.groups.commands import InferenceSettings, PlanningSettings
 from common.settings.groups.experiment import DataSettings, JobSettings, ModelSettings
 from common.settings.groups.operations import ClusterSettings, MonitoringSettings
 from common.settings.groups.slurm import SlurmSettings
@@ -37,7 +33,6 @@ class SettingGroups:
     slurm: SlurmSettings
     planning: PlanningSettings
     inference: InferenceSettings
-    studies: StudySettings
 
 
 GROUPS: Mapping[str, type[SettingsGroup]] = MappingProxyType(get_type_hints(SettingGroups))

@@ -47,7 +47,7 @@ def run(settings: Settings) -> int:
     with ClientConsole() as console:
         name = select_run(cluster, build.storage, settings.run_name, engines, console)
         if name != settings.run_name:
-            if settings.studies.study:  # a trial is never trained twice
+            if settings.job.study:  # a trial is never trained twice
                 console.print(f"run {settings.run_name} is finished")
                 return 0
             console.print(f"run {settings.run_name} is finished: this one is {name}")

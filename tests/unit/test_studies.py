@@ -157,17 +157,16 @@ def test_damaged_trial_is_refused_in_one_sentence(tmp_path) -> None:
 def test_budget_counts_wall_time_workers_or_money() -> None:
     clock = Clock(wall=100.0, worker=3601.0)
     for text, used_up in (("99s", True), ("2min", False), ("1wh", True), ("2wh", False)):
-        budget = Budget.from_settings(Settings.from_values(budget=text))
+        budget = Budget.parse(text, price=0)
         assert budget.is_used_up(clock) == used_up, text
     assert not Budget().is_used_up(clock)
-    priced = Settings.from_values(budget="0.5money", price_per_worker_hour=0.5)
-    assert Budget.from_settings(priced).is_used_up(clock)
+    assert Budget.parse("0.5money", price=0.5).is_used_up(clock)
     with pytest.raises(SettingsError, match="PRICE_PER_WORKER_HOUR"):
-        Budget.from_settings(Settings.from_values(budget="1money"))
+        Budget.parse("1money", price=0)
 
 
 def test_budget_smaller_than_one_trial_is_refused() -> None:
-    budget = Budget.from_settings(Settings.from_values(budget="10s"))
+    budget = Budget.parse("10s", price=0)
     budget.require_one_trial(9.0, 4)
     with pytest.raises(SettingsError, match="BUDGET"):
         budget.require_one_trial(20.0, 1)

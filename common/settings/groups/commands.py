@@ -1,4 +1,4 @@
-"""Settings of planning, inference and studies."""
+"""Settings of planning and inference."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -7,14 +7,12 @@ from pydantic import StringConstraints
 
 from common.settings.fields import Scope, Scopes, Setting, SettingsGroup
 
-_COMMAND = frozenset({Scope.COMMAND})
-
 
 class PlanningSettings(SettingsGroup):
     """Planning: the cost of the planned workers."""
 
     title: ClassVar[str] = "Planning"
-    scope: ClassVar[Scopes] = _COMMAND
+    scope: ClassVar[Scopes] = frozenset()
 
     price_per_worker_hour: Annotated[
         float,
@@ -78,77 +76,3 @@ class InferenceSettings(SettingsGroup):
             " line"
         ),
     ] = "exponential"
-
-
-class StudySettings(SettingsGroup):
-    """Studies: many trainings that differ in some settings; values of these are lists or ranges."""
-
-    title: ClassVar[str] = "Studies"
-    scope: ClassVar[Scopes] = _COMMAND
-
-    study: Annotated[
-        str,
-        StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9]{0,45}[a-z0-9])?)?$"),
-        Setting(
-            "name of the study, which `make study` also accepts as NAME; its trials are runs with"
-            " this name and a number",
-            allowed="lower-case letters, digits and '-', at most 47 characters",
-            also=frozenset({Scope.WORKER}),
-        ),
-    ] = ""
-    search: Annotated[
-        Literal["grid", "random", "tpe"],
-        Setting(
-            "combinations of the varied settings: all of them, random ones, or those that a"
-            " tree-structured Parzen estimator proposes"
-        ),
-    ] = "grid"
-    trials: Annotated[
-        int | None,
-        Ge(1),
-        Le(10_000),
-        Setting("combinations that SEARCH=random or tpe draws; each is trained with every seed"),
-    ] = None
-    budget: Annotated[
-        str,
-        StringConstraints(pattern=r"^$|^[0-9]+(\.[0-9]+)?(s|min|h|wh|money)$"),
-        Setting(
-            "limit of a study over all of its starts; default: none",
-            allowed="a number and its unit: s, min or h of wall time, wh (hours of workers), or"
-            " money (with PRICE_PER_WORKER_HOUR)",
-        ),
-    ] = ""
-    metric: Annotated[
-        str,
-        StringConstraints(pattern=r"^[a-z0-9_]*$"),
-        Setting(
-            "metric that plots and differences show, that SEARCH=tpe optimizes and"
-            " EARLY_STOPPING compares; default: the loss",
-            allowed="the name of a metric in result.json, such as accuracy",
-        ),
-    ] = ""
-    early_stopping: Annotated[
-        Literal["none", "halving"],
-        Setting(
-            "stops trials of a study early: halving is asynchronous successive halving; angles of a"
-            " circuit are pruned by PRUNE"
-        ),
-    ] = "none"
-    reduction_factor: Annotated[
-        int,
-        Ge(2),
-        Le(100),
-        Setting(
-            "with EARLY_STOPPING=halving, one of this many trials continues after each rung,"
-            " and a rung has this many times the epochs of the rung before it"
-        ),
-    ] = 4
-    min_epochs: Annotated[
-        int | None,
-        Ge(1),
-        Le(1_000_000),
-        Setting(
-            "with EARLY_STOPPING=halving, epochs before the first decision about a trial;"
-            " default: EPOCHS / REDUCTION_FACTOR², rounded up"
-        ),
-    ] = None

@@ -89,6 +89,17 @@ class JobSettings(SettingsGroup):
             without=frozenset({Scope.PLAN_FILE}),
         ),
     ] = ""
+    study: Annotated[
+        str,
+        StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9]{0,45}[a-z0-9])?)?$"),
+        Setting(
+            "name of the study, which `make study` also accepts as NAME; its trials are runs with"
+            " this name and a number",
+            allowed="lower-case letters, digits and '-', at most 47 characters",
+            also=frozenset({Scope.WORKER}),
+            without=frozenset({Scope.PLAN_FILE}),
+        ),
+    ] = ""
     verbose: Annotated[
         bool, Setting("show TensorFlow's log and debug messages", also=frozenset({Scope.WORKER}))
     ] = False

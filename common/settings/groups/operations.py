@@ -186,7 +186,7 @@ class ClusterSettings(SettingsGroup):
     ] = 86_400
     dry_run: Annotated[
         bool,
-        Setting("print the changes without applying them", also=frozenset({Scope.COMMAND})),
+        Setting("print the changes without applying them"),
     ] = False
 
     @field_validator("storage_cidr")
