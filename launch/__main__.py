@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from common.errors import SettingsError, exit_on_signals, run_main
 from common.settings import Settings
+from common.settings.options import TensorBoardOptions
 from common.settings.programs import PROGRAMS
 from common.text import did_you_mean
 
@@ -34,7 +35,7 @@ COMMANDS = {
         program="make inference",
     ),
     "tensorboard": Command(
-        "run TensorBoard in the cluster; forward TENSORBOARD_PORT to it", program="make tensorboard"
+        "run TensorBoard in the cluster; forward PORT to it", program="make tensorboard"
     ),
     "status": Command("show the state of a job and its workers", "[RUN]"),
     "logs": Command("print the logs of workers, also after their pods were deleted", "[RUN]"),
@@ -84,10 +85,11 @@ def main() -> int:
     arguments = _positional(COMMANDS[name], rest)
     run = arguments[1:] if COMMANDS[name].arguments.endswith(" [RUN]") else arguments
     named = [f"--run={run[0]}"] if run and "RUN" in COMMANDS[name].arguments else []
-    settings = _read(name, arguments, [*rest[len(arguments) :], *named])
+    args = [*rest[len(arguments) :], *named]
+    settings = _read(name, arguments, args)
     if settings.job.target == "slurm":
         return _slurm_function(name)(settings)
-    return _function(name, arguments)(settings)
+    return _function(name, arguments, args)(settings)
 
 
 def _read(name: str, arguments: Sequence[str], args: Sequence[str]) -> Settings:
@@ -118,7 +120,9 @@ def _slurm_function(name: str) -> Callable[[Settings], int]:
     return SLURM_COMMANDS[name]
 
 
-def _function(name: str, arguments: Sequence[str]) -> Callable[[Settings], int]:
+def _function(
+    name: str, arguments: Sequence[str], args: Sequence[str]
+) -> Callable[[Settings], int]:
     # Imported per command, so that errors in settings are reported without the cluster's client.
     match name:
         case "run":
@@ -132,7 +136,9 @@ def _function(name: str, arguments: Sequence[str]) -> Callable[[Settings], int]:
         case "tensorboard":
             from launch.commands.tensorboard import tensorboard
 
-            return tensorboard
+            program = COMMANDS[name].program
+            options = Settings.with_options(args, program, TensorBoardOptions, is_client=True)[1]
+            return lambda settings: tensorboard(settings, options.port)
         case "status":
             from launch.commands.status import status
 

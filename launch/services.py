@@ -33,12 +33,10 @@ def tensorboard(settings: Settings) -> list[Object]:
     server: Any = container(
         "tensorboard",
         "tensorboard",
-        ["python", "-m", "launch.tensorboard_launcher"],
+        ["python", "-m", "launch.tensorboard_launcher", "HOST=0.0.0.0", f"PORT={TENSORBOARD_PORT}"],
         {"cpu": "1", "memory": "2Gi", DISK: "4Gi"},
         env=[
             {"name": "QFLEET_STORAGE", "value": ""},
-            {"name": "QFLEET_TENSORBOARD_HOST", "value": "0.0.0.0"},  # noqa: S104 - in a pod
-            {"name": "QFLEET_TENSORBOARD_PORT", "value": str(TENSORBOARD_PORT)},
             {"name": PROFILE_FOLDER, "value": PROFILES},
         ],
         ports=[{"name": "http", "containerPort": TENSORBOARD_PORT}],

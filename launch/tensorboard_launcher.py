@@ -22,6 +22,7 @@ from common import storage
 from common.errors import RunError, SettingsError, StorageError, StorageUnavailable, run_main
 from common.settings import Settings
 from common.settings.launcher_variables import profile_folder
+from common.settings.options import TensorBoardOptions
 from common.text import did_you_mean
 from common.waiting import Waiting
 
@@ -169,15 +170,15 @@ def launch(folder: Path, host: str, port: int, *, verbose: bool = False) -> str:
             return str(board.launch())
         except program.TensorBoardServerException:
             raise SettingsError(
-                f"TENSORBOARD_PORT={port} is taken on this machine: check for a TensorBoard at"
+                f"PORT={port} is taken on this machine: check for a TensorBoard at"
                 f" http://{host}:{port}, or set another port, such as"
-                f" TENSORBOARD_PORT={port + 1}"
+                f" PORT={port + 1}"
             ) from None
 
 
 def main() -> None:
     """Show the runs until interrupted."""
-    settings = Settings.from_args(sys.argv[1:], "make tensorboard")
+    settings, options = Settings.with_options(sys.argv[1:], "make tensorboard", TensorBoardOptions)
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
@@ -186,8 +187,7 @@ def main() -> None:
         with Waiting(f"TensorBoard of {place}"):
             copied = local_folder(place, profile_folder())
             folder, update = stack.enter_context(copied)
-            address = settings.monitoring.tensorboard_host, settings.monitoring.tensorboard_port
-            url = launch(folder, *address, verbose=settings.job.verbose)
+            url = launch(folder, options.host, options.port, verbose=settings.job.verbose)
         if not any(_is_shown(path.as_posix()) for path in folder.rglob("*")):
             print(f"No runs in {place} yet; they appear here when they train")
         print(f"TensorBoard of {place}: open {url} (Ctrl-C stops it)", flush=True)

@@ -102,6 +102,22 @@ class PlanOptions(Options):
     quick: Annotated[bool, Setting("measure less, and use cached measurements")] = False
 
 
+class TensorBoardOptions(Options):
+    """Options of `make tensorboard`: where it listens."""
+
+    title: ClassVar[str] = "Options of make tensorboard"
+
+    port: Annotated[int, Ge(1), Le(65_535), Setting("port of TensorBoard on this machine")] = 5001
+    host: Annotated[
+        str,
+        StringConstraints(min_length=1),
+        Setting(
+            "address that TensorBoard listens on, with TARGET=local",
+            allowed="an address of this machine",
+        ),
+    ] = "127.0.0.1"
+
+
 class FleetOptions(Options):
     """Options of `make fleet`: losses and step times of the simulated workers."""
 
@@ -177,6 +193,7 @@ OPTIONS: Mapping[str, type[Options]] = MappingProxyType(
         "make scaling": ScalingOptions,
         "make plan": PlanOptions,
         "make fleet": FleetOptions,
+        "make tensorboard": TensorBoardOptions,
         "make runs": RunsOptions,
     }
 )

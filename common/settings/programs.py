@@ -71,6 +71,10 @@ _TRAINED = {
 }
 
 
+_LOCAL_OPTIONS = frozenset({"host"})
+"""Options that are used with TARGET=local only."""
+
+
 def _by_target(**by_target: Names) -> Mapping[str, Names]:
     return MappingProxyType(by_target)
 
@@ -93,9 +97,9 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
         "make dataset": _by_target(any=_names("config storage job_id qubits data")),
         "make runs": _by_target(any=_names("config storage study")),
         "make tensorboard": _by_target(
-            local=_names("config target storage run verbose tensorboard_port tensorboard_host"),
-            k8s=_names("config target storage tensorboard_port context namespace overlay image")
-            | _names("service_account storage_cidr dry_run"),
+            local=_names("config target storage run verbose"),
+            k8s=_names("config target storage context namespace overlay image service_account")
+            | _names("storage_cidr dry_run"),
         ),
         "make manifests": _by_target(
             any=(_TRAINING | _CLUSTER | _INFERENCE) - _names("context namespace dry_run")
@@ -231,7 +235,9 @@ def require_used(program: str, target: str, settings: Values, given: Mapping[str
 def _of_target(program: str, target: str) -> Names:
     by_target = PROGRAMS[program]
     used = by_target.get("any") or by_target.get(target)
-    return used | option_fields(program).keys() if used else used_anywhere(program)
+    if not used:
+        return used_anywhere(program)
+    return (used | option_fields(program).keys()) - (_LOCAL_OPTIONS if target != "local" else set())
 
 
 def _where(program: str, target: str, name: str) -> str:
@@ -239,7 +245,8 @@ def _where(program: str, target: str, name: str) -> str:
     condition = _condition(program, name)
     if condition and name in _of_target(program, target):
         return f"is used with {condition.words} only"
-    if targets := [one for one in TARGETS if name in PROGRAMS[program].get(one, ())]:
+    by_target = PROGRAMS[program]
+    if targets := [one for one in TARGETS if one in by_target and name in _of_target(program, one)]:
         return f"is used with TARGET={_either(targets)} only"
     others = [_command(one) for one in PROGRAMS if name in used_anywhere(one)][:MAX_NAMED]
     return f"is used by {_either(others)}, not by {_command(program)}"

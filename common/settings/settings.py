@@ -68,7 +68,7 @@ class Settings(SettingGroups):
 
     @classmethod
     def with_options(
-        cls, args: Sequence[str], program: str, kind: type[OptionsT]
+        cls, args: Sequence[str], program: str, kind: type[OptionsT], *, is_client: bool = False
     ) -> tuple[Self, OptionsT]:
         """Read settings as `from_args`, and the options of the program.
 
@@ -76,11 +76,12 @@ class Settings(SettingGroups):
             args: As for `from_args`.
             program: A key of `OPTIONS`.
             kind: Its options.
+            is_client: As for `from_args`.
 
         Raises:
             SettingsError: As `from_args`.
         """
-        settings, given = cls._read(args, program)
+        settings, given = cls._read(args, program, is_client=is_client)
         values = {name: one.value for name, one in given.items() if name in kind.model_fields}
         try:
             return settings, kind.model_validate(values)

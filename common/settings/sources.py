@@ -189,7 +189,8 @@ def suggest(name: str, fields: Fields) -> str:
         return f": {_FOREIGN[wanted]}"
     matches = difflib.get_close_matches(wanted, [*TERMS, *fields], n=1)
     if matches:
-        return f": did you mean {TERMS.get(matches[0], matches[0]).upper()}?"
+        near = matches[0] if matches[0] in fields else TERMS[matches[0]]
+        return f": did you mean {near.upper()}?"
     return ": `make help` and --help list all settings"
 
 

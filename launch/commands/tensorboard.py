@@ -17,12 +17,17 @@ POLL_SECONDS = 0.5
 RECONNECT_SECONDS = 2.0
 
 
-def tensorboard(settings: Settings) -> int:
-    """Apply TensorBoard, wait until it is ready, and forward TENSORBOARD_PORT until Ctrl-C."""
+def tensorboard(settings: Settings, port: int) -> int:
+    """Apply TensorBoard, wait until it is ready, and forward a port until Ctrl-C.
+
+    Args:
+        settings: All settings.
+        port: The port of this machine.
+    """
     objects = manifests.build(settings, "tensorboard").objects
     cluster = KubeClient.connect(settings)
     if not settings.cluster.dry_run:
-        _check_port(settings.monitoring.tensorboard_port)
+        _check_port(port)
     cluster.check()
     with ClientConsole() as console:
         if settings.cluster.dry_run:
@@ -30,7 +35,7 @@ def tensorboard(settings: Settings) -> int:
             return 0
         apply.apply_all(cluster, objects, console.print)
         try:
-            _forward(cluster, objects, settings.monitoring.tensorboard_port, console)
+            _forward(cluster, objects, port, console)
         except KeyboardInterrupt:
             console.print(
                 "TensorBoard keeps running in the cluster; `make delete-tensorboard` deletes it"
@@ -74,9 +79,9 @@ def _check_port(port: int) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise SettingsError(
-                f"TENSORBOARD_PORT={port} is in use on this machine: check whether TensorBoard is"
+                f"PORT={port} is in use on this machine: check whether TensorBoard is"
                 f" already at http://127.0.0.1:{port}, or set another, for example"
-                f" TENSORBOARD_PORT={port + 1}"
+                f" PORT={port + 1}"
             ) from None
 
 

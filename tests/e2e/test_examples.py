@@ -101,7 +101,7 @@ def test_device_noise_trains_and_predicts(place: str, tmp_path: Path) -> None:
 # test_launch.py starts TensorBoard by the same command.
 @pytest.mark.nightly
 def test_kubernetes_example_shows_tensorboard(trained: str, place: str, free_port: int) -> None:
-    settings = [in_(place), f"TENSORBOARD_PORT={free_port}"]
+    settings = [in_(place), f"PORT={free_port}"]
     shown = subprocess.Popen(
         [*QUICK, *COMMANDS["tensorboard"], *settings],
         cwd=kube.ROOT, env=kube.patient(), stdin=subprocess.DEVNULL,

@@ -126,7 +126,7 @@ def test_inference_predicts_and_can_be_repeated(
 
 def test_tensorboard_is_forwarded(checkout: Checkout, place: str, trained: str) -> None:
     port = own_port()
-    words = (f"TENSORBOARD_PORT={port}", in_(place))
+    words = (f"PORT={port}", in_(place))
     with checkout.start("tensorboard", *words) as started:
         started.wait_for(f"http://127.0.0.1:{port}")
         runs = f"http://127.0.0.1:{port}/data/runs"
@@ -134,7 +134,7 @@ def test_tensorboard_is_forwarded(checkout: Checkout, place: str, trained: str) 
             lambda: b"qcnn" in urllib.request.urlopen(runs, timeout=10).read(), 60, "the run on it"
         )
         output = refused(checkout, "tensorboard", *words, seconds=20)
-        assert f"TENSORBOARD_PORT={port} is in use" in output
+        assert f"PORT={port} is in use" in output
         assert started.interrupt() == 0
     done = checkout.launch("delete", "tensorboard", in_(place))
     assert "deployment/qfleet-tensorboard deleted" in done.stdout

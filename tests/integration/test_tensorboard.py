@@ -69,7 +69,7 @@ def start(*settings: str, **environment: str) -> subprocess.Popen[str]:
 def tensorboard(*settings: str, **environment: str) -> Iterator[str]:
     """TensorBoard with the settings given; its URL."""
     port = own_port()
-    process = start(*settings, f"TENSORBOARD_PORT={port}", **environment)
+    process = start(*settings, f"PORT={port}", **environment)
     try:
         url = f"http://127.0.0.1:{port}"
         assert process.stdout is not None
@@ -188,19 +188,19 @@ def refused(*settings: str, **environment: str) -> str:
 def test_taken_port_is_refused(runs: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        error = refused(f"STORAGE={runs}", f"TENSORBOARD_PORT={port}")
-    assert f"TENSORBOARD_PORT={port} is taken" in error
+        error = refused(f"STORAGE={runs}", f"PORT={port}")
+    assert f"PORT={port} is taken" in error
 
 
 @pytest.mark.usefixtures("gs")
 def test_missing_bucket_is_refused() -> None:
-    error = refused("STORAGE=gs://nowhere/runs", f"TENSORBOARD_PORT={own_port()}")
+    error = refused("STORAGE=gs://nowhere/runs", f"PORT={own_port()}")
     assert "bucket gs://nowhere does not exist" in error
 
 
 def test_misspelt_setting_or_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "second").mkdir()
-    assert "did you mean TENSORBOARD_PORT?" in refused("TENSORBOARD_PROT=5002")
+    assert "did you mean PORT?" in refused("PROT=5002")
     assert "did you mean second?" in refused(f"STORAGE={tmp_path}", "RUN=secnd")
 
 

@@ -59,7 +59,7 @@ CODE = {
 SELECTING = {"config", "target"}
 """Settings that `Settings.from_args` and the Makefile read."""
 
-ALL_PARTS = used_anywhere("make manifests") | {"tensorboard_host", "tensorboard_port"}
+ALL_PARTS = used_anywhere("make manifests")
 """Settings that the manifests of all parts read: a command renders the manifests of one part."""
 
 PLANNER = {"price_per_worker_hour"}  # without effect on the choice of WORKERS=auto
@@ -79,7 +79,6 @@ READ_OTHERWISE = {
                      "batch", "min_workers", "prune"},
     "make runs": {"model", "qubits", "task"},  # of the listed runs
     "make tensorboard": PLANNER | ALL_PARTS,
-    "make manifests": {"tensorboard_host", "tensorboard_port"},
     "launch status": ALL_PARTS,
     "launch logs": ALL_PARTS,
 }  # fmt: skip
@@ -142,6 +141,8 @@ def test_config_map_without_planning_stays_equal(component):
         ("make scaling", ["EPOCHS=3"], ["make training"]),
         ("make tensorboard", ["EPOCHS=3"], ["make training"]),
         ("make tensorboard", ["RUN=a", "TARGET=k8s"], ["TARGET=local"]),
+        ("make tensorboard", ["HOST=::1", "TARGET=k8s"], ["TARGET=local"]),
+        ("make training", ["PORT=5001"], ["make tensorboard", "RENDEZVOUS_PORT?"]),
         ("launch stop", ["MEMORY=4Gi", "TARGET=k8s"], ["make training"]),
     ],
 )  # fmt: skip

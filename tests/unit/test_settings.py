@@ -466,7 +466,7 @@ def test_file_has_the_values_of_the_command_line(tmp_path):
 
 def test_scope_worker_is_all_but_cluster_and_client():
     excluded = {"target", "storage", "run", "config", "workers", "threads", "max_restarts",
-                "job_id", "tensorboard_port", "tensorboard_host"}  # fmt: skip
+                "job_id"}  # fmt: skip
     assert {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)} == excluded
     fields = Settings.fields()
     cluster = {name for name, field in fields.items() if field.group in ("cluster", "slurm")}

@@ -13,7 +13,7 @@ _MEASURED_PLACEMENT = frozenset({Scope.PLACEMENT, Scope.PROFILE_KEY})
 
 
 class MonitoringSettings(SettingsGroup):
-    """Monitoring: the profiler, TensorBoard, and the upload of logs."""
+    """Monitoring: the profiler, and the upload of logs."""
 
     title: ClassVar[str] = "Monitoring"
     scope: ClassVar[Scopes] = frozenset({Scope.WORKER, Scope.PLAN_FILE})
@@ -34,26 +34,6 @@ class MonitoringSettings(SettingsGroup):
             " profiler"
         ),
     ] = 0
-    tensorboard_port: Annotated[
-        int,
-        Ge(1),
-        Le(65_535),
-        Setting(
-            "port of TensorBoard on this machine",
-            also=frozenset({Scope.CLIENT}),
-            without=frozenset({Scope.WORKER}),
-        ),
-    ] = 5001
-    tensorboard_host: Annotated[
-        str,
-        StringConstraints(min_length=1),
-        Setting(
-            "address that TensorBoard listens on",
-            allowed="an address of this machine",
-            also=frozenset({Scope.CLIENT}),
-            without=frozenset({Scope.WORKER}),
-        ),
-    ] = "127.0.0.1"
     log_upload_interval: Annotated[
         float,
         Ge(0.1),
