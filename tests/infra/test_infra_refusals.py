@@ -1,32 +1,25 @@
 """Refusals of infra-up: invalid parameters and missing requirements."""
 
 import shutil
-import subprocess
-import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.infra.checkout import ROOT, Checkout
+from tests.infra.checkout import Checkout
 
-SHELL = [
-    *sorted(ROOT.glob("infra/*.sh")),
-    ROOT / "setup.sh",
-    ROOT / ".ci/run",
-    *sorted(ROOT.glob("tests/e2e/cluster/*.sh")),
-]
 ODD = [
     "$(touch pwned)",
+    "my-project\ntouch pwned",
+    "a b",
+    "*",
     "`touch pwned`",
     "x'; touch pwned; '",
     'x"; touch pwned; "',
     "x & touch pwned",
-    "a b",
-    "*",
     "-project",
     "--flag=x",
-    "my-project\ntouch pwned",
     "my-project\\",
     "MY-PROJECT",
     "m\N{LATIN SMALL LETTER U WITH DIAERESIS}-project",
@@ -39,21 +32,13 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
-@pytest.mark.parametrize("script", SHELL, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_shellcheck_finds_nothing(script: Path) -> None:
-    shellcheck = Path(sys.executable).with_name("shellcheck")
-    done = subprocess.run(
-        [shellcheck, "--external-sources", "--source-path=SCRIPTDIR:.", script],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-
-    assert done.stdout + done.stderr == ""
-
-
-@pytest.mark.parametrize("odd", ODD)
-@pytest.mark.parametrize("name", ["PROJECT", "NAME", "ADOPT_BUCKET", "MAX_NODES", "PRICE_DISK"])
+@pytest.mark.parametrize(
+    ("name", "odd"),
+    [
+        *product(["PROJECT"], ODD),
+        *product(["NAME", "ADOPT_BUCKET", "MAX_NODES", "PRICE_DISK"], ODD[:4]),
+    ],
+)
 def test_refuses_an_odd_value_and_never_runs_it(checkout: Checkout, name: str, odd: str) -> None:
     done = checkout.run("infra/up.sh", "PROJECT=my-project", f"{name}={odd}", code=2)
 
