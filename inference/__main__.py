@@ -8,7 +8,7 @@ from common.errors import SettingsError, run_main
 from common.native_watchdog import start_heartbeat
 from common.processes import tfq_environment
 from common.settings import Settings
-from common.settings.launcher_variables import heartbeat_file
+from common.settings.launcher_variables import heartbeat_file, job_id
 from common.waiting import Waiting
 from inference import model_source
 
@@ -33,9 +33,9 @@ def main() -> int:
     if settings.inference.parallelism > 1:
         from inference.local_workers import LocalWorkers
 
-        settings = settings.replace(job_id=settings.job.job_id or uuid.uuid4().hex)
-        plan = chunk_plan.agree_on_plan(settings, source, inputs)
-        return LocalWorkers(settings, plan).run()
+        job = job_id() or uuid.uuid4().hex
+        plan = chunk_plan.agree_on_plan(settings, source, inputs, job)
+        return LocalWorkers(settings, plan, job).run()
 
     # TensorFlow is imported last, so that mistakes so far are reported within a second or two.
     with Waiting("the import of TensorFlow"):

@@ -2,11 +2,11 @@
 
     predictions/NAME/
       worker-3.lease.json       held by worker 3 while it runs
-      job-JOB_ID.json           the plan that the workers of one job use
+      job-ID.json               the plan that the workers of one job use
       FINGERPRINT/
         plan.json               the division of the examples
         chunk-00012.parquet     the predictions of one chunk (chunks.py)
-        merge-JOB_ID.json       the worker that merges the chunks
+        merge-ID.json           the worker that merges the chunks
 
 The fingerprint covers the examples and the weights, so chunks of other weights are in another
 folder and are never merged. A chunk consists of whole batches of one block of examples. Worker i
@@ -113,13 +113,16 @@ def input_folder(source: ModelSource, inputs: InferenceInput) -> StoragePath:
     return source.predictions / inputs.name
 
 
-def agree_on_plan(settings: Settings, source: ModelSource, inputs: InferenceInput) -> ChunkPlan:
+def agree_on_plan(
+    settings: Settings, source: ModelSource, inputs: InferenceInput, job: str
+) -> ChunkPlan:
     """Return the plan that all workers use: the existing one, or a new one.
 
     Args:
-        settings: PARALLELISM, BATCH and JOB_ID are used.
+        settings: PARALLELISM and BATCH are used.
         source: The model, whose weights are hashed.
         inputs: The examples.
+        job: Identity of the job.
 
     Raises:
         DataError: The existing plan is damaged, or the examples or the weights have changed
@@ -142,7 +145,7 @@ def agree_on_plan(settings: Settings, source: ModelSource, inputs: InferenceInpu
         plan = _read(file)  # another worker may have created it first
     if plan is None or plan.get("fingerprint") != fingerprint or not _is_valid(plan, inputs):
         raise DataError(f"{file} is damaged: delete its folder, then run inference again")
-    job_file = job_path(folder.parent, settings.job.job_id)
+    job_file = job_path(folder.parent, job)
     storage.create_exclusive(job_file, json.dumps({"plan": fingerprint}).encode())
     if storage.read_json(job_file).get("plan") != fingerprint:
         raise DataError(
@@ -152,9 +155,9 @@ def agree_on_plan(settings: Settings, source: ModelSource, inputs: InferenceInpu
     return ChunkPlan(folder, fingerprint, inputs.sizes, plan["rows"])
 
 
-def job_path(folder: StoragePath, job_id: str) -> StoragePath:
+def job_path(folder: StoragePath, job: str) -> StoragePath:
     """Return the path of the file that records the plan of a job."""
-    return folder / f"job-{job_id}.json"
+    return folder / f"job-{job}.json"
 
 
 def _fingerprint(source: ModelSource, inputs: InferenceInput) -> tuple[str, str]:

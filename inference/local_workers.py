@@ -25,7 +25,7 @@ from common.processes import (
     cpu_count,
 )
 from common.settings import Settings
-from common.settings.launcher_variables import HEARTBEAT_FILE
+from common.settings.launcher_variables import HEARTBEAT_FILE, JOB_ID
 from common.text import plural
 from common.waiting import Waiting
 from inference.chunk_plan import ChunkPlan
@@ -47,14 +47,15 @@ class LocalWorkers:
     """PARALLELISM workers on this machine.
 
     Args:
-        settings: PARALLELISM, THREADS and MAX_RESTARTS are used; all, with JOB_ID, are passed on.
+        settings: PARALLELISM, THREADS and MAX_RESTARTS are used; all are passed on.
         plan: The division into chunks.
+        job: Identity of the job, which all workers share.
 
     Attributes:
         settings: The settings of the workers.
     """
 
-    def __init__(self, settings: Settings, plan: ChunkPlan) -> None:
+    def __init__(self, settings: Settings, plan: ChunkPlan, job: str) -> None:
         parallelism = settings.inference.parallelism
         workers = min(parallelism, len(plan.chunks))
         if workers < parallelism:
@@ -65,7 +66,7 @@ class LocalWorkers:
             events.emit("log", message, level="INFO")
         threads = settings.training.threads or max(1, cpu_count() // workers)
         self.settings = settings.replace(parallelism=workers, threads=threads)
-        self._plan = plan
+        self._plan, self._job = plan, job
         self._restarts = 0
         self._errors: dict[ManagedProcess, str] = {}
 
@@ -143,6 +144,7 @@ class LocalWorkers:
         own = {
             "QFLEET_VERBOSE": str(self.settings.job.verbose).lower(),
             HEARTBEAT_FILE: str(heartbeat_file),
+            JOB_ID: self._job,
             COMPLETION_INDEX: str(index),
         }
         return group.start(

@@ -21,7 +21,7 @@ from common.errors import Preempted, RunError, SettingsError, run_main
 from common.lease import Lease
 from common.native_watchdog import start_heartbeat
 from common.settings import InferenceSettings, Settings
-from common.settings.launcher_variables import heartbeat_file
+from common.settings.launcher_variables import heartbeat_file, job_id
 from common.storage import StoragePath
 from common.text import plural
 from inference import chunk_plan, chunks, inference_input, model_source, summary
@@ -55,24 +55,23 @@ def _run() -> None:
     start_heartbeat(heartbeat_file())
     logging.basicConfig(format="%(message)s", handlers=[events.LogHandler()])
     chunk_plan.check_settings(settings.training)
-    settings = settings.replace(job_id=settings.job.job_id or uuid.uuid4().hex)
-    job_id = settings.job.job_id
+    job = job_id() or uuid.uuid4().hex
     index = _worker_index(settings.inference)
     source = model_source.choose_model(settings)
     inputs = inference_input.resolve_input(settings, source)
-    plan = chunk_plan.agree_on_plan(settings, source, inputs)
+    plan = chunk_plan.agree_on_plan(settings, source, inputs, job)
     lease = Lease(
         chunk_plan.input_folder(source, inputs),
-        job_id,
+        job,
         name=f"worker-{index}.lease.json",
         title=f"{inputs.title} for {source.name} (worker {index})",
     ).acquire()
     try:
         worker = InferenceWorker(settings, index, source, inputs, plan)
         worker.predict_chunks(lease)
-        if len(plan.existing()) == len(plan.chunks) and _claim_merge(plan, index, job_id):
+        if len(plan.existing()) == len(plan.chunks) and _claim_merge(plan, index, job):
             worker.merge()
-            _remove_stale_files(plan, job_id)
+            _remove_stale_files(plan, job)
     finally:
         lease.close()
 
@@ -246,26 +245,26 @@ class InferenceWorker:
         return result
 
 
-def _claim_merge(plan: ChunkPlan, index: int, job_id: str) -> bool:
+def _claim_merge(plan: ChunkPlan, index: int, job: str) -> bool:
     """Return True in one worker of the job: the first that finds all chunks, also restarted."""
-    path = _merge_path(plan, job_id)
+    path = _merge_path(plan, job)
     storage.create_exclusive(path, json.dumps({"worker": index}).encode())
     return storage.read_json(path).get("worker") == index
 
 
-def _merge_path(plan: ChunkPlan, job_id: str) -> StoragePath:
-    return plan.folder / f"merge-{job_id}.json"
+def _merge_path(plan: ChunkPlan, job: str) -> StoragePath:
+    return plan.folder / f"merge-{job}.json"
 
 
-def _remove_stale_files(plan: ChunkPlan, job_id: str) -> None:
+def _remove_stale_files(plan: ChunkPlan, job: str) -> None:
     """Delete chunks of other weights, records of other jobs and files of killed workers."""
     root = plan.folder.parent
     for path in storage.children(root):
-        stale = path.name.startswith("job-") and path != chunk_plan.job_path(root, job_id)
+        stale = path.name.startswith("job-") and path != chunk_plan.job_path(root, job)
         if stale or (path != plan.folder and storage.is_file(path / "plan.json")):
             storage.delete(path)
     for path in storage.children(plan.folder):
-        if path.name.startswith("merge-") and path != _merge_path(plan, job_id):
+        if path.name.startswith("merge-") and path != _merge_path(plan, job):
             storage.delete(path)
     storage.remove_partial_files(plan.folder)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from common.errors import SettingsError
 from common.settings import Settings
+from common.settings.launcher_variables import JOB_ID
 from launch.job_parts import (
     CLUSTER_AUTHORITY,
     HEARTBEAT,
@@ -53,7 +54,7 @@ def _inference_container(model: UserModel, settings: Settings) -> Object:
     indexed = settings.inference.parallelism > 1
     # Pods of an Indexed Job restart one by one; its uid identifies the pods that work together.
     uid = {"fieldPath": "metadata.labels['batch.kubernetes.io/controller-uid']"}
-    job_id = {"name": "QFLEET_JOB_ID", "valueFrom": {"fieldRef": uid}}
+    job_id = {"name": JOB_ID, "valueFrom": {"fieldRef": uid}}
     attempt = [job_id, CLUSTER_AUTHORITY] if indexed else []
     return container(
         "inference",

@@ -9,7 +9,7 @@ STORAGE, images and the Google service account come from the overlay (launch/sit
 from common.errors import SettingsError
 from common.runs import auto_settings
 from common.settings import ClusterSettings, Settings
-from common.settings.launcher_variables import PROFILE_FOLDER
+from common.settings.launcher_variables import JOB_ID, PROFILE_FOLDER
 from launch.engines import engine_of
 from launch.engines.engine import Engine
 from launch.job_parts import (
@@ -92,7 +92,7 @@ def _worker(settings: Settings, engine: Engine, ports: dict[str, int], model: Us
             threads(settings.training),
             {"name": "POD_NAMESPACE", "valueFrom": namespace},
             CLUSTER_AUTHORITY,
-            {"name": "QFLEET_JOB_ID", "value": f"$(POD_NAMESPACE).{run}"},
+            {"name": JOB_ID, "value": f"$(POD_NAMESPACE).{run}"},
             {"name": PROFILE_FOLDER, "value": PROFILES},
             HEARTBEAT,
             *engine.variables(run),

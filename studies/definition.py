@@ -69,7 +69,9 @@ class StudyDefinition:
         values = _read_file(given) | given
         chosen = [f"search={values['search']}"] if "search" in values else []
         search = Settings.with_options(["config=", *chosen], PROGRAM, StudyOptions)[1].search
-        axes, plain, optional = [], [], []
+        axes: list[Axis] = []
+        plain: list[str] = []
+        optional: list[str] = []
         for name, text in values.items():
             field = Settings.fields().get(name)
             search_of = "grid" if name == "seed" else search
@@ -137,16 +139,22 @@ class StudyDefinition:
         """Return the name of a trial's run."""
         return f"{self.name}-{number:04d}"
 
+    def job_id(self, number: int | str) -> str:
+        """Return the identity of a trial's job: a new start takes over from one that is ending.
+
+        Args:
+            number: Number of the trial, or a variable of the shell with it.
+        """
+        return f"study-{self.fingerprint[:16]}-{number}"
+
     def trial_args(self, number: int, combination: Mapping[str, str]) -> list[str]:
         """Return the arguments of a trial's training: one worker unless set.
 
-        On this machine it has one thread unless set, in a cluster those of its CPUs. JOB_ID is that
-        of the trial, so that a new start takes over from one that is ending.
+        On this machine it has one thread unless set, in a cluster those of its CPUs.
         """
         settings = self.trial_settings(number, combination)
-        chosen: dict[str, str | int] = {"job_id": f"study-{self.fingerprint[:16]}-{number}"}
         single = ("workers", "threads") if settings.job.target == "local" else ("workers",)
-        chosen |= {name: 1 for name in single if name not in settings.explicit}
+        chosen = {name: 1 for name in single if name not in settings.explicit}
         changed = settings.replace(**chosen)
         used = used_by("make training", settings.job.target, changed)
         return selected(changed.to_args(), (settings.explicit | set(chosen)) & used)

@@ -4,7 +4,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from common.processes import ManagedProcess
+from common.processes import ManagedProcess, clean_environment
+from common.settings.launcher_variables import JOB_ID
 from studies.trial_launcher import TrialHandle, TrialOutcome, TrialRequest
 
 TRIAL_COMMAND = (sys.executable, "-m", "training")
@@ -66,7 +67,11 @@ class LocalTrials:
         return [
             ProcessTrial(
                 ManagedProcess(
-                    [*self._command, *one.args], name=one.run, stdout="discard", stderr="capture"
+                    [*self._command, *one.args],
+                    name=one.run,
+                    env=clean_environment(**{JOB_ID: one.job_id}),
+                    stdout="discard",
+                    stderr="capture",
                 )
             )
             for one in requests

@@ -180,7 +180,8 @@ class StudyRunner:
             except SettingsError as error:  # of a proposal; those of a grid are checked before
                 self._fail(trial, error.exit_code, one_line(error))
                 continue
-            requests[trial.number] = TrialRequest(trial.number, trial.run, args)
+            job = self.definition.job_id(trial.number)
+            requests[trial.number] = TrialRequest(trial.number, trial.run, args, job)
         allowed = [trial for trial in trials if trial.number in requests]
         handles = self.launcher.start([*requests.values()]) if requests else []
         for trial, handle in zip(allowed, handles, strict=True):

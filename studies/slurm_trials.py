@@ -135,6 +135,7 @@ class SlurmTrials:
             settings=Settings.from_args(tasks[requests[0].number]),
             log=self._log("%A_%a"),
             folder=Path.cwd(),
+            job_id=self._definition.job_id("$SLURM_ARRAY_TASK_ID"),
             name=f"{JOB_PREFIX}{name}",
             tasks=tasks,
             limit=self._parallelism,

@@ -13,11 +13,13 @@ class TrialRequest:
         number: Number of the trial, from 0.
         run: Name of its run.
         args: All of its settings, as arguments.
+        job_id: Identity of its job.
     """
 
     number: int
     run: str
     args: Sequence[str]
+    job_id: str
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from common.data.writer import DatasetWriter, Progress
 from common.errors import DataError, SettingsError
 from common.settings import Settings, micro_batch_count
 from common.settings.groups.experiment import PROBLEM_FILES, DataSettings
+from common.settings.launcher_variables import job_id
 from common.storage import StoragePath
 from common.text import did_you_mean, plural
 
@@ -48,7 +49,7 @@ def prepare(
     """Return the data set of the settings; generate it below `root` if it does not exist.
 
     Args:
-        settings: The groups data and training, QUBITS and JOB_ID.
+        settings: The groups data and training, and QUBITS.
         root: Folder of data sets.
         progress: Called with rows written so far, and all rows.
         table_memory: Memory for reading a table, in MiB; by default DATA_MEMORY.
@@ -70,7 +71,7 @@ def prepare(
             with _report_memory(data.data):
                 splits = _generator(data)(data, settings.model.qubits)
             writer = DatasetWriter(path, content, data.partitions, progress)
-            writer.write(splits, data.seed, settings.job.job_id or uuid.uuid4().hex)
+            writer.write(splits, data.seed, job_id() or uuid.uuid4().hex)
         found = load(path, settings.data.data_memory)
     _require_target(found.target, settings)
     _require_shards(found)

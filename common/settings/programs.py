@@ -46,7 +46,7 @@ def _names(words: str) -> Names:
 _WORKER = frozenset({*names_in_scope(Scope.WORKER), *names_in_scope(Scope.POD_SPEC)})
 _TRAINING = _WORKER | _names("target config")
 _INFERENCE = _names(
-    "config target storage run job_id verbose threads batch state_shards model data inference"
+    "config target storage run verbose threads batch state_shards model data inference"
 )
 _CLUSTER = _names("cluster")
 _CLIENT = _names("config target run context namespace job_api")
@@ -94,7 +94,7 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
         ),
         "make scaling": _by_target(local=_MEASURED, k8s=_MEASURED | _PLACED),
         "make fleet": _by_target(local=_FLEET, k8s=_FLEET | _PLACED),
-        "make dataset": _by_target(any=_names("config storage job_id qubits data")),
+        "make dataset": _by_target(any=_names("config storage qubits data")),
         "make runs": _by_target(any=_names("config storage study")),
         "make tensorboard": _by_target(
             local=_names("config target storage run verbose"),

@@ -12,14 +12,14 @@ from pydantic import ValidationError
 from common import events
 from common.errors import SettingsError
 from common.settings.fields import SettingField
-from common.settings.launcher_variables import HEARTBEAT_FILE, PROFILE_FOLDER
+from common.settings.launcher_variables import HEARTBEAT_FILE, JOB_ID, PROFILE_FOLDER
 from common.settings.schema import describe_constraint
 from common.text import did_you_mean
 
 ENV_PREFIX = "QFLEET_"
 
 NO_SETTINGS = (
-    *(events.ENVIRONMENT_VARIABLE, HEARTBEAT_FILE, PROFILE_FOLDER),
+    *(events.ENVIRONMENT_VARIABLE, HEARTBEAT_FILE, JOB_ID, PROFILE_FOLDER),
     *("QFLEET_DEVICE", "QFLEET_NUM_THREADS"),
 )
 """Variables of the environment that are no settings: of launchers and of the library."""
@@ -44,10 +44,8 @@ TERMS: Mapping[str, str] = MappingProxyType(
         "dataset": "data",
         "debug": "verbose",
         "examples": "train_examples",
-        "gang": "job_id",
         "gate_port": "rendezvous_port",
         "global_batch": "batch",
-        "group_id": "job_id",
         "jobs": "parallelism",
         "label": "label_column",
         "lanes": "partitions",
@@ -97,7 +95,8 @@ _FOREIGN: Mapping[str, str] = MappingProxyType(
             'trainings run on CPUs; qfleet.compile(..., device="cuda") uses a GPU (docs/gpu.md)',
         ),
         **dict.fromkeys(
-            ("heartbeat_file", "tensorboard_folder"), "qfleet chooses it itself, so omit it"
+            ("heartbeat_file", "job_id", "tensorboard_folder"),
+            "qfleet chooses it itself, so omit it",
         ),
         "device": "`make calibration` takes it, and a training takes NOISE=name",
         "platform": "`make wheel` takes it",

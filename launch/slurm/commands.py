@@ -42,7 +42,7 @@ def run(settings: Settings) -> int:
             raise SettingsError(
                 "TARGET=slurm needs numbers: set WORKERS and BATCH; `make plan` recommends them"
             )
-        script = BatchScript(settings, _log_file(settings, stored), Path.cwd())
+        script = _script(settings, stored)
         if settings.cluster.dry_run:
             print(script.render(), end="")
             return 0
@@ -64,9 +64,14 @@ def _prepare(settings: Settings) -> tuple[Settings, Run]:
     root = storage.path(settings.job.storage)
     if isinstance(root, Path):
         root = root.absolute()
-    settings = settings.replace(storage=str(root), job_id=uuid.uuid4().hex, run=settings.run_name)
+    settings = settings.replace(storage=str(root), run=settings.run_name)
     settings = auto_settings.training_settings(settings, root, settings.run_name)
     return settings, Run.at(root, settings.run_name)
+
+
+def _script(settings: Settings, stored: Run) -> BatchScript:
+    """Return the script of a new job."""
+    return BatchScript(settings, _log_file(settings, stored), Path.cwd(), uuid.uuid4().hex)
 
 
 def _log_file(settings: Settings, stored: Run) -> Path:
@@ -81,7 +86,7 @@ def _submit(script: BatchScript, stored: Run) -> SlurmJob:
         number = client.submit(script.render(), script.settings)
     settings = script.settings
     log = str(script.log).replace("%j", str(number))
-    job = SlurmJob(number, settings.job.job_id, settings.training.workers, log)
+    job = SlurmJob(number, script.job_id, settings.training.workers, log)
     job.write(stored)  # the job waits for it
     return job
 
@@ -224,7 +229,7 @@ def list_jobs(settings: Settings) -> int:
 def render(settings: Settings) -> int:
     """Print the batch script of a training job."""
     settings, stored = _prepare(settings)
-    print(BatchScript(settings, _log_file(settings, stored), Path.cwd()).render(), end="")
+    print(_script(settings, stored).render(), end="")
     return 0
 
 

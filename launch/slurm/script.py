@@ -25,14 +25,16 @@ class BatchScript:
     """The script of one job.
 
     Args:
-        settings: All settings; STORAGE is absolute, RUN exact, and JOB_ID set.
+        settings: All settings; STORAGE is absolute, and RUN exact.
         log: File of the job's output; Slurm replaces %j by the number of the job.
         folder: Working folder of the workers.
+        job_id: Identity that all starts of the job share; the shell expands variables in it.
     """
 
     settings: Settings
     log: Path
     folder: Path
+    job_id: str
 
     def render(self) -> str:
         """Return the text of the script.
@@ -52,6 +54,7 @@ class BatchScript:
             python=shlex.join(self._python()),
             settings=self._settings(),
             job=self._job,
+            job_id=self.job_id,
             check=self._check(),
             cpus=cpus_per_worker(self.settings.cluster.cpu),
             first_retryable=RetryableError.exit_code,
@@ -114,7 +117,7 @@ class BatchScript:
 
     def _shared_file(self, root: StoragePath) -> tuple[StoragePath, str]:
         """Return a file of STORAGE that each node must see, and a text in it."""
-        return job_file(Run.at(root, self.settings.run_name).path), self.settings.job.job_id
+        return job_file(Run.at(root, self.settings.run_name).path), self.job_id
 
 
 def array(name: str, words: Sequence[str]) -> str:
@@ -165,7 +168,7 @@ job={job}
 {check}
 # A worker that fails ends the others: they receive SIGTERM, and SIGKILL after Slurm's KillWait.
 srun --cpus-per-task={cpus} --distribution=block --kill-on-bad-exit=1 \\
-    "${{python[@]}}" -m training.launcher.slurm_task "${{settings[@]}}"
+    "${{python[@]}}" -m training.launcher.slurm_task "{job_id}" "${{settings[@]}}"
 
 export STEP_EXIT_CODE=$?
 

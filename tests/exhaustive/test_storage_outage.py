@@ -107,11 +107,11 @@ def test_stopped_chief_writes_nothing_over_its_successor(
     try:
         run = Run.at(storage.path(root), "hybrid")
         settings = (*SMALL[:-1], f"EPOCHS={EPOCHS}", "WORKERS=1", "LOG_UPLOAD_INTERVAL=1000")
-        old = start(root, *settings, "JOB_ID=old", module=FAKE_WORKER)
+        old = start(root, *settings, module=FAKE_WORKER, QFLEET_JOB_ID="old")
         old.wait_until(lambda: newest_step(run) > 0)
         time.sleep(random.Random(seed).uniform(0.0, 0.3))
         old.process.send_signal(signal.SIGSTOP)
-        new = start(root, *settings, "JOB_ID=new", module=FAKE_WORKER)
+        new = start(root, *settings, module=FAKE_WORKER, QFLEET_JOB_ID="new")
         new.wait_until(lambda: storage.exists(run.text_log(0, 2)), pause=0.1)
         old.process.send_signal(signal.SIGCONT)
         assert new.wait(240) == 0, new.output

@@ -88,13 +88,13 @@ def test_chief_killed_before_the_rendezvous_ends_with_the_limit(start, tmp_path,
 def test_worker_killed_in_its_start_ends_the_chief_too(start, tmp_path, killer, free_port):
     """The chief waits with the cause of the worker, and not until RENDEZVOUS_TIMEOUT."""
     root = tmp_path / "runs"
-    settings = (*SMALL, "WORKERS=2", "MAX_ATTEMPTS=2", f"RENDEZVOUS_PORT={free_port}", "JOB_ID=j")
-    chief = start(root, *settings, module=FAKE_WORKER, TF_CONFIG=config(0))
+    settings = (*SMALL, "WORKERS=2", "MAX_ATTEMPTS=2", f"RENDEZVOUS_PORT={free_port}")
+    chief = start(root, *settings, module=FAKE_WORKER, TF_CONFIG=config(0), QFLEET_JOB_ID="j")
     for _ in range(2):
         worker = start(root, *settings, module=FAKE_WORKER, TF_CONFIG=config(1),
-                       **killer("training.train", 1))  # fmt: skip
+                       QFLEET_JOB_ID="j", **killer("training.train", 1))  # fmt: skip
         assert worker.wait(60) == -9, worker.output
-    last = start(root, *settings, module=FAKE_WORKER, TF_CONFIG=config(1))
+    last = start(root, *settings, module=FAKE_WORKER, TF_CONFIG=config(1), QFLEET_JOB_ID="j")
     assert last.wait(60) == 2, last.output
     assert chief.wait(60) == 2, chief.output
     for process in (chief, last):
@@ -153,9 +153,9 @@ def test_chief_whose_run_is_taken_over_ends_without_a_commit(start, tmp_path):
     """It has no checkpoint to write for a long time, and stops all the same."""
     run = tmp_path / "hybrid"
     settings = (*SMALL[:-1], "EPOCHS=1000000", "WORKERS=1", "CHECKPOINT_INTERVAL=1000000")
-    chief = start(tmp_path, *settings, "JOB_ID=j", module=FAKE_WORKER)
+    chief = start(tmp_path, *settings, module=FAKE_WORKER, QFLEET_JOB_ID="j")
     chief.wait_until(lambda: (run / "metrics.jsonl").exists())
-    newer = start(tmp_path, *settings, "JOB_ID=j", module=FAKE_WORKER)
+    newer = start(tmp_path, *settings, module=FAKE_WORKER, QFLEET_JOB_ID="j")
     assert chief.wait(60) == 138, chief.output
     assert "a newer attempt of this job" in chief.output
     assert not checkpoints(run)

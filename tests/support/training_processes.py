@@ -129,7 +129,7 @@ def start_workers(
         file.write_text(json.dumps(own_ports(size + 1)))
     *ports, rendezvous = json.loads(file.read_text())
     addresses = [f"127.0.0.1:{port}" for port in ports]
-    settings = (*args, f"RENDEZVOUS_PORT={rendezvous}", "RUN=hybrid", "JOB_ID=test")
+    settings = (*args, f"RENDEZVOUS_PORT={rendezvous}", "RUN=hybrid")
     started = []
     for rank in range(size) if ranks is None else ranks:
         config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
@@ -141,6 +141,7 @@ def start_workers(
                 *more,
                 module=(modules or {}).get(rank, FAKE_WORKER),
                 TF_CONFIG=json.dumps(config),
+                QFLEET_JOB_ID="test",
             )
         )
     return started

@@ -66,10 +66,13 @@ def infer(
 ) -> Iterator[Call]:
     """Run one worker, or one process for None; return exit code, stdout and stderr."""
 
-    def call(index: int | None, workers: int = 1, *args: str) -> tuple[int, str, str]:
+    def call(
+        index: int | None, workers: int = 1, *args: str, job: str = ""
+    ) -> tuple[int, str, str]:
         argv = ["inference", f"STORAGE={run.path.parent}", f"PARALLELISM={workers}", *args]
         monkeypatch.setattr(sys, "argv", argv)
         monkeypatch.setenv(worker.COMPLETION_INDEX, str(index))
+        monkeypatch.setenv("QFLEET_JOB_ID", job)
         capsys.readouterr()
         return run_main(main if index is None else worker.main), *capsys.readouterr()
 
@@ -189,7 +192,7 @@ def test_four_workers_write_the_results_of_one_process(run, infer):
     written, expected = reference(infer, run)
     text = ""
     for index in (2, 0, 3, 1):  # in any order
-        code, out, err = infer(index, 4, "JOB_ID=one")
+        code, out, err = infer(index, 4, job="one")
         assert (code, err) == (0, "")
         assert ("merging 3 chunks" in out) == (index == 1)
         text += out
@@ -198,9 +201,9 @@ def test_four_workers_write_the_results_of_one_process(run, infer):
     assert storage.read_bytes(run.predictions / "test.csv") == written
     assert numbers(run) == expected
     # A pod that restarts after the merge, and a new job: no chunk is computed twice.
-    code, out, _ = infer(2, 4, "JOB_ID=one")
+    code, out, _ = infer(2, 4, job="one")
     assert (code, computed(out), "merging" in out) == (0, [], False)
-    code, out, _ = infer(0, 1, "JOB_ID=two")
+    code, out, _ = infer(0, 1, job="two")
     assert (code, computed(out), "merging" in out) == (0, [], True)
     assert storage.read_bytes(run.predictions / "test.csv") == written
     left = [path.name for path in storage.files(run.predictions / "test")]
@@ -226,10 +229,10 @@ def test_only_missing_or_altered_chunks_are_computed_again(run, infer):
 
 def test_merge_computes_damaged_chunks_again(run, infer):
     written, _ = reference(infer, run)
-    assert infer(0, 2, "JOB_ID=one")[0] == 0
+    assert infer(0, 2, job="one")[0] == 0
     (chunk,) = Path(str(run.predictions)).glob("test/*/chunk-00000.parquet")
     chunk.write_bytes(b"x")
-    code, out, _ = infer(1, 2, "JOB_ID=one")
+    code, out, _ = infer(1, 2, job="one")
     assert code == 0
     assert "chunk 1 is damaged" in out
     assert storage.read_bytes(run.predictions / "test.csv") == written
@@ -237,18 +240,18 @@ def test_merge_computes_damaged_chunks_again(run, infer):
 
 def test_merge_is_repeated_only_by_the_same_worker(run, infer, monkeypatch):
     written, _ = reference(infer, run)
-    assert infer(0, 2, "JOB_ID=one")[0] == 0
+    assert infer(0, 2, job="one")[0] == 0
     merge = worker.InferenceWorker.merge
 
     def stopped(self):
         raise Preempted("stopped by SIGTERM")
 
     monkeypatch.setattr(worker.InferenceWorker, "merge", stopped)
-    assert infer(1, 2, "JOB_ID=one")[0] == 143
+    assert infer(1, 2, job="one")[0] == 143
     monkeypatch.setattr(worker.InferenceWorker, "merge", merge)
-    assert "merging" not in infer(0, 2, "JOB_ID=one")[1]
+    assert "merging" not in infer(0, 2, job="one")[1]
     assert not storage.exists(run.predictions / "test.csv")
-    assert "merging" in infer(1, 2, "JOB_ID=one")[1]
+    assert "merging" in infer(1, 2, job="one")[1]
     assert storage.read_bytes(run.predictions / "test.csv") == written
 
 
@@ -281,18 +284,18 @@ def test_unavailable_storage_exits_with_145_and_keeps_chunks(run, infer, monkeyp
 
 
 def test_weights_changed_during_a_job_are_refused(run, infer):
-    assert infer(0, 2, "JOB_ID=one")[0] == 0
+    assert infer(0, 2, job="one")[0] == 0
     other = finish(run.path.parent, "other", f"TEST_EXAMPLES={EXAMPLES}", "SEED=1")
     shutil.copytree(other.path / "model", run.path / "model", dirs_exist_ok=True)
     for name in ("result.json", "run.json"):
         shutil.copy(other.path / name, run.path / name)
-    code, _, err = infer(1, 2, "RUN=small", "JOB_ID=one")
+    code, _, err = infer(1, 2, "RUN=small", job="one")
     assert code == 2
     assert "have changed since" in err
     assert err.count("\n") == 1
     # A new job uses none of the old chunks.
     for index in range(2):
-        code, out, _ = infer(index, 2, "RUN=small", "JOB_ID=two")
+        code, out, _ = infer(index, 2, "RUN=small", job="two")
         assert code == 0
         assert computed(out)
     assert len(list(Path(str(run.predictions)).glob("test/*/plan.json"))) == 1
@@ -325,14 +328,14 @@ def test_worker_without_completion_index_is_refused(index, monkeypatch):
 
 
 def test_local_workers_are_at_most_as_many_as_chunks(tmp_path, capsys):
-    settings = Settings.from_args(["PARALLELISM=9", "JOB_ID=g"])
-    local_workers = LocalWorkers(settings, ChunkPlan(tmp_path, "f", (70,), 32))
+    settings = Settings.from_args(["PARALLELISM=9"])
+    local_workers = LocalWorkers(settings, ChunkPlan(tmp_path, "f", (70,), 32), "g")
     output = capsys.readouterr().out
     assert "PARALLELISM=9 is more than the 3 chunks" in output
     assert "3 processes" in output
     assert local_workers.settings.inference.parallelism == 3
     assert local_workers.settings.training.threads == max(1, cpu_count() // 3)
-    LocalWorkers(settings, ChunkPlan(tmp_path, "f", (70,), 7))
+    LocalWorkers(settings, ChunkPlan(tmp_path, "f", (70,), 7), "g")
     assert not capsys.readouterr().out
 
 
@@ -340,11 +343,11 @@ def test_local_workers_are_at_most_as_many_as_chunks(tmp_path, capsys):
 @pytest.mark.exhaustive
 def test_local_workers_report_a_final_error_once(run, capsys):
     source = model_source.choose_model(Settings.from_args([f"STORAGE={run.path.parent}"]))
-    settings = Settings.from_args([f"STORAGE={run.path.parent}", "PARALLELISM=2", "JOB_ID=g"])
+    settings = Settings.from_args([f"STORAGE={run.path.parent}", "PARALLELISM=2"])
     inputs = inference_input.resolve_input(settings, source)
-    plan = chunk_plan.agree_on_plan(settings, source, inputs)
+    plan = chunk_plan.agree_on_plan(settings, source, inputs, "g")
     run.weights.write_bytes(b"x")
-    assert LocalWorkers(settings, plan).run() == 2
+    assert LocalWorkers(settings, plan, "g").run() == 2
     assert capsys.readouterr().err.count("weights.h5 was altered") == 1
 
 

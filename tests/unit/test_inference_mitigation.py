@@ -167,7 +167,8 @@ def test_workers_write_what_one_process_writes(runs, infer, monkeypatch):
         assert words in page
     monkeypatch.setattr(chunk_plan, "rows_per_batch", lambda *_: 1)  # a chunk for each worker
     arguments = [f"STORAGE={run.path.parent}", "RUN=energy", *args, "PARALLELISM=2"]
-    monkeypatch.setattr(sys, "argv", ["worker", *arguments, "JOB_ID=one"])
+    monkeypatch.setattr(sys, "argv", ["worker", *arguments])
+    monkeypatch.setenv("QFLEET_JOB_ID", "one")
     before = signal.getsignal(signal.SIGTERM)
     for index in ("0", "1"):
         monkeypatch.setenv(worker.COMPLETION_INDEX, index)

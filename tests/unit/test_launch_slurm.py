@@ -31,7 +31,7 @@ def rendered(*arguments: str, storage: str = "/shared/runs") -> str:
     """Return the script of a job."""
     settings = Settings.from_args([TARGET, f"STORAGE={storage}", "RUN=r", *arguments])
     return BatchScript(
-        settings, Path("/shared/runs/r/job-%j.log"), Path("/shared/my qfleet")
+        settings, Path("/shared/runs/r/job-%j.log"), Path("/shared/my qfleet"), "id"
     ).render()
 
 
@@ -86,7 +86,7 @@ def test_script_uses_the_image_of_apptainer() -> None:
 def test_storage_with_percent_is_refused() -> None:
     settings = Settings.from_args([TARGET, "STORAGE=/a%b"])
     with pytest.raises(SettingsError, match="%"):
-        BatchScript(settings, Path("/a%b/r/job-%j.log"), Path("/")).render()
+        BatchScript(settings, Path("/a%b/r/job-%j.log"), Path("/"), "id").render()
 
 
 @pytest.mark.parametrize(("cpu", "cores"), [("2", 2), ("500m", 1), ("2500m", 3)])

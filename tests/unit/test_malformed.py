@@ -61,7 +61,7 @@ def settings() -> list[Case]:
         _setting(f"{text} not of the form", text)
         for text in ("RUN=a_b", "RUN=-a", "MODEL=mine", "MODEL=a:b:c", "CLASSES=1",
                      "PROFILE_STEPS=3",
-                     "JOB_ID=a/b", "STORAGE=s3://b", "STORAGE=gs://")
+                     "STORAGE=s3://b", "STORAGE=gs://")
     ]  # fmt: skip
     return cases
 

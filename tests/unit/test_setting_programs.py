@@ -73,7 +73,7 @@ READ_OTHERWISE = {
     "make inference": RECORDED | PLANNER | ALL_PARTS,
     "make study": ALL_PARTS,
     "make plan": {*names_in_scope(Scope.PLAN_FILE)},  # the file is for all programs
-    "make fleet": {"job_id", "prune"},
+    "make fleet": {"prune"},
     # Checks of a training, which a data set has to pass with the defaults.
     "make dataset": {"angles", "model", "loss", *names_in_scope(Scope.POD_SPEC), "state_shards",
                      "batch", "min_workers", "prune"},

@@ -51,7 +51,6 @@ INFERENCE = {"parallelism", "weights", "checkpoint", "input", "zne", "zne_fit"}
 SUGGESTED = {
     "starts": "initializations",
     "start_epochs": "initialization_epochs",
-    "gang": "job_id",
     "label": "label_column",
     "examples": "train_examples",
     "validation": "validation_examples",
@@ -465,8 +464,7 @@ def test_file_has_the_values_of_the_command_line(tmp_path):
 
 
 def test_scope_worker_is_all_but_cluster_and_client():
-    excluded = {"target", "storage", "run", "config", "workers", "threads", "max_restarts",
-                "job_id"}  # fmt: skip
+    excluded = {"target", "storage", "run", "config", "workers", "threads", "max_restarts"}
     assert {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)} == excluded
     fields = Settings.fields()
     cluster = {name for name, field in fields.items() if field.group in ("cluster", "slurm")}
@@ -476,12 +474,12 @@ def test_scope_worker_is_all_but_cluster_and_client():
 
 def test_scope_pod_spec_is_set_by_the_manifest():
     assert set(names_in_scope(Scope.POD_SPEC)) == {
-        "storage", "run", "job_id", "workers", "threads",
+        "storage", "run", "workers", "threads",
     }  # fmt: skip
 
 
 def test_scope_benchmark_pod_is_the_passed_groups():
-    groups = {*MODEL, *DATA, *TRAINING, *CHECKPOINTING, *FAULT_TOLERANCE, "job_id"}
+    groups = {*MODEL, *DATA, *TRAINING, *CHECKPOINTING, *FAULT_TOLERANCE}
     excluded = {"workers", "threads", "min_workers", "elastic_after"}
     assert set(names_in_scope(Scope.BENCHMARK_POD)) == groups - excluded
     assert names_in_scope(Scope.BENCHMARK_ENV) == ("workers", "threads")
@@ -514,7 +512,7 @@ def test_scope_profile_key_is_the_measured_pods():
 
 
 def test_scope_plan_file_is_all_but_planning():
-    excluded = {"config", "job_id", "study", *PLANNING}
+    excluded = {"config", "study", *PLANNING}
     assert set(names_in_scope(Scope.PLAN_FILE)) == set(Settings.fields()) - excluded
 
 
@@ -525,6 +523,7 @@ def test_scope_plan_file_is_all_but_planning():
         ("QFLEET_DEVICE", "cuda"),
         ("QFLEET_NUM_THREADS", "2"),
         ("QFLEET_HEARTBEAT_FILE", "/h"),
+        ("QFLEET_JOB_ID", "j"),
         ("QFLEET_PROFILE_FOLDER", "/p"),
     ],
 )

@@ -33,7 +33,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def start_worker(body: str) -> int:
     """Run a worker with this body, and return the exit code of its parent."""
-    return slurm_task.main([sys.executable, "-c", f"import os, sys, json, signal\n{body}"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["program", "id", *sys.argv[1:]])
+        return slurm_task.main([sys.executable, "-c", f"import os, sys, json, signal\n{body}"])
 
 
 def test_exit_code_and_cause_are_recorded(run: Run) -> None:

@@ -20,7 +20,7 @@ from studies.targets import parallel_trials
 from studies.trial_launcher import TrialHandle, TrialOutcome, TrialRequest
 from tests.support.patience import wait_until
 
-REQUEST = TrialRequest(0, "s-0000", ["--run=s-0000"])
+REQUEST = TrialRequest(0, "s-0000", ["--run=s-0000"], "study-0")
 EVENT = """echo '{"event":"%s","time":0,"message":"",%s}' >&${QFLEET_EVENTS#fd:}"""
 
 
@@ -191,7 +191,12 @@ def trials(tmp_path: Path) -> Callable[..., SlurmTrials]:
 def requests(*numbers: int) -> list[TrialRequest]:
     study = define("TARGET=slurm", "SEEDS=0,1", "LAYERS=1,2")
     return [
-        TrialRequest(one, study.run_name(one), study.trial_args(one, study.combinations[one // 2]))
+        TrialRequest(
+            one,
+            study.run_name(one),
+            study.trial_args(one, study.combinations[one // 2]),
+            study.job_id(one),
+        )
         for one in numbers
     ]
 
@@ -207,7 +212,9 @@ def test_grid_is_one_array_with_the_settings_of_each_task(
     (line,) = [one for one in slurm.scripts.splitlines() if one.startswith("    2) ")]
     own = shlex.split(line.removeprefix("    2) settings+=(").removesuffix(") ;;"))
     assert {"--layers=2", "--seed=0", "--run=s-0002"} <= set(own)
-    assert len(own) == 4  # and JOB_ID
+    assert len(own) == 3
+    assert 'slurm_task "study-' in slurm.scripts
+    assert '-$SLURM_ARRAY_TASK_ID"' in slurm.scripts
     assert 'scontrol requeue "$job"' in slurm.scripts
 
 

@@ -22,8 +22,14 @@ class HarmlessWatchdog(Watchdog):
         """Do nothing."""
 
 
+@pytest.fixture(autouse=True)
+def job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all attempts be those of one job."""
+    monkeypatch.setenv("QFLEET_JOB_ID", "job")
+
+
 def begin(root: Path) -> WorkerAttempt:
-    settings = Settings.from_args([f"STORAGE={root}", "RUN=r", "JOB_ID=job"])
+    settings = Settings.from_args([f"STORAGE={root}", "RUN=r"])
     attempt = WorkerAttempt(settings, ClusterSpec(("127.0.0.1:0",), 0), HarmlessWatchdog())
     attempt.begin()
     return attempt

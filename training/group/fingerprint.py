@@ -1,7 +1,7 @@
 """The fingerprint that all workers of a process group must share, and the sentence otherwise.
 
-Compared are the settings that identify a run (but JOB_ID and the place of the run, by which the
-workers find each other), those in Scope.GROUP, the number of workers, the versions of qfleet and of
+Compared are the settings that identify a run (but the place of the run, where the workers find
+each other), those in Scope.GROUP, the number of workers, the versions of qfleet and of
 the packages that compute, the native library, the Python sources, and the source of the user's own
 model. Settings of one process, such as THREADS, may differ. The data set is compared after the
 start, since the chief may have to write it first.

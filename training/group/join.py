@@ -4,6 +4,7 @@ from common import events
 from common.data import Dataset, load
 from common.errors import RunError
 from common.settings import Settings
+from common.settings.launcher_variables import job_id
 from common.storage import StoragePath, path
 from training.cluster.spec import ClusterSpec
 from training.group.fingerprint import group_fingerprint
@@ -34,11 +35,9 @@ def open_rendezvous(
     Raises:
         RendezvousTimeout: The port of the chief is taken.
     """
-    secret: Secret
-    if run is None:
-        secret = GivenSecret.from_environment()
-    else:
-        secret = SecretFile(run, settings.job.job_id, cluster)
+    secret: Secret = (
+        GivenSecret.from_environment() if run is None else SecretFile(run, job_id(), cluster)
+    )
     side = RendezvousServer if cluster.is_chief else RendezvousClient
     return side(
         cluster,

@@ -35,7 +35,7 @@ from common.processes import (
     free_ports,
 )
 from common.settings import Settings
-from common.settings.launcher_variables import HEARTBEAT_FILE
+from common.settings.launcher_variables import HEARTBEAT_FILE, JOB_ID, job_id
 from qfleet.native.libraries import process_path
 from training.cluster.spec import TF_CONFIG, ClusterSpec, loopback_addresses
 from training.launcher.training_display import TrainingDisplay
@@ -76,7 +76,7 @@ class LocalLauncher:
         self._settings = settings
         self._command = list(worker_command)
         self._name = settings.run_name
-        self._job_id = settings.job.job_id or uuid.uuid4().hex
+        self._job_id = job_id() or uuid.uuid4().hex
         limit = settings.fault_tolerance.deadline
         self._deadline = time.monotonic() + limit if limit else None
 
@@ -169,7 +169,6 @@ class LocalLauncher:
         changes: dict[str, str | int] = {
             "run": self._name,
             "rendezvous_port": rendezvous_port,
-            "job_id": self._job_id,
         }
         if self._settings.monitoring.profiler_port:
             changes["profiler_port"] = self._settings.monitoring.profiler_port + cluster.rank
@@ -182,7 +181,7 @@ class LocalLauncher:
         environment = clean_environment(
             QFLEET_VERBOSE=str(settings.job.verbose).lower(),
             TMPDIR=str(heartbeat_file.parent),
-            **{HEARTBEAT_FILE: str(heartbeat_file)},
+            **{HEARTBEAT_FILE: str(heartbeat_file), JOB_ID: self._job_id},
             **loopback_environment(),
         )
         if cluster.size > 1:

@@ -1,7 +1,8 @@
-"""Parent process of a worker: `srun python -m training.launcher.slurm_task SETTINGS`.
+"""Parent process of a worker: `srun python -m training.launcher.slurm_task ID SETTINGS`.
 
-It gives the worker its TF_CONFIG and ports, kills it when it is stuck, as the local launcher does,
-and records its outcome in the run's folder, also if it was killed.
+ID is the identity of the job. The parent gives the worker its TF_CONFIG and ports, kills it when it
+is stuck, as the local launcher does, and records its outcome in the run's folder, also if it was
+killed.
 """
 
 import logging
@@ -20,7 +21,7 @@ from common.processes import (
 )
 from common.runs.slurm_job import Outcome, record_outcome
 from common.settings import Settings
-from common.settings.launcher_variables import HEARTBEAT_FILE
+from common.settings.launcher_variables import HEARTBEAT_FILE, JOB_ID
 from training.cluster.slurm import SlurmTask
 from training.cluster.spec import TF_CONFIG
 from training.launcher.local_launcher import POLL_INTERVAL_SECONDS, WORKER_COMMAND
@@ -38,13 +39,14 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
     Returns:
         The worker's exit code, 128 + n where signal n ended it.
     """
-    settings = Settings.from_args(sys.argv[1:])
+    job_id, *args = sys.argv[1:]
+    settings = Settings.from_args(args)
     task = SlurmTask.from_environment()
     logging_setup.start_console(task.rank, verbose=settings.job.verbose)
     run = runs.Run.at(storage.path(settings.job.storage), settings.run_name)
     try:
         with storage.temporary_folder() as folder:
-            outcome = _run_worker(settings, task, worker_command, Path(folder))
+            outcome = _run_worker(settings, task, job_id, worker_command, Path(folder))
     except Exception as error:
         known = as_qfleet_error(error)
         _record(run, task, Outcome(known.exit_code if known else EXIT_BUG, one_line(error)))
@@ -61,7 +63,7 @@ def _record(run: runs.Run, task: SlurmTask, outcome: Outcome) -> None:
 
 
 def _run_worker(
-    settings: Settings, task: SlurmTask, command: Sequence[str], folder: Path
+    settings: Settings, task: SlurmTask, job_id: str, command: Sequence[str], folder: Path
 ) -> Outcome:
     cluster, rendezvous_port = task.cluster(settings.slurm.port_range)
     heartbeat_file = folder / "heartbeat"
@@ -73,7 +75,7 @@ def _run_worker(
     environment = clean_environment(
         QFLEET_VERBOSE=str(settings.job.verbose).lower(),
         TMPDIR=str(folder),
-        **{TF_CONFIG: cluster.to_config(), HEARTBEAT_FILE: str(heartbeat_file)},
+        **{TF_CONFIG: cluster.to_config(), HEARTBEAT_FILE: str(heartbeat_file), JOB_ID: job_id},
     )
     heartbeats = Heartbeats()
     terminated = ended = False

@@ -22,6 +22,7 @@ from common.errors import (
 )
 from common.runs import auto_settings
 from common.settings import Settings
+from common.settings.launcher_variables import job_id
 from training.cluster.spec import ClusterSpec
 from training.process.watchdog import STORAGE_SECONDS, Watchdog
 
@@ -70,11 +71,11 @@ class WorkerAttempt:
         self.settings = auto_settings.training_settings(
             self.settings, self.run.path.parent, self.run.name
         )
-        limit, job_id = self.settings.fault_tolerance.max_attempts, self.settings.job.job_id
+        limit = self.settings.fault_tolerance.max_attempts
         if self._cluster.is_chief and not self._claim():
             return True  # the chief reports the end to the workers that wait for it
         self._watchdog.at_end(record=self._record_end)
-        record = self._attempts.begin(limit, job_id)
+        record = self._attempts.begin(limit, job_id())
         if self.claimed:
             # Whoever counted its start without the lease ends here; so attempts are in order.
             self.claimed.confirm()
@@ -84,7 +85,7 @@ class WorkerAttempt:
 
     def failure_of(self, rank: int) -> tuple[str, bool]:
         """Return the last failure of another worker; see `Attempts.failure`."""
-        return runs.Attempts(self.run.path, rank).failure(self.settings.job.job_id)
+        return runs.Attempts(self.run.path, rank).failure(job_id())
 
     def _report_finished(self) -> bool:
         if not self.run.finished():
@@ -102,7 +103,7 @@ class WorkerAttempt:
             self.run.name,
             settings.identity(),
             settings.fingerprint(),
-            settings.job.job_id,
+            job_id(),
             on_lost=self._watchdog.end,
         )
         if isinstance(claimed, runs.FinishedRun):

@@ -78,17 +78,6 @@ class JobSettings(SettingsGroup):
             without=frozenset({Scope.PLAN_FILE}),
         ),
     ] = None
-    job_id: Annotated[
-        str,
-        StringConstraints(pattern=r"^[\w.-]{0,128}$"),
-        Setting(
-            "identity of the process group, which recognizes its own lease by it; set by the"
-            " launcher of the workers",
-            allowed="letters, digits, '-', '_' and '.'",
-            also=frozenset({Scope.POD_SPEC, Scope.BENCHMARK_POD}),
-            without=frozenset({Scope.PLAN_FILE}),
-        ),
-    ] = ""
     study: Annotated[
         str,
         StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9]{0,45}[a-z0-9])?)?$"),
