@@ -181,12 +181,12 @@ def _unreachable(stderr: str) -> ClusterError:
 _REFUSALS: Mapping[str, tuple[str, str]] = {
     r"invalid partition": ("partition", "Slurm does not know this partition"),
     r"invalid account": (
-        "account",
+        "slurm_args",
         "Slurm refuses this account, or this account in the partition; `sacctmgr show associations"
         " user=$USER` lists yours",
     ),
-    r"invalid qos": ("qos", "Slurm refuses this quality of service"),
-    r"invalid feature": ("constraint", "no node has these features; `sinfo -o %f` lists them"),
+    r"invalid qos": ("slurm_args", "Slurm refuses this quality of service"),
+    r"invalid feature": ("slurm_args", "no node has these features; `sinfo -o %f` lists them"),
     r"time limit": (
         "time_limit",
         "Slurm refuses it; `sinfo -o '%P %l'` lists the limits",

@@ -86,15 +86,17 @@ class BatchScript:
         yield f"cpus-per-task={cpus_per_worker(settings.cluster.cpu)}"
         if "memory" in settings.explicit:
             yield f"mem={per_node * mebibytes(settings.cluster.memory)}M"
-        for option in ("partition", "account", "qos", "constraint"):
-            if value := getattr(slurm, option):
-                yield f"{option}={_quoted(value)}"
+        if slurm.partition:
+            yield f"partition={_quoted(slurm.partition)}"
         if slurm.time_limit:
             yield f"time={slurm.time_limit}"
         yield "requeue"
         yield "open-mode=append"
         yield f"signal=TERM@{CHECKPOINT_SECONDS}"
         yield f"output={_quoted(str(self.log))}"
+        for option in slurm.options:
+            name, equals, value = option.removeprefix("--").partition("=")
+            yield f"{name}={_quoted(value)}" if equals else name
 
     def _python(self) -> Sequence[str]:
         image = self.settings.slurm.apptainer

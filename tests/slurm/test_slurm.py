@@ -78,6 +78,7 @@ def test_sigterm_of_slurm_is_requeued_with_equal_weights(
     [
         ("PARTITION=nowhere", "PARTITION=nowhere: .*choose one of main"),
         ("CPU=64", "PartitionConfig.*CPU"),
+        ("SLURM_ARGS=--constraint=absent", "SLURM_ARGS=--constraint=absent: no node has these"),
         ("TIME_LIMIT=soon", "TIME_LIMIT=soon"),
     ],
 )

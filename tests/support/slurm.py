@@ -20,7 +20,7 @@ SCRIPTS = ROOT / "tests" / "slurm"
 START_SECONDS = 30.0
 CLIENT = (sys.executable, "-m", "launch")
 LOCAL_SETTINGS = ("QUBITS=4", "EPOCHS=300", "INITIALIZATIONS=1", "WORKERS=2", "RUN=r")
-SETTINGS = (*LOCAL_SETTINGS, "CPU=1")
+SETTINGS = (*LOCAL_SETTINGS, "CPU=1", "SLURM_ARGS=--nice=1 --contiguous")
 """Settings of the trainings that end with equal weights."""
 
 

@@ -58,6 +58,36 @@ def test_script_has_the_options_of_the_job() -> None:
     assert not {"account", "time", "qos", "constraint"} & found.keys()
 
 
+def test_script_has_further_options_as_they_are() -> None:
+    script = rendered("""SLURM_ARGS=--account=m1 --constraint="a&b" --exclusive --qos='$(x) "y'""")
+    found = options(script)
+    assert (found["account"], found["constraint"]) == ('"m1"', '"a&b"')
+    assert (found["exclusive"], found["qos"]) == ("", '"$(x) \\"y"')
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        *((f"--{name}=1", f"--{name} .*{setting}") for name, setting in
+          (("nodes", "WORKERS"), ("ntasks", "WORKERS"), ("time", "TIME_LIMIT"),
+           ("partition", "PARTITION"), ("parti", "PARTITION"), ("job-name", "RUN"))),
+        *((f"--qos=a --{name}", f"--{name.partition('=')[0]} ") for name in
+          ("output=x", "array=1-3", "dependency=1", "wrap=x", "export=NONE", "wait")),
+        ("-N 4", "-N.*long form"),
+        ("-t5", "-t5.*long form"),
+        ("--qos a", "'a'.*long form"),
+        ("--qos='a\nsrun x'", "control character"),
+        ("--qos='a", "quote"),
+        ("--", "long form"),
+    ],
+)  # fmt: skip
+def test_option_that_qfleet_sets_is_refused_by_name(given: str, named: str) -> None:
+    with pytest.raises(SettingsError, match=named) as caught:
+        Settings.from_args([TARGET, f"SLURM_ARGS={given}"])
+    assert "\n" not in str(caught.value)
+
+
 def test_script_asks_for_memory_only_if_it_is_set() -> None:
     assert "mem" not in options(rendered())
 
@@ -139,9 +169,9 @@ def test_exit_code_of_a_signal_is_128_and_more() -> None:
         (
             "sbatch: error: Batch job submission failed: Invalid account or account/partition"
             " combination specified\n",
-            "ACCOUNT=y",
+            "--account=y",
         ),
-        ("sbatch: error: Batch job submission failed: Invalid qos specification", "QOS=z"),
+        ("sbatch: error: Batch job submission failed: Invalid qos specification", "--qos=z"),
         ("sbatch: error: Memory specification can not be satisfied", "MEMORY=4Gi"),
         ("sbatch: error: something else", "something else"),
     ],
@@ -151,7 +181,7 @@ def test_refused_job_names_the_setting(
 ) -> None:
     fake(tmp_path, monkeypatch, "sbatch", f"cat >/dev/null; echo {shlex.quote(stderr)} >&2; exit 1")
     fake(tmp_path, monkeypatch, "sinfo", "echo main; echo main")
-    settings = Settings.from_args([TARGET, "PARTITION=x", "ACCOUNT=y", "QOS=z"])
+    settings = Settings.from_args([TARGET, "PARTITION=x", "SLURM_ARGS=--account=y --qos=z"])
     with pytest.raises(QfleetError, match=setting) as caught:
         client.submit("#!/bin/bash\n", settings)
     assert caught.value.exit_code == 2

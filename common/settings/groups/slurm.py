@@ -1,14 +1,34 @@
 """Settings of Slurm: what a job asks for, and the ports of its workers."""
 
-from typing import Annotated, ClassVar
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Self
 
 from annotated_types import Ge, Le
-from pydantic import StringConstraints, field_validator
+from pydantic import StringConstraints, field_validator, model_validator
 
 from common.settings.fields import Scope, Scopes, Setting, SettingsGroup
 
-_NAME = StringConstraints(pattern=r"^[\w.,:&|*()\[\]-]*$")
 MIN_PORT, MAX_PORT = 1024, 65_535
+
+_TAKEN: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("nodes", "ntasks"), "WORKERS"),
+        "ntasks-per-node": "WORKERS_PER_NODE",
+        "cpus-per-task": "CPU",
+        "mem": "MEMORY",
+        "partition": "PARTITION",
+        "time": "TIME_LIMIT",
+        "job-name": "RUN",
+        **dict.fromkeys(("array", "clusters", "comment", "dependency", "error", "export"), ""),
+        **dict.fromkeys(("export-file", "help", "no-requeue", "open-mode", "output"), ""),
+        **dict.fromkeys(("parsable", "requeue", "signal", "test-only", "usage"), ""),
+        **dict.fromkeys(("version", "wait", "wrap"), ""),
+    }
+)
+"""Options of sbatch that would change what qfleet relies on, and the settings that set them."""
 
 
 class SlurmSettings(SettingsGroup):
@@ -19,21 +39,8 @@ class SlurmSettings(SettingsGroup):
 
     partition: Annotated[
         str,
-        _NAME,
+        StringConstraints(pattern=r"^[\w.,-]*$"),
         Setting("Slurm partition; default: Slurm's own", allowed="the name of a partition"),
-    ] = ""
-    account: Annotated[
-        str,
-        _NAME,
-        Setting("Slurm account; default: the user's own", allowed="the name of an account"),
-    ] = ""
-    qos: Annotated[
-        str, _NAME, Setting("Slurm quality of service; default: the account's", allowed="its name")
-    ] = ""
-    constraint: Annotated[
-        str,
-        _NAME,
-        Setting("features that the nodes must have", allowed="an expression of Slurm, such as cpu"),
     ] = ""
     time_limit: Annotated[
         str,
@@ -63,6 +70,19 @@ class SlurmSettings(SettingsGroup):
         ),
     ] = ""
 
+    slurm_args: Annotated[
+        str,
+        Setting(
+            "further options of sbatch",
+            allowed="options in their long form, such as --account=m1234 --qos=debug",
+        ),
+    ] = ""
+
+    @property
+    def options(self) -> Sequence[str]:
+        """SLURM_ARGS as single options."""
+        return shlex.split(self.slurm_args)
+
     @property
     def port_range(self) -> range:
         """PORTS as numbers."""
@@ -76,3 +96,25 @@ class SlurmSettings(SettingsGroup):
         if not MIN_PORT <= first < last <= MAX_PORT:
             raise ValueError("first and last are not 1024 <= first < last <= 65535")
         return value
+
+    @model_validator(mode="after")
+    def _check_options(self) -> Self:
+        given = f"SLURM_ARGS={self.slurm_args}"
+        try:
+            options = self.options
+        except ValueError:
+            raise ValueError(f"{given} has a quote without its end: add or remove one") from None
+        for option in options:
+            name, _, value = option.removeprefix("--").partition("=")
+            if not re.fullmatch(r"--[a-z][a-z0-9-]*", option.partition("=")[0]):
+                raise ValueError(
+                    f"{option!r} in SLURM_ARGS is not an option in its long form: write options as"
+                    " --account=m1234"
+                )
+            if not value.isprintable():
+                raise ValueError(f"{name} in SLURM_ARGS has a control character: remove it")
+            # sbatch also takes the beginning of a name.
+            if taken := next((one for one in _TAKEN if one.startswith(name)), ""):
+                use = f"set {_TAKEN[taken]}" if _TAKEN[taken] else "omit it"
+                raise ValueError(f"--{name} in SLURM_ARGS is an option that qfleet sets: {use}")
+        return self
