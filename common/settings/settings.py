@@ -19,13 +19,7 @@ from common.settings.forward_checks import (
     check_pruning,
     check_zne,
 )
-from common.settings.groups.experiment import (
-    ANSATZES,
-    MODELS,
-    NO_NOISE,
-    NO_SHOTS,
-    VARIATIONAL_TASKS,
-)
+from common.settings.groups.experiment import NO_NOISE, NO_SHOTS
 from common.settings.micro_batches import micro_batch_rows
 from common.settings.options import Options, all_options, option_fields
 from common.settings.programs import require_used, used_anywhere
@@ -34,6 +28,13 @@ from common.settings.registry import GROUPS, SettingGroups, all_fields, flag
 from common.settings.schema import help_text
 from common.settings.slurm_checks import check_slurm
 from common.settings.sources import Given, format_error, read_sources, require_one_value
+from common.settings.task_checks import (
+    check_layers,
+    check_method,
+    check_reproducible,
+    check_shares,
+    check_task,
+)
 from common.settings.task_defaults import task_defaults
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -173,137 +174,17 @@ class Settings(SettingGroups):
         Raises:
             ValueError: Two settings contradict each other.
         """
-        if self.training.reproducible and self.model.simulator == "tfq":
-            raise ValueError(
-                "REPRODUCIBLE=true can't be used with SIMULATOR=tfq, whose rounding depends on its"
-                " threads: use SIMULATOR=qfleet or tensorflow, or REPRODUCIBLE=false"
-            )
-        self._check_model()
+        model, data, training = self.model, self.data, self.training
+        check_reproducible(model, training)
+        check_task(model, data, training)
+        check_forward(model, data, training)
+        check_noise(model, data, training)
+        check_layers(model)
+        check_method(model, training)
         check_zne(self.inference)
-        check_pruning(self.model, self.data, self.training)
-        check_slurm(self.job, self.training, self.monitoring, self.slurm)
-        workers, shards = self.training.workers, self.training.state_shards
-        partitions, batch = self.data.partitions, self.training.global_batch
-        if workers > partitions * shards:
-            limit = f"PARTITIONS={partitions}"
-            if shards > 1:
-                limit = (
-                    f"{partitions * shards} (PARTITIONS={partitions} groups of"
-                    f" STATE_SHARDS={shards})"
-                )
-            raise ValueError(
-                f"WORKERS={workers} is more than {limit}, the maximum for this data set: lower"
-                " WORKERS or raise PARTITIONS"
-            )
-        if self.training.batch != AUTO and batch < (micro_batch := self.training.micro_batch or 0):
-            raise ValueError(
-                f"MICRO_BATCH={micro_batch} is more than BATCH={batch}, of which it is a part"
-            )
-        if batch * shards < workers:
-            raise ValueError(
-                f"BATCH={batch} is less than WORKERS={workers}, so that some workers would have no"
-                " examples: raise BATCH or lower WORKERS"
-            )
-
-    def _check_model(self) -> None:
-        """Check the settings of the circuit against each other.
-
-        Raises:
-            ValueError: As `_check`.
-        """
-        model = self.model
-        self._check_task()
-        check_forward(model, self.data, self.training)
-        check_noise(model, self.data, self.training)
-        if model.model not in ANSATZES:
-            self._check_layers()
-        if model.method == "auto":
-            return
-        if model.simulator != "qfleet":
-            raise ValueError(
-                f"METHOD={model.method} can't be used with SIMULATOR={model.simulator}: omit METHOD"
-            )
-        if model.method != "state_vector" and self.training.state_shards > 1:
-            raise ValueError(
-                f"METHOD={model.method} can't be used with"
-                f" STATE_SHARDS={self.training.state_shards}, which shards state vectors: omit one"
-            )
-
-    def _check_layers(self) -> None:
-        """Check the number of pooling layers.
-
-        Raises:
-            ValueError: As `_check`.
-        """
-        model = self.model
-        if model.layers and model.model == "qcnn":
-            raise ValueError(
-                f"LAYERS={model.layers} does not fit MODEL=qcnn, which pools down to one qubit:"
-                " omit LAYERS, or use MODEL=hybrid"
-            )
-        most = (model.qubits - 1).bit_length()
-        if model.layers > most:
-            raise ValueError(
-                f"LAYERS={model.layers} is more than {most}, after which QUBITS={model.qubits} are"
-                " pooled into one: lower LAYERS or raise QUBITS"
-            )
-
-    def _check_task(self) -> None:
-        """Check that the model and the sharding fit the task.
-
-        Raises:
-            ValueError: As `_check`.
-        """
-        task, model, shards = self.data.task, self.model.model, self.training.state_shards
-        is_variational = task in VARIATIONAL_TASKS
-        if is_variational and model in MODELS:
-            raise ValueError(
-                f"MODEL={model} does not fit TASK={task}, which needs an ansatz: set"
-                f" MODEL={'hardware-efficient' if task == 'state' else ' or '.join(ANSATZES)}, or"
-                " MODEL=module:factory"
-            )
-        if not is_variational and model in ANSATZES:
-            raise ValueError(
-                f"MODEL={model} does not fit TASK={task}: set MODEL={' or '.join(MODELS)}, or"
-                " TASK=energy or state"
-            )
-        if is_variational and self.training.loss:
-            raise ValueError(
-                f"LOSS={self.training.loss} does not fit TASK={task}, whose loss is the"
-                f" {'energy' if task == 'energy' else 'infidelity'}: omit LOSS"
-            )
-        if (column := self.data.id_column) and is_variational:
-            raise ValueError(
-                f"ID_COLUMN={column} does not fit TASK={task}, which has no table: omit ID_COLUMN"
-            )
-        if column and column == self.data.label_column:
-            raise ValueError(
-                f"ID_COLUMN={column} is also LABEL_COLUMN: set ID_COLUMN to the column that"
-                " identifies rows, or omit it"
-            )
-        for name in ("classes", "class_weights"):
-            if task != "classification" and (value := getattr(self.data, name)):
-                raise ValueError(
-                    f"{name.upper()}={value} does not fit TASK={task}, which has no classes: omit"
-                    f" {name.upper()}"
-                )
-        if task != "state":
-            return
-        if model in ANSATZES and model != "hardware-efficient":
-            raise ValueError(
-                f"MODEL={model} is made for a Hamiltonian, which TASK=state does not have: set"
-                " MODEL=hardware-efficient"
-            )
-        if shards > 1:
-            raise ValueError(
-                f"STATE_SHARDS={shards} does not fit TASK=state, whose target states are not"
-                " sharded: omit STATE_SHARDS"
-            )
-        if self.model.method not in ("auto", "state_vector"):
-            raise ValueError(
-                f"METHOD={self.model.method} does not fit TASK=state, which needs state vectors:"
-                " omit METHOD"
-            )
+        check_pruning(model, data, training)
+        check_slurm(self.job, training, self.monitoring, self.slurm)
+        check_shares(data, training)
 
     @classmethod
     def fields(cls) -> Mapping[str, SettingField]:

@@ -1,0 +1,152 @@
+"""Checks of the model, the data and the training against each other, in every target."""
+
+from common.settings.fields import AUTO
+from common.settings.groups.experiment import (
+    ANSATZES,
+    MODELS,
+    VARIATIONAL_TASKS,
+    DataSettings,
+    ModelSettings,
+)
+from common.settings.groups.training import TrainingSettings
+
+
+def check_reproducible(model: ModelSettings, training: TrainingSettings) -> None:
+    """Check that the simulator can be reproducible.
+
+    Raises:
+        ValueError: Its rounding depends on its threads.
+    """
+    if training.reproducible and model.simulator == "tfq":
+        raise ValueError(
+            "REPRODUCIBLE=true can't be used with SIMULATOR=tfq, whose rounding depends on its"
+            " threads: use SIMULATOR=qfleet or tensorflow, or REPRODUCIBLE=false"
+        )
+
+
+def check_shares(data: DataSettings, training: TrainingSettings) -> None:
+    """Check that every worker gets partitions of the data, and examples of each batch.
+
+    Raises:
+        ValueError: There are more workers than shares.
+    """
+    workers, shards = training.workers, training.state_shards
+    partitions, batch = data.partitions, training.global_batch
+    if workers > partitions * shards:
+        limit = f"PARTITIONS={partitions}"
+        if shards > 1:
+            limit = (
+                f"{partitions * shards} (PARTITIONS={partitions} groups of STATE_SHARDS={shards})"
+            )
+        raise ValueError(
+            f"WORKERS={workers} is more than {limit}, the maximum for this data set: lower"
+            " WORKERS or raise PARTITIONS"
+        )
+    if training.batch != AUTO and batch < (micro_batch := training.micro_batch or 0):
+        raise ValueError(
+            f"MICRO_BATCH={micro_batch} is more than BATCH={batch}, of which it is a part"
+        )
+    if batch * shards < workers:
+        raise ValueError(
+            f"BATCH={batch} is less than WORKERS={workers}, so that some workers would have no"
+            " examples: raise BATCH or lower WORKERS"
+        )
+
+
+def check_method(model: ModelSettings, training: TrainingSettings) -> None:
+    """Check that the simulator and the sharding have METHOD.
+
+    Raises:
+        ValueError: They don't.
+    """
+    if model.method == "auto":
+        return
+    if model.simulator != "qfleet":
+        raise ValueError(
+            f"METHOD={model.method} can't be used with SIMULATOR={model.simulator}: omit METHOD"
+        )
+    if model.method != "state_vector" and training.state_shards > 1:
+        raise ValueError(
+            f"METHOD={model.method} can't be used with STATE_SHARDS={training.state_shards}, which"
+            " shards state vectors: omit one"
+        )
+
+
+def check_layers(model: ModelSettings) -> None:
+    """Check the number of pooling layers, which an ansatz does not have.
+
+    Raises:
+        ValueError: LAYERS does not fit MODEL or QUBITS.
+    """
+    if model.model in ANSATZES:
+        return
+    if model.layers and model.model == "qcnn":
+        raise ValueError(
+            f"LAYERS={model.layers} does not fit MODEL=qcnn, which pools down to one qubit:"
+            " omit LAYERS, or use MODEL=hybrid"
+        )
+    most = (model.qubits - 1).bit_length()
+    if model.layers > most:
+        raise ValueError(
+            f"LAYERS={model.layers} is more than {most}, after which QUBITS={model.qubits} are"
+            " pooled into one: lower LAYERS or raise QUBITS"
+        )
+
+
+def check_task(model: ModelSettings, data: DataSettings, training: TrainingSettings) -> None:
+    """Check that the model, the data and the sharding fit the task.
+
+    Raises:
+        ValueError: A setting does not fit TASK.
+    """
+    task, name, is_variational = data.task, model.model, data.task in VARIATIONAL_TASKS
+    if is_variational and name in MODELS:
+        raise ValueError(
+            f"MODEL={name} does not fit TASK={task}, which needs an ansatz: set"
+            f" MODEL={'hardware-efficient' if task == 'state' else ' or '.join(ANSATZES)}, or"
+            " MODEL=module:factory"
+        )
+    if not is_variational and name in ANSATZES:
+        raise ValueError(
+            f"MODEL={name} does not fit TASK={task}: set MODEL={' or '.join(MODELS)}, or"
+            " TASK=energy or state"
+        )
+    if is_variational and training.loss:
+        raise ValueError(
+            f"LOSS={training.loss} does not fit TASK={task}, whose loss is the"
+            f" {'energy' if task == 'energy' else 'infidelity'}: omit LOSS"
+        )
+    if (column := data.id_column) and is_variational:
+        raise ValueError(
+            f"ID_COLUMN={column} does not fit TASK={task}, which has no table: omit ID_COLUMN"
+        )
+    if column and column == data.label_column:
+        raise ValueError(
+            f"ID_COLUMN={column} is also LABEL_COLUMN: set ID_COLUMN to the column that"
+            " identifies rows, or omit it"
+        )
+    for setting in ("classes", "class_weights"):
+        if task != "classification" and (value := getattr(data, setting)):
+            raise ValueError(
+                f"{setting.upper()}={value} does not fit TASK={task}, which has no classes: omit"
+                f" {setting.upper()}"
+            )
+    if task == "state":
+        _check_states(model, training)
+
+
+def _check_states(model: ModelSettings, training: TrainingSettings) -> None:
+    if model.model in ANSATZES and model.model != "hardware-efficient":
+        raise ValueError(
+            f"MODEL={model.model} is made for a Hamiltonian, which TASK=state does not have: set"
+            " MODEL=hardware-efficient"
+        )
+    if training.state_shards > 1:
+        raise ValueError(
+            f"STATE_SHARDS={training.state_shards} does not fit TASK=state, whose target states are"
+            " not sharded: omit STATE_SHARDS"
+        )
+    if model.method not in ("auto", "state_vector"):
+        raise ValueError(
+            f"METHOD={model.method} does not fit TASK=state, which needs state vectors: omit METHOD"
+        )
