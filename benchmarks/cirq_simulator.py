@@ -10,7 +10,6 @@ complex64 and cache the translated circuit as they do by default. Run it in `.ve
 import argparse
 import time
 from collections.abc import Callable
-from typing import Any
 
 import cirq
 import numpy as np
@@ -23,6 +22,7 @@ from qfleet import num_threads
 ROUNDS = 15
 MODELS = ("entangling", "qcnn")
 FUSED_QUBITS = (2, 3, 4)
+Simulator = qfleet.cirq.Simulator | qsimcirq.QSimSimulator
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
 
 def compare(title: str, circuit: cirq.Circuit, run: Callable[..., np.ndarray]) -> None:
     """Time all simulators on a circuit, check that they agree, and print a line."""
-    simulators: dict[str, Any] = {"qfleet": qfleet.cirq.Simulator(dtype=np.complex64)}
+    simulators: dict[str, Simulator] = {"qfleet": qfleet.cirq.Simulator(dtype=np.complex64)}
     for fused in FUSED_QUBITS:
         options = qsimcirq.QSimOptions(cpu_threads=num_threads(), max_fused_gate_size=fused)
         simulators[f"qsim, {fused} fused"] = qsimcirq.QSimSimulator(options)
@@ -62,7 +62,7 @@ def compare(title: str, circuit: cirq.Circuit, run: Callable[..., np.ndarray]) -
     )
 
 
-def simulate(simulator: Any, circuit: cirq.Circuit, values: dict[str, float]) -> np.ndarray:
+def simulate(simulator: Simulator, circuit: cirq.Circuit, values: dict[str, float]) -> np.ndarray:
     """Return the final state."""
     return simulator.simulate(circuit, values).final_state_vector
 
@@ -70,7 +70,9 @@ def simulate(simulator: Any, circuit: cirq.Circuit, values: dict[str, float]) ->
 def expectation_of(chosen: BenchmarkModel) -> Callable[..., np.ndarray]:
     """Return a function of the expectation values of a model's observables."""
 
-    def expectation(simulator: Any, circuit: cirq.Circuit, values: dict[str, float]) -> np.ndarray:
+    def expectation(
+        simulator: Simulator, circuit: cirq.Circuit, values: dict[str, float]
+    ) -> np.ndarray:
         found = simulator.simulate_expectation_values(circuit, list(chosen.observables), values)
         return np.real(found)
 

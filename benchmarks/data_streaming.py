@@ -134,7 +134,7 @@ def one_by_one(path: str, reads: int) -> float:
         return reads / (time.monotonic() - start)
 
 
-def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float], dict[str, Any]]:
+def rates(path: str, memory: int, steps: int) -> tuple[list[float], list[float], dict[str, object]]:
     """Return the examples per second of training steps, streamed and from memory, by round.
 
     Runs in its own process, which `main` starts, with one thread per CPU.

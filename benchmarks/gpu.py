@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ CASE_SECONDS, STEPS = 0.2, 5
 """The steps of a case are repeated for this time, and so often. The first two are not counted."""
 MAX_CASE_SECONDS = 2.0
 
-Step = Callable[[], Any]
+Step = Callable[[], object]
 
 
 @dataclass(frozen=True)

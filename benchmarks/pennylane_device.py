@@ -11,16 +11,17 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
 import pennylane as qml
 import torch
+from pennylane.measurements import ExpectationMP
+from pennylane.typing import TensorLike
 
 import qfleet.pennylane
 
-Circuit = Callable[[Any, Any], Any]
+Circuit = Callable[[TensorLike, TensorLike], ExpectationMP]
 MIN_ROUND_SECONDS = 0.5
 
 
@@ -55,7 +56,7 @@ CASES = {
 }
 
 
-def one_qubit(weights: Any, wire: int, *, inverse: bool = False) -> None:
+def one_qubit(weights: TensorLike, wire: int, *, inverse: bool = False) -> None:
     """Apply any one-qubit unitary, or its inverse.
 
     Args:
@@ -68,7 +69,7 @@ def one_qubit(weights: Any, wire: int, *, inverse: bool = False) -> None:
         gates[at](-weights[at] if inverse else weights[at], wires=wire)
 
 
-def convolution(weights: Any, active: list[int]) -> None:
+def convolution(weights: TensorLike, active: list[int]) -> None:
     """Apply one two-qubit unitary to all neighbors.
 
     Args:
@@ -95,7 +96,7 @@ def qcnn(qubits: int) -> tuple[Circuit, tuple[int, ...]]:
     """
     layers = qubits.bit_length() - 1
 
-    def circuit(inputs: Any, weights: Any) -> Any:
+    def circuit(inputs: TensorLike, weights: TensorLike) -> ExpectationMP:
         for wire in range(qubits):
             qml.Hadamard(wire)
         for wire in range(qubits):
@@ -123,7 +124,7 @@ def entangling_layers(qubits: int) -> tuple[Circuit, tuple[int, ...]]:
         qubits: Number of qubits.
     """
 
-    def circuit(inputs: Any, weights: Any) -> Any:
+    def circuit(inputs: TensorLike, weights: TensorLike) -> ExpectationMP:
         qml.AngleEmbedding(inputs, wires=range(qubits))
         qml.StronglyEntanglingLayers(weights, wires=range(qubits))
         return qml.expval(qml.Z(0))
@@ -176,7 +177,7 @@ def _jax_step(
     x, w, y = map(jax.numpy.asarray, (inputs, weights, labels))
 
     @jax.jit
-    def gradient(w: Any) -> Any:
+    def gradient(w: jax.Array) -> jax.Array:
         return jax.grad(lambda w: jax.numpy.mean((node(x, w) - y) ** 2))(w)
 
     return lambda: np.asarray(gradient(w))

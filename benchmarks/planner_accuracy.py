@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
@@ -27,7 +27,30 @@ from planning.accuracy import FILE
 from planning.costs import CostForecast
 from planning.planner import make_plan
 
-CASES: tuple[dict[str, Any], ...] = (
+
+class Case(TypedDict):
+    """Settings of a training; `rows` of a table in place of a generated data set."""
+
+    model: str
+    qubits: int
+    batch: int
+    train_examples: NotRequired[int]
+    data: NotRequired[str]
+    rows: NotRequired[int]
+
+
+class Row(TypedDict):
+    """A training of planner.json: its prediction and its measurement."""
+
+    case: str
+    workers: int
+    recommended: bool
+    predicted_ms: float
+    measured_ms: float
+    error: float
+
+
+CASES: tuple[Case, ...] = (
     {"model": "qcnn", "qubits": 8, "batch": 64, "train_examples": 400},
     {"model": "qcnn", "qubits": 9, "batch": 30, "data": "digits"},
     {"model": "qcnn", "qubits": 10, "batch": 200, "rows": 3000},
@@ -66,7 +89,7 @@ def main() -> int:
     quick = Settings.with_options(settings, "make scaling", ScalingOptions)[1].quick
     numbers = options.only or (QUICK_CASES if quick else every)
     facts = machine.facts()
-    rows = []
+    rows: list[Row] = []
     print(f"{'':40} {'workers':>7} {'predicted':>12} {'measured':>12} {'off':>6}", flush=True)
     for number in numbers:
         rows += _measure(CASES[number])
@@ -78,11 +101,11 @@ def _numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
-def _measure(case: dict[str, Any]) -> list[dict[str, Any]]:
+def _measure(case: Case) -> list[Row]:
     """Plan and train one case, and print and return a row per number of workers."""
     fields = {name: value for name, value in case.items() if name != "rows"}
     name = ", ".join(str(value) for value in case.values())
-    rows = []
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         if "rows" in case:
             fields["data"] = str(_write_table(Path(folder), case["rows"], case["qubits"]))
@@ -153,7 +176,7 @@ def _train(arguments: list[str], forecast: CostForecast, storage: Path) -> float
     return seconds / -(-int(epochs_done[0]["examples"]) // option.batch)
 
 
-def _report(rows: list[dict[str, Any]], facts: dict[str, str], *, write: bool) -> int:
+def _report(rows: list[Row], facts: dict[str, str], *, write: bool) -> int:
     errors = [row["error"] for row in rows]
     losses = [_loss(rows, case) for case in dict.fromkeys(row["case"] for row in rows)]
     summary = {"median": statistics.median(errors), "worst": max(errors), "loss": max(losses)}
@@ -171,7 +194,7 @@ def _report(rows: list[dict[str, Any]], facts: dict[str, str], *, write: bool) -
     return 1 if exceeded else 0
 
 
-def _loss(rows: list[dict[str, Any]], case: str) -> float:
+def _loss(rows: list[Row], case: str) -> float:
     """Return how much longer the recommended number of workers takes than the best one."""
     times = {row["workers"]: row["measured_ms"] for row in rows if row["case"] == case}
     recommended = [row["workers"] for row in rows if row["case"] == case and row["recommended"]]

@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from benchmarks.cases import Row, SpeedCase
 
@@ -102,5 +101,5 @@ def _replace(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def _lines(items: Sequence[Any]) -> str:
+def _lines(items: Sequence[Mapping[str, object]]) -> str:
     return "[\n" + ",\n".join(json.dumps(item) for item in items) + "\n]"

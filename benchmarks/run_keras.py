@@ -6,8 +6,8 @@ python -m benchmarks.run_keras qfleet|tfq
 import sys
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 import cirq
 import numpy as np
@@ -139,7 +139,9 @@ class KerasSystem:
         )
         return asdict(forward + backward if both_passes else forward)
 
-    def _ordered(self, layer: Any, definition: BenchmarkModel, data: RandomInputs) -> np.ndarray:
+    def _ordered(
+        self, layer: keras.layers.Layer, definition: BenchmarkModel, data: RandomInputs
+    ) -> np.ndarray:
         """Return the parameters in the order of the layer's weight."""
         if self._system == "qfleet":
             return data.parameters
@@ -241,7 +243,7 @@ class _StepTimes(keras.callbacks.Callback):
         super().__init__()
         self.ended: list[float] = []
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         self.ended.append(time.perf_counter())
 
 
@@ -253,10 +255,10 @@ class _RoundsCallback(keras.callbacks.Callback):
         self._batch, self._channel = batch, channel
         self._ready, self._rounds = ready, rounds
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         self._start = time.perf_counter()
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         ms = (time.perf_counter() - self._start) * 1e3 / (self._batch * self.params["steps"])
         self._channel.send({"ms": ms, "peak_gib": peak_gib()} if epoch else self._ready)
         if epoch < self._rounds:

@@ -17,7 +17,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks.subprocess_protocol import Channel, Message, SubprocessSystem, SystemFailed
 from common.errors import SettingsError, run_main
@@ -67,7 +67,7 @@ def main() -> int:
             system.close()
 
 
-def _role(**fields: Any) -> str:
+def _role(**fields: object) -> str:
     return ROLE + json.dumps(fields)
 
 
@@ -78,7 +78,7 @@ def _measure(
     kept = True
     with concurrent.futures.ThreadPoolExecutor(SHARDS) as pool:
 
-        def request(systems: list[SubprocessSystem], **message: Any) -> list[Message]:
+        def request(systems: list[SubprocessSystem], **message: object) -> list[Message]:
             return list(pool.map(lambda system: system.request(message), systems))
 
         for batch in BATCHES:
@@ -185,7 +185,7 @@ class _Process:
         self._weights = random.uniform([len(model.parameters)], -3.0, 3.0)
 
         @tf.function
-        def step(angles: Any, weights: Any) -> Any:
+        def step(angles: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape() as tape:
                 tape.watch(weights)
                 values = simulator.expectation(angles, weights)
@@ -207,7 +207,7 @@ class _Process:
         self._half = 2 ** (qubits - 2) * 2
 
         @tf.function
-        def all_to_all(values: Any) -> Any:
+        def all_to_all(values: tf.Tensor) -> tf.Tensor:
             for _ in tf.range(3 * batch):
                 values = exchange.all_to_all(values)
             return values[0, 0]

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import SupportsFloat, TypeVar
 
 from benchmarks.circuit_models import RandomInputs, model, random_inputs
 from benchmarks.subprocess_protocol import Channel, Message, SubprocessSystem, versions
@@ -23,13 +23,15 @@ ENVIRONMENTS = {"torch": ".venv-peers", "keras": ".venv"}
 PACKAGES = {"torch": ["torch", "numpy"], "keras": ["tensorflow", "tf_keras", "numpy"]}
 BLOCK_SECONDS = 0.05
 WARM_UP_STEPS = 100
+LayerT = TypeVar("LayerT")
 MAX_LOSS_DIFFERENCE = 1e-4
 LEARNING_RATE = 0.01
 
-Step = Callable[[], Any]
+Step = Callable[[], SupportsFloat]
+"""A step, which returns the loss."""
 
 
-def training_problem(case: Message) -> tuple[Callable[..., Any], RandomInputs]:
+def training_problem(case: Message) -> tuple[Callable[..., LayerT], RandomInputs]:
     """Return a function that makes the circuit layer of a class and options, and the data.
 
     Args:
@@ -37,7 +39,7 @@ def training_problem(case: Message) -> tuple[Callable[..., Any], RandomInputs]:
     """
     definition = model("qcnn", case["qubits"])
 
-    def make_layer(layer_class: Callable[..., Any], **options: Any) -> Any:
+    def make_layer(layer_class: Callable[..., LayerT], **options: object) -> LayerT:
         circuit, inputs = definition.circuit, definition.inputs
         return layer_class(
             circuit, inputs, definition.observables, parameters=definition.parameters, **options

@@ -1,10 +1,9 @@
 """PennyLane's default.qubit with backpropagation through JAX."""
 
-from typing import Any
-
 import jax
 import pennylane as qml
 from jax import numpy as jnp
+from pennylane.measurements import MeasurementProcess
 
 from benchmarks.peers.gates import gate_list
 from benchmarks.peers.jax_method import JaxMethod
@@ -23,7 +22,7 @@ class DefaultQubitPeer(Peer):
         circuit = gate_list(problem.model)
 
         @qml.qnode(qml.device("default.qubit", wires=circuit.qubits), diff_method="backprop")
-        def node(angles: Any, parameters: Any) -> Any:
+        def node(angles: jax.Array, parameters: jax.Array) -> list[MeasurementProcess]:
             apply_gates(circuit, angles, parameters)
             return [qml.expval(qml.Z(wire)) for wire in circuit.readouts]
 

@@ -17,12 +17,19 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from benchmarks.circuit_models import MODELS, BenchmarkModel, RandomInputs, model, random_inputs
 from benchmarks.peers.gates import Gate, gate_list
+
+if TYPE_CHECKING:
+    import jax
+    import torch
+
+Array: TypeAlias = "np.ndarray | torch.Tensor | jax.Array"
 
 SYSTEMS = ("torch eager", "torch compile", "torch graph", "jax", "tensorcircuit")
 BATCH, PARTS = -2, -1
@@ -93,7 +100,7 @@ def make_step(
     return step
 
 
-Arrays = tuple[Any, Any, Any]
+Arrays = tuple[Array, Array, Array]
 """Of blocks: `select` [V, blocks * L] takes values to half angles a; each gate is
 cos(a) C + sin(a) S, with C and S transposed in [blocks, L, D, D]."""
 
@@ -131,7 +138,9 @@ class Simulation:
         self.constants = state, data_arrays, arrays, arrays_of_signs
         """Arrays for the device."""
 
-    def values(self, library: Any, constants: Any, angles: Any, parameters: Any) -> Any:
+    def values(
+        self, library: ModuleType, constants: tuple, angles: Array, parameters: Array
+    ) -> Array:
         """Return the values [B, K] of a batch.
 
         Args:
@@ -204,9 +213,9 @@ def _real_matrix(
     terms: dict[str, complex], targets: Sequence[int], wires: Sequence[int]
 ) -> np.ndarray:
     """Return a sum of Pauli products on some of the wires, as a real matrix, transposed."""
-    total: Any = 0
+    total = np.zeros((1 << len(wires), 1 << len(wires)), complex)
     for letters, coefficient in terms.items():
-        product: Any = np.eye(1) * coefficient
+        product = np.eye(1) * coefficient
         for wire in wires:
             letter = letters[targets.index(wire)] if wire in targets else "i"
             product = np.kron(product, _PAULIS[letter])
@@ -215,7 +224,7 @@ def _real_matrix(
     return (np.kron(np.real(total), np.eye(2)) + np.kron(np.imag(total), turned)).T
 
 
-def _matrices(library: Any, values: Any, arrays: Arrays) -> Any:
+def _matrices(library: ModuleType, values: Array, arrays: Arrays) -> Array:
     """Return the transposed matrices [..., blocks, D, D] of blocks for values [..., V]."""
     select, cosine, sine = arrays
     angles = (values @ select).reshape(*values.shape[:-1], *cosine.shape[:2], 1, 1)
@@ -226,8 +235,12 @@ def _matrices(library: Any, values: Any, arrays: Arrays) -> Any:
 
 
 def _apply(
-    library: Any, state: Any, axes: list[int], blocks: Sequence[tuple[int, ...]], matrices: Any
-) -> tuple[Any, list[int]]:
+    library: ModuleType,
+    state: Array,
+    axes: list[int],
+    blocks: Sequence[tuple[int, ...]],
+    matrices: Array,
+) -> tuple[Array, list[int]]:
     """Apply blocks; return the state and its axes, which a product leaves in another order."""
     per_example = matrices.ndim == 4
     for index, wires in enumerate(blocks):
@@ -246,7 +259,7 @@ def _order(axes: list[int], wires: Sequence[int], per_example: bool) -> list[int
     return [*first, *(axis for axis in axes if axis not in (*first, *end)), *end]
 
 
-def _permute(library: Any, state: Any, axes: list[int], ordered: list[int]) -> Any:
+def _permute(library: ModuleType, state: Array, axes: list[int], ordered: list[int]) -> Array:
     permute = library.permute if hasattr(library, "permute") else library.permute_dims
     return permute(state, [axes.index(axis) for axis in ordered])
 
@@ -283,7 +296,7 @@ def _torch_step(
         torch.compiler.reset()  # PyTorch counts compilations of a function, up to a limit
         forward = torch.compile(forward, fullgraph=True, dynamic=False)
 
-    def differentiate() -> Any:
+    def differentiate() -> torch.Tensor:
         values = forward(angles, parameters)
         (gradient,) = torch.autograd.grad(values, parameters, weights)
         return torch.cat([values.detach().flatten(), gradient])
@@ -303,7 +316,7 @@ def _torch_step(
     return step
 
 
-def _captured(function: Callable[[], Any]) -> Callable[[], Any]:
+def _captured(function: Callable[[], "torch.Tensor"]) -> Callable[[], "torch.Tensor"]:
     """Capture a function of the GPU in a CUDA graph; return a function that replays it."""
     import torch
 
@@ -317,7 +330,7 @@ def _captured(function: Callable[[], Any]) -> Callable[[], Any]:
     with torch.cuda.graph(graph):
         result = function()
 
-    def replay() -> Any:
+    def replay() -> torch.Tensor:
         graph.replay()
         return result
 
@@ -337,7 +350,7 @@ def _jax_step(
     import jax
     from jax import numpy as jnp
 
-    constants: Any = ()
+    constants: tuple = ()
     if system == "tensorcircuit":
         from benchmarks.peers.tensorcircuit_jax import readouts
 
@@ -348,7 +361,9 @@ def _jax_step(
         simulation = Simulation(definition, width)
         constants, values = simulation.constants, partial(simulation.values, jnp)
 
-    def differentiate(constants: Any, upstream: Any, angles: Any, parameters: Any) -> Any:
+    def differentiate(
+        constants: tuple, upstream: jax.Array, angles: jax.Array, parameters: jax.Array
+    ) -> jax.Array:
         found, pull = jax.vjp(lambda weights: values(constants, angles, weights), parameters)
         return jnp.concatenate([found.reshape(-1), *pull(upstream)])
 
@@ -359,7 +374,7 @@ def _jax_step(
     return lambda: np.asarray(compiled(*fixed, data.angles, data.parameters))
 
 
-def _map(function: Callable[[Any], Any], arrays: Any) -> Any:
+def _map(function: Callable[[np.ndarray], Array], arrays: tuple | np.ndarray) -> tuple:
     """Apply a function to each array of nested tuples."""
     if isinstance(arrays, tuple):
         return tuple(_map(function, array) for array in arrays)
@@ -371,7 +386,7 @@ def _time_limit(seconds: int) -> Iterator[None]:
     """Raise TimeoutError after some seconds; works in the main thread only."""
     message = f"the compilation takes more than {seconds} s"
 
-    def stop(*_: Any) -> None:
+    def stop(*_: object) -> None:
         raise TimeoutError(message)
 
     before = signal.signal(signal.SIGALRM, stop)

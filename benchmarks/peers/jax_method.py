@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,7 +11,13 @@ from benchmarks.machine import available_gib
 from benchmarks.peers.peer import Method, Problem
 from benchmarks.subprocess_protocol import TooLarge
 
-Circuit = Callable[[Any, Any], Any]  # one example's angles [I], parameters [P] -> readouts [K]
+Circuit = Callable[
+    [jax.Array, jax.Array], jax.Array
+]  # one example's angles [I], parameters [P] -> readouts [K]
+
+Dense = tuple[tuple[jax.Array, jax.Array], ...]
+Weights = tuple[jax.Array, Dense]
+Moments = tuple[jax.Array, Weights, Weights]
 
 LEARNING_RATE, DECAYS, EPSILON = 0.01, (0.9, 0.999), 1e-7
 
@@ -32,7 +37,7 @@ class JaxMethod(Method):
     def __init__(self, circuit: Circuit, problem: Problem) -> None:
         readouts = jax.vmap(circuit, in_axes=(0, None))
 
-        def predict(weights: Any, angles: Any) -> tuple[Any, Any]:
+        def predict(weights: Weights, angles: jax.Array) -> tuple[jax.Array, jax.Array]:
             parameters, dense = weights
             values = outputs = readouts(angles, parameters)
             for layer, (kernel, bias) in enumerate(dense):
@@ -40,11 +45,15 @@ class JaxMethod(Method):
                 outputs = jnp.tanh(outputs) if layer + 1 < len(dense) else outputs
             return outputs, values
 
-        def loss(weights: Any, angles: Any, labels: Any) -> tuple[Any, Any]:
+        def loss(
+            weights: Weights, angles: jax.Array, labels: jax.Array
+        ) -> tuple[jax.Array, jax.Array]:
             outputs, values = predict(weights, angles)
             return jnp.mean((outputs - labels) ** 2), values
 
-        def step(weights: Any, moments: Any, angles: Any, labels: Any) -> tuple[Any, ...]:
+        def step(
+            weights: Weights, moments: Moments, angles: jax.Array, labels: jax.Array
+        ) -> tuple[Weights, Moments, jax.Array, jax.Array]:
             (_, values), slopes = jax.value_and_grad(loss, has_aux=True)(weights, angles, labels)
             return (*_adam(weights, moments, slopes), values, slopes[0])
 
@@ -84,7 +93,7 @@ class JaxMethod(Method):
         return np.asarray(values), np.asarray(slopes)
 
 
-def _adam(weights: Any, moments: Any, slopes: Any) -> tuple[Any, Any]:
+def _adam(weights: Weights, moments: Moments, slopes: Weights) -> tuple[Weights, Moments]:
     """Return the updated weights and moments (Kingma and Ba, arXiv:1412.6980)."""
     count, first, second = moments
     count = count + 1

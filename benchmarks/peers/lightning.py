@@ -1,10 +1,9 @@
 """PennyLane's lightning.qubit with adjoint gradients."""
 
-from typing import Any
-
 import numpy as np
 import pennylane as qml
 from pennylane import numpy as pnp
+from pennylane.measurements import MeasurementProcess
 
 from benchmarks.peers.gates import gate_list
 from benchmarks.peers.peer import Method, Peer, Problem, fastest
@@ -31,7 +30,7 @@ class _Lightning(Method):
         )
 
         @qml.qnode(device, diff_method="adjoint")
-        def node(angles: Any, parameters: Any) -> Any:
+        def node(angles: pnp.tensor, parameters: pnp.tensor) -> list[MeasurementProcess]:
             apply_gates(circuit, angles, parameters)
             return [qml.expval(qml.Z(wire)) for wire in circuit.readouts]
 
@@ -62,14 +61,14 @@ class _Lightning(Method):
             return values, None
         return values, np.asarray(qml.grad(self._loss, argnums=[0])(*self._weights)[0])
 
-    def readouts(self, angles: Any, parameters: Any) -> Any:
+    def readouts(self, angles: pnp.tensor, parameters: pnp.tensor) -> pnp.tensor:
         """Return the readouts [B, K]."""
         raise NotImplementedError
 
-    def _loss(self, *weights: Any) -> Any:
+    def _loss(self, *weights: pnp.tensor) -> pnp.tensor:
         return pnp.mean((self._predict(*weights) - self._labels) ** 2)
 
-    def _predict(self, parameters: Any, *dense: Any) -> Any:
+    def _predict(self, parameters: pnp.tensor, *dense: pnp.tensor) -> pnp.tensor:
         values = self.readouts(self._angles, parameters)
         for layer in range(0, len(dense), 2):
             values = values @ dense[layer] + dense[layer + 1]
@@ -78,10 +77,10 @@ class _Lightning(Method):
 
 
 class _Loop(_Lightning):
-    def readouts(self, angles: Any, parameters: Any) -> Any:
+    def readouts(self, angles: pnp.tensor, parameters: pnp.tensor) -> pnp.tensor:
         return qml.math.stack([qml.math.stack(self.node(row, parameters)) for row in angles])
 
 
 class _Broadcast(_Lightning):
-    def readouts(self, angles: Any, parameters: Any) -> Any:
+    def readouts(self, angles: pnp.tensor, parameters: pnp.tensor) -> pnp.tensor:
         return qml.math.transpose(qml.math.stack(self.node(angles, parameters)))

@@ -1,8 +1,7 @@
 """Benchmark circuits in PennyLane."""
 
-from typing import Any
-
 import pennylane as qml
+from pennylane.typing import TensorLike
 
 from benchmarks.peers.gates import GateList
 
@@ -19,7 +18,7 @@ GATES = {
 }
 
 
-def apply_gates(circuit: GateList, angles: Any, parameters: Any) -> None:
+def apply_gates(circuit: GateList, angles: TensorLike, parameters: TensorLike) -> None:
     """Queue the gates of a circuit.
 
     Args:

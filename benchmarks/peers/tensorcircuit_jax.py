@@ -1,7 +1,6 @@
 """TensorCircuit-NG on JAX."""
 
 from functools import partial
-from typing import Any
 
 import jax
 import tensorcircuit as tc
@@ -23,7 +22,7 @@ class TensorCircuitPeer(Peer):
         return JaxMethod(partial(readouts, gate_list(problem.model)), problem)
 
 
-def readouts(circuit: GateList, angles: Any, parameters: Any) -> Any:
+def readouts(circuit: GateList, angles: jax.Array, parameters: jax.Array) -> jax.Array:
     """Return the readouts [K] of one example."""
     tc.set_backend("jax")
     tc.set_dtype("complex64")

@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -18,6 +18,21 @@ from benchmarks.circuit_models import BenchmarkModel
 from benchmarks.peers.gates import GateList, gate_list
 from benchmarks.subprocess_protocol import peak_gib
 from qfleet.circuits import qcnn
+from qfleet.circuits.qcnn import Pooling
+
+if TYPE_CHECKING:
+    import jax
+    from pennylane.measurements import MeasurementProcess
+
+
+class Case(TypedDict):
+    """A QCNN, and the numbers of readouts to measure."""
+
+    qubits: int
+    layers: int
+    pool: Pooling
+    readouts: list[list[int]]
+
 
 Function = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """From the inputs [I] and the parameters [P] of one example to a result."""
@@ -84,7 +99,7 @@ class WideDefaultTensor(WidePeer):
         device = qml.device("default.tensor", wires=circuit.qubits, method="tn")
 
         @qml.qnode(device, diff_method=None)
-        def node(inputs: np.ndarray, parameters: np.ndarray) -> Any:
+        def node(inputs: np.ndarray, parameters: np.ndarray) -> list["MeasurementProcess"]:
             for name, wires, angle in _numeric(circuit, inputs, parameters):
                 kind = PENNYLANE_GATES.get(name, name.upper())
                 getattr(qml, kind)(*angle, wires=wires)
@@ -113,7 +128,7 @@ class WideTensorCircuit(WidePeer):
         compiled = jax.jit(jax.grad(lambda inputs, weights: readouts(inputs, weights).sum(), 1))
         return lambda inputs, parameters: np.asarray(compiled(inputs, parameters))
 
-    def _readouts(self, circuit: GateList) -> Callable[[Any, Any], Any]:
+    def _readouts(self, circuit: GateList) -> Callable[["jax.Array", "jax.Array"], "jax.Array"]:
         import sympy
         import tensorcircuit as tc
         from jax import numpy as jnp
@@ -130,7 +145,7 @@ class WideTensorCircuit(WidePeer):
                 apply(*gate.wires, theta=gate.coefficient * symbol)
         cones = [tc.compiler.lightcone_compile(symbolic, [wire]) for wire in circuit.readouts]
 
-        def readouts(inputs: Any, parameters: Any) -> Any:
+        def readouts(inputs: "jax.Array", parameters: "jax.Array") -> "jax.Array":
             values = []
             for cone, places in cones:
                 bound = {
@@ -155,7 +170,7 @@ PEERS = {
 }
 
 
-def wide_gates(qubits: int, layers: int, pool: Any) -> GateList:
+def wide_gates(qubits: int, layers: int, pool: Pooling) -> GateList:
     """Return the gates of a QCNN. Its CZ gates come as two layers, which keeps cones narrow."""
     made = qcnn(qubits, layers=layers, pool=pool)
     model = BenchmarkModel(
@@ -193,7 +208,7 @@ def _numeric(
     ]
 
 
-def _timed(function: Function, inputs: np.ndarray, parameters: np.ndarray) -> dict[str, Any]:
+def _timed(function: Function, inputs: np.ndarray, parameters: np.ndarray) -> dict[str, object]:
     """Return the seconds of the first call and of the fastest later one, and the result."""
     seconds = []
     for _ in range(1 + REPETITIONS):
@@ -203,7 +218,7 @@ def _timed(function: Function, inputs: np.ndarray, parameters: np.ndarray) -> di
     return {"first": seconds[0], "step": min(seconds[1:]), "result": np.asarray(result).tolist()}
 
 
-def measure(name: str, case: dict[str, Any], readouts: Sequence[int]) -> dict[str, Any]:
+def measure(name: str, case: Case, readouts: Sequence[int]) -> dict[str, object]:
     """Return the times of some readouts, numbered in the order of the circuit's."""
     circuit = wide_gates(case["qubits"], case["layers"], case["pool"])
     circuit = replace(circuit, readouts=tuple(circuit.readouts[at] for at in readouts))
