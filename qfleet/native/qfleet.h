@@ -65,7 +65,7 @@ typedef struct {
 
 // Creates a program for reals of 4 or 8 bytes, from the bytes of
 // qfleet/compiler/state/program_writer.py, network_writer.py (contracts tensor networks),
-// density_writer.py (evolves density matrices) or trajectory_writer.py (evolves quantum
+// density_program.py (evolves density matrices) or trajectory_program.py (evolves quantum
 // trajectories). The latter three have expectation values and their gradients, but no states,
 // samples or stages; the latter two have no Hessian-vector products.
 QFLEET_API qfleet_status qfleet_program_create(const void* bytes, int64_t size, int32_t real_bytes,

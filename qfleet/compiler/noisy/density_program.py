@@ -1,15 +1,17 @@
 """Programs that evolve density matrices: circuits with noise channels."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from qfleet.compiler.any_program import SerializedProgram
 from qfleet.compiler.circuit.channel import NoiseChannel, on_block
-from qfleet.compiler.noisy.density_writer import DensityWriter
-from qfleet.compiler.noisy.noisy_blocks import NoisyProgram
-from qfleet.compiler.noisy.noisy_writer import Unitary
+from qfleet.compiler.noisy.noisy_blocks import NoisyProgram, Unitary
+from qfleet.compiler.noisy.noisy_writer import NoisyWriter
+
+_DIGITS = {"X": 1, "Y": 2, "Z": 3}
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class DensityProgram(NoisyProgram[np.ndarray]):
     method = "density_matrix"
     kind = "density matrices"
     hessian_advice = "remove the noise"
-    max_qubits = 16  # kMaxDensityQubits in native/noisy/density_program.h
+    max_qubits = 16  # kMaxDensityQubits in native/noisy/noisy_program.cc
     advice = "use the method trajectories"
     memory_advice = "use the method trajectories, or fewer qubits"
     memory_unit = "gradient of an example"
@@ -41,8 +43,9 @@ class DensityProgram(NoisyProgram[np.ndarray]):
                 merged.append(matrix)
         return tuple(merged)
 
-    def _writer(self) -> DensityWriter:
-        return DensityWriter(self)
+    def serialized(self, dtype: str) -> SerializedProgram:
+        """Return the program in the form that the engine takes; see `AnyProgram`."""
+        return _DensityWriter(self).program()
 
     def last_blocks(self) -> list[int]:
         """Return the last block of each position; that of a measured one comes after all."""
@@ -75,6 +78,33 @@ class DensityProgram(NoisyProgram[np.ndarray]):
     def batch_work(self, threads: int) -> list[float]:
         """Return the work of up to one example per thread; see `ProgramCost`."""
         return [1.0] * threads
+
+
+class _DensityWriter(NoisyWriter[np.ndarray]):
+    """A serialized density program and its exponents."""
+
+    format = 3
+
+    def __init__(self, program: DensityProgram) -> None:
+        # Qubits that are needed for longest have the lowest digits: the others are traced out.
+        self._last = last = program.last_blocks()
+        order = sorted(range(len(last)), key=lambda position: -last[position])
+        super().__init__(program, order, program.keys if program.sampling.shots else ())
+
+    def _block_header(self, number: int) -> list[int]:
+        return [sum(one >= number for one in self._last)]
+
+    def _channel_words(self, channel: np.ndarray, block: tuple[int, ...]) -> list[int]:
+        qubits = len(block)
+        return [self._channel([qubits], channel.ravel().tolist()), qubits, 0]
+
+    def _readouts(self, program: NoisyProgram[np.ndarray]) -> tuple[list[int], Iterable[float]]:
+        strings = [
+            sum(_DIGITS[letter] << 2 * self._place[at] for at, letter in string.items())
+            for string in program.terms.strings
+        ]
+        measured = max(1, sum(one == len(program.blocks) for one in self._last))
+        return [measured, len(strings), *strings], program.terms.weights.ravel()
 
 
 def _kept_coefficients(before: list[int]) -> int:

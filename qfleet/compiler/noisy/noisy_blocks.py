@@ -3,23 +3,28 @@
 import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Generic, Self
+from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
 
 import cirq
 import numpy as np
 
-from qfleet.compiler.any_program import AnyProgram, Item, ProgramCost, SerializedProgram, Source
+from qfleet.compiler.any_program import AnyProgram, Item, ProgramCost, Source
 from qfleet.compiler.circuit import observables
 from qfleet.compiler.circuit.channel import NoiseChannel
 from qfleet.compiler.circuit.factor import Factor
 from qfleet.compiler.circuit.fused_blocks import embed
 from qfleet.compiler.circuit.light_cone import light_cone, ordered_qubits
 from qfleet.compiler.circuit.sampling import Sampling
-from qfleet.compiler.noisy.noisy_writer import Channel, NoisyWriter, Unitary
 from qfleet.errors import CircuitError
 
 if TYPE_CHECKING:
     from qfleet.engine.machine import Machine
+
+Channel = TypeVar("Channel")
+"""A channel in the form that a kind of program has: Kraus operators, or a matrix."""
+
+Unitary = tuple[Factor, ...]
+"""A product of factors on the same qubits, first applied first."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +112,6 @@ class NoisyProgram(AnyProgram, Generic[Channel]):
     ) -> tuple[Unitary | Channel, ...]:
         """Return the items of a block with its channels in the form of this kind."""
 
-    @abc.abstractmethod
-    def _writer(self) -> NoisyWriter[Channel]:
-        """Return the serialized program."""
-
     @property
     @abc.abstractmethod
     def operations(self) -> int:
@@ -138,10 +139,6 @@ class NoisyProgram(AnyProgram, Generic[Channel]):
     def with_inputs(self) -> Self:
         """Return the program with its parameters as further inputs, after the others."""
         return replace(self, inputs=(*self.inputs, *self.parameters), parameters=())
-
-    def serialized(self, dtype: str) -> SerializedProgram:
-        """Return the program in the form that the engine takes; see `AnyProgram`."""
-        return self._writer().program()
 
     def threads(self, machine: "Machine") -> int:
         """Return the threads that have states of their own."""

@@ -1,25 +1,16 @@
-"""Serialization that density and trajectory programs share: native/program/noisy_block.cc."""
+"""Serialization of programs with noise (read by native/noisy/noisy_program.cc)."""
 
 import abc
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic
 
 import numpy as np
 import sympy
 
-from qfleet.compiler.circuit.factor import Factor
 from qfleet.compiler.circuit.gate_tables import GateTables
 from qfleet.compiler.circuit.sampling import Sampling
+from qfleet.compiler.noisy.noisy_blocks import Channel, NoisyProgram, Unitary
 from qfleet.compiler.writer import Writer
-
-if TYPE_CHECKING:
-    from qfleet.compiler.noisy.noisy_blocks import NoisyProgram
-
-Channel = TypeVar("Channel")
-"""A channel in the form that a kind of program has: Kraus operators, or a matrix."""
-
-Unitary = tuple[Factor, ...]
-"""A product of factors on the same qubits, first applied first."""
 
 
 class NoisyWriter(Writer, abc.ABC, Generic[Channel]):
@@ -29,18 +20,13 @@ class NoisyWriter(Writer, abc.ABC, Generic[Channel]):
         program: The program.
         order: Positions from the lowest bit or digit of an index to the highest.
         keys: Names of data symbols that random numbers depend on.
-        header: Integers after the number of readouts.
     """
 
     format: ClassVar[int]
     """The version that the engine reads."""
 
     def __init__(
-        self,
-        program: "NoisyProgram[Channel]",
-        order: Iterable[int],
-        keys: Sequence[str],
-        header: Sequence[int] = (),
+        self, program: NoisyProgram[Channel], order: Iterable[int], keys: Sequence[str]
     ) -> None:
         super().__init__(program.inputs)
         self._gates = GateTables(self._exponent)
@@ -61,7 +47,7 @@ class NoisyWriter(Writer, abc.ABC, Generic[Channel]):
         readouts, weights = self._readouts(program)
         self._ints = [
             *(self.format, max(1, len(program.qubits)), len(self.shared), len(self.per_example)),
-            *(program.readouts, *header, *sampling, *self._gates.ints()),
+            *(program.readouts, *sampling, *self._gates.ints()),
             *(len(self._channels), *self._channel_ints),
             *(len(program.blocks), *blocks, *readouts),
         ]
@@ -76,7 +62,7 @@ class NoisyWriter(Writer, abc.ABC, Generic[Channel]):
         """Write a channel of a block."""
 
     @abc.abstractmethod
-    def _readouts(self, program: "NoisyProgram[Channel]") -> tuple[list[int], Iterable[float]]:
+    def _readouts(self, program: NoisyProgram[Channel]) -> tuple[list[int], Iterable[float]]:
         """Return the integers and the weights of the readouts."""
 
     def _sampling(self, sampling: Sampling, keys: Sequence[str]) -> list[int]:

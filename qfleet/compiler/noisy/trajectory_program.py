@@ -1,16 +1,17 @@
 """Programs that average over quantum trajectories: circuits with noise channels, or shots."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qfleet.compiler.circuit.channel import NoiseChannel
+from qfleet.compiler.any_program import SerializedProgram
+from qfleet.compiler.circuit.channel import NoiseChannel, kraus_on_block
 from qfleet.compiler.circuit.sampling import DEFAULT_TRAJECTORIES
-from qfleet.compiler.noisy.noisy_blocks import NoisyBlock, NoisyProgram
-from qfleet.compiler.noisy.noisy_writer import Unitary
-from qfleet.compiler.noisy.trajectory_writer import TrajectoryWriter
+from qfleet.compiler.noisy.noisy_blocks import NoisyBlock, NoisyProgram, Unitary
+from qfleet.compiler.noisy.noisy_writer import NoisyWriter
+from qfleet.compiler.state.program_writer import pauli_groups
 
 if TYPE_CHECKING:
     from qfleet.engine.machine import Machine
@@ -29,7 +30,7 @@ class TrajectoryProgram(NoisyProgram[NoiseChannel]):
     method = "trajectories"
     kind = "trajectories"
     hessian_advice = "remove the noise and the shots"
-    max_qubits = 32  # kMaxTrajectoryQubits in native/noisy/trajectory_program.cc
+    max_qubits = 32  # kMaxTrajectoryQubits in native/noisy/noisy_program.cc
     advice = "measure fewer qubits, or use fewer layers"
     memory_advice = "use fewer qubits, fewer threads or a machine with more memory"
     memory_unit = "thread"
@@ -40,8 +41,9 @@ class TrajectoryProgram(NoisyProgram[NoiseChannel]):
     ) -> tuple[Unitary | NoiseChannel, ...]:
         return tuple(items)
 
-    def _writer(self) -> TrajectoryWriter:
-        return TrajectoryWriter(self)
+    def serialized(self, dtype: str) -> SerializedProgram:
+        """Return the program in the form that the engine takes; see `AnyProgram`."""
+        return _TrajectoryWriter(self).program()
 
     @property
     def trajectories(self) -> int:
@@ -91,6 +93,32 @@ class TrajectoryProgram(NoisyProgram[NoiseChannel]):
         """Return the bytes of a state, and the trajectories that share states."""
         size = 2 * real_bytes << len(self.qubits)
         return size, min(self.trajectories, TREE_TRAJECTORIES, max(1, _MAX_TREE_BYTES // size))
+
+
+class _TrajectoryWriter(NoisyWriter[NoiseChannel]):
+    """A serialized trajectory program and its exponents."""
+
+    format = 4
+
+    def __init__(self, program: TrajectoryProgram) -> None:
+        # Qubits that are used first have the lowest bits: the others are |0> until then.
+        order = dict.fromkeys(position for block in program.blocks for position in block.qubits)
+        order |= dict.fromkeys(range(len(program.qubits)))
+        self._trajectories = program.trajectories
+        super().__init__(program, order, program.keys)
+
+    def _channel_words(self, channel: NoiseChannel, block: tuple[int, ...]) -> list[int]:
+        qubits, kraus = len(channel.qubits), kraus_on_block(channel, block)
+        known = channel.probabilities
+        header = [qubits, len(kraus), int(known is not None)]
+        parts = np.stack([kraus.real, kraus.imag], axis=-1).ravel().tolist()
+        number = self._channel(header, [*([] if known is None else known), *parts])
+        place = block.index(channel.qubits[0]) if qubits < len(block) else 0
+        return [number, qubits, place]
+
+    def _readouts(self, program: NoisyProgram[NoiseChannel]) -> tuple[list[int], Iterable[float]]:
+        groups, weights = pauli_groups(program.terms, self._place)
+        return [self._trajectories, *groups], weights
 
 
 def _dominant_probability(block: NoisyBlock[NoiseChannel]) -> float:

@@ -16,50 +16,15 @@ constexpr int64_t kSampledBytes = int64_t{64} << 20;
 template <class T>
 Evaluation<T> MakeEvaluation(StateVectorEngine<T>* engine, const Program& program,
                              const qfleet_batch* batch) {
-  const Batch checked = MakeBatch(program, batch);
-  return Evaluation<T>(engine, program, checked, {batch->memory_limit, batch->allow_subspace != 0});
+  return Evaluation<T>(engine, program, MakeBatch(program, batch));
 }
 
-// The same choices for a network: its rows are joined where a subspace would be allowed, and no
-// states are kept.
+// The same choices for an engine that keeps no states.
 template <class T>
-struct NetworkEvaluation {
+struct StatelessEvaluation {
   int64_t subspace_states() const { return 0; }
   int64_t KeptReals() const { return 0; }
   int64_t WorkspaceBytes() const { return engine->WorkspaceBytes(batch); }
-  void Expectation(T* values, T*, int64_t) {
-    if (program.readouts) engine->Expectation(batch, join_rows, values);
-  }
-  void Gradient(const T* upstream, T*, int64_t kept, bool, double* shared_gradients,
-                double* per_example_gradients) {
-    if (kept) throw std::invalid_argument("kept does not hold the states of this batch");
-    std::fill_n(shared_gradients, program.shared, 0.0);
-    if (per_example_gradients)
-      std::fill_n(per_example_gradients, batch.size * program.per_example, 0.0);
-    if (program.readouts)
-      engine->Gradient(batch, join_rows, upstream, shared_gradients, per_example_gradients);
-  }
-
-  const NetworkEngine<T>* engine;
-  const NetworkProgram& program;
-  Batch batch;
-  bool join_rows;
-};
-
-template <class T>
-NetworkEvaluation<T> MakeEvaluation(const NetworkEngine<T>* engine, const NetworkProgram& program,
-                                    const qfleet_batch* batch) {
-  return {engine, program, MakeBatch(program, batch), batch->allow_subspace != 0};
-}
-
-// The same for density matrices and trajectories, of which none are kept either.
-template <class Engine>
-struct NoisyEvaluation {
-  using T = typename Engine::Real;
-
-  int64_t subspace_states() const { return 0; }
-  int64_t KeptReals() const { return 0; }
-  int64_t WorkspaceBytes() const { return engine->WorkspaceBytes(batch, memory_limit); }
   void Expectation(T* values, T*, int64_t) {
     if (program.readouts) engine->Expectation(batch, values);
   }
@@ -70,27 +35,18 @@ struct NoisyEvaluation {
     if (per_example_gradients)
       std::fill_n(per_example_gradients, batch.size * program.per_example, 0.0);
     if (program.readouts)
-      engine->Gradient(batch, memory_limit, upstream, shared_gradients, per_example_gradients);
+      engine->Gradient(batch, upstream, shared_gradients, per_example_gradients);
   }
 
-  const Engine* engine;
+  const StatelessEngine<T>* engine;
   const ProgramSizes& program;
   Batch batch;
-  int64_t memory_limit;
 };
 
 template <class T>
-NoisyEvaluation<DensityEngine<T>> MakeEvaluation(const DensityEngine<T>* engine,
-                                                 const DensityProgram& program,
-                                                 const qfleet_batch* batch) {
-  return {engine, program, MakeBatch(program, batch), batch->memory_limit};
-}
-
-template <class T>
-NoisyEvaluation<TrajectoryEngine<T>> MakeEvaluation(const TrajectoryEngine<T>* engine,
-                                                    const TrajectoryProgram& program,
-                                                    const qfleet_batch* batch) {
-  return {engine, program, MakeBatch(program, batch), batch->memory_limit};
+StatelessEvaluation<T> MakeEvaluation(const StatelessEngine<T>* engine, const ProgramSizes& program,
+                                      const qfleet_batch* batch) {
+  return {engine, program, MakeBatch(program, batch)};
 }
 
 // Checks the buffers of gradients by shared and by per-example exponents.
@@ -112,32 +68,23 @@ void RequireWorkspace(const Evaluation& evaluation, const ProgramSizes& program)
 
 // Both need twice the memory of a gradient: for tensors or states, and for tangents.
 template <class T>
-void HessianVectorProduct(StateVectorEngine<T>* engine, const Program& program, const Batch& batch,
+void HessianVectorProduct(StateVectorEngine<T>* engine, const Program& program, Batch batch,
                           const T* upstream, T* value_tangents, double* shared_results,
                           double* per_example_results) {
-  const Evaluation<T> evaluation(engine, program, batch, {0, false});
+  batch.memory_limit = 0;
+  batch.allow_subspace = false;
+  const Evaluation<T> evaluation(engine, program, batch);
   RequireMemory(Product(2, evaluation.WorkspaceBytes()), program.qubits);
   engine->HessianVectorProduct(batch, upstream, per_example_results != nullptr, value_tangents,
                                shared_results, per_example_results);
 }
 template <class T>
-void HessianVectorProduct(NetworkEngine<T>* engine, const NetworkProgram& program,
+void HessianVectorProduct(StatelessEngine<T>* engine, const ProgramSizes& program,
                           const Batch& batch, const T* upstream, T* value_tangents,
                           double* shared_results, double* per_example_results) {
   RequireMemory(Product(2, engine->WorkspaceBytes(batch)), program.qubits);
   engine->HessianVectorProduct(batch, upstream, value_tangents, shared_results,
                                per_example_results);
-}
-
-template <class T>
-void HessianVectorProduct(DensityEngine<T>*, const DensityProgram&, const Batch&, const T*, T*,
-                          double*, double*) {
-  throw std::invalid_argument("density matrices have no Hessian-vector products");
-}
-template <class T>
-void HessianVectorProduct(TrajectoryEngine<T>*, const TrajectoryProgram&, const Batch&, const T*,
-                          T*, double*, double*) {
-  throw std::invalid_argument("trajectories have no Hessian-vector products");
 }
 
 // Checks a permutation of the bits of a state's index.

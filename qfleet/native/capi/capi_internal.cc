@@ -97,6 +97,8 @@ Batch MakeBatch(const ProgramSizes& program, const qfleet_batch* batch) {
     RequireFinite("batch.per_example", made.per_example, batch->per_example_count);
   }
   made.size = batch->size;
+  made.memory_limit = batch->memory_limit;
+  made.allow_subspace = batch->allow_subspace != 0;
   if (batch->fixed_layout) made.max_lane_qubits = Log2(kMaxLanes);
   const qfleet_executor* executor = batch->executor;
   if (executor && (!executor->run || executor->threads < 1 || executor->threads > kMaxBatchThreads))

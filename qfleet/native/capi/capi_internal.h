@@ -12,46 +12,19 @@
 #include <variant>
 
 #include "device/device_engine.h"
-#include "network/network_engine.h"
-#include "noisy/density_engine.h"
-#include "noisy/trajectory_engine.h"
+#include "program/stateless_engine.h"
 #include "qfleet.h"
 #include "state/engine.h"
 
 namespace qfleet {
 
-// A program of any kind, and its engine for one type of reals.
-struct LoadedProgram {
-  std::shared_ptr<const Program> program;
-  std::shared_ptr<const NetworkProgram> networks;
-  std::shared_ptr<const DensityProgram> density;
-  std::shared_ptr<const TrajectoryProgram> trajectories;
-  std::variant<std::unique_ptr<StateVectorEngine<float>>,
-               std::unique_ptr<StateVectorEngine<double>>, std::unique_ptr<NetworkEngine<float>>,
-               std::unique_ptr<NetworkEngine<double>>, std::unique_ptr<DensityEngine<float>>,
-               std::unique_ptr<DensityEngine<double>>, std::unique_ptr<TrajectoryEngine<float>>,
-               std::unique_ptr<TrajectoryEngine<double>>>
-      engine;
+// The engine of a program of any kind, for one type of reals.
+using LoadedProgram =
+    std::variant<std::unique_ptr<StateVectorEngine<float>>,
+                 std::unique_ptr<StateVectorEngine<double>>,
+                 std::unique_ptr<StatelessEngine<float>>, std::unique_ptr<StatelessEngine<double>>>;
 
-  const ProgramSizes& sizes() const;
-  // The program of an engine.
-  template <class T>
-  const Program& ProgramOf(const StateVectorEngine<T>*) const {
-    return *program;
-  }
-  template <class T>
-  const NetworkProgram& ProgramOf(const NetworkEngine<T>*) const {
-    return *networks;
-  }
-  template <class T>
-  const DensityProgram& ProgramOf(const DensityEngine<T>*) const {
-    return *density;
-  }
-  template <class T>
-  const TrajectoryProgram& ProgramOf(const TrajectoryEngine<T>*) const {
-    return *trajectories;
-  }
-};
+const ProgramSizes& SizesOf(const LoadedProgram& loaded);
 
 template <class Engine>
 constexpr bool kHasStates = std::is_same_v<Engine, StateVectorEngine<typename Engine::Real>>;
@@ -103,23 +76,18 @@ qfleet_status RunGuarded(const char* function, const Body& body) noexcept {
 template <class Engine>  // a pointer to an engine
 using RealOf = typename std::remove_pointer_t<Engine>::Real;
 
-// Calls body(engine, program) for a handle's engine, which is one of eight types.
+// Calls body(engine, program) for a handle's engine, which is one of four types.
 template <class Body>
 qfleet_status WithEngine(const char* function, qfleet_program handle, const Body& body) noexcept {
   return RunGuarded(function, [&] {
     const std::shared_ptr<const LoadedProgram> loaded = FindProgram(handle);
     try {
-      std::visit([&](const auto& engine) { body(engine.get(), loaded->ProgramOf(engine.get())); },
-                 loaded->engine);
+      std::visit([&](const auto& engine) { body(engine.get(), engine->program()); }, *loaded);
     } catch (const std::bad_alloc&) {
-      throw OutOfMemory(loaded->sizes().qubits);
+      throw OutOfMemory(SizesOf(*loaded).qubits);
     }
   });
 }
-
-inline const char* KindOf(const NetworkProgram&) { return "tensor network"; }
-inline const char* KindOf(const DensityProgram&) { return "density matrix"; }
-inline const char* KindOf(const TrajectoryProgram&) { return "set of trajectories"; }
 
 // The same for a program whose states are evolved.
 template <class Body>
@@ -129,8 +97,7 @@ qfleet_status WithStateEngine(const char* function, qfleet_program handle,
     if constexpr (kHasStates<std::remove_pointer_t<decltype(engine)>>)
       body(engine, program);
     else
-      throw std::invalid_argument("the program is a " + std::string(KindOf(program)) +
-                                  ", which has no state vectors");
+      throw std::invalid_argument(std::string(program.kind) + " have no state vectors");
   });
 }
 

@@ -5,6 +5,9 @@
 #include "capi/capi_internal.h"
 #include "cpu/thread_pool.h"
 #include "cpu/tile_layout.h"
+#include "network/network_engine.h"
+#include "noisy/density_engine.h"
+#include "noisy/trajectory_engine.h"
 #include "program/program_reader.h"
 
 namespace qfleet {
@@ -20,26 +23,23 @@ struct Place {
 };
 
 template <class T>
-void Load(const std::string& bytes, const Place& place, LoadedProgram* loaded) {
-  if (place.library && FormatOf(bytes) != Program::kFormat)
+LoadedProgram Load(const std::string& bytes, const Place& place) {
+  const int64_t format = FormatOf(bytes);
+  const Kernels<T>& kernels = BestKernels<T>();
+  if (place.library && format != Program::kFormat)
     throw std::invalid_argument("only programs of state vectors run on a device");
-  if (NetworkProgram::IsNetworkProgram(bytes)) {
-    loaded->networks = std::make_shared<const NetworkProgram>(bytes);
-    loaded->engine = std::make_unique<NetworkEngine<T>>(loaded->networks, BestKernels<T>());
-  } else if (DensityProgram::IsDensityProgram(bytes)) {
-    loaded->density = std::make_shared<const DensityProgram>(bytes);
-    loaded->engine = std::make_unique<DensityEngine<T>>(loaded->density, BestKernels<T>());
-  } else if (TrajectoryProgram::IsTrajectoryProgram(bytes)) {
-    loaded->trajectories = std::make_shared<const TrajectoryProgram>(bytes);
-    loaded->engine = std::make_unique<TrajectoryEngine<T>>(loaded->trajectories, BestKernels<T>());
-  } else {
-    loaded->program = std::make_shared<const Program>(bytes);
-    auto engine = std::make_unique<StateVectorEngine<T>>(loaded->program, BestKernels<T>());
-    if (place.library)
-      engine->UseDevice(
-          std::make_unique<DeviceEngine>(place.library, place.device, *loaded->program, sizeof(T)));
-    loaded->engine = std::move(engine);
-  }
+  if (format == NetworkProgram::kFormat)
+    return std::make_unique<NetworkEngine<T>>(std::make_shared<NetworkProgram>(bytes), kernels);
+  if (format == DensityProgram::kFormat)
+    return std::make_unique<DensityEngine<T>>(std::make_shared<DensityProgram>(bytes), kernels);
+  if (format == TrajectoryProgram::kFormat)
+    return std::make_unique<TrajectoryEngine<T>>(std::make_shared<TrajectoryProgram>(bytes),
+                                                 kernels);
+  auto engine = std::make_unique<StateVectorEngine<T>>(std::make_shared<Program>(bytes), kernels);
+  if (place.library)
+    engine->UseDevice(
+        std::make_unique<DeviceEngine>(place.library, place.device, engine->program(), sizeof(T)));
+  return engine;
 }
 
 int32_t SimdLanes(int32_t real_bytes) {
@@ -61,13 +61,10 @@ void Register(const void* bytes, int64_t size, int32_t real_bytes, const Place& 
   if (size < 0) throw std::invalid_argument("size must not be negative");
   if (!bytes) throw std::invalid_argument("bytes must not be null");
   CheckRealBytes(real_bytes);
-  auto loaded = std::make_shared<LoadedProgram>();
   const std::string program_bytes(static_cast<const char*>(bytes), size);
-  if (real_bytes == sizeof(float))
-    Load<float>(program_bytes, place, loaded.get());
-  else
-    Load<double>(program_bytes, place, loaded.get());
-  *program = AddProgram(std::move(loaded));
+  *program = AddProgram(std::make_shared<LoadedProgram>(real_bytes == sizeof(float)
+                                                            ? Load<float>(program_bytes, place)
+                                                            : Load<double>(program_bytes, place)));
 }
 
 }  // namespace
@@ -130,13 +127,13 @@ qfleet_status qfleet_program_describe(qfleet_program program, qfleet_program_inf
   return RunGuarded(__func__, [&] {
     if (!info) throw std::invalid_argument("info must not be null");
     const std::shared_ptr<const LoadedProgram> loaded = FindProgram(program);
-    const ProgramSizes& found = loaded->sizes();
+    const ProgramSizes& found = SizesOf(*loaded);
     info->qubits = found.qubits;
     info->shared = found.shared;
     info->per_example = found.per_example;
     info->readouts = found.readouts;
     info->real_bytes = std::visit(
-        [](const auto& engine) { return sizeof(RealOf<decltype(engine.get())>); }, loaded->engine);
+        [](const auto& engine) { return sizeof(RealOf<decltype(engine.get())>); }, *loaded);
   });
 }
 

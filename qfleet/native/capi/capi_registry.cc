@@ -22,11 +22,9 @@ Registry& ProcessRegistry() {
 
 }  // namespace
 
-const ProgramSizes& LoadedProgram::sizes() const {
-  if (networks) return *networks;
-  if (density) return *density;
-  if (trajectories) return *trajectories;
-  return *program;
+const ProgramSizes& SizesOf(const LoadedProgram& loaded) {
+  return std::visit([](const auto& engine) -> const ProgramSizes& { return engine->program(); },
+                    loaded);
 }
 
 qfleet_program AddProgram(std::shared_ptr<const LoadedProgram> loaded) {

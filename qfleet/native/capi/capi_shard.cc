@@ -11,9 +11,7 @@ const qfleet_shard& Required(const qfleet_shard* shard) {
 }  // namespace
 
 Shard::Shard(const Program& program_, const qfleet_shard* shard)
-    : program(program_),
-      batch(MakeBatch(program_, Required(shard).batch)),
-      memory_limit(shard->batch->memory_limit) {
+    : program(program_), batch(MakeBatch(program_, Required(shard).batch)) {
   if (program.prefix != 0 || !program.initial.empty())
     throw std::invalid_argument(
         "the program of a state shard must not have a prefix or an initial state");

@@ -43,7 +43,7 @@ struct Shard {
 
   template <class T>
   Evaluation<T> MakeEvaluation(StateVectorEngine<T>* engine) const {
-    Evaluation<T> evaluation(engine, program, batch, {memory_limit, false});
+    Evaluation<T> evaluation(engine, program, batch);
     RequireMemory(evaluation.WorkspaceBytes(), program.qubits);
     return evaluation;
   }
@@ -51,7 +51,6 @@ struct Shard {
   const Program& program;
   Batch batch;
   std::vector<int64_t> bits;
-  int64_t memory_limit;
   TileLayout layout;
   int64_t state_reals, group_reals;
 

@@ -52,11 +52,10 @@ struct Mark {
 }  // namespace
 
 template <class T>
-Evaluation<T>::Evaluation(StateVectorEngine<T>* engine, const Program& program, const Batch& batch,
-                          const EvaluationLimits& limits)
-    : engine_(engine), program_(program), batch_(batch), limits_(limits) {
-  if (limits.allow_subspace && !engine_->device())
-    subspace_ = engine_->SubspaceFor(batch_, limits.memory_bytes);
+Evaluation<T>::Evaluation(StateVectorEngine<T>* engine, const Program& program, const Batch& batch)
+    : engine_(engine), program_(program), batch_(batch) {
+  if (batch_.allow_subspace && !engine_->device())
+    subspace_ = engine_->SubspaceFor(batch_, batch_.memory_limit);
   if (!subspace_.states) heisenberg_ = engine_->HeisenbergFor(batch_);
 }
 
@@ -64,7 +63,7 @@ template <class T>
 int64_t Evaluation<T>::StateReals() const {
   if (subspace_.states) return engine_->SubspaceReals(subspace_);
   if (batch_.size == 0) return 0;
-  const int64_t most = std::min(kMaxKeptBytes, limits_.memory_bytes);
+  const int64_t most = std::min(kMaxKeptBytes, batch_.memory_limit);
   if (heisenberg_) return heisenberg_->CachedReals(batch_, most);
   return engine_->CachedReals(engine_->TileLayoutFor(batch_), most);
 }

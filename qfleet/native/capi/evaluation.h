@@ -14,12 +14,6 @@ namespace qfleet {
 constexpr int64_t kMaxKeptBytes = int64_t{4} << 30;  // of states kept for the gradient
 constexpr int64_t kMaxBatchThreads = 1 << 16;
 
-// The limits within which a method is chosen.
-struct EvaluationLimits {
-  int64_t memory_bytes;  // of states that are kept, or evolved in a subspace
-  bool allow_subspace;   // only without gradients of per-example exponents
-};
-
 // One batch of a program. A forward pass and its gradient are two objects with the same arguments.
 //
 // Kept states are in a caller's buffer, at its first address that is aligned for vectors. The last
@@ -31,8 +25,7 @@ class Evaluation {
  public:
   // `engine`, `program` and what `batch` points to must outlive this object. batch.threads is at
   // most kMaxBatchThreads.
-  Evaluation(StateVectorEngine<T>* engine, const Program& program, const Batch& batch,
-             const EvaluationLimits& limits);
+  Evaluation(StateVectorEngine<T>* engine, const Program& program, const Batch& batch);
 
   int64_t subspace_states() const { return subspace_.states; }  // 0: example by example
   int64_t KeptReals() const;       // of the buffer for a forward pass that keeps states
@@ -54,7 +47,6 @@ class Evaluation {
   StateVectorEngine<T>* engine_;
   const Program& program_;
   Batch batch_;
-  EvaluationLimits limits_;
   Subspace subspace_;
   HeisenbergEngine<T>* heisenberg_ = nullptr;  // null: all blocks are applied to the states
 };

@@ -83,7 +83,7 @@ struct Contraction {
 };
 
 // A block of a density matrix, which is a vector of Pauli coefficients [4**digits][samples]; see
-// density_program.h. A column of the state is `lanes` reals of each row: one group of as many
+// noisy_program.h. A column of the state is `lanes` reals of each row: one group of as many
 // examples, or as many groups of one example.
 struct DensityView {
   int32_t size;         // rows: 4 or 16

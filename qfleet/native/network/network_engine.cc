@@ -57,18 +57,19 @@ void NetworkEngine<T>::ForEachChunk(const ContractionPlan& plan, const Batch& ba
 }
 
 template <class T>
-void NetworkEngine<T>::Expectation(const Batch& batch, bool join_rows, T* values) const {
+void NetworkEngine<T>::Expectation(const Batch& batch, T* values) const {
   std::vector<double> sums;
   for (int64_t b = 0; b < batch.size; ++b)
     sums.insert(sums.end(), program_->offsets.begin(), program_->offsets.end());
-  AddValues(batch, join_rows, false, &sums);
+  AddValues(batch, batch.allow_subspace, false, &sums);
   std::copy(sums.begin(), sums.end(), values);
 }
 
 template <class T>
-void NetworkEngine<T>::Gradient(const Batch& batch, bool join_rows, const T* upstream,
-                                double* shared_gradients, double* per_example_gradients) const {
-  AddGradients(batch, join_rows, false, upstream, shared_gradients, per_example_gradients);
+void NetworkEngine<T>::Gradient(const Batch& batch, const T* upstream, double* shared_gradients,
+                                double* per_example_gradients) const {
+  AddGradients(batch, batch.allow_subspace, false, upstream, shared_gradients,
+               per_example_gradients);
 }
 
 template <class T>

@@ -14,34 +14,27 @@
 
 #include "network/contraction_plan.h"
 #include "network/network_program.h"
+#include "program/stateless_engine.h"
 #include "state/engine.h"
 
 namespace qfleet {
 
 template <class T>
-class NetworkEngine {
+class NetworkEngine : public StatelessEngine<T> {
  public:
-  using Real = T;
-
   NetworkEngine(std::shared_ptr<const NetworkProgram> program, const Kernels<T>& kernels);
 
-  // Approximate memory of a gradient.
-  int64_t WorkspaceBytes(const Batch& batch) const;
-
-  // values[b][k]. With `join_rows`, rows with equal exponents are computed once.
-  void Expectation(const Batch& batch, bool join_rows, T* values) const;
-
-  // Adds dL/dshared to shared_gradients[E] and, unless it is null, dL/dper_example to
-  // per_example_gradients[b][F], given upstream[b][k] = dL/dvalues.
-  void Gradient(const Batch& batch, bool join_rows, const T* upstream, double* shared_gradients,
-                double* per_example_gradients) const;
-
-  // As StateVectorEngine::HessianVectorProduct. `per_example_results` may be null.
+  const NetworkProgram& program() const override { return *program_; }
+  int64_t WorkspaceBytes(const Batch& batch) const override;
+  void Expectation(const Batch& batch, T* values) const override;
+  void Gradient(const Batch& batch, const T* upstream, double* shared_gradients,
+                double* per_example_gradients) const override;
   void HessianVectorProduct(const Batch& batch, const T* upstream, T* value_tangents,
-                            double* shared_results, double* per_example_results) const;
+                            double* shared_results, double* per_example_results) const override;
 
  private:
-  // Values of all readouts, or their tangents.
+  // Values of all readouts, or their tangents. With `join_rows`, rows with equal exponents are
+  // computed once.
   void AddValues(const Batch& batch, bool join_rows, bool tangents,
                  std::vector<double>* sums) const;
   // Gradients, or their tangents if the batch has tangents.

@@ -7,7 +7,6 @@
 namespace qfleet {
 namespace {
 
-constexpr int64_t kNetworkFormat = 2;
 constexpr int64_t kMaxNetworkQubits = 1 << 20;
 constexpr int64_t kMaxRank = 34;
 constexpr int64_t kMaxIndices = 1 << 20;
@@ -95,13 +94,10 @@ const Indices& Network::IndicesOf(int64_t tensor) const {
   return tensor < count ? leaves[tensor].indices : steps[tensor - count].indices;
 }
 
-bool NetworkProgram::IsNetworkProgram(const std::string& serialized) {
-  return FormatOf(serialized) == kNetworkFormat;
-}
-
 NetworkProgram::NetworkProgram(const std::string& serialized) {
+  kind = "tensor networks";
   Reader in(serialized);
-  in.Int(kNetworkFormat, kNetworkFormat);
+  in.Int(kFormat, kFormat);
   qubits = static_cast<int32_t>(in.Int(1, kMaxNetworkQubits));
   shared = in.Int(0, kMaxExponents);
   per_example = in.Int(0, kMaxExponents);

@@ -56,8 +56,8 @@ struct NetworkProgram : ProgramSizes {
   std::vector<Network> networks;
   std::vector<double> offsets;  // [readouts]
 
-  // True if these are the bytes of a network program, which need not be valid.
-  static bool IsNetworkProgram(const std::string& serialized);
+  static constexpr int64_t kFormat = 2;  // the first integer
+
   // Parses as Program does, and throws std::invalid_argument likewise.
   explicit NetworkProgram(const std::string& serialized);
 };

@@ -137,21 +137,20 @@ typename DensityEngine<T>::Layout DensityEngine<T>::LayoutFor(const Batch& batch
 }
 
 template <class T>
-int64_t DensityEngine<T>::SegmentBlocks(const Batch& batch, const Layout& layout,
-                                        int64_t memory_limit) const {
+int64_t DensityEngine<T>::SegmentBlocks(const Batch& batch, const Layout& layout) const {
   const int64_t blocks = program_->blocks.size();
   const int64_t at_once = layout.shared_tile ? 1 : std::min(layout.tiles, batch.threads);
   const int64_t bytes = Reals(layout, program_->qubits) * static_cast<int64_t>(sizeof(T));
-  const int64_t most = std::min(memory_limit, kMaxGradientBytes) / at_once;
+  const int64_t most = std::min(batch.memory_limit, kMaxGradientBytes) / at_once;
   if (blocks < 2 || bytes <= most / blocks) return std::max<int64_t>(blocks, 1);
   return static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(blocks))));
 }
 
 template <class T>
-int64_t DensityEngine<T>::WorkspaceBytes(const Batch& batch, int64_t memory_limit) const {
+int64_t DensityEngine<T>::WorkspaceBytes(const Batch& batch) const {
   if (batch.size == 0) return 0;
   const Layout layout = LayoutFor(batch);
-  const int64_t segment = SegmentBlocks(batch, layout, memory_limit);
+  const int64_t segment = SegmentBlocks(batch, layout);
   const int64_t segments = (static_cast<int64_t>(program_->blocks.size()) + segment - 1) / segment;
   const int64_t at_once = layout.shared_tile ? 1 : std::min(layout.tiles, batch.threads);
   int64_t entries = 0;  // of the matrices of items and their products, which are doubles
@@ -252,7 +251,7 @@ void DensityEngine<T>::Expectation(const Batch& batch, T* values) const {
   if (batch.size == 0) return;
   const DensityProgram& program = *program_;
   const Call call(program, batch, LayoutFor(batch));
-  const int64_t samples = call.layout.samples, readouts = program.readouts;
+  const int64_t samples = call.layout.samples;
   ForEachTile(call, [&](int64_t, int64_t number, const Parallel& parallel) {
     const Tile tile(program, call, number, parallel, false);
     AlignedArray<T> state(Reals(call.layout, program.qubits));
@@ -262,17 +261,11 @@ void DensityEngine<T>::Expectation(const Batch& batch, T* values) const {
     for (int64_t s = 0; s < tile.present(); ++s) {
       Exponents exponents = call.shared;
       exponents.per_example = tile.exponents.per_example + s * program.per_example;
-      const uint64_t key = ExampleKey(program, program.shots, exponents);
-      std::vector<double> totals = program.offsets;
-      for (size_t i = 0; i < program.strings.size(); ++i) {
-        const double mean = SampledMean(
-            program.shots, static_cast<double>(state.data()[program.strings[i] * samples + s]), i,
-            key);
-        for (int64_t k = 0; k < readouts; ++k)
-          totals[k] += program.weights[i * readouts + k] * mean;
-      }
-      for (int64_t k = 0; k < readouts; ++k)
-        values[(number * samples + s) * readouts + k] = static_cast<T>(totals[k]);
+      std::vector<double> means;
+      for (int64_t string : program.strings) means.push_back(state.data()[string * samples + s]);
+      const std::vector<double> readouts = Readouts(program, exponents, means);
+      std::copy(readouts.begin(), readouts.end(),
+                values + (number * samples + s) * program.readouts);
     }
   });
 }
@@ -288,8 +281,7 @@ void DensityEngine<T>::ReverseTile(const Tile& tile, const T* upstream, int64_t 
   const auto has_gradient = [&](int64_t b) {
     return program.blocks[b].needs_gradient[sums->want_per_example];
   };
-  int64_t first_needed = 0;
-  while (first_needed < blocks && !has_gradient(first_needed)) ++first_needed;
+  const int64_t first_needed = program.first_needed[sums->want_per_example];
   if (first_needed == blocks) return;
 
   // The states before the first block of each segment.
@@ -307,14 +299,12 @@ void DensityEngine<T>::ReverseTile(const Tile& tile, const T* upstream, int64_t 
 
   AlignedArray<T>& lambda = state;  // its state is in `starts` now
   std::fill_n(lambda.data(), most, T{0});
-  for (int64_t s = 0; s < tile.present(); ++s)
-    for (size_t i = 0; i < program.strings.size(); ++i) {
-      double sum = 0;
-      for (int64_t k = 0; k < program.readouts; ++k)
-        sum += program.weights[i * program.readouts + k] *
-               static_cast<double>(upstream[(tile.number * samples + s) * program.readouts + k]);
-      lambda.data()[program.strings[i] * samples + s] += static_cast<T>(sum);
-    }
+  for (int64_t s = 0; s < tile.present(); ++s) {
+    const T* row = upstream + (tile.number * samples + s) * program.readouts;
+    const std::vector<double> weights = StringWeights(program, {row, row + program.readouts});
+    for (size_t i = 0; i < weights.size(); ++i)
+      lambda.data()[program.strings[i] * samples + s] += static_cast<T>(weights[i]);
+  }
   std::vector<AlignedArray<T>> before;
   for (int64_t last = blocks; last > first_needed; last = (last - 1) / segment * segment) {
     const int64_t first = (last - 1) / segment * segment;
@@ -335,12 +325,12 @@ void DensityEngine<T>::ReverseTile(const Tile& tile, const T* upstream, int64_t 
 }
 
 template <class T>
-void DensityEngine<T>::Gradient(const Batch& batch, int64_t memory_limit, const T* upstream,
-                                double* shared_gradients, double* per_example_gradients) const {
+void DensityEngine<T>::Gradient(const Batch& batch, const T* upstream, double* shared_gradients,
+                                double* per_example_gradients) const {
   if (batch.size == 0) return;
   const DensityProgram& program = *program_;
   const Call call(program, batch, LayoutFor(batch));
-  const int64_t segment = SegmentBlocks(batch, call.layout, memory_limit);
+  const int64_t segment = SegmentBlocks(batch, call.layout);
   const bool want_per_example = per_example_gradients != nullptr;
   // Each range of tiles has its own sums, which are added in order, so that the result does not
   // depend on the timing of threads.

@@ -11,29 +11,21 @@
 
 #include "cpu/aligned_array.h"
 #include "noisy/density_matrices.h"
-#include "noisy/density_program.h"
+#include "program/stateless_engine.h"
 #include "state/engine.h"
 
 namespace qfleet {
 
 template <class T>
-class DensityEngine {
+class DensityEngine : public StatelessEngine<T> {
  public:
-  using Real = T;
-
   DensityEngine(std::shared_ptr<const DensityProgram> program, const Kernels<T>& kernels);
 
-  // Approximate memory of a gradient.
-  int64_t WorkspaceBytes(const Batch& batch, int64_t memory_limit) const;
-
-  // values[b][k].
-  void Expectation(const Batch& batch, T* values) const;
-
-  // Adds dL/dshared to shared_gradients[E] and, unless it is null, dL/dper_example to
-  // per_example_gradients[b][F], given upstream[b][k] = dL/dvalues. States that take at most
-  // `memory_limit` bytes are kept.
-  void Gradient(const Batch& batch, int64_t memory_limit, const T* upstream,
-                double* shared_gradients, double* per_example_gradients) const;
+  const DensityProgram& program() const override { return *program_; }
+  int64_t WorkspaceBytes(const Batch& batch) const override;
+  void Expectation(const Batch& batch, T* values) const override;
+  void Gradient(const Batch& batch, const T* upstream, double* shared_gradients,
+                double* per_example_gradients) const override;
 
  private:
   struct Layout {
@@ -46,7 +38,7 @@ class DensityEngine {
 
   Layout LayoutFor(const Batch& batch) const;
   // Blocks per segment of the reverse pass, whose states are in memory at a time.
-  int64_t SegmentBlocks(const Batch& batch, const Layout& layout, int64_t memory_limit) const;
+  int64_t SegmentBlocks(const Batch& batch, const Layout& layout) const;
   int64_t Reals(const Layout& layout, int64_t live) const {
     return (int64_t{1} << 2 * live) * layout.samples;
   }

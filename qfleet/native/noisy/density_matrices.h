@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "noisy/density_program.h"
+#include "noisy/noisy_program.h"
 #include "program/program_matrices.h"
 
 namespace qfleet {

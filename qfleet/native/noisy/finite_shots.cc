@@ -45,18 +45,8 @@ class Draws {
   uint64_t seed_, key_, example_key_;
 };
 
-}  // namespace
-
-uint64_t ExampleKey(const ProgramSizes& program, const ShotSettings& settings,
-                    const Exponents& exponents) {
-  uint64_t key = 0;
-  for (int64_t exponent : settings.keys) key = Mixed(key, exponents.per_example[exponent]);
-  if (!settings.fresh) return key;
-  for (int64_t e = 0; e < program.per_example; ++e) key = Mixed(key, exponents.per_example[e]);
-  for (int64_t e = 0; e < program.shared; ++e) key = Mixed(key, exponents.shared[e]);
-  return key;
-}
-
+// The mean of a Pauli string over `settings.shots` measurements, given its expectation value: a
+// binomial sample. Without shots, the expectation value itself.
 double SampledMean(const ShotSettings& settings, double expectation, int64_t string,
                    uint64_t example_key) {
   if (settings.shots == 0 || !std::isfinite(expectation)) return expectation;
@@ -64,6 +54,38 @@ double SampledMean(const ShotSettings& settings, double expectation, int64_t str
   const int64_t found = BinomialSample(settings.shots, probability, settings.seed,
                                        kStringKey >> kDrawBits | string, example_key);
   return 2 * static_cast<double>(found) / static_cast<double>(settings.shots) - 1;
+}
+
+}  // namespace
+
+uint64_t ExampleKey(const NoisyProgram& program, const Exponents& exponents) {
+  uint64_t key = 0;
+  for (int64_t exponent : program.shots.keys) key = Mixed(key, exponents.per_example[exponent]);
+  if (!program.shots.fresh) return key;
+  for (int64_t e = 0; e < program.per_example; ++e) key = Mixed(key, exponents.per_example[e]);
+  for (int64_t e = 0; e < program.shared; ++e) key = Mixed(key, exponents.shared[e]);
+  return key;
+}
+
+std::vector<double> Readouts(const NoisyProgram& program, const Exponents& exponents,
+                             const std::vector<double>& strings) {
+  const uint64_t key = ExampleKey(program, exponents);
+  std::vector<double> values = program.offsets;
+  for (size_t i = 0; i < strings.size(); ++i) {
+    const double mean = SampledMean(program.shots, strings[i], i, key);
+    for (size_t k = 0; k < values.size(); ++k)
+      values[k] += mean * program.weights[i * values.size() + k];
+  }
+  return values;
+}
+
+std::vector<double> StringWeights(const NoisyProgram& program,
+                                  const std::vector<double>& upstream) {
+  std::vector<double> sums(program.string_count);
+  for (size_t i = 0; i < sums.size(); ++i)
+    for (size_t k = 0; k < upstream.size(); ++k)
+      sums[i] += program.weights[i * upstream.size() + k] * upstream[k];
+  return sums;
 }
 
 int64_t BinomialSample(int64_t trials, double probability, uint64_t seed, uint64_t key,

@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "noisy/trajectory_program.h"
+#include "noisy/noisy_program.h"
 #include "program/program_matrices.h"
 
 namespace qfleet {

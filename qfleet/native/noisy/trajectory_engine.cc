@@ -34,10 +34,6 @@ TrajectoryEngine<T>::TrajectoryEngine(std::shared_ptr<const TrajectoryProgram> p
   trees_ = CeilDivide(program_->trajectories, tree_trajectories_);
   jobs_ = std::min(trees_, kMaxJobs);
   levels_ = 1 + Log2(std::min(tree_trajectories_, program_->trajectories));
-  for (int mode = 0; mode < 2; ++mode) {
-    size_t& first = first_needed_[mode] = 0;
-    while (first < blocks.size() && !blocks[first].needs_gradient[mode]) ++first;
-  }
 }
 
 template <class T>
@@ -49,23 +45,22 @@ std::vector<int32_t> TrajectoryEngine<T>::TrajectoriesOf(int64_t tree) const {
 }
 
 template <class T>
-int64_t TrajectoryEngine<T>::MaxCopies(const Batch& batch, int64_t memory_limit) const {
+int64_t TrajectoryEngine<T>::MaxCopies(const Batch& batch) const {
   const int64_t paths = std::min(batch.size * jobs_, batch.threads) * levels_;
-  return std::max(kLeastCopies, std::min(memory_limit, kMaxCopyBytes) / StateBytes() / paths);
+  return std::max(kLeastCopies, std::min(batch.memory_limit, kMaxCopyBytes) / StateBytes() / paths);
 }
 
 template <class T>
-int64_t TrajectoryEngine<T>::WorkspaceBytes(const Batch& batch, int64_t memory_limit) const {
+int64_t TrajectoryEngine<T>::WorkspaceBytes(const Batch& batch) const {
   if (batch.size == 0) return 0;
   const TrajectoryProgram& program = *program_;
   // psi, lambda and copies of each path. There are few copies, unless many blocks have no inverse.
   int64_t copies = 0;
-  if (depends_on_state_)
-    copies = std::min<int64_t>(MaxCopies(batch, memory_limit), program.blocks.size());
+  if (depends_on_state_) copies = std::min<int64_t>(MaxCopies(batch), program.blocks.size());
   const int64_t paths = std::min(batch.size * jobs_, batch.threads) * levels_;
   // Numbers of each job, which may be more than an int64_t holds.
   const double sums = 8.0 * static_cast<double>(batch.size * jobs_) *
-                      static_cast<double>(std::max(program.strings(), program.per_example));
+                      static_cast<double>(std::max(program.string_count, program.per_example));
   return paths * (2 + copies) * StateBytes() + static_cast<int64_t>(std::min(sums, 1e18));
 }
 
@@ -74,7 +69,7 @@ void TrajectoryEngine<T>::Expectation(const Batch& batch, T* values) const {
   if (batch.size == 0) return;
   const TrajectoryProgram& program = *program_;
   const Call call(program, batch);
-  const int64_t strings = program.strings(), readouts = program.readouts;
+  const int64_t strings = program.string_count;
   std::vector<double> found(batch.size * jobs_ * strings);
   const int64_t cost = layout_.groups * 4 * static_cast<int64_t>(program.blocks.size() + 1);
   batch.parallel(batch.size * jobs_, cost, [&](int64_t at) {
@@ -86,25 +81,22 @@ void TrajectoryEngine<T>::Expectation(const Batch& batch, T* values) const {
   for (int64_t b = 0; b < batch.size; ++b) {
     Exponents exponents = call.shared;
     exponents.per_example = batch.per_example + b * program.per_example;
-    const uint64_t key = ExampleKey(program, program.shots, exponents);
-    std::vector<double> totals = program.offsets;
+    std::vector<double> means(strings);
     for (int64_t i = 0; i < strings; ++i) {
-      double sum = 0;
-      for (int64_t job = 0; job < jobs_; ++job) sum += found[(b * jobs_ + job) * strings + i];
-      const double mean =
-          SampledMean(program.shots, sum / static_cast<double>(program.trajectories), i, key);
-      for (int64_t k = 0; k < readouts; ++k) totals[k] += mean * program.weights[i * readouts + k];
+      for (int64_t job = 0; job < jobs_; ++job) means[i] += found[(b * jobs_ + job) * strings + i];
+      means[i] /= static_cast<double>(program.trajectories);
     }
-    for (int64_t k = 0; k < readouts; ++k) values[b * readouts + k] = static_cast<T>(totals[k]);
+    const std::vector<double> readouts = Readouts(program, exponents, means);
+    std::copy(readouts.begin(), readouts.end(), values + b * program.readouts);
   }
 }
 
 template <class T>
-void TrajectoryEngine<T>::Gradient(const Batch& batch, int64_t memory_limit, const T* upstream,
-                                   double* shared_gradients, double* per_example_gradients) const {
+void TrajectoryEngine<T>::Gradient(const Batch& batch, const T* upstream, double* shared_gradients,
+                                   double* per_example_gradients) const {
   const TrajectoryProgram& program = *program_;
   const bool want_per_example = per_example_gradients != nullptr;
-  if (batch.size == 0 || first_needed_[want_per_example] == program.blocks.size()) return;
+  if (batch.size == 0 || program.first_needed[want_per_example] == program.blocks.size()) return;
   const Call call(program, batch);
   const int64_t jobs = batch.size * jobs_, width = program.per_example;
   // Each range of jobs has its own sums, which are added in order, so that the result does not
@@ -113,17 +105,13 @@ void TrajectoryEngine<T>::Gradient(const Batch& batch, int64_t memory_limit, con
   std::vector<double> rows(want_per_example ? jobs * width : 0);
   const int64_t cost = layout_.groups * 16 * static_cast<int64_t>(program.blocks.size() + 1);
   ForEachRange(batch.parallel, jobs, cost, [&](int64_t range, int64_t first, int64_t end) {
-    GradientTask task = {std::vector<double>(program.strings()), MaxCopies(batch, memory_limit),
-                         &sums[range], want_per_example, nullptr};
+    GradientTask task = {{}, MaxCopies(batch), &sums[range], want_per_example, nullptr};
     for (int64_t at = first; at < end; ++at) {
       const int64_t b = at / jobs_, job = at % jobs_;
-      for (int64_t i = 0; i < program.strings(); ++i) {
-        double sum = 0;
-        for (int64_t k = 0; k < program.readouts; ++k)
-          sum += program.weights[i * program.readouts + k] *
-                 static_cast<double>(upstream[b * program.readouts + k]);
-        task.string_weights[i] = sum / static_cast<double>(program.trajectories);
-      }
+      const T* row = upstream + b * program.readouts;
+      task.string_weights = StringWeights(program, {row, row + program.readouts});
+      for (double& weight : task.string_weights)
+        weight /= static_cast<double>(program.trajectories);
       if (want_per_example) task.per_example_gradients = rows.data() + at * width;
       Tree tree(*this, call, b);
       for (int64_t i = job * trees_ / jobs_; i < (job + 1) * trees_ / jobs_; ++i)

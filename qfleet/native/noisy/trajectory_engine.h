@@ -17,30 +17,22 @@
 
 #include "cpu/aligned_array.h"
 #include "noisy/trajectory_branches.h"
-#include "noisy/trajectory_program.h"
+#include "program/stateless_engine.h"
 #include "state/engine.h"
 #include "state/kernel_plan.h"
 
 namespace qfleet {
 
 template <class T>
-class TrajectoryEngine {
+class TrajectoryEngine : public StatelessEngine<T> {
  public:
-  using Real = T;
-
   TrajectoryEngine(std::shared_ptr<const TrajectoryProgram> program, const Kernels<T>& kernels);
 
-  // Approximate memory of a gradient.
-  int64_t WorkspaceBytes(const Batch& batch, int64_t memory_limit) const;
-
-  // values[b][k].
-  void Expectation(const Batch& batch, T* values) const;
-
-  // Adds dL/dshared to shared_gradients[E] and, unless it is null, dL/dper_example to
-  // per_example_gradients[b][F], given upstream[b][k] = dL/dvalues. Copies of states take at most
-  // `memory_limit` bytes, but for kLeastCopies of each path.
-  void Gradient(const Batch& batch, int64_t memory_limit, const T* upstream,
-                double* shared_gradients, double* per_example_gradients) const;
+  const TrajectoryProgram& program() const override { return *program_; }
+  int64_t WorkspaceBytes(const Batch& batch) const override;
+  void Expectation(const Batch& batch, T* values) const override;
+  void Gradient(const Batch& batch, const T* upstream, double* shared_gradients,
+                double* per_example_gradients) const override;
 
  private:
   struct Call;
@@ -48,11 +40,11 @@ class TrajectoryEngine {
   class States;
   class Tree;  // some trajectories of one example
 
-  static constexpr int64_t kLeastCopies = 2;
+  static constexpr int64_t kLeastCopies = 2;  // of each path, whatever the limit of memory
 
   int64_t StateBytes() const { return layout_.tile_reals * static_cast<int64_t>(sizeof(T)); }
   // Copies of states that each path keeps at most.
-  int64_t MaxCopies(const Batch& batch, int64_t memory_limit) const;
+  int64_t MaxCopies(const Batch& batch) const;
   std::vector<int32_t> TrajectoriesOf(int64_t tree) const;
 
   std::shared_ptr<const TrajectoryProgram> program_;
@@ -66,7 +58,6 @@ class TrajectoryEngine {
   int64_t jobs_;
   // Paths that are open at a time: at a branching, the largest branch stays on its path.
   int64_t levels_;
-  size_t first_needed_[2];  // the first block with a gradient, as needs_gradient
 };
 
 }  // namespace qfleet

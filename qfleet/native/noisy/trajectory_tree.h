@@ -51,7 +51,7 @@ class TrajectoryEngine<T>::Tree {
         states_(engine) {
     exponents_.per_example = call.batch->per_example + example * program_.per_example;
     exponents_.present = 1;
-    key_ = ExampleKey(program_, program_.shots, exponents_);
+    key_ = ExampleKey(program_, exponents_);
     for (const TrajectoryBlock& block : program_.blocks)
       own_.push_back(block.per_example ? BlockUnitaries(program_, block, call.matrices, exponents_)
                                        : std::vector<SmallMatrix>());
@@ -189,7 +189,7 @@ class TrajectoryEngine<T>::Tree {
   // later; given psi before block `first`, which is overwritten.
   State Gradient(size_t first, T* psi, std::vector<int32_t> trajectories) {
     // Nothing is computed backwards through the blocks before, but trajectories branch off there.
-    for (; first < engine_.first_needed_[task_->want_per_example]; ++first)
+    for (; first < program_.first_needed[task_->want_per_example]; ++first)
       Advance(first, psi, &trajectories, [&](T* other, const std::vector<int32_t>& others) {
         states_.Release(Gradient(first + 1, other, others));
       });

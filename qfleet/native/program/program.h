@@ -75,6 +75,7 @@ struct ProgramSizes {
   int32_t qubits = 0;
   int64_t shared = 0, per_example = 0;  // exponents
   int64_t readouts = 0;
+  const char* kind = "state vectors";  // what is evolved or contracted, in the plural
 };
 
 struct GateTables : ProgramSizes {

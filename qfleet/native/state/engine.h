@@ -55,6 +55,8 @@ class StateVectorEngine {
   StateVectorEngine(std::shared_ptr<const Program> program, const Kernels<T>& kernels);
   ~StateVectorEngine();
 
+  const Program& program() const { return *program_; }
+
   // From now on, values, gradients and states of whole programs are computed on a device. It keeps
   // no states between calls. Stages and Hessian-vector products stay here.
   void UseDevice(std::unique_ptr<DeviceEngine> device);

@@ -41,12 +41,13 @@ void CheckNoisyResults(const Kernels<T>& kernels, const Words& words, double amp
   CheckClose(found, values, tolerance, context + ", values");
   for (int64_t memory : {int64_t{0}, int64_t{1} << 30}) {
     std::vector<double> by_shared(1), by_rows(size);
-    engine.Gradient(batch, memory, upstream.data(), by_shared.data(), by_rows.data());
+    batch.memory_limit = memory;
+    engine.Gradient(batch, upstream.data(), by_shared.data(), by_rows.data());
     CheckClose(by_shared, std::vector<double>{shared_slope}, size * tolerance,
                context + ", shared");
     CheckClose(by_rows, slopes, 4 * tolerance, context + ", per example");
     by_shared = {0};
-    engine.Gradient(batch, memory, upstream.data(), by_shared.data(), nullptr);
+    engine.Gradient(batch, upstream.data(), by_shared.data(), nullptr);
     CheckClose(by_shared, std::vector<double>{shared_slope}, size * tolerance, context + ", alone");
   }
 }

@@ -18,8 +18,8 @@ namespace {
 // depend on the state. The readout is 2 Z_a Z_b + 0.5 = -2 cos(pi (x + p)) + 0.5.
 Words FlippedPair(int64_t qubits, int64_t a, int64_t b) {
   Words words;
-  // Exponents, readouts, trajectories, shots, seed, fresh, keys.
-  words.ints = {4, qubits, 1, 1, 1, 20, 0, 7, 0, 1, 0};
+  // Exponents, readouts, shots, seed, fresh, keys.
+  words.ints = {4, qubits, 1, 1, 1, 0, 7, 0, 1, 0};
   words.ints.push_back(2);
   for (int64_t exponent : {-1, 0}) words.AddPowerOfX(exponent);
   words.ints.insert(words.ints.end(), {1, 2, 1, 1});  // a sequence: X**p
@@ -33,7 +33,8 @@ Words FlippedPair(int64_t qubits, int64_t a, int64_t b) {
   words.ints.insert(words.ints.end(), {3, 1, b, 1, 2, 1, 0});
   words.ints.insert(words.ints.end(), {2, a, b, 3, -1, 1, 0, 1, ~0, 0, 1, 0, -1, 1, 0, 1, 0});
   words.ints.insert(words.ints.end(), {1, b, 1, 1, 1, 0});
-  words.ints.insert(words.ints.end(), {1, 0, 1, int64_t{1} << a | int64_t{1} << b, 0});
+  // Trajectories and strings.
+  words.ints.insert(words.ints.end(), {20, 1, 0, 1, int64_t{1} << a | int64_t{1} << b, 0});
   words.reals.insert(words.reals.end(), {2, 0.5});
   return words;
 }
@@ -72,7 +73,7 @@ void CorruptTrajectories(bool light) {
   other.reals[other.reals.size() - 10] = std::nan("");
   CHECK(IsRejected(other), "an operator that is not finite");
   other = valid;
-  other.ints[5] = 0;
+  other.ints[other.ints.size() - 6] = 0;
   CHECK(IsRejected(other), "no trajectories");
 }
 
