@@ -29,8 +29,9 @@ def main() -> None:
     with console.status("planning") as status, wait:
         report = status.update if console.is_terminal else console.print
         # Only the short form uses cached measurements.
-        plan = make_plan(settings, report=report, fresh=not options.quick, quick=options.quick)
-    print_plan(plan, settings, console)
+        price, quick = options.price_per_worker_hour, options.quick
+        plan = make_plan(settings, price, report=report, fresh=not quick, quick=quick)
+    print_plan(plan, settings, console, prices=price > 0)
     values = plan_file.apply_plan(settings, plan.recommendation.best.option, plan.machine)
     if options.apply:
         path = plan_file.write(values)

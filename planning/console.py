@@ -21,11 +21,10 @@ BUSY_LOAD_PER_CORE = 2
 """System load per core that planning itself does not cause."""
 
 
-def print_plan(plan: TrainingPlan, settings: Settings, console: Console) -> None:
-    """Print a plan."""
+def print_plan(plan: TrainingPlan, settings: Settings, console: Console, *, prices: bool) -> None:
+    """Print a plan, with prices if it has them."""
     for line in _heading(plan, settings):
         console.print(line, soft_wrap=True, markup=False)
-    prices = settings.planning.price_per_worker_hour > 0
     console.print(_table(plan, settings.training, prices=prices))
     for reason in plan.recommendation.reasons:
         console.print(reason, soft_wrap=True, highlight=False)

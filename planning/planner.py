@@ -48,6 +48,7 @@ class TrainingPlan:
 
 def make_plan(
     settings: Settings,
+    price_per_worker_hour: float = 0.0,
     *,
     report: Report = lambda text: None,
     fresh: bool = False,
@@ -59,6 +60,7 @@ def make_plan(
     Args:
         settings: Settings of the training. Explicit values of BATCH, THREADS and STATE_SHARDS are
             never changed.
+        price_per_worker_hour: Price of one worker; 0 omits prices.
         report: Called with a line of progress.
         fresh: Measure even if there is a cached profile.
         keep_workers: Consider only WORKERS, if it is a number.
@@ -83,8 +85,7 @@ def make_plan(
         if profile is None:
             profile = measure_profile(workload, settings, machine.cores, effort, standby, report)
             measurement_cache.store_profile(settings, workload, effort, profile)
-    price = settings.planning.price_per_worker_hour
-    costs = Costs(workload, profile, machine, settings.training, price)
+    costs = Costs(workload, profile, machine, settings.training, price_per_worker_hour)
     return TrainingPlan(workload, machine, profile, recommend(costs, keep_workers=keep_workers))
 
 

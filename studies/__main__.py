@@ -10,6 +10,7 @@ from common.errors import EXIT_OK, exit_on_signals, run_main
 from common.lease import Lease
 from common.processes import StopSignals
 from common.settings import Settings
+from common.settings.options import StudyOptions
 from common.text import plural
 from common.waiting import Waiting
 from studies.budget import Budget
@@ -37,8 +38,8 @@ def main(command: Sequence[str] = TRIAL_COMMAND) -> int:
     if {"-h", "--help"} & set(args):
         Settings.from_args(args, PROGRAM)  # prints the settings and exits
     definition = StudyDefinition.from_args(args)
-    settings = definition.settings
-    budget = Budget.parse(definition.options.budget, settings.planning.price_per_worker_hour)
+    settings, options = definition.settings, definition.options
+    budget = Budget.parse(options.budget, options.price_per_worker_hour)
     propose, pruner = proposer_for(definition), TrialPruner(definition)
     exit_on_signals()  # while the planner measures; later, the study stops its trials itself
     with open_root(settings) as root:
@@ -73,7 +74,7 @@ def _run(runner: StudyRunner, forecast: StudyForecast | None) -> int:
             running = " Its jobs keep running." if runner.leaves_trials(outcome) else ""
             _log(f"Stopped.{running} Run the same command again to continue the study.")
             return stop.exit_code or EXIT_OK
-        _log(usage(folder, definition.settings, forecast))
+        _log(usage(folder, definition.options, forecast))
         if outcome == "budget":
             _log(f"BUDGET={budget.text} is used up. Run the same command with more to continue.")
         _write_results(folder, definition)
@@ -101,7 +102,7 @@ def _forecast(
         measures = budget.seconds is not None and not budget.is_used_up(folder.clock())
         forecast = predict(definition, parallelism, may_measure=measures)
         if forecast:
-            price = definition.settings.planning.price_per_worker_hour
+            price = definition.options.price_per_worker_hour
             trials = f"{duration(forecast.shortest)} to {duration(forecast.longest)} per trial"
             pruned = (
                 "" if definition.options.early_stopping == "none" else " without EARLY_STOPPING"
@@ -113,9 +114,9 @@ def _forecast(
     return forecast
 
 
-def usage(folder: StudyFolder, settings: Settings, forecast: StudyForecast | None) -> str:
+def usage(folder: StudyFolder, options: StudyOptions, forecast: StudyForecast | None) -> str:
     """Return the used time and cost of all starts, next to those predicted, as a sentence."""
-    clock, price = folder.clock(), settings.planning.price_per_worker_hour
+    clock, price = folder.clock(), options.price_per_worker_hour
     text = f"Used: {used(clock.wall, clock.worker, price)}"
     if forecast:
         text += f" (predicted: {used(forecast.wall, forecast.worker, price)})"

@@ -69,7 +69,7 @@ def _headline(
     finished = sum(trial.state == "finished" for trial in trials)
     pruned = sum(trial.state == "pruned" for trial in trials)
     clock, forecast = folder.clock(), folder.forecast()
-    price = definition.settings.planning.price_per_worker_hour
+    price = definition.options.price_per_worker_hour
     planned = f"predicted {duration(forecast.wall)}" if forecast else "not predicted"
     hours = clock.worker / 3600
     cards = [

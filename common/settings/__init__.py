@@ -7,7 +7,6 @@ generated from the same fields (schema.py). `python -m common.settings` prints t
 """
 
 from common.settings.fields import AUTO, Scope, SettingField, SettingsGroup, Value
-from common.settings.groups.commands import InferenceSettings
 from common.settings.groups.experiment import (
     MODELS,
     RUN_NAME,
@@ -16,6 +15,7 @@ from common.settings.groups.experiment import (
     JobSettings,
     ModelSettings,
 )
+from common.settings.groups.inference import InferenceSettings
 from common.settings.groups.operations import ClusterSettings
 from common.settings.groups.training import TrainingSettings
 from common.settings.micro_batches import micro_batch_count

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from common.errors import SettingsError
-from common.settings.groups.commands import InferenceSettings
 from common.settings.groups.experiment import MODELS, VARIATIONAL_TASKS, DataSettings, ModelSettings
+from common.settings.groups.inference import InferenceSettings
 from common.settings.groups.training import TrainingSettings
 from qfleet.devices.calibration import INLINE, short_name
 from qfleet.devices.lines import inline_calibration, longest_line

@@ -22,7 +22,18 @@ class Options(SettingsGroup):
     scope: ClassVar[Scopes] = frozenset()
 
 
-class StudyOptions(Options):
+class PricedOptions(Options):
+    """Abstract base of the options of a command that computes costs."""
+
+    price_per_worker_hour: Annotated[
+        float,
+        Ge(0),
+        Le(1_000_000),
+        Setting("cost per worker; 0 omits the cost estimate", unit="money per hour"),
+    ] = 0.0
+
+
+class StudyOptions(PricedOptions):
     """Options of `make study`: how it searches, what it compares, and when it ends."""
 
     title: ClassVar[str] = "Options of make study"
@@ -93,7 +104,7 @@ class ScalingOptions(Options):
     quick: Annotated[bool, Setting("measure few cases, in a minute")] = False
 
 
-class PlanOptions(Options):
+class PlanOptions(PricedOptions):
     """Options of `make plan`."""
 
     title: ClassVar[str] = "Options of make plan"
@@ -118,7 +129,7 @@ class TensorBoardOptions(Options):
     ] = "127.0.0.1"
 
 
-class FleetOptions(Options):
+class FleetOptions(PricedOptions):
     """Options of `make fleet`: losses and step times of the simulated workers."""
 
     title: ClassVar[str] = "Options of make fleet"

@@ -56,11 +56,10 @@ _MEASURED = frozenset(names_in_scope(Scope.BENCHMARK)) | _names(
     "config target storage verbose qubits workers batch state_shards threads"
 )
 _PLACED = frozenset(names_in_scope(Scope.PLACEMENT))
-_STUDY = _names("study parallelism price_per_worker_hour")
-_PLAN = _names("price_per_worker_hour")
+_STUDY = _names("study parallelism")
 _NOT_PLANNED = _names("study")
 _FLEET = _names(
-    "config target storage verbose model data training checkpoint_interval max_attempts planning"
+    "config target storage verbose model data training checkpoint_interval max_attempts"
     " rendezvous_timeout"
 ) - _names("learning_rate prune reproducible micro_batch steps_per_call")
 
@@ -89,9 +88,7 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
             | _names("deadline rendezvous_timeout"),
         ),
         "make study": _by_target(**{name: used | _STUDY for name, used in _TRAINED.items()}),
-        "make plan": _by_target(
-            **{name: (used | _PLAN) - _NOT_PLANNED for name, used in _TRAINED.items()}
-        ),
+        "make plan": _by_target(**{name: used - _NOT_PLANNED for name, used in _TRAINED.items()}),
         "make scaling": _by_target(local=_MEASURED, k8s=_MEASURED | _PLACED),
         "make fleet": _by_target(local=_FLEET, k8s=_FLEET | _PLACED),
         "make dataset": _by_target(any=_names("config storage qubits data")),

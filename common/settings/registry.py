@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import get_type_hints
 
 from common.settings.fields import Scope, SettingField, SettingsGroup
-from common.settings.groups.commands import InferenceSettings, PlanningSettings
 from common.settings.groups.experiment import DataSettings, JobSettings, ModelSettings
+from common.settings.groups.inference import InferenceSettings
 from common.settings.groups.operations import ClusterSettings, MonitoringSettings
 from common.settings.groups.slurm import SlurmSettings
 from common.settings.groups.training import (
@@ -31,7 +31,6 @@ class SettingGroups:
     monitoring: MonitoringSettings
     cluster: ClusterSettings
     slurm: SlurmSettings
-    planning: PlanningSettings
     inference: InferenceSettings
 
 

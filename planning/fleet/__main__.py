@@ -59,7 +59,7 @@ def main() -> None:
         studies.append(FleetStudy(data, jobs, settings, options))
     print_studies(console, settings, options, studies, time.monotonic() - started)
     print_published(console)
-    write(folder, settings.planning.price_per_worker_hour, studies)
+    write(folder, options.price_per_worker_hour, studies)
     console.print(f"Plots and tables written to {folder}", soft_wrap=True, highlight=False)
 
 

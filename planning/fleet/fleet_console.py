@@ -32,7 +32,7 @@ def print_studies(
         studies: One study per kind of data.
         seconds: Duration of the simulation.
     """
-    price, first = settings.planning.price_per_worker_hour, studies[0]
+    price, first = options.price_per_worker_hour, studies[0]
     lines = [
         f"{settings.model.model}: {plural(settings.model.qubits, 'qubit')},"
         f" {plural(first.jobs.examples, 'example')}, {plural(settings.training.epochs, 'epoch')};"

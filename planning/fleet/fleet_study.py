@@ -36,7 +36,7 @@ class FleetStudy:
             jobs,
             jobs.batches(batch),
             self.hazards,
-            settings.planning.price_per_worker_hour,
+            options.price_per_worker_hour,
             trials=trials,
             seed=seed,
             most=training.workers if "workers" in settings.explicit else study.MAX_WORKERS,

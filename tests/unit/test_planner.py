@@ -95,10 +95,9 @@ def measured(one: WorkloadAnalysis) -> list[FitPoint]:
     ]
 
 
-def costs(one: WorkloadAnalysis, machine=HERE, *args: str, points=None) -> Costs:
+def costs(one: WorkloadAnalysis, machine=HERE, *args: str, price=0.0, points=None) -> Costs:
     settings = Settings.from_args([f"QUBITS={min(one.qubits, 30)}", *args])
     profile = MachineProfile(tuple(points or measured(one)), 2, 20.0, time.time())
-    price = settings.planning.price_per_worker_hour
     return Costs(one, profile, machine, settings.training, price)
 
 
@@ -270,7 +269,7 @@ def test_recommend_keeps_explicit_settings():
 
 
 def test_costs_epoch_adds_steps_validation_and_price():
-    one = costs(workload(10), HERE, "PRICE_PER_WORKER_HOUR=3600", "INITIALIZATIONS=1", "EPOCHS=10")
+    one = costs(workload(10), HERE, "INITIALIZATIONS=1", "EPOCHS=10", price=3600)
     found = one.forecast(WorkerOption(2, 64, 1))
     steps = 100 * found.step.seconds
     validation = 4 * (found.step.simulate / 3 + found.step.exchange + found.step.input)
@@ -413,14 +412,12 @@ def test_work_unknown_threads_uses_fewer_threads():
 
 
 def test_plan_file_is_accepted_by_config():
-    settings = Settings.from_args(
-        ["QUBITS=12", "TRAIN_EXAMPLES=1000", "BATCH=16", "PRICE_PER_WORKER_HOUR=2"]
-    )
+    settings = Settings.from_args(["QUBITS=12", "TRAIN_EXAMPLES=1000", "BATCH=16"])
     path = plan_file.write(plan_file.apply_plan(settings, WorkerOption(2, 128, 1), HERE))
     read = Settings.from_args([f"CONFIG={path}"])
     assert (read.training.workers, read.training.batch) == (2, 128)
     assert (read.model.qubits, read.data.train_examples) == (12, 1000)
-    assert (read.training.threads, read.planning.price_per_worker_hour) == (0, 0.0)
+    assert read.training.threads == 0
     plan_file.check()  # its own file may be written again
     values = plan_file.apply_plan(settings, WorkerOption(1, 128, 1), HERE)
     assert Settings.from_args(plan_file.to_cli_args(settings, values)).training.threads == 1

@@ -17,7 +17,6 @@ from common.settings.programs import (
     used_by,
 )
 from common.settings.sources import last_of_each
-from launch import job_parts
 from studies.definition import StudyDefinition
 from tests.support.setting_reads import settings_read_by
 
@@ -62,15 +61,14 @@ SELECTING = {"config", "target"}
 ALL_PARTS = used_anywhere("make manifests")
 """Settings that the manifests of all parts read: a command renders the manifests of one part."""
 
-PLANNER = {"price_per_worker_hour"}  # without effect on the choice of WORKERS=auto
 RECORDED = {
     "initialization_epochs", "initializations", "learning_rate", "loss", "min_workers", "prune",
     "workers",
 }  # fmt: skip
 
 READ_OTHERWISE = {
-    "make training": PLANNER | ALL_PARTS,
-    "make inference": RECORDED | PLANNER | ALL_PARTS,
+    "make training": ALL_PARTS,
+    "make inference": RECORDED | ALL_PARTS,
     "make study": ALL_PARTS,
     "make plan": {*names_in_scope(Scope.PLAN_FILE)},  # the file is for all programs
     "make fleet": {"prune"},
@@ -78,7 +76,7 @@ READ_OTHERWISE = {
     "make dataset": {"angles", "model", "loss", *names_in_scope(Scope.POD_SPEC), "state_shards",
                      "batch", "min_workers", "prune"},
     "make runs": {"model", "qubits", "task"},  # of the listed runs
-    "make tensorboard": PLANNER | ALL_PARTS,
+    "make tensorboard": ALL_PARTS,
     "launch status": ALL_PARTS,
     "launch logs": ALL_PARTS,
 }  # fmt: skip
@@ -108,12 +106,6 @@ def test_pod_gets_the_settings_that_its_worker_reads():
     assert set(settings_read_by(*WORKER)) - own == POD_SETTINGS["training"]
     inference = set(settings_read_by("inference.worker"))
     assert POD_SETTINGS["inference"] <= inference <= POD_SETTINGS["inference"] | own | RECORDED
-
-
-@pytest.mark.parametrize("component", POD_SETTINGS)
-def test_config_map_without_planning_stays_equal(component):
-    before, after = Settings.from_values(), Settings.from_values(price_per_worker_hour=3.0)
-    assert job_parts.settings_map(component, before) == job_parts.settings_map(component, after)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +177,10 @@ def test_option_is_in_help_of_its_command_only(program, capsys):
         with pytest.raises(SystemExit):
             Settings.from_args(["--help"], other)
         words = capsys.readouterr().out.split()
-        own = {field.variable for field in option_fields(program).values()} - {"QUICK"}
+        own = {field.variable for field in option_fields(program).values()} - {
+            "QUICK",
+            "PRICE_PER_WORKER_HOUR",
+        }
         assert own <= {*words} if other == program else not own & {*words}
 
 

@@ -45,7 +45,6 @@ CHECKPOINTING = ("checkpoint_interval", "keep_checkpoints", "keep_best")
 FAULT_TOLERANCE = ("deadline", "max_attempts", "max_restarts", "rendezvous_timeout",
                    "stall_timeout_min", "stall_timeout_max",
                    "rendezvous_port", "peer_timeout", "elastic_after")  # fmt: skip
-PLANNING = ("price_per_worker_hour",)
 INFERENCE = {"parallelism", "weights", "checkpoint", "input", "zne", "zne_fit"}
 
 SUGGESTED = {
@@ -468,7 +467,7 @@ def test_scope_worker_is_all_but_cluster_and_client():
     assert {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)} == excluded
     fields = Settings.fields()
     cluster = {name for name, field in fields.items() if field.group in ("cluster", "slurm")}
-    commands = {*INFERENCE, *PLANNING}
+    commands = INFERENCE
     assert set(names_in_scope(Scope.WORKER)) == set(fields) - excluded - cluster - commands
 
 
@@ -512,7 +511,7 @@ def test_scope_profile_key_is_the_measured_pods():
 
 
 def test_scope_plan_file_is_all_but_planning():
-    excluded = {"config", "study", *PLANNING}
+    excluded = {"config", "study"}
     assert set(names_in_scope(Scope.PLAN_FILE)) == set(Settings.fields()) - excluded
 
 

@@ -1,4 +1,4 @@
-"""Settings of planning and inference."""
+"""Settings of inference."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -6,20 +6,6 @@ from annotated_types import Ge, Le
 from pydantic import StringConstraints
 
 from common.settings.fields import Scope, Scopes, Setting, SettingsGroup
-
-
-class PlanningSettings(SettingsGroup):
-    """Planning: the cost of the planned workers."""
-
-    title: ClassVar[str] = "Planning"
-    scope: ClassVar[Scopes] = frozenset()
-
-    price_per_worker_hour: Annotated[
-        float,
-        Ge(0),
-        Le(1_000_000),
-        Setting("cost per worker; 0 omits the cost estimate", unit="money per hour"),
-    ] = 0.0
 
 
 class InferenceSettings(SettingsGroup):
