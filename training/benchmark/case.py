@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from common.errors import SettingsError
 from common.settings import VARIATIONAL_TASKS, Settings
@@ -39,7 +39,7 @@ class BenchmarkCase:
     independent: str
 
     @classmethod
-    def from_json(cls, content: Any, args: Sequence[str], workers: int) -> Self:
+    def from_json(cls, content: object, args: Sequence[str], workers: int) -> Self:
         """Read a case of CASES.
 
         Args:

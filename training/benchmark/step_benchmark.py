@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import ClassVar, TypedDict, cast
 
 import numpy as np
 import psutil
@@ -29,6 +29,7 @@ from training.step import distributed, learner_factory
 from training.step.allreduce import all_reduce_scalar
 from training.step.constants import STEP_PARTS
 from training.step.input_pipeline import batches
+from training.step.learner import Learner
 
 LearnerKey = tuple[BenchmarkCase, int | None]
 
@@ -89,6 +90,16 @@ class SyntheticDataset:
         return Examples(angles, labels)
 
 
+class MeasuredSteps(TypedDict):
+    """Steps of a measurement, and their times."""
+
+    steps: int
+    seconds: float
+    cpu_seconds: float
+    step_ms: dict[str, float]
+    wait_ms: float
+
+
 class StepTimerCallback(keras.callbacks.Callback):
     """Runs `fit` until its rate is steady, and then for about `seconds`.
 
@@ -146,7 +157,7 @@ class StepTimerCallback(keras.callbacks.Callback):
         )
 
     @property
-    def measured(self) -> dict[str, Any]:
+    def measured(self) -> MeasuredSteps:
         """Seconds, CPU seconds, and milliseconds per step: by STEP_PARTS, and of waiting."""
         parts = self._end[2] - self._start[2]
         return {
@@ -197,12 +208,14 @@ class StepBenchmark:
         self._strategies = {"": self._strategy, "all": independent, "first": independent}
         # CPU time, so that neither other processes nor waiting for peers or cases count.
         self._start_seconds = sum(psutil.Process().cpu_times()[:2])
-        self._learners: dict[LearnerKey, tuple[Any, float]] = {}
+        self._learners: dict[LearnerKey, tuple[Learner, float]] = {}
         # By case: the learner's input, and the steps per call that the first measurement chose.
-        self._inputs: dict[BenchmarkCase, Any] = {}
+        self._inputs: dict[BenchmarkCase, tf.data.Dataset] = {}
         self._steps_per_call: dict[BenchmarkCase, int] = {}
 
-    def measure(self, case: BenchmarkCase, later: Sequence[BenchmarkCase]) -> dict[str, Any] | None:
+    def measure(
+        self, case: BenchmarkCase, later: Sequence[BenchmarkCase]
+    ) -> dict[str, object] | None:
         """Measure a case.
 
         Args:
@@ -220,7 +233,7 @@ class StepBenchmark:
             all_reduce_scalar(self._strategy, 0.0)
         return result
 
-    def _measure(self, case: BenchmarkCase) -> dict[str, Any]:
+    def _measure(self, case: BenchmarkCase) -> dict[str, object]:
         training = case.settings.training
         _reset_peak_memory()
         build_start = time.monotonic()
@@ -261,7 +274,7 @@ class StepBenchmark:
             "cores": usable_cpus(),
         }
 
-    def _learner(self, case: BenchmarkCase) -> tuple[Any, float]:
+    def _learner(self, case: BenchmarkCase) -> tuple[Learner, float]:
         """Return the learner, and the seconds until its first step ended (0 before that)."""
         key = _learner_key(case)
         if key not in self._learners:
@@ -272,7 +285,7 @@ class StepBenchmark:
             self._learners[key] = learner, 0.0
         return self._learners[key]
 
-    def _input(self, case: BenchmarkCase) -> Any:
+    def _input(self, case: BenchmarkCase) -> tf.data.Dataset:
         """Return the learner's input: batches of any size, so that its graph is traced once."""
         if case not in self._inputs:
             training = case.settings.training
@@ -302,7 +315,7 @@ class StepBenchmark:
             ctypes.CDLL(None).malloc_trim(0)
 
 
-def _host_seconds(learner: Any, data: Any, step_seconds: float) -> float:
+def _host_seconds(learner: Learner, data: tf.data.Dataset, step_seconds: float) -> float:
     """Return the median time of an epoch in addition to its steps; 0 where steps are slow.
 
     The workers agreed on the steps per call, so all of them measure, or none does.

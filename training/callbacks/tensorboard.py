@@ -1,8 +1,7 @@
 """TensorBoard events of the chief: scalars, readouts and the model's graph."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,7 @@ class TensorBoardCallback(keras.callbacks.Callback):
         self._metrics = metrics
         self._circuits = circuits
         self._sample = tf.constant(sample[:READOUT_SAMPLE_ROWS])
-        self._readouts: Any = None
+        self._readouts: Callable[[int], tf.Tensor] | None = None
         self._written_steps = 0
 
     def write_settings(self, run: str, settings: Mapping[str, object]) -> None:

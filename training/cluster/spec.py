@@ -131,7 +131,7 @@ _CHANGE = (
 )
 
 
-def _all_addresses(own: dict[str, Any], rank: int, workers: int) -> list[str]:
+def _all_addresses(own: dict[str, object], rank: int, workers: int) -> list[str]:
     """Return the addresses of all workers from the only one in a sparse TF_CONFIG."""
     address = own.get(str(rank))
     _check_address(address)
@@ -147,7 +147,7 @@ def _all_addresses(own: dict[str, Any], rank: int, workers: int) -> list[str]:
     return [f"{found[1]}{other}{found[2]}" for other in range(workers)]
 
 
-def _field(content: Any, name: str, kind: type | tuple[type, ...], path: str = "") -> Any:
+def _field(content: object, name: str, kind: type | tuple[type, ...], path: str = "") -> Any:
     value = content.get(name) if isinstance(content, dict) else None
     if not isinstance(value, kind):
         expected = "an object" if kind is dict else "a list of addresses"
@@ -155,7 +155,7 @@ def _field(content: Any, name: str, kind: type | tuple[type, ...], path: str = "
     return value
 
 
-def _check_address(address: Any) -> None:
+def _check_address(address: object) -> None:
     host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise SettingsError(

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from common.errors import (
     EXIT_BUG,
@@ -21,6 +21,7 @@ from common.errors import (
 )
 from common.events import log_event
 from common.waiting import Waiting
+from training.group.channel import Message
 from training.process.preemption import Preemption
 from training.process.watchdog import Watchdog
 
@@ -180,11 +181,11 @@ class GroupMember:
         """Close all connections, after the last messages are sent."""
         raise NotImplementedError
 
-    def _send_last(self, message: dict[str, Any]) -> None:
+    def _send_last(self, message: Message) -> None:
         raise NotImplementedError
 
 
-def end_message(error: BaseException) -> dict[str, Any]:
+def end_message(error: BaseException) -> Message:
     """Return the message that a worker sends when an error ends it."""
     known = as_qfleet_error(error)
     if known:
@@ -194,12 +195,12 @@ def end_message(error: BaseException) -> dict[str, Any]:
     return {"kind": END, "exit_code": EXIT_INTERRUPTED, "text": "interrupted"}
 
 
-def verdict_message(error: QfleetError) -> dict[str, Any]:
+def verdict_message(error: QfleetError) -> Message:
     """Return the message by which the chief ends all workers with its own error."""
     return end_message(error) | {"verdict": True}
 
 
-def error_of_end(message: dict[str, Any], who: str) -> QfleetError:
+def error_of_end(message: Message, who: str) -> QfleetError:
     """Return the error that another worker's end is for this one.
 
     A permanent error of one worker ends all of them permanently, with its sentence. DEADLINE ends

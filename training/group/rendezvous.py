@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Self
 
 from common.errors import PeerLost, RendezvousTimeout, RunError
 from common.settings import Settings
@@ -65,11 +65,11 @@ class StartMessage:
     members: tuple[int, ...] = ()
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
+    def from_json(cls, content: Message) -> Self:
         """Read a message as it was received."""
         return cls(**{**content, "members": tuple(content["members"])})
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Message:
         """Return the message as it is sent."""
         return asdict(self)
 

@@ -8,7 +8,6 @@ the one that waits for SIGTERM, not the watchdog. ctypes releases the lock.
 import ctypes
 import importlib
 from pathlib import Path
-from typing import Any
 
 from qfleet.tensorflow.runtime import tf
 
@@ -32,7 +31,7 @@ def install() -> None:
     for name in ("TF_GetCode", "TF_Message", "TF_DeleteStatus"):
         getattr(library, name).argtypes = (ctypes.c_void_p,)
 
-    def enable_collective_ops(context: Any, server: bytes) -> None:
+    def enable_collective_ops(context: object, server: bytes) -> None:
         status = library.TF_NewStatus()
         try:
             connect(_pointer(context), server, len(server), status)
@@ -45,7 +44,7 @@ def install() -> None:
     setattr(bindings, FUNCTION, enable_collective_ops)
 
 
-def _pointer(capsule: Any) -> int:
+def _pointer(capsule: object) -> int:
     """Return the pointer in a capsule of Python's C interface."""
     interface = ctypes.pythonapi
     interface.PyCapsule_GetName.restype = ctypes.c_char_p

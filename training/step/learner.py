@@ -13,7 +13,6 @@ where one host call takes many steps.
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from training.step.graph_timer import read_clock, read_clock_after
 from training.step.local_part import local_part, local_variable
 from training.step.losses import Measures
 from training.step.micro_batches import MicroBatches
-from training.step.objective import Objective
+from training.step.objective import Batch, Objective
 from training.step.pruning import Pruning
 from training.step.replica_check import ReplicaCheck
 from training.step.times import StepTimes
@@ -32,9 +31,11 @@ from training.step.tracing import needs_autograph
 MAX_TRACED_STEPS = 1024
 """Steps whose losses are kept."""
 
-LimitedCall = Callable[[str], AbstractContextManager[Any]]
+Tensors = tuple[tf.Tensor, ...]
 
-HostCall = Callable[[Any], dict[str, tf.Tensor]]
+LimitedCall = Callable[[str], AbstractContextManager[object]]
+
+HostCall = Callable[[Iterator[Batch]], dict[str, tf.Tensor]]
 """One call into TensorFlow: takes an iterator of batches and returns metrics."""
 
 
@@ -69,8 +70,8 @@ class Learner(keras.Model):
         graphs: Graphs of training and measuring, each with and without a loop.
     """
 
-    train_function: Any
-    test_function: Any
+    train_function: HostCall | None
+    test_function: HostCall | None
     _steps_per_execution: tf.Variable
 
     def __init__(
@@ -89,7 +90,7 @@ class Learner(keras.Model):
         # A step returns equal numbers on every worker; Keras would all-reduce them.
         self.distribute_reduction_method = "first"
         self.single_step_calls = False
-        self.graphs: list[Any] = []
+        self.graphs: list[tf.types.experimental.PolymorphicFunction] = []
         self.epoch_step_offset = 0
         self._limited_call = limited_call
         self.pruning: Pruning | None = None
@@ -110,7 +111,7 @@ class Learner(keras.Model):
         """
         return tf.distribute.get_strategy()
 
-    def compile(self, *args: Any, **fields: Any) -> None:
+    def compile(self, *args: object, **fields: object) -> None:
         """Compile the model, as Keras does."""
         super().compile(*args, **fields)
         self._steps_per_execution = local_part(self._steps_per_execution)
@@ -129,7 +130,7 @@ class Learner(keras.Model):
         return self.model(inputs, training=training)
 
     @property
-    def metrics(self) -> list[Any]:
+    def metrics(self) -> list[keras.metrics.Metric]:
         """Metrics of Keras: none, see `sums`."""
         return []
 
@@ -169,13 +170,13 @@ class Learner(keras.Model):
         """Return a host call: `steps_per_call` steps on the batches of an iterator."""
         if self.train_function is None or force:
 
-            def one_step(batches: Any) -> None:
+            def one_step(batches: Iterator[Batch]) -> None:
                 requested = read_clock()
                 with tf.control_dependencies([requested]):
                     batch = next(batches)
                 self._strategy.run(self.train_step, args=(batch, requested))
 
-            def some_steps(batches: Any) -> dict[str, tf.Tensor]:
+            def some_steps(batches: Iterator[Batch]) -> dict[str, tf.Tensor]:
                 def body(index: tf.Tensor) -> tuple[tf.Tensor]:
                     one_step(batches)
                     return (index + 1,)
@@ -183,7 +184,7 @@ class Learner(keras.Model):
                 self._repeat(body)
                 return compared()
 
-            def single_step(batches: Any) -> dict[str, tf.Tensor]:
+            def single_step(batches: Iterator[Batch]) -> dict[str, tf.Tensor]:
                 one_step(batches)
                 return compared()
 
@@ -201,7 +202,7 @@ class Learner(keras.Model):
         self.make_train_function(force=True)
         self.make_test_function(force=True)
 
-    def _repeat(self, body: Callable[..., Any], *state: tf.Tensor) -> Any:
+    def _repeat(self, body: Callable[..., Tensors], *state: tf.Tensor) -> Tensors:
         """Call body(index, *state) as often as a call has steps; return its last result."""
         steps = tf.convert_to_tensor(self._steps_per_execution)
         return tf.while_loop(lambda index, *_: index < steps, body, (tf.zeros_like(steps), *state))
@@ -215,14 +216,14 @@ class Learner(keras.Model):
         )
         self.graphs += [loop_graph, single_graph]
 
-        def call(batches: Any) -> dict[str, tf.Tensor]:
+        def call(batches: Iterator[Batch]) -> dict[str, tf.Tensor]:
             is_single = self.single_step_calls and self.steps_per_call == 1
             with self._limited_call(stage):
                 return (single_graph if is_single else loop_graph)(batches)
 
         return call
 
-    def train_step(self, batch: Any, requested: tf.Tensor) -> None:
+    def train_step(self, batch: Batch, requested: tf.Tensor) -> None:
         """Take one optimizer step on this worker's share of a global batch.
 
         Args:
@@ -260,19 +261,20 @@ class Learner(keras.Model):
     def _compare(self) -> None:
         self.replicas.compare(self._steps.read_value(), self.model, self.optimizer)
 
-    def measure(self, batches: Iterator[Any], steps: int) -> dict[str, float]:
+    def measure(self, batches: Iterator[Batch], steps: int) -> dict[str, float]:
         """Return the metrics of `measures` over the next `steps` batches.
 
         Like Keras' `evaluate`, but on a persistent iterator, and with one all-reduce per call
         instead of one per step. The sums of the current epoch are lost.
         """
+        call = self.make_test_function()
         agreed = self.steps_per_call  # equal on all workers
         self._measured.assign(np.zeros(self._measured.shape, np.int64))
         pace = 1 if self.single_step_calls else agreed
         self.sums = np.zeros(self.measures.sums)
         for done in range(0, steps, pace):
             self.steps_per_call = min(pace, steps - done)
-            metrics = self.test_function(batches)
+            metrics = call(batches)
         self.steps_per_call = agreed
         return {name: float(metrics[name]) for name in (*self.measures.metrics, "examples")}
 
@@ -280,14 +282,14 @@ class Learner(keras.Model):
         """Return a host call of `measure`: `steps_per_call` batches, then one all-reduce."""
         if self.test_function is None or force:
 
-            def batch_sums(batches: Any) -> tf.Tensor:
+            def batch_sums(batches: Iterator[Batch]) -> tf.Tensor:
                 return self._strategy.run(self.test_step, args=(next(batches),))
 
             def add_all(sums: tf.Tensor) -> dict[str, tf.Tensor]:
                 self._strategy.run(self._add_all, args=(sums,))
                 return self._epoch_metrics()
 
-            def some_batches(batches: Any) -> dict[str, tf.Tensor]:
+            def some_batches(batches: Iterator[Batch]) -> dict[str, tf.Tensor]:
                 def body(index: tf.Tensor, sums: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                     return index + 1, fixed_point.carry(sums + batch_sums(batches))
 
@@ -300,7 +302,7 @@ class Learner(keras.Model):
             )
         return self.test_function
 
-    def test_step(self, batch: Any) -> tf.Tensor:
+    def test_step(self, batch: Batch) -> tf.Tensor:
         """Return the sums of this worker's share of a global batch, encoded by `fixed_point`."""
         return self._objective.sums(batch)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,9 @@ from qfleet.tensorflow.runtime import keras, tf
 
 RowFunction = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 """Of predictions [n, outputs] and labels [n]; returns [n]."""
+
+Means = Sequence[tf.Tensor | float]
+"""Numbers in the graph of a step, or of its results."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Measures:
     loss: str
     rows: tuple[RowFunction, ...]
     metrics: tuple[str, ...]
-    finish: Callable[[Sequence[Any]], Sequence[Any]]
+    finish: Callable[[Means], Means]
     kind: str
     class_factors: tuple[float, ...] = ()
 
@@ -51,7 +53,7 @@ class Measures:
         indices = labels >= 0 if self.kind == "signs" else labels
         return tf.gather(tf.constant(self.class_factors), tf.cast(indices, tf.int32))
 
-    def results(self, sums: Any) -> dict[str, Any]:
+    def results(self, sums: tf.Tensor | np.ndarray) -> dict[str, tf.Tensor | float]:
         """Return metrics by name, and the number of examples, for float64 [sums]."""
         examples = sums[self.sums - 1]
         means = [sums[index] / examples for index in range(self.sums - 1)]
@@ -62,7 +64,7 @@ class Measures:
 def measures_of(
     target: Target,
     loss: str = "",
-    model_loss: Any = None,
+    model_loss: object = None,
     class_factors: Sequence[float] = (),
 ) -> Measures:
     """Return the measures of a target.
@@ -113,7 +115,7 @@ def _number(target: Target) -> Measures:
     def error(predictions: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         return _only(predictions) - labels
 
-    def finish(means: Sequence[Any]) -> Sequence[Any]:
+    def finish(means: Means) -> Means:
         squared, absolute, mean, mean_square = means
         variance = mean_square - mean * mean
         r2 = 1 - squared / tf.maximum(variance, tf.constant(1e-12, tf.float64))
@@ -145,7 +147,7 @@ def _state(target: Target) -> Measures:
     def infidelity(predictions: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
         return 1 - _only(predictions)
 
-    def finish(means: Sequence[Any]) -> Sequence[Any]:
+    def finish(means: Means) -> Means:
         return means[0], 1 - means[0]
 
     return Measures("infidelity", (infidelity,), ("infidelity", "fidelity"), finish, target.kind)
@@ -164,11 +166,11 @@ def _only(predictions: tf.Tensor) -> tf.Tensor:
     return tf.reshape(predictions, [-1])
 
 
-def _unchanged(means: Sequence[Any]) -> Sequence[Any]:
+def _unchanged(means: Means) -> Means:
     return means
 
 
-def _with_loss(measures: Measures, target: Target, name: str, model_loss: Any) -> Measures:
+def _with_loss(measures: Measures, target: Target, name: str, model_loss: object) -> Measures:
     """Return measures with a loss of Keras in front of the others."""
     source = f"LOSS={name}" if name else "the loss that the model was compiled with"
     if target.kind in ("energy", "state"):
@@ -209,7 +211,7 @@ def _with_loss(measures: Measures, target: Target, name: str, model_loss: Any) -
     metrics = (title, *(one for one in measures.metrics if one != title))
     kept = measures.finish
 
-    def finish(means: Sequence[Any]) -> Sequence[Any]:
+    def finish(means: Means) -> Means:
         others = dict(zip(measures.metrics, kept(means[1:]), strict=True))
         return [means[0], *(others[one] for one in metrics[1:])]
 

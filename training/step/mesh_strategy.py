@@ -5,11 +5,13 @@ no authentication, and no option to bind it to one address. This strategy starts
 variables on this worker's device, and allreduce.py sums over the peer mesh (mesh.py).
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from qfleet.tensorflow.runtime import tf
 from training.cluster.spec import ClusterSpec
+
+ResultT = TypeVar("ResultT")
 
 
 class MeshStrategy(tf.distribute.OneDeviceStrategy):
@@ -31,11 +33,11 @@ class MeshStrategy(tf.distribute.OneDeviceStrategy):
 
     def run(
         self,
-        fn: Callable[..., Any],
-        args: Sequence[Any] = (),
-        kwargs: Any = None,
-        options: Any = None,
-    ) -> Any:
+        fn: Callable[..., ResultT],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+        options: object = None,
+    ) -> ResultT:
         """Call a function in the context of this worker's replica."""
         context = tf.distribute.ReplicaContext(self, replica_id_in_sync_group=self._cluster.rank)
         with self.scope(), context:

@@ -1,12 +1,15 @@
 """The objective of training: sums over the rows of a worker's share of a batch, and gradients."""
 
-from typing import Any
+from collections.abc import Sequence
 
 from common.models.normalization import collect_readouts, readout_normalization
 from qfleet.tensorflow.runtime import keras, tf
 from training.step import fixed_point, step_vector
 from training.step.losses import Measures
 from training.step.micro_batches import MicroBatches
+
+Batch = Sequence[tf.Tensor]
+"""Angles, labels, weights and count; see `Learner`."""
 
 
 class Objective:
@@ -46,7 +49,7 @@ class Objective:
             tf.TensorSpec([normalization.sums if normalization else 0], tf.float64),
         ]
 
-    def derive(self, batch: Any, step: tf.Tensor) -> tf.Tensor:
+    def derive(self, batch: Batch, step: tf.Tensor) -> tf.Tensor:
         """Return `parts` of this worker's rows, as one vector for `step_vector.pack`.
 
         Args:
@@ -65,7 +68,7 @@ class Objective:
         length = sum(part.shape.num_elements() for part in self.parts)
         return self._micro_batches.sum((angles, labels, weights), length, derive, step)
 
-    def sums(self, batch: Any) -> tf.Tensor:
+    def sums(self, batch: Batch) -> tf.Tensor:
         """Return the sums of this worker's rows, encoded by `fixed_point`."""
         *rows, _ = batch
 

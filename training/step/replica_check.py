@@ -1,7 +1,6 @@
 """The comparison of replicas inside TensorFlow's graph, and what it found."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -38,13 +37,19 @@ class ReplicaCheck:
         """int64 [2]: digest of this replica after the last call, whose status is that of all."""
         return self._agreed.numpy()
 
-    def digest(self, model: keras.Model, optimizer: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def digest(
+        self, model: keras.Model, optimizer: keras.optimizers.Optimizer
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the digest of this replica's state, and its count of infinite numbers and NaN."""
         variables = replica_state.state_variables(model, optimizer)
         return replica_state.digest([tf.convert_to_tensor(variable) for variable in variables])
 
     def pack(
-        self, numbers: tf.Tensor, seconds: tf.Tensor, model: keras.Model, optimizer: Any
+        self,
+        numbers: tf.Tensor,
+        seconds: tf.Tensor,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
     ) -> tf.Tensor:
         """Return the vector of a step, with a digest of this replica; see `step_vector.pack`."""
         if self._workers == 1:
@@ -92,7 +97,9 @@ class ReplicaCheck:
 
         tf.cond(sound, lambda: tf.constant(True), record)
 
-    def compare(self, step: tf.Tensor, model: keras.Model, optimizer: Any) -> None:
+    def compare(
+        self, step: tf.Tensor, model: keras.Model, optimizer: keras.optimizers.Optimizer
+    ) -> None:
         """Compare the state between two calls, which may become a checkpoint."""
         digest, nonfinite = self.digest(model, optimizer)
         none, zero = tf.zeros([0], tf.int64), tf.zeros([], tf.float64)

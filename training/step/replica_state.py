@@ -8,7 +8,6 @@ import enum
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -94,7 +93,7 @@ def next_status(
     return tf.where(is_first, found, status)
 
 
-def state_variables(model: keras.Model, optimizer: Any) -> list[tf.Variable]:
+def state_variables(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> list[tf.Variable]:
     """Return the variables that are equal in all replicas: weights and state of the optimizer."""
     variables = [*model.weights, *optimizer.variables]
     each_its_own = tf.VariableSynchronization.ON_READ

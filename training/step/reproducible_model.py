@@ -1,7 +1,6 @@
 """Check of a user's model for REPRODUCIBLE=true."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from common.errors import SettingsError
 from qfleet.tensorflow.micro_batch import use_micro_batch
@@ -28,12 +27,12 @@ def require_reproducible(model: keras.Model, features: int, name: str) -> None:
     """
 
     @tf.function
-    def call(angles: tf.Tensor) -> Any:
+    def call(angles: tf.Tensor) -> tf.Tensor:
         with use_micro_batch(tf.zeros([], tf.int64)):
             return model(angles, training=True)
 
     @tf.function
-    def run(angles: tf.Tensor) -> Any:
+    def run(angles: tf.Tensor) -> tf.Tensor:
         return tf.distribute.get_strategy().run(call, (angles,))
 
     graph = run.get_concrete_function(tf.TensorSpec([2, features], tf.float32)).graph
@@ -48,7 +47,7 @@ def require_reproducible(model: keras.Model, features: int, name: str) -> None:
             )
 
 
-def _nodes(definition: Any) -> Iterator[Any]:
+def _nodes(definition: tf.compat.v1.GraphDef) -> Iterator[tf.compat.v1.NodeDef]:
     yield from definition.node
     for function in definition.library.function:
         yield from function.node_def
