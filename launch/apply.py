@@ -3,16 +3,16 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from common.errors import ClusterError
 from launch import api_errors, job, ownership
 from launch.engines import BY_KIND, TEMPLATE_KINDS
+from launch.pods import Object
 
 if TYPE_CHECKING:
     from launch.kube_client import KubeClient
 
-Object = dict[str, Any]
 
 APPLIED_LAST = ("Deployment", "Job", *BY_KIND)
 """Kinds that create pods; the objects that pods need are applied before them."""
@@ -140,7 +140,7 @@ def _without_server_fields(thing: Object) -> Object:
     return {**rest, "metadata": metadata}
 
 
-def differences(before: Any, after: Any) -> list[tuple[str, str, str]]:
+def differences(before: object, after: object) -> list[tuple[str, str, str]]:
     """Return (path, before, after) of each leaf in which two objects differ.
 
     Members of lists are matched by `name` if they have one, else by position.
@@ -153,7 +153,7 @@ def differences(before: Any, after: Any) -> list[tuple[str, str, str]]:
     ]
 
 
-def _leaves(thing: Any, path: str) -> Iterator[tuple[str, str]]:
+def _leaves(thing: object, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(thing, Mapping):
         for key, value in thing.items():
             yield from _leaves(value, f"{path}.{key}" if path else str(key))

@@ -6,7 +6,6 @@ Its pods run training/benchmark/worker.py and keep nothing.
 import secrets
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any
 
 from common.settings import Scope, Settings, names_in_scope
 from common.settings.launcher_variables import HEARTBEAT_FILE
@@ -36,7 +35,7 @@ def benchmark_objects(training: Sequence[Object], cases: str, settings: Settings
         settings: Those of Scope.BENCHMARK_POD hold for all cases.
     """
     # The account, the job, its network policy and a user's model; no settings of a run, no storage.
-    found: list[Any] = [
+    found: list[Object] = [
         deepcopy(one)
         for one in training
         if one["metadata"]["labels"].get(COMPONENT, "training") == "training"
@@ -62,10 +61,10 @@ def _args(settings: Settings) -> list[str]:
     return found
 
 
-def _make_benchmark(job: Any, engine: Engine, args: Sequence[str]) -> None:
+def _make_benchmark(job: Object, engine: Engine, args: Sequence[str]) -> None:
     # Nothing is kept that a restart could continue from: a lost worker ends the job.
     engine.forbid_restarts(job)
-    template: Any = engine.template(job)
+    template = engine.template(job)
     template["metadata"]["labels"][COMPONENT] = BENCHMARK
     template["metadata"]["labels"].pop(PART_OF)  # which selects pods that may reach storage
     container = template["spec"]["containers"][0]

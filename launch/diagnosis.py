@@ -5,16 +5,14 @@ Pure functions of what the API returns for pods and events. Each result is one s
 
 import enum
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from common.errors import PeerLost, Preempted
 from launch import api_errors, job
 from launch.job import Pod
-
-Object = Mapping[str, Any]
+from launch.pods import Object, ReadObject
 
 BRIEF_WAIT_SECONDS = 15.0
 """Time to wait where the missing object may be about to be created (Wait.BRIEF)."""
@@ -52,7 +50,7 @@ class Obstacle:
     wait: Wait
 
 
-def find_obstacle(pod: Pod, events: Sequence[Object] = ()) -> Obstacle | None:
+def find_obstacle(pod: Pod, events: Sequence[ReadObject] = ()) -> Obstacle | None:
     """Return the reason why a pod does not start; None if none is known.
 
     Args:
@@ -76,7 +74,7 @@ def find_obstacle(pod: Pod, events: Sequence[Object] = ()) -> Obstacle | None:
     return None
 
 
-def _container_obstacle(pod: Pod, container: Object) -> Obstacle | None:
+def _container_obstacle(pod: Pod, container: ReadObject) -> Obstacle | None:
     state = container.get("state") or {}
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
     reason, text = waiting.get("reason"), _shorten(waiting.get("message"))
@@ -159,21 +157,21 @@ def _unschedulable(pod: Pod, text: str) -> str:
     )
 
 
-def _resources(pod: Object) -> Object:
+def _resources(pod: ReadObject) -> ReadObject:
     return pod["spec"]["containers"][0].get("resources") or {}
 
 
-def _requests(pod: Object) -> dict[str, str]:
+def _requests(pod: ReadObject) -> dict[str, str]:
     resources = _resources(pod)
     return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
 
 
-def _selector(pod: Object) -> str:
+def _selector(pod: ReadObject) -> str:
     selector = pod["spec"].get("nodeSelector") or {}
     return ", ".join(f"{key}={value}" for key, value in sorted(selector.items())) or "affinity"
 
 
-def is_scaling_up(events: Sequence[Object]) -> bool:
+def is_scaling_up(events: Sequence[ReadObject]) -> bool:
     """Return True if the autoscaler's latest event about a pod is that it adds a node.
 
     Args:
@@ -183,7 +181,9 @@ def is_scaling_up(events: Sequence[Object]) -> bool:
     return reasons[-1:] == [SCALE_UP_REASONS[0]]
 
 
-def creation_obstacle(events: Sequence[Object], since: datetime | None = None) -> Obstacle | None:
+def creation_obstacle(
+    events: Sequence[ReadObject], since: datetime | None = None
+) -> Obstacle | None:
     """Return the reason why a job's pods were not created; None if one was created since.
 
     Args:
@@ -202,7 +202,7 @@ def creation_obstacle(events: Sequence[Object], since: datetime | None = None) -
     return None
 
 
-def describe_resize(found: Object) -> str:
+def describe_resize(found: ReadObject) -> str:
     """Return a warning if the number of a training's workers was changed; else an empty string."""
     name = found["metadata"]["name"]
     replicas, configured = job.worker_count(found), job.configured_workers(found)
@@ -215,14 +215,14 @@ def describe_resize(found: Object) -> str:
     )
 
 
-def event_time(event: Object) -> datetime:
+def event_time(event: ReadObject) -> datetime:
     """Return the time (UTC) at which an event occurred last."""
     last = event.get("lastTimestamp") or (event.get("series") or {}).get("lastObservedTime")
     text = last or event.get("eventTime") or event["metadata"]["creationTimestamp"]
     return datetime.fromisoformat(str(text))
 
 
-def sort_events(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def sort_events(events: Iterable[Object]) -> list[Object]:
     """Return events, the newest last; of two in the same second, a failure counts as newer."""
     return sorted(events, key=lambda event: (event_time(event), event.get("reason") not in CREATED))
 
@@ -259,7 +259,7 @@ def termination_cause(pod: Pod) -> str:
     return _how_it_ended(pod.terminated or {}, pod.object)
 
 
-def _how_it_ended(ended: Object, pod: Object | None = None) -> str:
+def _how_it_ended(ended: ReadObject, pod: ReadObject | None = None) -> str:
     if ended.get("reason") == "OOMKilled":
         limit = _resources(pod).get("limits", {}).get("memory") if pod else None
         of_limit = f" of {limit}" if limit else ""
@@ -269,7 +269,7 @@ def _how_it_ended(ended: Object, pod: Object | None = None) -> str:
     return known.get(code) or _shorten(ended.get("message")) or f"ended with exit code {code}"
 
 
-def _shorten(text: Any) -> str:
+def _shorten(text: object) -> str:
     """Return a message on one line, without the container runtime's nesting, and not too long."""
     line = " ".join(str(text or "").split())
     line = re.sub(r"^(rpc error: code = \w+ desc = )+", "", line)

@@ -22,7 +22,7 @@ import threading
 from functools import partial
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
-from typing import Any, NoReturn
+from typing import NoReturn
 from urllib.parse import parse_qs, urlparse
 
 from gcp_storage_emulator import storage
@@ -65,12 +65,14 @@ class ConditionalStorage(storage.Storage):
     expected: int | None = None
     generation: str | None = None
 
-    def create_file(self, bucket_name: str, file_name: str, *args: Any, **kwargs: Any) -> None:
+    def create_file(
+        self, bucket_name: str, file_name: str, *args: object, **kwargs: object
+    ) -> None:
         """Write an object on the request's condition."""
         self._check(bucket_name, file_name)
         super().create_file(bucket_name, file_name, *args, **kwargs)
 
-    def create_resumable_upload(self, bucket_name: str, file_name: str, *args: Any) -> str:
+    def create_resumable_upload(self, bucket_name: str, file_name: str, *args: object) -> str:
         """Begin an upload on the request's condition."""
         self._check(bucket_name, file_name)
         return super().create_resumable_upload(bucket_name, file_name, *args)
@@ -80,7 +82,7 @@ class ConditionalStorage(storage.Storage):
         self._check(bucket_name, file_name)
         super().delete_file(bucket_name, file_name)
 
-    def get_file_obj(self, bucket_name: str, file_name: str) -> dict[str, Any]:
+    def get_file_obj(self, bucket_name: str, file_name: str) -> dict[str, object]:
         """Return the metadata of an object and note its generation."""
         found = super().get_file_obj(bucket_name, file_name)
         self.generation = str(found["generation"])

@@ -1,7 +1,5 @@
 """The objects of an inference job as plain dicts, from settings; see launch/objects.py."""
 
-from typing import Any
-
 from common.errors import SettingsError
 from common.settings import Settings
 from common.settings.launcher_variables import JOB_ID
@@ -70,7 +68,7 @@ def _inference_container(model: UserModel, settings: Settings) -> Object:
 
 def _inference_job(model: UserModel, settings: Settings) -> Object:
     run, parallelism = settings.run_name, settings.inference.parallelism
-    fields: Any = {"restartPolicy": "Never", "volumes": model.volumes(run, "inference")}
+    fields: Object = {"restartPolicy": "Never", "volumes": model.volumes(run, "inference")}
     if parallelism > 1:
         fields["affinity"] = spread(labels("inference", run))
     spec = {

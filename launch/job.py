@@ -3,16 +3,13 @@
 The kinds of a training's job are those of launch/engines.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from launch.engines import BY_KIND
 from launch.engines.engine import FINAL_CONDITIONS, conditions, true_conditions
-from launch.pods import pod_specs
-
-Object = Mapping[str, Any]
+from launch.pods import ReadObject, pod_specs
 
 INDEX_LABELS = (
     "training.kubeflow.org/replica-index",
@@ -31,7 +28,7 @@ def pod_selector(kind: str, name: str) -> str:
     return f"{label}={name}"
 
 
-def phase(job: Object) -> str:
+def phase(job: ReadObject) -> str:
     """Return Pending, Created, Running, Restarting, Suspended, Succeeded or Failed."""
     true = true_conditions(job)
     for kind, final in FINAL_CONDITIONS.items():
@@ -43,24 +40,24 @@ def phase(job: Object) -> str:
     return "Suspended" if "Suspended" in true else "Running" if active else "Pending"
 
 
-def is_finished(job: Object) -> bool:
+def is_finished(job: ReadObject) -> bool:
     """Return True if a job has succeeded or failed permanently."""
     return phase(job) in FINAL_CONDITIONS.values()
 
 
-def has_started(job: Object) -> bool:
+def has_started(job: ReadObject) -> bool:
     """Return True if all workers of a training's job were running at some time."""
     return is_finished(job) or BY_KIND[job["kind"]].has_started(job)
 
 
-def reason(job: Object) -> str:
+def reason(job: ReadObject) -> str:
     """Return the controller's message about how a job ended, or about its latest condition."""
     true = [one for one in conditions(job) if one.get("status") == "True"]
     final = [one for one in true if one["type"] in FINAL_CONDITIONS]
     return " ".join(str((final or true or [{}])[-1].get("message", "")).split())
 
 
-def exceeded_deadline(job: Object) -> bool:
+def exceeded_deadline(job: ReadObject) -> bool:
     """Return True if a job failed because DEADLINE seconds had passed."""
     return any(
         one["type"] == "Failed"
@@ -70,14 +67,14 @@ def exceeded_deadline(job: Object) -> bool:
     )
 
 
-def worker_count(job: Object) -> int:
+def worker_count(job: ReadObject) -> int:
     """Return the number of pods that a job's controller creates."""
     if job["kind"] in BY_KIND:
         return BY_KIND[job["kind"]].worker_count(job)
     return int(job["spec"].get("completions") or 1)
 
 
-def configured_workers(job: Object) -> int:
+def configured_workers(job: ReadObject) -> int:
     """Return the number of workers that its pods expect (QFLEET_WORKERS), or `worker_count`."""
     for pod in pod_specs(job["spec"]):
         for container in pod["containers"]:
@@ -87,13 +84,13 @@ def configured_workers(job: Object) -> int:
     return worker_count(job)
 
 
-def created_at(thing: Object) -> datetime:
+def created_at(thing: ReadObject) -> datetime:
     """Return the time (UTC) at which an object was created."""
     text = str(thing["metadata"].get("creationTimestamp") or "")
     return datetime.fromisoformat(text) if text else datetime.now(UTC)
 
 
-def age(thing: Object) -> str:
+def age(thing: ReadObject) -> str:
     """Return the time since an object was created, as 42s, 7m, 3h or 2d."""
     seconds = int((datetime.now(UTC) - created_at(thing)).total_seconds())
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
@@ -110,7 +107,7 @@ class Pod:
         object: The pod as the API returned it.
     """
 
-    object: Object
+    object: ReadObject
 
     @property
     def name(self) -> str:
@@ -134,7 +131,7 @@ class Pod:
         return self.name if self.index is None else f"worker {self.index}"
 
     @property
-    def status(self) -> Object:
+    def status(self) -> ReadObject:
         """Its status as the API returned it."""
         return self.object.get("status") or {}
 
@@ -165,7 +162,7 @@ class Pod:
         return datetime.fromisoformat(ended) >= deleted
 
     @property
-    def containers(self) -> Sequence[Object]:
+    def containers(self) -> Sequence[ReadObject]:
         """Its containers' statuses, init containers first; none before it is scheduled."""
         first = self.status.get("initContainerStatuses") or []
         return [*first, *(self.status.get("containerStatuses") or [])]
@@ -176,7 +173,7 @@ class Pod:
         return str(self.object["spec"]["containers"][0]["name"])
 
     @property
-    def main_status(self) -> Object:
+    def main_status(self) -> ReadObject:
         """The status of the main container; empty before the pod is scheduled."""
         for one in self.containers:
             if one["name"] == self.container:
@@ -184,12 +181,12 @@ class Pod:
         return {}
 
     @property
-    def state(self) -> Object:
+    def state(self) -> ReadObject:
         """The main container's state: waiting, running or terminated -> details."""
         return self.main_status.get("state") or {}
 
     @property
-    def terminated(self) -> Object | None:
+    def terminated(self) -> ReadObject | None:
         """Details of how the main container ended; None before."""
         return self.state.get("terminated")
 
@@ -233,7 +230,7 @@ class Pod:
         return str(self.status.get("reason") or self.phase)
 
 
-def sorted_pods(objects: Sequence[Object]) -> list[Pod]:
+def sorted_pods(objects: Sequence[ReadObject]) -> list[Pod]:
     """Return pods by rank, then by age, the oldest first."""
     found = [Pod(one) for one in objects]
     return sorted(found, key=lambda pod: (pod.index or 0, created_at(pod.object), pod.name))

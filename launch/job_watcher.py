@@ -15,10 +15,11 @@ from launch import api_errors, diagnosis, job
 from launch.console import ClientConsole
 from launch.engines import BY_KIND
 from launch.job import Pod
-from launch.kube_client import KubeClient, Object
+from launch.kube_client import KubeClient
 from launch.log_stream import LogFollower
 from launch.outcome import JobOutcome, outcome_of
 from launch.pod_losses import PodLosses
+from launch.pods import Object
 from launch.startup import StartupMonitor
 
 POLL_SECONDS = 1.0

@@ -21,12 +21,14 @@ from kubernetes.dynamic.exceptions import (
     NotFoundError,
     ResourceNotFoundError,
 )
+from kubernetes.dynamic.resource import Resource
 
 from common.errors import ClusterError
 from common.settings import Settings
 from launch import api_errors
 from launch.engines import BY_KIND, TEMPLATE_KINDS
 from launch.kubeconfig import contexts, first_line, kubeconfig_path
+from launch.pods import Object, ReadObject
 
 FIELD_MANAGER = "qfleet"
 """The field manager of qfleet's server-side applies."""
@@ -34,7 +36,6 @@ FIELD_MANAGER = "qfleet"
 CONNECT_SECONDS = 5.0
 RESPONSE_SECONDS = 30.0
 
-Object = dict[str, Any]
 
 VERSIONS = {
     **{kind: one.version for found in (BY_KIND, TEMPLATE_KINDS) for kind, one in found.items()},
@@ -125,7 +126,7 @@ class KubeClient:
             if self.get("Namespace", self.namespace) is None:
                 raise api_errors.namespace_missing(self.namespace)
 
-    def kind(self, kind: str, version: str = "") -> Any:
+    def kind(self, kind: str, version: str = "") -> Resource:
         """Return the library's resource for a kind of object.
 
         Raises:
@@ -176,9 +177,7 @@ class KubeClient:
         with self._translated("list", kind):
             return served.get(namespace=self.namespace, **selectors).to_dict()["items"]
 
-    def apply(
-        self, body: Mapping[str, Any], before: Object | None, *, dry_run: bool = False
-    ) -> Object:
+    def apply(self, body: ReadObject, before: Object | None, *, dry_run: bool = False) -> Object:
         """Apply an object on the server.
 
         Args:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kubernetes import config
 
@@ -15,7 +14,7 @@ def kubeconfig_path() -> str:
     return os.environ.get("KUBECONFIG") or "~/.kube/config"
 
 
-def contexts() -> tuple[dict[str, Mapping[str, Any]], str]:
+def contexts() -> tuple[dict[str, Mapping[str, str]], str]:
     """Return the kubeconfig's contexts by name, and the name of the current one.
 
     Raises:

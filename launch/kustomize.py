@@ -49,7 +49,7 @@ def cap_requests(pod: Object) -> None:
 _UNITS = {"m": 1e-3, "": 1.0, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 
 
-def _quantity(text: Any) -> float:
+def _quantity(text: object) -> float:
     number, unit = re.fullmatch(r"([\d.]+)(\w*)", str(text)).groups()  # type: ignore[union-attr]
     return float(number) * _UNITS[unit]
 
@@ -68,7 +68,7 @@ class _Dumper(yaml.SafeDumper):
     Text that one of them reads as a number or a boolean (1e3, 10:20, y) is quoted.
     """
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 
@@ -82,7 +82,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-def _represent_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.Node:
+def _represent_list(dumper: yaml.SafeDumper, items: list[object]) -> yaml.Node:
     numbers = bool(items) and all(isinstance(item, int) for item in items)
     return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=numbers)
 

@@ -1,14 +1,12 @@
 """The end of a job: exit code and message."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from common.errors import EXIT_BUG, EXIT_OK, DeadlineReached, RetryableError
 from launch import diagnosis, job
 from launch.job import Pod
-
-Object = Mapping[str, Any]
+from launch.pods import ReadObject
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class JobOutcome:
     sentence: str
 
 
-def outcome_of(found: Object, pods: Sequence[Pod]) -> JobOutcome:
+def outcome_of(found: ReadObject, pods: Sequence[Pod]) -> JobOutcome:
     """Return the outcome of a finished job.
 
     Args:

@@ -1,11 +1,11 @@
 """Ownership of objects in a namespace that others use, too: an object is changed or deleted only if
 it has the labels that this package gives it."""
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from common.errors import RunError
-from launch.pods import COMPONENT, PART_OF, RUN, Object
+from launch.pods import COMPONENT, PART_OF, RUN, Object, ReadObject
 
 if TYPE_CHECKING:
     from launch.kube_client import KubeClient
@@ -14,13 +14,13 @@ IDENTITY = (PART_OF, COMPONENT, RUN)
 """Labels by which an object is recognized."""
 
 
-def identity(body: Mapping[str, Any]) -> dict[str, str]:
+def identity(body: ReadObject) -> dict[str, str]:
     """Return the labels of an object that identify its owner."""
     labels = body["metadata"].get("labels") or {}
     return {name: labels[name] for name in IDENTITY if name in labels}
 
 
-def refuse_foreign(live: Object, body: Mapping[str, Any]) -> None:
+def refuse_foreign(live: Object, body: ReadObject) -> None:
     """Refuse an existing object that was not made for the same purpose as `body`.
 
     Raises:

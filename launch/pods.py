@@ -1,6 +1,6 @@
 """Parts that the manifests of all pods share: labels, least privilege, containers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,10 @@ from common.settings import Settings
 from common.storage import EMULATOR
 
 Object = dict[str, Any]
+"""An object of Kubernetes, or a part of one."""
+
+ReadObject = Mapping[str, Any]
+"""An object that is read only."""
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSION = (ROOT / "VERSION").read_text(encoding="utf-8").strip()
@@ -138,7 +142,7 @@ def container(
     }
 
 
-def pod_specs(thing: Any) -> Iterator[Object]:
+def pod_specs(thing: object) -> Iterator[Object]:
     """Yield the specs of the pods that an object creates, of whatever kind it is."""
     if isinstance(thing, list):
         for one in thing:

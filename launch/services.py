@@ -4,8 +4,6 @@ tensorboard   ServiceAccount, Deployment, Service and NetworkPolicy of TensorBoa
 storage       Deployment, Service and NetworkPolicy of the storage emulator (overlay local)
 """
 
-from typing import Any
-
 from common.settings import Settings
 from common.settings.launcher_variables import PROFILE_FOLDER
 from launch import names
@@ -30,7 +28,7 @@ BUCKET = "qfleet"
 def tensorboard(settings: Settings) -> list[Object]:
     """Return the objects of TensorBoard for all runs of STORAGE: one Deployment per namespace."""
     selected = labels("tensorboard")
-    server: Any = container(
+    server = container(
         "tensorboard",
         "tensorboard",
         ["python", "-m", "launch.tensorboard_launcher", "HOST=0.0.0.0", f"PORT={TENSORBOARD_PORT}"],
@@ -83,7 +81,7 @@ def storage() -> list[Object]:
     Its files are on a volume of its pod: they survive the container, but not the pod.
     """
     selected = labels("storage")
-    emulator: Any = container(
+    emulator = container(
         "storage",
         "storage",
         ["python", "-m", "launch.emulator", "/data", str(STORAGE_PORT), BUCKET],

@@ -6,13 +6,12 @@ kustomize copies its fields into the other objects (k8s/base/own); own.yaml itse
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from common.errors import SettingsError
 from common.settings import Settings
-from launch.pods import ROOT, VERSION
+from launch.pods import ROOT, VERSION, Object
 from launch.services import BUCKET
 
 DIGESTS = ROOT / ".images.json"
@@ -86,7 +85,7 @@ def _set_images(data: dict[str, str], image: str) -> None:
             data[key] = f"qfleet-{part}:{VERSION}"  # built from this checkout, on this machine
 
 
-def _parse(text: str, overlay: str) -> Any:
+def _parse(text: str, overlay: str) -> Object:
     try:
         config = yaml.safe_load(text)
         if all(isinstance(value, str) for value in config["data"].values()):

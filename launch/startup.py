@@ -1,9 +1,8 @@
 """Pods of a job that do not start: report the reason, and stop waiting when waiting can't help."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
 
 from common.errors import ClusterError
 from launch import api_errors, diagnosis, job
@@ -11,7 +10,8 @@ from launch.console import ClientConsole
 from launch.diagnosis import BRIEF_WAIT_SECONDS, Obstacle, Wait
 from launch.engines import BY_KIND
 from launch.job import Pod
-from launch.kube_client import KubeClient, Object
+from launch.kube_client import KubeClient
+from launch.pods import Object, ReadObject
 
 CONTROLLER_SECONDS = 20.0
 """Time in which a controller reacts to a training's job if it is running."""
@@ -106,7 +106,7 @@ class StartupMonitor:
     def _job_events(self, found: Object) -> list[Object]:
         return self._readable(lambda: events_about_job(self._cluster, found))
 
-    def _events(self, thing: Mapping[str, Any]) -> list[Object]:
+    def _events(self, thing: ReadObject) -> list[Object]:
         return self._readable(lambda: _events_about(self._cluster, thing))
 
     def _readable(self, read: Callable[[], list[Object]]) -> list[Object]:
@@ -130,5 +130,5 @@ def events_about_job(cluster: KubeClient, found: Object) -> list[Object]:
     return diagnosis.sort_events(about)
 
 
-def _events_about(cluster: KubeClient, thing: Mapping[str, Any]) -> list[Object]:
+def _events_about(cluster: KubeClient, thing: ReadObject) -> list[Object]:
     return cluster.list("Event", fields=f"involvedObject.uid={thing['metadata']['uid']}")

@@ -16,7 +16,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common import storage
 from common.errors import RunError, SettingsError, StorageError, StorageUnavailable, run_main
@@ -25,6 +25,10 @@ from common.settings.launcher_variables import profile_folder
 from common.settings.options import TensorBoardOptions
 from common.text import did_you_mean
 from common.waiting import Waiting
+
+if TYPE_CHECKING:
+    from cloudpathlib import GSPath
+    from google.cloud.storage import Blob
 
 MIRROR_INTERVAL_SECONDS = 5.0
 """Interval between two updates from gs://; TensorBoard reads its folder as often."""
@@ -38,7 +42,7 @@ class StorageMirror:
         folder: Folder of the copy; paths in it are relative to `path`.
     """
 
-    def __init__(self, path: Any, folder: Path) -> None:
+    def __init__(self, path: "GSPath", folder: Path) -> None:
         self._path = path
         self._prefix = f"{path.blob.strip('/')}/".removeprefix("/")
         self._folder = folder
@@ -56,7 +60,7 @@ class StorageMirror:
                 if _is_shown(blob.name):
                     self._fetch(blob)
 
-    def _fetch(self, blob: Any) -> None:
+    def _fetch(self, blob: "Blob") -> None:
         target = self._folder / blob.name.removeprefix(self._prefix)
         if not target.resolve().is_relative_to(self._folder.resolve()):
             return  # the name contains `..`
@@ -78,7 +82,7 @@ def _is_shown(name: str) -> bool:
     return "tfevents" in path.name or profile
 
 
-def _plugins() -> list[Any]:
+def _plugins() -> list[type]:
     """Return TensorBoard's pages but the projector: its files name other files to show."""
     from tensorboard import default  # only while `Waiting` runs: it takes seconds to import
 

@@ -15,9 +15,10 @@ from launch.commands import select
 from launch.console import ClientConsole
 from launch.engines import BY_KIND
 from launch.job_watcher import JobWatcher
-from launch.kube_client import KubeClient, Object
+from launch.kube_client import KubeClient
 from launch.log_stream import read_line
 from launch.names import training_job
+from launch.pods import Object
 
 TENSORFLOW_LOG = re.compile(r"WARNING: All log messages|[IW]\d{4} \d\d:")
 """Lines that TensorFlow's C++ code prints when it starts."""

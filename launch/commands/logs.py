@@ -13,8 +13,9 @@ from launch import cluster_storage, job
 from launch.commands import select
 from launch.console import ClientConsole
 from launch.job_watcher import FINAL_LOG_SECONDS, POLL_SECONDS
-from launch.kube_client import KubeClient, Object
+from launch.kube_client import KubeClient
 from launch.log_stream import LogFollower, Received
+from launch.pods import Object
 
 KEPT_LOG = re.compile(r"worker-(\d+)\.attempt-(\d+)\.log")
 DRAIN_SECONDS = 0.01

@@ -21,8 +21,8 @@ from launch.console import ClientConsole
 from launch.engines import BY_KIND
 from launch.engines.engine import Engine
 from launch.job_watcher import JobWatcher
-from launch.kube_client import KubeClient, Object
-from launch.pods import StorageLocation
+from launch.kube_client import KubeClient
+from launch.pods import Object, StorageLocation
 
 PLANNER = (str(WORKER_PYTHON), "-m", "planning.auto")
 """Command that chooses WORKERS and BATCH: the client's own environment has no TensorFlow."""

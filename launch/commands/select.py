@@ -10,9 +10,9 @@ from common.settings import Settings
 from launch import api_errors, job, manifests
 from launch.engines import BY_KIND, ENGINES
 from launch.engines.engine import Engine
-from launch.kube_client import KubeClient, Object
+from launch.kube_client import KubeClient
 from launch.names import part_of_job, training_job
-from launch.pods import StorageLocation
+from launch.pods import Object, StorageLocation
 
 _Read = TypeVar("_Read")
 

@@ -11,9 +11,9 @@ from launch import cluster_storage, diagnosis, job
 from launch.commands import select
 from launch.console import ClientConsole
 from launch.job import Pod
-from launch.kube_client import KubeClient, Object
+from launch.kube_client import KubeClient
 from launch.outcome import outcome_of
-from launch.pods import StorageLocation
+from launch.pods import Object, StorageLocation
 from launch.startup import events_about_job
 
 HEADS = ("WORKER", "STATE", "RESTARTS", "NODE", "AGE", "EXIT", "MESSAGE")

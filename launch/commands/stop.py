@@ -8,7 +8,8 @@ from common.text import did_you_mean
 from launch import apply, job
 from launch.commands import select
 from launch.console import ClientConsole
-from launch.kube_client import KubeClient, Object
+from launch.kube_client import KubeClient
+from launch.pods import Object
 
 KINDS = {
     "training": ("ConfigMap", "NetworkPolicy"),

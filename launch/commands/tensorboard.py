@@ -9,7 +9,8 @@ from common.settings import Settings
 from launch import apply, diagnosis, job, manifests
 from launch.console import ClientConsole
 from launch.diagnosis import BRIEF_WAIT_SECONDS, Obstacle, Wait
-from launch.kube_client import KubeClient, Object
+from launch.kube_client import KubeClient
+from launch.pods import Object
 from launch.port_forward import forward_port
 
 READY_SECONDS = 120.0

@@ -5,12 +5,12 @@ The contract with a worker is the same for all (launch/objects.py): its environm
 """
 
 import abc
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from common.settings import Settings
 from launch.names import training_job
-from launch.pods import Object
+from launch.pods import Object, ReadObject
 
 FINAL_CONDITIONS = {
     "Succeeded": "Succeeded",
@@ -88,23 +88,23 @@ class Engine(abc.ABC):
         """Change a job, or the object of `template_kind`, so that a lost worker ends it."""
 
     @abc.abstractmethod
-    def phase(self, job: Mapping[str, Any]) -> str:
+    def phase(self, job: ReadObject) -> str:
         """Return the phase of a job that has not ended: Pending, Created, Running, ..."""
 
     @abc.abstractmethod
-    def has_started(self, job: Mapping[str, Any]) -> bool:
+    def has_started(self, job: ReadObject) -> bool:
         """Return True if all workers of an unfinished job were running at some time."""
 
     @abc.abstractmethod
-    def worker_count(self, job: Mapping[str, Any]) -> int:
+    def worker_count(self, job: ReadObject) -> int:
         """Return the number of pods that the controller creates."""
 
 
-def conditions(job: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def conditions(job: ReadObject) -> list[ReadObject]:
     """Return a job's conditions, the oldest first; none before its controller has seen it."""
     return (job.get("status") or {}).get("conditions") or []
 
 
-def true_conditions(job: Mapping[str, Any]) -> list[str]:
+def true_conditions(job: ReadObject) -> list[str]:
     """Return the types of the conditions that are true."""
     return [one["type"] for one in conditions(job) if one.get("status") == "True"]

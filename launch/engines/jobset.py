@@ -5,14 +5,14 @@ The JobSet's `failurePolicy` reads that message: it ends, or re-creates the Job.
 attempts is that of the run's folder (MAX_ATTEMPTS).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from common.errors import DeadlineReached, RetryableError, SettingsError
 from common.settings import Settings
 from launch.engines.engine import Engine, true_conditions
 from launch.names import training_job
-from launch.pods import Object, manifest
+from launch.pods import Object, ReadObject, manifest
 
 WORKER_PORT = 2222
 GROUP = "worker"
@@ -88,7 +88,7 @@ class JobSet(IndexedEngine):
         """Let a lost worker end the job."""
         del job["spec"]["failurePolicy"]
 
-    def phase(self, job: Mapping[str, Any]) -> str:
+    def phase(self, job: ReadObject) -> str:
         """Return the phase from the conditions, or from the state of its Job."""
         true = true_conditions(job)
         for condition, phase in (("Suspended", "Suspended"), ("RestartingJobSet", "Restarting")):
@@ -96,11 +96,11 @@ class JobSet(IndexedEngine):
                 return phase
         return phase_of_jobs((job.get("status") or {}).get("replicatedJobsStatus"))
 
-    def has_started(self, job: Mapping[str, Any]) -> bool:
+    def has_started(self, job: ReadObject) -> bool:
         """Return True if all pods were running at some time."""
         return bool((job.get("status") or {}).get("restarts")) or self.phase(job) == "Running"
 
-    def worker_count(self, job: Mapping[str, Any]) -> int:
+    def worker_count(self, job: ReadObject) -> int:
         """Return the number of pods of all Jobs."""
         return sum(
             int(one.get("replicas", 1)) * int(one["template"]["spec"].get("parallelism", 1))
@@ -196,7 +196,7 @@ def failure_policy() -> Object:
     }
 
 
-def phase_of_jobs(states: Sequence[Mapping[str, Any]] | None) -> str:
+def phase_of_jobs(states: Sequence[ReadObject] | None) -> str:
     """Return Pending, Created or Running from the numbers of Jobs in each state."""
     if any(one.get("ready") for one in states or ()):
         return "Running"

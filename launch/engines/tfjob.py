@@ -1,12 +1,11 @@
 """TFJob, of Kubeflow's training operator. Only this file knows its fields."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from common.settings import Settings
 from launch.engines.engine import Engine, conditions, true_conditions
 from launch.names import training_job
-from launch.pods import Object, manifest
+from launch.pods import Object, ReadObject, manifest
 
 
 class TFJob(Engine):
@@ -64,16 +63,16 @@ class TFJob(Engine):
         job["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] = "Never"
         job["spec"]["enableDynamicWorker"] = False
 
-    def phase(self, job: Mapping[str, Any]) -> str:
+    def phase(self, job: ReadObject) -> str:
         """Return the latest condition."""
         true = true_conditions(job)
         return true[-1] if true else "Pending"
 
-    def has_started(self, job: Mapping[str, Any]) -> bool:
+    def has_started(self, job: ReadObject) -> bool:
         """Return True if it was Running."""
         return any(one["type"] in ("Running", "Restarting") for one in conditions(job))
 
-    def worker_count(self, job: Mapping[str, Any]) -> int:
+    def worker_count(self, job: ReadObject) -> int:
         """Return the number of replicas."""
         specs = job["spec"].get("tfReplicaSpecs") or {}
         return sum(int(one.get("replicas", 1)) for one in specs.values())

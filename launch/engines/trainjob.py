@@ -4,9 +4,6 @@ Trainer has no runtime for TensorFlow. Each run has a TrainingRuntime of its own
 the JobSet of launch/engines/jobset.py. A TrainJob itself can't set failure policies.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from common.settings import Settings
 from launch.engines.engine import true_conditions
 from launch.engines.jobset import (
@@ -17,7 +14,7 @@ from launch.engines.jobset import (
     phase_of_jobs,
 )
 from launch.names import training_job
-from launch.pods import Object, manifest
+from launch.pods import Object, ReadObject, manifest
 
 GROUP = "node"
 """The name that Trainer expects of the replicated Job and of its container."""
@@ -78,16 +75,16 @@ class TrainJob(IndexedEngine):
         """Let a lost worker end the job of a TrainingRuntime."""
         del job["spec"]["template"]["spec"]["failurePolicy"]
 
-    def phase(self, job: Mapping[str, Any]) -> str:
+    def phase(self, job: ReadObject) -> str:
         """Return the phase from the conditions, or from the state of its Job."""
         if "Suspended" in true_conditions(job):
             return "Suspended"
         return phase_of_jobs((job.get("status") or {}).get("jobsStatus"))
 
-    def has_started(self, job: Mapping[str, Any]) -> bool:
+    def has_started(self, job: ReadObject) -> bool:
         """Return True if all pods are running."""
         return self.phase(job) == "Running"
 
-    def worker_count(self, job: Mapping[str, Any]) -> int:
+    def worker_count(self, job: ReadObject) -> int:
         """Return the number of nodes."""
         return int((job["spec"].get("trainer") or {}).get("numNodes") or 1)
