@@ -249,14 +249,8 @@ fleet: ## simulate training on 1 to 10,000 preemptible workers: make fleet QUBIT
 	@$(if $(cluster),$(setup) $(launch))
 	@exec $(python) -m planning.fleet $(settings)
 
-.PHONY: scaling
-scaling: ## measure 1, 2, 4, 8 workers on this machine, or with TARGET=k8s in a cluster: 30 minutes, or one with QUICK=1
-	@$(setup) $(worker)
-	@$(if $(cluster),$(setup) $(launch))
-	@exec $(python) -m planning.scaling $(settings)
-
 .PHONY: plan
-plan: ## predict training time and cost, and recommend the number of workers: make plan QUBITS=16 APPLY=1
+plan: ## predict training time and cost, and recommend the number of workers, which SCALING=1 measures: make plan QUBITS=16 APPLY=1
 	@$(setup) $(worker)
 	@$(if $(cluster),$(setup) $(launch))
 	@exec $(python) -m planning $(settings)

@@ -34,7 +34,7 @@ from common.data import Dataset, WorkerSampler, epoch_order, load, prepare
 from common.errors import run_main
 from common.processes import ManagedProcess, cpu_count, usable_cpus
 from common.settings import Settings
-from common.settings.options import ScalingOptions
+from common.settings.options import PlanOptions
 
 LATENCY_MS, MEGABYTES_PER_SECOND = 20, 50
 QUBITS, BATCH, SEED = 8, 256, 3
@@ -251,7 +251,7 @@ def measure_rates(
 
 def main() -> int:
     """Measure and print; return 1 if a bound is missed."""
-    quick = Settings.with_options(sys.argv[1:], "make scaling", ScalingOptions)[1].quick
+    quick = Settings.with_options(sys.argv[1:], "make plan", PlanOptions)[1].quick
     rows = 200_000 if quick else 1_000_000
     bounds = Bounds()
     with tempfile.TemporaryDirectory() as scratch, distant_storage() as (emulator, proxy, process):

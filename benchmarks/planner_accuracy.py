@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks import machine
 from common.errors import QfleetError, run_main
 from common.settings import Settings
-from common.settings.options import ScalingOptions
+from common.settings.options import PlanOptions
 from planning.accuracy import FILE
 from planning.costs import CostForecast
 from planning.planner import make_plan
@@ -86,7 +86,7 @@ def main() -> int:
     parser.add_argument("--only", type=_numbers)
     options, settings = parser.parse_known_args()
     every = range(len(CASES))
-    quick = Settings.with_options(settings, "make scaling", ScalingOptions)[1].quick
+    quick = Settings.with_options(settings, "make plan", PlanOptions)[1].quick
     numbers = options.only or (QUICK_CASES if quick else every)
     facts = machine.facts()
     rows: list[Row] = []

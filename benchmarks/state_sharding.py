@@ -23,7 +23,7 @@ from benchmarks.subprocess_protocol import Channel, Message, SubprocessSystem, S
 from common.errors import SettingsError, run_main
 from common.processes import free_ports, usable_cpus
 from common.settings import Settings
-from common.settings.options import ScalingOptions
+from common.settings.options import PlanOptions
 from common.text import plural
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ ROLE = "--role="
 
 def main() -> int:
     """Measure and print; return 1 if a bound is missed."""
-    quick = Settings.with_options(sys.argv[1:], "make scaling", ScalingOptions)[1].quick
+    quick = Settings.with_options(sys.argv[1:], "make plan", PlanOptions)[1].quick
     qubits, rounds = (12, 3) if quick else (22, 7)
     cpus = usable_cpus()
     if len(cpus) < SHARDS:

@@ -23,7 +23,7 @@ def cluster_client_command() -> list[str]:
     """
     if not _CLIENT.is_file():
         raise ClusterError(
-            "the environment of the cluster client is missing: `make scaling TARGET=k8s` creates it"
+            "the environment of the cluster client is missing: `make plan TARGET=k8s` creates it"
         )
     return [str(_CLIENT), "-m", "launch"]
 

@@ -10,17 +10,19 @@ from common.settings import Settings
 from common.settings.forward_checks import require_trainable
 from common.settings.options import PlanOptions
 from common.waiting import Waiting
-from planning import plan_file
+from planning import plan_file, scaling
 from planning.console import print_plan
 from planning.options import require_measurable
 from planning.planner import make_plan
 
 
 def main() -> None:
-    """Plan, print the plan, and with APPLY write the recommended settings."""
+    """Plan, print the plan, with APPLY write its settings, and with SCALING measure workers."""
     settings, options = Settings.with_options(sys.argv[1:], "make plan", PlanOptions)
     require_measurable(settings.job.target)
     require_trainable(settings.model, settings.data)
+    quick = options.quick
+    scaled = scaling.selected_cases(settings, quick=quick) if options.scaling else None
     exit_on_signals()
     if options.apply:
         plan_file.check()
@@ -29,7 +31,7 @@ def main() -> None:
     with console.status("planning") as status, wait:
         report = status.update if console.is_terminal else console.print
         # Only the short form uses cached measurements.
-        price, quick = options.price_per_worker_hour, options.quick
+        price = options.price_per_worker_hour
         plan = make_plan(settings, price, report=report, fresh=not quick, quick=quick)
     print_plan(plan, settings, console, prices=price > 0)
     values = plan_file.apply_plan(settings, plan.recommendation.best.option, plan.machine)
@@ -43,6 +45,8 @@ def main() -> None:
     console.print("Next steps:")
     for step in steps:
         console.print(f"  {step}", soft_wrap=True)
+    if scaled:
+        scaling.measure_scaling(*scaled, plan)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`make scaling`: measure the speedup of more workers, and explain its limits.
+"""`make plan SCALING=1`: measure the speedup of more workers, and explain its limits.
 
 Each number of workers is one group of processes, which measures in turns: all workers together; all
 workers independently at the same time, with as many examples per step and without communication;
@@ -15,22 +15,22 @@ import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from common import storage
-from common.errors import QfleetError, SettingsError, exit_on_signals, run_main
+from common.errors import QfleetError, SettingsError
 from common.processes import cpu_sets
-from common.settings import VARIATIONAL_TASKS, Settings
-from common.settings.options import ScalingOptions
+from common.settings import Settings, TrainingSettings
 from common.settings.settings import AUTO
 from common.storage import StoragePath
 from common.text import plural
 from planning.benchmark_group import measure_group
 from planning.bottlenecks import headline
+from planning.costs import Costs, WorkerOption
 from planning.measurement_cache import cpu_model
-from planning.options import require_measurable
+from planning.planner import TrainingPlan
 from planning.scaling_point import ScalingPoint, scaling_points, turns_by_case
 from planning.step_measurement import Case, StepMeasurement
 from training.process import logging_setup
@@ -64,26 +64,37 @@ FULL = ScalingCases((1, 2, 4, 8), (8, 10, 12, 14, 16), (64,), (64, 256), rounds=
 QUICK = ScalingCases((1, 2), (8, 12), (32,), (64,), rounds=2, seconds=0.4)
 
 
-def main() -> None:
-    """Measure, and write the report into a folder in STORAGE."""
-    settings, options = Settings.with_options(sys.argv[1:], "make scaling", ScalingOptions)
-    require_measurable(settings.job.target)
+def measure_scaling(cases: ScalingCases, settings: Settings, plan: TrainingPlan) -> None:
+    """Measure, and write the report into a folder in STORAGE.
+
+    Args:
+        cases: Extent of the measurements.
+        settings: Settings of `selected_cases`.
+        plan: Predicts the rates, at its width.
+    """
     logging_setup.start_console(0, verbose=settings.job.verbose)
-    cases, settings = selected_cases(settings, QUICK if options.quick else FULL)
-    exit_on_signals()
     folder = storage.path(settings.job.storage) / f"scaling_{datetime.now():%Y-%m-%d_%H-%M-%S}"
     conditions = _conditions(settings, cases)
     storage.write_json(folder / "conditions.json", conditions)  # fails now if it is not writable
-    _measure_all(cases, settings, folder, conditions)
+    _measure_all(cases, settings, folder, conditions, plan)
     log.info(f"Report written to {folder}/report.md")
 
 
-def selected_cases(settings: Settings, cases: ScalingCases) -> tuple[ScalingCases, Settings]:
-    """Return the cases, with explicit settings in place of the defaults.
+def predicted_rate(plan: TrainingPlan, training: TrainingSettings, point: ScalingPoint) -> float:
+    """Return the examples per second that a plan predicts for a point of its width."""
+    # The measured examples rotate every qubit.
+    workload = plan.workload.without_spanning_states()
+    costs = Costs(workload, plan.profile, plan.machine, training)
+    option = WorkerOption(point.workers, point.batch, training.threads or 1, 1)
+    return costs.forecast(option).examples_per_second
+
+
+def selected_cases(settings: Settings, *, quick: bool) -> tuple[ScalingCases, Settings]:
+    """Return the cases, with explicit settings in place of the defaults, and their settings.
 
     Args:
         settings: Settings of the command.
-        cases: The default cases: FULL or QUICK.
+        quick: Measure few cases.
 
     Raises:
         SettingsError: A setting can't be used here.
@@ -99,7 +110,7 @@ def selected_cases(settings: Settings, cases: ScalingCases) -> tuple[ScalingCase
             "scaling measures what WORKERS=auto and BATCH=auto choose from: set WORKERS and BATCH"
             " to numbers, or omit them"
         )
-    changes: dict[str, Any] = {}
+    cases, changes = QUICK if quick else FULL, dict[str, Any]()
     if "workers" in explicit:
         changes["workers"] = [*_doublings(training.workers)]
     if "qubits" in explicit:
@@ -121,8 +132,6 @@ def _replaced_settings(settings: Settings, cases: ScalingCases) -> dict[str, str
         "batch": None,
         "partitions": max(settings.data.partitions, *cases.workers),
     }
-    if "model" not in settings.explicit and settings.data.task not in VARIATIONAL_TASKS:
-        replaced["model"] = "qcnn"
     if "cpu" not in settings.explicit:
         replaced["cpu"] = str(settings.training.threads or 1)
     return replaced
@@ -137,7 +146,11 @@ def _doublings(most: int) -> Iterator[int]:
 
 
 def _measure_all(
-    cases: ScalingCases, settings: Settings, folder: StoragePath, conditions: dict[str, object]
+    cases: ScalingCases,
+    settings: Settings,
+    folder: StoragePath,
+    conditions: dict[str, object],
+    plan: TrainingPlan,
 ) -> None:
     """Measure all numbers of workers; write the report after each."""
     from planning.scaling_report import write  # matplotlib: one second, before any measurement
@@ -155,8 +168,11 @@ def _measure_all(
                     raise
                 log.warning(f"{workers} workers are left out: {error}")
                 left_out[workers], measured = str(error), []
-            points += measured
             for point in measured:
+                if point.qubits == plan.workload.qubits:
+                    rate = predicted_rate(plan, settings.training, point)
+                    point = replace(point, predicted_rate=rate)
+                points.append(point)
                 if point.workers == workers:
                     log.info(headline(point))
             write(folder, points, left_out, conditions)  # complete if the next group is interrupted
@@ -242,7 +258,7 @@ def _conditions(settings: Settings, cases: ScalingCases) -> dict[str, object]:
     """Return the conditions of the measurement for the report."""
     local = settings.job.target == "local"
     return {
-        "command": " ".join(["make scaling", *sys.argv[1:]]),
+        "command": " ".join(["make plan", *sys.argv[1:]]),
         "when": datetime.now().isoformat(timespec="seconds"),
         "target": settings.job.target,
         "processor": cpu_model() if local else "",
@@ -250,7 +266,3 @@ def _conditions(settings: Settings, cases: ScalingCases) -> dict[str, object]:
         "threads": settings.training.threads or 1,
         **vars(cases),
     }
-
-
-if __name__ == "__main__":
-    sys.exit(run_main(main))

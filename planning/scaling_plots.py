@@ -1,4 +1,4 @@
-"""The two plots of `make scaling`: time against qubits, efficiency against workers."""
+"""The two plots of `make plan SCALING=1`: time against qubits, efficiency against workers."""
 
 from collections.abc import Sequence
 from pathlib import Path

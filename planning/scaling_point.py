@@ -34,6 +34,7 @@ class ScalingPoint:
             about its threads where no other program uses the machine.
         rss_mib: Peak resident memory of each worker in MiB.
         steps_per_call: Steps per call of a TensorFlow function.
+        predicted_rate: `examples_per_second` as the plan predicts it; None at another width.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class ScalingPoint:
     independent_cpu_utilization: float
     rss_mib: Sequence[int]
     steps_per_call: int
+    predicted_rate: float | None = None
 
     @property
     def efficiency_without_wait(self) -> float:

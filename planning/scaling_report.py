@@ -1,4 +1,4 @@
-"""The files of `make scaling`: scaling.csv, two plots, and report.md with a paragraph per case."""
+"""The files of `make plan SCALING=1`: scaling.csv, two plots, and report.md."""
 
 import csv
 import io
@@ -41,6 +41,7 @@ def table(points: Sequence[ScalingPoint]) -> str:
     text = io.StringIO()
     names = ["kind", "qubits", "workers", "batch", "cores", "more_workers_than_cores"]
     names += ["examples_per_second", "independent_examples_per_second"]
+    names += ["predicted_examples_per_second"]
     names += ["efficiency", "ratio_to_one_worker"]
     names += [f"{part}_ms" for part in STEP_PARTS]
     names += [f"independent_{part}_ms" for part in STEP_PARTS]
@@ -56,6 +57,7 @@ def _csv_row(one: ScalingPoint) -> list[object]:
     return [
         *(one.kind, one.qubits, one.workers, one.batch, one.cores, str(one.oversubscribed).lower()),
         *(f"{rate:.1f}" for rate in (one.examples_per_second, one.independent_rate)),
+        "" if one.predicted_rate is None else f"{one.predicted_rate:.1f}",
         *(f"{ratio:.4f}" for ratio in (one.efficiency, one.speedup)),
         *(f"{milliseconds:.4f}" for milliseconds in parts),
         *(f"{one.wait_ms:.4f}", one.steps_per_call),
@@ -77,7 +79,7 @@ Efficiency compares the rate of the workers with that of as many independent wor
 time: the same processes on the same cores, each training on as many examples per step, without
 communication. The speedup over one worker additionally contains contention (caches, memory
 bandwidth) and, with a fixed global batch, the smaller batch per worker. Each number is the median
-of {turns}.
+of {turns}. The predicted examples per second are those of the plan, at its QUBITS.
 """
 
 
@@ -131,12 +133,13 @@ def _warnings(
 
 
 def _rows(points: Sequence[ScalingPoint]) -> str:
-    lines = ["| qubits | workers | examples/s | efficiency | speedup | bottleneck |"]
-    lines.append("|" + "---|" * 6)
+    lines = ["| qubits | workers | examples/s | predicted | efficiency | speedup | bottleneck |"]
+    lines.append("|" + "---|" * 7)
     for one in points:
         speedup = "-" if one.oversubscribed else f"{one.speedup:.2f}"
+        predicted = "-" if one.predicted_rate is None else f"{one.predicted_rate:,.0f}"
         lines.append(
             f"| {one.qubits} | {one.workers} | {one.examples_per_second:,.0f}"
-            f" | {one.efficiency:.2f} | {speedup} | {main_bottleneck(one)} |"
+            f" | {predicted} | {one.efficiency:.2f} | {speedup} | {main_bottleneck(one)} |"
         )
     return "\n".join(lines) + "\n"

@@ -96,20 +96,15 @@ class StudyOptions(PricedOptions):
     ] = None
 
 
-class ScalingOptions(Options):
-    """Options of `make scaling`."""
-
-    title: ClassVar[str] = "Options of make scaling"
-
-    quick: Annotated[bool, Setting("measure few cases, in a minute")] = False
-
-
 class PlanOptions(PricedOptions):
     """Options of `make plan`."""
 
     title: ClassVar[str] = "Options of make plan"
 
     apply: Annotated[bool, Setting("write the recommended settings to plan.yaml")] = False
+    scaling: Annotated[
+        bool, Setting("also measure 1, 2, 4 and 8 workers, or as many as WORKERS")
+    ] = False
     quick: Annotated[bool, Setting("measure less, and use cached measurements")] = False
 
 
@@ -201,7 +196,6 @@ class RunsOptions(Options):
 OPTIONS: Mapping[str, type[Options]] = MappingProxyType(
     {
         "make study": StudyOptions,
-        "make scaling": ScalingOptions,
         "make plan": PlanOptions,
         "make fleet": FleetOptions,
         "make tensorboard": TensorBoardOptions,

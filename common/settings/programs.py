@@ -52,9 +52,6 @@ _CLUSTER = _names("cluster")
 _CLIENT = _names("config target run context namespace job_api")
 _STORED = _CLIENT | _names("storage overlay image service_account")
 _SLURM_CLIENT = _names("config target run storage") | {"model"}  # which names a run without RUN
-_MEASURED = frozenset(names_in_scope(Scope.BENCHMARK)) | _names(
-    "config target storage verbose qubits workers batch state_shards threads"
-)
 _PLACED = frozenset(names_in_scope(Scope.PLACEMENT))
 _STUDY = _names("study parallelism")
 _NOT_PLANNED = _names("study")
@@ -89,7 +86,6 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
         ),
         "make study": _by_target(**{name: used | _STUDY for name, used in _TRAINED.items()}),
         "make plan": _by_target(**{name: used - _NOT_PLANNED for name, used in _TRAINED.items()}),
-        "make scaling": _by_target(local=_MEASURED, k8s=_MEASURED | _PLACED),
         "make fleet": _by_target(local=_FLEET, k8s=_FLEET | _PLACED),
         "make dataset": _by_target(any=_names("config storage qubits data")),
         "make runs": _by_target(any=_names("config storage study")),

@@ -1,4 +1,4 @@
-"""`make scaling TARGET=k8s`: step benchmarks as TFJobs, which are deleted afterwards."""
+"""`make plan SCALING=1 TARGET=k8s`: step benchmarks as TFJobs, which are deleted afterwards."""
 
 import csv
 import signal
@@ -13,7 +13,7 @@ from tests.e2e import kube
 from tests.e2e.client_environments import in_
 from tests.support.patience import seconds
 
-SMALL = ("QUICK=1", "QUBITS=8", "BATCH=64", "WORKERS=2")
+SMALL = ("SCALING=1", "QUICK=1", "QUBITS=8", "BATCH=64", "WORKERS=2")
 
 
 @pytest.fixture
@@ -24,10 +24,10 @@ def place(cluster: str, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def scaling(place: str, storage: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """`make scaling TARGET=k8s`."""
+    """`make plan SCALING=1 TARGET=k8s`."""
     return subprocess.run(
-        ["make", "scaling", "TARGET=k8s", f"STORAGE={storage}", *words, in_(place)],
-        cwd=kube.ROOT, env=kube.patient(), capture_output=True, text=True, timeout=seconds(400),
+        ["make", "plan", "TARGET=k8s", f"STORAGE={storage}", *words, in_(place)],
+        cwd=kube.ROOT, env=kube.patient(), capture_output=True, text=True, timeout=seconds(600),
         check=False,
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ def test_two_pods_are_measured_and_deleted(place: str, tmp_path: Path, measured)
 
 def test_stopped_benchmark_leaves_nothing(place: str, tmp_path: Path) -> None:
     with subprocess.Popen(
-        [kube.ROOT / ".venv/bin/python", "-m", "planning.scaling", "target=k8s",
+        [kube.ROOT / ".venv/bin/python", "-m", "planning", "target=k8s",
          f"storage={tmp_path}", *SMALL, in_(place)],
         cwd=kube.ROOT, env=kube.patient(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True,

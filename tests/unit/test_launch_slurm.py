@@ -261,7 +261,7 @@ def fake(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, body: str) ->
     monkeypatch.setenv("PATH", path)
 
 
-@pytest.mark.parametrize("module", ["planning", "planning.scaling", "planning.fleet"])
+@pytest.mark.parametrize("module", ["planning", "planning.fleet"])
 def test_planning_refuses_slurm_in_one_sentence(module: str) -> None:
     command = [sys.executable, "-m", module, TARGET]
     done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False)

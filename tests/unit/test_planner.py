@@ -7,6 +7,7 @@ import os
 import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,7 @@ from common.errors import SettingsError
 from common.runs import auto_settings, claim_for_training
 from common.settings import Settings
 from common.settings.settings import AUTO
-from planning import measurement_cache, plan_file
+from planning import measurement_cache, plan_file, scaling
 from planning.costs import Costs, MachineMemory, WorkerOption, states_bytes
 from planning.fit import CALLBACK_SECONDS, CHECKPOINT_SECONDS, FitLine, FitPoint
 from planning.machine_profile import (
@@ -26,6 +27,7 @@ from planning.machine_profile import (
     measured_qubits,
 )
 from planning.options import check
+from planning.planner import TrainingPlan
 from planning.recommend import recommend
 from planning.step_model import StepModel
 from planning.workload import WorkloadAnalysis
@@ -518,3 +520,14 @@ def test_placeholder_numbers_replace_auto():
 def test_resolve_auto_without_environment_raises(tmp_path):
     with pytest.raises(SettingsError, match="WORKERS"):
         auto_settings.resolve_auto(Settings.from_args(["WORKERS=auto"]), [str(tmp_path / "python")])
+
+
+def test_predicted_rate_is_that_of_examples_of_their_own():
+    one = workload(10, spans={32: 2, 64: 2})
+    profile = MachineProfile(tuple(measured(one)), 2, 20.0, time.time())
+    plan = TrainingPlan(one, HERE, profile, recommend(costs(one)))
+    point = SimpleNamespace(workers=2, batch=64)
+    rate = scaling.predicted_rate(plan, Settings.from_values(threads=1).training, point)
+    option = WorkerOption(2, 64, 1)
+    assert rate == costs(one.without_spanning_states()).forecast(option).examples_per_second
+    assert rate < costs(one).forecast(option).examples_per_second

@@ -1,9 +1,10 @@
-"""`make scaling` with synthetic measurements: efficiencies, bottlenecks, report and plots."""
+"""`make plan SCALING=1` with synthetic measurements: efficiencies, report and plots."""
 
 import csv
 import io
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,8 @@ from training.benchmark.case import read_cases
 from training.step.constants import STEP_PARTS
 
 CONDITIONS = {
-    "command": "make scaling", "when": "2026-11-21T20:00:00", "target": "local", "model": "qcnn",
-    "processor": "a processor", "threads": 1, "rounds": 3,
+    "command": "make plan SCALING=1", "when": "2026-11-21T20:00:00", "target": "local",
+    "model": "qcnn", "processor": "a processor", "threads": 1, "rounds": 3,
 }  # fmt: skip
 
 
@@ -277,6 +278,7 @@ def test_efficiency_plot_oversubscribed_points_have_no_line(figure: Figure) -> N
 
 
 def test_write_creates_table_plots_and_report(points: list[ScalingPoint], tmp_path: Path) -> None:
+    points[1] = replace(points[1], predicted_rate=400.0)
     scaling_report.write(tmp_path, points, {8: "no pod was scheduled"}, CONDITIONS)
     for name in (scaling_plots.TIME, scaling_plots.EFFICIENCY):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
@@ -286,6 +288,7 @@ def test_write_creates_table_plots_and_report(points: list[ScalingPoint], tmp_pa
     assert [row["more_workers_than_cores"] for row in rows[:3]] == ["false", "false", "true"]
     assert rows[2]["limit"] == OVERSUBSCRIBED
     assert float(rows[1]["efficiency"]) == pytest.approx(0.88)
+    assert [row["predicted_examples_per_second"] for row in rows[:2]] == ["", "400.0"]
     text = (tmp_path / "report.md").read_text()
     assert "**There are 2 cores for 4 workers**" in text
     assert "**8 workers are left out**: no pod was scheduled." in text
@@ -298,15 +301,12 @@ def test_report_warns_of_other_programs(points: list[ScalingPoint]) -> None:
 
 
 def test_selected_cases_explicit_settings_replace_defaults() -> None:
-    cases, settings = scaling.selected_cases(
-        Settings.from_args(["workers=6", "qubits=16", "batch=96"]), scaling.FULL
+    cases, _ = scaling.selected_cases(
+        Settings.from_args(["workers=6", "qubits=16", "batch=96"]), quick=False
     )
     assert list(cases.workers) == [1, 2, 4, 6]
     assert (cases.qubits, cases.strong, cases.weak) == ((16,), (96,), ())
-    assert settings.model.model == "qcnn"
-    cases, settings = scaling.selected_cases(Settings.from_args(["model=hybrid"]), scaling.QUICK)
-    assert cases == scaling.QUICK
-    assert settings.model.model == "hybrid"
+    assert scaling.selected_cases(Settings.from_args([]), quick=True)[0] == scaling.QUICK
 
 
 @pytest.mark.parametrize(
@@ -321,10 +321,10 @@ def test_selected_cases_explicit_settings_replace_defaults() -> None:
 def test_selected_cases_unusable_setting_raises(args: list[str], said: str | None) -> None:
     settings = Settings.from_args(args)
     if said is None:
-        scaling.selected_cases(settings, scaling.FULL)
+        scaling.selected_cases(settings, quick=False)
         return
     with pytest.raises(SettingsError, match=said):
-        scaling.selected_cases(settings, scaling.FULL)
+        scaling.selected_cases(settings, quick=False)
 
 
 def test_turn_cases_are_distinct_and_reversible() -> None:
