@@ -38,7 +38,7 @@ class SlurmJob:
 
     Attributes:
         slurm_id: Its number in Slurm.
-        job_id: JOB_ID of its workers, the same in all of its starts.
+        job_id: Identity of the job for its workers, the same in all of its starts.
         workers: Number of workers.
         log: File of its output, on the machine that submitted it.
     """

@@ -56,6 +56,7 @@ def test_worker_gets_its_cluster_ports_and_threads(run: Run) -> None:
         "ports = [int(one.split(':')[1]) for one in config['cluster']['worker']]\n"
         "given = dict(one.lstrip('-').split('=', 1) for one in sys.argv[1:])\n"
         "good = config['task']['index'] == 1 and given['threads'] == '3'\n"
+        "good &= os.environ['QFLEET_JOB_ID'] == 'id'\n"
         "good &= ports == [int(given['rendezvous-port']) + rank for rank in (1, 2)]\n"
         "sys.exit(not good)"
     )
