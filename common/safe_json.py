@@ -7,7 +7,7 @@ holds, and nesting that only the interpreter's recursion limit ends.
 import json
 import math
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -18,6 +18,8 @@ MAX_DEPTH = 64
 """Deepest nesting of lists and objects."""
 
 MAX_INTEGER = 2**63 - 1
+
+CheckedT = TypeVar("CheckedT")
 
 Container = dict[str, object] | list[object]
 
@@ -52,8 +54,8 @@ def parse(content: bytes | str) -> Any:
     return value
 
 
-def check(value: object, kind: TypeAdapter[Any]) -> None:
-    """Check the types of all fields of a parsed value.
+def check(value: object, kind: TypeAdapter[CheckedT]) -> CheckedT:
+    """Check the types of all fields of a parsed value, and return its fields of that type.
 
     Args:
         value: Result of `parse`.
@@ -63,7 +65,7 @@ def check(value: object, kind: TypeAdapter[Any]) -> None:
         ValueError: A field is missing or has another type. The message names the first one.
     """
     try:
-        kind.validate_python(value, strict=True)
+        return kind.validate_python(value, strict=True)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(str(part)[:40] for part in first["loc"])

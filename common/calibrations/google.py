@@ -2,13 +2,14 @@
 
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qfleet.devices.calibration import Calibration, PairCalibration, QubitCalibration, ordered
 from qfleet.noise_rates import MAX_READOUT_ERROR
 
 if TYPE_CHECKING:
     import cirq
+    import cirq_google
 
 PACKAGE = "cirq-google"
 
@@ -61,7 +62,9 @@ def _name(qubit: "cirq.GridQubit") -> str:
     return f"{qubit.row}_{qubit.col}"
 
 
-def _averages(properties: Any, kind: str) -> dict[tuple["cirq.GridQubit", ...], float]:
+def _averages(
+    properties: "cirq_google.GoogleNoiseProperties", kind: str
+) -> dict[tuple["cirq.GridQubit", ...], float]:
     """Return the average infidelity of a kind of gate, by its qubits.
 
     A Pauli error is larger by 1 + 1 / d, where d is the dimension.

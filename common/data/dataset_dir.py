@@ -27,6 +27,7 @@ import pyarrow.parquet
 
 from common import storage
 from common.data import manifest_check
+from common.data.manifest_check import ShardEntry, SplitEntry
 from common.data.origin import ID, ROW, Origin
 from common.data.shuffling import SINGLE_SHARD, ShardLayout
 from common.data.splits import Examples
@@ -85,7 +86,7 @@ class Manifest:
     columns: list[str]
     origin: list[str]
     encoding: dict[str, Any]
-    splits: dict[str, dict[str, Any]]
+    splits: dict[str, SplitEntry]
     fingerprint: str
 
     @property
@@ -116,7 +117,7 @@ class Shard:
     sha256: str
 
     @classmethod
-    def of(cls, split: str, number: int, entry: Mapping[str, Any]) -> Self:
+    def of(cls, split: str, number: int, entry: ShardEntry) -> Self:
         """Return a shard for its entry in the manifest."""
         return cls(split, number, entry["file"], entry["rows"], entry["bytes"], entry["sha256"])
 

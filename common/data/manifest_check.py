@@ -1,7 +1,7 @@
 """Checks of a manifest that another user may have written: types, sizes and names of files."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import StringConstraints, TypeAdapter
@@ -67,7 +67,7 @@ def file_name(split: str, number: int, count: int) -> str:
     return f"{split}-{number:05d}-of-{count:05d}.parquet"
 
 
-def check(content: dict[str, Any]) -> None:
+def check(content: dict[str, object]) -> None:
     """Check all fields of a manifest.
 
     Args:
@@ -76,15 +76,15 @@ def check(content: dict[str, Any]) -> None:
     Raises:
         ValueError: A field is missing or wrong; the end of a sentence, as `safe_json.check`.
     """
-    safe_json.check(content, _MANIFEST)
+    manifest = safe_json.check(content, _MANIFEST)
     if unknown := content.keys() - ManifestContent.__annotations__.keys():
         raise ValueError(f"it has an unknown field {min(unknown)[:40]!r}")
-    if set(content["splits"]) != set(SPLITS):
+    if set(manifest["splits"]) != set(SPLITS):
         raise ValueError(f"its splits are not {', '.join(SPLITS)}")
-    if content["origin"] not in ([], [ROW], [ROW, ID]):
+    if manifest["origin"] not in ([], [ROW], [ROW, ID]):
         raise ValueError(f"its columns of the origin are not {ROW} and {ID}")
-    for split, entry in content["splits"].items():
-        _check_split(split, entry, content["partitions"])
+    for split, entry in manifest["splits"].items():
+        _check_split(split, entry, manifest["partitions"])
 
 
 def _check_split(split: str, entry: SplitEntry, partitions: int) -> None:

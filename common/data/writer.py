@@ -10,12 +10,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
 from common import storage
 from common.data import dataset_dir, manifest_check
+from common.data.manifest_check import ShardEntry, SplitEntry
 from common.data.origin import Origin
 from common.data.shuffling import EpochOrder, ShardLayout, partition_sizes
 from common.data.splits import SPLITS, Examples, PreparedSplits, RowSource
@@ -35,6 +36,15 @@ Progress = Callable[[int, int], None]
 """Called with the rows in storage, and all rows."""
 
 
+class WrittenShard(TypedDict):
+    """A shard that is complete: its entry in the manifest without its name, and its labels."""
+
+    rows: int
+    bytes: int
+    sha256: str
+    labels: dict[str, int]
+
+
 class DatasetWriter:
     """Writes one data set.
 
@@ -50,7 +60,7 @@ class DatasetWriter:
     ) -> None:
         self._path, self._recipe, self._progress = path, recipe, progress
         self._partitions = partitions
-        self._written: dict[str, dict[str, Any]] = {}
+        self._written: dict[str, WrittenShard] = {}
         self._rows = self._total = 0
         self._has_classes = True
         self._lease: Lease | None = None
@@ -103,7 +113,7 @@ class DatasetWriter:
         )
         storage.delete(self._path / PROGRESS_FILE)
 
-    def _read_progress(self) -> dict[str, dict[str, Any]]:
+    def _read_progress(self) -> dict[str, WrittenShard]:
         """Return the shards that an earlier attempt completed."""
         try:
             progress = storage.read_json(self._path / PROGRESS_FILE)
@@ -112,19 +122,19 @@ class DatasetWriter:
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return {}
 
-    def _write_split(
-        self, split: str, source: RowSource, columns: tuple[str, ...]
-    ) -> dict[str, Any]:
+    def _write_split(self, split: str, source: RowSource, columns: tuple[str, ...]) -> SplitEntry:
         """Write a split and return its entry in the manifest."""
         layout = dataset_dir.layout_for(source.rows, len(columns), self._partitions)
         order = EpochOrder(partition_sizes(source.rows, self._partitions), layout, seed=0)
-        shards: list[dict[str, Any]] = [{}] * (layout.groups * layout.segments)
+        count = layout.groups * layout.segments
+        shards: dict[int, ShardEntry] = {}
+        labels: Counter[str] = Counter()
         with ThreadPoolExecutor(WRITER_THREADS) as executor:
             for segment in range(layout.segments):
                 if self._lease:
                     self._lease.confirm()
                 numbers = [group * layout.segments + segment for group in range(layout.groups)]
-                names = [manifest_check.file_name(split, number, len(shards)) for number in numbers]
+                names = [manifest_check.file_name(split, number, count) for number in numbers]
                 complete = list(executor.map(self._is_complete, names))
                 if not all(complete):
                     rows = _segment_shards(source, order, layout, segment)
@@ -137,21 +147,25 @@ class DatasetWriter:
                         lambda one: self._write(one[0], one[1], one[2], columns), missing
                     )
                     self._written.update(zip([name for name, *_ in missing], entries, strict=True))
-                    if len(shards) > 1:
+                    if count > 1:
                         self._save_progress()
                 for number, name in zip(numbers, names, strict=True):
-                    shards[number] = {"file": name, **self._written[name]}
-                    self._rows += shards[number]["rows"]
+                    written = self._written[name]
+                    shards[number] = {
+                        "file": name,
+                        "rows": written["rows"],
+                        "bytes": written["bytes"],
+                        "sha256": written["sha256"],
+                    }
+                    labels.update(written["labels"])
+                    self._rows += written["rows"]
                 self._progress(self._rows, self._total)
-        labels: Counter[str] = Counter()
-        for shard in shards:
-            labels.update(shard.pop("labels"))
         return {
             "rows": source.rows,
             "labels": dict(sorted(labels.items(), key=lambda one: int(one[0]))),
             "groups": layout.groups,
             "segments": layout.segments,
-            "shards": shards,
+            "shards": [shards[number] for number in range(count)],
         }
 
     def _is_complete(self, name: str) -> bool:
@@ -170,7 +184,7 @@ class DatasetWriter:
 
     def _write(
         self, name: str, examples: Examples, origin: Origin | None, columns: tuple[str, ...]
-    ) -> dict[str, Any]:
+    ) -> WrittenShard:
         content = dataset_dir.encode(examples, columns, origin)
         storage.write_atomic(self._path / name, content)
         return {

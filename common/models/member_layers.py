@@ -1,7 +1,6 @@
 """Layers of variational models: columns of a row, angles by member, and fidelities."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ class Columns(keras.layers.Layer):
         keras_args: Keras's arguments.
     """
 
-    def __init__(self, first: int, last: int, **keras_args: Any) -> None:
+    def __init__(self, first: int, last: int, **keras_args: object) -> None:
         super().__init__(**keras_args)
         self._first, self._last = first, last
 
@@ -42,7 +41,7 @@ class MemberAngles(keras.layers.Layer):
         members: int,
         angles: int,
         initializer: keras.initializers.Initializer,
-        **keras_args: Any,
+        **keras_args: object,
     ) -> None:
         super().__init__(**keras_args)
         self._shape, self._initializer = (members, angles), initializer
@@ -83,7 +82,7 @@ class WordFidelity(keras.layers.Layer):
         keras_args: Keras's arguments.
     """
 
-    def __init__(self, *, scaled_gradient: bool, **keras_args: Any) -> None:
+    def __init__(self, *, scaled_gradient: bool, **keras_args: object) -> None:
         super().__init__(**keras_args)
         self._scaled = scaled_gradient
 

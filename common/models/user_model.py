@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from common import user_code
 from common.data.target import Target
@@ -27,7 +26,7 @@ MAX_MESSAGE = 500
 MAX_FRAMES = 20
 """Most frames of a traceback that VERBOSE shows."""
 
-Factory = Callable[..., Any]
+Factory = Callable[..., object]
 """Of (features, settings), (features, settings, outputs), or (qubits, settings) for an ansatz."""
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -78,7 +77,7 @@ def build_user_model(features: int, settings: Settings, target: Target) -> keras
     return model
 
 
-def call_factory(settings: Settings, size: int, outputs: int | None = None) -> Any:
+def call_factory(settings: Settings, size: int, outputs: int | None = None) -> object:
     """Return the result of the user's factory.
 
     Args:

@@ -133,20 +133,19 @@ _MODEL = TypeAdapter(ModelRecord)
 _DIGEST = TypeAdapter(WeightsResult)
 
 
-def check_record(content: Any) -> None:
+def check_record(content: object) -> None:
     """Check run.json.
 
     Raises:
         ValueError: A field is missing or wrong; the end of a sentence, as `safe_json.check`.
     """
-    safe_json.check(content, _RECORD)
-    settings_of(content["settings"])
+    settings_of(safe_json.check(content, _RECORD)["settings"])
 
 
-def check_result(content: Any) -> None:
+def check_result(content: object) -> None:
     """Check result.json; raises like `check_record`."""
-    safe_json.check(content, _RESULT)
-    finish_time(content)
+    result = safe_json.check(content, _RESULT)
+    finish_time(result)
 
 
 def check_weights_result(content: object) -> None:
@@ -154,22 +153,22 @@ def check_weights_result(content: object) -> None:
     safe_json.check(content, _DIGEST)
 
 
-def check_row(content: Any) -> None:
+def check_row(content: object) -> None:
     """Check a line of metrics.jsonl: the epoch, and numbers; raises like `check_record`."""
-    safe_json.check(content, _ROW)
-    for value in content.values():
+    row = safe_json.check(content, _ROW)
+    for value in row.values():
         if isinstance(value, int | float):
             safe_json.check(value, _NUMBER)
-    if "epoch" in content:
-        safe_json.check(content["epoch"], _EPOCH)
+    if "epoch" in row:
+        safe_json.check(row["epoch"], _EPOCH)
 
 
-def check_model(content: Any) -> None:
+def check_model(content: object) -> None:
     """Check model.json; raises like `check_record`."""
-    safe_json.check(content, _MODEL)
-    if missing := {"model", "qubits", "data"} - content["settings"].keys():
+    settings = safe_json.check(content, _MODEL)["settings"]
+    if missing := {"model", "qubits", "data"} - settings.keys():
         raise ValueError(f"it lacks settings.{min(missing)}")
-    settings_of(content["settings"])
+    settings_of(settings)
 
 
 def settings_of(recorded: Mapping[str, object]) -> Settings:
