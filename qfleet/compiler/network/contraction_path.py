@@ -10,12 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from qfleet.compiler.network import path_cache
 from qfleet.compiler.network.network_simplification import simplify_network
 from qfleet.compiler.network.search_time import SearchTime
 from qfleet.errors import LibraryError
+
+if TYPE_CHECKING:
+    from cotengra import ContractionTree
 
 SEARCHES, MANY_SEARCHES = 3, 12
 """Searches for a network that is used often, and for one of more than CHEAP multiplications."""
@@ -216,7 +219,9 @@ def _first_path(network: Sequence[Indices], attempts: int) -> list[Pair]:
     return _pairs(network, lambda inputs: _greedy_tree(inputs, 0, attempts))
 
 
-def _pairs(network: Sequence[Indices], tree_of: Callable[[Sequence[Inputs]], Any]) -> list[Pair]:
+def _pairs(
+    network: Sequence[Indices], tree_of: Callable[[Sequence[Inputs]], "ContractionTree"]
+) -> list[Pair]:
     """Return pairs of tensors; tensors without an open index come last.
 
     Args:
@@ -252,7 +257,7 @@ def _import_cotengra() -> ModuleType:
         ) from None
 
 
-def _best_tree(inputs: Sequence[Inputs], searches: int, limit: SearchTime) -> Any:
+def _best_tree(inputs: Sequence[Inputs], searches: int, limit: SearchTime) -> "ContractionTree":
     """Return the contraction tree of the lowest cost that the searches find."""
     tree = _greedy_tree(inputs, 0, 1)
     if searches == 0 or tree.contraction_cost() > _GIVEN_UP:
@@ -276,17 +281,17 @@ def _best_tree(inputs: Sequence[Inputs], searches: int, limit: SearchTime) -> An
     return tree
 
 
-def _cost(tree: Any) -> float:
+def _cost(tree: "ContractionTree") -> float:
     """Return the cost of a tree: multiplications, and elements that a gradient keeps."""
     return float(tree.contraction_cost() + _WRITE * tree.total_write())
 
 
-def _searched_tree(inputs: Sequence[Inputs], seed: int) -> Any:
+def _searched_tree(inputs: Sequence[Inputs], seed: int) -> "ContractionTree":
     tree = _greedy_tree(inputs, seed, min(_ATTEMPTS, max(1, _TENSORS // len(inputs))))
     return tree.subtree_reconfigure_(subtree_size=_SUBTREE, minimize=_OBJECTIVE, seed=seed)
 
 
-def _greedy_tree(inputs: Sequence[Inputs], seed: int, attempts: int) -> Any:
+def _greedy_tree(inputs: Sequence[Inputs], seed: int, attempts: int) -> "ContractionTree":
     """Return the best tree of random greedy ones."""
     import cotengra
 
