@@ -11,8 +11,10 @@ from pennylane.devices import Device, ExecutionConfig
 from pennylane.devices.modifiers import simulator_tracking, single_tape_support
 from pennylane.exceptions import DeviceError
 from pennylane.math import Interface
+from pennylane.measurements import ShotsLike
 from pennylane.tape import QuantumScript
-from pennylane.typing import Result, ResultBatch
+from pennylane.typing import Result, ResultBatch, TensorLike
+from pennylane.wires import WiresLike
 
 from qfleet.argument_checks import shown
 from qfleet.pennylane import execution, preprocess, structure
@@ -62,8 +64,8 @@ class QfleetDevice(Device):
 
     def __init__(
         self,
-        wires: Any = None,
-        shots: Any = None,
+        wires: WiresLike | None = None,
+        shots: ShotsLike = None,
         *,
         c_dtype: Any = np.complex128,
         seed: Any = "global",
@@ -194,7 +196,7 @@ class QfleetDevice(Device):
     def compute_vjp(
         self,
         circuits: Sequence[QuantumScript],
-        cotangents: Sequence[Any],
+        cotangents: Sequence[TensorLike],
         execution_config: ExecutionConfig | None = None,
     ) -> tuple[GradientTuple, ...]:
         """Compute vector-Jacobian products of preprocessed tapes: one call of the engine each.

@@ -4,7 +4,7 @@ Angles are sympy expressions in radians. PennyLane's rotations are `exp(-i angle
 generators are defined by `exp(i angle G)`; a factor is `exp(i pi h t)` with t = angle / pi.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,8 +20,8 @@ from qfleet.circuits.pauli_rotations import pauli_rotation
 from qfleet.compiler.circuit import lowering, parity
 from qfleet.compiler.circuit.factor import Factor, fixed_factor, parametrized_factor
 
-Data = Sequence[Any]  # of an operation: sympy expressions, or NumPy arrays of them
-Qubits = Mapping[Any, cirq.Qid]  # by wire label
+Data = Sequence[sympy.Expr | np.ndarray]  # of an operation: expressions, or arrays of them
+Qubits = Mapping[Hashable, cirq.Qid]  # by wire label
 
 MATRIX_WIRES = 4  # the widest matrix gate, and the widest gate with an arbitrary generator
 
@@ -270,7 +270,7 @@ def _controlled(op: op_math.Controlled, data: Data, qubits: Qubits) -> Iterator[
             yield parametrized_factor(where, half_turns, projectors, factor.exponents[0])
 
 
-Handler = Callable[[Any, Data, tuple[cirq.Qid, ...], Qubits], Iterator[Factor]]
+Handler = Callable[[Operator, Data, tuple[cirq.Qid, ...], Qubits], Iterator[Factor]]
 _HANDLERS: dict[type[Operator], Handler] = {
     **dict.fromkeys(FIXED, _lower_fixed),
     **dict.fromkeys(GENERATED, _lower_generated),

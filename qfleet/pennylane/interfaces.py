@@ -1,18 +1,21 @@
 """The array library of a tape's parameters: which values are differentiated, and stacking them."""
 
+import importlib
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
+from typing import NoReturn
 
 import numpy as np
 import pennylane as qml
 from pennylane.exceptions import QuantumFunctionError
+from pennylane.typing import TensorLike
 
 from qfleet.errors import ArgumentError
 
 _NUMBERS = (float, int, np.floating, np.integer)
 
 
-def mapped_over(value: Any) -> bool:
+def mapped_over(value: TensorLike) -> bool:
     """Return True if jax.vmap maps over a value, which then differs per example.
 
     Args:
@@ -21,7 +24,7 @@ def mapped_over(value: Any) -> bool:
     return type(value).__name__ == "BatchTracer"
 
 
-def not_differentiable(value: Any, error: Exception) -> Any:
+def not_differentiable(value: TensorLike, error: Exception) -> TensorLike:
     """Return a value that JAX traces, whose derivative raises an error.
 
     Args:
@@ -30,7 +33,7 @@ def not_differentiable(value: Any, error: Exception) -> Any:
     """
     import jax
 
-    def refuse(primals: Any, tangents: Any) -> Any:
+    def refuse(primals: TensorLike, tangents: TensorLike) -> NoReturn:
         raise error
 
     identity = jax.custom_jvp(lambda one: one)
@@ -38,7 +41,7 @@ def not_differentiable(value: Any, error: Exception) -> Any:
     return identity(value)
 
 
-def is_constant(value: Any) -> bool:
+def is_constant(value: TensorLike) -> bool:
     """Return True if a value is known and not differentiated.
 
     Args:
@@ -47,7 +50,7 @@ def is_constant(value: Any) -> bool:
     return not qml.math.is_abstract(value) and not qml.math.requires_grad(value)
 
 
-def is_list_of_trained(value: Any) -> bool:
+def is_list_of_trained(value: TensorLike) -> bool:
     """Return True if a value is a list of differentiated numbers, of which PennyLane makes objects.
 
     Args:
@@ -56,7 +59,7 @@ def is_list_of_trained(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == object
 
 
-def real_numbers(value: Any) -> np.ndarray:
+def real_numbers(value: TensorLike) -> np.ndarray:
     """Return angles as float64.
 
     Args:
@@ -73,7 +76,7 @@ def real_numbers(value: Any) -> np.ndarray:
     return np.asarray(array, np.float64)
 
 
-def name(values: Sequence[Any]) -> str:
+def name(values: Sequence[TensorLike]) -> str:
     """Return PennyLane's name of the array library of some values.
 
     Args:
@@ -84,8 +87,8 @@ def name(values: Sequence[Any]) -> str:
 
 
 def stack(
-    values: Sequence[Any], sizes: Sequence[int | None], batch: int | None, library: str
-) -> Any:
+    values: Sequence[TensorLike], sizes: Sequence[int | None], batch: int | None, library: str
+) -> TensorLike:
     """Stack parameters into one array, differentiably.
 
     Args:
@@ -105,15 +108,16 @@ def stack(
     return _stack(_namespace(library), values, sizes, batch)
 
 
-def _namespace(library: str) -> Any:
-    if library == "jax":
-        import jax.numpy
-
-        return jax.numpy
-    return qml.numpy
+def _namespace(library: str) -> ModuleType:
+    return importlib.import_module("jax.numpy" if library == "jax" else "pennylane.numpy")
 
 
-def _stack(xp: Any, values: Sequence[Any], sizes: Sequence[int | None], batch: int | None) -> Any:
+def _stack(
+    xp: ModuleType,
+    values: Sequence[TensorLike],
+    sizes: Sequence[int | None],
+    batch: int | None,
+) -> TensorLike:
     widths = [1 if size is None else size for size in sizes]
     if batch is None:
         if all(size is None for size in sizes):
@@ -128,7 +132,9 @@ def _stack(xp: Any, values: Sequence[Any], sizes: Sequence[int | None], batch: i
     return xp.concatenate(rows, axis=1)
 
 
-def _stack_torch(values: Sequence[Any], sizes: Sequence[int | None], batch: int | None) -> Any:
+def _stack_torch(
+    values: Sequence[TensorLike], sizes: Sequence[int | None], batch: int | None
+) -> TensorLike:
     import torch
 
     tensors = [
@@ -151,7 +157,7 @@ def _stack_torch(values: Sequence[Any], sizes: Sequence[int | None], batch: int 
     return stacked if stacked.requires_grad else stacked.cpu().numpy()
 
 
-def _real_tensor(value: Any) -> Any:
+def _real_tensor(value: TensorLike) -> TensorLike:
     if not hasattr(value, "detach"):
         return real_numbers(value)
     if not value.is_complex():
@@ -160,7 +166,9 @@ def _real_tensor(value: Any) -> Any:
     return value.real
 
 
-def differentiable_once(gradients: Sequence[Any], sources: Sequence[Any]) -> list[Any]:
+def differentiable_once(
+    gradients: Sequence[TensorLike], sources: Sequence[TensorLike]
+) -> list[TensorLike]:
     """Return gradients for Torch that refuse to be differentiated: Torch would take 0.
 
     Args:
@@ -168,17 +176,18 @@ def differentiable_once(gradients: Sequence[Any], sources: Sequence[Any]) -> lis
         sources: What they depend on: tensors, or values that are not differentiated.
     """
     import torch
+    from torch.autograd.function import FunctionCtx
 
     if not torch.is_grad_enabled():  # Torch keeps no graph, so that there is no second derivative
         return list(gradients)
 
     class Once(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, gradient: Any, *sources: Any) -> Any:
+        def forward(ctx: FunctionCtx, gradient: torch.Tensor, *sources: TensorLike) -> torch.Tensor:
             return gradient
 
         @staticmethod
-        def backward(ctx: Any, *upstream: Any) -> Any:
+        def backward(ctx: FunctionCtx, *upstream: torch.Tensor) -> NoReturn:
             raise QuantumFunctionError(
                 "the gradient of qfleet.qubit is differentiated again, which diff_method='adjoint'"
                 " does not support: set max_diff=2 and diff_method='best' of the QNode"

@@ -7,7 +7,6 @@ array library, which differentiates by it. All other measurements are computed f
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import cirq
 import numpy as np
@@ -16,6 +15,7 @@ from pennylane.exceptions import DeviceError
 from pennylane.measurements import ExpectationMP, MeasurementProcess
 from pennylane.operation import Operator
 from pennylane.ops import op_math
+from pennylane.typing import TensorLike
 
 from qfleet.pennylane import interfaces
 
@@ -39,9 +39,9 @@ class Readouts:
 
     key: tuple[Hashable, ...]
     observables: tuple[Operator, ...]
-    coefficients: tuple[tuple[Any, ...] | None, ...]
+    coefficients: tuple[tuple[TensorLike, ...] | None, ...]
 
-    def combine(self, values: Any) -> list[Any]:
+    def combine(self, values: TensorLike) -> list[TensorLike]:
         """Return the result of each measurement.
 
         Args:
@@ -70,7 +70,7 @@ def read(measurements: Sequence[MeasurementProcess]) -> Readouts | None:
     """
     key: list[Hashable] = []
     observables: list[Operator] = []
-    coefficients: list[tuple[Any, ...] | None] = []
+    coefficients: list[tuple[TensorLike, ...] | None] = []
     for one in measurements:
         if type(one) is not ExpectationMP or one.obs is None:
             return None
@@ -89,7 +89,7 @@ def read(measurements: Sequence[MeasurementProcess]) -> Readouts | None:
     return Readouts(tuple(key), tuple(observables), tuple(coefficients))
 
 
-def _terms(observable: Operator) -> list[tuple[Any, Operator]] | None:
+def _terms(observable: Operator) -> list[tuple[TensorLike | None, Operator]] | None:
     """Return coefficients, and observables with constant parameters; None for no expansion."""
     if type(observable) in _PAULIS or _is_constant(observable):
         return [(None, observable)]
@@ -102,7 +102,7 @@ def _terms(observable: Operator) -> list[tuple[Any, Operator]] | None:
         parts = [(None, operand) for operand in observable.operands]
     else:
         return None
-    found: list[tuple[Any, Operator]] = []
+    found: list[tuple[TensorLike | None, Operator]] = []
     for factor, part in parts:
         inner = _terms(part)
         if not inner:
@@ -120,7 +120,7 @@ def _is_constant(observable: Operator) -> bool:
     return all(map(interfaces.is_constant, observable.data))
 
 
-def _times(first: Any, second: Any) -> Any:
+def _times(first: TensorLike | None, second: TensorLike | None) -> TensorLike | None:
     if first is None or second is None:
         return second if first is None else first
     return first * second
@@ -139,7 +139,7 @@ def _describe(observable: Operator) -> Hashable | None:
 
 
 def pauli_sums(
-    observables: Sequence[Operator], qubits: Mapping[Any, cirq.Qid]
+    observables: Sequence[Operator], qubits: Mapping[Hashable, cirq.Qid]
 ) -> Iterator[cirq.PauliSum]:
     """Yield the Pauli sum of each observable.
 

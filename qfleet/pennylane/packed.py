@@ -6,13 +6,13 @@ by one with a single operation. The device's core is called once per tape, whate
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pennylane as qml
 from pennylane.measurements import MeasurementProcess
 from pennylane.operation import Operation
 from pennylane.tape import QuantumScript
+from pennylane.typing import TensorLike
 from pennylane.wires import Wires
 
 from qfleet.pennylane import interfaces
@@ -34,7 +34,7 @@ class Packed:
     program: CircuitProgram
     batch: int | None
     roles: tuple[str, ...]
-    angles: tuple[Any, ...] = ()
+    angles: tuple[TensorLike, ...] = ()
     states: States | None = None
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Packed":
@@ -50,7 +50,7 @@ class PackedCircuit(Operation):
     num_wires = None
     grad_method = None
 
-    def __init__(self, *angles: Any, wires: Wires, packed: Packed) -> None:
+    def __init__(self, *angles: TensorLike, wires: Wires, packed: Packed) -> None:
         self._hyperparameters = {"packed": packed}
         super().__init__(*angles, wires=wires)
 
@@ -82,7 +82,7 @@ class PackedCircuit(Operation):
 _EMPTY = np.zeros(0)
 
 
-def _to_numpy(value: Any) -> Any:
+def _to_numpy(value: TensorLike) -> TensorLike:
     if type(value) is np.ndarray:
         return value
     if hasattr(value, "detach"):

@@ -1,7 +1,7 @@
 """The device's last transform: from a native tape to a packed one."""
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 import cachetools
 import cirq
@@ -13,6 +13,7 @@ from pennylane.exceptions import DeviceError, DiagGatesUndefinedError
 from pennylane.measurements import MeasurementProcess, Shots
 from pennylane.operation import Operator
 from pennylane.tape import QuantumScript
+from pennylane.typing import Result, TensorLike
 from pennylane.wires import Wires
 
 from qfleet.pennylane import gates, interfaces, observables, structure
@@ -20,6 +21,13 @@ from qfleet.pennylane.circuit_program import CircuitProgram
 from qfleet.pennylane.observables import Readouts
 from qfleet.pennylane.packed import Packed, PackedCircuit, PackedResult
 from qfleet.pennylane.structure import Structure
+
+Angle: TypeAlias = sympy.Symbol | np.ndarray
+"""A symbol, or the array of symbols of a tensor."""
+
+CachedProgram = tuple[CircuitProgram, Wires]
+
+ResultT = TypeVar("ResultT")
 
 CACHED_PROGRAMS = 128  # of a device
 
@@ -35,8 +43,8 @@ class Packer:
     def __init__(self, wires: Wires | None, dtype: str) -> None:
         self._wires = wires
         self._dtype = dtype
-        self._validated = cachetools.LRUCache[Any, bool](CACHED_PROGRAMS)
-        self._programs = cachetools.LRUCache[Any, tuple[CircuitProgram, Wires]](CACHED_PROGRAMS)
+        self._validated = cachetools.LRUCache[Hashable, bool](CACHED_PROGRAMS)
+        self._programs = cachetools.LRUCache[Hashable, CachedProgram](CACHED_PROGRAMS)
 
     def pack(self, tape: QuantumScript, found: Structure) -> tuple[QuantumScript, "Unpack"]:
         """Pack a tape.
@@ -82,7 +90,7 @@ class Packer:
         """
         self._validated[_validated_key(tape, found)] = True
 
-    def _positions(self, tape: QuantumScript) -> dict[Any, int]:
+    def _positions(self, tape: QuantumScript) -> dict[Hashable, int]:
         """Return the position of each wire in the state: the device's order, or the tape's.
 
         Args:
@@ -102,8 +110,8 @@ class Packer:
         tape: QuantumScript,
         found: Structure,
         readouts: Readouts | None,
-        positions: dict[Any, int],
-    ) -> tuple[CircuitProgram, Wires]:
+        positions: dict[Hashable, int],
+    ) -> CachedProgram:
         wires = list(structure.wires_of(tape))
         order = positions or {wire: at for at, wire in enumerate(wires)}
         order = order or {0: 0}  # a global phase has no wire
@@ -148,9 +156,9 @@ def _validated_key(tape: QuantumScript, found: Structure) -> Hashable:
     return found.frozen_key, measured, bool(tape.shots)
 
 
-def _names(found: Structure) -> list[Any]:
+def _names(found: Structure) -> list[Angle]:
     """Return a symbol for each scalar angle, and an array of symbols for each tensor."""
-    names: list[Any] = []
+    names: list[Angle] = []
     for at, shape in enumerate(found.shapes):
         if shape is None:
             names.append(sympy.Symbol(f"angle{at}"))
@@ -163,14 +171,14 @@ def _names(found: Structure) -> list[Any]:
 
 
 def _symbolic(
-    operations: Sequence[Operator], found: Structure, names: Sequence[Any]
-) -> list[tuple[Operator, tuple[Any, ...]]]:
+    operations: Sequence[Operator], found: Structure, names: Sequence[Angle]
+) -> list[tuple[Operator, tuple[Angle, ...]]]:
     """Return each operation with the symbols of its angles."""
     places = iter(found.places)
     return [(op, tuple(names[next(places)] for _ in structure.angles_of(op))) for op in operations]
 
 
-def _stack(found: Structure) -> tuple[tuple[str, ...], list[Any]]:
+def _stack(found: Structure) -> tuple[tuple[str, ...], list[TensorLike]]:
     """Return the roles and the stacked angles that a tape has."""
     library = interfaces.name(found.angles)
     sizes = found.sizes
@@ -190,7 +198,9 @@ def _stack(found: Structure) -> tuple[tuple[str, ...], list[Any]]:
     return tuple(roles), data
 
 
-def _measured(measure: Callable[..., Any], measurement: Any, *args: Any, **options: Any) -> Any:
+def _measured(
+    measure: Callable[..., ResultT], measurement: object, *args: object, **options: object
+) -> ResultT:
     """Return results of PennyLane's measurements, which have no message for some observables."""
     try:
         return measure(measurement, *args, **options)
@@ -214,12 +224,12 @@ class Unpack:
         self,
         measurements: Sequence[MeasurementProcess],
         readouts: Readouts | None,
-        positions: dict[Any, int],
+        positions: dict[Hashable, int],
     ) -> None:
         self._measurements, self._readouts = measurements, readouts
         self._positions = positions
 
-    def __call__(self, results: Sequence[Any]) -> Any:
+    def __call__(self, results: Sequence[TensorLike]) -> Result:
         """Return exact results.
 
         Args:
@@ -235,7 +245,7 @@ class Unpack:
             ]
         return values[0] if len(values) == 1 else tuple(values)
 
-    def sample(self, states: np.ndarray, shots: Shots, rng: np.random.Generator) -> Any:
+    def sample(self, states: np.ndarray, shots: Shots, rng: np.random.Generator) -> Result:
         """Return sampled results.
 
         Args:
@@ -252,7 +262,7 @@ class Unpack:
             return results
         return tuple(one[0] for one in results) if shots.has_partitioned_shots else results[0]
 
-    def _tensor(self, states: Any) -> tuple[Any, bool]:
+    def _tensor(self, states: TensorLike) -> tuple[TensorLike, bool]:
         """Return states with an axis per wire, and whether they have a batch axis."""
         lead = tuple(states.shape[:-1])
         return states.reshape((*lead, *(2,) * max(len(self._positions), 1))), bool(lead)

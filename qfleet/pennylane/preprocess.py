@@ -6,7 +6,6 @@ transforms first.
 
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 import pennylane as qml
 from pennylane.devices.preprocess import (
@@ -22,7 +21,7 @@ from pennylane.operation import Operator
 from pennylane.ops.functions import bind_new_parameters
 from pennylane.tape import QuantumScript, QuantumScriptBatch
 from pennylane.transforms import transform
-from pennylane.typing import PostprocessingFn
+from pennylane.typing import PostprocessingFn, Result, ResultBatch
 from pennylane.wires import Wires
 
 from qfleet.pennylane import interfaces, structure, symbolic
@@ -179,7 +178,7 @@ def _has_matrix(observable: Operator) -> bool:
     )
 
 
-def _first(results: Any) -> Any:
+def _first(results: ResultBatch) -> Result:
     return results[0]
 
 
@@ -189,7 +188,7 @@ class _Chain:
     def __init__(self, finish: PostprocessingFn, unpack: Sequence[Unpack] = ()) -> None:
         self._finish, self._unpack = finish, unpack
 
-    def __call__(self, results: Any) -> Any:
+    def __call__(self, results: ResultBatch) -> Result:
         if self._unpack:
             pairs = zip(self._unpack, results, strict=True)
             results = tuple(unpack((result,)) for unpack, result in pairs)

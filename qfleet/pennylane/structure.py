@@ -6,7 +6,7 @@ operation at every step, so it avoids PennyLane's slower properties.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ import pennylane as qml
 from pennylane.operation import Operator
 from pennylane.ops import op_math
 from pennylane.tape import QuantumScript
+from pennylane.typing import TensorLike
 
 from qfleet.errors import ArgumentError
 from qfleet.pennylane import gates, interfaces
@@ -49,15 +50,15 @@ class Structure:
         batch: Size of the batch; None without one.
     """
 
-    key: list[Any] = field(default_factory=list)
-    angles: list[Any] = field(default_factory=list)
+    key: list[object] = field(default_factory=list)
+    angles: list[TensorLike] = field(default_factory=list)
     batched: list[bool] = field(default_factory=list)
     shapes: list[tuple[int, ...] | None] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     batch: int | None = None
     _seen: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def add(self, angle: Any, dimensions: int, op: Operator) -> None:
+    def add(self, angle: TensorLike, dimensions: int, op: Operator) -> None:
         """Add a parameter of an operation.
 
         Args:
@@ -95,7 +96,7 @@ class Structure:
         self.key.append(at)
 
     @cached_property
-    def frozen_key(self) -> tuple[Any, ...]:
+    def frozen_key(self) -> tuple[object, ...]:
         """The key, when all operations are added."""
         return tuple(self.key)
 
@@ -163,7 +164,7 @@ def is_native_preparation(op: Operator) -> bool:
     return isinstance(op, _PREPARATIONS) and _describe(op, first=True) is not None
 
 
-def angles_of(op: Operator) -> tuple[Any, ...]:
+def angles_of(op: Operator) -> tuple[TensorLike, ...]:
     """Return the parameters of a native operation that are angles.
 
     Args:
@@ -174,7 +175,7 @@ def angles_of(op: Operator) -> tuple[Any, ...]:
     return () if isinstance(op, CONSTANTS) else tuple(op.data)
 
 
-def _describe(op: Operator, *, first: bool) -> Any:
+def _describe(op: Operator, *, first: bool) -> object:
     """Return what a program depends on, besides wires and angles; None for a decomposition."""
     kind = type(op)
     if kind in _PLAIN:
@@ -197,7 +198,7 @@ def _describe(op: Operator, *, first: bool) -> Any:
     return None
 
 
-def _describe_constant(op: Operator, *, first: bool) -> Any:
+def _describe_constant(op: Operator, *, first: bool) -> object:
     value = op.data[0]
     if hasattr(value, "toarray") or op.batch_size is not None:  # a sparse matrix, or a batch
         return None
@@ -212,7 +213,7 @@ def _describe_constant(op: Operator, *, first: bool) -> Any:
     return type(op), array.shape, array.dtype.str, array.tobytes()
 
 
-def initial_state(op: Operator, wires: list[Any]) -> np.ndarray:
+def initial_state(op: Operator, wires: list[Hashable]) -> np.ndarray:
     """Return the [2**N] state that a native preparation prepares.
 
     Args:

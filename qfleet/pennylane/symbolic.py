@@ -4,13 +4,13 @@ PennyLane decomposes `qml.exp` of Pauli words only, and not for PyTorch's tensor
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pennylane as qml
 from pennylane.exceptions import DecompositionUndefinedError, DeviceError
 from pennylane.operation import Operator
 from pennylane.ops import op_math
+from pennylane.typing import TensorLike
 
 from qfleet.pennylane import gates, interfaces
 
@@ -40,7 +40,7 @@ def decomposition(op: Operator) -> Sequence[Operator]:
         return [_constant(op)]
 
 
-def _is_hidden(value: Any) -> bool:
+def _is_hidden(value: TensorLike) -> bool:
     """Return True if jax.jit hides a value."""
     return bool(qml.math.is_abstract(value))
 
@@ -78,7 +78,7 @@ def _exponential(op: op_math.Exp) -> list[Operator]:
     return [*parts, qml.QubitUnitary(vectors, wires)]
 
 
-def _matrix(op: Operator) -> Any:
+def _matrix(op: Operator) -> TensorLike:
     if len(op.wires) > gates.MATRIX_WIRES or not op.has_matrix:
         raise DeviceError(
             f"the matrix of {str(op)[:60]} is too wide: use at most {gates.MATRIX_WIRES} wires, or"
