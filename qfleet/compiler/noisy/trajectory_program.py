@@ -98,7 +98,7 @@ class TrajectoryProgram(NoisyProgram[NoiseChannel]):
 class _TrajectoryWriter(NoisyWriter[NoiseChannel]):
     """A serialized trajectory program and its exponents."""
 
-    format = 4
+    format = 5
 
     def __init__(self, program: TrajectoryProgram) -> None:
         # Qubits that are used first have the lowest bits: the others are |0> until then.

@@ -103,7 +103,7 @@ struct TrajectoryProgram : NoisyProgram {
   // The same blocks without items, and the strings: what kernels are planned for.
   Program states;
 
-  static constexpr int64_t kFormat = 4;  // the first integer
+  static constexpr int64_t kFormat = 5;  // the first integer
 
   // Parses as Program does, and throws std::invalid_argument likewise.
   explicit TrajectoryProgram(const std::string& serialized);

@@ -29,7 +29,7 @@ struct Batch {
   const std::vector<int64_t>* seed_bits = nullptr;
   double* seed_gradients = nullptr;  // output like `seeds`: dL/dRe and dL/dIm
   int32_t max_lane_qubits = kAnyLaneQubits;
-  int64_t memory_limit = 0;     // most bytes of what is kept to be used again
+  int64_t memory_limit = 0;     // most bytes of states kept for a later pass
   bool allow_subspace = false;  // examples may share work: no gradients of per-example exponents
   bool is_stage = false;        // the states start at any amplitudes
   // For Hessian-vector products: the direction, like `shared` and `per_example`. Null is 0.
