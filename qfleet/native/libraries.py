@@ -20,7 +20,6 @@ PROCESSORS = ("x86_64", "aarch64", "arm64")  # arm64: the name of aarch64 on mac
 _PACKAGED_CORE = SOURCE_DIR / "lib" / "libqfleet.so"
 _PACKAGED_JAX = SOURCE_DIR / "lib" / "libqfleet_jax.so"
 _BUILD_FILES = (SOURCE_DIR / "CMakeLists.txt", SOURCE_DIR / "exports.map")
-_CORE_FOLDERS = ("capi", "cpu", "device", "network", "noisy", "program", "state")
 _CUDA = SOURCE_DIR / "cuda"
 
 
@@ -29,12 +28,18 @@ def core_is_packaged() -> bool:
     return _PACKAGED_CORE.is_file()
 
 
+def core_folders() -> list[str]:
+    """Return the folders of the core, the lowest first."""
+    text = _BUILD_FILES[0].read_text(encoding="utf-8")
+    return text.partition("set(core_folders ")[2].partition(")")[0].split()
+
+
 def core_path() -> Path:
     """Return the path of the core library; the file may not exist."""
     if core_is_packaged():
         return _PACKAGED_CORE
     sources = [*SOURCE_DIR.glob("qfleet*.h"), *_BUILD_FILES]
-    for folder in _CORE_FOLDERS:
+    for folder in core_folders():
         sources += [*(SOURCE_DIR / folder).glob("*.cc"), *(SOURCE_DIR / folder).glob("*.h")]
     sources += _CUDA.glob("device_interface.h")
     return BUILT / f"libqfleet-{_digest(sources, platform.machine())}.so"

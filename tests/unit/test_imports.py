@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from qfleet.native.libraries import core_folders
+
 ROOT = Path(__file__).parents[2]
 APPLICATIONS = ("training", "inference", "launch", "planning", "studies")
 PACKAGES = ("qfleet", "common", *APPLICATIONS)
@@ -371,7 +373,7 @@ def test_rooms_of_a_package_have_no_cycle(package: str) -> None:
 
 
 def test_native_folders_include_lower_ones_only() -> None:
-    order = ("cpu", "program", "device", "state", "network", "noisy", "capi")
+    order = core_folders()
     native = ROOT / "qfleet" / "native"
     wrong = []
     for file in (path for folder in order for path in (native / folder).iterdir()):
