@@ -4,7 +4,6 @@ import qfleet
 from benchmarks.circuit_models import BenchmarkModel
 from qfleet.compiler.state.cost import PassCost, pass_costs
 from qfleet.compiler.state.program import compile_program
-from qfleet.compiler.state.serialized_program import serialize_program
 
 
 def step_cost(definition: BenchmarkModel) -> PassCost:
@@ -15,7 +14,7 @@ def step_cost(definition: BenchmarkModel) -> PassCost:
         definition.parameters,
         definition.observables,
     )
-    native = serialize_program(program, "complex64")
+    native = program.serialized("complex64")
     forward, backward = pass_costs(native.plan, native.prefix, 8, frozenset(definition.inputs))
     return forward + backward
 

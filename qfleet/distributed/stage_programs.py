@@ -1,9 +1,8 @@
 """The serialized programs of one process of a state group: the seed's and each stage's."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import cirq
 import numpy as np
 
 from qfleet.compiler.circuit.fused_blocks import FusedBlock
@@ -50,10 +49,10 @@ def seed_program(
     ]
     width = len(plan.seed)
     blocking = cache_blocking.plan_cache_blocks([blocks], width, chunk_qubits)
-    part = subprogram(program, width, blocks, PauliTerms((), np.zeros((0, 0)), np.zeros(0)))
+    no_terms = PauliTerms((), np.zeros((0, 0)), np.zeros(0))
     local = width - group.bits
     return SeedProgram(
-        writer=ProgramWriter(part, blocking, 0, extra_blocks=program.blocks),
+        writer=ProgramWriter(program.inputs, no_terms, blocking, extra_blocks=program.blocks),
         order=tuple(at - group.bits if at >= group.bits else local + at for at in blocking.order),
         own=slice(group.rank << local, (group.rank + 1) << local),
         size=2**width,
@@ -112,15 +111,13 @@ def stage_programs(
     local_terms = by_flip.pop(0, _no_terms(terms))
     programs: list[bytes] = []
     gradient_before = [seed_gradient]
-    for at, (stage_plan, blocks) in enumerate(
-        zip(_split_plan(blocking, stages), stages, strict=True)
-    ):
+    for at, stage_plan in enumerate(_split_plan(blocking, stages)):
         read = local_terms if at == len(stages) - 1 else _no_terms(terms)
         before = gradient_before[-1]
         writer = ProgramWriter(
-            subprogram(program, width, blocks, read),
+            program.inputs,
+            read,
             stage_plan,
-            0,
             extra_blocks=program.blocks,
             gradient_before=before,
         )
@@ -129,9 +126,7 @@ def stage_programs(
         gradient_before.append((before[0] or own[0], before[1] or own[1]))
     empty = cache_blocking.BlockingPlan(blocking.order, (), ())
     crossing = {
-        flip: ProgramWriter(
-            subprogram(program, width, (), read), empty, 0, extra_blocks=program.blocks
-        ).bytes()
+        flip: ProgramWriter(program.inputs, read, empty, extra_blocks=program.blocks).bytes()
         for flip, read in by_flip.items()
     }
     return StagePrograms(
@@ -142,25 +137,6 @@ def stage_programs(
         seed_bits=tuple(bit[plan.stages[0].slots.index(q)] for q in plan.seed[group.bits :]),
         swap_bits=tuple(tuple(bit[slot] for slot in swap) for swap in plan.swaps),
         across=min([cache_blocking.LANE_QUBITS, *(bit[slot] for slot in swapped)]),
-    )
-
-
-def subprogram(
-    program: Program, width: int, blocks: Sequence[FusedBlock], terms: PauliTerms
-) -> Program:
-    """Make a program of some of a program's blocks.
-
-    Args:
-        program: The source of symbols and gate counts.
-        width: Number of qubits; the positions are 0 to width - 1.
-        blocks: Blocks on these positions.
-        terms: Terms that are read at the end.
-    """
-    return replace(
-        program,
-        qubits=tuple(cirq.LineQubit.range(width)),
-        blocks=tuple(blocks),
-        terms=terms,
     )
 
 

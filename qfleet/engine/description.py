@@ -11,7 +11,6 @@ from qfleet.compiler.state import kernel_fusion
 from qfleet.compiler.state.cache_blocking import BlockingPlan
 from qfleet.compiler.state.cost import pass_costs
 from qfleet.compiler.state.program import Program, describe_block
-from qfleet.compiler.state.serialized_program import plan_blocks
 from qfleet.engine import memory
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def describe_states(
     Returns:
         Lines of text.
     """
-    plan, prefix = plan_blocks(program, f"complex{16 * machine.real_bytes}")
+    plan, prefix = program.plan_blocks(f"complex{16 * machine.real_bytes}")
     width, readouts = len(program.qubits), len(program.terms.offsets)
     forward, backward = pass_costs(plan, prefix, 2 * machine.real_bytes)
     lines = [

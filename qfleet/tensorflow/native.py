@@ -13,7 +13,6 @@ import numpy as np
 
 from qfleet import native
 from qfleet.compiler.state.program import Program, compile_program
-from qfleet.compiler.state.serialized_program import serialize_program
 from qfleet.distributed import plan
 from qfleet.engine import devices
 from qfleet.engine.devices import CPU
@@ -71,7 +70,7 @@ class NativeSimulator(EngineSimulator):
         if self._device != CPU:
             devices.info_of(self._device)  # an error of an operation would be an OpError
         devices.require_memory(self._device, len(self.qubits), self._complex.size)
-        prepared = serialize_program(self.program, dtype)
+        prepared = self.program.serialized(dtype)
         self.plan, self.prefix = prepared.plan, prepared.prefix
         self._load(prepared)
         self._order = list(prepared.bit_order)

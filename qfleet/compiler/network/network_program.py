@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import cirq
 import numpy as np
-import sympy
 
 from qfleet.compiler.any_program import AnyProgram, Contraction, ProgramCost, SerializedProgram
 from qfleet.compiler.circuit import observables
@@ -24,7 +23,7 @@ from qfleet.compiler.network.contraction_path import (
 from qfleet.compiler.network.light_cones import Cone
 from qfleet.compiler.network.network_writer import NetworkWriter
 from qfleet.compiler.network.search_time import Searches
-from qfleet.compiler.network.tensor_network import Tensor, tensor_network
+from qfleet.compiler.network.tensor_network import Instance, Network, Tensor, tensor_network
 
 if TYPE_CHECKING:
     from qfleet.engine.machine import Machine
@@ -37,29 +36,6 @@ MANY_NETWORKS = 16
 
 SPARE_PART = 1 / 8
 """Part of the multiplications of searched paths that paths without a search may add."""
-
-
-@dataclass(frozen=True)
-class Instance:
-    """A Pauli string whose cone has a network's shape.
-
-    Attributes:
-        expressions: The exponents that differ between instances or examples.
-        weights: [K] of its value in the readouts.
-    """
-
-    expressions: tuple[sympy.Expr, ...]
-    weights: np.ndarray
-
-
-@dataclass(frozen=True)
-class Network:
-    """A tensor network and its instances."""
-
-    cone: Cone
-    tensors: tuple[Tensor, ...]
-    path: ContractionPath
-    instances: tuple[Instance, ...]
 
 
 @dataclass(frozen=True)
@@ -113,7 +89,7 @@ class NetworkProgram(AnyProgram):
 
     def serialized(self, dtype: str) -> SerializedProgram:
         """Return the program in the form that the engine takes; see `AnyProgram`."""
-        return NetworkWriter(self).program()
+        return NetworkWriter(self.inputs, len(self.qubits), self.networks, self.offsets).program()
 
     def require_memory(self, machine: "Machine", states: int, processes: int = 1) -> None:
         """Check that the tensors of a contraction fit into the free memory; see `AnyProgram`."""
@@ -133,7 +109,9 @@ class NetworkProgram(AnyProgram):
 
     def cost(self, machine: "Machine", angles: np.ndarray) -> ProgramCost:
         """Return the cost of an example; see `AnyProgram`."""
-        return network_cost.network_cost(self, machine, angles)
+        return network_cost.network_cost(
+            self.networks, self.inputs, self.contraction, machine, angles
+        )
 
     def __str__(self) -> str:
         lines = [

@@ -1,32 +1,39 @@
 """Serialization of network programs (read by native/network/network_program.cc)."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import sympy
 
 from qfleet.compiler.circuit.gate_tables import GateTables
+from qfleet.compiler.network.tensor_network import Network
 from qfleet.compiler.writer import Writer
-
-if TYPE_CHECKING:
-    from qfleet.compiler.network.network_program import Network, NetworkProgram
 
 FORMAT = 2  # version that native/network/network_program.cc reads
 
 
 class NetworkWriter(Writer):
-    """A serialized network program and its exponents."""
+    """A serialized network program and its exponents.
 
-    def __init__(self, program: "NetworkProgram") -> None:
-        super().__init__(program.inputs)
+    Args:
+        inputs: Names of the data symbols.
+        qubits: Number of qubits.
+        networks: The networks.
+        offsets: [K] constants that are added to the values.
+    """
+
+    def __init__(
+        self, inputs: Iterable[str], qubits: int, networks: Sequence[Network], offsets: np.ndarray
+    ) -> None:
+        super().__init__(inputs)
         body: list[int] = []
-        for network in program.networks:
+        for network in networks:
             body += self._write_network(network)
-        header = [FORMAT, max(1, len(program.qubits)), len(self.shared), len(self.per_example)]
-        self._ints = [*header, len(program.offsets), len(program.networks), *body]
-        self._reals += list(program.offsets)
+        header = [FORMAT, max(1, qubits), len(self.shared), len(self.per_example)]
+        self._ints = [*header, len(offsets), len(networks), *body]
+        self._reals += list(offsets)
 
-    def _write_network(self, network: "Network") -> list[int]:
+    def _write_network(self, network: Network) -> list[int]:
         slots = {expression: at for at, expression in enumerate(network.cone.expressions)}
         ints = [len(slots), len(network.instances)]
         for instance in network.instances:

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import sympy
 
+from qfleet.compiler.network.contraction_path import ContractionPath
 from qfleet.compiler.network.light_cones import Cone
 from qfleet.compiler.network.network_blocks import diagonal_legs
 from qfleet.compiler.state.kernel_fusion import nonzero_entries
@@ -38,6 +40,29 @@ class Tensor:
     conjugate: bool = False
     entries: tuple[int, ...] = ()
     values: tuple[complex, ...] = ()
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A Pauli string whose cone has a network's shape.
+
+    Attributes:
+        expressions: The exponents that differ between instances or examples.
+        weights: [K] of its value in the readouts.
+    """
+
+    expressions: tuple[sympy.Expr, ...]
+    weights: np.ndarray
+
+
+@dataclass(frozen=True)
+class Network:
+    """A tensor network and its instances."""
+
+    cone: Cone
+    tensors: tuple[Tensor, ...]
+    path: ContractionPath
+    instances: tuple[Instance, ...]
 
 
 def tensor_network(cone: Cone) -> list[Tensor]:

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Literal
 import cirq
 import numpy as np
 
-from qfleet.compiler.any_program import AnyProgram, ProgramCost
+from qfleet.compiler.any_program import AnyProgram, ProgramCost, SerializedProgram
 from qfleet.compiler.circuit import lowering, observables
 from qfleet.compiler.circuit.factor import Factor
 from qfleet.compiler.circuit.fused_blocks import FusedBlock
 from qfleet.compiler.circuit.light_cone import light_cone, ordered_qubits
 from qfleet.compiler.circuit.observables import PauliTerms
 from qfleet.compiler.circuit.symbols import check_factor_symbols, check_symbols
-from qfleet.compiler.state import heisenberg, kernel_fusion
+from qfleet.compiler.state import cache_blocking, heisenberg, kernel_fusion
+from qfleet.compiler.state.cache_blocking import BlockingPlan
 from qfleet.compiler.state.cost import tile_work
 from qfleet.compiler.state.initial_state import checked_initial_state, simulate_prefix
-from qfleet.compiler.state.serialized_program import SerializedStateProgram, serialize_program
+from qfleet.compiler.state.program_writer import ProgramWriter
 from qfleet.errors import CircuitError
 
 if TYPE_CHECKING:
@@ -34,6 +35,19 @@ Target = Literal["native", "sharded"]
 # The widest initial state that is precomputed. The native engine evolves wider ones quickly.
 PREFIX_QUBITS: dict[Target, int] = {"native": 12, "sharded": 0}
 _LISTED_SYMBOLS = 4  # symbols of a block that a description lists
+
+
+@dataclass(frozen=True)
+class SerializedStateProgram(SerializedProgram):
+    """A program of state vectors in the form that the native engine takes.
+
+    Attributes:
+        plan: The order of its qubits, its blocks and its cache blocks.
+        prefix: Number of blocks before the first symbol.
+    """
+
+    plan: BlockingPlan
+    prefix: int
 
 
 @dataclass(frozen=True)
@@ -68,7 +82,26 @@ class Program(AnyProgram):
 
     def serialized(self, dtype: str) -> SerializedStateProgram:
         """Return the program in the form that the engine takes; see `AnyProgram`."""
-        return serialize_program(self, dtype)
+        plan, prefix = self.plan_blocks(dtype)
+        width = len(self.qubits)
+        writer = ProgramWriter(self.inputs, self.terms, plan, prefix=prefix, initial=self.initial)
+        written = writer.program([width - 1 - position for position in plan.order])
+        return SerializedStateProgram(**vars(written), plan=plan, prefix=prefix)
+
+    def plan_blocks(self, dtype: str) -> tuple[BlockingPlan, int]:
+        """Return the plan of the cache blocks, and the number of blocks before the first symbol.
+
+        Args:
+            dtype: Of the states, "complex64" or "complex128".
+        """
+        prefix = 0 if self.initial is None else _count_prefix(self.blocks)
+        plan = cache_blocking.plan_cache_blocks(
+            [self.blocks[:prefix], self.blocks[prefix:]],
+            len(self.qubits),
+            cache_blocking.CACHE_BLOCK_QUBITS[dtype],
+            from_zero=self.initial is None,
+        )
+        return plan, prefix
 
     def require_memory(self, machine: "Machine", states: int, processes: int = 1) -> None:
         """Check that states fit into the free memory; see `AnyProgram`."""
@@ -236,3 +269,11 @@ def _drop_idle_qubits(
     moved = [f.on(tuple(position[at] for at in f.qubits)) for f in factors]
     strings = tuple({position[at]: p for at, p in string.items()} for string in terms.strings)
     return moved, replace(terms, strings=strings), tuple(qubits[at] for at in used)
+
+
+def _count_prefix(blocks: Sequence[FusedBlock]) -> int:
+    """Count the blocks before the first symbol."""
+    for at, block in enumerate(blocks):
+        if any(factor.symbols for factor in block.factors):
+            return at
+    return len(blocks)

@@ -1,7 +1,6 @@
 """Serialization of programs (read by native/program/program.cc). Needs no framework."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +12,6 @@ from qfleet.compiler.circuit.observables import PauliTerms
 from qfleet.compiler.state import cache_blocking, kernel_fusion
 from qfleet.compiler.writer import Writer
 
-if TYPE_CHECKING:
-    from qfleet.compiler.state.program import Program
-
 FORMAT = 1  # version that native/program/program.cc reads
 
 
@@ -23,9 +19,11 @@ class ProgramWriter(Writer):
     """A serialized program and its exponents.
 
     Args:
-        program: The program.
-        plan: The order of its qubits, its blocks and its cache blocks.
+        inputs: Names of the data symbols.
+        terms: The Pauli strings of the readouts.
+        plan: The order of the qubits, the blocks and the cache blocks.
         prefix: Number of blocks before the first symbol.
+        initial: As of `Program`.
         extra_blocks: Blocks whose exponents are listed too, so that several programs share one
             list of exponents.
         gradient_before: If gradients are needed before the first block: by trained symbols only,
@@ -37,14 +35,16 @@ class ProgramWriter(Writer):
 
     def __init__(
         self,
-        program: "Program",
+        inputs: Iterable[str],
+        terms: PauliTerms,
         plan: cache_blocking.BlockingPlan,
-        prefix: int,
         *,
+        prefix: int = 0,
+        initial: np.ndarray | None = None,
         extra_blocks: Iterable[FusedBlock] = (),
         gradient_before: tuple[bool, bool] = (False, False),
     ) -> None:
-        super().__init__(program.inputs)
+        super().__init__(inputs)
         self._gates = GateTables(self._exponent)
         self._reals = self._gates.reals
         self._bit = {position: bit for bit, position in enumerate(plan.order)}
@@ -52,19 +52,18 @@ class ProgramWriter(Writer):
             for expression in factor.exponents:
                 self._exponent(expression)
         blocks = self._write_blocks(plan, gradient_before)
-        ints = [FORMAT, len(program.qubits), len(self.shared), len(self.per_example)]
+        ints = [FORMAT, len(plan.order), len(self.shared), len(self.per_example)]
         ints += [*self._gates.ints(), len(plan.blocks), *blocks, prefix, len(plan.cache_blocks)]
         for cache_block in plan.cache_blocks:
             bits = sorted(self._bit[position] for position in cache_block.qubits)
             ints += [cache_block.block_count, len(bits), *bits]
-        terms = program.terms
         groups, weights = pauli_groups(terms, self._bit)
         ints += [*groups, len(terms.offsets)]
         self._reals += [*weights, *terms.offsets]
-        ints.append(int(program.initial is not None))
-        if program.initial is not None:
+        ints.append(int(initial is not None))
+        if initial is not None:
             # From Cirq's bit order, the first qubit highest, to the plan's.
-            axes = program.initial.reshape((2,) * len(plan.order)).transpose(plan.order[::-1])
+            axes = initial.reshape((2,) * len(plan.order)).transpose(plan.order[::-1])
             self._reals += np.stack([axes.real.ravel(), axes.imag.ravel()], -1).ravel().tolist()
         self._ints = ints
 

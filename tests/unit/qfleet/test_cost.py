@@ -8,7 +8,6 @@ import pytest
 import sympy
 
 import qfleet
-from qfleet.compiler.state import serialized_program
 from qfleet.compiler.state.cache_blocking import plan_cache_blocks
 from qfleet.compiler.state.cost import pass_costs
 from qfleet.compiler.state.program import Program, compile_program
@@ -42,7 +41,7 @@ def test_order_from_zero_has_the_same_gradient(qubits: int, size: int) -> None:
     found = []
     for from_zero in (False, True):
         plan = plan_cache_blocks([program.blocks], qubits, size, from_zero=from_zero)
-        writer = ProgramWriter(program, plan, 0)
+        writer = ProgramWriter(program.inputs, program.terms, plan)
         engine = ExponentProgram(writer.bytes(), "complex128")
         values = {
             str(one): float(np.sin(at)) for at, one in enumerate(sorted(map(str, writer.shared)))
@@ -66,7 +65,7 @@ def test_order_from_zero_needs_fewer_operations() -> None:
 def test_costs_of_one_block_are_those_of_its_matrix() -> None:
     circuit = cirq.Circuit(cirq.XX(*cirq.LineQubit.range(2)) ** sympy.Symbol("s"))
     program = compile_program(circuit, (), ("s",), [])
-    plan = serialized_program.serialize_program(program, "complex64").plan
+    plan = program.plan_blocks("complex64")[0]
     forward, backward = pass_costs(plan, 0, 8)
     assert forward.operations == 8 * 8  # 8 nonzero entries, 4 multiply-adds each
     assert forward.bytes == 2 * 8 * 4
