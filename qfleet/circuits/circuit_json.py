@@ -17,7 +17,8 @@ from cirq.protocols.json_serialization import CirqEncoder, factory_from_json
 
 from qfleet.compiler.circuit import expressions
 from qfleet.compiler.circuit.expressions import FUNCTIONS
-from qfleet.compiler.circuit.lowering import describe_location, gate_key, lower
+from qfleet.compiler.circuit.location import describe_location
+from qfleet.compiler.circuit.lowering import gate_key, lower
 from qfleet.compiler.circuit.parity import known_gates
 from qfleet.errors import CircuitError
 

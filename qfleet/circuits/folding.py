@@ -7,7 +7,7 @@ import numpy as np
 
 from qfleet.argument_checks import checked
 from qfleet.circuit_checks import CIRCUIT, QUBITS
-from qfleet.compiler.circuit.lowering import describe_error
+from qfleet.compiler.circuit.location import describe_error
 from qfleet.errors import CircuitError
 from qfleet.zne_factors import check_factor
 

@@ -10,8 +10,9 @@ import cirq
 import numpy as np
 
 from qfleet.compiler.circuit import expressions
+from qfleet.compiler.circuit.gate_factors import MATRIX_QUBITS
 from qfleet.compiler.circuit.identity import identity
-from qfleet.compiler.circuit.lowering import MATRIX_QUBITS, is_plain
+from qfleet.compiler.circuit.lowering import is_plain
 from qfleet.compiler.circuit.plain_operations import SymbolValues, with_values
 from qfleet.compiler.circuit.symbols import parameter_names
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import cirq
 import numpy as np
 
-from qfleet.compiler.circuit.lowering import NO_QUDITS, describe_location
+from qfleet.compiler.circuit.location import describe_location
+from qfleet.compiler.circuit.lowering import NO_QUDITS
 from qfleet.errors import CircuitError
 
 MeasurementOps = Sequence[cirq.Operation]

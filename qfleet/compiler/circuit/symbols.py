@@ -9,6 +9,7 @@ import sympy
 from qfleet.compiler.circuit import lowering
 from qfleet.compiler.circuit.channel import NoiseChannel
 from qfleet.compiler.circuit.factor import Factor
+from qfleet.compiler.circuit.location import describe_location
 from qfleet.errors import CircuitError
 
 # Fields of gates that are missing in Cirq's `parameter_names`, in versions 1.5 to 1.7 at least.
@@ -76,7 +77,7 @@ def check_symbols(
             unknown = sorted(parameter_names(operation) - known)
             if unknown:
                 raise CircuitError(
-                    f"{lowering.describe_location(operation, index)} uses the symbol"
+                    f"{describe_location(operation, index)} uses the symbol"
                     f" {unknown[0]}, which is neither an input nor a parameter: add it to one of"
                     " them"
                 )
