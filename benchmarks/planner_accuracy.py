@@ -28,7 +28,7 @@ from planning.costs import CostForecast
 from planning.planner import make_plan
 
 
-class Case(TypedDict):
+class TrainingCase(TypedDict):
     """Settings of a training; `rows` of a table in place of a generated data set."""
 
     model: str
@@ -50,7 +50,7 @@ class Row(TypedDict):
     error: float
 
 
-CASES: tuple[Case, ...] = (
+CASES: tuple[TrainingCase, ...] = (
     {"model": "qcnn", "qubits": 8, "batch": 64, "train_examples": 400},
     {"model": "qcnn", "qubits": 9, "batch": 30, "data": "digits"},
     {"model": "qcnn", "qubits": 10, "batch": 200, "rows": 3000},
@@ -101,7 +101,7 @@ def _numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
-def _measure(case: Case) -> list[Row]:
+def _measure(case: TrainingCase) -> list[Row]:
     """Plan and train one case, and print and return a row per number of workers."""
     fields = {name: value for name, value in case.items() if name != "rows"}
     name = ", ".join(str(value) for value in case.values())

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pennylane.measurements import MeasurementProcess
 
 
-class Case(TypedDict):
-    """A QCNN, and the numbers of readouts to measure."""
+class WideRequest(TypedDict):
+    """A QCNN, and the numbers of readouts to measure, as JSON on stdin."""
 
     qubits: int
     layers: int
@@ -218,7 +218,7 @@ def _timed(function: Function, inputs: np.ndarray, parameters: np.ndarray) -> di
     return {"first": seconds[0], "step": min(seconds[1:]), "result": np.asarray(result).tolist()}
 
 
-def measure(name: str, case: Case, readouts: Sequence[int]) -> dict[str, object]:
+def measure(name: str, case: WideRequest, readouts: Sequence[int]) -> dict[str, object]:
     """Return the times of some readouts, numbered in the order of the circuit's."""
     circuit = wide_gates(case["qubits"], case["layers"], case["pool"])
     circuit = replace(circuit, readouts=tuple(circuit.readouts[at] for at in readouts))
