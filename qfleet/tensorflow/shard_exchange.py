@@ -1,13 +1,14 @@
 """Collectives of a state group: over its connections, or else by TensorFlow's own operations.
 
 Every call site in a program has a number of its own, which is assigned while graphs are traced. All
-processes trace in the same order. TensorFlow runs the collectives of a graph in that order, too,
-because they are stateful: two of them never share a connection at one time.
+processes trace in the same order. TensorFlow runs the collectives over connections in that order,
+too, because they take one resource: two of them never share a connection at one time.
 
 A lost process raises an OpError, such as UnavailableError, in all others.
 """
 
 import collections
+import functools
 
 from qfleet import native
 from qfleet.distributed.state_group import StateGroup
@@ -15,6 +16,17 @@ from qfleet.tensorflow.runtime import tf
 
 _CALL_SITES: collections.Counter[int] = collections.Counter()
 MAX_CALL_SITES = 2**19 - 1
+
+
+@functools.cache
+def mesh_order() -> tf.Tensor:
+    """Return the resource that all collectives over connections take.
+
+    TensorFlow orders the uses of a resource, also in functions, branches and loops. It does not
+    order stateful operations without one if their function reads a variable.
+    """
+    with tf.init_scope(), tf.device("/cpu:0"):
+        return tf.raw_ops.VarHandleOp(dtype=tf.int32, shape=[], shared_name="qfleet_mesh_order")
 
 
 class ShardExchange:
@@ -52,6 +64,7 @@ class ShardExchange:
     def _connections(self) -> dict[str, object]:
         group = self._group
         return {
+            "order": mesh_order(),
             "sockets": list(group.sockets),
             "first_rank": group.first_rank,
             "call_site": self._number,

@@ -13,6 +13,7 @@ import pytest
 from common.errors import DeadlineReached, PeerLost, Preempted
 from qfleet import native
 from qfleet.tensorflow.runtime import tf
+from qfleet.tensorflow.shard_exchange import mesh_order
 from training.cluster.spec import ClusterSpec, loopback_addresses
 from training.group.mesh import PeerMesh
 from training.process.preemption import Preemption
@@ -46,7 +47,8 @@ def reduce(
     mesh = allreduce._mesh
     assert mesh
     own = tf.constant(vector)
-    return native.ops().qfleet_all_reduce(own=own, sockets=mesh.file_descriptors, hops=hops)
+    sockets = mesh.file_descriptors
+    return native.ops().qfleet_all_reduce(own=own, order=mesh_order(), sockets=sockets, hops=hops)
 
 
 def message(*values: float) -> bytes:
@@ -157,7 +159,9 @@ def all_reduce(wired: Wires, vectors: Sequence[np.ndarray | None], hops: int) ->
     return run_on_each(
         wired,
         vectors,
-        lambda own, sockets: native.ops().qfleet_all_reduce(own=own, sockets=sockets, hops=hops),
+        lambda own, sockets: native.ops().qfleet_all_reduce(
+            own=own, order=mesh_order(), sockets=sockets, hops=hops
+        ),
     )
 
 
@@ -205,7 +209,9 @@ def test_all_to_all_sends_row_r_to_worker_r(wire, kind: str, size: int) -> None:
         futures = run_on_each(
             wired,
             list(sent),
-            lambda rows, sockets: native.ops().qfleet_all_to_all(rows=rows, sockets=sockets),
+            lambda rows, sockets: native.ops().qfleet_all_to_all(
+                rows=rows, order=mesh_order(), sockets=sockets
+            ),
         )
         for rank, future in enumerate(futures):
             np.testing.assert_array_equal(future.result(), sent[:, rank])
@@ -213,7 +219,9 @@ def test_all_to_all_sends_row_r_to_worker_r(wire, kind: str, size: int) -> None:
 
 def test_all_to_all_without_a_row_for_each_worker_is_refused(wire) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="row for each of 2 workers"):
-        native.ops().qfleet_all_to_all(rows=np.zeros([3, 2], "f4"), sockets=[-1, 1])
+        native.ops().qfleet_all_to_all(
+            rows=np.zeros([3, 2], "f4"), order=mesh_order(), sockets=[-1, 1]
+        )
 
 
 def test_lost_peer_of_a_part_of_the_workers_is_named_by_its_rank(wire) -> None:
@@ -221,7 +229,9 @@ def test_lost_peer_of_a_part_of_the_workers_is_named_by_its_rank(wire) -> None:
     wired[1][0].close()
     sockets = PeerMesh(wired[0], 2).file_descriptors
     with pytest.raises(tf.errors.UnavailableError, match="worker 7 is lost"):
-        native.ops().qfleet_all_to_all(rows=np.ones([2, 2], "f4"), sockets=sockets, first_rank=6)
+        native.ops().qfleet_all_to_all(
+            rows=np.ones([2, 2], "f4"), order=mesh_order(), sockets=sockets, first_rank=6
+        )
 
 
 def test_workers_at_different_calls_get_an_error_and_no_sum(wire) -> None:
@@ -231,7 +241,7 @@ def test_workers_at_different_calls_get_an_error_and_no_sum(wire) -> None:
         wire(2),
         [np.ones([2, 2], "f4")] * 2,
         lambda rows, sockets: native.ops().qfleet_all_to_all(
-            rows=rows, sockets=sockets, call_site=next(sites)
+            rows=rows, order=mesh_order(), sockets=sockets, call_site=next(sites)
         ),
     )
     for future in futures:

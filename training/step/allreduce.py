@@ -20,6 +20,7 @@ from collections.abc import Callable
 from qfleet import native
 from qfleet.native.libraries import tensorflow_path
 from qfleet.tensorflow.runtime import tf
+from qfleet.tensorflow.shard_exchange import mesh_order
 from training.group.mesh import PeerMesh
 from training.step.constants import hops
 from training.step.mesh_strategy import MeshStrategy
@@ -81,6 +82,7 @@ def all_reduce_sum(vector: tf.Tensor) -> tf.Tensor:
         length = vector.shape.num_elements()
         return native.ops().qfleet_all_reduce(
             own=vector,
+            order=mesh_order(),
             sockets=_mesh.file_descriptors,
             hops=hops(workers, length * vector.dtype.size),
         )

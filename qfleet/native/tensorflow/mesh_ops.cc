@@ -10,6 +10,10 @@
 // sum to all others: about two vectors in all, as in a ring, but without the 2 (W - 1) hops of a
 // ring, each of which waits for the slowest worker. Both add in the order of ranks, so they have
 // the same bits.
+//
+// Collectives that use a connection at the same time would mix their messages. All of them take one
+// resource, `order`, so TensorFlow runs them in the order of the program, also where functions,
+// branches and loops contain them. An overlap is an error.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -20,6 +24,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -84,10 +90,42 @@ tf::Status PeerLost(const Peer& peer, const char* reason) {
   return tf::errors::Unavailable("worker ", peer.rank, " is lost: ", reason);
 }
 
+// The use of connections by one collective, which fails where another one uses them.
+class Claim {
+ public:
+  explicit Claim(const std::vector<int>& sockets) : sockets_(sockets) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    succeeded_ = std::none_of(sockets.begin(), sockets.end(),
+                              [](int socket) { return used_.count(socket) > 0; });
+    if (!succeeded_) return;
+    for (int socket : sockets)
+      if (socket >= 0) used_.insert(socket);
+  }
+  ~Claim() {
+    if (!succeeded_) return;
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (int socket : sockets_) used_.erase(socket);
+  }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+
+  tf::Status status() const {
+    if (succeeded_) return tf::OkStatus();
+    return tf::errors::Internal("two collectives over the same connections overlap");
+  }
+
+ private:
+  static inline std::mutex mutex_;
+  static inline std::set<int> used_;
+  const std::vector<int>& sockets_;
+  bool succeeded_;
+};
+
 // One collective of this worker: its hops have one time limit.
 class Exchange {
  public:
-  Exchange(tf::OpKernelContext* context, uint64_t tag) : context_(context), tag_(tag) {}
+  Exchange(tf::OpKernelContext* context, uint64_t tag, const std::vector<int>& sockets)
+      : context_(context), tag_(tag), claim_(sockets) {}
 
   // Adds a peer to the next hop. T is that of the vector; counts are elements.
   template <class T>
@@ -102,6 +140,7 @@ class Exchange {
 
   // Sends and receives at the same time until the hop is complete.
   tf::Status Run() {
+    TF_RETURN_IF_ERROR(claim_.status());
     std::vector<pollfd> pending;
     for (;;) {
       pending.clear();
@@ -168,6 +207,7 @@ class Exchange {
 
   tf::OpKernelContext* context_;
   uint64_t tag_;
+  Claim claim_;
   std::vector<Peer> peers_;
   double waited_ = 0, last_ = Now();
 };
@@ -196,7 +236,7 @@ class MeshOp : public tf::OpKernel {
   int own() const { return own_; }
 
   Exchange Begin(tf::OpKernelContext* context, int64_t bytes) const {
-    return Exchange(context, static_cast<uint64_t>(call_site_) << kLengthBits | bytes);
+    return Exchange(context, static_cast<uint64_t>(call_site_) << kLengthBits | bytes, sockets_);
   }
 
   template <class... Parts>
@@ -295,6 +335,7 @@ extern "C" __attribute__((visibility("default"))) void qfleet_set_all_reduce_tim
   timeout_seconds.store(seconds, std::memory_order_relaxed);
 }
 
+// order: any resource; one for all collectives of a process.
 // sockets: by worker, the connection's file descriptor, or -1 for this one.
 // first_rank: the rank of the first worker, for errors. call_site: below 2^19; equal on all
 // workers, and 0 for the all-reduce of gradients.
@@ -310,6 +351,7 @@ extern "C" __attribute__((visibility("default"))) void qfleet_set_all_reduce_tim
 
 REGISTER_OP("QfleetAllReduce")
     .Input("own: T")
+    .Input("order: resource")
     .Output("total: T")
     .Attr("T: {float, double, int64}")
     // 1: whole vectors; 2: parts, and their sums.
@@ -318,6 +360,7 @@ REGISTER_OP("QfleetAllReduce")
 
 REGISTER_OP("QfleetAllToAll")
     .Input("rows: T")
+    .Input("order: resource")
     .Output("received: T")
     .Attr("T: {float, double}")
     .QFLEET_MESH_ATTRS;
