@@ -22,8 +22,8 @@ SECONDS = 15
 QUBITS, EXAMPLES = 5, 3
 SHAPES = ((), (0,), (1,), (3,), (2, 3), (0, 0), (3, 0), (0, 7), (1, 1, 1))
 NUMBERS = (-(2**63), -1, 0, 1, 2, 5, 64, 2**20, 2**63 - 1)
-# Without connections an all-reduce has no valid call; it reports that its peers are lost.
-NEVER_ACCEPTED = {"QfleetAllReduce"}
+# Without connections a collective has no valid call; it reports that its peers are lost.
+NEVER_ACCEPTED = {"QfleetAllReduce", "QfleetAllToAll"}
 
 
 @pytest.mark.skipif(
@@ -161,6 +161,8 @@ class _RandomCalls:
             "bit_positions": self._one_of(([QUBITS - 1], [QUBITS - 2, QUBITS - 1])),
             "sockets": [10**6, -1],  # no such file descriptor
             "hops": self._one_of((1, 2)),
+            "first_rank": 0,
+            "call_site": 0,
             "lane_qubits": 0,
             "memory_limit": 1 << 20,
             "device_library": b"",
@@ -193,7 +195,10 @@ class _RandomCalls:
         self, name: str, dtype: Any, attributes: dict[str, Any], pool: dict[Any, list[Any]]
     ) -> Any:
         from qfleet.tensorflow.runtime import tf
+        from qfleet.tensorflow.shard_exchange import mesh_order
 
+        if dtype == tf.resource:
+            return mesh_order()
         workers = 2 ** min(len(attributes.get("bit_positions", ())), QUBITS)
         columns = 2**QUBITS if dtype.is_complex else 2
         group = 2 * library.simd_lanes(4 if dtype.size <= 4 else 8)
@@ -206,6 +211,7 @@ class _RandomCalls:
             "first": (),
             "count": (),
             "own": (4,),
+            "rows": (2, 4),
         }
         if dtype.is_complex:
             usual["states"] = (EXAMPLES, columns)
