@@ -1,4 +1,4 @@
-"""A full mesh of TCP connections between the workers, for the all-reduce (allreduce.py).
+"""A full mesh of TCP connections between the workers, for the all-reduce and state shards.
 
 Each worker connects to those of higher rank, and accepts those of lower rank. So the chief, whose
 rendezvous may still listen for late workers, needs no port. Both sides prove the group's secret
