@@ -22,10 +22,12 @@ _TAKEN: Mapping[str, str] = MappingProxyType(
         "partition": "PARTITION",
         "time": "TIME_LIMIT",
         "job-name": "RUN",
-        **dict.fromkeys(("array", "clusters", "comment", "dependency", "error", "export"), ""),
+        **dict.fromkeys(
+            ("array", "chdir", "clusters", "comment", "dependency", "error", "export"), ""
+        ),
         **dict.fromkeys(("export-file", "help", "no-requeue", "open-mode", "output"), ""),
         **dict.fromkeys(("parsable", "requeue", "signal", "test-only", "usage"), ""),
-        **dict.fromkeys(("version", "wait", "wrap"), ""),
+        **dict.fromkeys(("gid", "uid", "version", "wait", "wrap"), ""),
     }
 )
 """Options of sbatch that would change what qfleet relies on, and the settings that set them."""
