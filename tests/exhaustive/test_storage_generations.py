@@ -16,6 +16,9 @@ from tests.support.fake_gcs_server import FakeGcsServer
 from tests.support.storage_emulator import BUCKET, point_to
 from tests.unit.test_runs_lease import EXPIRY, RENEW, contenders
 
+# The server is compiled for a minute. The default tests have the same checks on our own emulator.
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[FakeGcsServer]:
