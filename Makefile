@@ -217,6 +217,7 @@ verify: docs audit ## check style, types, prose, commit messages, import rules, 
 	@.venv/bin/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@.venv/bin/python -m pytest --quiet tests/unit/test_imports.py
 	@.venv/bin/python -m common.settings --check docs/configuration.md
+	@.venv/bin/python -m tools.public_surface --check
 	@.venv/bin/python -m benchmarks.documentation --check
 	@.venv/bin/python -m launch.manifests --check
 
