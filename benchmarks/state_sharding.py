@@ -174,8 +174,7 @@ class _Process:
         tf = self._tf
         model = qcnn(qubits, encoder="angle", features=qubits)
         size = 1 if self._rank is None else SHARDS
-        sockets = connections(0, size) if size > 1 else ()
-        group = state_group.StateGroup(size, self._rank or 0, 2000, sockets)
+        group = state_group.StateGroup(size, self._rank or 0, 2000, connections(0, size))
         with state_group.use_group(group):
             simulator = build_simulator(
                 model.circuit, model.inputs, model.parameters, model.observables

@@ -5,10 +5,11 @@ from common.settings import Settings
 from common.settings.groups.experiment import FITTED_TO_DATA, DataSettings, ModelSettings
 from studies.definition import StudyDefinition
 
-_CHECKED = (
-    FITTED_TO_DATA
-    | {*DataSettings.model_fields, *ModelSettings.model_fields, "prune", "state_shards"}
-) - {"data_memory", "partitions", "seed"}
+_CHECKED = sorted(
+    {*FITTED_TO_DATA, *DataSettings.model_fields, *ModelSettings.model_fields}
+    - {"data_memory", "partitions", "seed"}
+    | {"prune", "state_shards"}
+)
 """Settings on which the check of a trial depends. Of trials that share them, one is checked."""
 
 
@@ -28,7 +29,7 @@ def check_data(definition: StudyDefinition) -> None:
         return
     distinct: dict[tuple[str | None, ...], Settings] = {}
     for combination in definition.combinations or (*definition.corners, {}):
-        key = tuple(combination.get(name) for name in sorted(_CHECKED))
+        key = tuple(combination.get(name) for name in _CHECKED)
         if key not in distinct:
             distinct[key] = definition.trial_settings(0, combination)
     for settings in distinct.values():

@@ -123,6 +123,6 @@ def local_state_group(cluster: ClusterSpec, settings: Settings) -> state_group.S
         shards,
         rank,
         FIRST_STATE_GROUP_KEY + number,
-        connections(first, shards) if shards > 1 else (),
+        connections(first, shards),
         first,
     )
