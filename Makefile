@@ -71,51 +71,51 @@ override wheel := .venv-wheel wheel
 # Not empty if the job runs in a cluster: from the command line, else from the environment.
 override targets := $(or $(filter TARGET=% TARGET:=%,$(words)),TARGET=$(value QFLEET_TARGET))
 override cluster := $(filter TARGET=k8s TARGET:=k8s,$(lastword $(targets)))
-override slurm := $(filter TARGET=slurm TARGET:=slurm,$(lastword $(targets)))
+override client := $(if $(cluster),.venv-launch/bin/python,$(python))
 
 .PHONY: help
 help: ## list the targets
 	@printf 'make TARGET [SETTING=value ...], where TARGET is one of\n\n'
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 22
-	@printf '\nAll settings: docs/configuration.md; those of training: .venv/bin/python -m training --help\n'
+	@printf '\nAll settings: docs/configuration.md; those of training: .venv/bin/python -m qfleet train --help\n'
 
 .PHONY: training
 training: ## train on this machine, or with TARGET=k8s or slurm in a cluster: make training WORKERS=2 EPOCHS=50
 	@$(setup) $(if $(cluster),$(launch),$(worker))
 	@$(if $(and $(cluster),$(filter %=auto,$(words))),$(setup) $(worker))
-	@exec $(if $(cluster),.venv-launch/bin/python -m launch run,$(python) -m $(if $(slurm),launch run,training)) $(settings)
+	@exec $(client) -m qfleet train $(settings)
 
 .PHONY: dataset
 dataset: ## write a data set for many trainings: make dataset TRAIN_EXAMPLES=1000000 STORAGE=gs://bucket/path
 	@$(setup) $(worker)
-	@exec $(python) -m common.data $(settings)
+	@exec $(python) -m qfleet data $(settings)
 
 .PHONY: calibration
 calibration: ## list the devices with calibrations, or write one for NOISE: make calibration DEVICE=ibm_sherbrooke
 	@$(setup) $(devices)
-	@exec .venv-launch/bin/python -m common.calibrations $(settings)
+	@exec .venv-launch/bin/python -m qfleet calibrate $(settings)
 
 .PHONY: inference
 inference: ## score the latest finished run, or RUN=name, on its test split or INPUT=file, in PARALLELISM processes or pods
 	@$(setup) $(if $(cluster),$(launch),$(worker))
-	@exec $(if $(cluster),.venv-launch/bin/python -m launch infer,$(python) -m inference) $(settings)
+	@exec $(client) -m qfleet infer $(settings)
 
 .PHONY: study
 study: ## compare trainings, here or with TARGET=k8s or slurm: make study NAME=widths SEEDS=0..4 QUBITS=8,12 BUDGET=2h
 	@$(setup) .venv worker $(if $(filter SEARCH=tpe SEARCH:=tpe EARLY_STOPPING=halving EARLY_STOPPING:=halving,$(words)),studies)
 	@$(if $(findstring tfq,$(simulator)),$(setup) $(tfq))
 	@$(if $(cluster),$(setup) $(launch))
-	@exec .venv/bin/python -m studies $(settings)
+	@exec .venv/bin/python -m qfleet study $(settings)
 
 .PHONY: runs
 runs: ## list the runs below STORAGE or the trials of STUDY; compare, promote and delete them
 	@$(setup) $(worker)
-	@exec $(python) -m common.runs $(settings)
+	@exec $(python) -m qfleet runs $(settings)
 
 .PHONY: tensorboard
 tensorboard: ## show all runs below STORAGE, or only RUN=name, during and after training
 	@$(setup) $(if $(cluster),$(launch),$(tensorboard))
-	@exec .venv-launch/bin/python -m $(if $(cluster),launch tensorboard,launch.tensorboard_launcher) $(settings)
+	@exec .venv-launch/bin/python -m qfleet tensorboard $(settings)
 
 .PHONY: images push
 images: ## build the container images: make images BASE=image ENGINE=podman GPU=1
@@ -135,7 +135,7 @@ delete-inference: ## delete an inference job
 delete-tensorboard: ## delete the TensorBoard deployment
 delete-training delete-inference delete-tensorboard:
 	@$(setup) $(launch)
-	@exec .venv-launch/bin/python -m launch delete $(@:delete-%=%) $(settings)
+	@exec .venv-launch/bin/python -m qfleet cluster delete $(@:delete-%=%) $(settings)
 
 # Many tests wait for processes: four run at a time, also on two CPUs. Each takes up to 4 GB.
 override pytest := .venv/bin/python -m pytest --numprocesses=4 --dist=worksteal
@@ -248,13 +248,13 @@ benchmark: ## compare the simulator's speed with its peers: 45 minutes, or 3 wit
 fleet: ## simulate training on 1 to 10,000 preemptible workers: make fleet QUBITS=16 TRAIN_EXAMPLES=100000 PREEMPTION_RATE=0.1
 	@$(setup) $(worker)
 	@$(if $(cluster),$(setup) $(launch))
-	@exec $(python) -m planning.fleet $(settings)
+	@exec $(python) -m qfleet fleet $(settings)
 
 .PHONY: plan
 plan: ## predict training time and cost, and recommend the number of workers, which SCALING=1 measures: make plan QUBITS=16 APPLY=1
 	@$(setup) $(worker)
 	@$(if $(cluster),$(setup) $(launch))
-	@exec $(python) -m planning $(settings)
+	@exec $(python) -m qfleet plan $(settings)
 
 .PHONY: settings-table
 settings-table: ## regenerate the table of settings in docs/configuration.md

@@ -72,7 +72,7 @@ class Options:
             if not text.isdecimal() or (name == "JOBS" and int(text) == 0):
                 raise SettingsError(f"{name}={text} is not a positive integer")
             numbers[name] = int(text)
-        Settings.from_args([f"TARGET={known['TARGET']}", *others], "make training")
+        Settings.from_args([f"TARGET={known['TARGET']}", *others], "train")
         return cls(
             numbers["JOBS"], numbers["SEED"], known["TARGET"], Path(known["REPORT"]), tuple(others)
         )

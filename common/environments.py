@@ -1,11 +1,15 @@
 """The Python environments of this checkout, commands that run in them, and versions."""
 
 import importlib.metadata
+import importlib.util
 import os
 import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from common.errors import ClusterError
+from common.commands import IS_INSTALLED, command
+from common.errors import ClusterError, SettingsError
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -13,6 +17,59 @@ WORKER_PYTHON = ROOT / ".venv" / "bin" / "python"
 """Interpreter of the environment that has TensorFlow."""
 
 _CLIENT = ROOT / ".venv-launch" / "bin" / "python"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The packages that a program needs: an extra of qfleet, or an environment of a checkout.
+
+    Args:
+        module: A module of these packages.
+        extra: The extra that installs them.
+        groups: The environment of a checkout that has them, and its groups of packages.
+    """
+
+    module: str
+    extra: str
+    groups: str
+
+    def enter(self, program: str) -> None:
+        """Start this process again in the environment of a checkout, if it has no such packages.
+
+        Args:
+            program: Words after `qfleet`, for the message.
+
+        Raises:
+            SettingsError: They are not installed.
+        """
+        if importlib.util.find_spec(self.module) is not None:
+            return
+        folder = ROOT / self.groups.split()[0]
+        python = folder / "bin" / "python"
+        if python.is_file() and not IS_INSTALLED and Path(sys.prefix) != folder:
+            sys.stdout.flush()
+            os.execv(python, [str(python), "-m", "qfleet", *sys.argv[1:]])  # noqa: S606
+        raise SettingsError(f"qfleet {program} needs {self.module}, which is missing: {self.mend}")
+
+    @property
+    def mend(self) -> str:
+        """What a person does if the packages are missing."""
+        if IS_INSTALLED:
+            return f"`pip install 'qfleet[{self.extra}]'` installs it"
+        return f"`./setup.sh '' {self.groups}` installs it"
+
+
+WORKER = Environment("tensorflow", "train", ".venv worker")
+LAUNCH = Environment("kubernetes", "cluster", ".venv-launch launch")
+TENSORBOARD = Environment("xprof", "tensorboard", ".venv-launch launch tensorboard")
+DEVICES = Environment("cirq_google", "devices", ".venv-launch launch devices")
+
+
+def service_version() -> str:
+    """Return the version of the service, such as 0.6.0."""
+    if IS_INSTALLED:
+        return importlib.metadata.version("qfleet")
+    return (ROOT / "VERSION").read_text(encoding="utf-8").strip()
 
 
 def cluster_client_command() -> list[str]:
@@ -23,7 +80,8 @@ def cluster_client_command() -> list[str]:
     """
     if not _CLIENT.is_file():
         raise ClusterError(
-            "the environment of the cluster client is missing: `make plan TARGET=k8s` creates it"
+            f"the environment of the cluster client is missing: `{command('plan')} TARGET=k8s`"
+            " creates it"
         )
     return [str(_CLIENT), "-m", "launch"]
 
@@ -48,8 +106,8 @@ def code_version() -> str:
     Returns:
         Such as 0.5.0, 0.5.0+4e88e75c1a2b or, with changed files, 0.5.0+4e88e75c1a2b-dirty.
     """
-    version = (ROOT / "VERSION").read_text(encoding="utf-8").strip()
-    if not (ROOT / ".git").exists():
+    version = service_version()
+    if IS_INSTALLED or not (ROOT / ".git").exists():
         return version
     command = ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # it only reads

@@ -39,6 +39,7 @@ from pathlib import Path
 from types import FrameType
 
 from common import events
+from common.commands import command
 from common.text import printable
 from qfleet import errors as library
 
@@ -199,7 +200,7 @@ def _from_library(error: library.LibraryError) -> UserError:
         return SimulationError(str(error))
     if isinstance(error, library.TfqMissingError):
         return SettingsError(
-            f"SIMULATOR=tfq: {error}; `make training SIMULATOR=tfq` installs it in .venv-tfq,"
+            f"SIMULATOR=tfq: {error}; `{command('train')} SIMULATOR=tfq` installs it in .venv-tfq,"
             " SIMULATOR=qfleet does not need it"
         )
     return SettingsError(str(error))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common import storage
+from common.commands import command
 from common.errors import WeightsError
 from common.storage import StoragePath
 
@@ -90,7 +91,7 @@ def verify_content(
     except _Unsafe as error:
         raise WeightsError(
             f"{weights} is not read: {error}, which weights of qfleet never have; use weights that"
-            " `make training` wrote"
+            f" `{command('train')}` wrote"
         ) from None
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())[:120]

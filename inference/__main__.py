@@ -15,7 +15,7 @@ from inference import model_source
 
 def main() -> int:
     """Choose the model and the examples, then predict in this process or with local workers."""
-    settings = Settings.from_args(sys.argv[1:], "make inference")
+    settings = Settings.from_args(sys.argv[1:], "infer")
     start_heartbeat(heartbeat_file())
     if settings.job.target != "local":
         raise SettingsError(f"TARGET={settings.job.target}: inference runs with TARGET=local only")

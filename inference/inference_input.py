@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from common import storage
+from common.commands import command
 from common.data import Dataset, Encoding, load, prepare, read_examples
 from common.data.formats import FORMATS, sha256_file, stem
 from common.data.origin import Origin
@@ -325,7 +326,7 @@ def _generate_again(source: ModelSource, root: StoragePath, named_data: str) -> 
             if settings.get(name) != Settings.fields()[name].default
         )  # fmt: skip
         raise DataError(
-            f"{missing} and has {rows:,} examples: create it with `make dataset"
+            f"{missing} and has {rows:,} examples: create it with `{command('data')}"
             f" STORAGE={shlex.quote(str(root.parent))} {arguments}`, or give examples with"
             " INPUT=table"
         )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from common import runs, storage, weights_file
+from common.commands import command
 from common.errors import RunError, SettingsError, WeightsError
 from common.runs import records
 from common.settings import Settings
@@ -249,7 +250,7 @@ def _from_path(path: StoragePath) -> ModelSource:
         return _from_run(run)
     if run:
         raise RunError(
-            f"{path} belongs to run {run.name}, which is not finished: `make training"
+            f"{path} belongs to run {run.name}, which is not finished: `{command('train')}"
             f" RUN={run.name}` continues it"
         )
     if path.suffix not in (".h5", ".hdf5"):

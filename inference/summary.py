@@ -7,6 +7,7 @@ from rich.markup import escape as escape_markup
 from rich.table import Table
 
 from common import events
+from common.commands import command
 from common.data.description import describe_encoding
 from common.metrics import number, title
 from common.storage import StoragePath
@@ -154,7 +155,7 @@ def _next_commands(results: InferenceResults, report: StoragePath) -> list[str]:
     if run and results.inputs.target.task in ("energy", "state"):
         return commands
     if run and results.inputs.is_test_split:
-        commands.append(f"make inference {run.arguments} INPUT=table.csv")
+        commands.append(f"{command('infer')} {run.arguments} INPUT=table.csv")
     elif run:
-        commands.append(f"make inference {run.arguments}")
+        commands.append(f"{command('infer')} {run.arguments}")
     return commands

@@ -28,14 +28,14 @@ class Command:
 
 COMMANDS = {
     "run": Command(
-        "train in the cluster and follow the job; Ctrl-C leaves it running", program="make training"
+        "train in the cluster and follow the job; Ctrl-C leaves it running", program="train"
     ),
     "infer": Command(
         "predict with the latest finished run, or RUN, in a Job and follow it",
-        program="make inference",
+        program="infer",
     ),
     "tensorboard": Command(
-        "run TensorBoard in the cluster; forward PORT to it", program="make tensorboard"
+        "run TensorBoard in the cluster; forward PORT to it", program="tensorboard"
     ),
     "status": Command("show the state of a job and its workers", "[RUN]"),
     "logs": Command("print the logs of workers, also after their pods were deleted", "[RUN]"),

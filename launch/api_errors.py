@@ -4,6 +4,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from common.commands import command
 from common.errors import ClusterError
 from launch.engines import BY_KIND
 from launch.engines.engine import Engine
@@ -162,8 +163,8 @@ def from_admission_message(text: str) -> ClusterError | None:
         requested = " ".join(quota[2].split())
         return ClusterError(
             f"quota {quota[1]} of the namespace is too small for the job (requested: {requested}):"
-            " lower WORKERS, CPU or MEMORY, stop another job (`python -m launch list`), or have"
-            " the quota raised"
+            f" lower WORKERS, CPU or MEMORY, stop another job (`{command('cluster list')}`), or"
+            " have the quota raised"
         )
     if quota := re.search(r"failed quota: ([^:]+): must specify (.+)", text):
         return ClusterError(

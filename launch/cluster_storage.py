@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from common import storage
+from common.commands import command
 from common.errors import ClusterError
 from common.storage import EMULATOR, StoragePath
 from launch.kube_client import KubeClient
@@ -48,8 +49,8 @@ def open_storage(cluster: KubeClient, location: StorageLocation) -> Iterator[Sto
     service, port = address[1], int(address[2])
     if cluster.get("Service", service) is None:
         raise StorageNotReady(
-            f"there is no storage in namespace {cluster.namespace} yet: `make training TARGET=k8s`"
-            " creates it"
+            f"there is no storage in namespace {cluster.namespace} yet: `{command('train')}"
+            " TARGET=k8s` creates it"
         )
     with forward_port(cluster, service, port) as forward:
         os.environ[EMULATOR] = f"http://127.0.0.1:{forward.port}"

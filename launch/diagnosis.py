@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from common.commands import command
 from common.errors import PeerLost, Preempted
 from launch import api_errors, job
 from launch.job import Pod
@@ -95,7 +96,7 @@ def _container_obstacle(pod: Pod, container: ReadObject) -> Obstacle | None:
     if reason == "CreateContainerConfigError":
         return Obstacle(
             f"{pod.title} can't be created ({text}): the overlay refers to an object that is not"
-            " in the namespace; apply all of it (`python -m launch run`)",
+            f" in the namespace; apply all of it (`{command('train')} TARGET=k8s`)",
             Wait.BRIEF,
         )
     if reason in ("CreateContainerError", "RunContainerError"):
@@ -210,8 +211,8 @@ def describe_resize(found: ReadObject) -> str:
         return ""
     return (
         f"job {name} was changed to WORKERS={replicas} while running, but its workers are"
-        f" configured for WORKERS={configured}: run `python -m launch stop {name}`, then `make"
-        f" training TARGET=k8s RUN={name} WORKERS={replicas}`"
+        f" configured for WORKERS={configured}: run `{command('cluster stop')} {name}`, then"
+        f" `{command('train')} TARGET=k8s RUN={name} WORKERS={replicas}`"
     )
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from common import events
+from common.commands import command, split_command
 from common.errors import Preempted
 from common.events import Event
 from common.settings.programs import PROGRAMS
@@ -32,7 +33,7 @@ MAX_LOGS = 64
 UNREACHABLE_SECONDS = 120.0
 """Longest time without an answer of the API server while a job is followed."""
 
-CLUSTER_TARGETS = ("training", "inference", "tensorboard")
+CLUSTER_PROGRAMS = ("train", "infer", "tensorboard")
 """Make targets that run in the cluster with TARGET=k8s."""
 
 
@@ -166,15 +167,14 @@ def for_cluster(event: Event) -> Event:
     commands = event.items("commands")
     if not commands:
         return event
-    adapted = [_with_target(str(command)) for command in commands]
+    adapted = [_with_target(str(line)) for line in commands if split_command(str(line))[0]]
     return dataclasses.replace(event, fields={**event.fields, "commands": adapted})
 
 
-def _with_target(command: str) -> str:
-    program, _, rest = command.partition(" ")
-    target, _, settings = rest.partition(" ")
-    if program != "make" or target not in CLUSTER_TARGETS or "TARGET=" in settings:
-        return command
-    used = PROGRAMS[f"make {target}"]["k8s"]
+def _with_target(line: str) -> str:
+    program, settings = split_command(line)
+    if program not in CLUSTER_PROGRAMS or "TARGET=" in settings:
+        return line
+    used = PROGRAMS[program]["k8s"]
     kept = [word for word in settings.split() if word.partition("=")[0].lower() in used]
-    return " ".join([program, target, "TARGET=k8s", *kept])
+    return " ".join([command(program), "TARGET=k8s", *kept])

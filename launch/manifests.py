@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from common.commands import command
 from common.errors import SettingsError, run_main
 from common.settings import Settings, Value
 from common.text import did_you_mean
@@ -170,8 +171,10 @@ def _refuse_incomplete(found: Sequence[Object], overlay: str) -> None:
             missing.append("SERVICE_ACCOUNT=name@project.iam.gserviceaccount.com")
     if missing:
         file = site_config.find_file(K8S, overlay).relative_to(K8S.parent)
-        command = f"make manifests OVERLAY={overlay} {' '.join(dict.fromkeys(missing))}"
-        raise SettingsError(f"{file} is incomplete: edit it, or run `{command}`")
+        raise SettingsError(
+            f"{file} is incomplete: edit it, or run `{command('cluster manifests')}"
+            f" OVERLAY={overlay} {' '.join(dict.fromkeys(missing))}`"
+        )
 
 
 def _committed_builds(settings: Settings) -> dict[str, str]:
@@ -194,7 +197,9 @@ def _check() -> None:
     texts = {**_base(settings), **_overlay_config(settings), **_committed_builds(settings)}
     for path, text in texts.items():
         if _current(path) != text:
-            raise SettingsError(f"k8s/{path} is stale: regenerate it with `make manifests`")
+            raise SettingsError(
+                f"k8s/{path} is stale: regenerate it with `{command('cluster manifests')}`"
+            )
 
 
 def main(args: Sequence[str] = ()) -> None:
@@ -205,7 +210,7 @@ def main(args: Sequence[str] = ()) -> None:
         return
     given = {arg.partition("=")[0].removeprefix("--").lower() for arg in args}
     committed = [f"{name}={value}" for name, value in COMMITTED.items() if name not in given]
-    settings = Settings.from_args([*committed, *args], "make manifests")
+    settings = Settings.from_args([*committed, *args], "cluster manifests")
     texts = {**_base(settings), **_overlay_config(settings)}
     if settings.cluster.overlay != LOCAL:
         settings = settings.replace(**LOCAL_ONLY)

@@ -6,6 +6,7 @@ ports, probes and network. JOB_API selects the engine that wraps it in a job (la
 STORAGE, images and the Google service account come from the overlay (launch/site_config.py).
 """
 
+from common.commands import command
 from common.errors import SettingsError
 from common.runs import auto_settings
 from common.settings import ClusterSettings, Settings
@@ -48,7 +49,7 @@ def training(settings: Settings) -> list[Object]:
     """
     if auto_settings.is_automatic(settings):
         raise SettingsError(
-            "a manifest needs numbers, so WORKERS and BATCH can't be auto here: `make plan"
+            f"a manifest needs numbers, so WORKERS and BATCH can't be auto here: `{command('plan')}"
             " TARGET=k8s` recommends values"
         )
     run, engine = settings.run_name, engine_of(settings)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common.environments import service_version
 from common.events import ENVIRONMENT_VARIABLE as EVENTS_VARIABLE
 from common.settings import Settings
 from common.storage import EMULATOR
@@ -16,7 +17,7 @@ ReadObject = Mapping[str, Any]
 """An object that is read only."""
 
 ROOT = Path(__file__).resolve().parents[1]
-VERSION = (ROOT / "VERSION").read_text(encoding="utf-8").strip()
+VERSION = service_version()
 
 PART_OF = "app.kubernetes.io/part-of"
 COMPONENT = "app.kubernetes.io/component"

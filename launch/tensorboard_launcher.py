@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from common import storage
+from common.commands import command
 from common.errors import RunError, SettingsError, StorageError, StorageUnavailable, run_main
 from common.settings import Settings
 from common.settings.launcher_variables import profile_folder
@@ -115,7 +116,7 @@ def logdir_for(settings: Settings) -> storage.StoragePath:
         return place
     known = [path.name for path in storage.children(place)]
     if run not in known:
-        hint = did_you_mean(run, known) or ": `make runs` lists the runs there"
+        hint = did_you_mean(run, known) or f": `{command('runs')}` lists the runs there"
         raise RunError(f"there is no run {run} in {place}{hint}")
     return place / run
 
@@ -182,7 +183,7 @@ def launch(folder: Path, host: str, port: int, *, verbose: bool = False) -> str:
 
 def main() -> None:
     """Show the runs until interrupted."""
-    settings, options = Settings.with_options(sys.argv[1:], "make tensorboard", TensorBoardOptions)
+    settings, options = Settings.with_options(sys.argv[1:], "tensorboard", TensorBoardOptions)
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())

@@ -5,6 +5,7 @@ import sys
 
 from rich.console import Console
 
+from common.commands import command
 from common.errors import exit_on_signals, run_main
 from common.settings import Settings
 from common.settings.forward_checks import require_trainable
@@ -18,7 +19,7 @@ from planning.planner import make_plan
 
 def main() -> None:
     """Plan, print the plan, with APPLY write its settings, and with SCALING measure workers."""
-    settings, options = Settings.with_options(sys.argv[1:], "make plan", PlanOptions)
+    settings, options = Settings.with_options(sys.argv[1:], "plan", PlanOptions)
     require_measurable(settings.job.target)
     require_trainable(settings.model, settings.data)
     quick = options.quick
@@ -38,10 +39,13 @@ def main() -> None:
     if options.apply:
         path = plan_file.write(values)
         console.print(f"Settings written to {path}.", soft_wrap=True)
-        steps = [f"make training CONFIG={path}"]
+        steps = [f"{command('train')} CONFIG={path}"]
     else:
         arguments = " ".join(plan_file.to_cli_args(settings, values))
-        steps = [f"make training {arguments}", f"make plan APPLY=1 (writes {plan_file.FILE})"]
+        steps = [
+            f"{command('train')} {arguments}",
+            f"{command('plan')} APPLY=1 (writes {plan_file.FILE})",
+        ]
     console.print("Next steps:")
     for step in steps:
         console.print(f"  {step}", soft_wrap=True)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import yaml
 
+from common.commands import command
 from common.errors import SettingsError
 from common.settings import Scope, Settings, names_in_scope, noise_file
 from common.settings.programs import used_by
 from planning.costs import MachineMemory, WorkerOption
 
 FILE = Path("plan.yaml")
-HEADER = "# Written by make plan: for CONFIG.\n"
+HEADER = f"# Written by {command('plan')}: for CONFIG.\n"
 
 
 def apply_plan(
@@ -54,7 +55,7 @@ def to_cli_args(settings: Settings, values: dict[str, object]) -> list[str]:
         settings: Settings of the plan.
         values: Result of `apply_plan`; those that a training does not use are left out.
     """
-    used = used_by("make training", settings.job.target, settings)
+    used = used_by("train", settings.job.target, settings)
     return [
         f"{name.upper()}={shlex.quote(str(value))}"
         for name, value in values.items()
@@ -75,7 +76,8 @@ def check() -> None:
             is_plan = False
         if not is_plan:
             raise SettingsError(
-                f"APPLY would overwrite {FILE}, which make plan did not write: move that file"
+                f"APPLY would overwrite {FILE}, which {command('plan')} did not write: move that"
+                " file"
             )
     if not os.access(FILE.resolve().parent, os.W_OK):
         raise SettingsError(f"APPLY can't write {FILE.resolve()}: this folder is read-only")

@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from common import storage
+from common.commands import command
 from common.errors import QfleetError, SettingsError
 from common.processes import cpu_sets
 from common.settings import Settings, TrainingSettings
@@ -258,7 +259,7 @@ def _conditions(settings: Settings, cases: ScalingCases) -> dict[str, object]:
     """Return the conditions of the measurement for the report."""
     local = settings.job.target == "local"
     return {
-        "command": " ".join(["make plan", *sys.argv[1:]]),
+        "command": " ".join([command("plan"), *sys.argv[1:]]),
         "when": datetime.now().isoformat(timespec="seconds"),
         "target": settings.job.target,
         "processor": cpu_model() if local else "",

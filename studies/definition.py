@@ -28,7 +28,7 @@ from studies.axes import (
 from studies.rungs import check_pruner, first_rung
 
 FORMAT = 1
-PROGRAM = "make study"
+PROGRAM = "study"
 SYNONYMS = {"name": "study", "seeds": "seed"}
 """Other names of settings in `make study`."""
 
@@ -156,7 +156,7 @@ class StudyDefinition:
         single = ("workers", "threads") if settings.job.target == "local" else ("workers",)
         chosen = {name: 1 for name in single if name not in settings.explicit}
         changed = settings.replace(**chosen)
-        used = used_by("make training", settings.job.target, changed)
+        used = used_by("train", settings.job.target, changed)
         return selected(changed.to_args(), (settings.explicit | set(chosen)) & used)
 
     @property

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from common import storage
+from common.commands import command
 from common.environments import code_version
 from common.errors import RunError
 from common.runs import Run
@@ -146,7 +147,7 @@ class StudyFolder:
         except FileNotFoundError:
             raise RunError(
                 f"there is no study {self.name} in {self.root}: start it with"
-                f" `make study NAME={self.name}`"
+                f" `{command('study')} NAME={self.name}`"
             ) from None
         except ValueError as error:
             raise RunError(f"{path} is damaged: {error}; choose another NAME") from None

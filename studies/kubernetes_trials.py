@@ -80,7 +80,7 @@ class JobTrial:
         """Delete the job; the chief saves a checkpoint."""
         if self._stopper is None:
             self._follower.terminate()
-            args = selected(self._request.args, used_anywhere("launch stop"))
+            args = selected(self._request.args, used_anywhere("cluster stop"))
             self._stopper = _start_client(self._client, "stop", args)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from common.commands import command
 from common.errors import SettingsError
 
 
@@ -19,8 +20,8 @@ def import_optuna(setting: str, otherwise: str = "") -> Any:
         import optuna
     except ImportError:
         raise SettingsError(
-            f"{setting} needs Optuna, which is not installed: `make study {setting}` installs"
-            f" it{otherwise}"
+            f"{setting} needs Optuna, which is not installed: `{command('study')} {setting}`"
+            f" installs it{otherwise}"
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna

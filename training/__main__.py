@@ -32,7 +32,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
     Raises:
         DataError, SettingsError, SimulationError: As `start_check.check`; no worker was started.
     """
-    settings = Settings.from_args(sys.argv[1:], "make training")
+    settings = Settings.from_args(sys.argv[1:], "train")
     if events.is_read_by_parent():
         _end_with_reader()
     tfq_environment.enter_if_needed(settings.model.simulator, "training")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from common import checkpoints, runs, storage
+from common.commands import command
 from common.data import Dataset, prepare
 from common.data.description import describe
 from common.environments import code_version, package_version
@@ -260,7 +261,11 @@ class Chief:
             storage=str(self._root),
             metrics=metrics,
             seconds=seconds,
-            commands=[f"make inference {run.arguments}", f"make tensorboard {run.arguments}"],
+            commands=[
+                f"{command('infer')} {run.arguments}",
+                f"{command('report')} {run.arguments}",
+                f"{command('tensorboard')} {run.arguments}",
+            ],
         )
 
 

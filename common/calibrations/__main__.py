@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from common.calibrations import google, ibm
+from common.commands import command
 from common.errors import SettingsError, run_main
 from common.settings.noise_file import FOLDER
 from common.text import did_you_mean
@@ -23,16 +24,16 @@ def main(args: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if args is None else args)
     known = {name: source for source in (google, ibm) for name in source.names()}
     if not given:
-        print("Devices, for make calibration DEVICE=NAME:\n  " + "\n  ".join(known))
+        print(f"Devices, for {command('calibrate')} DEVICE=NAME:\n  " + "\n  ".join(known))
         return 0
     setting, _, name = given[0].removeprefix("--").partition("=")
     if len(given) > 1 or setting.upper() != "DEVICE":
         raise SettingsError(
-            f"{given[-1]} is not allowed: `make calibration` takes DEVICE=NAME only"
+            f"{given[-1]} is not allowed: `{command('calibrate')}` takes DEVICE=NAME only"
         )
     if name not in known:
         raise SettingsError(
-            f"DEVICE={name} is unknown: `make calibration` without DEVICE lists all"
+            f"DEVICE={name} is unknown: `{command('calibrate')}` without DEVICE lists all"
             f" {len(known)} devices{did_you_mean(name, known)}"
         )
     path = FOLDER / f"{name}.yaml"
@@ -42,7 +43,7 @@ def main(args: Sequence[str] | None = None) -> int:
             f"DEVICE={name} has no two-qubit gate that works in its calibration: use another device"
         )
     write(path, calibration, *about)
-    print(f"Wrote {path}: train with `make training NOISE={name}`")
+    print(f"Wrote {path}: train with `{command('train')} NOISE={name}`")
     return 0
 
 

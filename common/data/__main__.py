@@ -6,6 +6,7 @@ import time
 from rich.console import Console
 
 from common import storage
+from common.commands import command
 from common.count_bar import CountBar
 from common.data.dataset import MIB
 from common.data.loading import prepare
@@ -47,7 +48,7 @@ class ProgressDisplay:
 
 def main() -> None:
     """Find or generate the data set, and print its location and the next command."""
-    settings = Settings.from_args(sys.argv[1:], "make dataset")
+    settings = Settings.from_args(sys.argv[1:], "data")
     console = Console(highlight=False, soft_wrap=True)
     with ProgressDisplay(console) as progress:
         # DATA_MEMORY limits trainings, and the table that is read.
@@ -65,7 +66,7 @@ def main() -> None:
         markup=False,
     )
     qubits = f" QUBITS={settings.model.qubits}" if settings.model.qubits != DEFAULT_QUBITS else ""
-    console.print(f"Next steps:\n  make training DATA={found.path}{qubits}", markup=False)
+    console.print(f"Next steps:\n  {command('train')} DATA={found.path}{qubits}", markup=False)
 
 
 if __name__ == "__main__":

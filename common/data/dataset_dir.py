@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from common import storage
+from common.commands import command
 from common.data import manifest_check
 from common.data.manifest_check import ShardEntry, SplitEntry
 from common.data.origin import ID, ROW, Origin
@@ -57,7 +58,9 @@ MIN_GROUPS, MAX_GROUPS = 4, 64
 SHARD_BYTES_PER_GROUP = 2**17
 """Size of a shard, per group: shards in use at a time take up to 512 MiB."""
 
-REGENERATE_HINT = "delete the folder, and run `make dataset` or the training again to regenerate it"
+REGENERATE_HINT = (
+    f"delete the folder, and run `{command('data')}` or the training again to regenerate it"
+)
 
 
 @dataclass(frozen=True)
@@ -341,7 +344,7 @@ def read_manifest(folder: StoragePath) -> Manifest:
     if version != FORMAT:
         raise DataError(
             f"{path} has format {str(version)[:20]} and this version of qfleet reads format"
-            f" {FORMAT}: regenerate the data set with `make dataset`"
+            f" {FORMAT}: regenerate the data set with `{command('data')}`"
         )
     signature = read.pop("fingerprint", None)
     if signature != fingerprint(read):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from common import storage
+from common.commands import command
 from common.data import dataset_dir
 from common.data.class_weights import class_factors
 from common.data.dataset import Dataset
@@ -215,7 +216,8 @@ def _existing(settings: Settings) -> Dataset | None:
     if not storage.exists(path / dataset_dir.MANIFEST):
         raise DataError(
             f"DATA={data.data} is not a data set: allowed are {', '.join(GENERATORS)}, the path of"
-            f" a table whose name ends in {', '.join(FORMATS)}, or a folder that `make dataset`"
+            f" a table whose name ends in {', '.join(FORMATS)}, or a folder that"
+            f" `{command('data')}`"
             " completed; Hamiltonians and states need TASK=energy or TASK=state"
             + did_you_mean(data.data, GENERATORS)
         )

@@ -1,7 +1,7 @@
 """`make runs`: list the runs of STORAGE, or the trials of STUDY.
 
-COMPARE=a,b compares some, DELETE=a,b or DELETE=failed deletes some, PROMOTE=a AS=production names
-one.
+SHOW=a prints one, COMPARE=a,b compares some, DELETE=a,b or DELETE=failed deletes some, and
+PROMOTE=a AS=production names one.
 """
 
 import sys
@@ -12,8 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from common import runs, storage
+from common.commands import command
 from common.errors import RunError, run_main
 from common.metrics import line
+from common.runs.run import Run
 from common.settings import Settings
 from common.settings.options import RunsOptions
 from common.storage import StoragePath
@@ -32,12 +34,14 @@ COLORS = {
 
 
 def main() -> None:
-    """Compare or delete runs, or list them all."""
-    settings, options = Settings.with_options(sys.argv[1:], "make runs", RunsOptions)
+    """Show, compare, promote or delete runs, or list them all."""
+    settings, options = Settings.with_options(sys.argv[1:], "runs", RunsOptions)
     console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
     root = storage.path(settings.job.storage)
     if options.delete:
         remove(console, root, _names(options.delete), confirmed=options.yes)
+    elif options.show:
+        show(console, runs.find(root, options.show))
     elif options.promote:
         run = runs.find(root, options.promote)
         runs.promote(run, options.alias)
@@ -57,11 +61,11 @@ def print_runs(console: Console, root: StoragePath, study: str = "") -> None:
     found = runs.list_runs(root, study)
     if study and not found:
         raise RunError(
-            f"there is no study {study} with trials in {root}: start it with `make study"
+            f"there is no study {study} with trials in {root}: start it with `{command('study')}"
             f" NAME={study}`"
         )
     if not found:
-        console.print(f"No runs in {escape(str(root))} yet: create one with `make training`")
+        console.print(f"No runs in {escape(str(root))} yet: create one with `{command('train')}`")
         return
     table = Table(
         title=f"Runs in {escape(str(root))}",
@@ -92,11 +96,33 @@ def print_runs(console: Console, root: StoragePath, study: str = "") -> None:
         console.print(f"{escape(alias)} = {escape(target.name)}")
     if any(run.state == runs.FAILED for run in found):
         console.print(
-            "A failed run has no checkpoint to resume from: `make runs DELETE=failed` deletes all"
+            f"A failed run has no checkpoint to resume from: `{command('runs')} DELETE=failed`"
+            " deletes all"
         )
     for run in found:
         if run.problem:
             console.print(_shown(run.problem), style="red")
+
+
+def show(console: Console, run: Run) -> None:
+    """Print where a run is, the settings that it was created with, and its result."""
+    record = run.record()
+    result = run.result() if run.finished() else {}
+    console.print(f"{escape(run.name)} in {escape(str(run.path))}", soft_wrap=True)
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("setting")
+    table.add_column("value")
+    for name, value in {**record["settings"], **record["other"]}.items():
+        if value is not None and value != "":
+            table.add_row(_shown(name.upper()), _shown(str(value)))
+    table.add_section()
+    for split, metrics in result.get("metrics", {}).items():
+        table.add_row(_shown(split), _shown(line(metrics)))
+    if result:
+        table.add_row("epochs", _text(result["epochs"]))
+    console.print(table)
+    if not result:
+        console.print(f"It is not finished: `{command('train')} {run.arguments}` continues it")
 
 
 def compare(console: Console, root: StoragePath, names: list[str]) -> None:

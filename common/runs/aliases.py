@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 from common import storage
+from common.commands import command
 from common.errors import RunError, StorageError
 from common.runs.run import Run, now
 from common.storage import StoragePath
@@ -32,7 +33,7 @@ def read_alias(root: StoragePath, name: str) -> Run | None:
         return None
     except (ValueError, KeyError, TypeError, RunError):
         raise RunError(
-            f"{path} is damaged: promote a run again with `make runs PROMOTE=run AS={name}`"
+            f"{path} is damaged: promote a run again with `{command('runs')} PROMOTE=run AS={name}`"
         ) from None
 
 
@@ -65,7 +66,7 @@ def promote(run: Run, alias: str) -> dict[str, object]:
     if not run.finished():
         raise RunError(
             f"run {run.name} is not finished, so it can't be promoted: run"
-            f" `make training {run.arguments}` to {run.continuation}"
+            f" `{command('train')} {run.arguments}` to {run.continuation}"
         )
     folder = Run.at(run.path.parent, alias).path
     if not storage.is_file(folder / FILE) and storage.exists(folder):

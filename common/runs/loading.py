@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from common import weights_file
+from common.commands import command
 from common.errors import DataError, RunError, WeightsError
 from common.runs import run_data
 from common.runs.registry import resolve
@@ -140,7 +141,7 @@ class LoadedRun:
         if data is None:
             raise DataError(
                 f"the data set of {title} is not in {root}: restore it, or make it again by"
-                f" `make inference {self.run.arguments}`"
+                f" `{command('infer')} {self.run.arguments}`"
             )
         if split not in data.splits:
             raise ValueError(f"split is {split!r}: use {', '.join(data.splits)}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from common import lease, storage
+from common.commands import command
 from common.errors import RunError, StorageError, WeightsError, one_line
 from common.runs import records
 from common.runs.aliases import aliases, is_alias, read_alias
@@ -257,7 +258,7 @@ def resolve(root: StoragePath, name: str = "") -> Run:
         run = find(root, name)
         if not run.finished():
             raise RunError(
-                f"run {name} is not finished: run `make training {run.arguments}` to"
+                f"run {name} is not finished: run `{command('train')} {run.arguments}` to"
                 f" {run.continuation}"
             )
         return run
@@ -266,7 +267,7 @@ def resolve(root: StoragePath, name: str = "") -> Run:
         known = _proposed(root)
         unfinished = f"; unfinished: {_few(known)}" if known else ""
         raise RunError(
-            f"there is no finished run in {root}: create one with `make training`{unfinished}"
+            f"there is no finished run in {root}: create one with `{command('train')}`{unfinished}"
         )
     return latest
 
@@ -322,7 +323,8 @@ def delete(root: StoragePath, names: Sequence[str]) -> None:
         if run.name in promoted:
             raise RunError(
                 f"run {run.name} is promoted as {promoted[run.name]}: promote another run, or"
-                f" delete the alias too (`make runs DELETE={run.name},{promoted[run.name]}`)"
+                f" delete the alias too (`{command('runs')}"
+                f" DELETE={run.name},{promoted[run.name]}`)"
             )
     linked = [run for run in runs if isinstance(run.path, Path) and run.path.is_symlink()]
     runs = [run for run in runs if run not in linked]

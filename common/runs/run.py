@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from common import checkpoints, safe_json, storage, weights_file
+from common.commands import command
 from common.errors import TERMINATION_LOG, QfleetError, RunError, WeightsError
 from common.formats import MODEL_FORMAT
 from common.runs import records
@@ -175,7 +176,7 @@ class Run:
 
     @property
     def _advice(self) -> str:
-        return f"; choose another RUN or delete this one (`make runs DELETE={self.name}`)"
+        return f"; choose another RUN or delete this one (`{command('runs')} DELETE={self.name}`)"
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the rows of metrics.jsonl, one per epoch, oldest first.

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from common.commands import command
 from common.errors import SettingsError
 from common.settings import yaml_file
 from common.text import did_you_mean
@@ -104,7 +105,7 @@ def _path_of(value: str) -> Path:
     if not os.path.isfile(path):
         raise SettingsError(
             f"NOISE={value} needs the calibration {path}, which does not exist: write it with"
-            f" `make calibration DEVICE={value}`, which lists all devices without DEVICE"
+            f" `{command('calibrate')} DEVICE={value}`, which lists all devices without DEVICE"
             + did_you_mean(value, ["none", *(one.stem for one in FOLDER.glob("*.yaml"))])
         )
     return path

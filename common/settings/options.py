@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from annotated_types import Ge, Le
 from pydantic import StringConstraints, model_validator
 
+from common.commands import command
 from common.settings.fields import Scopes, Setting, SettingField, SettingsGroup
 from common.settings.groups.experiment import RUN_NAME
 
@@ -36,7 +37,7 @@ class PricedOptions(Options):
 class StudyOptions(PricedOptions):
     """Options of `make study`: how it searches, what it compares, and when it ends."""
 
-    title: ClassVar[str] = "Options of make study"
+    title: ClassVar[str] = f"Options of {command('study')}"
 
     search: Annotated[
         Literal["grid", "random", "tpe"],
@@ -99,7 +100,7 @@ class StudyOptions(PricedOptions):
 class PlanOptions(PricedOptions):
     """Options of `make plan`."""
 
-    title: ClassVar[str] = "Options of make plan"
+    title: ClassVar[str] = f"Options of {command('plan')}"
 
     apply: Annotated[bool, Setting("write the recommended settings to plan.yaml")] = False
     scaling: Annotated[
@@ -111,7 +112,7 @@ class PlanOptions(PricedOptions):
 class TensorBoardOptions(Options):
     """Options of `make tensorboard`: where it listens."""
 
-    title: ClassVar[str] = "Options of make tensorboard"
+    title: ClassVar[str] = f"Options of {command('tensorboard')}"
 
     port: Annotated[int, Ge(1), Le(65_535), Setting("port of TensorBoard on this machine")] = 5001
     host: Annotated[
@@ -127,7 +128,7 @@ class TensorBoardOptions(Options):
 class FleetOptions(PricedOptions):
     """Options of `make fleet`: losses and step times of the simulated workers."""
 
-    title: ClassVar[str] = "Options of make fleet"
+    title: ClassVar[str] = f"Options of {command('fleet')}"
 
     preemption_rate: Annotated[
         float,
@@ -159,8 +160,11 @@ class FleetOptions(PricedOptions):
 class RunsOptions(Options):
     """Options of `make runs`: runs to compare, to promote or to delete."""
 
-    title: ClassVar[str] = "Options of make runs"
+    title: ClassVar[str] = f"Options of {command('runs')}"
 
+    show: Annotated[
+        str, Setting("run whose settings and result are printed", allowed="the name of a run")
+    ] = ""
     compare: Annotated[str, Setting("runs to compare", allowed="names separated by commas")] = ""
     delete: Annotated[
         str,
@@ -182,7 +186,7 @@ class RunsOptions(Options):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        chosen = [name for name in ("compare", "delete", "promote") if getattr(self, name)]
+        chosen = [name for name in ("show", "compare", "delete", "promote") if getattr(self, name)]
         if len(chosen) > 1:
             names = " and ".join(name.upper() for name in chosen)
             raise ValueError(f"{names} exclude each other: set one of them")
@@ -195,11 +199,11 @@ class RunsOptions(Options):
 
 OPTIONS: Mapping[str, type[Options]] = MappingProxyType(
     {
-        "make study": StudyOptions,
-        "make plan": PlanOptions,
-        "make fleet": FleetOptions,
-        "make tensorboard": TensorBoardOptions,
-        "make runs": RunsOptions,
+        "study": StudyOptions,
+        "plan": PlanOptions,
+        "fleet": FleetOptions,
+        "tensorboard": TensorBoardOptions,
+        "runs": RunsOptions,
     }
 )
 """Program -> its options."""

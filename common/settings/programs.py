@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
+from common.commands import command
 from common.errors import SettingsError
 from common.settings.fields import Scope, Value
 from common.settings.groups.experiment import MODELS, VARIATIONAL_TASKS
@@ -77,33 +78,33 @@ def _by_target(**by_target: Names) -> Mapping[str, Names]:
 
 PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
     {
-        "make training": _by_target(**_TRAINED),
-        "make inference": _by_target(
+        "train": _by_target(**_TRAINED),
+        "infer": _by_target(
             local=_INFERENCE | _names("max_restarts"),
             k8s=_INFERENCE
             | (_CLUSTER - _names("gang_scheduling"))
             | _names("deadline rendezvous_timeout"),
         ),
-        "make study": _by_target(**{name: used | _STUDY for name, used in _TRAINED.items()}),
-        "make plan": _by_target(**{name: used - _NOT_PLANNED for name, used in _TRAINED.items()}),
-        "make fleet": _by_target(local=_FLEET, k8s=_FLEET | _PLACED),
-        "make dataset": _by_target(any=_names("config storage qubits data")),
-        "make runs": _by_target(any=_names("config storage study")),
-        "make tensorboard": _by_target(
+        "study": _by_target(**{name: used | _STUDY for name, used in _TRAINED.items()}),
+        "plan": _by_target(**{name: used - _NOT_PLANNED for name, used in _TRAINED.items()}),
+        "fleet": _by_target(local=_FLEET, k8s=_FLEET | _PLACED),
+        "data": _by_target(any=_names("config storage qubits data")),
+        "runs": _by_target(any=_names("config storage study")),
+        "tensorboard": _by_target(
             local=_names("config target storage run verbose"),
             k8s=_names("config target storage context namespace overlay image service_account")
             | _names("storage_cidr dry_run"),
         ),
-        "make manifests": _by_target(
+        "cluster manifests": _by_target(
             any=(_TRAINING | _CLUSTER | _INFERENCE) - _names("context namespace dry_run")
         ),
-        "launch status": _by_target(k8s=_STORED, slurm=_SLURM_CLIENT),
-        "launch logs": _by_target(k8s=_STORED, slurm=_SLURM_CLIENT),
-        "launch stop": _by_target(
+        "cluster status": _by_target(k8s=_STORED, slurm=_SLURM_CLIENT),
+        "cluster logs": _by_target(k8s=_STORED, slurm=_SLURM_CLIENT),
+        "cluster stop": _by_target(
             k8s=_CLIENT | _names("dry_run"), slurm=_SLURM_CLIENT | _names("dry_run")
         ),
-        "launch list": _by_target(k8s=_CLIENT - _names("run"), slurm=_names("config target")),
-        "launch delete": _by_target(k8s=_CLIENT | _names("dry_run")),
+        "cluster list": _by_target(k8s=_CLIENT - _names("run"), slurm=_names("config target")),
+        "cluster delete": _by_target(k8s=_CLIENT | _names("dry_run")),
     }
 )
 """Program -> TARGET -> the settings that it uses; `any` where TARGET is not used."""
@@ -178,7 +179,7 @@ def _condition(program: str, name: str) -> Condition | None:
         return None
     group = all_fields()[name].group
     # Inference compares MODEL and others with those of the run. Trials of a study differ.
-    if program == "make study" or (program == "make inference" and group in ("model", "data")):
+    if program == "study" or (program == "infer" and group in ("model", "data")):
         return None
     return CONDITIONS[name]
 
@@ -241,8 +242,8 @@ def _where(program: str, target: str, name: str) -> str:
     by_target = PROGRAMS[program]
     if targets := [one for one in TARGETS if one in by_target and name in _of_target(program, one)]:
         return f"is used with TARGET={_either(targets)} only"
-    others = [_command(one) for one in PROGRAMS if name in used_anywhere(one)][:MAX_NAMED]
-    return f"is used by {_either(others)}, not by {_command(program)}"
+    others = [command(one) for one in PROGRAMS if name in used_anywhere(one)][:MAX_NAMED]
+    return f"is used by {_either(others)}, not by {command(program)}"
 
 
 def _hint(name: str, used: Names) -> str:
@@ -251,10 +252,6 @@ def _hint(name: str, used: Names) -> str:
         return f": did you mean {other.upper()}?"
     near = difflib.get_close_matches(name, sorted(used), n=1, cutoff=SIMILAR)
     return f": did you mean {near[0].upper()}?" if near else f": omit {name.upper()}"
-
-
-def _command(program: str) -> str:
-    return f"python -m {program}" if program.startswith("launch ") else program
 
 
 def _either(words: Iterable[str]) -> str:

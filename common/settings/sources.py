@@ -10,6 +10,7 @@ from types import MappingProxyType
 from pydantic import ValidationError
 
 from common import events
+from common.commands import command
 from common.errors import SettingsError
 from common.settings.fields import SettingField
 from common.settings.launcher_variables import HEARTBEAT_FILE, JOB_ID, PROFILE_FOLDER
@@ -98,7 +99,7 @@ _FOREIGN: Mapping[str, str] = MappingProxyType(
             ("heartbeat_file", "job_id", "tensorboard_folder"),
             "qfleet chooses it itself, so omit it",
         ),
-        "device": "`make calibration` takes it, and a training takes NOISE=name",
+        "device": f"`{command('calibrate')}` takes it, and a training takes NOISE=name",
         "platform": "`make wheel` takes it",
     }
 )

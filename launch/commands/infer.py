@@ -1,6 +1,7 @@
 """`launch infer`: inference with a run's weights, in a Job of the cluster."""
 
 from common import runs
+from common.commands import command
 from common.errors import ClusterError, RunError, StorageUnavailable
 from common.settings import Settings
 from launch import cluster_storage, job, manifests, ownership
@@ -31,7 +32,7 @@ def infer(settings: Settings) -> int:
         action: Action = "create" if live is None else "recreate"
         if live is not None and not job.is_finished(live):
             action = "follow"
-            end = f"make delete-inference RUN={settings.run_name}"
+            end = f"{command('cluster delete inference')} RUN={settings.run_name}"
             log_resume(live, describe_differences(cluster, objects), end, console)
         elif live is not None and not settings.cluster.dry_run:
             console.print(f"job {name} has finished before; recreating it")

@@ -6,6 +6,7 @@ import textwrap
 
 from common import events, runs
 from common import storage as files
+from common.commands import command
 from common.errors import RunError
 from common.settings import Settings
 from common.text import printable
@@ -37,7 +38,7 @@ def logs(settings: Settings) -> int:
     if not name:
         raise RunError(
             f"there is no job of qfleet in namespace {cluster.namespace}: name the run, for example"
-            " `python -m launch logs qcnn`"
+            f" `{command('cluster logs')} qcnn`"
         )
     location = select.storage_location(cluster, settings, live)
     with cluster_storage.open_storage(cluster, location) as root:
@@ -53,7 +54,7 @@ def _print_kept_logs(run: runs.Run, console: ClientConsole) -> None:
     if not texts:
         raise RunError(
             f"there are neither pods nor kept logs of run {run.name} in {run.path}: list the jobs"
-            " with `python -m launch list`"
+            f" with `{command('cluster list')}`"
         )
     for attempt, worker, path in sorted(texts, key=lambda text: text[:2]):
         console.print(f"== worker {worker}, attempt {attempt}")

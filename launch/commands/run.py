@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from common import events, runs
+from common.commands import command
 from common.environments import ROOT, WORKER_PYTHON
 from common.errors import (
     EXIT_INTERRUPTED,
@@ -164,7 +165,7 @@ def _decide_action(
     if differing and not job.has_started(live):
         console.print(f"job {name} has not started yet; recreating it with {differing}")
         return "recreate"
-    log_resume(live, differing, f"python -m launch stop {select.run_of(live)}", console)
+    log_resume(live, differing, f"{command('cluster stop')} {select.run_of(live)}", console)
     return "follow"
 
 
@@ -201,7 +202,7 @@ def _follow(
         ClusterError: It can't start.
     """
     run = settings.run_name
-    part = "training" if kind in BY_KIND else "inference"
+    program, part = ("train", "training") if kind in BY_KIND else ("infer", "inference")
     try:
         # A group that is elastic continues without the pod.
         timeout = (
@@ -212,12 +213,14 @@ def _follow(
         outcome = JobWatcher(cluster, kind, name, console, timeout, again=again).until_end()
     except KeyboardInterrupt:
         others = (
-            f"`python -m launch logs {run}` prints its logs, `python -m launch stop {run}` stops it"
+            f"`{command('cluster logs')} {run}` prints its logs, `{command('cluster stop')} {run}`"
+            " stops it"
             if kind in BY_KIND
-            else f"`make delete-{part} RUN={run}` deletes it"
+            else f"`{command(f'cluster delete {part}')} RUN={run}` deletes it"
         )
         console.print(
-            f"job {name} keeps running; `make {part} TARGET=k8s RUN={run}` follows it again,"
+            f"job {name} keeps running; `{command(program)} TARGET=k8s RUN={run}` follows"
+            " it again,"
             f" {others}"
         )
         return EXIT_INTERRUPTED
@@ -225,8 +228,8 @@ def _follow(
         raise
     except ClusterError as error:
         raise ClusterError(
-            f"{error} (job {name} stays and keeps waiting; `make delete-{part} RUN={run}` deletes"
-            " it)"
+            f"{error} (job {name} stays and keeps waiting; `{command(f'cluster delete {part}')}"
+            f" RUN={run}` deletes it)"
         ) from None
     if outcome.code:
         events.emit("error", outcome.sentence, exit_code=outcome.code)

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from common.commands import command
 from common.errors import ClusterError, RunError
 from common.runs import auto_settings
 from common.settings import Settings
@@ -57,7 +58,7 @@ def choose_engine(
         if engine not in found:
             raise RunError(
                 f"run {run} is trained by {engine.kind} {live['metadata']['name']}: follow it with"
-                f" JOB_API={engine.api}, or end it first (`python -m launch stop {run}`)"
+                f" JOB_API={engine.api}, or end it first (`{command('cluster stop')} {run}`)"
             )
         return engine, live
     return found[0], live_job(cluster, found[:1], run)

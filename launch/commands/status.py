@@ -3,6 +3,7 @@
 import textwrap
 
 from common import runs
+from common.commands import command
 from common.errors import ClusterError, StorageError, StorageUnavailable
 from common.metrics import line
 from common.settings import Settings
@@ -90,7 +91,7 @@ def _print_stored_run(
                 console.print(f"run {run} is finished{metrics}; it is in {stored.path}")
             elif stored.exists():
                 console.print(
-                    f"run {run} is unfinished, in {stored.path}: run `make training"
+                    f"run {run} is unfinished, in {stored.path}: run `{command('train')}"
                     f" TARGET=k8s RUN={run}` to {stored.continuation}"
                 )
     except cluster_storage.StorageNotReady:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from common.commands import command
 from common.errors import RunError, SettingsError
 from common.settings import Settings
 from common.text import did_you_mean
@@ -45,7 +46,7 @@ def _stop(
         seconds = apply.remove(cluster, live) or 0
         console.print(deleted)
         console.print(
-            f"job {name} was stopped in {seconds:.0f} s; `make training TARGET=k8s RUN={run}`"
+            f"job {name} was stopped in {seconds:.0f} s; `{command('train')} TARGET=k8s RUN={run}`"
             " resumes from the newest checkpoint, if there is one"
         )
 

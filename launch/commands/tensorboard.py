@@ -4,6 +4,7 @@ import socket
 import time
 from collections.abc import Sequence
 
+from common.commands import command
 from common.errors import ClusterError, SettingsError
 from common.settings import Settings
 from launch import apply, diagnosis, job, manifests
@@ -39,7 +40,8 @@ def tensorboard(settings: Settings, port: int) -> int:
             _forward(cluster, objects, port, console)
         except KeyboardInterrupt:
             console.print(
-                "TensorBoard keeps running in the cluster; `make delete-tensorboard` deletes it"
+                "TensorBoard keeps running in the cluster;"
+                f" `{command('cluster delete tensorboard')}` deletes it"
             )
         return 0
 
@@ -102,7 +104,7 @@ def _wait_until_ready(cluster: KubeClient, deployment: Object, console: ClientCo
         obstacle = _find_obstacle(cluster, labels)
         if waited >= (limits[obstacle.wait] if obstacle else READY_SECONDS):
             cause = obstacle.sentence if obstacle else f"{name} is not ready after {waited:.0f} s"
-            raise ClusterError(f"{cause} (`make delete-tensorboard` deletes it)")
+            raise ClusterError(f"{cause} (`{command('cluster delete tensorboard')}` deletes it)")
         if obstacle and obstacle.sentence != reported:
             console.print(f"{obstacle.sentence}; waiting")
             reported = obstacle.sentence

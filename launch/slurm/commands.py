@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from common import events, runs, storage
+from common.commands import command
 from common.errors import EXIT_INTERRUPTED, ClusterError, RunError, SettingsError
 from common.runs import Run, auto_settings
 from common.runs.slurm_job import FOLDER, SlurmJob, job_file, outcomes
@@ -40,7 +41,8 @@ def run(settings: Settings) -> int:
             settings, stored = settings.replace(run=name), Run.at(root, name)
         if auto_settings.is_automatic(settings):
             raise SettingsError(
-                "TARGET=slurm needs numbers: set WORKERS and BATCH; `make plan` recommends them"
+                f"TARGET=slurm needs numbers: set WORKERS and BATCH; `{command('plan')}`"
+                " recommends them"
             )
         script = _script(settings, stored)
         if settings.cluster.dry_run:
@@ -133,8 +135,8 @@ def _follow(stored: Run, job: SlurmJob, console: ClientConsole, *, again: bool) 
     except KeyboardInterrupt:
         settings = f"TARGET=slurm {stored.arguments}"
         console.print(
-            f"job {job.slurm_id} keeps running; `make training {settings}` follows it again,"
-            f" `python -m launch stop {settings}` stops it, and its log is {job.log}"
+            f"job {job.slurm_id} keeps running; `{command('train')} {settings}` follows it again,"
+            f" `{command('cluster stop')} {settings}` stops it, and its log is {job.log}"
         )
         return EXIT_INTERRUPTED
     except client.JobCannotStart:
@@ -204,8 +206,8 @@ def stop(settings: Settings) -> int:
             raise ClusterError(f"job {job.slurm_id} is still {state.state}: look at `squeue`")
         time.sleep(POLL_SECONDS / 2)
     console.print(
-        f"job {job.slurm_id} was stopped in {time.monotonic() - began:.0f} s; run `make training"
-        f" TARGET=slurm {stored.arguments}` to {stored.continuation}"
+        f"job {job.slurm_id} was stopped in {time.monotonic() - began:.0f} s; run"
+        f" `{command('train')} TARGET=slurm {stored.arguments}` to {stored.continuation}"
     )
     return 0
 
@@ -251,7 +253,7 @@ def _select(settings: Settings) -> tuple[Run, SlurmJob]:
     if job is None:
         raise RunError(
             f"run {name} in {os.fspath(root) if isinstance(root, Path) else root} has no Slurm job:"
-            " set RUN and STORAGE, or start one with `make training TARGET=slurm`"
+            f" set RUN and STORAGE, or start one with `{command('train')} TARGET=slurm`"
         )
     return stored, job
 

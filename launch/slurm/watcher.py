@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+from common.commands import command
 from common.errors import EXIT_BUG, ClusterError, Preempted
 from common.runs import Run
 from common.runs.slurm_job import SlurmJob, decide, outcomes
@@ -135,7 +136,7 @@ def outcome_of(run: Run, job: SlurmJob, state: JobState | None, *, has_log: bool
         has_log: Its output was found.
     """
     title = f"job {job.slurm_id}"
-    again = f"run `make training TARGET=slurm {run.arguments}` to {run.continuation}"
+    again = f"run `{command('train')} TARGET=slurm {run.arguments}` to {run.continuation}"
     if run.finished():
         return JobOutcome(0, f"{title} COMPLETED; run {run.name} is finished")
     if state is None:

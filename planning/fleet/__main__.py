@@ -38,7 +38,7 @@ ROTATED = "every qubit of each example rotated"
 
 def main() -> None:
     """Measure a few steps, simulate the fleet, print and write the results."""
-    settings, options = Settings.with_options(sys.argv[1:], "make fleet", FleetOptions)
+    settings, options = Settings.with_options(sys.argv[1:], "fleet", FleetOptions)
     require_measurable(settings.job.target)
     check_settings(settings.training)
     exit_on_signals()

@@ -39,7 +39,7 @@ def main() -> int:
         return 0
     if not job.with_suffix(".pid").exists():
         local = settings.replace(target="local", threads=1)
-        args = selected(local.to_args(), used_by("make training", "local", local))
+        args = selected(local.to_args(), used_by("train", "local", local))
         command = [sys.executable, "-m", "tests.support.fake_training", *args]
         subprocess.Popen(
             ["bash", "-c", JOB, "job", job, *command], cwd=ROOT, env=clean_environment(),

@@ -17,7 +17,7 @@ import pytest
 from qfleet.native.libraries import core_folders
 
 ROOT = Path(__file__).parents[2]
-APPLICATIONS = ("training", "inference", "launch", "planning", "studies")
+APPLICATIONS = ("cli", "training", "inference", "launch", "planning", "studies")
 PACKAGES = ("qfleet", "common", *APPLICATIONS)
 ALL_PACKAGES = (*PACKAGES, "benchmarks", "chaos", "tools")
 TENSORFLOW = {"tensorflow", "tf_keras", "keras"}
@@ -30,8 +30,8 @@ FRAMEWORKS = {
 RUNTIME = "qfleet.tensorflow.runtime"
 
 BASE = {
-    "built_in_data", "count_bar", "environments", "epoch_bar", "errors", "events", "formats",
-    "import_path", "metrics", "processes", "safe_json", "text", "settings", "waiting",
+    "built_in_data", "commands", "count_bar", "environments", "epoch_bar", "errors", "events",
+    "formats", "import_path", "metrics", "processes", "safe_json", "text", "settings", "waiting",
 }  # fmt: skip
 """Parts of common that all other parts may import."""
 
@@ -40,15 +40,16 @@ ALLOWED: Mapping[str, set[str]] = {
     "formats": set(),
     "metrics": set(),
     "count_bar": set(),
-    "environments": {"errors"},
+    "commands": set(),
+    "environments": {"commands", "errors"},
     "import_path": set(),
     "safe_json": set(),
     "events": {"text"},
     "waiting": {"events"},
     "epoch_bar": {"events", "metrics"},
-    "errors": {"events", "text"},
+    "errors": {"commands", "events", "text"},
     "processes": {"events", "text"},
-    "settings": {"errors", "events", "text"},
+    "settings": {"commands", "errors", "events", "text"},
     "storage": BASE,
     "native_watchdog": {"events"},
     "uploads": BASE | {"storage"},

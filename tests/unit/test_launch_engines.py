@@ -279,7 +279,7 @@ def test_auto_follows_the_engine_of_the_unfinished_job() -> None:
 
 def test_run_of_another_engine_is_refused_with_its_commands() -> None:
     cluster = FakeServer("TFJob", "JobSet", JobSet=jobset(active=1))
-    with pytest.raises(RunError, match=r"JOB_API=jobset.*launch stop qcnn"):
+    with pytest.raises(RunError, match=r"JOB_API=jobset.*cluster stop qcnn"):
         choice(cluster, job_api="tfjob")
 
 

@@ -133,7 +133,10 @@ def test_watcher_reports_changed_replicas_once() -> None:
     one._poll()
     (report,) = console.lines[1:]
     assert "was changed to WORKERS=3" in report
-    assert "configured for WORKERS=2: run `python -m launch stop qcnn`" in report
+    assert (
+        "configured for WORKERS=2: run `.venv-launch/bin/python -m qfleet cluster stop qcnn`"
+        in report
+    )
     assert report.endswith("WORKERS=3`")
 
 
@@ -260,7 +263,8 @@ def test_for_cluster_adds_target_to_commands() -> None:
         "make inference RUN=a",
         "make tensorboard RUN=a",
         "make plan RUN=a",
-        "tensorboard x",
+        "qfleet infer RUN=b",
+        ".venv/bin/python -m qfleet report RUN=a",  # of a report that is in a bucket
     ]
     fields = {"run": "a", "storage": "gs://b", "metrics": {}, "commands": commands}
     found = for_cluster(Event("run_finished", 1.0, 0, "done", fields))
@@ -268,7 +272,7 @@ def test_for_cluster_adds_target_to_commands() -> None:
         "make inference TARGET=k8s RUN=a",
         "make tensorboard TARGET=k8s",
         "make plan RUN=a",
-        "tensorboard x",
+        "make inference TARGET=k8s RUN=b",
     ]
     plain = Event("epoch", 1.0, 0, "", {"epoch": 1, "epochs": 2})
     assert for_cluster(plain) is plain

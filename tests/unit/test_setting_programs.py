@@ -27,37 +27,37 @@ FLEET = ("planning.fleet.__main__", "main")
 SLURM_WORKER, WORKER = ("training.launcher.slurm_task", "main"), ("training.worker", "main")
 
 CODE = {
-    ("make training", "local"): [("training.__main__", "main")],
-    ("make training", "k8s"): [(f"{CLIENT}run", "run"), WORKER],
-    ("make training", "slurm"): [(SLURM, "run"), SLURM_WORKER],
-    ("make inference", "local"): [("inference.__main__", "main")],
-    ("make inference", "k8s"): [(f"{CLIENT}infer", "infer"), ("inference.worker", "main")],
-    ("make study", "local"): [STUDY, ("training.__main__", "main")],
-    ("make study", "k8s"): [STUDY, (f"{CLIENT}run", "run")],
-    ("make study", "slurm"): [STUDY, SLURM_WORKER],
-    **{("make plan", one): [("planning.__main__", "main")] for one in PROGRAMS["make plan"]},
-    **{("make fleet", one): [FLEET] for one in PROGRAMS["make fleet"]},
-    ("make dataset", "any"): [("common.data.__main__", "main")],
-    ("make runs", "any"): [("common.runs.__main__", "main")],
-    ("make tensorboard", "local"): [("launch.tensorboard_launcher", "main")],
-    ("make tensorboard", "k8s"): [(f"{CLIENT}tensorboard", "tensorboard")],
-    ("make manifests", "any"): [("launch.manifests", "main")],
-    ("launch status", "k8s"): [(f"{CLIENT}status", "status")],
-    ("launch status", "slurm"): [(SLURM, "status")],
-    ("launch logs", "k8s"): [(f"{CLIENT}logs", "logs")],
-    ("launch logs", "slurm"): [(SLURM, "logs")],
-    ("launch stop", "k8s"): [(f"{CLIENT}stop", "stop")],
-    ("launch stop", "slurm"): [(SLURM, "stop")],
-    ("launch list", "k8s"): [(f"{CLIENT}status", "list_jobs")],
-    ("launch list", "slurm"): [(SLURM, "list_jobs")],
-    ("launch delete", "k8s"): [(f"{CLIENT}stop", "delete")],
+    ("train", "local"): [("training.__main__", "main")],
+    ("train", "k8s"): [(f"{CLIENT}run", "run"), WORKER],
+    ("train", "slurm"): [(SLURM, "run"), SLURM_WORKER],
+    ("infer", "local"): [("inference.__main__", "main")],
+    ("infer", "k8s"): [(f"{CLIENT}infer", "infer"), ("inference.worker", "main")],
+    ("study", "local"): [STUDY, ("training.__main__", "main")],
+    ("study", "k8s"): [STUDY, (f"{CLIENT}run", "run")],
+    ("study", "slurm"): [STUDY, SLURM_WORKER],
+    **{("plan", one): [("planning.__main__", "main")] for one in PROGRAMS["plan"]},
+    **{("fleet", one): [FLEET] for one in PROGRAMS["fleet"]},
+    ("data", "any"): [("common.data.__main__", "main")],
+    ("runs", "any"): [("common.runs.__main__", "main")],
+    ("tensorboard", "local"): [("launch.tensorboard_launcher", "main")],
+    ("tensorboard", "k8s"): [(f"{CLIENT}tensorboard", "tensorboard")],
+    ("cluster manifests", "any"): [("launch.manifests", "main")],
+    ("cluster status", "k8s"): [(f"{CLIENT}status", "status")],
+    ("cluster status", "slurm"): [(SLURM, "status")],
+    ("cluster logs", "k8s"): [(f"{CLIENT}logs", "logs")],
+    ("cluster logs", "slurm"): [(SLURM, "logs")],
+    ("cluster stop", "k8s"): [(f"{CLIENT}stop", "stop")],
+    ("cluster stop", "slurm"): [(SLURM, "stop")],
+    ("cluster list", "k8s"): [(f"{CLIENT}status", "list_jobs")],
+    ("cluster list", "slurm"): [(SLURM, "list_jobs")],
+    ("cluster delete", "k8s"): [(f"{CLIENT}stop", "delete")],
 }  # fmt: skip
 """Program and TARGET -> the functions that run there."""
 
 SELECTING = {"config", "target"}
 """Settings that `Settings.from_args` and the Makefile read."""
 
-ALL_PARTS = used_anywhere("make manifests")
+ALL_PARTS = used_anywhere("cluster manifests")
 """Settings that the manifests of all parts read: a command renders the manifests of one part."""
 
 RECORDED = {
@@ -66,18 +66,18 @@ RECORDED = {
 }  # fmt: skip
 
 READ_OTHERWISE = {
-    "make training": ALL_PARTS,
-    "make inference": RECORDED | ALL_PARTS,
-    "make study": ALL_PARTS,
-    "make plan": {*names_in_scope(Scope.PLAN_FILE)},  # the file is for all programs
-    "make fleet": {"prune"},
+    "train": ALL_PARTS,
+    "infer": RECORDED | ALL_PARTS,
+    "study": ALL_PARTS,
+    "plan": {*names_in_scope(Scope.PLAN_FILE)},  # the file is for all programs
+    "fleet": {"prune"},
     # Checks of a training, which a data set has to pass with the defaults.
-    "make dataset": {"angles", "model", "loss", *names_in_scope(Scope.POD_SPEC), "state_shards",
+    "data": {"angles", "model", "loss", *names_in_scope(Scope.POD_SPEC), "state_shards",
                      "batch", "min_workers", "prune"},
-    "make runs": {"model", "qubits", "task"},  # of the listed runs
-    "make tensorboard": ALL_PARTS,
-    "launch status": ALL_PARTS,
-    "launch logs": ALL_PARTS,
+    "runs": {"model", "qubits", "task"},  # of the listed runs
+    "tensorboard": ALL_PARTS,
+    "cluster status": ALL_PARTS,
+    "cluster logs": ALL_PARTS,
 }  # fmt: skip
 """Settings that a program's code reads, but not as given on its command line."""
 
@@ -110,30 +110,30 @@ def test_pod_gets_the_settings_that_its_worker_reads():
 @pytest.mark.parametrize(
     ("program", "args", "words"),
     [
-        ("make training", ["PARTITION=4"], ["TARGET=slurm", "mean PARTITIONS?"]),
-        ("make training", ["TIME_LIMIT=5"], ["TARGET=slurm", "mean DEADLINE?"]),
-        ("make training", ["CPU=4"], ["TARGET=k8s or slurm"]),
-        ("make training", ["MAX_RESTARTS=4", "TARGET=k8s"], ["TARGET=local"]),
-        ("make training", ["QUEUE=team", "TARGET=slurm"], ["TARGET=k8s"]),
-        ("make training", ["ZNE=1,3,5"], ["make inference"]),
-        ("make training", ["EARLY_STOPPING=halving"], ["make study"]),
-        ("make training", ["--filters", "5"], ["MODEL=multi-filter"]),
-        ("make training", ["LABEL_COLUMN=kind"], ["DATA="]),
-        ("make training", ["PRICE_PER_WORKER_HOUR=2"], ["make study"]),
-        ("make inference", ["EPOCHS=5"], ["make training"]),
-        ("make inference", ["ZNE_FIT=linear"], ["with ZNE"]),
-        ("make training", ["QUICK=1"], ["make plan", "make fleet"]),
-        ("make study", ["COMPARE=a,b"], ["make runs"]),
-        ("make plan", ["PREEMPTION_RATE=0.1"], ["make fleet"]),
+        ("train", ["PARTITION=4"], ["TARGET=slurm", "mean PARTITIONS?"]),
+        ("train", ["TIME_LIMIT=5"], ["TARGET=slurm", "mean DEADLINE?"]),
+        ("train", ["CPU=4"], ["TARGET=k8s or slurm"]),
+        ("train", ["MAX_RESTARTS=4", "TARGET=k8s"], ["TARGET=local"]),
+        ("train", ["QUEUE=team", "TARGET=slurm"], ["TARGET=k8s"]),
+        ("train", ["ZNE=1,3,5"], ["make inference"]),
+        ("train", ["EARLY_STOPPING=halving"], ["make study"]),
+        ("train", ["--filters", "5"], ["MODEL=multi-filter"]),
+        ("train", ["LABEL_COLUMN=kind"], ["DATA="]),
+        ("train", ["PRICE_PER_WORKER_HOUR=2"], ["make study"]),
+        ("infer", ["EPOCHS=5"], ["make training"]),
+        ("infer", ["ZNE_FIT=linear"], ["with ZNE"]),
+        ("train", ["QUICK=1"], ["make plan", "make fleet"]),
+        ("study", ["COMPARE=a,b"], ["make runs"]),
+        ("plan", ["PREEMPTION_RATE=0.1"], ["make fleet"]),
         ("", ["PROMOTE=a"], ["command"]),
-        ("make runs", ["INPUT=x.csv"], ["make inference"]),
-        ("make dataset", ["WORKERS=4"], ["make training"]),
-        ("make fleet", ["LEARNING_RATE=0.2"], ["make training"]),
-        ("make tensorboard", ["EPOCHS=3"], ["make training"]),
-        ("make tensorboard", ["RUN=a", "TARGET=k8s"], ["TARGET=local"]),
-        ("make tensorboard", ["HOST=::1", "TARGET=k8s"], ["TARGET=local"]),
-        ("make training", ["PORT=5001"], ["make tensorboard", "RENDEZVOUS_PORT?"]),
-        ("launch stop", ["MEMORY=4Gi", "TARGET=k8s"], ["make training"]),
+        ("runs", ["INPUT=x.csv"], ["make inference"]),
+        ("data", ["WORKERS=4"], ["make training"]),
+        ("fleet", ["LEARNING_RATE=0.2"], ["make training"]),
+        ("tensorboard", ["EPOCHS=3"], ["make training"]),
+        ("tensorboard", ["RUN=a", "TARGET=k8s"], ["TARGET=local"]),
+        ("tensorboard", ["HOST=::1", "TARGET=k8s"], ["TARGET=local"]),
+        ("train", ["PORT=5001"], ["make tensorboard", "RENDEZVOUS_PORT?"]),
+        ("cluster stop", ["MEMORY=4Gi", "TARGET=k8s"], ["make training"]),
     ],
 )  # fmt: skip
 def test_argument_that_is_not_used_is_refused(program, args, words):
@@ -155,12 +155,12 @@ def test_shared_source_with_other_settings_is_accepted(program, tmp_path, monkey
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [
-        ("make runs", ["YES=1"]),
-        ("make runs", ["PROMOTE=a"]),
-        ("make runs", ["COMPARE=a,b", "DELETE=c"]),
-        ("make runs", ["PROMOTE=a", "AS=A!"]),
-        ("make fleet", ["RESTART_SECONDS=soon"]),
-        ("make plan", ["APPLY=perhaps"]),
+        ("runs", ["YES=1"]),
+        ("runs", ["PROMOTE=a"]),
+        ("runs", ["COMPARE=a,b", "DELETE=c"]),
+        ("runs", ["PROMOTE=a", "AS=A!"]),
+        ("fleet", ["RESTART_SECONDS=soon"]),
+        ("plan", ["APPLY=perhaps"]),
     ],
 )
 def test_option_of_a_command_that_is_wrong_is_refused(program, arguments):
@@ -171,7 +171,7 @@ def test_option_of_a_command_that_is_wrong_is_refused(program, arguments):
 
 @pytest.mark.parametrize("program", OPTIONS)
 def test_option_is_in_help_of_its_command_only(program, capsys):
-    for other in ("make training", *OPTIONS):
+    for other in ("train", *OPTIONS):
         with pytest.raises(SystemExit):
             Settings.from_args(["--help"], other)
         words = capsys.readouterr().out.split()
@@ -187,14 +187,14 @@ def test_option_in_a_shared_source_is_read_by_its_command(tmp_path, monkeypatch)
     file.write_text("preemption_rate: 0.5\nqubits: 9\n")
     monkeypatch.setenv("QFLEET_RESTART_SECONDS", "7")
     args = [f"CONFIG={file}", "STEP_TIME_CV=0.1"]
-    settings, options = Settings.with_options(args, "make fleet", OPTIONS["make fleet"])
+    settings, options = Settings.with_options(args, "fleet", OPTIONS["fleet"])
     values = (options.preemption_rate, options.restart_seconds, options.step_time_cv)
     assert (settings.model.qubits, values) == (9, (0.5, 7.0, 0.1))
     assert Settings.from_args(settings.to_args()) == settings.replace(config=None)
 
 
 def test_to_args_of_internal_calls_stays_accepted():
-    settings = Settings.from_args(["TARGET=slurm", "PARTITION=x", "SEED=3"], "make training")
+    settings = Settings.from_args(["TARGET=slurm", "PARTITION=x", "SEED=3"], "train")
     assert Settings.from_args(settings.to_args()) == settings
 
 
@@ -206,45 +206,43 @@ def test_trial_gets_only_settings_of_a_training(monkeypatch):
               for number, model in enumerate(("hybrid", "multi-filter"))]  # fmt: skip
     assert [f"--filters={2}" in trial for trial in trials] == [False, True]
     for trial in trials:
-        assert Settings.from_args(trial, "make training").job.study == "s"
+        assert Settings.from_args(trial, "train").job.study == "s"
 
 
 @pytest.mark.parametrize(
     ("read", "name"),
     [
-        (lambda: Settings.from_args(["run=a", "RUN=b"], "make training"), "RUN"),
-        (lambda: Settings.from_args(["--seed", "1", "SEED="], "make runs"), "SEED"),
+        (lambda: Settings.from_args(["run=a", "RUN=b"], "train"), "RUN"),
+        (lambda: Settings.from_args(["--seed", "1", "SEED="], "runs"), "SEED"),
         (lambda: StudyDefinition.from_args(["NAME=s", "SEED=1", "SEEDS=2,3"]), "SEED"),
     ],
 )
 def test_two_values_of_a_setting_are_refused(read, name):
     with pytest.raises(SettingsError, match=f"^{name}"):
         read()
-    Settings.from_args(["RUN=b", "run=b"], "make training")
+    Settings.from_args(["RUN=b", "run=b"], "train")
 
 
 def test_defaults_before_given_values_leave_one_of_each():
     assert last_of_each(["run", "RUN=a", "RUN=b"]) == ["run", "RUN=b"]  # a word is not a setting
     args = ["EPOCHS=300", "SEED=1", "--epochs=9"]
-    assert Settings.from_args(last_of_each(args), "make training").training.epochs == 9
+    assert Settings.from_args(last_of_each(args), "train").training.epochs == 9
 
 
 def test_epochs_of_the_only_initialization_are_refused():
     args = ["INITIALIZATIONS=1", "INITIALIZATION_EPOCHS=5"]
     with pytest.raises(SettingsError, match="INITIALIZATIONS above 1"):
-        Settings.from_args(args, "make training")
-    Settings.from_args(args[1:], "make training")
+        Settings.from_args(args, "train")
+    Settings.from_args(args[1:], "train")
 
 
 def test_condition_of_each_setting_can_hold():
     values = {"model": "multi-filter", "reproducible": True, "min_workers": 1, "queue": "q",
               "zne": "1,3", "data": "x.csv"}  # fmt: skip
     energy = Settings.from_values(task="energy", model="uccsd", data="x.json", min_workers=1)
-    used = used_by("make training", "k8s", Settings.from_values(**values)) | used_by(
-        "make training", "k8s", energy
-    )
-    used |= used_by("make runs", "any", Settings.from_values())
-    used |= used_by("make inference", "local", Settings.from_values(zne="1,3"))
+    used = used_by("train", "k8s", Settings.from_values(**values)) | used_by("train", "k8s", energy)
+    used |= used_by("runs", "any", Settings.from_values())
+    used |= used_by("infer", "local", Settings.from_values(zne="1,3"))
     assert CONDITIONS.keys() <= used
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from common.commands import command
 from common.errors import SettingsError
 from training.cluster.spec import ClusterSpec
 
@@ -54,8 +55,8 @@ class SlurmTask:
             )
         except (KeyError, ValueError) as error:
             raise SettingsError(
-                f"this is not a task of a Slurm job step ({error}): start it with `make training"
-                " TARGET=slurm`"
+                f"this is not a task of a Slurm job step ({error}): start it with"
+                f" `{command('train')} TARGET=slurm`"
             ) from None
         if not 0 <= task.rank < len(hosts):
             raise SettingsError(

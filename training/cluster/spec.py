@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from common.commands import command
 from common.errors import SettingsError
 from training.cluster import indexed_job
 
@@ -127,7 +128,7 @@ class ClusterSpec:
 
 _CHANGE = (
     "the job's replicas and WORKERS must be the same number; stop the job and start it again with"
-    " the new number of workers, for example `make training TARGET=k8s WORKERS=3`"
+    f" the new number of workers, for example `{command('train')} TARGET=k8s WORKERS=3`"
 )
 
 

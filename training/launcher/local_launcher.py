@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common import runs, storage
+from common.commands import command
 from common.errors import (
     DeadlineReached,
     PeerLost,
@@ -94,7 +95,7 @@ class LocalLauncher:
         if signals.exit_code is None:
             return code
         log.warning(
-            f"Stopped. Run `make training {self._run.arguments}` to {self._run.continuation}"
+            f"Stopped. Run `{command('train')} {self._run.arguments}` to {self._run.continuation}"
         )
         return signals.exit_code
 
@@ -134,7 +135,7 @@ class LocalLauncher:
         raise PeerLost(
             f"all workers failed {times} (MAX_RESTARTS={max_restarts}); logs:"
             f" {self._settings.job.storage}/{self._name}/text; run"
-            f" `make training {self._run.arguments}` again to {self._run.continuation}"
+            f" `{command('train')} {self._run.arguments}` again to {self._run.continuation}"
         )
 
     def _run_workers(self, signals: StopSignals) -> int:

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Le, Lt
 from pydantic import StringConstraints, field_validator
 
+from common.commands import command
 from common.settings.fields import Scope, Scopes, Setting, SettingsGroup
 from qfleet.devices.calibration import INLINE, MAX_INLINE
 from qfleet.noise_rates import NoiseRates
@@ -82,8 +83,8 @@ class JobSettings(SettingsGroup):
         str,
         StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9]{0,45}[a-z0-9])?)?$"),
         Setting(
-            "name of the study, which `make study` also accepts as NAME; its trials are runs with"
-            " this name and a number",
+            f"name of the study, which `{command('study')}` also accepts as NAME; its trials are"
+            " runs with this name and a number",
             allowed="lower-case letters, digits and '-', at most 47 characters",
             also=frozenset({Scope.WORKER}),
             without=frozenset({Scope.PLAN_FILE}),
@@ -186,8 +187,8 @@ class ModelSettings(SettingsGroup):
             "noise of the circuits: that of a calibrated device, to which they are mapped, or"
             " rates; default: none in training, and that of the training in inference",
             identity=True,
-            allowed=f"{NO_NOISE}, a name from `make calibration`, a YAML file of a calibration or"
-            " of rates, or pairs such as depolarizing:0.01,readout:0.02 of "
+            allowed=f"{NO_NOISE}, a name from `{command('calibrate')}`, a YAML file of a"
+            " calibration or of rates, or pairs such as depolarizing:0.01,readout:0.02 of "
             + ", ".join(name.replace("_", "-") for name in NoiseRates.__annotations__),
         ),
     ] = ""
@@ -295,7 +296,7 @@ class DataSettings(SettingsGroup):
             "data set",
             identity=True,
             allowed="excitations, digits, the path of a .csv, .csv.gz, .parquet or .npz table, a"
-            " folder written by `make dataset`; a Hamiltonian (TASK=energy) or a state"
+            f" folder written by `{command('data')}`; a Hamiltonian (TASK=energy) or a state"
             " (TASK=state)",
         ),
     ] = "excitations"

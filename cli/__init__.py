@@ -1,0 +1,1 @@
+"""The command `qfleet`: its subcommands, their help and completion."""

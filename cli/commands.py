@@ -1,0 +1,199 @@
+"""The subcommands of `qfleet`, each a program of the service."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from common.environments import DEVICES, LAUNCH, TENSORBOARD, WORKER, Environment
+from common.errors import SettingsError
+
+Rewrite = Callable[[Sequence[str]], list[str]]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand.
+
+    Args:
+        summary: Its line in the list of commands.
+        module: The program: a module with a function main, which reads sys.argv.
+        program: Key of PROGRAMS with its settings; empty if it has none.
+        environment: Where the program runs.
+        examples: Lines of its help, without `qfleet`.
+        usage: Words in front of its settings, such as `RUN`.
+        on_cluster: The client's command that takes its place with TARGET=k8s, and its
+            counterpart with TARGET=slurm; empty if the program itself handles TARGET.
+        words: Turns the words in front of the settings into settings.
+    """
+
+    summary: str
+    module: str
+    program: str
+    environment: Environment | None = WORKER
+    examples: Sequence[str] = ()
+    usage: str = ""
+    on_cluster: str = ""
+    words: Rewrite | None = None
+
+
+def _run(words: Sequence[str]) -> list[str]:
+    if len(words) > 1:
+        raise SettingsError(f"{words[1]} is one word too many: give one run")
+    return [f"RUN={word}" for word in words]
+
+
+def _several(setting: str) -> Rewrite:
+    def rewrite(words: Sequence[str]) -> list[str]:
+        if not words:
+            raise SettingsError(f"no runs to {setting.lower()} are given: `qfleet runs` lists all")
+        return [f"{setting}={','.join(words)}"]
+
+    return rewrite
+
+
+def _one(setting: str) -> Rewrite:
+    def rewrite(words: Sequence[str]) -> list[str]:
+        if len(words) != 1:
+            raise SettingsError(f"{setting.lower()} one run: `qfleet runs` lists all")
+        return [f"{setting}={words[0]}"]
+
+    return rewrite
+
+
+def _client(name: str, summary: str, usage: str, *examples: str) -> Command:
+    return Command(summary, "launch.__main__", f"cluster {name}", LAUNCH, examples, usage, name)
+
+
+COMMANDS: Mapping[str, Command] = MappingProxyType(
+    {
+        "train": Command(
+            "train a model, here or with TARGET=k8s or slurm",
+            "training.__main__",
+            "train",
+            examples=(
+                "train                                        the shipped QCNN, on this machine",
+                "train --qubits 12 --workers 4                settings as options",
+                "train QUBITS=12 WORKERS=4                    the same",
+                "train MODEL=my_model:build DATA=table.csv    your circuit on your table",
+                "train TARGET=k8s STORAGE=gs://bucket/runs    in a cluster",
+            ),
+            on_cluster="run",
+        ),
+        "infer": Command(
+            "predict with a trained model",
+            "inference.__main__",
+            "infer",
+            examples=(
+                "infer                          the newest finished run, on its test split",
+                "infer my-run INPUT=new.csv     a run, on a table",
+            ),
+            usage="[RUN]",
+            on_cluster="infer",
+            words=_run,
+        ),
+        "runs": Command("list the runs", "common.runs.__main__", "runs"),
+        "report": Command(
+            "open the report of a run, which inference writes",
+            "cli.report",
+            "infer",
+            examples=("report              the newest finished run", "report my-run       a run"),
+            usage="[RUN]",
+            words=_run,
+        ),
+        "tensorboard": Command(
+            "show all runs, during and after training",
+            "launch.tensorboard_launcher",
+            "tensorboard",
+            TENSORBOARD,
+            examples=("tensorboard PORT=6006    on another port",),
+            on_cluster="tensorboard",
+        ),
+        "study": Command(
+            "compare trainings that differ in some settings, with several seeds",
+            "studies.__main__",
+            "study",
+            examples=("study NAME=widths QUBITS=8,12 SEEDS=0..4    five seeds of two widths",),
+        ),
+        "plan": Command(
+            "predict time and cost, and recommend the number of workers",
+            "planning.__main__",
+            "plan",
+            examples=("plan QUBITS=16 QUICK=1    with cached measurements",),
+        ),
+        "fleet": Command(
+            "simulate a job on 1 to 10,000 workers that are lost at times",
+            "planning.fleet.__main__",
+            "fleet",
+        ),
+        "data": Command(
+            "write a data set for many trainings",
+            "common.data.__main__",
+            "data",
+            examples=("data TRAIN_EXAMPLES=1000000 STORAGE=gs://bucket/runs    in storage",),
+        ),
+        "calibrate": Command(
+            "list devices, or write the calibration of one for NOISE",
+            "common.calibrations.__main__",
+            "",
+            DEVICES,
+            examples=("calibrate DEVICE=ibm_sherbrooke    its calibration",),
+        ),
+        "check": Command("say what works on this machine", "cli.check", "", None),
+    }
+)
+"""Commands of the top level; `runs` and `cluster` have commands of their own."""
+
+RUNS: Mapping[str, Command] = MappingProxyType(
+    {
+        "list": Command("list the runs, or the trials of STUDY", "common.runs.__main__", "runs"),
+        "show": Command(
+            "print the settings and the result of a run",
+            "common.runs.__main__",
+            "runs",
+            usage="RUN",
+            words=_one("SHOW"),
+        ),
+        "compare": Command(
+            "compare the settings and metrics of runs",
+            "common.runs.__main__",
+            "runs",
+            usage="RUN...",
+            words=_several("COMPARE"),
+        ),
+        "promote": Command(
+            "give a finished run an alias, which RUN takes",
+            "common.runs.__main__",
+            "runs",
+            examples=("runs promote my-run --as production",),
+            usage="RUN",
+            words=_one("PROMOTE"),
+        ),
+        "delete": Command(
+            "delete runs; `failed` deletes all that failed before their first checkpoint",
+            "common.runs.__main__",
+            "runs",
+            usage="RUN...",
+            words=_several("DELETE"),
+        ),
+    }
+)
+
+CLUSTER: Mapping[str, Command] = MappingProxyType(
+    {
+        "status": _client("status", "show the state of a job and its workers", "[RUN]"),
+        "list": _client("list", "list the jobs in the namespace", ""),
+        "logs": _client("logs", "print the logs of workers, also of deleted pods", "[RUN]"),
+        "stop": _client("stop", "stop a training; training the same RUN resumes it", "[RUN]"),
+        "delete": _client("delete", "delete training, inference or tensorboard", "PART [RUN]"),
+        "render": _client(
+            "render",
+            "print the manifests of training, inference or tensorboard",
+            "[PART]",
+            "cluster render training WORKERS=4 IMAGE=registry/qfleet | kubectl apply -f -",
+        ),
+    }
+)
+"""Commands of `qfleet cluster`: the client, on Kubernetes and with TARGET=slurm."""
+
+FIRST = ("train", "infer", "runs", "tensorboard", "check")
+"""The commands that `qfleet` alone names."""
