@@ -230,6 +230,7 @@ docs: ## build the documentation in site/, with strict links
 .PHONY: wheel
 wheel: ## build the wheel of the library for Linux x86_64 in dist/, or PLATFORM=linux-aarch64 or macos-arm64
 	@$(setup) $(wheel)
+	@$(setup) .venv worker
 	@exec .venv-wheel/bin/python -m tools.wheel $(foreach word,$(words),$(call quote,$(call whole,$(patsubst PLATFORM=%,%,$(word)))))
 
 .PHONY: quality

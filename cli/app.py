@@ -5,21 +5,19 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
-from cli.commands import CLUSTER, COMMANDS, FIRST, RUNS, Command
+from cli.commands import CLUSTER, COMMANDS, FIRST, RUNS, Subcommand
 from common import events
 from common.environments import LAUNCH, WORKER, code_version
 from common.errors import SettingsError, run_main
-from common.settings import Settings
-from common.settings.fields import SettingField
-from common.settings.options import option_fields
-from common.settings.programs import PROGRAMS, used_anywhere
-from common.settings.registry import all_fields, flag
-from common.settings.schema import describe_constraint, format_value
 from common.text import did_you_mean
+
+if TYPE_CHECKING:
+    from common.settings.fields import SettingField
 
 CLIENT = "launch.__main__"
 """The client of clusters."""
@@ -90,7 +88,7 @@ class Group(click.Group):
     """
 
     def __init__(
-        self, name: str, commands: Mapping[str, Command], *, help: str, default: str = ""
+        self, name: str, commands: Mapping[str, Subcommand], *, help: str, default: str = ""
     ) -> None:
         super().__init__(name, help=help, invoke_without_command=True)
         self._default = default
@@ -142,7 +140,7 @@ class SettingsCommand(click.Command):
         command: What it does.
     """
 
-    def __init__(self, path: str, command: Command) -> None:
+    def __init__(self, path: str, command: Subcommand) -> None:
         examples = "".join(f"\n  qfleet {example}" for example in command.examples)
         epilog = f"\b\nExamples:{examples}" if examples else ""
         super().__init__(path.split()[-1], help=_sentence(command.summary), epilog=epilog)
@@ -162,6 +160,11 @@ class SettingsCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the settings by group."""
+        from common.settings.registry import (
+            flag,  # only here: the list of commands needs no pydantic
+        )
+        from common.settings.schema import describe_constraint, format_value
+
         groups: dict[str, list[tuple[str, str]]] = {}
         for field in self._fields().values():
             facts = [describe_constraint(field), *([f"in {field.unit}"] if field.unit else [])]
@@ -184,6 +187,8 @@ class SettingsCommand(click.Command):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the settings, or the values of a setting, that begin with a text."""
+        from common.settings.registry import flag
+
         fields = self._fields()
         name, equals, value = incomplete.partition("=")
         if equals:
@@ -204,7 +209,11 @@ class SettingsCommand(click.Command):
         """Run the program; return its exit code."""
         return _run_program(ctx.command_path, self._command, ctx.args)
 
-    def _fields(self) -> Mapping[str, SettingField]:
+    def _fields(self) -> Mapping[str, "SettingField"]:
+        from common.settings.options import option_fields
+        from common.settings.programs import PROGRAMS, used_anywhere
+        from common.settings.registry import all_fields
+
         program = self._command.program
         if program not in PROGRAMS:
             return {}
@@ -213,7 +222,7 @@ class SettingsCommand(click.Command):
         return {name: field for name, field in known.items() if name in used}
 
 
-def _run_program(path: str, command: Command, args: Sequence[str]) -> int:
+def _run_program(path: str, command: Subcommand, args: Sequence[str]) -> int:
     environment, module = command.environment, command.module
     count = next((at for at, arg in enumerate(args) if _is_setting(arg)), len(args))
     if command.words:
@@ -232,8 +241,11 @@ def _run_program(path: str, command: Command, args: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _target(args: Sequence[str], command: Command, *, is_client: bool) -> str:
+def _target(args: Sequence[str], command: Subcommand, *, is_client: bool) -> str:
     """Return TARGET; the client of clusters takes `local` for k8s."""
+    from common.settings import Settings
+    from common.settings.programs import PROGRAMS
+
     program = command.program if command.program in PROGRAMS else ""
     target = Settings.from_args(args, program, is_client=is_client).job.target
     return "k8s" if is_client and target == "local" else target

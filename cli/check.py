@@ -144,4 +144,4 @@ PARTS: Mapping[str, Callable[[], Finding]] = MappingProxyType(
 """Names and checks, in the order of the lines."""
 
 NEEDED = ("engine", "TensorFlow", "storage")
-"""What a training on this machine needs."""
+"""Parts that a training on this machine needs."""

@@ -6,12 +6,13 @@ from types import MappingProxyType
 
 from common.environments import DEVICES, LAUNCH, TENSORBOARD, WORKER, Environment
 from common.errors import SettingsError
+from launch.client_commands import COMMANDS as CLIENT
 
 Rewrite = Callable[[Sequence[str]], list[str]]
 
 
 @dataclass(frozen=True)
-class Command:
+class Subcommand:
     """A subcommand.
 
     Args:
@@ -60,13 +61,17 @@ def _one(setting: str) -> Rewrite:
     return rewrite
 
 
-def _client(name: str, summary: str, usage: str, *examples: str) -> Command:
-    return Command(summary, "launch.__main__", f"cluster {name}", LAUNCH, examples, usage, name)
+def _client(name: str, *examples: str) -> Subcommand:
+    command = CLIENT[name]
+    program = f"cluster {name}"
+    return Subcommand(
+        command.summary, "launch.__main__", program, LAUNCH, examples, command.arguments, name
+    )
 
 
-COMMANDS: Mapping[str, Command] = MappingProxyType(
+COMMANDS: Mapping[str, Subcommand] = MappingProxyType(
     {
-        "train": Command(
+        "train": Subcommand(
             "train a model, here or with TARGET=k8s or slurm",
             "training.__main__",
             "train",
@@ -79,7 +84,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             ),
             on_cluster="run",
         ),
-        "infer": Command(
+        "infer": Subcommand(
             "predict with a trained model",
             "inference.__main__",
             "infer",
@@ -91,8 +96,8 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             on_cluster="infer",
             words=_run,
         ),
-        "runs": Command("list the runs", "common.runs.__main__", "runs"),
-        "report": Command(
+        "runs": Subcommand("list the runs", "common.runs.__main__", "runs"),
+        "report": Subcommand(
             "open the report of a run, which inference writes",
             "cli.report",
             "infer",
@@ -100,7 +105,7 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             usage="[RUN]",
             words=_run,
         ),
-        "tensorboard": Command(
+        "tensorboard": Subcommand(
             "show all runs, during and after training",
             "launch.tensorboard_launcher",
             "tensorboard",
@@ -108,59 +113,59 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
             examples=("tensorboard PORT=6006    on another port",),
             on_cluster="tensorboard",
         ),
-        "study": Command(
+        "study": Subcommand(
             "compare trainings that differ in some settings, with several seeds",
             "studies.__main__",
             "study",
             examples=("study NAME=widths QUBITS=8,12 SEEDS=0..4    five seeds of two widths",),
         ),
-        "plan": Command(
+        "plan": Subcommand(
             "predict time and cost, and recommend the number of workers",
             "planning.__main__",
             "plan",
             examples=("plan QUBITS=16 QUICK=1    with cached measurements",),
         ),
-        "fleet": Command(
+        "fleet": Subcommand(
             "simulate a job on 1 to 10,000 workers that are lost at times",
             "planning.fleet.__main__",
             "fleet",
         ),
-        "data": Command(
+        "data": Subcommand(
             "write a data set for many trainings",
             "common.data.__main__",
             "data",
             examples=("data TRAIN_EXAMPLES=1000000 STORAGE=gs://bucket/runs    in storage",),
         ),
-        "calibrate": Command(
+        "calibrate": Subcommand(
             "list devices, or write the calibration of one for NOISE",
             "common.calibrations.__main__",
             "",
             DEVICES,
             examples=("calibrate DEVICE=ibm_sherbrooke    its calibration",),
         ),
-        "check": Command("say what works on this machine", "cli.check", "", None),
+        "check": Subcommand("report what works on this machine", "cli.check", "", None),
     }
 )
 """Commands of the top level; `runs` and `cluster` have commands of their own."""
 
-RUNS: Mapping[str, Command] = MappingProxyType(
+RUNS: Mapping[str, Subcommand] = MappingProxyType(
     {
-        "list": Command("list the runs, or the trials of STUDY", "common.runs.__main__", "runs"),
-        "show": Command(
+        "list": Subcommand("list the runs, or the trials of STUDY", "common.runs.__main__", "runs"),
+        "show": Subcommand(
             "print the settings and the result of a run",
             "common.runs.__main__",
             "runs",
             usage="RUN",
             words=_one("SHOW"),
         ),
-        "compare": Command(
+        "compare": Subcommand(
             "compare the settings and metrics of runs",
             "common.runs.__main__",
             "runs",
             usage="RUN...",
             words=_several("COMPARE"),
         ),
-        "promote": Command(
+        "promote": Subcommand(
             "give a finished run an alias, which RUN takes",
             "common.runs.__main__",
             "runs",
@@ -168,7 +173,7 @@ RUNS: Mapping[str, Command] = MappingProxyType(
             usage="RUN",
             words=_one("PROMOTE"),
         ),
-        "delete": Command(
+        "delete": Subcommand(
             "delete runs; `failed` deletes all that failed before their first checkpoint",
             "common.runs.__main__",
             "runs",
@@ -178,17 +183,11 @@ RUNS: Mapping[str, Command] = MappingProxyType(
     }
 )
 
-CLUSTER: Mapping[str, Command] = MappingProxyType(
+CLUSTER: Mapping[str, Subcommand] = MappingProxyType(
     {
-        "status": _client("status", "show the state of a job and its workers", "[RUN]"),
-        "list": _client("list", "list the jobs in the namespace", ""),
-        "logs": _client("logs", "print the logs of workers, also of deleted pods", "[RUN]"),
-        "stop": _client("stop", "stop a training; training the same RUN resumes it", "[RUN]"),
-        "delete": _client("delete", "delete training, inference or tensorboard", "PART [RUN]"),
+        **{name: _client(name) for name in ("status", "list", "logs", "stop", "delete")},
         "render": _client(
             "render",
-            "print the manifests of training, inference or tensorboard",
-            "[PART]",
             "cluster render training WORKERS=4 IMAGE=registry/qfleet | kubectl apply -f -",
         ),
     }

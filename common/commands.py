@@ -1,4 +1,4 @@
-"""What a person types to start a program: `qfleet train`, or `make training` in a checkout.
+"""Names of programs on the command line: `qfleet train`, or `make training` in a checkout.
 
 Messages name programs by `command`, since an installed qfleet has no targets of make.
 """

@@ -1,6 +1,5 @@
 """The Python environments of this checkout, commands that run in them, and versions."""
 
-import importlib.metadata
 import importlib.util
 import os
 import subprocess
@@ -13,7 +12,7 @@ from common.errors import ClusterError, SettingsError
 
 ROOT = Path(__file__).resolve().parents[1]
 
-WORKER_PYTHON = ROOT / ".venv" / "bin" / "python"
+WORKER_PYTHON = Path(sys.executable) if IS_INSTALLED else ROOT / ".venv" / "bin" / "python"
 """Interpreter of the environment that has TensorFlow."""
 
 _CLIENT = ROOT / ".venv-launch" / "bin" / "python"
@@ -53,13 +52,14 @@ class Environment:
 
     @property
     def mend(self) -> str:
-        """What a person does if the packages are missing."""
+        """The end of a message that the packages are missing: how to install them."""
         if IS_INSTALLED:
             return f"`pip install 'qfleet[{self.extra}]'` installs it"
         return f"`./setup.sh '' {self.groups}` installs it"
 
 
 WORKER = Environment("tensorflow", "train", ".venv worker")
+STUDIES = Environment("optuna", "studies", ".venv worker studies")
 LAUNCH = Environment("kubernetes", "cluster", ".venv-launch launch")
 TENSORBOARD = Environment("xprof", "tensorboard", ".venv-launch launch tensorboard")
 DEVICES = Environment("cirq_google", "devices", ".venv-launch launch devices")
@@ -68,7 +68,7 @@ DEVICES = Environment("cirq_google", "devices", ".venv-launch launch devices")
 def service_version() -> str:
     """Return the version of the service, such as 0.6.0."""
     if IS_INSTALLED:
-        return importlib.metadata.version("qfleet")
+        return package_version("qfleet")
     return (ROOT / "VERSION").read_text(encoding="utf-8").strip()
 
 
@@ -78,6 +78,9 @@ def cluster_client_command() -> list[str]:
     Raises:
         ClusterError: Its environment is missing.
     """
+    if IS_INSTALLED:
+        LAUNCH.enter("cluster")  # or it raises
+        return [sys.executable, "-m", "launch"]
     if not _CLIENT.is_file():
         raise ClusterError(
             f"the environment of the cluster client is missing: `{command('plan')} TARGET=k8s`"
@@ -92,12 +95,14 @@ def package_version(name: str) -> str:
     Raises:
         importlib.metadata.PackageNotFoundError: It is not installed.
     """
+    from importlib import metadata  # only here: it takes 50 ms to import
+
     try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         if name != "tensorflow":
             raise
-        return importlib.metadata.version("tensorflow-cpu")
+        return metadata.version("tensorflow-cpu")
 
 
 def code_version() -> str:

@@ -39,7 +39,6 @@ from pathlib import Path
 from types import FrameType
 
 from common import events
-from common.commands import command
 from common.text import printable
 from qfleet import errors as library
 
@@ -199,10 +198,8 @@ def _from_library(error: library.LibraryError) -> UserError:
     if isinstance(error, library.CircuitError):
         return SimulationError(str(error))
     if isinstance(error, library.TfqMissingError):
-        return SettingsError(
-            f"SIMULATOR=tfq: {error}; `{command('train')} SIMULATOR=tfq` installs it in .venv-tfq,"
-            " SIMULATOR=qfleet does not need it"
-        )
+        mend = "a checkout's `make training SIMULATOR=tfq` installs it in .venv-tfq"
+        return SettingsError(f"SIMULATOR=tfq: {error}; {mend}, SIMULATOR=qfleet does not need it")
     return SettingsError(str(error))
 
 

@@ -2,51 +2,13 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from common.errors import SettingsError, exit_on_signals, run_main
 from common.settings import Settings
 from common.settings.options import TensorBoardOptions
 from common.settings.programs import PROGRAMS
 from common.text import did_you_mean
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command of the client.
-
-    Args:
-        summary: Its line of --help.
-        arguments: Names of its positional arguments. RUN is a setting, too.
-        program: Key of PROGRAMS with its settings; default: `launch COMMAND`, if there is one.
-    """
-
-    summary: str
-    arguments: str = ""
-    program: str = ""
-
-
-COMMANDS = {
-    "run": Command(
-        "train in the cluster and follow the job; Ctrl-C leaves it running", program="train"
-    ),
-    "infer": Command(
-        "predict with the latest finished run, or RUN, in a Job and follow it",
-        program="infer",
-    ),
-    "tensorboard": Command(
-        "run TensorBoard in the cluster; forward PORT to it", program="tensorboard"
-    ),
-    "status": Command("show the state of a job and its workers", "[RUN]"),
-    "logs": Command("print the logs of workers, also after their pods were deleted", "[RUN]"),
-    "stop": Command("stop a training job; training the same RUN again resumes it", "[RUN]"),
-    "benchmark": Command("measure short trainings in pods, and delete the pods", "CASES"),
-    "storage": Command("create the cluster's storage and hold it open until stdin ends"),
-    "list": Command("list qfleet's jobs in the namespace"),
-    "delete": Command("delete training, inference or tensorboard from the cluster", "PART [RUN]"),
-    "render": Command("print the manifests of training, inference or tensorboard", "[PART]"),
-}
-"""Commands by name."""
+from launch.client_commands import COMMANDS, ClientCommand
 
 
 def help_text() -> str:
@@ -100,7 +62,7 @@ def _read(name: str, arguments: Sequence[str], args: Sequence[str]) -> Settings:
     return Settings.from_args(args, program if program in PROGRAMS else "", is_client=True)
 
 
-def _positional(command: Command, rest: Sequence[str]) -> list[str]:
+def _positional(command: ClientCommand, rest: Sequence[str]) -> list[str]:
     """Return the arguments in front of the settings."""
     arguments: list[str] = []
     for word in rest[: len(command.arguments.split())]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from common.commands import command
+from common.environments import STUDIES
 from common.errors import SettingsError
 
 
@@ -20,8 +20,7 @@ def import_optuna(setting: str, otherwise: str = "") -> Any:
         import optuna
     except ImportError:
         raise SettingsError(
-            f"{setting} needs Optuna, which is not installed: `{command('study')} {setting}`"
-            f" installs it{otherwise}"
+            f"{setting} needs Optuna, which is not installed: {STUDIES.mend}{otherwise}"
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna

@@ -41,21 +41,25 @@ def main() -> int:
     """Build the wheels of the platforms on the command line and print their paths."""
     parser = argparse.ArgumentParser(prog="python -m tools.wheel", description=__doc__)
     parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help=", ".join(PLATFORMS))
+    parser.add_argument(
+        "--widest", default="avx512", help="widest kernels: a wheel for tests is built faster"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder of the wheels")
     arguments = parser.parse_args()
     for name in arguments.platforms or ["linux-x86_64"]:
         if name not in PLATFORMS:
             parser.error(f"{name} is not one of {', '.join(PLATFORMS)}")
-        print(build(PLATFORMS[name], arguments.out))
+        print(build(PLATFORMS[name], arguments.out, arguments.widest))
     return 0
 
 
-def build(platform: Platform, out: Path) -> Path:
+def build(platform: Platform, out: Path, widest: str = "avx512") -> Path:
     """Build the wheel of one platform from the last commit.
 
     Args:
         platform: The platform.
         out: Folder that receives the wheel.
+        widest: QFLEET_WIDEST of CMakeLists.txt.
 
     Returns:
         The path of the wheel.
@@ -68,19 +72,21 @@ def build(platform: Platform, out: Path) -> Path:
         source.mkdir()
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, stdout=-1)
         subprocess.run(["tar", "x"], cwd=source, check=True, input=archive.stdout)
-        build_wheel(source, built, platform)
+        build_wheel(source, built, platform, widest)
         (untagged,) = built.glob("*.whl")
         tag = ["-m", "wheel", "tags", "--remove", f"--platform-tag={platform.tag}", untagged]
         subprocess.run([sys.executable, *tag], check=True, stdout=subprocess.DEVNULL)
         (wheel,) = built.glob("*.whl")
         if platform.tag.startswith("manylinux"):
             check_c_library(wheel, platform.tag)
+        if platform == PLATFORMS["linux-x86_64"] and sys.platform == "linux":
+            wheel = add_tensorflow_ops(wheel, Path(folder))
         out.mkdir(exist_ok=True)
         (out / wheel.name).write_bytes(wheel.read_bytes())
     return out / wheel.name
 
 
-def build_wheel(source: Path, built: Path, platform: Platform) -> None:
+def build_wheel(source: Path, built: Path, platform: Platform, widest: str) -> None:
     """Run `uv build` with the compiler of a platform."""
     import ziglang
 
@@ -92,8 +98,34 @@ def build_wheel(source: Path, built: Path, platform: Platform) -> None:
     # No stripping after the build: the linker does it, and strip knows this machine's files only.
     strip = "--config-setting=install.strip=false"
     headers = f"--config-setting=cmake.define.QFLEET_PYTHON={sys.executable}"  # of its jaxlib
-    command += [setting, strip, headers]
+    command += [setting, strip, headers, f"--config-setting=cmake.define.QFLEET_WIDEST={widest}"]
     subprocess.run(command, check=True, env={**os.environ, **zig})
+
+
+def add_tensorflow_ops(wheel: Path, folder: Path) -> Path:
+    """Add the operations for the worker's TensorFlow, whose interface is that of this compiler.
+
+    TensorFlow's wheels use libstdc++, which Clang's packages do not have: they are built by g++.
+
+    Args:
+        wheel: A wheel for this machine.
+        folder: For files meanwhile.
+
+    Returns:
+        The new wheel, or the given one if this machine can't build for another one.
+    """
+    worker = ROOT / ".venv/bin/python"
+    subprocess.run([sys.executable, "-m", "wheel", "unpack", "--dest", folder, wheel], check=True)
+    (tree,) = folder.glob("qfleet-*")
+    libraries = tree / "qfleet/native/lib"
+    build = [worker, ROOT / "tools/wheel_ops.py", libraries]
+    subprocess.run(build, cwd=tree, check=True, env={**os.environ, "PYTHONPATH": str(tree)})
+    packed = folder / "packed"
+    packed.mkdir()
+    pack = [sys.executable, "-m", "wheel", "pack", "--dest-dir", packed, tree]
+    subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
+    (found,) = packed.glob("*.whl")
+    return found
 
 
 def check_c_library(wheel: Path, tag: str) -> None:

@@ -8,6 +8,7 @@ program that starts a job passes the planner's command, and needs neither itself
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from common.commands import command
 from common.errors import EXIT_BUG, QfleetError, RunError, SettingsError
 from common.events import Event
 from common.processes import ManagedProcess
@@ -87,14 +88,14 @@ def resolve_auto(
     if not Path(planner[0]).is_file():
         raise SettingsError(
             "WORKERS=auto and BATCH=auto need the planner, whose environment is missing: create it"
-            " with `./setup.sh .venv worker`, or set WORKERS and BATCH to numbers"
+            f" with `{command('plan')}`, or set WORKERS and BATCH to numbers"
         )
     plan: Event | None = None
-    command = [*planner, *settings.to_args()]
+    words = [*planner, *settings.to_args()]
     with (
         Waiting("the planner, which measures steps"),
         ManagedProcess(
-            command, name="planner", cwd=cwd, stdout="discard", stderr="capture"
+            words, name="planner", cwd=cwd, stdout="discard", stderr="capture"
         ) as process,
     ):
         for event in process.events():

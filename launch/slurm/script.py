@@ -1,5 +1,6 @@
 """The batch script of a training job. Here and in array.py are the options of sbatch and srun."""
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common import storage
+from common.commands import IS_INSTALLED
 from common.errors import DeadlineReached, RetryableError, SettingsError
 from common.runs import Run
 from common.runs.slurm_job import job_file
@@ -51,6 +53,7 @@ class BatchScript:
         return _TEMPLATE.format(
             options=options,
             folder=shlex.quote(str(self.folder)),
+            environment=self._environment(),
             python=shlex.join(self._python()),
             settings=self._settings(),
             job=self._job,
@@ -97,6 +100,12 @@ class BatchScript:
         for option in slurm.options:
             name, equals, value = option.removeprefix("--").partition("=")
             yield f"{name}={_quoted(value)}" if equals else name
+
+    def _environment(self) -> str:
+        """Return the line that lets Python find an installed service; a checkout is the folder."""
+        if not IS_INSTALLED or self.settings.slurm.apptainer:
+            return ""
+        return f"export PYTHONPATH={shlex.quote(os.environ['PYTHONPATH'])} PYTHONSAFEPATH=1"
 
     def _python(self) -> Sequence[str]:
         image = self.settings.slurm.apptainer
@@ -163,6 +172,7 @@ _TEMPLATE = """\
 # Submitted by `make training TARGET=slurm`.
 set -u
 cd {folder} || exit 2
+{environment}
 python=({python})
 job={job}
 {settings}

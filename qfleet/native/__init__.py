@@ -4,7 +4,12 @@ import functools
 import platform
 from typing import Any
 
-from qfleet.native.libraries import PROCESSORS, tensorflow_path
+from qfleet.native.libraries import (
+    PROCESSORS,
+    packaged_tensorflows,
+    tensorflow_path,
+    tensorflow_version,
+)
 
 
 def unavailable_reason() -> str | None:
@@ -12,6 +17,12 @@ def unavailable_reason() -> str | None:
     if platform.machine() not in PROCESSORS:
         return f"the native engine does not support {platform.machine()} CPUs"
     if not tensorflow_path().is_file():
+        if versions := packaged_tensorflows():
+            return (
+                f"this qfleet has operations for TensorFlow {' and '.join(versions)}, and"
+                f" {tensorflow_version()} is installed (install that version, or run"
+                " `python -m qfleet.native` with a compiler)"
+            )
         return "the native engine is not built (run `python -m qfleet.native`)"
     return None
 

@@ -19,6 +19,7 @@ BUILT = SOURCE_DIR / "built"
 PROCESSORS = ("x86_64", "aarch64", "arm64")  # arm64: the name of aarch64 on macOS
 _PACKAGED_CORE = SOURCE_DIR / "lib" / "libqfleet.so"
 _PACKAGED_JAX = SOURCE_DIR / "lib" / "libqfleet_jax.so"
+_PACKAGED_PROCESS = SOURCE_DIR / "lib" / "libqfleet_process.so"
 _BUILD_FILES = (SOURCE_DIR / "CMakeLists.txt", SOURCE_DIR / "exports.map")
 _CUDA = SOURCE_DIR / "cuda"
 
@@ -62,8 +63,18 @@ def _version(distribution: str) -> str | None:
         return None
 
 
+def packaged_tensorflows() -> list[str]:
+    """Return the versions of TensorFlow that this installation came with operations for."""
+    prefix = "libqfleet_tensorflow-"
+    found = (SOURCE_DIR / "lib").glob(f"{prefix}*.so")
+    return sorted(path.stem.removeprefix(prefix) for path in found)
+
+
 def tensorflow_path() -> Path:
     """Return the path of the ops for the installed TensorFlow; the file may not exist."""
+    packaged = SOURCE_DIR / "lib" / f"libqfleet_tensorflow-{tensorflow_version()}.so"
+    if packaged.is_file():
+        return packaged
     folder = SOURCE_DIR / "tensorflow"
     sources = [*folder.glob("*.cc"), *folder.glob("*.h"), *SOURCE_DIR.glob("qfleet*.h")]
     version = str(tensorflow_version())
@@ -73,6 +84,8 @@ def tensorflow_path() -> Path:
 
 def process_path() -> Path:
     """Return the path of the guards of worker processes; the file may not exist."""
+    if _PACKAGED_PROCESS.is_file():
+        return _PACKAGED_PROCESS
     sources = [*(SOURCE_DIR / "process").glob("*.cc"), SOURCE_DIR / "CMakeLists.txt"]
     return BUILT / f"libqfleet_process-{_digest(sources, platform.machine())}.so"
 

@@ -160,7 +160,7 @@ class SlurmCluster:
 
     def study(self, *settings: str) -> "Client":
         """Start `make study TARGET=slurm` on the login node."""
-        command = [sys.executable, "-m", "studies", "TARGET=slurm", *settings]
+        command = [sys.executable, "-m", "studies", "TARGET=slurm", *last_of_each(settings)]
         return Client(self, command, self.folder / "study.log")
 
     def client(self, *arguments: str, code: int = 0) -> str:

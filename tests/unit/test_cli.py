@@ -12,6 +12,7 @@ from click.shell_completion import ShellComplete
 
 from cli import app
 from cli.commands import CLUSTER, COMMANDS, RUNS
+from common.settings import Settings
 from common.settings.programs import PROGRAMS, used_anywhere
 from tests.support.patience import seconds
 
@@ -93,7 +94,7 @@ def test_options_and_words_are_the_same_settings(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(app, "_run_program", lambda path, command, args: seen.append(args) or 0)
     for args in (["train", "--qubits", "12", "--workers=4"], ["train", "QUBITS=12", "WORKERS=4"]):
         app.front_door().main(args, "qfleet", standalone_mode=False)
-    read = [app.Settings.from_args(args, "train") for args in seen]
+    read = [Settings.from_args(args, "train") for args in seen]
     assert read[0] == read[1]
     assert (read[0].model.qubits, read[0].training.workers) == (12, 4)
 

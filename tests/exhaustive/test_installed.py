@@ -1,0 +1,114 @@
+"""The service from its wheel: in an empty folder, without a checkout, a compiler or make."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.installed import ROOT, Installed
+from tests.support.patience import seconds
+
+pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(1800)]
+
+SMALL = ("QUBITS=4", "EPOCHS=2", "INITIALIZATIONS=1")
+EXAMPLE = ROOT / "examples" / "custom_model" / "model.py"
+ROWS = [f"{i % 7},{i % 11},{'up' if i % 7 > 3 else 'down'}" for i in range(80)]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return Installed(tmp_path_factory.getbasetemp().parent / "installed")
+
+
+def test_quickstart_works_in_an_empty_folder(installed: Installed, tmp_path: Path) -> None:
+    assert "qfleet train" in installed.run(tmp_path)
+    assert "with qfleet's operations" in installed.run(tmp_path, "check")
+    trained = installed.run(tmp_path, "train", *SMALL, "--workers", "2")
+    assert re.search(
+        r"qfleet infer RUN=\S+\n  qfleet report RUN=\S+\n  qfleet tensorboard", trained
+    )
+    assert "report.html" in installed.run(tmp_path, "report")
+    assert "finished" in installed.run(tmp_path, "runs")
+    assert {path.name for path in tmp_path.iterdir()} == {"runs"}
+
+
+def test_own_model_on_own_table_beside_own_files(installed: Installed, tmp_path: Path) -> None:
+    shutil.copy(EXAMPLE, tmp_path / "my_model.py")
+    (tmp_path / "table.csv").write_text("\n".join(["a,b,label", *ROWS]) + "\n")
+    for name in ("common", "training", "cli"):  # with the names of the service's folders
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('taken over')\n")
+    words = ("MODEL=my_model:build", "DATA=table.csv", "EPOCHS=2", "INITIALIZATIONS=1")
+    installed.run(tmp_path, "train", *words, "RUN=own")
+    assert "accuracy" in installed.run(tmp_path, "infer", "own", "MODEL=my_model:build")
+
+
+def test_study_of_two_seeds_is_compared(installed: Installed, tmp_path: Path) -> None:
+    output = installed.run(tmp_path, "study", "NAME=s", "SEEDS=0,1", *SMALL, "WORKERS=1")
+    assert "2 trials" in output
+    names = re.findall(r"^(s-\S+) +finished", installed.run(tmp_path, "runs", "--study", "s"), re.M)
+    assert len(names) == 2
+    assert "SEED" in installed.run(tmp_path, "runs", "compare", *names)
+
+
+def test_killed_worker_ends_in_the_same_weights(installed: Installed, tmp_path: Path) -> None:
+    words = ("QUBITS=4", "EPOCHS=60", "INITIALIZATIONS=1", "WORKERS=2", "REPRODUCIBLE=1")
+    installed.run(tmp_path, "train", *words, "RUN=whole")
+    with (tmp_path / "log").open("w+") as log:
+        job = subprocess.Popen(
+            installed.command("train", *words, "RUN=killed", "--json"),
+            cwd=tmp_path, env=installed.environment, stdout=log, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            end = time.monotonic() + seconds(120)
+            while '"epoch 10/60' not in (tmp_path / "log").read_text():
+                assert time.monotonic() < end, (tmp_path / "log").read_text()
+                assert job.poll() is None, (tmp_path / "log").read_text()
+                time.sleep(0.05)
+            _workers(job.pid)[0].send_signal(signal.SIGKILL)
+            assert job.wait(seconds(240)) == 0, (tmp_path / "log").read_text()
+        finally:
+            job.kill()
+            job.wait()
+    assert "Resuming run" in (tmp_path / "log").read_text()
+    whole, killed = (_weights(tmp_path / "runs" / name) for name in ("whole", "killed"))
+    assert whole == killed
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [(("cluster", "status"), "cluster"), (("calibrate",), "devices"),
+     (("study", "NAME=s", "SEARCH=tpe", "TRIALS=2", "QUBITS=4,6"), "studies")],
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)  # fmt: skip
+def test_missing_extra_is_named(
+    installed: Installed, tmp_path: Path, words: tuple[str, ...], extra: str
+) -> None:
+    assert f"pip install 'qfleet[{extra}]'" in installed.run(tmp_path, *words, code=2)
+
+
+def test_other_tensorflow_is_one_sentence(installed: Installed, tmp_path: Path) -> None:
+    (library,) = installed.bin.parent.glob("lib/python*/site-packages/qfleet/native/lib/*flow-*.so")
+    moved = library.with_name("libqfleet_tensorflow-2.1.0.so")
+    shutil.move(library, moved)
+    try:
+        (line,) = [one for one in installed.run(tmp_path, "check").splitlines() if "TensorF" in one]
+    finally:
+        shutil.move(moved, library)
+    assert "operations for TensorFlow 2.1.0, and 2." in line
+
+
+def _workers(launcher: int) -> list[psutil.Process]:
+    children = psutil.Process(launcher).children(recursive=True)
+    return [one for one in children if "training.worker" in one.cmdline()]
+
+
+def _weights(run: Path) -> bytes:
+    result = json.loads((run / "result.json").read_text())
+    return (run / result["weights"]["path"]).read_bytes()

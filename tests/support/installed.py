@@ -1,0 +1,86 @@
+"""The wheel of the last commit, installed into a bare environment, away from the checkout."""
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.patience import seconds
+
+ROOT = Path(__file__).parents[2]
+WHEEL_ENVIRONMENT = ROOT / ".venv-wheel"
+LOCKS = {"train": "worker", "cluster": "launch", "tensorboard": "tensorboard"}
+"""Extra -> lock whose versions are installed: newer ones of an index would be other tests."""
+
+
+def build_wheel(folder: Path, *options: str) -> Path:
+    """Build the wheel of the last commit, as `make wheel` does.
+
+    Args:
+        folder: Receives the wheel.
+        options: Of `python -m tools.wheel`.
+    """
+    subprocess.run(["./setup.sh", "", WHEEL_ENVIRONMENT.name, "wheel"], cwd=ROOT, check=True)
+    python = WHEEL_ENVIRONMENT / "bin/python"
+    command = [python, "-m", "tools.wheel", f"--out={folder}", *options]
+    subprocess.run(command, cwd=ROOT, check=True)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+class Installed:
+    """The command `qfleet` in an environment of its own, which processes of a test share.
+
+    Args:
+        folder: Its place; the first process that asks for it makes it.
+        extra: Extra that is installed.
+    """
+
+    def __init__(self, folder: Path, extra: str = "train") -> None:
+        self.bin = folder / "venv" / "bin"
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "ready").exists():
+                # The widest kernels take most of the time of a build, and are tested elsewhere.
+                self._install(build_wheel(folder, "--widest=baseline"), folder, extra)
+                (folder / "ready").touch()
+
+    def _install(self, wheel: Path, folder: Path, extra: str) -> None:
+        uv = ROOT / ".uv/bin/uv"
+        venv = [uv, "venv", "--quiet", "--no-config", f"--python={sys.executable}", folder / "venv"]
+        subprocess.run(venv, check=True)
+        environment = {"UV_SYSTEM_CERTS": "1", "UV_HTTP_RETRIES": "5", **os.environ}
+        index = environment.get("UV_DEFAULT_INDEX") or (ROOT / ".uv/index").read_text().strip()
+        command = [uv, "pip", "install", "--quiet", f"--python={self.bin / 'python'}"]
+        command += [f"--constraint={ROOT / f'requirements/{LOCKS[extra]}.txt'}"]
+        command += [f"--default-index={index}"] if index else []
+        subprocess.run([*command, f"{wheel}[{extra}]"], check=True, env=environment)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of a shell in which nothing but this environment is known."""
+        path = f"{self.bin}{os.pathsep}/usr/bin{os.pathsep}/bin"
+        return {"PATH": path, "HOME": os.environ.get("HOME", "/"), "CXX": "/nowhere"}
+
+    def command(self, *words: str) -> Sequence[str]:
+        """Return a command line of qfleet."""
+        return [str(self.bin / "qfleet"), *words]
+
+    def run(self, folder: Path, *words: str, code: int = 0) -> str:
+        """Run `qfleet WORDS` in a folder and return its output.
+
+        Args:
+            folder: The current folder.
+            words: The command line.
+            code: The expected exit code.
+        """
+        done = subprocess.run(
+            self.command(*words),
+            cwd=folder, env=self.environment, text=True, timeout=seconds(300),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout
+        return done.stdout
