@@ -28,6 +28,7 @@ MODULES = (
     "qfleet.jax",
     "qfleet.pennylane",
     "qfleet.problems",
+    "qfleet.service",
     "qfleet.tensorflow.layers",
     "qfleet.torch",
     "common.runs",

@@ -81,6 +81,33 @@ def test_killed_worker_ends_in_the_same_weights(installed: Installed, tmp_path: 
     assert whole == killed
 
 
+NOTEBOOK = """
+import os, signal, threading
+import pandas as pd
+import qfleet.service as qf
+
+table = pd.read_csv("table.csv")
+small = dict(data=table, initializations=1, workers=1)
+run = qf.train(**small, epochs=3, run="notebook")
+print(sorted(run.metrics["test"]), [row["epoch"] for row in run.history], run.report())
+print(run.load().model.count_params() > 0, qf.load("notebook").result["epochs"])
+threading.Timer(9, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    qf.train(**small, epochs=100_000, run="stopped")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_notebook_trains_a_frame_and_is_interrupted(installed: Installed, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("\n".join(["a,b,label", *ROWS]) + "\n")
+    output = installed.python(tmp_path, "-c", NOTEBOOK)
+    assert "['accuracy', 'mse'] [1, 2, 3] runs/notebook/predictions/report.html" in output
+    assert "True 3" in output
+    assert output.endswith("interrupted\n")
+    assert "to resume from its checkpoint" in output
+
+
 @pytest.mark.parametrize(
     ("words", "extra"),
     [(("cluster", "status"), "cluster"), (("calibrate",), "devices"),

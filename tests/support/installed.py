@@ -77,8 +77,15 @@ class Installed:
             words: The command line.
             code: The expected exit code.
         """
+        return self._run(folder, self.command(*words), code)
+
+    def python(self, folder: Path, *words: str, code: int = 0) -> str:
+        """Run Python with arguments in a folder, as `run`."""
+        return self._run(folder, [str(self.bin / "python"), *words], code)
+
+    def _run(self, folder: Path, command: Sequence[str], code: int) -> str:
         done = subprocess.run(
-            self.command(*words),
+            command,
             cwd=folder, env=self.environment, text=True, timeout=seconds(300),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
