@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.installed import build_wheel
+
 pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
@@ -42,13 +44,7 @@ print(json.dumps({
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the wheel of the last commit, as `make wheel` does."""
-    out = tmp_path_factory.mktemp("dist")
-    setup = [ROOT / "setup.sh", "", ENVIRONMENT.name, "wheel"]
-    subprocess.run(setup, cwd=ROOT, check=True)
-    build = [ENVIRONMENT / "bin/python", "-m", "tools.wheel", f"--out={out}"]
-    subprocess.run(build, cwd=ROOT, check=True)
-    (found,) = out.glob("*.whl")
-    return found
+    return build_wheel(tmp_path_factory.mktemp("dist"))
 
 
 def interpreters() -> list[str]:
@@ -73,14 +69,20 @@ def test_wheel_suits_manylinux_2_28_and_all_pythons(wheel: Path) -> None:
 
 
 @pytest.mark.timeout(1800)
-def test_wheel_contains_only_the_library(wheel: Path) -> None:
+def test_wheel_contains_library_and_service_in_one_folder(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"qfleet"}
-    needed = ("native/lib/libqfleet.so", "native/qfleet.h", "native/CMakeLists.txt", "py.typed")
+    libraries = ("libqfleet.so", "libqfleet_jax.so", "libqfleet_process.so")
+    needed = [f"native/lib/{name}" for name in libraries]
+    needed += ["native/qfleet.h", "native/CMakeLists.txt", "py.typed"]
+    needed += ["_service/cli/app.py", "_service/benchmarks/planner.json"]
+    needed += ["_service/k8s/base/training/training.yaml", "_service/inference/run_report.html"]
     assert {f"qfleet/{name}" for name in needed} <= set(names)
+    assert any("native/lib/libqfleet_tensorflow-" in name for name in names)
     assert any(name.startswith("qfleet/native/tensorflow/") for name in names)
     assert not [name for name in names if "/tests/" in name or "/built/" in name]
     assert not [name for name in names if name.endswith(".cc") and name.count("/") == 2]
+    assert not [name for name in names if "/benchmarks/" in name and not name.endswith(".json")]
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
