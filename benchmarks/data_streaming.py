@@ -251,7 +251,7 @@ def measure_rates(
 
 def main() -> int:
     """Measure and print; return 1 if a bound is missed."""
-    quick = Settings.with_options(sys.argv[1:], "make plan", PlanOptions)[1].quick
+    quick = Settings.with_options(sys.argv[1:], "plan", PlanOptions)[1].quick
     rows = 200_000 if quick else 1_000_000
     bounds = Bounds()
     with tempfile.TemporaryDirectory() as scratch, distant_storage() as (emulator, proxy, process):

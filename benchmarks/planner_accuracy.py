@@ -86,7 +86,7 @@ def main() -> int:
     parser.add_argument("--only", type=_numbers)
     options, settings = parser.parse_known_args()
     every = range(len(CASES))
-    quick = Settings.with_options(settings, "make plan", PlanOptions)[1].quick
+    quick = Settings.with_options(settings, "plan", PlanOptions)[1].quick
     numbers = options.only or (QUICK_CASES if quick else every)
     facts = machine.facts()
     rows: list[Row] = []

@@ -42,7 +42,7 @@ ROLE = "--role="
 
 def main() -> int:
     """Measure and print; return 1 if a bound is missed."""
-    quick = Settings.with_options(sys.argv[1:], "make plan", PlanOptions)[1].quick
+    quick = Settings.with_options(sys.argv[1:], "plan", PlanOptions)[1].quick
     qubits, rounds = (12, 3) if quick else (22, 7)
     cpus = usable_cpus()
     if len(cpus) < SHARDS:

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 _OWN_FOLDERS = tuple(
     ROOT / name
-    for name in ("benchmarks", "chaos", "common", "docs", "examples", "images", "inference",
+    for name in ("benchmarks", "chaos", "cli", "common", "docs", "examples", "images", "inference",
                  "infra", "k8s", "launch", "planning", "qfleet", "studies", "tests", "tools",
                  "training")
 )  # fmt: skip

@@ -68,14 +68,18 @@ def dependencies(name: str) -> frozenset[str]:
     """Return the modules that a module imports or names as a string."""
     known = modules()
     found = {name.rpartition(".")[0]}
-    for node in ast.walk(ast.parse(known[name].read_text(encoding="utf-8"))):
+    text = known[name].read_text(encoding="utf-8")
+    starts_programs = '"-m"' in text
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module)
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.update({node.value, f"{node.value}.__main__"})
+            found.add(node.value)
+            if starts_programs:
+                found.add(f"{node.value}.__main__")
     return frozenset(found & known.keys())
 
 

@@ -98,11 +98,12 @@ def test_output_names_run_folder_and_next_steps(undisturbed):
     assert "with 2 workers on this machine" in first
     assert second == f"Starting run 'hybrid' in {run}"
     assert "epoch 40/40" in output
-    tail = output.strip().splitlines()[-4:]
+    tail = output.strip().splitlines()[-5:]
     assert tail == [
         f"Run folder: {run}",
         "Next steps:",
         f"  make inference STORAGE={run.parent} RUN=hybrid",
+        f"  .venv/bin/python -m qfleet report STORAGE={run.parent} RUN=hybrid",
         f"  make tensorboard STORAGE={run.parent} RUN=hybrid",
     ]
     assert output.count("epoch 3/40 ") == 1

@@ -15,9 +15,9 @@ from tests.support.patience import seconds
 ROOT = Path(__file__).parents[2]
 VERSION = "{}.{}".format(*sys.version_info)
 PYTHON = Path(sys.base_prefix) / "bin" / f"python{VERSION}"
-PROGRAM = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))\n"
-PROGRAMS = ("training/__main__", "training/tensorboard", "inference/__main__", "common/runs",
-            "studies/__main__")  # fmt: skip
+PROGRAM = "import json, os, sys; print(json.dumps([sys.argv[2:], dict(os.environ)]))\n"
+"""Prints the settings after the command, and its environment."""
+
 KERNEL = """
 from pathlib import Path
 library = Path(__file__).with_name("kernel.so")
@@ -31,12 +31,9 @@ def make_project(folder: Path) -> Path:
     """Write the checkout. Its lock `worker` contains the empty wheel `tiny`, the others nothing."""
     for name in ("Makefile", "setup.sh"):
         shutil.copy(ROOT / name, folder)
-    for name in PROGRAMS:
-        path = folder / f"{name}.py"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(PROGRAM)
     kernel = folder / "qfleet/native"
     kernel.mkdir(parents=True)
+    (folder / "qfleet/__main__.py").write_text(PROGRAM)
     (kernel / "__main__.py").write_text(KERNEL)
     for name in ("engine.cc", "engine.h"):
         (kernel / name).write_text("")

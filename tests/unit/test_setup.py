@@ -57,7 +57,7 @@ def test_make_without_target_is_help() -> None:
 
 def test_slurm_job_is_submitted_by_the_client() -> None:
     commands = make(ROOT, "--dry-run", "training", "TARGET=slurm").stdout
-    assert re.search(r"\.venv/bin/python -m launch run '?TARGET=slurm", commands)
+    assert re.search(r"\.venv/bin/python -m qfleet train '?TARGET=slurm", commands)
 
 
 @pytest.mark.parametrize("target", ["training", "inference", "runs", "study"])

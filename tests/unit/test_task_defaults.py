@@ -31,7 +31,7 @@ HERE = MachineMemory(cores=2, memory_bytes=1 << 30, dedicated=False)
 def test_default_model_and_qubits_fit_the_task(args, model, qubits, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ham.txt").write_text("0.5 [X0 Z2] + 1.0 [Z1]")
-    settings = Settings.from_args(args, "make training")
+    settings = Settings.from_args(args, "train")
     assert (settings.model.model, settings.model.qubits) == (model, qubits)
     given = {arg.partition("=")[0].lower() for arg in args}
     assert settings.explicit == given  # inference compares what is explicit with the run
