@@ -28,10 +28,16 @@ def task_defaults(given: Mapping[str, object]) -> dict[str, object]:
 
 
 def _width(name: str) -> int | None:
-    """Return the qubits of a Hamiltonian; None if it can't be read, which is reported later."""
-    from qfleet.errors import LibraryError  # only here: Cirq takes a second to import
-    from qfleet.problems import parse
-    from qfleet.problems.names import width_of
+    """Return the qubits of a Hamiltonian; None if it can't be read, which is reported later.
+
+    The client of clusters has no Cirq: its pods compute them.
+    """
+    try:
+        from qfleet.errors import LibraryError  # only here: Cirq takes a second to import
+        from qfleet.problems import parse
+        from qfleet.problems.names import width_of
+    except ImportError:
+        return None
 
     if not name.lower().endswith(PROBLEM_FILES["energy"]):
         return width_of(name)

@@ -45,3 +45,30 @@ def test_user_error_is_one_sentence_and_exit_code_2(words: tuple[str, ...], part
     assert done.returncode == 2
     assert part in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("program", "args"),
+    [
+        ("train", ("TASK=energy", "DATA=h2:0.74")),
+        ("train", ("TASK=energy", "DATA=h2:0.5..2/4", "MODEL=uccsd", "QUBITS=4")),
+        ("train", ("TASK=state", "DATA=ghz", "QUBITS=4", "SHOTS=100")),
+        ("train", ("TASK=regression", "DATA=table.csv", "ENCODER=auto", "PRUNE=0.5", "EPOCHS=50")),
+        ("train", ("NOISE=depolarizing:0.01", "SHOTS=100")),
+        ("infer", ("TASK=energy", "ZNE=1,3", "NOISE=readout:0.02")),
+        ("plan", ("TASK=energy", "DATA=tfim:8:1")),
+    ],
+)
+def test_client_reads_settings_without_packages_of_workers(
+    program: str, args: tuple[str, ...]
+) -> None:
+    code = (
+        "import sys; from common.settings import Settings\n"
+        f"Settings.from_args({[*args, 'TARGET=k8s']}, {program!r}, is_client=True)\n"
+        "assert not {'cirq', 'numpy', 'tensorflow'} & {*sys.modules}\n"
+    )
+    client = ROOT / ".venv-launch" / "bin" / "python"
+    done = subprocess.run(
+        [client, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=seconds(60)
+    )
+    assert done.returncode == 0, done.stderr
