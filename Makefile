@@ -233,6 +233,12 @@ wheel: ## build the wheel of the library for Linux x86_64 in dist/, or PLATFORM=
 	@$(setup) .venv worker
 	@exec .venv-wheel/bin/python -m tools.wheel $(foreach word,$(words),$(call quote,$(call whole,$(patsubst PLATFORM=%,%,$(word)))))
 
+.PHONY: release
+release: ## build, check and hash the wheels of this version in dist/; CUT=0.7.0 writes a version and its changelog first
+	@$(setup) $(wheel)
+	@$(setup) .venv worker
+	@exec .venv-wheel/bin/python -m tools.release $(foreach word,$(words),$(call quote,$(call whole,$(patsubst CUT=%,--cut=%,$(word)))))
+
 .PHONY: quality
 quality: ## train every model with five seeds and print the quality table: 2 minutes
 	@$(no_settings)$(setup) $(worker)
