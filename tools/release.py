@@ -53,7 +53,7 @@ def cut(root: Path, version: str, day: datetime.date) -> None:
     """Date the unreleased changes, and write the version into VERSION and CITATION.cff.
 
     Raises:
-        ReleaseError: The version is no newer one, or there are no changes.
+        ReleaseError: The version is not a newer one, or there are no changes.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise ReleaseError(f"{version} is not a version: give three numbers, such as 0.6.0")
@@ -105,7 +105,7 @@ def build(version: str, platforms: Sequence[str], folder: Path) -> Path:
     """
     for name in platforms:
         if name not in wheel.PLATFORMS:
-            raise ReleaseError(f"{name} is no platform: {', '.join(wheel.PLATFORMS)}")
+            raise ReleaseError(f"{name} is not a platform: {', '.join(wheel.PLATFORMS)}")
     if folder.exists():
         raise ReleaseError(f"{folder} exists: delete it")
     folder.mkdir(parents=True)

@@ -85,5 +85,5 @@ def test_bill_of_materials_has_each_locked_package_with_hashes(tmp_path: Path) -
 def test_existing_release_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match="exists: delete it"):
         release.build("0.6.0", ["linux-x86_64"], tmp_path)
-    with pytest.raises(ReleaseError, match="is no platform"):
+    with pytest.raises(ReleaseError, match="is not a platform"):
         release.build("0.6.0", ["windows"], tmp_path / "new")
