@@ -81,6 +81,19 @@ def test_killed_worker_ends_in_the_same_weights(installed: Installed, tmp_path: 
     assert whole == killed
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_other_python_trains_and_predicts(version: str, tmp_path: Path) -> None:
+    found = sorted((Path.home() / ".pyenv/versions").glob(f"{version}.*/bin/python"))
+    python = str(found[-1]) if found else shutil.which(f"python{version}")
+    if not python:
+        pytest.skip(f"there is no Python {version}")
+    (tmp_path / "empty").mkdir()
+    other = Installed(tmp_path / "installed", python=python)
+    other.run(tmp_path / "empty", "train", *SMALL)
+    assert "report.html" in other.run(tmp_path / "empty", "report")
+
+
 NOTEBOOK = """
 import os, signal, threading
 import pandas as pd

@@ -36,21 +36,25 @@ class Installed:
     Args:
         folder: Its place; the first process that asks for it makes it.
         extra: Extra that is installed.
+        python: Interpreter of the environment.
     """
 
-    def __init__(self, folder: Path, extra: str = "train") -> None:
+    def __init__(
+        self, folder: Path, extra: str = "train", python: str | Path = sys.executable
+    ) -> None:
         self.bin = folder / "venv" / "bin"
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / "ready").exists():
                 # The widest kernels take most of the time of a build, and are tested elsewhere.
-                self._install(build_wheel(folder, "--widest=baseline"), folder, extra)
+                wheel = build_wheel(folder, "--widest=baseline")
+                self._install(wheel, folder, extra, python)
                 (folder / "ready").touch()
 
-    def _install(self, wheel: Path, folder: Path, extra: str) -> None:
+    def _install(self, wheel: Path, folder: Path, extra: str, python: str | Path) -> None:
         uv = ROOT / ".uv/bin/uv"
-        venv = [uv, "venv", "--quiet", "--no-config", f"--python={sys.executable}", folder / "venv"]
+        venv = [uv, "venv", "--quiet", "--no-config", f"--python={python}", folder / "venv"]
         subprocess.run(venv, check=True)
         environment = {"UV_SYSTEM_CERTS": "1", "UV_HTTP_RETRIES": "5", **os.environ}
         index = environment.get("UV_DEFAULT_INDEX") or (ROOT / ".uv/index").read_text().strip()
