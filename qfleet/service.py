@@ -168,6 +168,7 @@ def _run(words: Sequence[str], *, progress: bool) -> list[dict[str, Any]]:
     """
     environment = {**os.environ, **_front.variables(_place())}
     found: list[dict[str, Any]] = []
+    display = _Display(shown=progress)
     with subprocess.Popen(
         [sys.executable, "-m", "qfleet", *words, "--json"],
         env=environment,
@@ -180,13 +181,12 @@ def _run(words: Sequence[str], *, progress: bool) -> list[dict[str, Any]]:
         try:
             for event in _events(child):
                 found.append(event)
-                if progress:
-                    _show(event)
+                display.show(event)
         except BaseException as error:
             child.send_signal(signal.SIGINT)  # it saves a checkpoint
             if isinstance(error, KeyboardInterrupt):
                 for event in _events(child):
-                    _show(event)
+                    display.show(event)
             raise
     code = child.returncode
     if code:
@@ -209,14 +209,25 @@ def _events(child: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:
         yield event
 
 
-def _show(event: Mapping[str, Any]) -> None:
-    """Print an event; an epoch replaces the one before it. An error is raised later."""
-    text, kind = str(event.get("message", "")), event["event"]
-    if not text or kind in _SILENT or event.get("level") == "DEBUG":
-        return
-    ends_line = kind not in ("epoch", "step")
-    print(f"\r{text:<100}".rstrip() if ends_line else f"\r{text:<100}", end="\n" * ends_line)
-    sys.stdout.flush()
+class _Display:
+    """Prints events; an epoch replaces the one before it. An error is raised, not printed."""
+
+    def __init__(self, *, shown: bool) -> None:
+        self._shown = shown
+        self._is_open = False  # the cursor is at the end of an epoch's line
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        """Print an event's message."""
+        text, kind = str(event.get("message", "")), event["event"]
+        if not self._shown or not text or kind in _SILENT or event.get("level") == "DEBUG":
+            return
+        if kind in ("epoch", "step"):
+            print(f"\r{text:<100}", end="")
+            self._is_open = True
+        else:
+            print("\n" * self._is_open + text)
+            self._is_open = False
+        sys.stdout.flush()
 
 
 def _history(storage: str, name: str) -> list[Mapping[str, Any]]:

@@ -42,24 +42,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.wheel", description=__doc__)
     parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help=", ".join(PLATFORMS))
     parser.add_argument(
-        "--widest", default="avx512", help="widest kernels: a wheel for tests is built faster"
+        "--quick", action="store_true", help="for tests: baseline kernels, no XLA handlers"
     )
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="folder of the wheels")
     arguments = parser.parse_args()
     for name in arguments.platforms or ["linux-x86_64"]:
         if name not in PLATFORMS:
             parser.error(f"{name} is not one of {', '.join(PLATFORMS)}")
-        print(build(PLATFORMS[name], arguments.out, arguments.widest))
+        print(build(PLATFORMS[name], arguments.out, quick=arguments.quick))
     return 0
 
 
-def build(platform: Platform, out: Path, widest: str = "avx512") -> Path:
+def build(platform: Platform, out: Path, *, quick: bool = False) -> Path:
     """Build the wheel of one platform from the last commit.
 
     Args:
         platform: The platform.
         out: Folder that receives the wheel.
-        widest: QFLEET_WIDEST of CMakeLists.txt.
+        quick: Leave out what takes most of the time, for tests of the rest.
 
     Returns:
         The path of the wheel.
@@ -72,7 +72,7 @@ def build(platform: Platform, out: Path, widest: str = "avx512") -> Path:
         source.mkdir()
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, stdout=-1)
         subprocess.run(["tar", "x"], cwd=source, check=True, input=archive.stdout)
-        build_wheel(source, built, platform, widest)
+        build_wheel(source, built, platform, quick=quick)
         (untagged,) = built.glob("*.whl")
         tag = ["-m", "wheel", "tags", "--remove", f"--platform-tag={platform.tag}", untagged]
         subprocess.run([sys.executable, *tag], check=True, stdout=subprocess.DEVNULL)
@@ -86,7 +86,7 @@ def build(platform: Platform, out: Path, widest: str = "avx512") -> Path:
     return out / wheel.name
 
 
-def build_wheel(source: Path, built: Path, platform: Platform, widest: str) -> None:
+def build_wheel(source: Path, built: Path, platform: Platform, *, quick: bool) -> None:
     """Run `uv build` with the compiler of a platform."""
     import ziglang
 
@@ -98,7 +98,11 @@ def build_wheel(source: Path, built: Path, platform: Platform, widest: str) -> N
     # No stripping after the build: the linker does it, and strip knows this machine's files only.
     strip = "--config-setting=install.strip=false"
     headers = f"--config-setting=cmake.define.QFLEET_PYTHON={sys.executable}"  # of its jaxlib
-    command += [setting, strip, headers, f"--config-setting=cmake.define.QFLEET_WIDEST={widest}"]
+    command += [setting, strip, headers]
+    if quick:
+        command.append("--config-setting=cmake.define.QFLEET_WIDEST=baseline")
+        command.append("--config-setting=cmake.define.QFLEET_JAX=OFF")
+        command.append("--config-setting=build.targets=qfleet;qfleet_process")
     subprocess.run(command, check=True, env={**os.environ, **zig})
 
 

@@ -95,7 +95,7 @@ def test_other_python_trains_and_predicts(version: str, tmp_path: Path) -> None:
 
 
 NOTEBOOK = """
-import os, signal, threading
+import os, signal, threading, time
 import pandas as pd
 import qfleet.service as qf
 
@@ -104,7 +104,15 @@ small = dict(data=table, initializations=1, workers=1)
 run = qf.train(**small, epochs=3, run="notebook")
 print(sorted(run.metrics["test"]), [row["epoch"] for row in run.history], run.report())
 print(run.load().model.count_params() > 0, qf.load("notebook").result["epochs"])
-threading.Timer(9, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+def interrupt():
+    while not os.path.exists("runs/stopped/metrics.jsonl"):
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+threading.Thread(target=interrupt, daemon=True).start()
 try:
     qf.train(**small, epochs=100_000, run="stopped")
 except KeyboardInterrupt:

@@ -47,8 +47,8 @@ class Installed:
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / "ready").exists():
-                # The widest kernels take most of the time of a build, and are tested elsewhere.
-                wheel = build_wheel(folder, "--widest=baseline")
+                # What takes most of the time of a build is tested elsewhere.
+                wheel = build_wheel(folder, "--quick")
                 self._install(wheel, folder, extra, python)
                 (folder / "ready").touch()
 
