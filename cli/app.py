@@ -33,7 +33,7 @@ def main(args: Sequence[str]) -> int:
         args: The command line without `qfleet`.
 
     Returns:
-        The exit code; see docs/exit-codes.md.
+        The exit code; see docs/fault-tolerance.md.
     """
     if JSON in args:
         args = [arg for arg in args if arg != JSON]

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 INSTALLED_FOLDER = "_service"
-"""Folder of the installed package qfleet that holds the service, as qfleet/command.py finds it."""
+"""Folder of the installed package qfleet that holds the service, as qfleet/_front.py finds it."""
 
 IS_INSTALLED = Path(__file__).resolve().parents[1].name == INSTALLED_FOLDER
 
