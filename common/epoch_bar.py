@@ -57,7 +57,7 @@ class EpochBar:
         fields: dict[str, Any] = {"epochs": epochs, "total": epochs, "visible": True}
         fields["phase"] = phase
         if event.kind == "epoch":
-            self._keep_losses(event.mapping("metrics"))
+            self._keeplosses(event.mapping("metrics"))
             fields["completed"] = float(epoch)
             shown = 1 if phase and self.bar.console.width < WIDE_COLUMNS else 2
             fields |= {"epoch": epoch, "metrics": _format_metrics(event.mapping("metrics"), shown)}
@@ -80,9 +80,9 @@ class EpochBar:
             text = _describe(title.ljust(width), values, ascii_only=ascii_only)
             console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def _keep_losses(self, metrics: Mapping[str, object]) -> None:
+    def _keeplosses(self, metrics: Mapping[str, object]) -> None:
         """Add the loss and the validation loss to the curves."""
-        for name in _losses(metrics):
+        for name in losses(metrics):
             if isinstance(value := metrics[name], int | float):
                 self._curves.setdefault(name, []).append(value)
 
@@ -102,7 +102,7 @@ def _trained(metrics: Mapping[str, object]) -> list[str]:
     return [name for name in metrics if not name.startswith("val_") and name not in NO_METRICS]
 
 
-def _losses(metrics: Mapping[str, object]) -> list[str]:
+def losses(metrics: Mapping[str, object]) -> list[str]:
     """Return the names of the loss and the validation loss."""
     loss = _trained(metrics)[:1]
     return [name for one in loss for name in (one, f"val_{one}") if name in metrics]
@@ -112,13 +112,20 @@ def _title(name: str) -> str:
     return name.replace("val_", "validation ").replace("_", " ")
 
 
-def curve(values: Sequence[float], *, ascii_only: bool = False, width: int = WIDTH) -> str:
+def curve(
+    values: Sequence[float],
+    *,
+    ascii_only: bool = False,
+    width: int = WIDTH,
+    bounds: Sequence[float] = (),
+) -> str:
     """Return values as characters of different heights, the lowest value as the lowest one.
 
     Args:
         values: One value or more. Each character shows the mean of as many values as the others.
         ascii_only: Use ASCII.
         width: Most characters.
+        bounds: More values that the lowest and the highest character stand for.
     """
     blocks = ASCII_BLOCKS if ascii_only else BLOCKS
     count = min(width, len(values))
@@ -126,7 +133,7 @@ def curve(values: Sequence[float], *, ascii_only: bool = False, width: int = WID
     means = [
         sum(values[start:end]) / (end - start) for start, end in zip([0, *ends], ends, strict=False)
     ]
-    low, high = min(means), max(means)
+    low, high = min([*means, *bounds]), max([*means, *bounds])
     scale = (len(blocks) - 1) / (high - low) if high > low else 0.0
     return "".join(blocks[round(scale * (mean - low))] for mean in means)
 

@@ -5,6 +5,7 @@ PROMOTE=a AS=production names one.
 """
 
 import sys
+from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -13,6 +14,7 @@ from rich.table import Table
 
 from common import runs, storage
 from common.commands import command
+from common.epoch_bar import curve, losses
 from common.errors import RunError, run_main
 from common.metrics import line
 from common.runs.run import Run
@@ -121,6 +123,7 @@ def show(console: Console, run: Run) -> None:
     if result:
         table.add_row("epochs", _text(result["epochs"]))
     console.print(table)
+    print_curves(console, [run])
     if not result:
         console.print(f"It is not finished: `{command('train')} {run.arguments}` continues it")
 
@@ -139,6 +142,24 @@ def compare(console: Console, root: StoragePath, names: list[str]) -> None:
         if any(number is not None for number in numbers):
             table.add_row(_shown(metric), *map(_text, numbers))
     console.print(table)
+    print_curves(console, [runs.find(root, name) for name in found.runs])
+
+
+def print_curves(console: Console, chosen: Sequence[Run]) -> None:
+    """Print the losses of runs by epoch, each loss on one scale for all runs."""
+    rows = {run.name: run.metrics() for run in chosen}
+    last = next((found[-1] for found in rows.values() if found), {})
+    for loss in losses({name: value for name, value in last.items() if name != "epoch"}):
+        values = {
+            name: [float(row[loss]) for row in found if loss in row] for name, found in rows.items()
+        }
+        shown = {name: one for name, one in values.items() if one}
+        ends = [extreme(one) for one in shown.values() for extreme in (min, max)]
+        console.print(f"{_shown(loss)} by epoch, from {min(ends):.4g} to {max(ends):.4g}")
+        width = max(map(len, shown))
+        for name, one in shown.items():
+            drawn = curve(one, bounds=ends, ascii_only=console.options.ascii_only)
+            console.print(f"  {escape(name):<{width}} {drawn} {one[-1]:.4g}", soft_wrap=True)
 
 
 def remove(console: Console, root: StoragePath, names: list[str], *, confirmed: bool) -> None:

@@ -289,6 +289,23 @@ def test_print_runs_lists_all_states(tmp_path: Path) -> None:
     assert "QUBITS" in compared
 
 
+def test_compared_curves_share_a_scale_and_skip_other_losses(tmp_path: Path) -> None:
+    rows = {"a": [("mse", 0.8), ("mse", 0.4)], "b": [("mse", 0.0)], "c": [("energy", -1.0)]}
+    for name, losses in rows.items():
+        finished(tmp_path, name, tmp_path)
+        lines = [
+            json.dumps({"epoch": epoch, loss: value, f"val_{loss}": value, "seconds": 1.0})
+            for epoch, (loss, value) in enumerate(losses, 1)
+        ]
+        (tmp_path / name / "metrics.jsonl").write_text("\n".join(lines))
+    found = [runs.find(tmp_path, name) for name in rows]
+    drawn = shown(lambda c: command.print_curves(c, found)).splitlines()
+    assert drawn[:3] == ["mse by epoch, from 0 to 0.8", "  a █▅ 0.4", "  b ▁ 0"]
+    assert drawn[3] == "val_mse by epoch, from 0 to 0.8"
+    assert len(drawn) == 6  # the loss of c is another one
+    assert not shown(lambda c: command.print_curves(c, []))
+
+
 def test_remove_without_confirmation_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
