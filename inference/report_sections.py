@@ -1,12 +1,17 @@
 """Plots, tables and diagrams of the report, which its template asks for."""
 
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from common.commands import command
 from common.data.origin import ID
 from common.metrics import number, title
+from common.settings import Settings
+from common.settings.programs import used_by
+from common.settings.schema import format_value
 from common.text import plural
 from inference import circuit_svg, report_plots, task_plots
 from inference.results import InferenceResults
@@ -17,6 +22,12 @@ if TYPE_CHECKING:
 
 CHEMICAL_ACCURACY = 1.6e-3
 """In hartree: 1 kcal/mol."""
+
+MAX_SHOWN = 200
+"""Longest value of a setting in the command that repeats a training."""
+
+NONE = "none"
+"""Recorded value of NOISE and SHOTS that means their default."""
 
 Table = tuple[list[str], list[list[str]]]
 """Headings and rows."""
@@ -34,6 +45,30 @@ def loss(results: InferenceResults) -> dict[str, object]:
     epochs = settings.get("initialization_epochs") or 0
     plot = report_plots.loss_curve(rows, name, count, epochs)
     return {"title": title(name), "count": count, "epochs": epochs, "plot": plot}
+
+
+def repetition(results: InferenceResults) -> str:
+    """Return the command that trains the model again; empty for weights without a run.
+
+    Settings with their defaults are left out, and texts of more than MAX_SHOWN characters, such as
+    the calibration of a device.
+    """
+    source = results.source
+    if source.run is None:
+        return ""
+    other = source.record.get("other", {})
+    sizes = {
+        name: other[name] for name in ("epochs", "workers") if isinstance(other.get(name), int)
+    }
+    settings = Settings.from_record(source.settings).replace(**sizes)
+    used = used_by("train", "local", settings)
+    words = [
+        f"{field.variable}={shlex.quote(text)}"
+        for name, field in Settings.fields().items()
+        if name in used and (text := format_value(settings.get(name)))
+        if text not in (format_value(field.default), NONE) and len(text) <= MAX_SHOWN
+    ]
+    return " ".join([command("train"), *words])
 
 
 def _has_losses(row: Mapping[str, object], name: str) -> bool:

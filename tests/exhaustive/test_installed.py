@@ -34,6 +34,8 @@ def test_quickstart_works_in_an_empty_folder(installed: Installed, tmp_path: Pat
         r"qfleet infer RUN=\S+\n  qfleet report RUN=\S+\n  qfleet tensorboard", trained
     )
     assert "report.html" in installed.run(tmp_path, "report")
+    (page,) = tmp_path.glob("runs/*/predictions/report.html")
+    assert "qfleet train QUBITS=4 " in page.read_text()  # which repeats the training
     assert "finished" in installed.run(tmp_path, "runs")
     assert {path.name for path in tmp_path.iterdir()} == {"runs"}
 

@@ -1,6 +1,7 @@
 """The report: a self-contained file with all results and safely escaped names."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from common.data.target import SIGNS
 from common.errors import run_main
+from common.settings import Settings
 from inference import gradient_variance, html_report, html_text, report_plots, svg_plots
 from inference.__main__ import main
 from inference.scoring import ClassScores
@@ -197,3 +199,15 @@ def test_template_takes_only_drawings_as_markup(template):
     trusted = re.findall(r"{{ ([\w.]+)[^}]*\| safe", template.read_text(encoding="utf-8"))
     assert trusted
     assert not [name for name in trusted if not re.search("plot|svg|curves", name)]
+
+
+def test_report_ends_with_the_command_that_repeats_the_run(page: Page) -> None:
+    (line,) = re.findall(r"make training \S.*", page.text)
+    words = [word for word in shlex.split(line)[2:] if not word.startswith("EPOCHS=")]
+    settings = Settings.from_args(words, "train")  # the run has fewer epochs than a real one
+    given = {"MODEL=multi-filter", "FILTERS=2", "QUBITS=2"}
+    assert given <= set(line.split())
+    assert settings.model.filters == 2
+    assert settings.data.data.endswith("table.csv")
+    assert "EPOCHS=3" in line.split()
+    assert "SEED" not in line  # has its default
