@@ -8,7 +8,7 @@ from common.settings import Settings
 from common.settings.options import TensorBoardOptions
 from common.settings.programs import PROGRAMS
 from common.text import did_you_mean
-from launch.client_commands import COMMANDS, ClientCommand
+from launch.client_commands import COMMANDS, PROGRAM_OF_PART, ClientCommand
 
 
 def help_text() -> str:
@@ -56,9 +56,9 @@ def main() -> int:
 
 def _read(name: str, arguments: Sequence[str], args: Sequence[str]) -> Settings:
     """Return the settings of a command, which are those of a program or of its own."""
-    program = COMMANDS[name].program or f"launch {name}"
+    program = COMMANDS[name].program or f"cluster {name}"
     if name == "render":
-        program = f"make {arguments[0] if arguments else 'training'}"
+        program = PROGRAM_OF_PART.get(arguments[0] if arguments else "training", "")
     return Settings.from_args(args, program if program in PROGRAMS else "", is_client=True)
 
 

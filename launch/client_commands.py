@@ -51,3 +51,8 @@ COMMANDS: Mapping[str, ClientCommand] = MappingProxyType(
     }
 )
 """Commands by name."""
+
+PROGRAM_OF_PART: Mapping[str, str] = MappingProxyType(
+    {"training": "train", "inference": "infer", "tensorboard": "tensorboard"}
+)
+"""Part of the manifests -> the program, a key of PROGRAMS, that starts it with TARGET=k8s."""

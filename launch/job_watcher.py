@@ -13,6 +13,7 @@ from common.events import Event
 from common.settings.programs import PROGRAMS
 from common.text import plural
 from launch import api_errors, diagnosis, job
+from launch.client_commands import PROGRAM_OF_PART
 from launch.console import ClientConsole
 from launch.engines import BY_KIND
 from launch.job import Pod
@@ -32,9 +33,6 @@ MAX_LOGS = 64
 
 UNREACHABLE_SECONDS = 120.0
 """Longest time without an answer of the API server while a job is followed."""
-
-CLUSTER_PROGRAMS = ("train", "infer", "tensorboard")
-"""Make targets that run in the cluster with TARGET=k8s."""
 
 
 class JobWatcher:
@@ -173,7 +171,7 @@ def for_cluster(event: Event) -> Event:
 
 def _with_target(line: str) -> str:
     program, settings = split_command(line)
-    if program not in CLUSTER_PROGRAMS or "TARGET=" in settings:
+    if program not in PROGRAM_OF_PART.values() or "TARGET=" in settings:
         return line
     used = PROGRAMS[program]["k8s"]
     kept = [word for word in settings.split() if word.partition("=")[0].lower() in used]

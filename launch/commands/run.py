@@ -17,6 +17,7 @@ from common.errors import (
 from common.runs import auto_settings
 from common.settings import Settings
 from launch import api_errors, apply, cluster_storage, job, manifests, ownership, start_check
+from launch.client_commands import PROGRAM_OF_PART
 from launch.commands import select
 from launch.console import ClientConsole
 from launch.engines import BY_KIND
@@ -202,7 +203,7 @@ def _follow(
         ClusterError: It can't start.
     """
     run = settings.run_name
-    program, part = ("train", "training") if kind in BY_KIND else ("infer", "inference")
+    part = "training" if kind in BY_KIND else "inference"
     try:
         # A group that is elastic continues without the pod.
         timeout = (
@@ -219,9 +220,8 @@ def _follow(
             else f"`{command(f'cluster delete {part}')} RUN={run}` deletes it"
         )
         console.print(
-            f"job {name} keeps running; `{command(program)} TARGET=k8s RUN={run}` follows"
-            " it again,"
-            f" {others}"
+            f"job {name} keeps running; `{command(PROGRAM_OF_PART[part])} TARGET=k8s RUN={run}`"
+            f" follows it again, {others}"
         )
         return EXIT_INTERRUPTED
     except api_errors.Unreachable:

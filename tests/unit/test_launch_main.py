@@ -38,6 +38,13 @@ def test_help_lists_commands_and_sources_of_settings() -> None:
         (("run", "TTL=0"), "TTL=0 is not allowed"),
         (("render", "everything"), "choose one of training, inference"),
         (("run", "one", "two"), "is not of the form NAME=value"),
+        *(
+            ((name, "EPOCHS=3"), f"qfleet cluster {name}: omit EPOCHS")
+            for name in ("status", "logs", "stop", "list", "delete")
+        ),
+        (("render", "EARLY_STOPPING=halving"), "not by make training"),
+        (("render", "inference", "EPOCHS=3"), "not by make inference"),
+        (("render", "tensorboard", "EPOCHS=3"), "not by make tensorboard"),
     ],
 )
 def test_user_error_is_one_sentence_and_exit_code_2(words: tuple[str, ...], part: str) -> None:
