@@ -12,10 +12,11 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tools import wheel
+from tools.locks import Pin, read_lock
 
 ROOT = Path(__file__).parents[1]
 UNRELEASED = "## Unreleased\n"
@@ -123,10 +124,8 @@ def build(version: str, platforms: Sequence[str], folder: Path) -> Path:
 
 def sbom(version: str, wheels: Sequence[Path]) -> Mapping[str, object]:
     """Return the bill of materials: the wheels, and the locked versions of what extras install."""
-    packages: dict[str, dict[str, object]] = {}
-    for lock in LOCKS:
-        text = (ROOT / "requirements" / f"{lock}.txt").read_text(encoding="utf-8")
-        packages.update((str(one["bom-ref"]), one) for one in locked(text))
+    locks = [ROOT / "requirements" / f"{lock}.txt" for lock in LOCKS]
+    pins = {(pin.package, pin.version): pin for lock in locks for pin in read_lock(lock)}
     own = {
         "type": "library",
         "name": "qfleet",
@@ -141,25 +140,21 @@ def sbom(version: str, wheels: Sequence[Path]) -> Mapping[str, object]:
         "specVersion": "1.6",
         "version": 1,
         "metadata": {"component": own},
-        "components": [packages[name] for name in sorted(packages)],
+        "components": [_component(pins[key]) for key in sorted(pins)],
     }
 
 
-def locked(text: str) -> Iterator[dict[str, object]]:
-    """Yield the packages of a lock as components, with the hashes of their files."""
-    for entry in re.split(r"\n(?=\S)", text):
-        if found := re.match(r"([\w.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", entry):
-            name = re.sub(r"[-_.]+", "-", found[1]).lower()
-            purl = f"pkg:pypi/{name}@{found[2]}"
-            digests = re.findall(r"sha256:([0-9a-f]{64})", entry)
-            yield {
-                "type": "library",
-                "bom-ref": purl,
-                "name": name,
-                "version": found[2],
-                "purl": purl,
-                "hashes": [{"alg": "SHA-256", "content": digest} for digest in sorted(digests)],
-            }
+def _component(pin: Pin) -> dict[str, object]:
+    purl = f"pkg:pypi/{pin.package}@{pin.version}"
+    hashes = [{"alg": "SHA-256", "content": digest} for digest in sorted(pin.hashes)]
+    return {
+        "type": "library",
+        "bom-ref": purl,
+        "name": pin.package,
+        "version": pin.version,
+        "purl": purl,
+        "hashes": hashes,
+    }
 
 
 def steps(version: str, folder: Path) -> str:

@@ -107,16 +107,16 @@ def build_wheel(source: Path, built: Path, platform: Platform, *, quick: bool) -
 
 
 def add_tensorflow_ops(wheel: Path, folder: Path) -> Path:
-    """Add the operations for the worker's TensorFlow, whose interface is that of this compiler.
+    """Add the operations for the TensorFlow of .venv.
 
-    TensorFlow's wheels use libstdc++, which Clang's packages do not have: they are built by g++.
+    TensorFlow's wheels use libstdc++, which `ziglang` does not have: g++ builds the operations.
 
     Args:
         wheel: A wheel for this machine.
         folder: For files meanwhile.
 
     Returns:
-        The new wheel, or the given one if this machine can't build for another one.
+        The new wheel.
     """
     worker = ROOT / ".venv/bin/python"
     subprocess.run([sys.executable, "-m", "wheel", "unpack", "--dest", folder, wheel], check=True)
