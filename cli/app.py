@@ -98,13 +98,8 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Add the default subcommand in front of settings."""
-        helps = {"-h", "--help"} & {*args[:1]}
-        if (
-            self._default
-            and not ctx.resilient_parsing
-            and not helps
-            and (not args or _is_setting(args[0]))
-        ):
+        names_command = bool(args) and (args[0] in ("-h", "--help") or not _is_setting(args[0]))
+        if self._default and not names_command and not ctx.resilient_parsing:
             args = [self._default, *args]
         return super().parse_args(ctx, args)
 
@@ -160,23 +155,20 @@ class SettingsCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the settings by group."""
-        from common.settings.registry import (
-            flag,  # only here: the list of commands needs no pydantic
-        )
-        from common.settings.schema import describe_constraint, format_value
+        # Imported late, here and below: the list of commands needs no pydantic.
+        from common.settings.registry import flag
+        from common.settings.schema import by_title, describe_constraint, format_value
 
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for field in self._fields().values():
+        def row(field: "SettingField") -> tuple[str, str]:
             facts = [describe_constraint(field), *([f"in {field.unit}"] if field.unit else [])]
             if text := format_value(field.default):
                 facts.append(f"default: {text}")
             name = f"{field.variable}, --{flag(field.name)}"
-            groups.setdefault(field.title, []).append(
-                (name, f"{field.description} [{'; '.join(facts)}]")
-            )
-        for title, rows in groups.items():
+            return name, f"{field.description} [{'; '.join(facts)}]"
+
+        for title, members in by_title(self._fields().values()).items():
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl([row(field) for field in members])
         with formatter.section("Output"):
             formatter.write_dl([(JSON, "events as JSON lines, for scripts")])
         formatter.write_paragraph()

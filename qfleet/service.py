@@ -240,7 +240,7 @@ def _history(storage: str, name: str) -> list[Mapping[str, Any]]:
 def _text(value: Value) -> str:
     if value is None:
         return ""
-    return str(value).lower() if isinstance(value, bool) else os.fspath(str(value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _path_of(data: object) -> str:

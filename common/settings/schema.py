@@ -42,7 +42,7 @@ def help_text(fields: Mapping[str, SettingField]) -> str:
         "line, QFLEET_NAME in the environment, `name: value` in the YAML file given by CONFIG.",
     ]
     width = max(len(name) for name in fields) + 1
-    for title, members in _by_title(fields.values()).items():
+    for title, members in by_title(fields.values()).items():
         lines += ["", f"{title}:"]
         for field in members:
             constraint = describe_constraint(field)
@@ -60,7 +60,7 @@ def markdown_table(fields: Iterable[SettingField]) -> str:
         fields: Settings, and options of commands.
     """
     lines = ["| setting | default | allowed | unit | meaning |", "|---|---|---|---|---|"]
-    for title, members in _by_title(fields).items():
+    for title, members in by_title(fields).items():
         lines.append(f"| **{title}** | | | | |")
         for field in members:
             cells = [f"`{field.variable}`", format_value(field.default)]
@@ -76,7 +76,8 @@ def format_value(value: Value) -> str:
     return "" if value is None else str(value)
 
 
-def _by_title(fields: Iterable[SettingField]) -> dict[str, list[SettingField]]:
+def by_title(fields: Iterable[SettingField]) -> dict[str, list[SettingField]]:
+    """Return settings by the heading of their group."""
     groups: dict[str, list[SettingField]] = {}
     for field in fields:
         groups.setdefault(field.title, []).append(field)
