@@ -130,7 +130,9 @@ __device__ void BackwardPass(const PassBlock* blocks, int32_t count, const Matri
   bool second = false;
   for (int32_t b = count - 1; b >= 0; --b) {
     const PassBlock block = LoadBlock(blocks + b);
-    const bool gradient = block.gradient[mode], uncompute = block.uncompute[mode];
+    // Not indexed by `mode`, which would move the block to the thread's memory.
+    const bool gradient = mode ? block.gradient[1] : block.gradient[0];
+    const bool uncompute = mode ? block.uncompute[1] : block.uncompute[0];
     if (!gradient && !uncompute) continue;
     T* sums = warp_sums + (second ? blockDim.x : 0);
     if (block.size == 4)

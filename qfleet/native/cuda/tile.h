@@ -74,6 +74,7 @@ __device__ __forceinline__ Complex<T>& At(Complex<T>* tile, uint32_t place) {
 // The threads that work on one tile: LANES lanes of a warp, or the thread block if LANES is 0.
 template <int LANES>
 struct Group {
+  static constexpr bool kIsBlock = LANES == 0;
   __device__ __forceinline__ uint32_t rank() const {
     return LANES ? threadIdx.x % (LANES ? LANES : 1) : threadIdx.x;
   }
@@ -87,22 +88,45 @@ struct Group {
   }
 };
 
-// Calls visit(place of the first amplitude) for this thread's share of a block's tuples. `memory`
-// is the block's table, of which a thread reads one column for each bit beyond its rank.
-template <class Threads, class Visit>
+// For this thread's share of a block's tuples, calls load(place of the first amplitude, numbers),
+// and then use(place, numbers). A thread block loads the next tuple before it uses the last one, so
+// that the memory answers while the thread computes; groups of lanes have few tuples and are many.
+// `memory` is the block's table, of which a thread reads one column for each bit beyond its rank.
+template <class Numbers, class Threads, class Load, class Use>
 __device__ __forceinline__ void ForEachTuple(const PassBlock& block, const PassBlock* memory,
-                                             Threads threads, const Visit& visit) {
+                                             Threads threads, const Load& load, const Use& use) {
   const uint32_t rank = threads.rank();
   const int32_t bits = block.tuple_bits, size_bits = threads.size_bits();
   if (rank >> bits) return;
   uint32_t place = block.base ^ Combine(block.columns, rank);
+  Numbers numbers;
+  load(place, &numbers);
   const uint32_t steps = bits > size_bits ? 1u << (bits - size_bits) : 1;
   const uint32_t first = memory->columns[size_bits], second = memory->columns[size_bits + 1],
                  third = memory->columns[size_bits + 2], fourth = memory->columns[size_bits + 3];
-  for (uint32_t step = 1;; ++step) {  // in Gray code: each step flips one bit, of four at most
-    visit(place);
-    if (step == steps) return;
-    place ^= step & 1 ? first : step & 2 ? second : step & 4 ? third : fourth;
+  const auto column =
+      [&](uint32_t step) {  // in Gray code: each step flips one bit, of four at most
+        return step & 1 ? first : step & 2 ? second : step & 4 ? third : fourth;
+      };
+  if constexpr (Threads::kIsBlock) {
+    for (uint32_t step = 1; step < steps; step += 2) {
+      Numbers others;
+      const uint32_t other = place ^ column(1);
+      load(other, &others);
+      use(place, numbers);
+      if (step + 1 == steps) return use(other, others);
+      place = other ^ column(step + 1);
+      load(place, &numbers);
+      use(other, others);
+    }
+    use(place, numbers);
+  } else {
+    for (uint32_t step = 1;; ++step) {
+      use(place, numbers);
+      if (step == steps) return;
+      place ^= column(step);
+      load(place, &numbers);
+    }
   }
 }
 
@@ -151,24 +175,35 @@ __device__ __forceinline__ void BlockMatrix(const PassBlock& block, const Comple
   }
 }
 
+template <class T, int SIZE>
+struct Tuple {
+  Complex<T> numbers[SIZE];
+};
+
 template <class T, int SIZE, class Threads>
 __device__ __forceinline__ void ApplyMatrix(const PassBlock& block, const PassBlock* memory,
                                             const Complex<T>* matrix, Threads threads,
                                             Complex<T>* psi) {
   Complex<T> u[SIZE * SIZE];
   BlockMatrix<T, SIZE>(block, matrix, u);
-  ForEachTuple(block, memory, threads, [&](uint32_t first) {
-    Complex<T> in[SIZE];
+  const auto at = [&](uint32_t first, int j) -> Complex<T>& {
+    return At(psi, j ? first ^ block.offset[j - 1] : first);
+  };
+  ForEachTuple<Tuple<T, SIZE>>(
+      block, memory, threads,
+      [&](uint32_t first, Tuple<T, SIZE>* in) {
 #pragma unroll
-    for (int j = 0; j < SIZE; ++j) in[j] = At(psi, j ? first ^ block.offset[j - 1] : first);
+        for (int j = 0; j < SIZE; ++j) in->numbers[j] = at(first, j);
+      },
+      [&](uint32_t first, const Tuple<T, SIZE>& in) {
 #pragma unroll
-    for (int r = 0; r < SIZE; ++r) {
-      Complex<T> sum = {0, 0};
+        for (int r = 0; r < SIZE; ++r) {
+          Complex<T> sum = {0, 0};
 #pragma unroll
-      for (int j = 0; j < SIZE; ++j) AddProduct(u[r * SIZE + j], in[j], &sum);
-      At(psi, r ? first ^ block.offset[r - 1] : first) = sum;
-    }
-  });
+          for (int j = 0; j < SIZE; ++j) AddProduct(u[r * SIZE + j], in.numbers[j], &sum);
+          at(first, r) = sum;
+        }
+      });
 }
 
 // Applies a block to a tile. The threads must be synchronized before and after.
@@ -204,29 +239,39 @@ __device__ __forceinline__ void ReverseMatrix(const PassBlock& block, const Pass
                                               Complex<T>* lambda, Complex<T>* sums) {
   Complex<T> u[SIZE * SIZE];
   BlockMatrix<T, SIZE>(block, matrix, u);
-  ForEachTuple(block, memory, threads, [&](uint32_t first) {
-    Complex<T> x[SIZE], y[SIZE];
+  const auto at = [&](Complex<T>* tile, uint32_t first, int j) -> Complex<T>& {
+    return At(tile, j ? first ^ block.offset[j - 1] : first);
+  };
+  struct Pair {
+    Tuple<T, SIZE> psi, lambda;
+  };
+  ForEachTuple<Pair>(
+      block, memory, threads,
+      [&](uint32_t first, Pair* pair) {
 #pragma unroll
-    for (int j = 0; j < SIZE; ++j) {
-      x[j] = At(psi, j ? first ^ block.offset[j - 1] : first);
-      y[j] = At(lambda, j ? first ^ block.offset[j - 1] : first);
-    }
-    if (gradient) {
+        for (int j = 0; j < SIZE; ++j) {
+          pair->psi.numbers[j] = at(psi, first, j);
+          pair->lambda.numbers[j] = at(lambda, first, j);
+        }
+      },
+      [&](uint32_t first, Pair& pair) {
+        Complex<T>*const x = pair.psi.numbers, *const y = pair.lambda.numbers;
+        if (gradient) {
 #pragma unroll
-      for (int j = 0; j < SIZE; ++j)
+          for (int j = 0; j < SIZE; ++j)
 #pragma unroll
-        for (int r = 0; r < SIZE; ++r) AddConjugateProduct(y[r], x[j], &sums[j * SIZE + r]);
-    }
-    if (uncompute) {
-      MultiplyAdjoint<SIZE>(u, x);
-      MultiplyAdjoint<SIZE>(u, y);
+            for (int r = 0; r < SIZE; ++r) AddConjugateProduct(y[r], x[j], &sums[j * SIZE + r]);
+        }
+        if (uncompute) {
+          MultiplyAdjoint<SIZE>(u, x);
+          MultiplyAdjoint<SIZE>(u, y);
 #pragma unroll
-      for (int j = 0; j < SIZE; ++j) {
-        At(psi, j ? first ^ block.offset[j - 1] : first) = x[j];
-        At(lambda, j ? first ^ block.offset[j - 1] : first) = y[j];
-      }
-    }
-  });
+          for (int j = 0; j < SIZE; ++j) {
+            at(psi, first, j) = x[j];
+            at(lambda, first, j) = y[j];
+          }
+        }
+      });
 }
 
 }  // namespace device
