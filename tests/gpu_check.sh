@@ -34,9 +34,9 @@ if [[ $device == host ]]; then
 	exec timeout 120 "$python" -m benchmarks.gpu --device host --qubits 4 --batches 1 32 --json "$folder/gpu.json"
 fi
 "$python" -m qfleet.native.cuda
-timeout 120 "${test_device[@]}"
-timeout 240 "$python" -m benchmarks.gpu --cpu --json "$folder/gpu.json" \
-	--peers "torch graph" jax "torch compile" --peer-seconds 100
+timeout 120 "${test_device[@]}" tests/native/test_device_frameworks.py
+timeout 300 "$python" -m benchmarks.gpu --cpu --json "$folder/gpu.json" \
+	--peers "torch graph" jax "torch compile" tensorcircuit --peer-seconds 150
 # Both paths, for small and for wide states. The compilers that the tests start are not examined.
 sanitize=(timeout 90 compute-sanitizer --target-processes application-only --error-exitcode 9)
 "${sanitize[@]}" --tool memcheck "${test_device[@]}" -k "wide_values and 14 or values and 5-3 or values and 2-17"

@@ -33,8 +33,9 @@ def register_handlers() -> None:
         )
     library = ctypes.CDLL(str(path))
     for name in HANDLERS:
-        handler = getattr(library, f"qfleet_jax_{name}")
-        jax.ffi.register_ffi_target(f"qfleet_{name}", jax.ffi.pycapsule(handler), platform="cpu")
+        for platform, suffix in (("cpu", ""), ("CUDA", "_cuda")):
+            handler = jax.ffi.pycapsule(getattr(library, f"qfleet_jax_{name}{suffix}"))
+            jax.ffi.register_ffi_target(f"qfleet_{name}", handler, platform=platform)
 
 
 def call(

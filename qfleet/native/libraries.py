@@ -94,7 +94,8 @@ def jax_path() -> Path:
     """Return the path of the XLA handlers; the file may not exist."""
     if _PACKAGED_JAX.is_file():
         return _PACKAGED_JAX
-    sources = [*(SOURCE_DIR / "jax").glob("*.cc"), SOURCE_DIR / "qfleet.h"]
+    jax = SOURCE_DIR / "jax"
+    sources = [*jax.glob("*.cc"), *jax.glob("*.h"), SOURCE_DIR / "qfleet.h"]
     version = str(jax_version())
     digest = _digest([*sources, *_BUILD_FILES], version, core_path().name)
     return BUILT / f"libqfleet_jax-{version}-{digest}.so"

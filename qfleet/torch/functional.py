@@ -27,18 +27,20 @@ def expectation(
         parameters: [P] real values; None if the circuit has none.
 
     Returns:
-        [..., K] float32 for a complex64 circuit, float64 for a complex128 one.
+        [..., K] float32 for a complex64 circuit, float64 for a complex128 one, on the device of
+        `inputs`, or of `parameters` without them. The engine takes its exponents from the host's
+        memory and returns its results there: tensors of other devices are copied.
 
     Raises:
-        ArgumentError: The circuit has no observables, or a tensor has the wrong shape, dtype or
-            device, or values that are not finite. The message names the argument.
+        ArgumentError: The circuit has no observables, or a tensor has the wrong shape or dtype, no
+            memory, or values that are not finite. The message names the argument.
         MemoryLimitError: The states do not fit into the free memory.
     """
     if not COMPILED(compiled, "compiled").readouts:
         raise ArgumentError(
             "compiled has no observables: compile the circuit with observables, or call state()"
         )
-    angles, parameters = _arguments(compiled, inputs, parameters)
+    angles, parameters, device = _arguments(compiled, inputs, parameters)
     rows = _rows(angles)
     by_inputs = rows.requires_grad
     keep = torch.is_grad_enabled() and (by_inputs or parameters.requires_grad)
@@ -47,7 +49,9 @@ def expectation(
     else:
         arguments = _number(compiled), compiled.readouts, keep, by_inputs
         values = ops.expectation(rows, parameters, *arguments)[0]
-    return values if rows is angles else values.reshape(*angles.shape[:-1], compiled.readouts)
+    if rows is not angles:
+        values = values.reshape(*angles.shape[:-1], compiled.readouts)
+    return _on(device, values)
 
 
 def state(
@@ -61,18 +65,20 @@ def state(
         parameters: [P] real values; None if the circuit has none.
 
     Returns:
-        [..., 2**N] of the circuit's dtype. The first qubit is the most significant bit of the
-        index.
+        [..., 2**N] of the circuit's dtype, on a device as for `expectation`. The first qubit is the
+        most significant bit of the index.
 
     Raises:
         ArgumentError: As for `expectation`; or the circuit has observables.
         MemoryLimitError: The states do not fit into the free memory.
     """
     _require_state(compiled, "state")
-    angles, parameters = _arguments(compiled, inputs, parameters)
+    angles, parameters, device = _arguments(compiled, inputs, parameters)
     rows, qubits = _rows(angles), len(compiled.qubits)
     states = state_ops.state(rows, parameters, _number(compiled), qubits)
-    return states if rows is angles else states.reshape(*angles.shape[:-1], 1 << qubits)
+    if rows is not angles:
+        states = states.reshape(*angles.shape[:-1], 1 << qubits)
+    return _on(device, states)
 
 
 def sample(
@@ -93,7 +99,8 @@ def sample(
         generator: Of the random numbers; PyTorch's own unless given.
 
     Returns:
-        uint8 [..., shots, N] bits, the columns in the order of `compiled.qubits`.
+        uint8 [..., shots, N] bits, the columns in the order of `compiled.qubits`, on a device as
+        for `expectation`.
 
     Raises:
         ArgumentError: As for `state`; or `shots` is not a positive integer.
@@ -101,11 +108,14 @@ def sample(
     """
     _require_state(compiled, "sample")
     shots = SHOTS(shots, "shots")
-    angles, parameters = _arguments(compiled, inputs, parameters)
+    angles, parameters, device = _arguments(compiled, inputs, parameters)
     rows, qubits = _rows(angles).detach(), len(compiled.qubits)
-    seed = torch.randint(2**63 - 1, (), generator=generator)
+    place = None if generator is None else generator.device
+    seed = torch.randint(2**63 - 1, (), generator=generator, device=place).cpu()
     bits = state_ops.sample(rows, parameters.detach(), seed, _number(compiled), qubits, shots)
-    return bits if rows.shape == angles.shape else bits.reshape(*angles.shape[:-1], shots, qubits)
+    if rows.shape != angles.shape:
+        bits = bits.reshape(*angles.shape[:-1], shots, qubits)
+    return _on(device, bits)
 
 
 def _number(compiled: CompiledCircuit) -> int:
@@ -115,11 +125,20 @@ def _number(compiled: CompiledCircuit) -> int:
     return compiled.program.handle
 
 
+def _on(device: torch.device, tensor: Tensor) -> Tensor:
+    return tensor if device.type == "cpu" else tensor.to(device)
+
+
 def _arguments(
     compiled: CompiledCircuit, inputs: Tensor | None, parameters: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Return inputs [..., I] and parameters [P] in the circuit's dtype."""
+) -> tuple[Tensor, Tensor, torch.device]:
+    """Return inputs [..., I] and parameters [P] in the circuit's dtype, on the CPU.
+
+    The third result is the device of the results.
+    """
     dtype = _REAL_DTYPES[compiled.real_dtype.itemsize]
+    first = inputs if isinstance(inputs, Tensor) else parameters
+    device = first.device if isinstance(first, Tensor) else torch.device("cpu")
     inputs = _checked(inputs, len(compiled.inputs), dtype, "inputs")
     parameters = _checked(parameters, len(compiled.parameters), dtype, "parameters")
     if not torch.compiler.is_compiling():
@@ -129,11 +148,11 @@ def _arguments(
             f"parameters have shape {list(parameters.shape)}: pass a tensor"
             f" [{len(compiled.parameters)}], because all examples share them"
         )
-    return inputs, parameters
+    return inputs, parameters, device
 
 
 def _checked(tensor: Tensor | None, width: int, dtype: torch.dtype, argument: str) -> Tensor:
-    """Return a tensor [..., width] of a dtype; the engine checks that its values are finite."""
+    """Return a tensor [..., width] of a dtype on the CPU; the engine checks that it is finite."""
     if tensor is None:
         if width:
             raise ArgumentError(f"{argument} are missing: the circuit has {width} {argument}")
@@ -142,21 +161,16 @@ def _checked(tensor: Tensor | None, width: int, dtype: torch.dtype, argument: st
         raise ArgumentError(f"{argument} is a {type(tensor).__name__}: pass a torch.Tensor")
     if tensor.is_nested or tensor.layout is not torch.strided:
         raise ArgumentError(f"{argument} are nested or sparse: pass a dense tensor")
-    if tensor.device.type != "cpu":
-        raise ArgumentError(
-            f"{argument} are on the device {tensor.device}: the engine runs on the CPU, so use"
-            f" {argument}.cpu()"
-        )
+    if tensor.is_meta:
+        raise ArgumentError(f"{argument} are on the device meta: pass a tensor that has values")
     if tensor.ndim == 0 or tensor.shape[-1] != width:
         raise ArgumentError(
             f"{argument} have shape {list(tensor.shape)}: the last axis must be {width}, because"
             f" the circuit has {width} {argument}"
         )
-    if tensor.dtype == dtype:
-        return tensor
     if tensor.dtype.is_complex:
         raise ArgumentError(f"{argument} have dtype {tensor.dtype}: pass real numbers")
-    return tensor.to(dtype)
+    return tensor.to("cpu", dtype)
 
 
 def _refuse_transforms(*tensors: Tensor) -> None:

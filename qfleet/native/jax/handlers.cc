@@ -1,11 +1,13 @@
 // XLA FFI handlers of the engine, for qfleet/jax. They call the C interface only.
 //
 // Exponents, their tangents and their gradients are F32 or F64 arrays; the engine computes with
-// doubles. Values and states have the program's precision.
+// doubles. Values and states have the program's precision. Arrays of a GPU are copied to the host's
+// memory, and results back: exponents and values are few numbers.
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "jax/cuda_arrays.h"
 #include "qfleet.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -217,21 +219,23 @@ ffi::Error StateGradient(ffi::AnyBuffer shared, ffi::AnyBuffer per_example, ffi:
 
 }  // namespace
 
-#define QFLEET_HANDLER(name, implementation, binding)                    \
+using Any = ffi::AnyBuffer;
+
+// A handler for arrays in the host's memory, and one for arrays in that of a CUDA device.
+#define QFLEET_SYMBOL(name, implementation, binding)                     \
   extern "C" __attribute__((visibility("default"))) XLA_FFI_Error* name( \
       XLA_FFI_CallFrame* call_frame);                                    \
   XLA_FFI_DEFINE_HANDLER_SYMBOL(name, implementation, binding)
+#define QFLEET_HANDLER(name, implementation, operands)                         \
+  QFLEET_SYMBOL(qfleet_jax_##name, implementation, ffi::Ffi::Bind() operands); \
+  QFLEET_SYMBOL(qfleet_jax_##name##_cuda, qfleet::OnCuda(implementation),      \
+                ffi::Ffi::Bind().Ctx<ffi::PlatformStream<qfleet::CudaStream>>() operands)
 
-using Any = ffi::AnyBuffer;
-
-QFLEET_HANDLER(qfleet_jax_expectation, Expectation,
-               ffi::Ffi::Bind().Arg<Any>().Arg<Any>().Ret<Any>().Ret<Any>().Attrs());
-QFLEET_HANDLER(
-    qfleet_jax_expectation_gradient, ExpectationGradient,
-    ffi::Ffi::Bind().Arg<Any>().Arg<Any>().Arg<Any>().Arg<Any>().Ret<Any>().Ret<Any>().Attrs());
-QFLEET_HANDLER(qfleet_jax_expectation_hvp, ExpectationHvp,
-               ffi::Ffi::Bind()
-                   .Arg<Any>()
+QFLEET_HANDLER(expectation, Expectation, .Arg<Any>().Arg<Any>().Ret<Any>().Ret<Any>().Attrs());
+QFLEET_HANDLER(expectation_gradient, ExpectationGradient,
+               .Arg<Any>().Arg<Any>().Arg<Any>().Arg<Any>().Ret<Any>().Ret<Any>().Attrs());
+QFLEET_HANDLER(expectation_hvp, ExpectationHvp,
+               .Arg<Any>()
                    .Arg<Any>()
                    .Arg<Any>()
                    .Arg<Any>()
@@ -240,7 +244,6 @@ QFLEET_HANDLER(qfleet_jax_expectation_hvp, ExpectationHvp,
                    .Ret<Any>()
                    .Ret<Any>()
                    .Attrs());
-QFLEET_HANDLER(qfleet_jax_state, State, ffi::Ffi::Bind().Arg<Any>().Arg<Any>().Ret<Any>().Attrs());
-QFLEET_HANDLER(
-    qfleet_jax_state_gradient, StateGradient,
-    ffi::Ffi::Bind().Arg<Any>().Arg<Any>().Arg<Any>().Arg<Any>().Ret<Any>().Ret<Any>().Attrs());
+QFLEET_HANDLER(state, State, .Arg<Any>().Arg<Any>().Ret<Any>().Attrs());
+QFLEET_HANDLER(state_gradient, StateGradient,
+               .Arg<Any>().Arg<Any>().Arg<Any>().Arg<Any>().Ret<Any>().Ret<Any>().Attrs());
