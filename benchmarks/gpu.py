@@ -4,7 +4,8 @@ python -m benchmarks.gpu [--device cuda] [--cpu] [--peers SYSTEM ...] [--json FI
 
 A step is the values of a batch and the gradient by the trained parameters, in complex64: inputs and
 parameters come from the host's memory, and values and gradients return to it. Prints the median
-time of a step for each case. `make gpu-check` runs it after the tests.
+time of a step for each case; with PyTorch, also the rates of products of matrices and of copies
+that the device reaches. `make gpu-check` runs it after the tests.
 """
 
 import argparse
@@ -77,12 +78,15 @@ def main() -> None:
     options = parser.parse_args()
     machine = describe_machine(options.device)
     print(machine, flush=True)
+    peaks = measure_peaks(options.device)
+    print(peaks, flush=True)
     timings: list[Timing] = []
     for timing in measure(options):
         timings.append(timing)
         print(row(timing), flush=True)
         if options.json:  # after each case, because the time of a machine may end
-            document = {"machine": machine, "timings": [asdict(one) for one in timings]}
+            document = {"machine": machine, "peaks": peaks}
+            document["timings"] = [asdict(one) for one in timings]
             options.json.write_text(json.dumps(document, indent=1) + "\n")
     print(f"empty call: {1e6 * empty_call_seconds(options.device):.1f} us")
 
@@ -91,6 +95,40 @@ def describe_machine(device: str) -> str:
     """Return the device's name and the number of threads of the CPU engine."""
     name = devices.describe(devices.resolve(device))
     return f"{name}; CPU engine: {qfleet.num_threads()} threads"
+
+
+def measure_peaks(device: str) -> dict[str, float]:
+    """Return the rates that PyTorch reaches on a GPU; nothing without one or without PyTorch.
+
+    Returns:
+        "flops": real operations per second of a product of float32 matrices, without TF32; "bytes":
+        bytes per second that a copy within the device's memory reads and writes.
+    """
+    try:
+        import torch
+    except ImportError:
+        return {}
+    if not torch.cuda.is_available() or not device.startswith("cuda"):
+        return {}
+    torch.backends.cuda.matmul.allow_tf32 = False
+    side, count, repeats = 8192, 1 << 28, 10
+    matrix = torch.rand(side, side, device=device)
+    source = torch.rand(count, device=device)
+    target = torch.empty_like(source)
+    work = {
+        "flops": (lambda: torch.mm(matrix, matrix), 2.0 * side**3),
+        "bytes": (lambda: target.copy_(source), 8.0 * count),
+    }
+    rates: dict[str, float] = {}
+    for name, (run, amount) in work.items():
+        run()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            run()
+        torch.cuda.synchronize()
+        rates[name] = repeats * amount / (time.perf_counter() - start)
+    return rates
 
 
 def row(timing: Timing) -> str:

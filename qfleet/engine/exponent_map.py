@@ -92,8 +92,10 @@ class ExponentMap:
         """
         if self._is_identity:
             return values
-        terms = values.take(self._affine_symbols, axis=-1) * self._affine_coefficients
-        exponents = self._sum_affine(terms) + self._offset
+        terms = values.take(self._affine_symbols, axis=-1)
+        terms *= self._affine_coefficients  # in place: memory for a batch is slow to get
+        exponents = self._sum_affine(terms)
+        exponents += self._offset
         for group in self._groups:
             results = group.evaluate(group.value, values)
             self._require_finite(group, results)
