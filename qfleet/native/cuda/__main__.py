@@ -63,7 +63,10 @@ def main() -> int:
         try:
             sources = checked_sources()
             tools = host_toolchain() if options.host else cuda_toolchain(options.arch)
-            build(path.name, sources, tools)
+            print(f"Building {path.name}: some minutes, once.", file=sys.stderr)
+            with tempfile.TemporaryDirectory() as folder:
+                build(Path(folder) / path.name, sources, tools)
+                install(Path(folder))
         except (BuildError, OSError) as error:
             print(f"qfleet: {path.name} cannot be built: {error}", file=sys.stderr)
             return 1
@@ -83,18 +86,17 @@ def checked_sources() -> list[Path]:
     return sources
 
 
-def build(name: str, sources: Sequence[Path], tools: Toolchain) -> None:
-    """Build a library and move it into place atomically.
+def build(path: Path, sources: Sequence[Path], tools: Toolchain) -> None:
+    """Build a library.
 
     Args:
-        name: Its file name.
+        path: The library; its folder exists.
         sources: Its sources.
         tools: The commands.
 
     Raises:
         BuildError: The compiler fails.
     """
-    print(f"Building {name}: some minutes, once.", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
         objects = [f"{folder}/{source.stem}.o" for source in sources]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -104,8 +106,7 @@ def build(name: str, sources: Sequence[Path], tools: Toolchain) -> None:
             ]
             for one in done:
                 one.result()
-        _run([*tools.link, *objects, "-o", f"{folder}/{name}"])
-        install(Path(folder))
+        _run([*tools.link, *objects, "-o", str(path)])
 
 
 def host_toolchain() -> Toolchain:
