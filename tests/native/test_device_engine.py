@@ -27,6 +27,7 @@ TOLERANCE = {"complex64": 1e-5, "complex128": 1e-12}
 NARROW, WIDE = tuple(range(1, 8)), tuple(range(8, 15))
 BATCHES = (1, 3, 17)
 CIRCUITS = 3  # of each width
+DIRECTIONS = ((3, "both"), (1, "inputs"), (17, "parameters"))  # batches and tangents of hvp
 POINT = np.array([[0.3, -0.8, 1.1]]), np.array([0.7, -0.2, 0.4, -1.3])
 
 
@@ -121,6 +122,22 @@ def check_states(width: int, seed: int, batch: int, dtype: str) -> None:
     assert_close(gradients.parameters, right.parameters, dtype)
 
 
+def check_hvp(width: int, seed: int, batch: int, dtype: str, by: str) -> None:
+    """Compare Hessian-vector products, along the inputs, the parameters or both."""
+    made, wanted = compile_pair(width, seed, dtype=dtype)
+    inputs, parameters = draw_point(seed, batch)
+    rng = np.random.default_rng(seed + 1)
+    upstream = rng.normal(size=(batch, made.readouts))
+    along_inputs = rng.normal(size=inputs.shape) * (by != "parameters")
+    along_parameters = rng.normal(size=parameters.shape) * (by != "inputs")
+    arguments = inputs, parameters, upstream, along_inputs, along_parameters
+    values, products = made.hvp(*arguments)
+    right_values, right = wanted.hvp(*arguments)
+    assert_close(values, right_values, dtype)
+    assert_close(products.parameters, right.parameters, dtype)
+    assert_close(products.inputs, right.inputs, dtype)
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("width", NARROW)
@@ -205,14 +222,12 @@ def test_forward_keeps_no_states_and_vjp_evolves_again() -> None:
         assert_close(found.inputs, right.inputs, "complex128")
 
 
-def test_hessian_vector_product_equals_that_of_the_cpu() -> None:
-    made, wanted = compile_pair(4, 0)
-    arguments = *POINT, None, np.ones((1, len(INPUTS))), np.ones(len(PARAMETERS))
-    values, gradients = made.hvp(*arguments)
-    right_values, right = wanted.hvp(*arguments)
-    assert_close(values, right_values, "complex128")
-    assert_close(gradients.parameters, right.parameters, "complex128")
-    assert_close(gradients.inputs, right.inputs, "complex128")
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("width", (*NARROW, *WIDE[:3], WIDE[-1]))
+def test_hessian_vector_products_equal_those_of_the_cpu(width: int, dtype: str) -> None:
+    for seed, (batch, by) in enumerate(DIRECTIONS):
+        if seed == 0 or width <= NARROW[-1]:
+            check_hvp(width, seed, batch, dtype, by)
 
 
 def test_empty_batch_returns_empty_arrays() -> None:

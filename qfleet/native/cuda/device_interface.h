@@ -11,7 +11,7 @@
 namespace qfleet {
 namespace device {
 
-constexpr int32_t kInterfaceVersion = 1;
+constexpr int32_t kInterfaceVersion = 2;
 constexpr int32_t kMatrixReals = 32;  // of a 4 x 4 matrix (re, im); smaller ones use the first
 
 // How a block acts on the amplitudes. `bits` are bits of the amplitude's index.
@@ -61,8 +61,12 @@ struct PauliString {
 };
 
 // The parts of a program. The library copies them.
+//
+// If a program has tangents, each number of its calls and results is a pair: the number and its
+// derivative in the call's direction. Evaluating it gives Hessian-vector products.
 struct ProgramTables {
   int32_t qubits, real_bytes;
+  int32_t has_tangents, reserved;
   int64_t shared, per_example, readouts;  // E, F, K
   int64_t block_count;
   const BlockTable* blocks;

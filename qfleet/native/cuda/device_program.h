@@ -24,6 +24,8 @@ struct Program {
 
 std::unique_ptr<Program> MakeFloatProgram(int32_t device, const ProgramTables& tables);
 std::unique_ptr<Program> MakeDoubleProgram(int32_t device, const ProgramTables& tables);
+std::unique_ptr<Program> MakeDualFloatProgram(int32_t device, const ProgramTables& tables);
+std::unique_ptr<Program> MakeDualDoubleProgram(int32_t device, const ProgramTables& tables);
 
 }  // namespace device
 }  // namespace qfleet

@@ -19,24 +19,24 @@ struct GateView {
   const int32_t* exponents;
   const double* half_turns;
   const Complex<T>* factor_matrices;
-  const double* shared;          // [E]
-  const double* per_example_at;  // [examples][F]
-  const Complex<T>* matrices;    // [matrices][16]
+  const WideOf<T>* shared;          // [E]
+  const WideOf<T>* per_example_at;  // [examples][F]
+  const Complex<T>* matrices;       // [matrices][16]
 };
 
 // The phase of an eigenspace of a factor for one example.
 template <class T>
 __device__ __forceinline__ Complex<T> PhaseOf(const GateView<T>& gates, const FactorTable& factor,
                                               int32_t space, int64_t example) {
-  double angle = 0;
+  WideOf<T> angle = 0;
   for (int32_t e = 0; e < factor.exponents; ++e) {
     const int32_t exponent = gates.exponents[factor.first_exponent + e];
-    const double value = exponent >= 0
-                             ? gates.shared[exponent]
-                             : gates.per_example_at[example * gates.per_example + ~exponent];
+    const WideOf<T> value = exponent >= 0
+                                ? gates.shared[exponent]
+                                : gates.per_example_at[example * gates.per_example + ~exponent];
     angle += gates.half_turns[factor.first_half_turn + space * factor.exponents + e] * value;
   }
-  angle -= 2 * rint(angle / 2);  // exact, so that a float is as good as the double
+  ReduceHalfTurns(&angle);
   Complex<T> phase;
   SineCosinePi(static_cast<T>(angle), &phase.im, &phase.re);
   return phase;
@@ -120,9 +120,9 @@ __global__ void __launch_bounds__(128)
 
 template <class T>
 struct ProductGradientTargets {
-  const T* product_sums;  // [examples][product sums][kMatrixReals]
-  T* sequence_sums;       // [examples][sequence sums][kMatrixReals]
-  double* derivatives;    // [examples][derivatives]
+  const T* product_sums;   // [examples][product sums][kMatrixReals]
+  T* sequence_sums;        // [examples][sequence sums][kMatrixReals]
+  WideOf<T>* derivatives;  // [examples][derivatives]
 };
 
 // Takes the factors of a product off its sums, last first; see state/engine.h for the derivation.
@@ -152,14 +152,14 @@ __device__ void DifferentiateProduct(const GateView<T>& gates, const ProductTabl
       const Complex<T>* generators =
           gates.factor_matrices + factor.first_matrix + factor.spaces * kEntries;
       for (int32_t e = 0; e < factor.exponents; ++e) {
-        double derivative = 0;
+        WideOf<T> derivative = 0;
 #pragma unroll
         for (int row = 0; row < SIZE; ++row)
 #pragma unroll
           for (int col = 0; col < SIZE; ++col) {
             const Complex<T> h = generators[e * kEntries + row * SIZE + col];
             const Complex<T> entry = y[col * SIZE + row];
-            derivative -= static_cast<double>(h.re * entry.im + h.im * entry.re);
+            derivative -= static_cast<WideOf<T>>(h.re * entry.im + h.im * entry.re);
           }
         targets.derivatives[example * gates.derivative_count + item.first_derivative + e] =
             2 * M_PI * derivative;
@@ -190,12 +190,12 @@ __global__ void __launch_bounds__(128)
 template <class T>
 __global__ void __launch_bounds__(128)
     GatherDerivatives(int64_t examples, int64_t per_example, int64_t derivative_count,
-                      const int32_t* first, const int32_t* list, const double* derivatives,
-                      double* gradients) {
+                      const int32_t* first, const int32_t* list, const T* derivatives,
+                      T* gradients) {
   const int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   if (at >= examples * per_example) return;
   const int64_t example = at / per_example, exponent = at % per_example;
-  double sum = 0;
+  T sum = 0;
   for (int32_t i = first[exponent]; i < first[exponent + 1]; ++i)
     sum += derivatives[example * derivative_count + list[i]];
   gradients[at] = sum;
@@ -209,9 +209,10 @@ __global__ void __launch_bounds__(128)
   const int64_t at = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   if (at >= examples * strings) return;
   const int64_t example = at / strings, string = at % strings;
-  double sum = 0;
+  WideOf<T> sum = 0;
   for (int64_t k = 0; k < readouts; ++k)
-    sum += weights[string * readouts + k] * static_cast<double>(upstream[example * readouts + k]);
+    sum +=
+        weights[string * readouts + k] * static_cast<WideOf<T>>(upstream[example * readouts + k]);
   coefficients[at] = static_cast<T>(sum);
 }
 
@@ -223,13 +224,13 @@ __global__ void __launch_bounds__(128)
   const int64_t at = (blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x) / kWarp;
   const int64_t example = at / readouts, k = at % readouts;
   if (at >= examples * readouts) return;  // the whole warp
-  double sum = 0;
+  WideOf<T> sum = 0;
   for (int64_t s = 0; s < strings; ++s) {
     const double weight = weights[s * readouts + k];
     if (weight == 0) continue;
-    double value = 0;
+    WideOf<T> value = 0;
     for (int32_t part = threadIdx.x % kWarp; part < parts; part += kWarp)
-      value += static_cast<double>(string_values[(example * parts + part) * strings + s]);
+      value += static_cast<WideOf<T>>(string_values[(example * parts + part) * strings + s]);
     sum += weight * value;
   }
   sum = SumOverGroup<kWarp>(sum);
@@ -244,24 +245,25 @@ template <class From, class To>
 __global__ void __launch_bounds__(kSumThreads)
     SumRows(const From* in, int64_t rows, int64_t stride, int64_t width, bool add, To* sums) {
   QFLEET_SHARED_MEMORY(memory);
-  double* const partial = reinterpret_cast<double*>(memory);  // [kSumThreads]
+  using Sum = WideOf<From>;
+  Sum* const partial = reinterpret_cast<Sum*>(memory);  // [kSumThreads]
   const int32_t column_in_block = threadIdx.x % kSumColumns;
   const int32_t lane = threadIdx.x / kSumColumns, lanes = kSumThreads / kSumColumns;
   const int64_t column = blockIdx.x * static_cast<int64_t>(kSumColumns) + column_in_block;
   const int64_t per_segment = (rows + gridDim.y - 1) / gridDim.y;
   const int64_t from = blockIdx.y * per_segment;
   const int64_t to = from + per_segment < rows ? from + per_segment : rows;
-  double sum = 0;
+  Sum sum = 0;
   if (column < width)
     for (int64_t row = from + lane; row < to; row += lanes)
-      sum += static_cast<double>(in[row * stride + column]);
+      sum += static_cast<Sum>(in[row * stride + column]);
   partial[threadIdx.x] = sum;
   __syncthreads();
   if (lane != 0 || column >= width) return;
   for (int32_t other = 1; other < lanes; ++other)
     sum += partial[other * kSumColumns + column_in_block];
   To* const out = sums + blockIdx.y * width + column;
-  *out = static_cast<To>(add ? static_cast<double>(*out) + sum : sum);
+  *out = static_cast<To>(add ? static_cast<Sum>(*out) + sum : sum);
 }
 
 }  // namespace device

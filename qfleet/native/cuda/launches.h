@@ -1,4 +1,4 @@
-// The launches of a call for one type of reals. Included by float_program.cu and double_program.cu.
+// The launches of a call for one type of reals. Included by float_program.cu and others.
 #ifndef QFLEET_CUDA_LAUNCHES_H_
 #define QFLEET_CUDA_LAUNCHES_H_
 
@@ -13,7 +13,7 @@ namespace qfleet {
 namespace device {
 
 constexpr int32_t kSmallThreads = kIsHostExecutor ? 64 : 128, kGateThreads = 128;
-constexpr int32_t kMaxThreads = 512, kWideThreads = kIsHostExecutor ? 64 : 256;
+constexpr int32_t kWideThreads = kIsHostExecutor ? 64 : 256;
 constexpr int64_t kWideTileBytes = 64 << 10;  // of both states, so that thread blocks share an SM
 constexpr int64_t kScratchBytes = kIsHostExecutor ? 1 << 20 : 512 << 20;
 constexpr int64_t kMaxSegments = 32, kSegmentRows = 128;
@@ -22,10 +22,6 @@ constexpr int64_t kMostParts = 256;    // of a state that is measured
 constexpr double kUsableMemory = 0.9;  // of the free memory of the device
 
 inline int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// Threads of a state that has a thread block. At 12 qubits three states fit into a multiprocessor
-// if their threads are few.
-inline int32_t SmallThreads(int32_t qubits) { return qubits == 12 ? 128 : 1 << (qubits - 4); }
 
 inline std::string Mebibytes(int64_t bytes) {
   return std::to_string(DivideUp(bytes, 1 << 20)) + " MiB";
@@ -45,25 +41,31 @@ class TypedProgram : public Program {
 
  private:
   using C = Complex<T>;
+  using Wide = WideOf<T>;
+  static constexpr int64_t kWideBytes = sizeof(Wide);
+  // Tangents double the registers of a thread and the memory of a state.
+  static constexpr bool kTangents = kHasTangents<T>;
+  static constexpr int32_t kMaxThreads = kTangents ? 256 : 512, kLaneBlocks = kTangents ? 2 : 4;
+  static constexpr int32_t kMaxLaneQubits = kTangents ? 8 : 9;
 
   // The arrays of a batch on the device. Inputs come in one copy, results leave in one.
   struct Inputs {
     Layout layout;
     Layout::Array<C> matrices;
-    Layout::Array<double> shared, per_example;
+    Layout::Array<Wide> shared, per_example;
     Layout::Array<T> upstream;
   };
   struct Results {
     Layout layout;
     Layout::Array<T> values;
-    Layout::Array<double> block_sums, sequence_sums, shared_derivatives, per_example;
+    Layout::Array<Wide> block_sums, sequence_sums, shared_derivatives, per_example;
   };
   // Of as many examples as are computed at once.
   struct Scratch {
     Layout layout;
     Layout::Array<C> products;
     Layout::Array<T> coefficients, string_values, product_sums, sequence_sums;
-    Layout::Array<double> derivatives, unit_sums, parts, segments;
+    Layout::Array<Wide> derivatives, unit_sums, parts, segments;
     Layout::Array<C> psi, lambda;
   };
   // How a call is divided: `chunk` examples at once, by `units` that keep sums of their own.
@@ -83,6 +85,8 @@ class TypedProgram : public Program {
     const int64_t strips = (int64_t{1} << sizes_.qubits) / (kWideThreads * kWideStrip);
     return std::min(kMostParts, std::max<int64_t>(strips, 1));
   }
+  // At 12 qubits three states fit into a multiprocessor if their threads are few.
+  bool has_few_threads() const { return !kTangents && sizes_.qubits == 12; }
   Division DivideSmall(int64_t size, bool gradient);
   Division DivideWide(int64_t size, bool gradient);
   int64_t ScratchBytesPerExample() const;
@@ -107,7 +111,7 @@ class TypedProgram : public Program {
                           int64_t first, int64_t count, int32_t mode, bool per_example, bool add);
   template <class From>
   void Sum(const From* in, int64_t rows, int64_t stride, int64_t width, bool add,
-           const Scratch& scratch, double* out);
+           const Scratch& scratch, Wide* out);
   template <class Kernel, class... Arguments>
   void ForEach(int64_t count, Kernel* kernel, Arguments... arguments) {
     if (count > 0)
@@ -176,13 +180,13 @@ TypedProgram<T>::TypedProgram(int32_t device, const ProgramTables& tables)
   const int32_t n = tables.qubits;
   small_ =
       2 * state_bytes + 2 * kMaxThreads * static_cast<int64_t>(sizeof(T)) <= facts_.shared_bytes;
-  lanes_ = n <= 3 ? 1 : n <= 5 ? 4 : n <= 7 ? 16 : n <= 9 ? 32 : 0;
+  lanes_ = n <= 3 ? 1 : n <= 5 ? 4 : n <= 7 ? 16 : n <= kMaxLaneQubits ? 32 : 0;
   const int64_t tile_bytes = std::min(
       kWideTileBytes, facts_.shared_bytes - 2 * kWideThreads * static_cast<int64_t>(sizeof(T)));
   for (tile_bits_ = 0; tile_bits_ < std::min(n, kMaxTileBits) &&
                        static_cast<int64_t>(4 * sizeof(C)) << tile_bits_ <= tile_bytes;)
     ++tile_bits_;
-  const int32_t bank_bits = sizeof(T) == sizeof(float) ? 4 : 3;  // of 128 bytes
+  const int32_t bank_bits = 7 - __builtin_ctz(sizeof(C));  // of 128 bytes
   windows_ = PlanWindows(blocks, n, tile_bits_, bank_bits, bank_bits);
   window_blocks_ = tables_.Add(windows_.blocks, stream_);
   if (small_) {
@@ -217,15 +221,16 @@ template <class Kernel>
 void TypedProgram<T>::PickSmall(const Kernel& visit) const {
   switch (lanes_) {
     case 1:
-      return visit(EvolveSmall<T, 1, 128, 4, 4>);
+      return visit(EvolveSmall<T, 1, 128, kLaneBlocks, 4>);
     case 4:
-      return visit(EvolveSmall<T, 4, 128, 4, 4>);
+      return visit(EvolveSmall<T, 4, 128, kLaneBlocks, 4>);
     case 16:
-      return visit(EvolveSmall<T, 16, 128, 4, 4>);
+      return visit(EvolveSmall<T, 16, 128, kLaneBlocks, 4>);
     case 32:
-      return visit(EvolveSmall<T, 32, 128, 4, 4>);
+      return visit(EvolveSmall<T, 32, 128, kLaneBlocks, 4>);
     default:
-      if (sizes_.qubits == 12) return visit(EvolveSmall<T, 0, 128, 3, 5>);
+      if constexpr (!kTangents)
+        if (has_few_threads()) return visit(EvolveSmall<T, 0, 128, 3, 5>);
       return visit(EvolveSmall<T, 0, kMaxThreads, 1, 4>);
   }
 }
@@ -242,15 +247,19 @@ typename TypedProgram<T>::Inputs TypedProgram<T>::StageInputs(const Call& call, 
   Inputs inputs;
   Layout& layout = inputs.layout;
   inputs.matrices = layout.Add<C>(sizes_.matrix_count * (kMatrixReals / 2));
-  inputs.shared = layout.Add<double>(sizes_.shared);
-  inputs.per_example = layout.Add<double>(call.size * sizes_.per_example);
+  inputs.shared = layout.Add<Wide>(sizes_.shared);
+  inputs.per_example = layout.Add<Wide>(call.size * sizes_.per_example);
   inputs.upstream = layout.Add<T>(upstream ? call.size * sizes_.readouts : 0);
   char* host = pinned_inputs_.Reserve(std::max<int64_t>(layout.bytes(), 1));
   char* on_device = inputs_.Reserve(std::max<int64_t>(layout.bytes(), 1));
-  std::copy_n(call.matrices, 2 * inputs.matrices.count,
-              reinterpret_cast<T*>(inputs.matrices.in(host)));
-  std::copy_n(call.shared, inputs.shared.count, inputs.shared.in(host));
-  std::copy_n(call.per_example, inputs.per_example.count, inputs.per_example.in(host));
+  const auto* matrices = reinterpret_cast<const Wide*>(call.matrices);
+  std::transform(matrices, matrices + 2 * inputs.matrices.count,
+                 reinterpret_cast<T*>(inputs.matrices.in(host)),
+                 [](Wide real) { return static_cast<T>(real); });
+  std::copy_n(reinterpret_cast<const Wide*>(call.shared), inputs.shared.count,
+              inputs.shared.in(host));
+  std::copy_n(reinterpret_cast<const Wide*>(call.per_example), inputs.per_example.count,
+              inputs.per_example.in(host));
   if (upstream) std::copy_n(upstream, inputs.upstream.count, inputs.upstream.in(host));
   CopyToDevice(on_device, host, layout.bytes(), stream_);
   return inputs;
@@ -262,10 +271,10 @@ typename TypedProgram<T>::Results TypedProgram<T>::LayoutResults(const Call& cal
   Results results;
   Layout& layout = results.layout;
   results.values = layout.Add<T>(values ? call.size * sizes_.readouts : 0);
-  results.block_sums = layout.Add<double>(gradient ? sizes_.block_sums * kMatrixReals : 0);
-  results.sequence_sums = layout.Add<double>(gradient ? sizes_.sequence_sums * kMatrixReals : 0);
-  results.shared_derivatives = layout.Add<double>(gradient ? sizes_.derivative_count : 0);
-  results.per_example = layout.Add<double>(gradient ? call.size * sizes_.per_example : 0);
+  results.block_sums = layout.Add<Wide>(gradient ? sizes_.block_sums * kMatrixReals : 0);
+  results.sequence_sums = layout.Add<Wide>(gradient ? sizes_.sequence_sums * kMatrixReals : 0);
+  results.shared_derivatives = layout.Add<Wide>(gradient ? sizes_.derivative_count : 0);
+  results.per_example = layout.Add<Wide>(gradient ? call.size * sizes_.per_example : 0);
   results_.Reserve(std::max<int64_t>(layout.bytes(), 1));
   return results;
 }
@@ -281,8 +290,8 @@ void TypedProgram<T>::ReturnResults(const Results& results, void* values,
   Synchronize(stream_);
   if (values) std::copy_n(results.values.in(host), results.values.count, static_cast<T*>(values));
   if (!gradient) return;
-  const auto copy = [&](const Layout::Array<double>& array, double* to) {
-    if (to) std::copy_n(array.in(host), array.count, to);
+  const auto copy = [&](const Layout::Array<Wide>& array, double* to) {
+    if (to) std::copy_n(array.in(host), array.count, reinterpret_cast<Wide*>(to));
   };
   copy(results.block_sums, gradient->block_sums);
   copy(results.sequence_sums, gradient->sequence_sums);
@@ -295,7 +304,7 @@ int64_t TypedProgram<T>::ScratchBytesPerExample() const {
   const int64_t reals =
       (sizes_.product_count + sizes_.product_sums + sizes_.sequence_sums) * kMatrixReals +
       2 * sizes_.string_count;
-  return reals * static_cast<int64_t>(sizeof(T)) + sizes_.derivative_count * 8 + 1;
+  return reals * static_cast<int64_t>(sizeof(T)) + sizes_.derivative_count * kWideBytes + 1;
 }
 
 template <class T>
@@ -303,7 +312,7 @@ typename TypedProgram<T>::Division TypedProgram<T>::DivideSmall(int64_t size, bo
   Division division = {};
   const int64_t state_bytes = static_cast<int64_t>(sizeof(C)) << sizes_.qubits;
   division.threads = kSmallThreads;
-  if (lanes_ == 0) division.threads = SmallThreads(sizes_.qubits);
+  if (lanes_ == 0) division.threads = has_few_threads() ? 128 : 1 << (sizes_.qubits - 4);
   int64_t groups = lanes_ ? division.threads / lanes_ : 1;
   division.shared_bytes = groups * (gradient ? 2 : 1) * state_bytes;
   if (!lanes_) division.shared_bytes += 2 * division.threads * static_cast<int64_t>(sizeof(T));
@@ -333,11 +342,11 @@ typename TypedProgram<T>::Division TypedProgram<T>::DivideWide(int64_t size, boo
   // As many states as keep the device busy: fewer of them stay in its second-level cache.
   division.chunk = std::min(size, std::max<int64_t>(1, resident / tiles));
   division.parts = std::min(tiles, std::max<int64_t>(1, DivideUp(resident, division.chunk)));
-  const int64_t sums = (sizes_.block_sums + sizes_.product_sums) * kMatrixReals * 8;
+  const int64_t sums = (sizes_.block_sums + sizes_.product_sums) * kMatrixReals * kWideBytes;
   const auto bytes = [&](int64_t chunk) {
     const int64_t states = (static_cast<int64_t>(sizeof(C)) << sizes_.qubits) * (gradient ? 2 : 1);
     return chunk * (states + ScratchBytesPerExample() + (gradient ? division.parts * sums : 0) +
-                    MeasureParts() * sizes_.string_count * 8);
+                    MeasureParts() * sizes_.string_count * kWideBytes);
   };
   int64_t free_bytes, total_bytes;
   FreeMemory(&free_bytes, &total_bytes);
@@ -363,14 +372,14 @@ typename TypedProgram<T>::Scratch TypedProgram<T>::LayoutScratch(const Division&
   scratch.products = layout.Add<C>(chunk * sizes_.product_count * (kMatrixReals / 2));
   scratch.coefficients = layout.Add<T>(chunk * strings);
   scratch.string_values = layout.Add<T>(chunk * strings);
-  scratch.parts = layout.Add<double>(states ? chunk * MeasureParts() * strings : 0);
+  scratch.parts = layout.Add<Wide>(states ? chunk * MeasureParts() * strings : 0);
   if (gradient) {
     scratch.product_sums = layout.Add<T>(chunk * sizes_.product_sums * kMatrixReals);
     scratch.sequence_sums = layout.Add<T>(chunk * sizes_.sequence_sums * kMatrixReals);
-    scratch.derivatives = layout.Add<double>(chunk * sizes_.derivative_count);
-    scratch.segments = layout.Add<double>(kMaxSegments * std::max(widest, sizes_.derivative_count));
+    scratch.derivatives = layout.Add<Wide>(chunk * sizes_.derivative_count);
+    scratch.segments = layout.Add<Wide>(kMaxSegments * std::max(widest, sizes_.derivative_count));
     const int64_t slots = sizes_.block_sums + (states ? sizes_.product_sums : 0);
-    scratch.unit_sums = layout.Add<double>(division.units * slots * kMatrixReals);
+    scratch.unit_sums = layout.Add<Wide>(division.units * slots * kMatrixReals);
   }
   if (states) scratch.psi = layout.Add<C>(chunk << sizes_.qubits);
   if (states && gradient) scratch.lambda = layout.Add<C>(chunk << sizes_.qubits);
@@ -401,20 +410,20 @@ GateView<T> TypedProgram<T>::Gates(const Inputs& inputs, int64_t first) {
 template <class T>
 template <class From>
 void TypedProgram<T>::Sum(const From* in, int64_t rows, int64_t stride, int64_t width, bool add,
-                          const Scratch& scratch, double* out) {
+                          const Scratch& scratch, Wide* out) {
   if (width == 0) return;
   const unsigned columns = static_cast<unsigned>(DivideUp(width, kSumColumns));
-  const int64_t shared_bytes = kSumThreads * sizeof(double);
+  const int64_t shared_bytes = kSumThreads * kWideBytes;
   const int64_t segments = std::min(kMaxSegments, rows / kSegmentRows);
   if (segments > 1) {
-    double* partial = scratch.segments.in(scratch_.data());
-    Launch(SumRows<From, double>, dim3(columns, static_cast<unsigned>(segments)), kSumThreads,
+    Wide* partial = scratch.segments.in(scratch_.data());
+    Launch(SumRows<From, Wide>, dim3(columns, static_cast<unsigned>(segments)), kSumThreads,
            shared_bytes, stream_, in, rows, stride, width, false, partial);
-    Launch(SumRows<double, double>, dim3(columns), kSumThreads, shared_bytes, stream_,
-           static_cast<const double*>(partial), segments, width, width, add, out);
+    Launch(SumRows<Wide, Wide>, dim3(columns), kSumThreads, shared_bytes, stream_,
+           static_cast<const Wide*>(partial), segments, width, width, add, out);
   } else {
-    Launch(SumRows<From, double>, dim3(columns), kSumThreads, shared_bytes, stream_, in, rows,
-           stride, width, add, out);
+    Launch(SumRows<From, Wide>, dim3(columns), kSumThreads, shared_bytes, stream_, in, rows, stride,
+           width, add, out);
   }
 }
 
@@ -490,8 +499,8 @@ void TypedProgram<T>::BackwardWide(const Inputs& inputs, const Scratch& scratch,
   char* base = scratch_.data();
   WideArguments<T> arguments = WideCall(inputs, scratch, mode);
   const int64_t slots = sizes_.block_sums + sizes_.product_sums;
-  double* sums = scratch.unit_sums.in(base);
-  FillZero(sums, count * division.parts * slots * kMatrixReals * 8, stream_);
+  Wide* sums = scratch.unit_sums.in(base);
+  FillZero(sums, count * division.parts * slots * kMatrixReals * kWideBytes, stream_);
   const auto needed = [&](const WindowTable& window) {
     for (int32_t b = window.first; b < window.first + window.count; ++b)
       if (windows_.blocks[b].gradient[mode] || windows_.blocks[b].uncompute[mode]) return true;
@@ -515,11 +524,11 @@ void TypedProgram<T>::BackwardWide(const Inputs& inputs, const Scratch& scratch,
   if (sizes_.product_sums == 0) return;
   // The parts of each example become its sums.
   const int64_t width = sizes_.product_sums * kMatrixReals;
-  Launch(SumRows<double, T>,
+  Launch(SumRows<Wide, T>,
          dim3(static_cast<unsigned>(DivideUp(width, kSumColumns)), static_cast<unsigned>(count)),
-         kSumThreads, kSumThreads * static_cast<int64_t>(sizeof(double)), stream_,
-         static_cast<const double*>(sums + sizes_.block_sums * kMatrixReals),
-         count * division.parts, slots * kMatrixReals, width, false, scratch.product_sums.in(base));
+         kSumThreads, kSumThreads * kWideBytes, stream_,
+         static_cast<const Wide*>(sums + sizes_.block_sums * kMatrixReals), count * division.parts,
+         slots * kMatrixReals, width, false, scratch.product_sums.in(base));
 }
 
 template <class T>
@@ -535,10 +544,10 @@ void TypedProgram<T>::WriteChunkValues(const Scratch& scratch, const Division& d
   }
   const int32_t threads = division.threads;
   Launch(MeasureWide<T>, dim3(static_cast<unsigned>(MeasureParts()), static_cast<unsigned>(count)),
-         threads, kMeasuredAtOnce * threads / kWarp * static_cast<int64_t>(sizeof(double)), stream_,
-         View(0), static_cast<const C*>(scratch.psi.in(base)), scratch.parts.in(base));
-  ForEach(count * sizes_.readouts * kWarp, WriteValues<T, double>, count, sizes_.string_count,
-          sizes_.readouts, weights_, offsets_, static_cast<const double*>(scratch.parts.in(base)),
+         threads, kMeasuredAtOnce * threads / kWarp * kWideBytes, stream_, View(0),
+         static_cast<const C*>(scratch.psi.in(base)), scratch.parts.in(base));
+  ForEach(count * sizes_.readouts * kWarp, WriteValues<T, Wide>, count, sizes_.string_count,
+          sizes_.readouts, weights_, offsets_, static_cast<const Wide*>(scratch.parts.in(base)),
           static_cast<int32_t>(MeasureParts()), values);
 }
 
@@ -548,28 +557,29 @@ void TypedProgram<T>::DifferentiateChunk(const Inputs& inputs, const Scratch& sc
                                          int32_t mode, bool per_example, bool add) {
   if (sizes_.product_sums == 0) {
     if (per_example && first == 0)
-      FillZero(results.per_example.in(results_.data()), results.per_example.count * 8, stream_);
-    if (first == 0)
-      FillZero(results.shared_derivatives.in(results_.data()), results.shared_derivatives.count * 8,
+      FillZero(results.per_example.in(results_.data()), results.per_example.count * kWideBytes,
                stream_);
+    if (first == 0)
+      FillZero(results.shared_derivatives.in(results_.data()),
+               results.shared_derivatives.count * kWideBytes, stream_);
     return;
   }
   char* base = scratch_.data();
   FillZero(scratch.sequence_sums.in(base),
            scratch.sequence_sums.count * static_cast<int64_t>(sizeof(T)), stream_);
-  FillZero(scratch.derivatives.in(base), scratch.derivatives.count * 8, stream_);
+  FillZero(scratch.derivatives.in(base), scratch.derivatives.count * kWideBytes, stream_);
   const ProductGradientTargets<T> targets = {
       scratch.product_sums.in(base), scratch.sequence_sums.in(base), scratch.derivatives.in(base)};
   ForEach(count * sizes_.product_count, DifferentiateProducts<T>, Gates(inputs, first), count, mode,
           targets);
   Sum(static_cast<const T*>(targets.sequence_sums), count, sizes_.sequence_sums * kMatrixReals,
       sizes_.sequence_sums * kMatrixReals, add, scratch, results.sequence_sums.in(results_.data()));
-  Sum(static_cast<const double*>(targets.derivatives), count, sizes_.derivative_count,
+  Sum(static_cast<const Wide*>(targets.derivatives), count, sizes_.derivative_count,
       sizes_.derivative_count, add, scratch, results.shared_derivatives.in(results_.data()));
   if (per_example)
-    ForEach(count * sizes_.per_example, GatherDerivatives<T>, count, sizes_.per_example,
+    ForEach(count * sizes_.per_example, GatherDerivatives<Wide>, count, sizes_.per_example,
             sizes_.derivative_count, derivative_first_, derivative_list_,
-            static_cast<const double*>(targets.derivatives),
+            static_cast<const Wide*>(targets.derivatives),
             results.per_example.in(results_.data()) + first * sizes_.per_example);
 }
 
@@ -587,7 +597,7 @@ void TypedProgram<T>::Evaluate(const Call& call, void* values, const void* upstr
   const Scratch scratch = LayoutScratch(division, !small_, gradient);
   ReserveScratch(scratch, "the batch");
   if (small_ && gradient)
-    FillZero(scratch.unit_sums.in(scratch_.data()), scratch.unit_sums.count * 8, stream_);
+    FillZero(scratch.unit_sums.in(scratch_.data()), scratch.unit_sums.count * kWideBytes, stream_);
   for (int64_t first = 0; first < call.size; first += division.chunk) {
     const int64_t count = std::min(division.chunk, call.size - first);
     BeginChunk(inputs, scratch, first, count, gradient);
@@ -609,7 +619,7 @@ void TypedProgram<T>::Evaluate(const Call& call, void* values, const void* upstr
     DifferentiateChunk(inputs, scratch, results, first, count, mode, mode == 1, first > 0);
   }
   if (small_ && gradient)
-    Sum(static_cast<const double*>(scratch.unit_sums.in(scratch_.data())), division.units,
+    Sum(static_cast<const Wide*>(scratch.unit_sums.in(scratch_.data())), division.units,
         sizes_.block_sums * kMatrixReals, sizes_.block_sums * kMatrixReals, false, scratch,
         results.block_sums.in(results_.data()));
   ReturnResults(results, values, results_wanted);

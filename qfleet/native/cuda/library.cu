@@ -42,9 +42,11 @@ Status Describe(int32_t device, DeviceDescription* description, char* error, int
 Status Create(int32_t device, const ProgramTables* tables, Program** program, char* error,
               int64_t size) {
   return Guarded(error, size, [&] {
-    *program = (tables->real_bytes == sizeof(float) ? MakeFloatProgram(device, *tables)
-                                                    : MakeDoubleProgram(device, *tables))
-                   .release();
+    const bool is_float = tables->real_bytes == sizeof(float);
+    const auto make = tables->has_tangents
+                          ? (is_float ? MakeDualFloatProgram : MakeDualDoubleProgram)
+                          : (is_float ? MakeFloatProgram : MakeDoubleProgram);
+    *program = make(device, *tables).release();
   });
 }
 

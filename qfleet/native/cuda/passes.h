@@ -23,8 +23,8 @@ struct Matrices {
 // Where a backward pass leaves the sums of the blocks.
 template <class T>
 struct SumTargets {
-  double* shared;          // [slots][kMatrixReals]: added to
-  double* products_added;  // the same for products, or null
+  WideOf<T>* shared;          // [slots][kMatrixReals]: added to
+  WideOf<T>* products_added;  // the same for products, or null
   T* products;  // [slots][kMatrixReals]: overwritten, of this example; null for no example
 };
 
@@ -53,9 +53,9 @@ __device__ __forceinline__ void StoreSum(const PassBlock& block, int32_t positio
                                          const SumTargets<T>& targets) {
   const int64_t at = static_cast<int64_t>(block.sums) * kMatrixReals + position;
   if (block.matrix >= 0)
-    atomicAdd(&targets.shared[at], static_cast<double>(value));
+    AddAtomically(&targets.shared[at], static_cast<WideOf<T>>(value));
   else if (targets.products_added)
-    atomicAdd(&targets.products_added[at], static_cast<double>(value));
+    AddAtomically(&targets.products_added[at], static_cast<WideOf<T>>(value));
   else if (targets.products)
     targets.products[at] = value;
 }

@@ -30,7 +30,7 @@ struct SmallArguments {
   const Complex<T>* products;  // [size][products][16]
   T* string_values;            // [size][strings]; null: not wanted
   const T* coefficients;       // [size][strings]; null: no gradient
-  double* unit_sums;           // [units][block sums][kMatrixReals], a unit for each warp or block
+  WideOf<T>* unit_sums;        // [units][block sums][kMatrixReals], a unit for each warp or block
   T* product_sums;             // [size][product sums][kMatrixReals]
 };
 

@@ -14,6 +14,11 @@ __device__ __forceinline__ T ShuffleXor(T value, int distance) {
   return __shfl_xor_sync(kAllLanes, value, distance);
 }
 
+template <class R>
+__device__ __forceinline__ Dual<R> ShuffleXor(Dual<R> value, int distance) {
+  return {ShuffleXor(value.value, distance), ShuffleXor(value.tangent, distance)};
+}
+
 // Sums COUNT values over each WIDTH lanes, both powers of 2. In each step, a lane hands half of its
 // values to another lane and takes over the other half, so that COUNT - 1 shuffles are enough.
 // Afterwards, lane l of WIDTH has the sums number l * COUNT / WIDTH and following, COUNT / WIDTH

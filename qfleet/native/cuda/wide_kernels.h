@@ -44,7 +44,7 @@ struct WideArguments {
   const Complex<T>* matrices;  // [matrices][16]
   const Complex<T>* products;  // [examples][products][16]
   Complex<T>*psi, *lambda;     // [examples][2**N]
-  double* unit_sums;           // [examples][parts][block sums + product sums][kMatrixReals]
+  WideOf<T>* unit_sums;        // [examples][parts][block sums + product sums][kMatrixReals]
   int32_t fresh;               // 1: the states begin here
   int32_t store;               // 1: earlier blocks need the states
 };
@@ -116,9 +116,13 @@ __device__ __forceinline__ void BeginTile(const WindowTable& window, int64_t til
                 });
 }
 
+// Thread blocks that share a multiprocessor, which limits the registers.
+template <class T>
+constexpr int kWideBlocks = kHasTangents<T> ? 1 : 2;
+
 // blockIdx.y is the example, blockIdx.x the part of its tiles.
 template <class T>
-__global__ void __launch_bounds__(256, 2) ForwardWindow(WideArguments<T> call) {
+__global__ void __launch_bounds__(256, kWideBlocks<T>) ForwardWindow(WideArguments<T> call) {
   QFLEET_SHARED_MEMORY(memory);
   Complex<T>* const psi = reinterpret_cast<Complex<T>*>(memory);
   const ProgramView<T>& program = call.program;
@@ -139,7 +143,7 @@ __global__ void __launch_bounds__(256, 2) ForwardWindow(WideArguments<T> call) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(256, 2) BackwardWindow(WideArguments<T> call) {
+__global__ void __launch_bounds__(256, kWideBlocks<T>) BackwardWindow(WideArguments<T> call) {
   QFLEET_SHARED_MEMORY(memory);
   Complex<T>* const psi = reinterpret_cast<Complex<T>*>(memory);
   Complex<T>* const lambda = psi + (1u << call.window.bit_count);
@@ -150,9 +154,9 @@ __global__ void __launch_bounds__(256, 2) BackwardWindow(WideArguments<T> call) 
       call.matrices, call.products + example * program.product_count * (kMatrixReals / 2)};
   Complex<T>* const state = call.psi + (example << program.qubits);
   Complex<T>* const adjoint = call.lambda + (example << program.qubits);
-  double* const sums = call.unit_sums + (example * gridDim.x + blockIdx.x) *
-                                            (program.block_sums + program.product_sums) *
-                                            kMatrixReals;
+  WideOf<T>* const sums = call.unit_sums + (example * gridDim.x + blockIdx.x) *
+                                               (program.block_sums + program.product_sums) *
+                                               kMatrixReals;
   const SumTargets<T> targets = {sums, sums + program.block_sums * kMatrixReals, nullptr};
   for (int64_t tile = blockIdx.x; tile < call.tiles; tile += gridDim.x) {
     LoadTile(call.window, call.window.end, tile, state, psi);
@@ -190,12 +194,12 @@ __device__ __forceinline__ int64_t WideStrips(int32_t qubits) {
 // memory has kMeasuredAtOnce numbers for each warp.
 template <class T>
 __global__ void __launch_bounds__(256)
-    MeasureWide(ProgramView<T> program, const Complex<T>* states, double* parts) {
+    MeasureWide(ProgramView<T> program, const Complex<T>* states, WideOf<T>* parts) {
   QFLEET_SHARED_MEMORY(memory);
-  double* const sums = reinterpret_cast<double*>(memory);
+  WideOf<T>* const sums = reinterpret_cast<WideOf<T>*>(memory);
   const int64_t example = blockIdx.y, strips = WideStrips(program.qubits);
   const Complex<T>* const psi = states + (example << program.qubits);
-  double* const out = parts + (example * gridDim.x + blockIdx.x) * program.string_count;
+  WideOf<T>* const out = parts + (example * gridDim.x + blockIdx.x) * program.string_count;
   const int32_t warps = blockDim.x / kWarp, warp = threadIdx.x / kWarp;
   for (int32_t first = 0; first < program.string_count; first += kMeasuredAtOnce) {
     const int32_t left = program.string_count - first;
@@ -208,11 +212,11 @@ __global__ void __launch_bounds__(256)
           [&](int64_t i) { return psi[i]; },
           [&](int32_t s, T sum) {
             sum = SumOverGroup<kWarp>(sum);
-            if (threadIdx.x % kWarp == 0) sums[s * warps + warp] += static_cast<double>(sum);
+            if (threadIdx.x % kWarp == 0) sums[s * warps + warp] += static_cast<WideOf<T>>(sum);
           });
     __syncthreads();
     for (int32_t s = threadIdx.x; s < count; s += blockDim.x) {
-      double total = 0;
+      WideOf<T> total = 0;
       for (int32_t i = 0; i < warps; ++i) total += sums[s * warps + i];
       out[first + s] = total;
     }

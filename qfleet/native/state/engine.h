@@ -57,8 +57,8 @@ class StateVectorEngine {
 
   const Program& program() const { return *program_; }
 
-  // From now on, values, gradients and states of whole programs are computed on a device. It keeps
-  // no states between calls. Stages and Hessian-vector products stay here.
+  // From now on, values, states and derivatives of whole programs are computed on a device. It
+  // keeps no states between calls. Stages stay here.
   void UseDevice(std::unique_ptr<DeviceEngine> device);
   DeviceEngine* device() const { return device_.get(); }  // null: all is computed here
 

@@ -1,4 +1,5 @@
 // Hessian-vector products; see engine.h for the method.
+#include "device/device_engine.h"
 #include "state/engine_internal.h"
 
 namespace qfleet {
@@ -8,6 +9,9 @@ void StateVectorEngine<T>::HessianVectorProduct(const Batch& batch, const T* ups
                                                 bool want_per_example, T* value_tangents,
                                                 double* shared_results,
                                                 double* per_example_results) {
+  if (device_)
+    return device_->HessianVectorProduct(batch, upstream, value_tangents, shared_results,
+                                         want_per_example ? per_example_results : nullptr);
   Batch direction = batch;
   const std::vector<double> zeros(program_->shared + 1);
   if (!direction.shared_tangents) direction.shared_tangents = zeros.data();
