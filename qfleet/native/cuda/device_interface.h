@@ -126,8 +126,9 @@ struct Interface {
   int32_t version;
   Status (*describe)(int32_t device, DeviceDescription* description, char* error,
                      int64_t error_size);
-  Status (*create)(int32_t device, const ProgramTables* tables, Program** program, char* error,
-                   int64_t error_size);
+  // `lender` is null, or a program of the same device that shares its memory with the new one.
+  Status (*create)(int32_t device, const ProgramTables* tables, const Program* lender,
+                   Program** program, char* error, int64_t error_size);
   void (*destroy)(Program* program);
   // Writes values [size][K] of the program's reals unless they are null, and, given upstream =
   // dL/dvalues [size][K], the gradient's results unless these are null.

@@ -3,15 +3,16 @@
 #define QFLEET_CUDA_DEVICE_PROGRAM_H_
 
 #include <memory>
-#include <mutex>
 
 #include "device_interface.h"
+#include "memory.h"
 
 namespace qfleet {
 namespace device {
 
 // Calls of several threads run one after the other. All methods throw DeviceError.
 struct Program {
+  explicit Program(std::shared_ptr<Workspace> workspace) : workspace(std::move(workspace)) {}
   virtual ~Program() = default;
   // Writes values [size][K] unless they are null, and, given upstream = dL/dvalues [size][K], the
   // gradient's results.
@@ -20,12 +21,14 @@ struct Program {
   virtual void State(const Call& call, const int64_t* order, void* states) = 0;
   virtual void StateGradient(const Call& call, const int64_t* order, const void* states,
                              const void* upstream, const GradientResults& results) = 0;
+
+  const std::shared_ptr<Workspace> workspace;
 };
 
-std::unique_ptr<Program> MakeFloatProgram(int32_t device, const ProgramTables& tables);
-std::unique_ptr<Program> MakeDoubleProgram(int32_t device, const ProgramTables& tables);
-std::unique_ptr<Program> MakeDualFloatProgram(int32_t device, const ProgramTables& tables);
-std::unique_ptr<Program> MakeDualDoubleProgram(int32_t device, const ProgramTables& tables);
+// Makes a program for a device that is in use.
+using MakeProgram = std::unique_ptr<Program>(int32_t device, const ProgramTables& tables,
+                                             std::shared_ptr<Workspace> workspace);
+MakeProgram MakeFloatProgram, MakeDoubleProgram, MakeDualFloatProgram, MakeDualDoubleProgram;
 
 }  // namespace device
 }  // namespace qfleet

@@ -30,7 +30,7 @@ inline std::string Mebibytes(int64_t bytes) {
 template <class T>
 class TypedProgram : public Program {
  public:
-  TypedProgram(int32_t device, const ProgramTables& tables);
+  TypedProgram(int32_t device, const ProgramTables& tables, std::shared_ptr<Workspace> workspace);
   ~TypedProgram() override;
 
   void Evaluate(const Call& call, void* values, const void* upstream,
@@ -121,8 +121,6 @@ class TypedProgram : public Program {
 
   const int32_t device_;
   const DeviceFacts facts_;
-  const Stream stream_;
-  std::mutex mutex_;
   ProgramTables sizes_;  // its pointers are the caller's, and not used
   DeviceTables tables_;
   ProgramView<T> view_ = {};
@@ -133,15 +131,19 @@ class TypedProgram : public Program {
   const PassBlock* window_blocks_;
   int32_t tile_bits_, lanes_;
   bool small_;
-  PinnedMemory pinned_inputs_, pinned_results_;
-  DeviceMemory inputs_, results_, scratch_;
+  const Stream stream_ = workspace->stream;
+  PinnedMemory &pinned_inputs_ = workspace->pinned_inputs,
+               &pinned_results_ = workspace->pinned_results;
+  DeviceMemory &inputs_ = workspace->inputs, &results_ = workspace->results,
+               &scratch_ = workspace->scratch;
 };
 
 template <class T>
-TypedProgram<T>::TypedProgram(int32_t device, const ProgramTables& tables)
-    : device_(device),
-      facts_((RequireDevice(device), UseDevice(device), FactsOf(device))),
-      stream_(MakeStream()),
+TypedProgram<T>::TypedProgram(int32_t device, const ProgramTables& tables,
+                              std::shared_ptr<Workspace> shared_workspace)
+    : Program(std::move(shared_workspace)),
+      device_(device),
+      facts_(FactsOf(device)),
       sizes_(tables) {
   const std::vector<BlockTable> blocks(tables.blocks, tables.blocks + tables.block_count);
   view_.qubits = tables.qubits;
@@ -209,8 +211,7 @@ TypedProgram<T>::TypedProgram(int32_t device, const ProgramTables& tables)
 template <class T>
 TypedProgram<T>::~TypedProgram() {
   try {
-    UseDevice(device_);
-    EndStream(stream_);
+    UseDevice(device_);  // for the memory that is freed
   } catch (const DeviceError&) {
     // The device is lost, and its memory with it.
   }
@@ -586,7 +587,7 @@ void TypedProgram<T>::DifferentiateChunk(const Inputs& inputs, const Scratch& sc
 template <class T>
 void TypedProgram<T>::Evaluate(const Call& call, void* values, const void* upstream,
                                const GradientResults* results_wanted) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<std::mutex> lock(workspace->mutex);
   UseDevice(device_);
   const bool gradient = results_wanted != nullptr;
   const int32_t mode = gradient && results_wanted->per_example_gradients ? 1 : 0;
@@ -634,7 +635,7 @@ inline BitOrder MakeOrder(int32_t qubits, const int64_t* order) {
 
 template <class T>
 void TypedProgram<T>::State(const Call& call, const int64_t* order, void* states) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<std::mutex> lock(workspace->mutex);
   UseDevice(device_);
   const Inputs inputs = StageInputs(call, nullptr);
   const Division division = DivideWide(call.size, true);  // with a second state, in their order
@@ -658,7 +659,7 @@ void TypedProgram<T>::State(const Call& call, const int64_t* order, void* states
 template <class T>
 void TypedProgram<T>::StateGradient(const Call& call, const int64_t* order, const void* states,
                                     const void* upstream, const GradientResults& wanted) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<std::mutex> lock(workspace->mutex);
   UseDevice(device_);
   const int32_t mode = wanted.per_example_gradients ? 1 : 0;
   const Inputs inputs = StageInputs(call, nullptr);

@@ -39,14 +39,17 @@ Status Describe(int32_t device, DeviceDescription* description, char* error, int
   });
 }
 
-Status Create(int32_t device, const ProgramTables* tables, Program** program, char* error,
-              int64_t size) {
+Status Create(int32_t device, const ProgramTables* tables, const Program* lender, Program** program,
+              char* error, int64_t size) {
   return Guarded(error, size, [&] {
+    RequireDevice(device);
+    UseDevice(device);
     const bool is_float = tables->real_bytes == sizeof(float);
-    const auto make = tables->has_tangents
-                          ? (is_float ? MakeDualFloatProgram : MakeDualDoubleProgram)
-                          : (is_float ? MakeFloatProgram : MakeDoubleProgram);
-    *program = make(device, *tables).release();
+    MakeProgram* const make = tables->has_tangents
+                                  ? (is_float ? MakeDualFloatProgram : MakeDualDoubleProgram)
+                                  : (is_float ? MakeFloatProgram : MakeDoubleProgram);
+    *program =
+        make(device, *tables, lender ? lender->workspace : std::make_shared<Workspace>()).release();
   });
 }
 

@@ -3,6 +3,7 @@
 #define QFLEET_CUDA_MEMORY_H_
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,18 @@ class Memory {
 
 using DeviceMemory = Memory<AllocateOnDevice, FreeOnDevice>;
 using PinnedMemory = Memory<AllocatePinned, FreePinned>;
+
+// What a call uses, one call at a time. Programs with and without tangents share it, so that the
+// states of one do not keep memory from the other. The device must be in use.
+struct Workspace {
+  Workspace() = default;
+  ~Workspace() { EndStream(stream); }
+
+  std::mutex mutex;
+  const Stream stream = MakeStream();
+  PinnedMemory pinned_inputs, pinned_results;
+  DeviceMemory inputs, results, scratch;
+};
 
 // Divides a range of memory among arrays, whose places are known before it is allocated.
 class Layout {

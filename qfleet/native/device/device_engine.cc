@@ -94,7 +94,8 @@ DeviceEngine::DeviceEngine(const std::string& library, int32_t number, const Pro
       interface_(LoadLibrary(library)),
       tables_(std::make_unique<Tables>(source_)) {
   const device::ProgramTables view = tables_->View(source_, real_bytes, false);
-  Run(interface_->create, number, &view, &program_);
+  const device::Program* no_lender = nullptr;
+  Run(interface_->create, number, &view, no_lender, &program_);
 }
 
 DeviceEngine::~DeviceEngine() {
@@ -185,7 +186,7 @@ device::Program* DeviceEngine::ProgramWithTangents() {
   const std::lock_guard<std::mutex> lock(tangents_mutex_);
   if (!program_with_tangents_) {
     const device::ProgramTables view = tables_->View(source_, real_bytes_, true);
-    Run(interface_->create, number_, &view, &program_with_tangents_);
+    Run(interface_->create, number_, &view, program_, &program_with_tangents_);
   }
   return program_with_tangents_;
 }
