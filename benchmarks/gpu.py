@@ -46,13 +46,15 @@ class Timing:
     """The time of a case.
 
     Attributes:
-        system: "qfleet cuda", "qfleet cpu" and its number of threads, or a peer.
+        system: "qfleet cuda", "qfleet cpu" and its number of threads, a device and "hvp" for a
+            Hessian-vector product, or a peer.
         model: One of MODELS.
         qubits: Of the model.
         batch: Examples of a step.
         seconds: Median time of a step.
         first_seconds: Time from the circuit to the first result.
-        flops: Real operations of a step by the engine's plan for the CPU, per second; 0 for peers.
+        flops: Real operations of a gradient by the engine's plan for the CPU, per second; 0 for
+            others.
     """
 
     system: str
@@ -74,6 +76,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=())
     parser.add_argument("--peer-seconds", type=float, default=120, help="no case begins later")
     parser.add_argument("--cpu", action="store_true", help="also the engine on this machine's CPU")
+    parser.add_argument("--hvp", action="store_true", help="also Hessian-vector products")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     machine = describe_machine(options.device)
@@ -147,6 +150,9 @@ def measure(options: argparse.Namespace) -> Iterator[Timing]:
             for batch in options.batches:
                 if batch == 1 or batch << qubits <= MOST_AMPLITUDES:
                     yield from measure_case(f"qfleet {options.device}", name, qubits, batch)
+    for device in (options.device, "cpu") if options.hvp else ():
+        for case in COMPARED[:4]:
+            yield from measure_case(f"qfleet {device} hvp", *case)
     threads = qfleet.num_threads()
     for count in (FEW_THREADS, threads) if options.cpu else ():
         qfleet.set_num_threads(count)
@@ -170,7 +176,7 @@ def measure_case(
     start = time.perf_counter()
     try:
         if is_engine:
-            step = engine_step(definition, data, system.split()[1])
+            step = engine_step(definition, data, *system.split()[1:])
         else:
             step = peer_step(system, definition, data, device)
         step()
@@ -180,13 +186,19 @@ def measure_case(
         reason = str(error).partition("\n")[0]
         print(f"{system}, {name}, {qubits} qubits, batch {batch}: {reason}", flush=True)
         return
-    flops = batch * step_cost(definition).operations / seconds if is_engine else 0
+    is_gradient = is_engine and not system.endswith(" hvp")
+    flops = batch * step_cost(definition).operations / seconds if is_gradient else 0
     yield Timing(system, name, qubits, batch, seconds, first, flops)
 
 
-def engine_step(definition: BenchmarkModel, data: RandomInputs, device: str) -> Step:
-    """Return a step of the engine's NumPy interface."""
+def engine_step(
+    definition: BenchmarkModel, data: RandomInputs, device: str, kind: str = ""
+) -> Step:
+    """Return a step of the engine's NumPy interface; of kind "hvp", a Hessian-vector product."""
     compiled = compile_model(definition, device)
+    if kind == "hvp":
+        point = data.angles, data.parameters
+        return lambda: compiled.hvp(*point, parameter_tangents=data.parameters)
     return lambda: compiled.value_and_gradient(data.angles, data.parameters, input_gradients=False)
 
 

@@ -35,7 +35,7 @@ if [[ $device == host ]]; then
 fi
 "$python" -m qfleet.native.cuda
 timeout 120 "${test_device[@]}" tests/native/test_device_frameworks.py
-timeout 300 "$python" -m benchmarks.gpu --cpu --json "$folder/gpu.json" \
+timeout 300 "$python" -m benchmarks.gpu --cpu --hvp --json "$folder/gpu.json" \
 	--peers "torch graph" jax "torch compile" tensorcircuit --peer-seconds 150
 # Both paths, for small and for wide states. The compilers that the tests start are not examined.
 sanitize=(timeout 90 compute-sanitizer --target-processes application-only --error-exitcode 9)
