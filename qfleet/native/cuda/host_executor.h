@@ -4,6 +4,7 @@
 #ifndef QFLEET_CUDA_HOST_EXECUTOR_H_
 #define QFLEET_CUDA_HOST_EXECUTOR_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -53,9 +54,11 @@ class HostExecutor {
     for (int32_t i = static_cast<int32_t>(threads_.size()); i < thread_count; ++i) {
       threads_.push_back(std::make_unique<Thread>(i));
     }
-    // Of the exact size, so that AddressSanitizer sees an index that is out of bounds.
-    const std::unique_ptr<char[]> memory(new char[shared_bytes]);
-    shared = memory.get();
+    // What is read outside is NaN.
+    const int64_t end = kZoneBytes + shared_bytes;
+    const std::unique_ptr<char[]> memory(new char[end + kZoneBytes]);
+    std::memset(memory.get(), 0xff, end + kZoneBytes);
+    shared = memory.get() + kZoneBytes;
     std::vector<int64_t> blocks(block_count);
     std::iota(blocks.begin(), blocks.end(), 0);
     Shuffle(&blocks);
@@ -66,6 +69,9 @@ class HostExecutor {
       std::memset(shared, 0xff, shared_bytes);
       RunBlock();
     }
+    for (const char* zone : {memory.get(), memory.get() + end})
+      if (std::any_of(zone, zone + kZoneBytes, [](char byte) { return byte != '\xff'; }))
+        Fail("a kernel writes outside of its shared memory");
     for (int32_t i = 0; i < thread_count_; ++i) {
       if (threads_[i]->fiber.Overflowed()) Fail("a thread of a block needs too large a stack");
     }
@@ -116,6 +122,11 @@ class HostExecutor {
   using Threads = std::vector<Thread*>;
 
   static constexpr int32_t kMaximalThreads = 1024, kMaximalWarps = kMaximalThreads / kLanes;
+#ifdef __SANITIZE_ADDRESS__
+  static constexpr int64_t kZoneBytes = 0;  // the sanitizer sees each wrong index
+#else
+  static constexpr int64_t kZoneBytes = 64 << 10;  // around shared memory: as far as a place goes
+#endif
   static constexpr uint64_t kSeed = 0x9e3779b97f4a7c15;
 
   static void RunThread() {

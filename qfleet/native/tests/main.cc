@@ -69,6 +69,7 @@ constexpr Test kTests[] = {
      qfleet::tests::LargeIndices},
     {"large", "26 qubits (16 if light) have the results of their product state",
      qfleet::tests::LargeState},
+    {"executor", "the host executor finds faults of kernels", qfleet::tests::KernelFaults},
 };
 
 }  // namespace

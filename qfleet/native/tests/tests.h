@@ -34,6 +34,7 @@ void CorruptTrajectories(bool light);
 void RandomCalls(bool light);
 void LargeIndices(bool light);
 void LargeState(bool light);
+void KernelFaults(bool light);
 
 }  // namespace tests
 }  // namespace qfleet

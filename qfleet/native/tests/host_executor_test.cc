@@ -1,0 +1,65 @@
+// The host executor finds the faults of kernels that a GPU may hide.
+#include <string>
+
+#include "cuda/runtime.h"
+#include "testing.h"
+#include "tests.h"
+
+namespace qfleet {
+namespace tests {
+namespace {
+
+using namespace device;  // NOLINT: the functions of a kernel
+
+constexpr int32_t kThreads = 64;  // two warps
+
+// The message of the failure of a launch, or "" if it succeeds.
+template <class Kernel, class... Arguments>
+std::string FailureOf(Kernel* kernel, Arguments... arguments) {
+  try {
+    Launch(kernel, dim3(2), kThreads, kThreads * static_cast<int64_t>(sizeof(float)), Stream(),
+           arguments...);
+  } catch (const std::logic_error& failure) {
+    return failure.what();
+  }
+  return "";
+}
+
+// Each thread passes a number to the thread before it, with or without a barrier.
+__global__ void Pass(bool with_barrier, float* results) {
+  QFLEET_SHARED_MEMORY(memory);
+  float* const numbers = reinterpret_cast<float*>(memory);
+  numbers[threadIdx.x] = static_cast<float>(threadIdx.x);
+  if (with_barrier) __syncthreads();
+  results[threadIdx.x] = numbers[(threadIdx.x + 1) % kThreads];
+}
+
+__global__ void WriteTo(int32_t index) {
+  QFLEET_SHARED_MEMORY(memory);
+  if (threadIdx.x == 0) reinterpret_cast<float*>(memory)[index] = 1;
+}
+
+__global__ void WaitUnlessFirst() {
+  if (threadIdx.x != 0) __syncthreads();
+}
+
+}  // namespace
+
+void KernelFaults(bool) {
+  for (const bool with_barrier : {true, false}) {
+    float results[kThreads];
+    CHECK(FailureOf(Pass, with_barrier, +results).empty(), "a kernel that waits for itself");
+    bool is_right = true;
+    for (int32_t i = 0; i < kThreads; ++i) is_right &= results[i] == (i + 1) % kThreads;
+    CHECK(is_right == with_barrier, "a barrier that is missing, or not");
+  }
+  CHECK(!FailureOf(WaitUnlessFirst).empty(), "a barrier that a thread does not reach");
+  CHECK(FailureOf(WriteTo, kThreads - 1).empty(), "the last number of shared memory");
+#ifndef __SANITIZE_ADDRESS__  // which ends the process
+  for (const int32_t index : {-1, kThreads, kThreads + 1000})
+    CHECK(!FailureOf(WriteTo, index).empty(), "number " + std::to_string(index));
+#endif
+}
+
+}  // namespace tests
+}  // namespace qfleet
