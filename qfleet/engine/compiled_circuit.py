@@ -179,9 +179,9 @@ def compile_circuit(
             Values are estimates from shots, gradients are those of the expectation values.
         seed: Seed of trajectories and shots. Examples with equal inputs draw equal numbers,
             whatever the parameters, so that values are smooth in these.
-        device: "cpu"; or "cuda" or "cuda:N", an Nvidia GPU, for values, gradients, states and
-            samples of state vectors. The environment variable QFLEET_DEVICE, or else the CPU,
-            unless given. All other methods, and Hessian-vector products, use the CPU.
+        device: "cpu"; or "cuda" or "cuda:N", an Nvidia GPU, for values, gradients, Hessian-vector
+            products, states and samples of state vectors. The environment variable QFLEET_DEVICE,
+            or else the CPU, unless given. All other methods use the CPU.
 
     Returns:
         The compiled circuit.

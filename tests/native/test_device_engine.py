@@ -272,7 +272,7 @@ def test_hessian_products_between_gradients_have_equal_bits(width: int) -> None:
         np.testing.assert_array_equal(repeated.inputs, products.inputs)
 
 
-def test_hessian_product_with_initial_state_equals_that_of_the_cpu() -> None:
+def test_hessian_product_with_initial_state_equals_the_cpus() -> None:
     circuit, observables = draw_circuit(3, 2)
     start = cirq.testing.random_superposition(8, random_state=3)
     (values, products), (right_values, right) = (

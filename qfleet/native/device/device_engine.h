@@ -52,7 +52,7 @@ class DeviceEngine {
   struct Results;
   struct PreparedCall;
   // The last call's matrices, if it had the same exponents: a gradient follows its forward pass.
-  // With tangents, they are computed anew.
+  // With tangents, they are computed again.
   std::shared_ptr<const SharedMatrices> MatricesOf(const Batch& batch);
   void Prepare(const Batch& batch, PreparedCall* prepared);
   // Calls run(call, results), and then adds the gradients of shared exponents.
