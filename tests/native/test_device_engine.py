@@ -334,6 +334,23 @@ def test_too_wide_state_exceeds_the_memory_of_the_device() -> None:
         qfleet.compile(circuit, device=DEVICE)
 
 
+@pytest.mark.skipif(DEVICE != "host", reason="a GPU has more memory")
+def test_states_with_tangents_exceed_the_memory_of_the_device() -> None:
+    qubits = cirq.LineQubit.range(25)
+    parity = cirq.PauliString(dict.fromkeys(qubits, cirq.Z))
+    circuit = cirq.Circuit(cirq.rx(sympy.Symbol("p")).on_each(*qubits))
+    compiled = qfleet.compile(
+        circuit, (), ("p",), parity, dtype="complex128", method="state_vector", device=DEVICE
+    )
+    with pytest.raises(qfleet.MemoryLimitError, match="25 qubits"):
+        compiled.hvp(None, [0.3], None, None, [1.0])
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(3, "complex128"), (5, "complex64")])
+def test_hessian_products_in_chunks_equal_those_of_the_cpu(width: int, dtype: str) -> None:
+    check_hvp(width, 0, 300, dtype, "both")
+
+
 @pytest.mark.skipif(not DEVICE.startswith("cuda"), reason="the host executor has no numbers")
 def test_missing_gpu_is_a_device_error() -> None:
     with pytest.raises(qfleet.DeviceError):
