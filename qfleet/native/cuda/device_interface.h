@@ -63,7 +63,8 @@ struct PauliString {
 // The parts of a program. The library copies them.
 //
 // If a program has tangents, each number of its calls and results is a pair: the number and its
-// derivative in the call's direction. Evaluating it gives Hessian-vector products.
+// derivative in the call's direction. Evaluating it gives Hessian-vector products. A pair is
+// aligned to its size.
 struct ProgramTables {
   int32_t qubits, real_bytes;
   int32_t has_tangents, reserved;
