@@ -180,8 +180,10 @@ def compile_circuit(
         seed: Seed of trajectories and shots. Examples with equal inputs draw equal numbers,
             whatever the parameters, so that values are smooth in these.
         device: "cpu"; or "cuda" or "cuda:N", an Nvidia GPU, for values, gradients, Hessian-vector
-            products, states and samples of state vectors. The environment variable QFLEET_DEVICE,
-            or else the CPU, unless given. All other methods use the CPU.
+            products, states and samples of state vectors; or "auto", the first GPU where it is
+            predicted to take less time than the CPU for a batch of 32 examples, else the CPU. The
+            environment variable QFLEET_DEVICE, or else the CPU, unless given. All other methods use
+            the CPU.
 
     Returns:
         The compiled circuit.

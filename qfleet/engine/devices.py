@@ -1,13 +1,19 @@
-"""Devices that run the engine's kernels, by name: "cpu", "cuda", "cuda:1".
+"""Devices that run the engine's kernels, by name: "cpu", "cuda", "cuda:1", "auto".
 
 "host" is the host executor, for tests: it runs the kernels of GPUs on the CPU, thread by thread,
-and is slow. A device library is loaded when a device other than the CPU is asked for.
+and is slow. "auto" becomes the CPU or the first GPU when a circuit is compiled (device_choice.py),
+"auto:1" the CPU or the second GPU. A device library is loaded when a device other than the CPU is
+asked for.
+
+`python -m qfleet.engine.devices NAME` describes a device, without a use of it by the caller.
 """
 
 import functools
 import os
 import re
+import sys
 import warnings
+from collections.abc import Mapping
 from ctypes import byref
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,27 +22,31 @@ from typing import Literal
 from qfleet.argument_checks import shown
 from qfleet.engine import library, memory
 from qfleet.engine.library import DeviceInfo
-from qfleet.errors import ArgumentError, DeviceError, MemoryLimitError
+from qfleet.errors import ArgumentError, DeviceError, LibraryError, MemoryLimitError
 from qfleet.native.libraries import cuda_path, host_path
 
 VARIABLE = "QFLEET_DEVICE"
-_CUDA = re.compile(r"cuda(?::([0-9]{1,3}))?")
+_GPU = re.compile(r"(cuda|auto)(?::([0-9]{1,3}))?")
+_GPU_FILE = re.compile(r"nvidia[0-9]+")
+_NO_GPU = ("", "-1", "none", "void", "NoDevFiles")
+"""Values of CUDA_VISIBLE_DEVICES, or parts of them, that end the list of GPUs."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """The CPU, a GPU, or the host executor.
+    """The CPU, a GPU, the host executor, or the choice between the CPU and a GPU.
 
     Attributes:
-        kind: "cpu", "cuda" or "host".
+        kind: "cpu", "cuda", "host" or "auto".
         number: Of the GPU, from 0.
     """
 
-    kind: Literal["cpu", "cuda", "host"]
+    kind: Literal["cpu", "cuda", "host", "auto"]
     number: int = 0
 
     def __str__(self) -> str:
-        return f"cuda:{self.number}" if self.kind == "cuda" else self.kind
+        is_numbered = self.kind == "cuda" or self.number > 0
+        return f"{self.kind}:{self.number}" if is_numbered else self.kind
 
 
 CPU = Device("cpu")
@@ -46,8 +56,8 @@ def resolve(name: str | None) -> Device:
     """Return the device of a name.
 
     Args:
-        name: "cpu", "cuda", "cuda:N" or "host"; the environment variable QFLEET_DEVICE, or else
-            "cpu", for None.
+        name: "cpu", "cuda", "cuda:N", "auto", "auto:N" or "host"; the environment variable
+            QFLEET_DEVICE, or else "cpu", for None.
 
     Raises:
         ArgumentError: There is no device of this name.
@@ -60,12 +70,38 @@ def resolve(name: str | None) -> Device:
         return CPU
     if text == "host":
         return Device("host")
-    cuda = _CUDA.fullmatch(text)
-    if cuda is None:
+    gpu = _GPU.fullmatch(text)
+    if gpu is None:
         raise ArgumentError(
-            f"{source} is {shown(name)}: choose cpu, cuda or cuda:N, where N is the number of a GPU"
+            f"{source} is {shown(name)}: choose auto, cpu, cuda or cuda:N, where N is the number of"
+            " a GPU"
         )
-    return Device("cuda", int(cuda[1] or 0))
+    return Device("cuda" if gpu[1] == "cuda" else "auto", int(gpu[2] or 0))
+
+
+def gpu_count(environment: Mapping[str, str] | None = None, folder: Path = Path("/dev")) -> int:
+    """Return the number of GPUs that this process may use. No driver is asked.
+
+    Args:
+        environment: Variables, of which CUDA_VISIBLE_DEVICES may hide GPUs; those of the process
+            unless given.
+        folder: The folder of the files of GPUs.
+    """
+    environment = os.environ if environment is None else environment
+    try:
+        count = sum(_GPU_FILE.fullmatch(name) is not None for name in os.listdir(folder))
+    except OSError:
+        return 0
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is None or not count:
+        return count
+    parts = [part.strip() for part in visible.split(",")]
+    return next((at for at, part in enumerate(parts) if part in _NO_GPU), len(parts))
+
+
+def may_use_gpu() -> bool:
+    """Return True if there is a GPU, and its library is built. No library is loaded."""
+    return gpu_count() > 0 and cuda_path().is_file()
 
 
 def library_path_of(device: Device) -> Path:
@@ -127,24 +163,44 @@ def require_memory(device: Device, qubits: int, amplitude_bytes: int) -> None:
         )
 
 
+def title(device: Device) -> str:
+    """Return the name of a device with that of its model; see `info_of`."""
+    if device == CPU:
+        return str(device)
+    return f"{device}, {info_of(device).name.decode(errors='replace')}"
+
+
 def describe(device: Device) -> str:
     """Return a line with the name and the memory of a device; see `info_of`."""
     info = info_of(device)
     free, total = info.free_bytes / 2**30, info.total_bytes / 2**30
-    name = info.name.decode(errors="replace")
-    return f"device: {device}, {name} ({free:.0f} of {total:.0f} GiB free)"
+    return f"device: {title(device)} ({free:.0f} of {total:.0f} GiB free)"
 
 
 @functools.cache
 def warn_once(method: str, device: Device) -> None:
-    """Warn that a method runs on the CPU, although another device was asked for.
+    """Warn that a method runs on the CPU, if another device was asked for.
 
     Args:
         method: Name of the method.
         device: The wanted device.
     """
+    if device.kind in ("cpu", "auto"):
+        return
     warnings.warn(
         f"the method {method} runs on the CPU, not on {device}: only state vectors have kernels for"
         " GPUs",
         stacklevel=5,  # the caller of `compile_circuit`, which is decorated
     )
+
+
+def main() -> None:
+    """Print the description of the device that the argument names, or end with its error."""
+    try:
+        print(describe(resolve(sys.argv[1])))
+    except LibraryError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,8 @@ from numpy.typing import ArrayLike
 
 from qfleet.argument_checks import integer
 from qfleet.compiler.any_program import AnyProgram
-from qfleet.engine import arguments, devices
+from qfleet.compiler.state.program import Program
+from qfleet.engine import arguments, device_choice, devices
 from qfleet.engine.arguments import Point
 from qfleet.engine.devices import CPU
 from qfleet.engine.exponent_program import ExponentProgram
@@ -27,7 +28,9 @@ class PreparedCircuit:
         self, program: AnyProgram, dtype: str = "complex128", device: str | None = None
     ) -> None:
         place = devices.resolve(device)
-        if not program.has_states and place != CPU:
+        if isinstance(program, Program):
+            place = device_choice.choose(place, program, dtype)
+        else:
             devices.warn_once(program.method, place)
             place = CPU
         self.inputs, self.parameters = program.inputs, program.parameters

@@ -30,6 +30,11 @@ class EngineSimulator(Simulator):
         """Threads of TensorFlow's pool, which the engine uses."""
         return tf.config.threading.get_intra_op_parallelism_threads() or usable_cpu_count()
 
+    @property
+    def device(self) -> Device:
+        """The device of values, gradients and states."""
+        return self._device
+
     _device: Device = CPU
     _subspace = True  # if a batch may be computed from the states that span it
 

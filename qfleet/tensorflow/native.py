@@ -14,7 +14,7 @@ import numpy as np
 from qfleet import native
 from qfleet.compiler.state.program import Program, compile_program
 from qfleet.distributed import plan
-from qfleet.engine import devices
+from qfleet.engine import device_choice, devices
 from qfleet.engine.devices import CPU
 from qfleet.engine.machine import Machine
 from qfleet.tensorflow.dense import TensorFlowSimulator
@@ -29,7 +29,8 @@ class NativeSimulator(EngineSimulator):
     """Runs a program in the C++ engine, differentiated by the adjoint method.
 
     QFLEET_DEVICE names the device of values, gradients and states at the time of the construction;
-    it is the CPU unless given. Second derivatives are computed on the CPU.
+    it is the CPU unless given. Second derivatives are computed on the CPU. `auto` is decided by
+    `device_choice.use_batch`.
 
     Jones and Gacon, "Efficient calculation of gradients in classical simulations of variational
     quantum algorithms" (arXiv:2009.02823).
@@ -66,7 +67,8 @@ class NativeSimulator(EngineSimulator):
         self.dtype = REAL_DTYPES[dtype]
         self._complex = COMPLEX_DTYPES[dtype]
         self._source = (circuit, tuple(inputs), tuple(parameters), tuple(readouts))
-        self._device = devices.resolve(None)
+        wanted = devices.resolve(None)
+        self._device = device_choice.choose(wanted, self.program, dtype, self._threads)
         if self._device != CPU:
             devices.info_of(self._device)  # an error of an operation would be an OpError
         devices.require_memory(self._device, len(self.qubits), self._complex.size)

@@ -1,0 +1,94 @@
+"""The device `auto`: the GPU where a step is predicted to be faster on it, else the CPU.
+
+The choice depends on the machine, the circuit and the size of a batch alone. On a machine without
+GPUs it reads the names of a folder, and neither loads a library nor asks a driver.
+"""
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
+from qfleet.compiler.state.cost import pass_costs
+from qfleet.compiler.state.program import Program
+from qfleet.engine import devices, library
+from qfleet.engine.device_times import cpu_seconds, gpu_seconds
+from qfleet.engine.devices import CPU, Device
+from qfleet.errors import DeviceError, MemoryLimitError
+
+AUTO_BATCH = 32
+"""Examples that `auto` assumes of a circuit whose batches are not known."""
+
+_BYTES = {"complex64": 8, "complex128": 16}
+
+_batch: contextvars.ContextVar[int] = contextvars.ContextVar("batch", default=AUTO_BATCH)
+
+
+@contextlib.contextmanager
+def use_batch(examples: int) -> Iterator[None]:
+    """Decide by this number of examples for circuits that are compiled meanwhile.
+
+    Args:
+        examples: Examples of a process in one step.
+    """
+    token = _batch.set(examples)
+    try:
+        yield
+    finally:
+        _batch.reset(token)
+
+
+def choose(wanted: Device, program: Program, dtype: str, threads: int | None = None) -> Device:
+    """Return the device of a program of state vectors.
+
+    Args:
+        wanted: Returned as it is, unless it is `auto`.
+        program: The compiled circuit.
+        dtype: Of the states, "complex64" or "complex128".
+        threads: Threads that would compute on the CPU; those of the library unless given.
+
+    Returns:
+        The wanted device; for `auto`, a GPU that works and has room for a state, if it is faster.
+    """
+    if wanted.kind != "auto":
+        return wanted
+    if not devices.may_use_gpu():
+        return CPU
+    plan, prefix = program.plan_blocks(dtype)
+    forward, backward = pass_costs(plan, prefix, _BYTES[dtype], frozenset(program.inputs))
+    operations = forward.operations + backward.operations
+    return choose_by(wanted, len(program.qubits), operations, _batch.get(), dtype, threads)
+
+
+def choose_by(
+    wanted: Device,
+    qubits: int,
+    operations: float,
+    batch: int,
+    dtype: str = "complex64",
+    threads: int | None = None,
+) -> Device:
+    """Return the device of a step; see `choose`.
+
+    Args:
+        wanted: As for `choose`.
+        qubits: Width of the states.
+        operations: Floating-point operations of an example, of both passes.
+        batch: Examples of the step.
+        dtype: As for `choose`.
+        threads: As for `choose`.
+    """
+    if wanted.kind != "auto":
+        return wanted
+    if not devices.may_use_gpu():
+        return CPU
+    size = _BYTES[dtype]
+    on_cpu = cpu_seconds(operations, batch, threads or library.num_threads(), size)
+    if gpu_seconds(qubits, operations, batch, size) >= on_cpu:
+        return CPU
+    gpu = Device("cuda", wanted.number)
+    try:
+        devices.require_memory(gpu, qubits, size)
+        devices.info_of(gpu)
+    except (DeviceError, MemoryLimitError):  # without a driver, or in use by another program
+        return CPU
+    return gpu
