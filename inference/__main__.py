@@ -4,6 +4,7 @@ import logging
 import sys
 import uuid
 
+from common import devices
 from common.errors import SettingsError, run_main
 from common.native_watchdog import start_heartbeat
 from common.processes import tfq_environment
@@ -30,6 +31,7 @@ def main() -> int:
 
         chunk_plan.check_settings(settings.training)
         inputs = inference_input.resolve_input(settings, source)
+    devices.prepare(settings, settings.inference.parallelism)
     if settings.inference.parallelism > 1:
         from inference.local_workers import LocalWorkers
 
@@ -37,6 +39,7 @@ def main() -> int:
         plan = chunk_plan.agree_on_plan(settings, source, inputs, job)
         return LocalWorkers(settings, plan, job).run()
 
+    devices.enter(settings)
     # TensorFlow is imported last, so that mistakes so far are reported within a second or two.
     with Waiting("the import of TensorFlow"):
         from inference import single_process

@@ -154,6 +154,7 @@ def _facts(results: InferenceResults) -> list[tuple[str, list[tuple[str, object]
         ("batch", settings.get("batch")),
         ("learning rate", settings.get("learning_rate")),
         ("workers", source.record.get("other", {}).get("workers")),
+        ("device", result.get("device")),
         ("study", source.record.get("other", {}).get("study")),
         ("code", source.record.get("other", {}).get("code")),
         ("duration", f"{seconds:,.0f} s" if isinstance(seconds, int | float) else None),

@@ -11,7 +11,7 @@ from typing import Self
 
 from rich.console import Console
 
-from common import events, storage
+from common import devices, events, storage
 from common.count_bar import CountBar
 from common.errors import PeerLost, RetryableError, StorageUnavailable
 from common.events import Event
@@ -67,6 +67,7 @@ class LocalWorkers:
         threads = settings.training.threads or max(1, cpu_count() // workers)
         self.settings = settings.replace(parallelism=workers, threads=threads)
         self._plan, self._job = plan, job
+        self._devices = devices.assign(settings, workers)
         self._restarts = 0
         self._errors: dict[ManagedProcess, str] = {}
 
@@ -146,6 +147,7 @@ class LocalWorkers:
             HEARTBEAT_FILE: str(heartbeat_file),
             JOB_ID: self._job,
             COMPLETION_INDEX: str(index),
+            devices.VARIABLE: self._devices[index],
         }
         return group.start(
             [sys.executable, "-m", "inference.worker", *self.settings.to_args()],

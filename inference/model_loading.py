@@ -6,6 +6,7 @@ import numpy as np
 
 from common.errors import WeightsError
 from inference.model_source import ModelSource
+from inference.predictor import rows_per_batch
 
 if TYPE_CHECKING:
     from qfleet.tensorflow.runtime import keras
@@ -13,16 +14,22 @@ if TYPE_CHECKING:
 ANGLE_TOLERANCE = 1e-6
 
 
-def load(source: ModelSource) -> "keras.Model":
+def load(source: ModelSource, batch: int | None = None) -> "keras.Model":
     """Build the model and load its weights. Imports TensorFlow.
+
+    Args:
+        source: The model.
+        batch: BATCH, by which DEVICE=auto is decided.
 
     Raises:
         WeightsError: The weights are missing, altered, or those of another model.
         SettingsError: The model is a user model, and its factory is missing or fails.
     """
     from common import models
+    from qfleet.engine import device_choice
 
-    with source.local_weights() as weights:
+    rows = rows_per_batch(0, batch)
+    with source.local_weights() as weights, device_choice.use_batch(rows):
         model = models.rebuild(source.described, weights, source.code, source.weights)
     layers = models.circuit_layers(model)
     for layer, recorded in zip(layers, source.described["circuits"], strict=False):

@@ -27,7 +27,7 @@ def predict_in_process(settings: Settings, source: ModelSource, inputs: Inferenc
     """
     with Waiting("the model"):
         configure(threads=settings.training.threads, seed=settings.data.seed)
-        model = model_loading.load(source)
+        model = model_loading.load(source, settings.training.batch)
         normalization.adapt(model, source, inputs)
     summary.log_start(source, inputs)
     predictor = predictor_for(model, inputs.features, source, settings.training.batch)

@@ -125,7 +125,7 @@ class InferenceWorker:
         from qfleet.tensorflow.runtime import configure
 
         configure(threads=self._settings.training.threads, seed=self._settings.data.seed)
-        model = model_loading.load(self._source)
+        model = model_loading.load(self._source, self._settings.training.batch)
         normalization.adapt(model, self._source, self._inputs)
         return model
 

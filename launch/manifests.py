@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from common import devices
 from common.commands import command
 from common.errors import SettingsError, run_main
 from common.settings import Settings, Value
@@ -35,6 +36,9 @@ from launch.pods import ROOT, Object, StorageLocation, pod_specs
 __all__ = ["PARTS", "Build", "build", "main", "to_yaml"]
 
 PARTS = ("training", "inference", "tensorboard")
+GPU = "nvidia.com/gpu"
+"""The resource that an overlay with GPUs requests."""
+
 K8S = ROOT / "k8s"
 LOCAL = "local"
 COMMITTED: Mapping[str, str] = {"model": "qcnn"}
@@ -98,6 +102,8 @@ def build(settings: Settings, part: str = "training", before: Build | None = Non
         for pod in pod_specs(one):
             kustomize.cap_requests(pod)
     _refuse_incomplete(found, settings.cluster.overlay)
+    if part == "training":
+        _require_gpus(found, settings)
     return Build(folder, texts, found, StorageLocation.from_objects(found))
 
 
@@ -174,6 +180,23 @@ def _refuse_incomplete(found: Sequence[Object], overlay: str) -> None:
         raise SettingsError(
             f"{file} is incomplete: edit it, or run `{command('cluster manifests')}"
             f" OVERLAY={overlay} {' '.join(dict.fromkeys(missing))}`"
+        )
+
+
+def _require_gpus(found: Sequence[Object], settings: Settings) -> None:
+    """Refuse DEVICE=cuda where the pods have no GPU."""
+    if devices.device_of(settings) != "cuda":
+        return
+    limits = [
+        container["resources"]["limits"]
+        for one in found
+        for pod in pod_specs(one)
+        for container in pod["containers"]
+    ]
+    if not any(GPU in one for one in limits):
+        raise SettingsError(
+            f"DEVICE=cuda needs pods with a GPU, which OVERLAY={settings.cluster.overlay} does not"
+            " request: set OVERLAY=gpu, or an overlay of yours that extends it"
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from common.processes import ManagedProcess, clean_environment
 from common.settings.launcher_variables import JOB_ID
+from qfleet.engine import gpus
 from studies.trial_launcher import TrialHandle, TrialOutcome, TrialRequest
 
 TRIAL_COMMAND = (sys.executable, "-m", "training")
@@ -60,6 +61,7 @@ class LocalTrials:
 
     def __init__(self, slots: int, command: Sequence[str] = TRIAL_COMMAND) -> None:
         self.slots = slots
+        self._started = 0
         self._command = command
 
     def start(self, requests: Sequence[TrialRequest]) -> Sequence[TrialHandle]:
@@ -69,10 +71,15 @@ class LocalTrials:
                 ManagedProcess(
                     [*self._command, *one.args],
                     name=one.run,
-                    env=clean_environment(**{JOB_ID: one.job_id}),
+                    env=clean_environment(**{JOB_ID: one.job_id}, **self._gpus()),
                     stdout="discard",
                     stderr="capture",
                 )
             )
             for one in requests
         ]
+
+    def _gpus(self) -> dict[str, str]:
+        """Return the variables by which trials side by side begin with different GPUs."""
+        self._started += 1
+        return gpus.visible_from(self._started - 1)

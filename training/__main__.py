@@ -4,7 +4,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from common import events, runs, start_check, storage
+from common import devices, events, runs, start_check, storage
 from common.errors import Preempted, SettingsError, exit_on_signals, run_main
 from common.processes import tfq_environment
 from common.runs import auto_settings
@@ -51,6 +51,7 @@ def main(worker_command: Sequence[str] = WORKER_COMMAND) -> int:
         start_check.check(settings)
     if auto_settings.is_automatic(settings):
         settings = _resolve_auto(settings)
+    devices.prepare(settings, settings.training.workers)
     log.info(
         f"Training {settings.model.model} with {plural(settings.training.workers, 'worker')} on"
         " this machine (TARGET=k8s uses the cluster)"

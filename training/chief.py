@@ -168,6 +168,7 @@ class Chief:
             metrics: Metrics by split.
         """
         weights = {"weights": self._write_model(trainer)}
+        place = {"device": trainer.device} if trainer.device else {}
         if trainer.pruned_angles is not None:
             weights["pruned"] = dict(zip(("dropped", "angles"), trainer.pruned_angles, strict=True))
         if (best := self._best_checkpoint()) is not None:
@@ -180,7 +181,9 @@ class Chief:
         }
         seconds = round(time.monotonic() - self._start_time, 3)
         epochs = self._settings.training.epochs
-        self.claimed.finish({"metrics": final, "epochs": epochs, "seconds": seconds, **weights})
+        self.claimed.finish(
+            {"metrics": final, "epochs": epochs, "seconds": seconds, **place, **weights}
+        )
         self._log_result(final, seconds, trainer.step_summary)
 
     def _write_model(self, trainer: TrainerProtocol) -> dict[str, object]:

@@ -97,6 +97,8 @@ def train(
             rendezvous.wait_for_loss,
         )
         trainer = stack.enter_context(_import(open_trainer, watchdog)(context))
+        if chief and trainer.device:
+            log.info(f"Device: {trainer.device}")
         stack.enter_context(watchdog.orderly_end())
         if start.checkpoint is not None:
             watchdog.enter("reading the checkpoint", STORAGE_SECONDS, StorageUnavailable)

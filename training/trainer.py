@@ -9,6 +9,7 @@ from pathlib import Path
 
 from common.checkpoints import Checkpoint
 from common.models import circuit_layers, describe_model
+from common.models.device import device_of_circuits
 from common.settings import Settings, micro_batch_count
 from common.storage.base import RETRY_SECONDS
 from common.text import plural
@@ -137,6 +138,11 @@ class Trainer:
     def pruned_angles(self) -> tuple[int, int] | None:
         """Dropped and all angles; None with PRUNE=0."""
         return self._learner.pruning.counts if self._learner.pruning else None
+
+    @property
+    def device(self) -> str:
+        """The device of the circuits; empty where another simulator chooses it."""
+        return device_of_circuits(self._learner.model)
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Restore a checkpoint; without one, training starts from the initial weights."""

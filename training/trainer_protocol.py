@@ -79,6 +79,10 @@ class TrainerProtocol(Protocol):
         """Dropped and all trained angles; None with PRUNE=0."""
 
     @property
+    def device(self) -> str:
+        """The device of this worker's circuits; empty where another simulator chooses it."""
+
+    @property
     def step_summary(self) -> str:
         """One line on the time of a step; empty where nothing was measured."""
 

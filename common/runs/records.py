@@ -81,6 +81,7 @@ class RunResult(TypedDict):
     metrics: Annotated[dict[_Text, _SplitMetrics], MaxLen(100)]
     epochs: _Count
     seconds: NotRequired[_Metric]
+    device: NotRequired[_Text]
     weights: WeightsRecord
     best: NotRequired[BestRecord]
     pruned: NotRequired[PrunedRecord]

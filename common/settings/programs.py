@@ -81,7 +81,7 @@ PROGRAMS: Mapping[str, Mapping[str, Names]] = MappingProxyType(
         "train": _by_target(**_TRAINED),
         "infer": _by_target(
             local=_INFERENCE | _names("max_restarts"),
-            k8s=_INFERENCE
+            k8s=(_INFERENCE - _names("device"))
             | (_CLUSTER - _names("gang_scheduling"))
             | _names("deadline rendezvous_timeout"),
         ),
@@ -114,7 +114,7 @@ _SET_ELSEWHERE = {*names_in_scope(Scope.POD_SPEC), *names_in_scope(Scope.CLIENT)
 POD_SETTINGS: Mapping[str, Names] = MappingProxyType(
     {
         "training": frozenset(names_in_scope(Scope.WORKER)),
-        "inference": _INFERENCE - _SET_ELSEWHERE,
+        "inference": _INFERENCE - _SET_ELSEWHERE - _names("device"),
     }
 )
 """Settings that the ConfigMap of a job passes to its pods, unless they have their defaults."""

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 from pydantic import ValidationError
 
 from common.errors import SettingsError
+from common.settings.device_checks import check_device
 from common.settings.fields import AUTO, SettingField, SettingsGroup, Value
 from common.settings.forward_checks import (
     check_forward,
@@ -181,6 +182,7 @@ class Settings(SettingGroups):
         check_noise(model, data, training)
         check_layers(model)
         check_method(model, training)
+        check_device(self.job, model, training, self.slurm)
         check_zne(self.inference)
         check_pruning(model, data, training)
         check_slurm(self.job, training, self.monitoring, self.slurm)

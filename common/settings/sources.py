@@ -21,7 +21,7 @@ ENV_PREFIX = "QFLEET_"
 
 NO_SETTINGS = (
     *(events.ENVIRONMENT_VARIABLE, HEARTBEAT_FILE, JOB_ID, PROFILE_FOLDER),
-    *("QFLEET_DEVICE", "QFLEET_NUM_THREADS"),
+    "QFLEET_NUM_THREADS",
 )
 """Variables of the environment that are no settings: of launchers and of the library."""
 
@@ -93,13 +93,12 @@ _FOREIGN: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(
             ("cuda", "gpu", "gpus", "num_gpus"),
-            'trainings run on CPUs; qfleet.compile(..., device="cuda") uses a GPU (docs/gpu.md)',
+            "DEVICE=cuda gives each worker a GPU (docs/gpu.md)",
         ),
         **dict.fromkeys(
             ("heartbeat_file", "job_id", "tensorboard_folder"),
             "qfleet chooses it itself, so omit it",
         ),
-        "device": f"`{command('calibrate')}` takes it, and a training takes NOISE=name",
         "platform": "`make wheel` takes it",
     }
 )
@@ -218,7 +217,10 @@ def _near_value(value: str, field: SettingField) -> str:
     """Return the end of a message about a wrong value: a similar allowed one, if there is one."""
     if field.name in ("model", "sampler") and (named := factory_of(value)):
         return f": did you mean {named}?"
-    return did_you_mean(value[:MAX_SHOWN], field.choices)
+    near = did_you_mean(value[:MAX_SHOWN], field.choices)
+    if field.name == "device" and not near:
+        return f", and NOISE takes a quantum device of `{command('calibrate')}`"
+    return near
 
 
 def factory_of(value: str) -> str:

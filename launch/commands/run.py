@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from common import events, runs
+from common import devices, events, runs
 from common.commands import command
 from common.environments import ROOT, WORKER_PYTHON
 from common.errors import (
@@ -59,6 +59,8 @@ def run(settings: Settings) -> int:
             f"training {settings.model.model} in a {engine.kind}{chosen}, namespace"
             f" {cluster.namespace}, context {cluster.context}"
         )
+        if reason := devices.reason_for_cpu(settings):
+            console.print(reason)
         settings = settings.replace(job_api=engine.api, run=name)
         if auto_settings.is_automatic(settings):
             settings = _resolve_auto(cluster, build.storage, settings, live, console)

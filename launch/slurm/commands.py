@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from common import events, runs, storage
+from common import devices, events, runs, storage
 from common.commands import command
 from common.errors import EXIT_INTERRUPTED, ClusterError, RunError, SettingsError
 from common.runs import Run, auto_settings
@@ -53,6 +53,8 @@ def run(settings: Settings) -> int:
             console.print(f"job {live[0].slurm_id} already exists ({live[1]}); following it")
             return _follow(stored, live[0], console, again=True)
         start_check.check(settings)
+        if reason := devices.reason_for_cpu(settings):
+            console.print(reason)
         workers, per_node = settings.training.workers, settings.slurm.workers_per_node
         console.print(
             f"training {settings.model.model} in a Slurm job:"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import storage
+from common import devices, storage
 from common.commands import IS_INSTALLED
 from common.errors import DeadlineReached, RetryableError, SettingsError
 from common.runs import Run
@@ -87,6 +87,8 @@ class BatchScript:
         yield f"ntasks={workers}"
         yield f"ntasks-per-node={per_node}"
         yield f"cpus-per-task={cpus_per_worker(settings.cluster.cpu)}"
+        if devices.device_of(settings) == "cuda":
+            yield "gpus-per-task=1"
         if "memory" in settings.explicit:
             yield f"mem={per_node * mebibytes(settings.cluster.memory)}M"
         if slurm.partition:

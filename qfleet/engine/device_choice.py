@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from qfleet.compiler.state.cost import pass_costs
 from qfleet.compiler.state.program import Program
-from qfleet.engine import devices, library
+from qfleet.engine import devices, gpus, library
 from qfleet.engine.device_times import cpu_seconds, gpu_seconds
 from qfleet.engine.devices import CPU, Device
 from qfleet.errors import DeviceError, MemoryLimitError
@@ -51,7 +51,7 @@ def choose(wanted: Device, program: Program, dtype: str, threads: int | None = N
     """
     if wanted.kind != "auto":
         return wanted
-    if not devices.may_use_gpu():
+    if not gpus.may_use_gpu():
         return CPU
     plan, prefix = program.plan_blocks(dtype)
     forward, backward = pass_costs(plan, prefix, _BYTES[dtype], frozenset(program.inputs))
@@ -79,7 +79,7 @@ def choose_by(
     """
     if wanted.kind != "auto":
         return wanted
-    if not devices.may_use_gpu():
+    if not gpus.may_use_gpu():
         return CPU
     size = _BYTES[dtype]
     on_cpu = cpu_seconds(operations, batch, threads or library.num_threads(), size)

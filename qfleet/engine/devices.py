@@ -13,7 +13,6 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Mapping
 from ctypes import byref
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +26,6 @@ from qfleet.native.libraries import cuda_path, host_path
 
 VARIABLE = "QFLEET_DEVICE"
 _GPU = re.compile(r"(cuda|auto)(?::([0-9]{1,3}))?")
-_GPU_FILE = re.compile(r"nvidia[0-9]+")
-_NO_GPU = ("", "-1", "none", "void", "NoDevFiles")
-"""Values of CUDA_VISIBLE_DEVICES, or parts of them, that end the list of GPUs."""
 
 
 @dataclass(frozen=True)
@@ -77,31 +73,6 @@ def resolve(name: str | None) -> Device:
             " a GPU"
         )
     return Device("cuda" if gpu[1] == "cuda" else "auto", int(gpu[2] or 0))
-
-
-def gpu_count(environment: Mapping[str, str] | None = None, folder: Path = Path("/dev")) -> int:
-    """Return the number of GPUs that this process may use. No driver is asked.
-
-    Args:
-        environment: Variables, of which CUDA_VISIBLE_DEVICES may hide GPUs; those of the process
-            unless given.
-        folder: The folder of the files of GPUs.
-    """
-    environment = os.environ if environment is None else environment
-    try:
-        count = sum(_GPU_FILE.fullmatch(name) is not None for name in os.listdir(folder))
-    except OSError:
-        return 0
-    visible = environment.get("CUDA_VISIBLE_DEVICES")
-    if visible is None or not count:
-        return count
-    parts = [part.strip() for part in visible.split(",")]
-    return next((at for at, part in enumerate(parts) if part in _NO_GPU), len(parts))
-
-
-def may_use_gpu() -> bool:
-    """Return True if there is a GPU, and its library is built. No library is loaded."""
-    return gpu_count() > 0 and cuda_path().is_file()
 
 
 def library_path_of(device: Device) -> Path:

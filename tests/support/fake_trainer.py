@@ -131,6 +131,7 @@ class FakeTrainer:
 
     step_summary = "Time per step: 0.0 ms (fake)"
     pruned_angles = None
+    device = ""
 
     def __init__(self, context: TrainingContext, step_barrier: StepBarrier) -> None:
         settings = context.settings

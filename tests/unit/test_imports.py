@@ -61,6 +61,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "weights_file": BASE | {"storage"},
     "model_circuits": BASE,
     "built_in_data": {"errors", "settings"},
+    "devices": {"errors", "settings", "text"},
     "start_check": BASE | {"data", "model_circuits", "user_code"},
     "models": BASE | {"data", "model_circuits", "storage", "user_code", "weights_file"},
     "runs": BASE
@@ -302,7 +303,7 @@ def test_studies_import_the_client_of_slurm_only(module: str) -> None:
 def test_client_imports_common_only_and_nothing_heavy(module: str) -> None:
     assert not imported_packages(module) & {"training", "inference", "planning"}
     parts = {part_of(one) for one in imported_modules(module) if one.startswith("common.")}
-    assert parts <= BASE | {"storage", "runs", "start_check", "user_code"}
+    assert parts <= BASE | {"devices", "storage", "runs", "start_check", "user_code"}
     heavy = {*TENSORFLOW, "tensorflow_quantum", "numpy", "cirq", "pandas", "pyarrow", "psutil"}
     assert not reachable(module, late=False) & heavy
 

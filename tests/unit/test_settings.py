@@ -27,6 +27,7 @@ MODEL = (
     "activation",
     "filters",
     "simulator",
+    "device",
     "method",
     "noise",
     "shots",
@@ -486,9 +487,9 @@ def test_scope_benchmark_pod_is_the_passed_groups():
 
 def test_scope_benchmark_holds_for_all_cases():
     assert names_in_scope(Scope.BENCHMARK) == (
-        "model", "angles", "layers", "pooling", "activation", "filters", "simulator", "method",
-        "noise", "shots", "trajectories", "sampler", "gradient", "normalize_readouts", "task",
-        "partitions", "seed", "rendezvous_timeout",
+        "model", "angles", "layers", "pooling", "activation", "filters", "simulator", "device",
+        "method", "noise", "shots", "trajectories", "sampler", "gradient", "normalize_readouts",
+        "task", "partitions", "seed", "rendezvous_timeout",
     )  # fmt: skip
 
 
@@ -519,7 +520,6 @@ def test_scope_plan_file_is_all_but_planning():
     ("variable", "value"),
     [
         ("QFLEET_EVENTS", "fd:9"),
-        ("QFLEET_DEVICE", "cuda"),
         ("QFLEET_NUM_THREADS", "2"),
         ("QFLEET_HEARTBEAT_FILE", "/h"),
         ("QFLEET_JOB_ID", "j"),
@@ -583,7 +583,7 @@ def test_similar_value_is_suggested(given, wanted, tmp_path, monkeypatch):
         Settings.from_args([given])
 
 
-@pytest.mark.parametrize("name", ["GPU", "gpus", "DEVICE", "PLATFORM"])
+@pytest.mark.parametrize("name", ["GPU", "gpus", "PLATFORM"])
 def test_name_of_another_program_is_no_misspelling(name):
     with pytest.raises(SettingsError) as error:
         Settings.from_args([f"{name}=1"])

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from common import runs, storage
+from common import devices, runs, storage
 from common.commands import command
 from common.errors import (
     DeadlineReached,
@@ -149,10 +149,11 @@ class LocalLauncher:
         ):
             addresses = loopback_addresses(ports)
             files = [Path(folder, f"worker-{rank}") for rank in range(size)]
-            cpus = self.worker_cpus()
+            cpus, places = self.worker_cpus(), devices.assign(self._settings, size)
             for rank, file in enumerate(files):
                 file.touch()
-                self._start(group, ClusterSpec(addresses, rank), rendezvous_port, file, cpus[rank])
+                cluster = ClusterSpec(addresses, rank)
+                self._start(group, cluster, rendezvous_port, file, cpus[rank], places[rank])
             try:
                 return _Supervision(group, files, display, signals).wait()
             finally:
@@ -166,6 +167,7 @@ class LocalLauncher:
         rendezvous_port: int,
         heartbeat_file: Path,
         cpus: Sequence[int],
+        device: str,
     ) -> None:
         changes: dict[str, str | int] = {
             "run": self._name,
@@ -183,6 +185,7 @@ class LocalLauncher:
             QFLEET_VERBOSE=str(settings.job.verbose).lower(),
             TMPDIR=str(heartbeat_file.parent),
             **{HEARTBEAT_FILE: str(heartbeat_file), JOB_ID: self._job_id},
+            **{devices.VARIABLE: device},
             **loopback_environment(),
         )
         if cluster.size > 1:

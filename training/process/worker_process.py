@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from common import events
+from common import devices, events
 from common.errors import run_main
 from common.settings import Settings
 from common.settings.launcher_variables import heartbeat_file
@@ -20,7 +20,7 @@ from training.process.watchdog import Watchdog
 def start_worker(
     settings: Settings, *, leaves_checkpoint: bool = True
 ) -> tuple[Settings, ClusterSpec, Preemption, Watchdog]:
-    """Find this worker's rank, set up logging, start the watchdog, and block SIGTERM.
+    """Find this worker's rank and device, set up logging and the watchdog, and block SIGTERM.
 
     Call it before NumPy or TensorFlow are imported: they start threads, which inherit the mask.
 
@@ -40,6 +40,7 @@ def start_worker(
         # TF_CONFIG defines the workers; the settings must be valid for that number.
         settings = Settings.from_args([*settings.to_args(), f"--workers={cluster.size}"])
     logging_setup.start_console(cluster.rank, verbose=settings.job.verbose)
+    devices.enter(settings)
     limits = settings.fault_tolerance
     watchdog = Watchdog(
         cluster.rank,

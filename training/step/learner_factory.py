@@ -1,5 +1,6 @@
 """Construction of the learner and of the initial weights, in the strategy's scope."""
 
+import math
 from contextlib import nullcontext
 
 import numpy as np
@@ -10,6 +11,7 @@ from common.data.class_weights import class_factors
 from common.models.pruning import prunable_circuits
 from common.settings import Settings
 from qfleet.distributed import state_group
+from qfleet.engine import device_choice
 from qfleet.tensorflow.runtime import keras, tf
 from training.cluster.spec import ClusterSpec
 from training.step.allreduce import connections
@@ -52,7 +54,10 @@ def build_learner(
         SettingsError: The user's model can't be trained with REPRODUCIBLE=true, or the model can't
             be pruned.
     """
-    with strategy.scope(), state_group.use_group(local_state_group(cluster, settings)):
+    batch = min(settings.training.global_batch, data.rows("train"))
+    rows = math.ceil(batch / cluster.size)
+    group = local_state_group(cluster, settings)
+    with strategy.scope(), state_group.use_group(group), device_choice.use_batch(rows):
         keras.utils.set_random_seed(settings.data.seed)
         model = models.build_model(data.features, settings, data.placement, data.target)
         for layer in models.circuit_layers(model):

@@ -9,9 +9,10 @@ import pytest
 import sympy
 
 import qfleet
-from qfleet.engine import device_choice, devices
+from qfleet.engine import device_choice, devices, gpus
 from qfleet.engine.device_times import cpu_seconds, gpu_seconds
-from qfleet.engine.devices import CPU, Device, gpu_count, resolve
+from qfleet.engine.devices import CPU, Device, resolve
+from qfleet.engine.gpus import gpu_count
 from qfleet.errors import DeviceError, MemoryLimitError
 
 MEASURED = Path(__file__).parents[3] / "benchmarks/gpu_h100.json"
@@ -73,12 +74,12 @@ def test_double_precision_takes_longer() -> None:
 
 
 @pytest.fixture
-def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with two GPUs of much memory, a driver and a built library."""
     built = tmp_path / "libqfleet_cuda.so"
     built.touch()
-    monkeypatch.setattr(devices, "gpu_count", lambda: 2)
-    monkeypatch.setattr(devices, "cuda_path", lambda: built)
+    monkeypatch.setattr(gpus, "gpu_count", lambda: 2)
+    monkeypatch.setattr(gpus, "cuda_path", lambda: built)
     monkeypatch.setattr(devices, "info_of", lambda device: None)
     monkeypatch.setattr(devices, "require_memory", lambda *arguments: None)
     return built
@@ -89,7 +90,7 @@ def choose(case: tuple[int, float], batch: int = 32, wanted: Device = AUTO) -> D
     return device_choice.choose_by(wanted, *case, batch, threads=2)
 
 
-@pytest.mark.usefixtures("gpus")
+@pytest.mark.usefixtures("two_gpus")
 def test_auto_is_the_gpu_where_it_is_faster() -> None:
     assert choose(MANY) == Device("cuda")
     assert choose(MANY, wanted=Device("auto", 1)) == Device("cuda", 1)
@@ -97,12 +98,12 @@ def test_auto_is_the_gpu_where_it_is_faster() -> None:
     assert choose(FEW, batch=4096) == Device("cuda")
 
 
-def test_auto_without_its_library_is_the_cpu(gpus: Path) -> None:
-    gpus.unlink()
+def test_auto_without_its_library_is_the_cpu(two_gpus: Path) -> None:
+    two_gpus.unlink()
     assert choose(MANY) == CPU
 
 
-@pytest.mark.usefixtures("gpus")
+@pytest.mark.usefixtures("two_gpus")
 @pytest.mark.parametrize(
     ("name", "error"), [("info_of", DeviceError), ("require_memory", MemoryLimitError)]
 )
@@ -120,8 +121,9 @@ def test_auto_without_a_gpu_asks_no_driver(monkeypatch: pytest.MonkeyPatch) -> N
     def refuse(*arguments: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(devices, "gpu_count", lambda: 0)
-    for name in ("info_of", "require_memory", "cuda_path"):
+    monkeypatch.setattr(gpus, "gpu_count", lambda: 0)
+    monkeypatch.setattr(gpus, "cuda_path", refuse)
+    for name in ("info_of", "require_memory"):
         monkeypatch.setattr(devices, name, refuse)
     assert choose(MANY) == CPU
     circuit = cirq.Circuit(cirq.rx(sympy.Symbol("x")).on(cirq.LineQubit(0)))
@@ -129,7 +131,7 @@ def test_auto_without_a_gpu_asks_no_driver(monkeypatch: pytest.MonkeyPatch) -> N
     assert compiled.device == CPU
 
 
-@pytest.mark.usefixtures("gpus")
+@pytest.mark.usefixtures("two_gpus")
 def test_compiled_circuit_is_decided_by_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = []
     monkeypatch.setattr(
@@ -156,6 +158,7 @@ def test_compiled_circuit_is_decided_by_the_batch(monkeypatch: pytest.MonkeyPatc
         (("nvidia0", "nvidia1"), "1", 1),
         (("nvidia0", "nvidia1"), "", 0),
         (("nvidia0", "nvidia1"), "0,-1,1", 1),
+        (("nvidia0", "nvidia1"), "1,2,0", 1),
         (("nvidia0",), "MIG-1, MIG-2", 2),
     ],
 )

@@ -1,0 +1,147 @@
+"""DEVICE of the processes of this machine: a GPU for each, if there are enough."""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from common.errors import SettingsError
+from common.settings import Settings
+from common.settings.device_checks import ANY_DEVICE
+from common.text import plural
+from qfleet.devices.calibration import short_name
+from qfleet.engine import gpus
+
+log = logging.getLogger("qfleet")
+
+VARIABLE = "QFLEET_DEVICE"
+"""The device that the library uses. For programs of the service, it is also the setting DEVICE."""
+
+CHECK_SECONDS = 60.0
+"""Longest time in which a driver describes its GPU: the first program on a machine starts it."""
+
+
+def device_of(settings: Settings) -> str:
+    """Return DEVICE as far as the settings decide it: `cpu` where no other device has an effect.
+
+    Sharded states are on the CPU, and a choice by the machine would not be reproducible.
+    """
+    model, training = settings.model, settings.training
+    is_fixed = training.state_shards > 1 or training.reproducible or model.simulator != "qfleet"
+    if reason_for_cpu(settings) or (model.device == "auto" and is_fixed):
+        return "cpu"
+    return model.device
+
+
+def reason_for_cpu(settings: Settings) -> str:
+    """Return why all circuits run on the CPU in spite of DEVICE; empty if they do not.
+
+    Args:
+        settings: All settings.
+    """
+    model, setting = settings.model, ""
+    if model.method == "tensor_network":
+        setting = f"METHOD={model.method}"
+    elif model.is_noisy and not model.has_noiseless_gradient:
+        setting = f"NOISE={short_name(model.noise)}" if model.has_noise else f"SHOTS={model.shots}"
+    if model.device in ANY_DEVICE or not setting:
+        return ""
+    return (
+        f"DEVICE={model.device} has no effect: circuits with {setting} run on the CPU, because only"
+        " state vectors have kernels for GPUs"
+    )
+
+
+def assign(settings: Settings, processes: int) -> list[str]:
+    """Return the value of VARIABLE for each of some processes on this machine.
+
+    A GPU is given to several processes if there are more of these.
+
+    Args:
+        settings: All settings.
+        processes: How many processes simulate circuits side by side.
+    """
+    device = device_of(settings)
+    if device == "auto" and not gpus.may_use_gpu():
+        device = "cpu"
+    if device not in ("auto", "cuda"):
+        return [device] * processes
+    count = max(1, gpus.gpu_count())
+    return [f"{device}:{rank % count}" for rank in range(processes)]
+
+
+def sharing(devices: Sequence[str]) -> str:
+    """Return a sentence about processes that share GPUs; empty if each has its own.
+
+    Args:
+        devices: Result of `assign`.
+    """
+    found = [one for one in devices if one.startswith("cuda")]
+    different = len(set(found))
+    if len(found) <= different:
+        return ""
+    return (
+        f"{plural(len(found), 'worker')} share {plural(different, 'GPU')}, which computes for one"
+        " worker after another"
+    )
+
+
+def prepare(settings: Settings, processes: int) -> None:
+    """Check the devices of processes, and log where DEVICE has less effect than it may seem.
+
+    Args:
+        settings: All settings.
+        processes: As for `assign`.
+
+    Raises:
+        SettingsError: As for `check`.
+    """
+    if reason := reason_for_cpu(settings):
+        log.info(reason)
+    devices = assign(settings, processes)
+    check(devices)
+    if shared := sharing(devices):
+        log.info(shared)
+
+
+def check(devices: Sequence[str]) -> None:
+    """Check that devices that were asked for can be used.
+
+    A process of its own does it: one that uses a GPU keeps memory there until it ends, and a GPU
+    may allow a single process.
+
+    Args:
+        devices: Result of `assign`.
+
+    Raises:
+        SettingsError: A GPU, its driver or its library is missing.
+    """
+    for name in sorted({*devices}):
+        if name in ANY_DEVICE or name.startswith("auto:"):
+            continue
+        words = [sys.executable, "-m", "qfleet.engine.devices", name]
+        try:
+            done = subprocess.run(
+                words, capture_output=True, text=True, timeout=CHECK_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise SettingsError(
+                f"DEVICE: the driver of {name} did not answer within {CHECK_SECONDS:.0f} s: run"
+                " nvidia-smi, or set DEVICE=cpu"
+            ) from None
+        if done.returncode:
+            reason = done.stderr.strip().rpartition("\n")[2]
+            raise SettingsError(f"DEVICE={settings_name(name)}: {reason}")
+
+
+def settings_name(device: str) -> str:
+    """Return the value of DEVICE that leads to a device."""
+    return "cuda" if device == "cuda:0" else device
+
+
+def enter(settings: Settings) -> None:
+    """Let the library of this process use DEVICE, or the GPU that a launcher has assigned."""
+    device = device_of(settings)
+    if device in ("cpu", "host") or not os.environ.get(VARIABLE):
+        os.environ[VARIABLE] = device
