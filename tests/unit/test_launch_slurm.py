@@ -42,6 +42,31 @@ def options(script: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
+@pytest.mark.parametrize(
+    ("args", "wanted"),
+    [
+        (["DEVICE=cuda"], "1"),
+        ([], None),
+        (["DEVICE=cpu"], None),
+        (["DEVICE=cuda", "NOISE=depolarizing:0.01"], None),
+    ],
+)
+def test_script_requests_a_gpu_per_worker_that_uses_it(args: list[str], wanted: str | None) -> None:
+    assert options(rendered(*args)).get("gpus-per-task") == wanted
+
+
+@pytest.mark.parametrize("option", ["--gpus=2", "--gpus-per-node=4", "--gres=gpu:a100:1"])
+def test_other_request_for_gpus_contradicts_device(option: str) -> None:
+    args = [TARGET, f"SLURM_ARGS={option} --account=m1"]
+    with pytest.raises(SettingsError, match=rf"^{option.partition('=')[0]} .* DEVICE=cuda"):
+        Settings.from_args([*args, "DEVICE=cuda"])
+    Settings.from_args(args)
+
+
+def test_request_for_other_resources_fits_device() -> None:
+    Settings.from_args([TARGET, "SLURM_ARGS=--gres=license:1 --gpu-bind=closest", "DEVICE=cuda"])
+
+
 def test_script_has_the_options_of_the_job() -> None:
     found = options(
         rendered("WORKERS=4", "WORKERS_PER_NODE=2", "CPU=1500m", "MEMORY=3Gi", "PARTITION=main")

@@ -580,6 +580,19 @@ def test_overlay_gpu_adds_a_gpu_per_worker_and_its_image(k8s: Path, api: str):
 
 
 @needs_kubectl
+@pytest.mark.parametrize("api", ENGINES)
+def test_device_cuda_needs_an_overlay_with_gpus(k8s: Path, api: str):
+    values = {"job_api": api, "device": "cuda", **SITE}
+    with pytest.raises(SettingsError, match=r"^DEVICE=cuda .* OVERLAY=gke .* set OVERLAY=gpu"):
+        built(settings(overlay="gke", **values))
+    found = built(settings(overlay="gpu", **values))
+    data = [each["data"] for each in found if each["kind"] == "ConfigMap"]
+    assert "cuda" in [each.get("QFLEET_DEVICE") for each in data]
+    assert built(settings(overlay="gke", noise="depolarizing:0.01", **values))
+    assert built(settings(overlay="gke", **values), "inference")
+
+
+@needs_kubectl
 @pytest.mark.parametrize("overlay", ["gke", "gpu"])
 @pytest.mark.parametrize("missing", list(SITE))
 def test_incomplete_own_yaml_is_refused_with_command(k8s: Path, overlay: str, missing: str):

@@ -302,7 +302,7 @@ def test_identity_has_the_recorded_names():
     training = ("batch", "learning_rate", "loss", "initializations", "initialization_epochs",
                 "prune", "reproducible", "micro_batch")  # fmt: skip
     identity = Settings.from_args([]).identity()
-    assert set(identity) == {*MODEL, *DATA, *training} - {"data_memory"}
+    assert set(identity) == {*MODEL, *DATA, *training} - {"data_memory", "device"}
     assert identity["batch"] == 64
     assert identity["initializations"] == 8
     assert identity["initialization_epochs"] == 15
