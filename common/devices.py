@@ -18,6 +18,9 @@ log = logging.getLogger("qfleet")
 VARIABLE = "QFLEET_DEVICE"
 """The device that the library uses. For programs of the service, it is also the setting DEVICE."""
 
+BUILD = "python -m qfleet.native.cuda"
+"""Command that builds the library of GPUs."""
+
 CHECK_SECONDS = 60.0
 """Longest time in which a driver describes its GPU: the first program on a machine starts it."""
 
@@ -29,28 +32,30 @@ def device_of(settings: Settings) -> str:
     """
     model, training = settings.model, settings.training
     is_fixed = training.state_shards > 1 or training.reproducible or model.simulator != "qfleet"
-    if reason_for_cpu(settings) or (model.device == "auto" and is_fixed):
+    if _without_kernels(settings) or (model.device == "auto" and is_fixed):
         return "cpu"
     return model.device
 
 
 def reason_for_cpu(settings: Settings) -> str:
-    """Return why all circuits run on the CPU in spite of DEVICE; empty if they do not.
-
-    Args:
-        settings: All settings.
-    """
-    model, setting = settings.model, ""
-    if model.method == "tensor_network":
-        setting = f"METHOD={model.method}"
-    elif model.is_noisy and not model.has_noiseless_gradient:
-        setting = f"NOISE={short_name(model.noise)}" if model.has_noise else f"SHOTS={model.shots}"
-    if model.device in ANY_DEVICE or not setting:
+    """Return why all circuits run on the CPU in spite of DEVICE; empty if they do not."""
+    device, other = settings.model.device, _without_kernels(settings)
+    if device in ANY_DEVICE or not other:
         return ""
     return (
-        f"DEVICE={model.device} has no effect: circuits with {setting} run on the CPU, because only"
-        " state vectors have kernels for GPUs"
+        f"DEVICE={device} has no effect: circuits with {other} run on the CPU, because only state"
+        " vectors have kernels for GPUs"
     )
+
+
+def _without_kernels(settings: Settings) -> str:
+    """Return a setting by which no circuit is simulated as a state vector; empty if none is."""
+    model = settings.model
+    if model.method == "tensor_network":
+        return f"METHOD={model.method}"
+    if not model.is_noisy or model.has_noiseless_gradient:  # which is that of a state vector
+        return ""
+    return f"NOISE={short_name(model.noise)}" if model.has_noise else f"SHOTS={model.shots}"
 
 
 def assign(settings: Settings, processes: int) -> list[str]:
@@ -99,6 +104,8 @@ def prepare(settings: Settings, processes: int) -> None:
     """
     if reason := reason_for_cpu(settings):
         log.info(reason)
+    if device_of(settings) == "auto" and gpus.lacks_library():
+        log.info(f"A GPU of this machine is not used: `{BUILD}` builds its library")
     devices = assign(settings, processes)
     check(devices)
     if shared := sharing(devices):

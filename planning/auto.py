@@ -35,6 +35,7 @@ def main() -> None:
             "batch": option.batch,
             "state_shards": option.state_shards,
             "threads": training.threads if threads is None else threads,
+            "device": plan.device if plan.machine.gpus else settings.model.device,
         },
         reason=" ".join([*plan.recommendation.reasons, f"({source})"]),
     )

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Self
 
-from common import events
+from common import devices, events
 from common.environments import ROOT
 from common.errors import EXIT_BUG, PeerLost, RetryableError, SettingsError
 from common.events import Event
@@ -142,9 +142,9 @@ def _start_workers(
     command = [sys.executable, "-m", "training.benchmark.worker", cases]
     command += [*common_arguments(settings), f"workers={workers}"]
     command += [f"rendezvous_port={rendezvous_port}", f"verbose={settings.job.verbose}"]
-    secret = new_secret()
+    secret, places = new_secret(), devices.assign(settings, workers)
     for rank in range(workers):
-        environment = clean_environment()
+        environment = clean_environment(**{devices.VARIABLE: places[rank]})
         if workers > 1:
             environment[ENVIRONMENT_VARIABLE] = secret
             spec = ClusterSpec(loopback_addresses(worker_ports), rank)

@@ -52,7 +52,7 @@ def _heading(plan: TrainingPlan, settings: Settings) -> Iterator[str]:
     else:
         source = f"cached measurements, {_age(time.time() - profile.created)} old"
     memory = f"{machine.memory_bytes / 2**30:.1f} GiB"
-    yield f"{name}: {plural(machine.cores, 'core')}, {memory}; {source}"
+    yield f"{name}: {plural(machine.cores, 'core')}, {memory}, device {plan.device}; {source}"
     load = os.getloadavg()[0]
     if profile.seconds and not machine.dedicated and load > BUSY_LOAD_PER_CORE * machine.cores:
         yield (

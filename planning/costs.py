@@ -1,7 +1,7 @@
 """Time, memory and price of a training, derived from the predicted step."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from common.settings.groups.training import TrainingSettings
@@ -47,11 +47,13 @@ class MachineMemory:
         cores: Cores of this machine, or of a pod.
         memory_bytes: Memory available to all workers on this machine, or to a pod.
         dedicated: True if each worker has a machine (a pod) of its own.
+        gpus: GPUs of this machine that hold the states of all workers; 0 for none.
     """
 
     cores: int
     memory_bytes: int
     dedicated: bool
+    gpus: int = 0
 
     def bytes_per_worker(self, workers: int) -> int:
         """Return the memory available to each of `workers` workers."""
@@ -123,8 +125,7 @@ class Costs:
         start_seconds = max((p.start_seconds for p in points), default=0.0)
         self._start_seconds = start_seconds + max((p.build_seconds for p in points), default=0.0)
         idle = [
-            p.rss_bytes
-            - states_bytes(workload, p.rows, p.threads, 1, machine.memory_bytes, p.qubits)
+            p.rss_bytes - self._states_bytes(p.rows, p.threads, 1, machine.memory_bytes, p.qubits)
             for p in points
             if p.rss_bytes
         ]
@@ -142,11 +143,13 @@ class Costs:
             state_shards=shards,
             busy_threads=threads if machine.dedicated else None,
         )
+        if machine.gpus:  # a GPU computes for one worker after another
+            step = replace(step, simulate=step.simulate * math.ceil(workers / machine.gpus))
         epoch_seconds, selection_seconds = self._epoch_seconds(step, batch)
         run_seconds = self._start_seconds + self.training.epochs * epoch_seconds + selection_seconds
         rows = math.ceil(batch * shards / workers)
         available = machine.bytes_per_worker(workers)
-        memory_bytes = self._idle_bytes + states_bytes(workload, rows, threads, shards, available)
+        memory_bytes = self._idle_bytes + self._states_bytes(rows, threads, shards, available)
         price = self._price_per_worker_second * workers
         return CostForecast(
             option,
@@ -160,6 +163,14 @@ class Costs:
             epoch_seconds * price,
             run_seconds * price,
         )
+
+    def _states_bytes(
+        self, rows: int, threads: int, shards: int, available: int, qubits: int | None = None
+    ) -> int:
+        """Return the bytes of states in this machine's memory; see `states_bytes`."""
+        if self.machine.gpus:
+            return 0
+        return states_bytes(self.workload, rows, threads, shards, available, qubits)
 
     def _epoch_seconds(self, step: PredictedStep, batch: int) -> tuple[float, float]:
         """Return the seconds of one epoch, and of selecting the best initialization.

@@ -94,6 +94,8 @@ def measure_profile(
     effort: MeasurementEffort,
     standby: Sequence[StandbyGroup] = (),
     report: Report = lambda text: None,
+    *,
+    gpus: int = 0,
 ) -> MachineProfile:
     """Measure the steps that a plan for a workload needs.
 
@@ -104,6 +106,7 @@ def measure_profile(
         effort: FULL or QUICK.
         standby: Groups of `start_groups`, if they were started.
         report: Called with a line of progress.
+        gpus: GPUs that the workers use; 0 for none.
 
     Raises:
         QfleetError: A worker could not measure a case.
@@ -117,7 +120,8 @@ def measure_profile(
     slow = _example_seconds(workload, qubits) > SLOW_EXAMPLE_SECONDS
     for group in standby:
         group.wait_until_ready()
-    for (workers, threads), group in zip_longest(group_setups(cores, pods=pods), standby):
+    setups = group_setups(cores, pods=pods, gpus=gpus)
+    for (workers, threads), group in zip_longest(setups, standby):
         report(f"measuring {plural(workers, 'worker')} at {plural(qubits, 'qubit')}")
         cases = list(cases_to_fit(workload, settings, qubits, workers, threads, effort))
         if is_fixed:
@@ -139,24 +143,24 @@ def measure_profile(
 
 
 @contextmanager
-def start_groups(settings: Settings, cores: int) -> Iterator[Sequence[StandbyGroup]]:
+def start_groups(settings: Settings, cores: int, gpus: int = 0) -> Iterator[Sequence[StandbyGroup]]:
     """Start the groups of `measure_profile` while their cases are computed.
 
-    None are started in a cluster, whose pods have a price. The end of the context stops the groups
-    that were not used.
+    None are started in a cluster, whose pods have a price, and before DEVICE is known. The end of
+    the context stops the groups that were not used.
     """
     with ExitStack() as stack:
-        if settings.job.target == "local":
-            numbers = [workers for workers, _ in group_setups(cores, pods=False)]
+        if settings.job.target == "local" and settings.model.device != "auto":
+            numbers = [workers for workers, _ in group_setups(cores, pods=False, gpus=gpus)]
             yield [stack.enter_context(StandbyGroup(workers, settings)) for workers in numbers]
         else:
             yield []
 
 
-def group_setups(cores: int, *, pods: bool) -> Iterator[tuple[int, int]]:
+def group_setups(cores: int, *, pods: bool, gpus: int = 0) -> Iterator[tuple[int, int]]:
     """Yield the number of workers, and the threads per worker, of each measured group."""
     yield 1, cores
-    workers = 2 if pods else min(MAX_WORKERS, cores)
+    workers = 2 if pods else min(MAX_WORKERS, gpus or cores)
     if workers > 1:
         yield workers, cores if pods else max(1, cores // workers)
 

@@ -20,6 +20,7 @@ import psutil
 from common.environments import package_version
 from common.processes import usable_cpus
 from common.settings import Scope, Settings, names_in_scope
+from common.settings.device_checks import ANY_DEVICE
 from planning.fit import FitPoint
 from planning.machine_profile import MachineProfile, MeasurementEffort
 from planning.workload import WorkloadAnalysis
@@ -105,6 +106,7 @@ def store_profile(
 def _workload_path(settings: Settings) -> Path:
     fields = type(settings).fields()
     values = {n: str(settings.get(n)) for n, f in fields.items() if f.group in ("model", "data")}
+    del values["device"]  # circuits are analyzed on the CPU
     sharded = settings.training.state_shards > 1
     return _path("workload", {**machine_key(settings), **values, "sharded": sharded})
 
@@ -116,6 +118,8 @@ def _profile_path(settings: Settings, workload: WorkloadAnalysis, effort: str) -
     )
     circuits = {name: getattr(workload, name) for name in names}
     values = {**circuits, "spanned": workload.has_spanning_states}
+    if settings.model.device not in ANY_DEVICE:
+        values["device"] = settings.model.device
     training = settings.training
     if training.explicit_batch:
         values["batch"] = training.batch

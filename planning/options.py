@@ -82,7 +82,7 @@ def options(
 def _worker_counts(
     workload: WorkloadAnalysis, training: TrainingSettings, machine: MachineMemory
 ) -> list[int]:
-    most = MAX_PODS if machine.dedicated else 2 * machine.cores
+    most = MAX_PODS if machine.dedicated else machine.gpus or 2 * machine.cores
     most = max(most, training.workers, training.min_workers or 1)
     most = min(most, workload.partitions * max(training.state_shards, MAX_PODS))
     workers = {2**power for power in range(most.bit_length())}

@@ -38,6 +38,8 @@ def apply_plan(
     values.pop("threads", None)
     if threads := recommended_threads(option, machine):
         values["threads"] = threads
+    if machine.gpus and settings.model.device == "auto":
+        values["device"] = "cuda"
     if option.state_shards > 1:
         values["state_shards"] = option.state_shards
     return values

@@ -3,13 +3,15 @@
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from common import devices
 from common.errors import SettingsError
 from common.processes import cpu_count
 from common.settings import Settings
+from common.settings.device_checks import ANY_DEVICE
 from common.settings.groups.operations import ClusterSettings
-from planning import measurement_cache
+from planning import device, measurement_cache
 from planning.benchmark_group import StandbyGroup
 from planning.costs import Costs, MachineMemory
 from planning.machine_profile import (
@@ -38,12 +40,14 @@ class TrainingPlan:
         machine: Machine of the workers.
         profile: Measured steps, from this plan or from the cache.
         recommendation: The recommended option, and the considered ones.
+        device: DEVICE of the measured steps; auto if pods choose it.
     """
 
     workload: WorkloadAnalysis
     machine: MachineMemory
     profile: MachineProfile
     recommendation: Recommendation
+    device: str = "cpu"
 
 
 def make_plan(
@@ -70,6 +74,9 @@ def make_plan(
         QfleetError: Nothing fits into memory, or the model, the data or the cluster can't be used.
     """
     machine = machine_memory(settings.job.target, settings.cluster)
+    settings = device.before_analysis(settings)
+    if settings.job.target == "local":
+        devices.check(devices.assign(settings, 1))
     report("compiling the circuits")
     effort = QUICK if quick else FULL
     with ExitStack() as stack:
@@ -77,16 +84,32 @@ def make_plan(
         workload = None if fresh else measurement_cache.load_workload(settings)
         if workload is None:
             # There is probably no cached profile either.
-            standby = stack.enter_context(start_groups(settings, machine.cores))
+            groups = start_groups(settings, machine.cores, device.gpu_count(settings))
+            standby = stack.enter_context(groups)
             workload = analyze_workload(settings)
             measurement_cache.store_workload(settings, workload)
         check(workload, settings.training, settings.model.simulator, keep_workers=keep_workers)
+        settings = device.choose(settings, workload, machine.cores)
+        machine = replace(machine, gpus=device.gpu_count(settings))
+        if settings.model.device not in ANY_DEVICE:
+            workload = workload.without_spanning_states()  # a device evolves each example
         profile = None if fresh else measurement_cache.load_profile(settings, workload, effort)
         if profile is None:
-            profile = measure_profile(workload, settings, machine.cores, effort, standby, report)
+            profile = measure_profile(
+                workload,
+                settings,
+                machine.cores,
+                effort,
+                standby,
+                report,
+                gpus=machine.gpus,
+            )
             measurement_cache.store_profile(settings, workload, effort, profile)
     costs = Costs(workload, profile, machine, settings.training, price_per_worker_hour)
-    return TrainingPlan(workload, machine, profile, recommend(costs, keep_workers=keep_workers))
+    found = recommend(costs, keep_workers=keep_workers)
+    reasons = [*found.reasons, *device.explain(settings, workload, machine.cores)]
+    found = replace(found, reasons=reasons)
+    return TrainingPlan(workload, machine, profile, found, settings.model.device)
 
 
 def machine_memory(target: str, cluster: ClusterSettings) -> MachineMemory:

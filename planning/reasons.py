@@ -21,18 +21,18 @@ def explain_workers(costs: Costs, candidates: Sequence[CostForecast], best: Cost
     count = option.workers
     text = (
         f"{plural(count, 'worker')}: at {plural(costs.workload.qubits, 'qubit')} and batch"
-        f" {option.batch}, a step simulates for {_ms(best.step.simulate)}"
+        f" {option.batch}, a step simulates for {milliseconds(best.step.simulate)}"
     )
     if count > fewest.option.workers:
         speedup = _times(fewest.epoch_seconds / best.epoch_seconds)
-        text += f" and communicates for {_ms(best.step.exchange)}, {speedup} as fast as"
+        text += f" and communicates for {milliseconds(best.step.exchange)}, {speedup} as fast as"
         text += f" {plural(fewest.option.workers, 'worker')}"
     more = next((one for one in candidates if one.option.workers > count), None)
     if more is None:
         return f"{text}."
     speedup = _times(best.epoch_seconds / more.epoch_seconds)
     text += f". {plural(more.option.workers, 'worker')} would communicate for"
-    text += f" {_ms(more.step.exchange)}, so more than {count}"
+    text += f" {milliseconds(more.step.exchange)}, so more than {count}"
     if best.epoch_seconds / more.epoch_seconds < MIN_LOCAL_SPEEDUP:
         text += f" gain nothing ({speedup} as fast)"
     else:
@@ -73,7 +73,7 @@ def explain_state_shards(costs: Costs, best: CostForecast) -> Iterator[str]:
         f"STATE_SHARDS={option.state_shards}: a state of {costs.workload.state_bytes:,} bytes, of"
         f" which training needs several, {verb} the {memory} of a worker. Shards of a state are"
         f" exchanged {exchanges} per forward pass; communication takes"
-        f" {_ms(best.step.exchange)} per step."
+        f" {milliseconds(best.step.exchange)} per step."
     )
 
 
@@ -151,6 +151,7 @@ def _times(ratio: float) -> str:
     return f"{ratio:.2f} times"
 
 
-def _ms(seconds: float) -> str:
-    milliseconds = 1e3 * seconds
-    return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.2g} ms"
+def milliseconds(seconds: float) -> str:
+    """Return a time in milliseconds, with two digits or more."""
+    number = 1e3 * seconds
+    return f"{number:,.0f} ms" if number >= 100 else f"{number:.2g} ms"

@@ -14,7 +14,7 @@ import numpy as np
 
 from common import events
 from common.errors import SettingsError, UserError, run_main
-from common.processes import ManagedProcess, cpu_count
+from common.processes import ManagedProcess, clean_environment, cpu_count
 from common.settings import VARIATIONAL_TASKS, Settings
 from planning.workload import WorkloadAnalysis
 from qfleet.errors import ShardingError
@@ -48,7 +48,9 @@ def analyze_workload(settings: Settings) -> WorkloadAnalysis:
     """
     command = [sys.executable, "-m", "planning.workload_analysis", *settings.to_args()]
     found = None
-    with ManagedProcess(command, stdout="discard", stderr="capture") as process:
+    with ManagedProcess(
+        command, env=clean_environment(), stdout="discard", stderr="capture"
+    ) as process:
         for event in process.events():
             if event.kind == "workload":
                 found = WorkloadAnalysis.from_json(event.mapping("workload"))

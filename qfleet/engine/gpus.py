@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from qfleet.native.libraries import cuda_path
+from qfleet.native.libraries import cuda_path, cuda_sources
 
 _GPU_FILE = re.compile(r"nvidia[0-9]+")
 _NO_GPU = ("", "-1", "NoDevFiles")
@@ -40,6 +40,11 @@ def gpu_count(environment: Mapping[str, str] | None = None, folder: Path = Path(
 def may_use_gpu() -> bool:
     """Return True if there is a GPU, and its library is built. No library is loaded."""
     return gpu_count() > 0 and cuda_path().is_file()
+
+
+def lacks_library() -> bool:
+    """Return True if there is a GPU whose library is not built, but can be in this checkout."""
+    return gpu_count() > 0 and bool(cuda_sources()) and not cuda_path().is_file()
 
 
 def visible_from(first: int) -> dict[str, str]:

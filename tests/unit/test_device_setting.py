@@ -89,6 +89,7 @@ def test_number_of_a_gpu_is_for_this_machine_only(target: str) -> None:
         (["SIMULATOR=tensorflow"], "cpu"),
         (["DEVICE=cuda", "NOISE=depolarizing:0.01"], "cpu"),
         (["DEVICE=cuda", "SHOTS=100"], "cpu"),
+        (["NOISE=depolarizing:0.01"], "cpu"),
         (["DEVICE=cuda", "METHOD=tensor_network"], "cpu"),
         (["DEVICE=cuda", "NOISE=depolarizing:0.01", "GRADIENT=noiseless"], "cuda"),
     ],

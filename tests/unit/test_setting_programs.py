@@ -70,7 +70,7 @@ READ_OTHERWISE = {
     "infer": RECORDED | ALL_PARTS,
     "study": ALL_PARTS,
     "plan": {*names_in_scope(Scope.PLAN_FILE)},  # the file is for all programs
-    "fleet": {"prune"},
+    "fleet": {"prune", "reproducible"},
     # Checks of a training, which a data set has to pass with the defaults.
     "data": {"angles", "model", "loss", *names_in_scope(Scope.POD_SPEC), "state_shards",
                      "batch", "min_workers", "prune"},

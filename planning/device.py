@@ -1,0 +1,91 @@
+"""The device of a plan's steps: DEVICE, or the predicted choice of DEVICE=auto on this machine."""
+
+from collections.abc import Iterator
+
+from common import devices
+from common.errors import SettingsError
+from common.settings import Settings
+from common.text import plural
+from planning.reasons import milliseconds
+from planning.workload import WorkloadAnalysis
+from qfleet.engine import gpus
+from qfleet.engine.device_times import cpu_seconds, gpu_seconds
+
+
+def before_analysis(settings: Settings) -> Settings:
+    """Return settings with the DEVICE of a plan, which is auto only where a GPU may be faster.
+
+    Args:
+        settings: Settings of the plan.
+    """
+    device = devices.device_of(settings)
+    if device == "auto" and settings.job.target == "local" and not gpus.may_use_gpu():
+        device = "cpu"
+    return settings.replace(device=device)
+
+
+def choose(settings: Settings, workload: WorkloadAnalysis, cores: int) -> Settings:
+    """Return settings with another DEVICE than auto, unless pods choose it.
+
+    Args:
+        settings: Result of `before_analysis`.
+        workload: Workload of the training.
+        cores: Cores of this machine.
+    """
+    if settings.model.device != "auto" or settings.job.target != "local":
+        return settings
+    on_gpu, on_cpu = predicted_seconds(settings, workload, cores)
+    if workload.network_width is None and on_gpu < on_cpu:
+        try:
+            devices.check(["cuda:0"])
+        except SettingsError:  # its driver does not work
+            return settings.replace(device="cpu")
+        return settings.replace(device="cuda")
+    return settings.replace(device="cpu")
+
+
+def predicted_seconds(
+    settings: Settings, workload: WorkloadAnalysis, cores: int
+) -> tuple[float, float]:
+    """Return the predicted seconds of a batch's circuits on a GPU, and on all cores."""
+    batch = min(settings.training.global_batch, workload.train_examples)
+    return (
+        gpu_seconds(workload.qubits, workload.operations, batch),
+        cpu_seconds(workload.operations, batch, cores),
+    )
+
+
+def gpu_count(settings: Settings) -> int:
+    """Return the GPUs that workers of this machine use; 0 for none.
+
+    Args:
+        settings: Result of `choose`.
+    """
+    device = settings.model.device
+    if settings.job.target != "local" or not device.startswith("cuda"):
+        return 0
+    return 1 if ":" in device else max(1, gpus.gpu_count())
+
+
+def explain(settings: Settings, workload: WorkloadAnalysis, cores: int) -> Iterator[str]:
+    """Yield sentences about the device, if this machine has a choice.
+
+    Args:
+        settings: Result of `choose`.
+        workload: Workload of the training.
+        cores: Cores of this machine.
+    """
+    if settings.job.target != "local" or not gpus.may_use_gpu():
+        return
+    if workload.network_width is None:
+        on_gpu, on_cpu = (milliseconds(one) for one in predicted_seconds(settings, workload, cores))
+        batch = min(settings.training.global_batch, workload.train_examples)
+        yield (
+            f"DEVICE={settings.model.device}: the circuits of {plural(batch, 'example')} are"
+            f" predicted to take {on_gpu} on a GPU and {on_cpu} on the CPU."
+        )
+    if count := gpu_count(settings):
+        yield (
+            f"More workers than {plural(count, 'GPU')} bring nothing: a GPU computes for one worker"
+            " after another."
+        )
